@@ -14,6 +14,7 @@ from chaos.model import Expected, expect, settled
 from chaos.notes import Note
 from chaos.plan import PlannedRun
 from chaos.records import Event, Records, Run, TaskRun
+from chaos.schedules import Scheduled, started
 
 # What is promised: every run goes on so soon (s) after a fault ended or a host vanished.
 WITHIN_S = 15.0
@@ -28,6 +29,7 @@ class Evidence:
         faults: those that happened.
         changes: those that were asked for.
         within_s: a run goes on within so many seconds after a fault.
+        schedules: those that started runs.
     """
 
     planned_runs: Sequence[PlannedRun]
@@ -37,6 +39,7 @@ class Evidence:
     faults: Sequence[Injected] = ()
     within_s: float = WITHIN_S
     changes: Sequence[Changed] = ()
+    schedules: Sequence[Scheduled] = ()
 
     @cached_property
     def offset(self) -> float:
@@ -134,7 +137,17 @@ class Evidence:
     @cached_property
     def asked_to_cancel(self) -> set[str]:
         """The runs that somebody wanted to cancel: whether it came in time is not always known."""
-        return {each.run_id for each in self.changes if each.kind == "cancel"}
+        return {each.run_id for each in self.changes if each.kind == "cancel"} | self._superseded
+
+    @cached_property
+    def _superseded(self) -> set[str]:
+        """The runs that newer ones of their schedules are to cancel: all but the newest."""
+        found: set[str] = set()
+        for schedule in self.schedules:
+            if schedule.policy == "cancel-old":
+                fires = [each for each in started(self.records.fires) if each.schedule == schedule.id]
+                found |= {str(each.run_id) for each in fires[:-1]}
+        return found
 
     def settled(self, rerun: Changed) -> tuple[set[str], set[str]]:
         """The steps of a rerun that are reused, and those that their choices leave out."""

@@ -64,6 +64,7 @@ def figures(trial: Trial) -> dict[str, Any]:
             for kind in sorted({each.kind for each in trial.faults if each.more})
         },
         "changes": dict(Counter(each.kind for each in trial.evidence.changes if each.is_done)),
+        "fires": dict(Counter(each.outcome for each in records.fires)),
         "restarts": dict(trial.restarts),
         "children": len({each.pid for each in notes}),
         "runsAskedForAgain": trial.repeated,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
-from chaos import change_proofs, code_proofs, overlaps, progress
+from chaos import change_proofs, code_proofs, overlaps, progress, schedule_proofs
 from chaos.catalogue import LIMITS
 from chaos.evidence import Evidence
 from chaos.notes import Note
@@ -239,6 +239,9 @@ ALL: tuple[Proof, ...] = (
     change_proofs.nothing_was_started_in_a_paused_or_ended_run,
     change_proofs.every_cancel_ended_its_run,
     change_proofs.reruns_reused_what_could_not_change,
+    schedule_proofs.every_due_time_was_decided_about_once,
+    schedule_proofs.every_time_that_fired_has_one_run,
+    schedule_proofs.scheduled_runs_overlap_only_where_they_may,
     progress.every_run_went_on_soon,
     events_rebuild_the_stored_rows,
 )

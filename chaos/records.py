@@ -16,11 +16,25 @@ from pipeweave import ids
 
 @dataclass(frozen=True, slots=True)
 class Run:
+    """Times are seconds since the epoch."""
+
     id: str
     token: str | None
     pipeline_id: str
     mode: str
     status: str
+    created: float = 0.0
+    finished: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """A due time of a schedule, in ms since the epoch, and what became of it."""
+
+    schedule: str
+    at: int
+    outcome: str
+    run_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +93,7 @@ class Records:
     dead_letters: Mapping[str, int]
     # The differences between events and rows, as text.
     differences: list[str] = field(default_factory=list)
+    fires: list[Fire] = field(default_factory=list)
 
     def of_run(self) -> dict[str, list[TaskRun]]:
         """The task runs of each run."""
@@ -88,7 +103,14 @@ class Records:
         return found
 
 
-_RUNS = "SELECT id, run_token, pipeline_id, failure_mode, status FROM runs ORDER BY id"
+_RUNS = """
+SELECT id, run_token, pipeline_id, failure_mode, status, extract(epoch FROM created_at)::float8,
+       extract(epoch FROM finished_at)::float8 FROM runs ORDER BY id
+"""
+_FIRES = """
+SELECT schedule_id, CAST(extract(epoch FROM scheduled_at) * 1000 AS bigint), outcome, run_id
+FROM schedule_fires ORDER BY schedule_id, scheduled_at
+"""
 _TASK_RUNS = """
 SELECT id, run_id, step_id, task_id, kind, map_index, status, attempt, error_code, output,
        extract(epoch FROM finished_at)::float8, max_attempts, cached_from FROM task_runs ORDER BY id
@@ -117,6 +139,7 @@ def read(up: Stack) -> Records:
         list(_events(up)),
         {_task_run(row[0]): row[1] for row in up.rows(_DEAD_LETTERS)},
         differences(up.database.url),
+        [Fire(row[0], row[1], row[2], row[3] and _run(row[3])) for row in up.rows(_FIRES)],
     )
 
 
@@ -133,7 +156,8 @@ def _task_runs(up: Stack) -> Iterator[TaskRun]:
 
 def keep(up: Stack, folder: Path) -> None:
     """Write every row into one file per table, for the search for causes."""
-    for table in ("runs", "task_runs", "attempts", "events", "dead_letters", "workers", "tasks"):
+    tables = ("runs", "task_runs", "attempts", "events", "dead_letters", "workers", "tasks", "schedule_fires")
+    for table in tables:
         rows = up.rows(f"SELECT row_to_json(t)::text FROM {table} AS t")
         (folder / f"{table}.jsonl").write_text("".join(f"{row[0]}\n" for row in rows))
 

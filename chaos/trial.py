@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg2
 from redis.exceptions import RedisError
 
-from chaos import messages, records
+from chaos import messages, records, schedules
 from chaos.aim import Aim
 from chaos.changes import Changes
 from chaos.evidence import Evidence
@@ -66,6 +66,7 @@ def run(plan: Plan, folder: Path, *, settle_s: float, within_s: float, say: Say)
         changes = Changes(up, plan.changes, plan.runs)
         counted = f"{len(plan.runs)} runs, {len(plan.faults)} faults and {len(plan.changes)} changes"
         say(f"up; {counted} in {plan.seconds:g} s")
+        scheduled = schedules.store(up, plan.seconds)
         triggers.start()
         changes.start()
         faults = _inject(plan, Aim(up, reading, lambda: triggers.open > 0), say)
@@ -75,10 +76,11 @@ def run(plan: Plan, folder: Path, *, settle_s: float, within_s: float, say: Say)
         _stop_workers(up)
         records.keep(up, folder)
         (folder / "faults.jsonl").write_text("".join(f"{json.dumps(asdict(each))}\n" for each in faults))
-        found = records.read(up), reading.catch_up(), faults
-        planned_runs = [*plan.runs, *changes.reruns.values()]
-        accepted = {**triggers.accepted, **changes.accepted}
-        evidence = Evidence(planned_runs, accepted, *found, within_s, changes.done)
+        rows = records.read(up)
+        found = rows, reading.catch_up(), faults
+        planned_runs = [*plan.runs, *changes.reruns.values(), *schedules.planned_runs(rows)]
+        accepted = {**triggers.accepted, **changes.accepted, **schedules.accepted(rows)}
+        evidence = Evidence(planned_runs, accepted, *found, within_s, changes.done, scheduled)
         restarts = {name: each.starts - 1 for name, each in up.processes.items()}
         return Trial(evidence, faults, triggers.refused, settled_s, triggers.repeated, restarts)
 
@@ -111,9 +113,17 @@ def _settle(up: Stack, triggers: Triggers, seconds: float, say: Say) -> float:
     return final
 
 
+# A schedule without a next time has decided about all its times.
+_OPEN = """
+SELECT (SELECT count(*) FROM runs WHERE finished_at IS NULL)
+    + (SELECT count(*) FROM schedules WHERE next_fire_at IS NOT NULL)
+    + (SELECT count(*) FROM schedule_fires WHERE outcome = 'waiting')
+"""
+
+
 def _open_runs(up: Stack) -> int:
     try:
-        return int(up.rows("SELECT count(*) FROM runs WHERE finished_at IS NULL")[0][0])
+        return int(up.rows(_OPEN)[0][0])
     except psycopg2.Error:
         return -1
 
