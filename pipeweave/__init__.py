@@ -1,4 +1,4 @@
-"""The public names: `from pipeweave import task, pipeline, Schedule, Context, Retry, TaskError, Client`.
+"""The public names: `from pipeweave import task, pipeline, Schedule, Context, Retry, TaskError, Client, …`.
 
 `import pipeweave` loads neither pydantic nor Celery, Flask or SQLAlchemy; the modules that need those
 packages import them on first use. The modules next to this file (errors, ids, durations, …) are the base:
@@ -20,6 +20,7 @@ from pipeweave.errors import PipeWeaveError, TaskError
 if TYPE_CHECKING:
     from pipeweave.client import AsyncClient, Client
     from pipeweave.embedding import Orchestrator
+    from pipeweave.enqueueing import enqueue, enqueue_async, enqueue_many, enqueue_many_async
     from pipeweave.http_worker import HttpWorker
 
 __all__ = [
@@ -33,6 +34,10 @@ __all__ = [
     "Schedule",
     "TaskError",
     "TaskResult",
+    "enqueue",
+    "enqueue_async",
+    "enqueue_many",
+    "enqueue_many_async",
     "errors",
     "pipeline",
     "task",
@@ -52,4 +57,8 @@ def __getattr__(name: str) -> Any:
         from pipeweave import embedding
 
         return embedding.Orchestrator
+    if name in ("enqueue", "enqueue_async", "enqueue_many", "enqueue_many_async"):
+        from pipeweave import enqueueing
+
+        return getattr(enqueueing, name)
     raise AttributeError(f"module 'pipeweave' has no attribute {name!r}")

@@ -66,6 +66,18 @@ MAX_BODY_BYTES = 10_000_000
 MAX_BATCH = 1_000
 """Tasks queued, or runs started, by one batch request."""
 
+MIN_PRIORITY, MAX_PRIORITY = -1_000_000, 1_000_000
+"""The range of a run's priority; a lower number runs first."""
+
+MAX_RUN_TOKEN = 200
+"""Characters of a run token."""
+
+MAX_ENQUEUED = 10_000
+"""Runs that one call of `enqueue_many` enqueues."""
+
+MAX_ENQUEUED_BYTES = 50_000_000
+"""The inputs of one call of `enqueue_many`, as JSON (50 MB)."""
+
 MAX_BATCH_TASK_RUNS = 100_000
 """Task runs written by one batch request: its runs times the steps of their pipeline."""
 

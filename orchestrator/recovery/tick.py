@@ -21,6 +21,7 @@ from datetime import timedelta
 from typing import Any
 
 from pipeweave.errors import PartlyFailed, PipeWeaveError
+from pipeweave.orchestrator import enqueued
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.dispatch import probes, serverless
@@ -83,6 +84,7 @@ class Ticked:
     dispatched: int = 0
     schedules_fired: int = 0
     triggers_fired: int = 0
+    enqueued_started: int = 0
 
     def counts(self) -> dict[str, int]:
         """How much was done, by kind."""
@@ -182,6 +184,12 @@ CHORES = (
         lambda each: hooks.run_once(each.database, each.values),
         "triggers_fired",
         is_due=hooks.IS_DUE,
+    ),
+    Chore(
+        "enqueued",
+        lambda each: enqueued.run_once(each.database, each.values),
+        "enqueued_started",
+        is_due=enqueued.IS_DUE,
     ),
     Chore("task_moves", task_moves.run_once, "followers_brought", is_due=task_moves.IS_DUE),
     Chore("task_removals", task_removals.run_once, "tasks_removed"),

@@ -3,7 +3,8 @@
 Called by `api`, workers, the tick, `deadletters` and the command line. This room must never read an HTTP
 request or build its answer."""
 
-from pipeweave.orchestrator.runs.triggering import MAX_PRIORITY, MIN_PRIORITY, CreatedRun, Trigger
+from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
+from pipeweave.size_limits import MAX_PRIORITY, MIN_PRIORITY
 
 __all__ = [
     "MAX_PRIORITY",

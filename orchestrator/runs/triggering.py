@@ -30,11 +30,8 @@ from pipeweave.orchestrator.runs.creation import NewRun
 from pipeweave.orchestrator.state import cancelling, run_transitions
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values
-from pipeweave.size_limits import MAX_BATCH_TASK_RUNS
+from pipeweave.size_limits import MAX_BATCH_TASK_RUNS, MAX_PRIORITY, MIN_PRIORITY
 from pipeweave.spec import FAILURE_MODES, PipelineSpec
-
-# The range of a run's priority; a lower number runs first.
-MIN_PRIORITY, MAX_PRIORITY = -1_000_000, 1_000_000
 
 # A trigger takes at most this many snapshots; each is useless when the catalog changes before the write.
 MAX_SNAPSHOTS = 10
@@ -42,7 +39,11 @@ MAX_SNAPSHOTS = 10
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A request for a run. `failure_mode` and `priority` None take the pipeline's own."""
+    """A request for a run. `failure_mode` and `priority` None take the pipeline's own.
+
+    Args:
+        id: of the run, if it has been given out before; None for a new one.
+    """
 
     pipeline_id: str
     input: Any = None
@@ -51,6 +52,7 @@ class Trigger:
     metadata: Mapping[str, Any] | None = None
     run_token: str | None = None
     triggered_by: TriggeredBy = BY_REQUEST
+    id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class CreatedRun:
 
 # Called with a version's spec and its tasks before anything is written; may raise to refuse the runs.
 Check = Callable[[PipelineSpec, Mapping[str, TaskRow]], None]
+# Called in the transaction that writes the runs, before it does, perhaps more than once; may raise to stop it.
+Claim = Callable[[Transaction], None]
 
 
 def trigger(
@@ -98,8 +102,13 @@ def trigger_many(
     requests: Sequence[Trigger],
     *,
     check: Check | None = None,
+    claim: Claim | None = None,
 ) -> list[CreatedRun]:
-    """Write runs of one pipeline: all of them or, when one request is wrong, none. See `trigger`."""
+    """Write runs of one pipeline: all of them or, when one request is wrong, none. See `trigger`.
+
+    Args:
+        claim: locks what the runs are for. Large inputs are stored before, while nothing is locked.
+    """
     has_tokens = any(each.run_token is not None for each in requests)
     prepared = None if has_tokens else _prepared_from_memory(tx, values, tenant, pipeline_id, requests, check)
     for _ in range(MAX_SNAPSHOTS):
@@ -107,6 +116,9 @@ def trigger_many(
             catalog = snapshot.take_snapshot(tx, tenant, pipeline_id)
             prepared = _prepare(tx, values, tenant, catalog, requests, check)
         try:
+            if claim is not None:
+                tx.hold()
+                claim(tx)
             return _write(tx, prepared)
         except SnapshotOutdated:
             prepared = None
@@ -225,7 +237,7 @@ def _new_run(
     kept = values.keep(value, values.backends.choose(tenant, stored.id))
     inline = value if kept.path is None else None
     header = RunHeader(
-        tx.new_id(),
+        request.id or tx.new_id(),
         tenant,
         stored.id,
         stored.version,

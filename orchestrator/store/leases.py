@@ -29,6 +29,8 @@ TICK = "tick"
 RETENTION = "retention"
 # One process deletes objects that no row refers to.
 SWEEP = "sweep"
+# One process starts enqueued runs at a time.
+ENQUEUED = "enqueued"
 
 
 def this_thread() -> str:

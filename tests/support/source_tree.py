@@ -9,21 +9,22 @@ from pathlib import Path
 
 from support.pages import ROOT
 
-# Folder -> the layers it may import. `face` is what users import: ./pipeweave without cli/, up/ and
-# embedding/; `names` is its __init__, which hands on what users import.
+# Folder -> the layers it may import. `face` is what users import: ./pipeweave without cli/, up/, embedding/
+# and enqueueing/; `names` is its __init__, which hands on what users import.
 MAY_IMPORT: dict[str, set[str]] = {
     "face": {"face"},
-    "names": {"names", "face", "embedding"},
+    "names": {"names", "face", "embedding", "enqueueing"},
     "orchestrator": {"face", "orchestrator"},
     "migrations": {"face", "orchestrator", "migrations"},
     "workers": {"face", "orchestrator", "workers"},
     "api": {"face", "orchestrator", "api"},
+    "enqueueing": {"face", "enqueueing", "orchestrator"},
     "embedding": {"face", "embedding", "api", "workers", "orchestrator", "migrations"},
     "up": {"face", "up", "cli", "api", "workers", "orchestrator", "migrations"},
     "cli": {"face", "up", "cli", "api", "workers", "orchestrator", "migrations"},
 }
 # The composition roots look up only inside functions, so that `pipeweave --help` stays quick.
-LAZY = {"up", "cli", "embedding"}
+LAZY = {"up", "cli", "embedding", "enqueueing"}
 
 
 def sources() -> list[Path]:

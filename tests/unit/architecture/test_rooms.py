@@ -25,6 +25,7 @@ ROOMS = (
         "runs",
         "schedule",
         "triggers",
+        "enqueued",
         "deadletters",
         "reading",
         "stream",
@@ -46,13 +47,13 @@ DOORS = {
     },
     "workers": {
         *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "schedule"),
-        *("retention", "dispatch", "deployment", "recovery"),
+        *("retention", "dispatch", "deployment", "recovery", "enqueued"),
     },
 }
 # What lies in ./pipeweave, from below to above; what lies beside the folders is the base.
 PIPEWEAVE_ROOMS = (
     *("base", "schema", "spec", "authoring", "settings", "storage", "attempt", "client"),
-    *("testing", "demo", "http_worker", "conformance", "embedding", "up", "cli.support", "cli"),
+    *("testing", "demo", "http_worker", "conformance", "enqueueing", "embedding", "up", "cli.support", "cli"),
 )
 # The rooms of the API, in the same order; `app` is its package itself, where `create_app` is.
 API_ROOMS = ("contract", "http", "server", "routes", "app", "serve")

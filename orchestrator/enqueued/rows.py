@@ -1,0 +1,186 @@
+"""Reads the rows of enqueued runs, and notes what became of those that did not start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator.domain.triggered_by import TRANSACTION, TriggeredBy
+from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.store.database import Transaction
+
+# Rows that one look takes, and the JSON of their inputs (bytes), which this process then holds in memory. The
+# first is taken whatever its size.
+BATCH = 200
+BATCH_BYTES = 16_000_000
+# Tenants take turns among so many of the rows that are due.
+WINDOW = 2_000
+
+# A run whose pipeline is unknown may be earlier than a deploy: for so long it is tried again.
+PATIENCE = timedelta(hours=1)
+# Between two tries (s): twice as long each time, up to the second number.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
+
+MAX_ERROR_CHARS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """A row that is due.
+
+    Args:
+        by: the database role that wrote it.
+        tries: how often it could not be started.
+    """
+
+    id: UUID
+    tenant: str
+    pipeline_id: str
+    input: Any
+    run_token: str | None
+    failure_mode: str | None
+    priority: int | None
+    metadata: Mapping[str, Any] | None
+    by: str
+    at: datetime
+    tries: int
+
+    @property
+    def trigger(self) -> Trigger:
+        """The request that it stands for."""
+        return Trigger(
+            self.pipeline_id,
+            {} if self.input is None else self.input,
+            self.failure_mode,
+            self.priority,
+            self.metadata,
+            self.run_token,
+            TriggeredBy(TRANSACTION, None, self.by),
+            self.id,
+        )
+
+
+# The order is that of the due times within a tenant. What commits late is found whenever that is: nothing
+# remembers how far it came. Sizes are summed up last, so that only inputs of this batch are read.
+_DUE = """
+WITH due AS MATERIALIZED (
+    SELECT w.id, w.turn, w.due_at FROM (
+        SELECT o.id, o.due_at,
+            row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.due_at, o.id) AS turn
+        FROM (SELECT e.id, e.tenant_id, e.due_at FROM enqueued_runs AS e
+              WHERE e.settled_at IS NULL AND e.due_at <= greatest(CAST(:now AS timestamptz), now())
+              ORDER BY e.due_at LIMIT :window) AS o) AS w
+    ORDER BY w.turn, w.due_at, w.id LIMIT :batch
+), sized AS (
+    SELECT e.id, e.tenant_id, e.pipeline_id, e.input, e.run_token, e.failure_mode, e.priority, e.metadata,
+        e.enqueued_by, e.enqueued_at, e.tries, d.turn, d.due_at,
+        sum(octet_length(CAST(e.input AS text))) OVER (ORDER BY d.turn, d.due_at, e.id) AS bytes,
+        row_number() OVER (ORDER BY d.turn, d.due_at, e.id) AS number
+    FROM due AS d JOIN enqueued_runs AS e ON e.id = d.id
+)
+SELECT * FROM sized AS s WHERE s.number = 1 OR s.bytes <= :bytes OR s.bytes IS NULL ORDER BY s.number
+"""
+
+
+def due(tx: Transaction) -> list[Enqueued]:
+    """The rows to start next."""
+    parameters = {"now": tx.now, "window": WINDOW, "batch": BATCH, "bytes": BATCH_BYTES}
+    return [_of_row(each) for each in tx.execute(_DUE, parameters)]
+
+
+def _of_row(row: Any) -> Enqueued:
+    return Enqueued(
+        row.id,
+        row.tenant_id,
+        row.pipeline_id,
+        row.input,
+        row.run_token,
+        row.failure_mode,
+        row.priority,
+        row.metadata,
+        row.enqueued_by,
+        row.enqueued_at,
+        row.tries,
+    )
+
+
+_LOCK = """
+SELECT e.id FROM enqueued_runs AS e
+WHERE e.id = ANY(CAST(:ids AS uuid[])) AND e.settled_at IS NULL FOR UPDATE SKIP LOCKED
+"""
+
+
+def lock(tx: Transaction, found: Sequence[Enqueued]) -> set[UUID]:
+    """Lock those of the rows that nobody started meanwhile, and that nobody else has locked."""
+    return set(tx.execute(_LOCK, {"ids": [each.id for each in found]}).scalars())
+
+
+_DELETE = "DELETE FROM enqueued_runs WHERE id = ANY(CAST(:ids AS uuid[]))"
+
+
+def delete(tx: Transaction, ids: Sequence[UUID]) -> None:
+    """Delete rows, in the transaction that writes their runs."""
+    tx.execute(_DELETE, {"ids": list(ids)})
+
+
+_POINT = """
+UPDATE enqueued_runs AS e SET settled_at = :now, first_run_id = f.run_id, error_code = NULL, error = NULL
+FROM unnest(CAST(:ids AS uuid[]), CAST(:runs AS uuid[])) AS f(id, run_id) WHERE e.id = f.id
+"""
+
+
+def point_to(tx: Transaction, first: Mapping[UUID, UUID]) -> None:
+    """Note the runs that had the tokens of these rows before."""
+    tx.execute(_POINT, {"ids": list(first), "runs": list(first.values()), "now": tx.now})
+
+
+_REFUSE = """
+UPDATE enqueued_runs AS e SET settled_at = :now, error_code = :code, error = left(f.error, :most)
+FROM unnest(CAST(:ids AS uuid[]), CAST(:errors AS text[])) AS f(id, error)
+WHERE e.id = f.id AND e.settled_at IS NULL
+"""
+
+
+def refuse_each(tx: Transaction, code: str, errors: Mapping[UUID, str]) -> int:
+    """Note that these runs will never start, and why; the number of rows."""
+    parameters = {"ids": list(errors), "code": code, "errors": list(errors.values()), "now": tx.now}
+    return tx.execute(_REFUSE, parameters | {"most": MAX_ERROR_CHARS}).rowcount
+
+
+def refuse(tx: Transaction, ids: Sequence[UUID], code: str, error: str) -> int:
+    """Note that these runs will never start, all for the same reason; the number of rows."""
+    return refuse_each(tx, code, dict.fromkeys(ids, error))
+
+
+# What another process has locked is being started.
+_POSTPONE = """
+UPDATE enqueued_runs AS e SET tries = e.tries + 1, error_code = :code, error = :error,
+    due_at = CAST(:now AS timestamptz) + least(:longest, :first * power(2, least(e.tries, 20)))
+        * interval '1 second'
+WHERE e.id = ANY(ARRAY(SELECT o.id FROM enqueued_runs AS o
+    WHERE o.id = ANY(CAST(:ids AS uuid[])) AND o.settled_at IS NULL FOR UPDATE SKIP LOCKED))
+"""
+
+
+def postpone(tx: Transaction, ids: Sequence[UUID], code: str, error: str) -> int:
+    """Try these again later; the number of rows."""
+    parameters = {
+        "ids": list(ids),
+        "code": code,
+        "error": error[:MAX_ERROR_CHARS],
+        "now": tx.now,
+        "first": FIRST_PAUSE_S,
+        "longest": LONGEST_PAUSE_S,
+    }
+    return tx.execute(_POSTPONE, parameters).rowcount
+
+
+def code_and_text(error: Exception) -> tuple[str, str]:
+    """The code and the text of an error, as rows keep them."""
+    if isinstance(error, PipeWeaveError):
+        return error.code, error.detail
+    return "INTERNAL_ERROR", f"{type(error).__name__}: {error}".strip()

@@ -1,0 +1,205 @@
+"""Starts enqueued runs: the transaction that writes a run deletes the row that asked for it.
+
+So a process may die at any moment, and several may do this at once: a row is there, or its run is. While one
+process works on rows it has a lease, so that others need not try the same ones; whoever tries them all the
+same finds them locked or gone.
+
+What cannot start now is tried again: while storage is away, for as long as that lasts; while its pipeline or
+a task of it is not known, for PATIENCE. What can never start is refused, and its row stays to say so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from itertools import groupby
+from uuid import UUID
+
+from pipeweave.errors import (
+    Conflict,
+    InputValidationFailed,
+    NotFound,
+    PipeWeaveError,
+    Unavailable,
+)
+from pipeweave.orchestrator.enqueued import rows
+from pipeweave.orchestrator.enqueued.rows import Enqueued
+from pipeweave.orchestrator.registry import TaskRow
+from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.state import deployment_mode
+from pipeweave.orchestrator.store import leases
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.isolation import check_database
+from pipeweave.orchestrator.store.values import Values
+from pipeweave.schema import run_input_errors
+from pipeweave.spec import PipelineSpec
+
+log = logging.getLogger(__name__)
+
+# Another process goes on when the one that starts runs was not heard of for so long.
+LEASE = timedelta(seconds=5)
+# One call starts at most so many batches; the next one goes on.
+MOST_BATCHES = 25
+
+# SQL: whether a run is due.
+_ANY = "EXISTS (SELECT 1 FROM enqueued_runs AS e WHERE e.settled_at IS NULL AND e.due_at <= now())"
+# SQL: whether there is anything for this chore.
+IS_DUE = f"({_ANY} AND {deployment_mode.MODE} = '{deployment_mode.RUNNING}')"
+_HAS_DUE = f"SELECT {_ANY}"
+
+
+def has_due(tx: Transaction) -> bool:
+    """Whether a run waits to be started: one look at an index that is nearly always empty."""
+    return bool(tx.execute(_HAS_DUE).scalar_one())
+
+
+def run_once(database: Database, values: Values) -> int:
+    """Start the enqueued runs that are due. Nothing starts unless the deployment accepts new work.
+
+    Returns:
+        How many rows were dealt with.
+
+    Raises:
+        Unavailable: PostgreSQL cannot be reached.
+    """
+    with database.statements() as tx:
+        if deployment_mode.mode(tx) != deployment_mode.RUNNING:
+            return 0
+    lease = leases.take(database, leases.ENQUEUED, LEASE, leases.this_thread())
+    if lease is None:
+        return 0
+    done = 0
+    try:
+        for _ in range(MOST_BATCHES):
+            dealt_with = _start_batch(database, values)
+            done += dealt_with
+            if not dealt_with or not (lease.is_fresh or leases.renew(database, lease)):
+                break
+    finally:
+        leases.end(database, lease)
+    return done
+
+
+def _start_batch(database: Database, values: Values) -> int:
+    with database.statements() as tx:
+        found = rows.due(tx)
+    done = 0
+    for _, together in groupby(sorted(found, key=_group), key=_group):
+        done += _start(database, values, list(together))
+    return done
+
+
+def _group(each: Enqueued) -> tuple[str, str]:
+    return each.tenant, each.pipeline_id
+
+
+class _Wrong(InputValidationFailed):
+    """The pipeline refuses some of the inputs.
+
+    Args:
+        texts: why, by row.
+    """
+
+    def __init__(self, texts: Mapping[UUID, str]) -> None:
+        super().__init__()
+        self.texts = texts
+
+
+class _Taken(Exception):
+    """Another process has some of the rows.
+
+    Args:
+        left: those that it does not have.
+    """
+
+    def __init__(self, left: set[UUID]) -> None:
+        self.left = left
+
+
+def _start(database: Database, values: Values, found: Sequence[Enqueued]) -> int:
+    """Start rows of one pipeline; the number of rows that were dealt with."""
+    if not found:
+        return 0
+    try:
+        database.run(lambda tx: _write(tx, values, found), is_one=False)
+        return len(found)
+    except _Wrong as wrong:
+        texts = wrong.texts
+        refused = database.run(lambda tx: rows.refuse_each(tx, wrong.code, texts))
+        log.warning("enqueued.refused", extra={**_names(found), "error_code": wrong.code, "runs": len(texts)})
+        return refused + _start(database, values, [each for each in found if each.id not in texts])
+    except _Taken as taken:
+        return _start(database, values, [each for each in found if each.id in taken.left])
+    except Exception as error:
+        check_database(database, error)
+        return _note(database, values, found, error)
+
+
+def _write(tx: Transaction, values: Values, found: Sequence[Enqueued]) -> None:
+    """Start these rows, all or none."""
+
+    def check(spec: PipelineSpec, _: Mapping[str, TaskRow]) -> None:
+        wrong = {each.id: _faults(spec, each) for each in found}
+        if texts := {id: text for id, text in wrong.items() if text is not None}:
+            raise _Wrong(texts)
+
+    def claim(tx: Transaction) -> None:
+        left = rows.lock(tx, found)
+        if len(left) < len(found):
+            raise _Taken(left)
+
+    head = found[0]
+    requests = [each.trigger for each in found]
+    created = triggering.trigger_many(
+        tx, values, head.tenant, head.pipeline_id, requests, check=check, claim=claim
+    )
+    first = {each.id: run.id for each, run in zip(found, created, strict=True) if run.id != each.id}
+    rows.delete(tx, [each.id for each in found if each.id not in first])
+    if first:
+        rows.point_to(tx, first)
+
+
+def _faults(spec: PipelineSpec, each: Enqueued) -> str | None:
+    """What the pipeline's own schema says against an input."""
+    errors = run_input_errors(spec.input_schema, each.trigger.input)
+    if not errors:
+        return None
+    said = "; ".join(f"{error.field or 'input'} {error.message}" for error in errors[:5])
+    return f"pipeline {spec.id!r}: {said}" + (f" (and {len(errors) - 5} more)" if errors[5:] else "")
+
+
+def _note(database: Database, values: Values, found: Sequence[Enqueued], error: Exception) -> int:
+    """Decide what becomes of rows that could not be started."""
+    # What a task or the pipeline lacks, every row of it lacks; what one input lacks, the others may have.
+    concerns_all = isinstance(error, (NotFound, Conflict, Unavailable))
+    if len(found) > 1 and not concerns_all:
+        middle = len(found) // 2
+        return _start(database, values, found[:middle]) + _start(database, values, found[middle:])
+    code, text = rows.code_and_text(error)
+    with database.statements() as tx:
+        now = tx.now
+    hopeless = [each.id for each in found if _is_hopeless(error, each, now - each.at)]
+    later = [each.id for each in found if each.id not in hopeless]
+    names = {**_names(found), "error_code": code, "reason": text}
+    done = 0
+    if hopeless:
+        log.warning("enqueued.refused", extra={**names, "runs": len(hopeless)})
+        done += database.run(lambda tx: rows.refuse(tx, hopeless, code, text))
+    if later:
+        traceback = None if isinstance(error, PipeWeaveError) else error
+        log.info("enqueued.postponed", extra={**names, "runs": len(later)}, exc_info=traceback)
+        done += database.run(lambda tx: rows.postpone(tx, later, code, text))
+    return done
+
+
+def _names(found: Sequence[Enqueued]) -> dict[str, str]:
+    return {"tenant": found[0].tenant, "pipeline_id": found[0].pipeline_id}
+
+
+def _is_hopeless(error: Exception, each: Enqueued, age: timedelta) -> bool:
+    """Whether another try would not help."""
+    if isinstance(error, Unavailable):
+        return False
+    may_help = isinstance(error, (NotFound, Conflict)) or not isinstance(error, PipeWeaveError)
+    return not may_help or age > rows.PATIENCE
