@@ -9,8 +9,8 @@ from alembic import op
 revision = "0014"
 down_revision = "0013"
 
-# A UUIDv7 of PostgreSQL's time whose last 24 bits are zero, as `pipeweave.ids.new_id` makes it: 48 bits of ms,
-# the fraction of the ms in 12 bits, 38 random bits. orchestrator/domain/enqueue_sql.py makes those of batches.
+# A UUIDv7 of PostgreSQL's time whose last 24 bits are zero, as the ids of runs are: 48 bits of ms, the
+# fraction of the ms in 12 bits, 38 random bits. orchestrator/domain/enqueue_sql.py makes those of batches.
 ID = """CAST(
     lpad(to_hex(CAST(extract(epoch FROM clock_timestamp()) * 4096000 AS bigint) >> 12), 12, '0') || '7'
     || lpad(to_hex(CAST(extract(epoch FROM clock_timestamp()) * 4096000 AS bigint) & 4095), 3, '0')

@@ -125,9 +125,9 @@ def _start(database: Database, values: Values, found: Sequence[Enqueued]) -> int
         database.run(lambda tx: _write(tx, values, found), is_one=False)
         return len(found)
     except _Wrong as wrong:
-        texts = wrong.texts
-        refused = database.run(lambda tx: rows.refuse_each(tx, wrong.code, texts))
-        log.warning("enqueued.refused", extra={**_names(found), "error_code": wrong.code, "runs": len(texts)})
+        texts, code = wrong.texts, wrong.code
+        refused = database.run(lambda tx: rows.refuse_each(tx, code, texts))
+        log.warning("enqueued.refused", extra={**_names(found), "error_code": code, "runs": len(texts)})
         return refused + _start(database, values, [each for each in found if each.id not in texts])
     except _Taken as taken:
         return _start(database, values, [each for each in found if each.id in taken.left])

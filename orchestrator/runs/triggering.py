@@ -71,7 +71,7 @@ class CreatedRun:
 
 # Called with a version's spec and its tasks before anything is written; may raise to refuse the runs.
 Check = Callable[[PipelineSpec, Mapping[str, TaskRow]], None]
-# Called in the transaction that writes the runs, before it does, perhaps more than once; may raise to stop it.
+# Called in the transaction that writes the runs, before it does, perhaps more than once; may raise.
 Claim = Callable[[Transaction], None]
 
 

@@ -12,6 +12,7 @@ import time
 
 from pipeweave.orchestrator import enqueued
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.store import Database
 from pipeweave.workers.process.failure_log import FailureLog
 
 log = logging.getLogger(__name__)
@@ -30,11 +31,13 @@ class EnqueuedThread:
     """Looks for enqueued runs until it is stopped. A look that fails is logged and tried again.
 
     Args:
-        deployment: starts the runs; it looks over one connection of its own.
+        deployment: starts the runs, over one connection more.
     """
 
     def __init__(self, deployment: Deployment) -> None:
-        self._deployment = deployment
+        main = deployment.database
+        self._database = Database(main.url, pool_size=1, sender=main.sender, react=main.react)
+        self._values = deployment.values
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pipeweave-enqueued", daemon=True)
 
@@ -46,6 +49,7 @@ class EnqueuedThread:
         """Look no more; wait for a start that is under way."""
         self._end.set()
         self._thread.join(AGAIN_AFTER_S)
+        self._database.dispose()
 
     def _run(self) -> None:
         failures = FailureLog(log, "enqueued.failed")
@@ -61,9 +65,9 @@ class EnqueuedThread:
 
     def _look(self) -> float:
         began = time.monotonic()
-        with self._deployment.database.statements() as tx:
+        with self._database.statements() as tx:
             is_due = enqueued.has_due(tx)
         took = time.monotonic() - began
         if is_due:
-            enqueued.run_once(self._deployment.database, self._deployment.values)
+            enqueued.run_once(self._database, self._values)
         return min(max(EVERY_S, PAUSE_PER_LOOK * took), LONGEST_PAUSE_S)
