@@ -227,6 +227,24 @@ class NotFound(PipeWeaveError):
     status = 404
 
 
+class RunEnqueued(NotFound):
+    """The run is enqueued and has not started yet."""
+
+    code = "RUN_ENQUEUED"
+
+
+class RunRefused(NotFound):
+    """The enqueued run could not start."""
+
+    code = "RUN_REFUSED"
+
+
+class RunTokenTaken(NotFound):
+    """The enqueued run was not started, because a run before has its run token."""
+
+    code = "RUN_TOKEN_TAKEN"
+
+
 class MethodNotAllowed(PipeWeaveError):
     """The path does not allow this HTTP method."""
 

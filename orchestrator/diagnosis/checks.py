@@ -9,6 +9,7 @@ from pipeweave.orchestrator.diagnosis import (
     check_broker,
     check_broker_sharing,
     check_database,
+    check_enqueued,
     check_processes,
     check_schedules,
     check_services,
@@ -37,6 +38,7 @@ def checks(problem: PipeWeaveError | None = None) -> tuple[Check, ...]:
         *check_tasks.CHECKS,
         check_schedules.CHECK,
         check_triggers.CHECK,
+        check_enqueued.CHECK,
         check_storage.CHECK,
     )
 

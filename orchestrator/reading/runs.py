@@ -16,7 +16,7 @@ from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain import tracing, triggered_by
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id
 from pipeweave.orchestrator.domain.states import RunStatus
-from pipeweave.orchestrator.reading import outputs, task_runs
+from pipeweave.orchestrator.reading import enqueued_runs, outputs, task_runs
 from pipeweave.orchestrator.reading.stored_values import Loading
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -145,12 +145,12 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> Docume
             `inputRef` and `outputRefs` say where they are.
 
     Raises:
-        NotFound: the tenant has no such run.
+        NotFound: the tenant has no such run; an enqueued one has an error of its own.
         LimitExceeded: the values are too large to be loaded.
     """
     row = tx.execute(_RUN, {"id": id, "tenant": tenant}).one_or_none()
     if row is None:
-        raise no_run(id)
+        raise enqueued_runs.missing(tx, tenant, id)
     shown, loading = task_runs.of_run(tx, id, Page(TASK_RUNS_SHOWN)), Loading(load)
     is_stored = row.input_path is not None and not load
     return {
@@ -205,7 +205,7 @@ def require_run(tx: Transaction, tenant: str, id: UUID) -> str | None:
     """
     row = tx.execute(_OWNED, {"id": id, "tenant": tenant}).one_or_none()
     if row is None:
-        raise no_run(id)
+        raise enqueued_runs.missing(tx, tenant, id)
     found: str | None = row.traceparent
     return found
 

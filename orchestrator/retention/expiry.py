@@ -1,4 +1,4 @@
-"""Deletes expired rows in batches: dead letters, redrives, idempotency claims, workers, uploads, fires."""
+"""Deletes expired rows in batches: dead letters, redrives, idempotency claims, workers, uploads, fires, …"""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class Purged:
     fires: int = 0
     trigger_fires: int = 0
     event_fires: int = 0
+    enqueued_runs: int = 0
     is_full: bool = field(default=False, kw_only=True)
 
     def __add__(self, other: Purged) -> Purged:
@@ -41,6 +42,7 @@ class Purged:
             self.fires + other.fires,
             self.trigger_fires + other.trigger_fires,
             self.event_fires + other.event_fires,
+            self.enqueued_runs + other.enqueued_runs,
             is_full=other.is_full,
         )
 
@@ -52,7 +54,7 @@ class Purged:
     @property
     def total(self) -> int:
         rows = self.dead_letters + self.idempotency_claims + self.workers
-        return rows + self.redrives + self.uploads + self.fires + self.of_triggers
+        return rows + self.redrives + self.uploads + self.fires + self.of_triggers + self.enqueued_runs
 
 
 # A locked row is being retried, taken over or discarded: SKIP LOCKED leaves it to the next call.
@@ -84,6 +86,7 @@ def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]
         ("schedule_fires", "fired_at", tx.now - policy.fires),
         ("trigger_fires", "fired_at", tx.now - policy.fires),
         ("event_fires", "fired_at", tx.now - policy.fires),
+        ("enqueued_runs", "settled_at", tx.now - policy.fires),
     ]
 
 

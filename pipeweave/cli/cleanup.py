@@ -75,6 +75,7 @@ def cleanup(
                     "uploads": purged.uploads,
                     "scheduleFires": purged.fires,
                     "triggerFires": purged.of_triggers,
+                    "enqueuedRuns": purged.enqueued_runs,
                 },
             }
         )
@@ -143,4 +144,5 @@ def _deleted(purged: expiry.Purged, *, dry_run: bool) -> str:
     claims = f"{purged.idempotency_claims:,} idempotency claims"
     others = f"{purged.workers:,} workers, {purged.redrives:,} redrives, {purged.uploads:,} uploads"
     others += f", {purged.fires:,} fires of schedules, {purged.of_triggers:,} of triggers"
+    others += f", {purged.enqueued_runs:,} enqueued runs"
     return f"{verb} {purged.dead_letters:,} dead letters, {claims}, {others}."

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pipeweave.orchestrator.deployment import Deployment
     from pipeweave.storage import Storage
+    from pipeweave.workers.process.enqueued_thread import EnqueuedThread
 
 SERVERLESS = "serverless"
 
@@ -59,6 +60,7 @@ class Orchestrator:
         self._deployment: Deployment | None = None
         self._application: Flask | None = None
         self._ticking: TickThread | None = None
+        self._starting: EnqueuedThread | None = None
         self._servers: list[EmbeddedServer] = []
 
     def migrate(self) -> None:
@@ -81,6 +83,7 @@ class Orchestrator:
             Conflict: it is started already.
         """
         from pipeweave.orchestrator.deployment import Deployment, schema_check
+        from pipeweave.workers.process.enqueued_thread import EnqueuedThread
 
         if self._deployment is not None:
             raise Conflict("the orchestrator is started already")
@@ -94,6 +97,8 @@ class Orchestrator:
         if self._ticks_itself:
             self._ticking = TickThread(deployment)
             self._ticking.start()
+            self._starting = EnqueuedThread(deployment)
+            self._starting.start()
         return self
 
     def stop(self) -> None:
@@ -106,6 +111,9 @@ class Orchestrator:
         if self._ticking is not None:
             self._ticking.stop()
             self._ticking = None
+        if self._starting is not None:
+            self._starting.stop()
+            self._starting = None
         if self._deployment is not None:
             self._deployment.close()
             self._deployment = self._application = None

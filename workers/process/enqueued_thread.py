@@ -12,17 +12,19 @@ import time
 
 from pipeweave.orchestrator import enqueued
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.store import Database
+from pipeweave.orchestrator.store import Database, Transaction
 from pipeweave.workers.process.failure_log import FailureLog
 
 log = logging.getLogger(__name__)
 
 # Between two looks (s).
-EVERY_S = 0.03
+EVERY_S = 0.035
 # A look that takes long, because the server is slow or many old rows are in its way, makes the next one wait
-# so many times as long: looking takes a fiftieth of one session at most.
-PAUSE_PER_LOOK = 50
+# so many times as long.
+PAUSE_PER_LOOK = 20
 LONGEST_PAUSE_S = 1.0
+# Looks over one connection before it is given back: to borrow it costs more than a look.
+LOOKS = 30
 # After a failure (s).
 AGAIN_AFTER_S = 1.0
 
@@ -53,21 +55,26 @@ class EnqueuedThread:
 
     def _run(self) -> None:
         failures = FailureLog(log, "enqueued.failed")
-        pause = EVERY_S
-        while not self._end.wait(pause):
+        while not self._end.is_set():
             try:
-                pause = self._look()
+                with self._database.statements() as tx:
+                    is_due = self._is_soon_due(tx)
+                if is_due and not enqueued.run_once(self._database, self._values):
+                    # Another process starts them, or nothing is accepted at the moment.
+                    self._end.wait(EVERY_S)
             except Exception as error:
                 failures.failed(error)
-                pause = AGAIN_AFTER_S
+                self._end.wait(AGAIN_AFTER_S)
             else:
                 failures.worked()
 
-    def _look(self) -> float:
-        began = time.monotonic()
-        with self._database.statements() as tx:
-            is_due = enqueued.has_due(tx)
-        took = time.monotonic() - began
-        if is_due:
-            enqueued.run_once(self._database, self._values)
-        return min(max(EVERY_S, PAUSE_PER_LOOK * took), LONGEST_PAUSE_S)
+    def _is_soon_due(self, tx: Transaction) -> bool:
+        """Look some times; True at once when a run is due."""
+        for _ in range(LOOKS):
+            began = time.monotonic()
+            if enqueued.has_due(tx):
+                return True
+            took = time.monotonic() - began
+            if self._end.wait(min(max(EVERY_S, PAUSE_PER_LOOK * took), LONGEST_PAUSE_S)):
+                break
+        return False

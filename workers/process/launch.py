@@ -34,6 +34,7 @@ from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slot, Slots
 from pipeweave.workers.consumer.runner import ChildProcess, Runner
 from pipeweave.workers.process import celery_lines, remote_control, retention_thread, users_apps
+from pipeweave.workers.process.enqueued_thread import EnqueuedThread
 from pipeweave.workers.process.health_reports import SILENT_AFTER, HealthReport, LastStored
 from pipeweave.workers.process.health_server import Health, HealthAddress, HealthServer
 from pipeweave.workers.process.liveness import WorkerLiveness
@@ -292,6 +293,7 @@ def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
     TickScheduler.deployment = deployment
     TickScheduler.ticked = ticked = LastStored()
     retention_thread.start(settings)
+    EnqueuedThread(deployment).start()
     beat = app.Beat(
         scheduler_cls="pipeweave.workers.beat:TickScheduler",
         loglevel=json_logs.celery_level(settings.log_level),
