@@ -47,7 +47,7 @@ CREATE TABLE enqueued_runs (
     CHECK (settled_at IS NULL OR error_code IS NOT NULL OR first_run_id IS NOT NULL)
 );
 CREATE INDEX enqueued_runs_due ON enqueued_runs (due_at) WHERE settled_at IS NULL;
-CREATE INDEX enqueued_runs_settled ON enqueued_runs (settled_at);
+CREATE INDEX enqueued_runs_settled ON enqueued_runs (settled_at) WHERE settled_at IS NOT NULL;
 """
 
 DOWN = "DROP TABLE enqueued_runs"
