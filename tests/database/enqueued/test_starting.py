@@ -23,7 +23,7 @@ from pipeweave.orchestrator.recovery.look import look
 from pipeweave.orchestrator.recovery.tick import CHORES, conditions
 from pipeweave.orchestrator.retention import expiry
 from pipeweave.orchestrator.retention.policy import Policy
-from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.runs import creation, triggering
 from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
