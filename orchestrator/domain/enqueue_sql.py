@@ -11,7 +11,10 @@ TABLE = "enqueued_runs"
 SCHEMA = "public"
 
 # The columns that a caller fills; a role needs the right to INSERT them, and no other right.
-COLUMNS = ("id", "tenant_id", "pipeline_id", "input", "run_token", "failure_mode", "priority", "metadata")
+COLUMNS = (
+    *("id", "tenant_id", "pipeline_id", "input", "run_token", "failure_mode", "priority", "metadata"),
+    "traceparent",
+)
 
 # The caller's transaction must not fail because of us: what PostgreSQL would refuse is asked for first. The
 # parameter is the schema.
@@ -29,15 +32,18 @@ _ENQUEUE = """
 WITH given AS MATERIALIZED (
     SELECT r.*, CAST(extract(epoch FROM statement_timestamp()) * 4096000 AS bigint) + r.number AS ticks
     FROM ROWS FROM (json_to_recordset(CAST({} AS json)) AS (tenant_id text, pipeline_id text, input json,
-        run_token text, failure_mode text, priority integer, metadata json)) WITH ORDINALITY
-        AS r (tenant_id, pipeline_id, input, run_token, failure_mode, priority, metadata, number)
+        run_token text, failure_mode text, priority integer, metadata json, traceparent text))
+        WITH ORDINALITY AS r (tenant_id, pipeline_id, input, run_token, failure_mode, priority, metadata,
+            traceparent, number)
 ), rows AS MATERIALIZED (
     SELECT g.*, CAST(lpad(to_hex(g.ticks >> 12), 12, '0') || '7' || lpad(to_hex(g.ticks & 4095), 3, '0')
         || substr(CAST(gen_random_uuid() AS text), 20, 11) || '000000' AS uuid) AS id
     FROM given AS g
 ), written AS (
-    INSERT INTO TABLE_NAME (id, tenant_id, pipeline_id, input, run_token, failure_mode, priority, metadata)
-    SELECT r.id, r.tenant_id, r.pipeline_id, r.input, r.run_token, r.failure_mode, r.priority, r.metadata
+    INSERT INTO TABLE_NAME (id, tenant_id, pipeline_id, input, run_token, failure_mode, priority, metadata,
+        traceparent)
+    SELECT r.id, r.tenant_id, r.pipeline_id, r.input, r.run_token, r.failure_mode, r.priority, r.metadata,
+        r.traceparent
     FROM rows AS r
 )
 SELECT CAST(r.id AS text) FROM rows AS r ORDER BY r.number

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.triggered_by import TRANSACTION, TriggeredBy
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Transaction
@@ -45,6 +46,7 @@ class Enqueued:
     failure_mode: str | None
     priority: int | None
     metadata: Mapping[str, Any] | None
+    traceparent: str | None
     by: str
     at: datetime
     tries: int
@@ -59,7 +61,7 @@ class Enqueued:
             self.priority,
             self.metadata,
             self.run_token,
-            TriggeredBy(TRANSACTION, None, self.by),
+            TriggeredBy(TRANSACTION, None, self.by, tracing.read(self.traceparent)),
             self.id,
         )
 
@@ -77,7 +79,7 @@ WITH due AS MATERIALIZED (
     ORDER BY w.turn, w.due_at, w.id LIMIT :batch
 ), sized AS (
     SELECT e.id, e.tenant_id, e.pipeline_id, e.input, e.run_token, e.failure_mode, e.priority, e.metadata,
-        e.enqueued_by, e.enqueued_at, e.tries, d.turn, d.due_at,
+        e.traceparent, e.enqueued_by, e.enqueued_at, e.tries, d.turn, d.due_at,
         sum(octet_length(CAST(e.input AS text))) OVER (ORDER BY d.turn, d.due_at, e.id) AS bytes,
         row_number() OVER (ORDER BY d.turn, d.due_at, e.id) AS number
     FROM due AS d JOIN enqueued_runs AS e ON e.id = d.id
@@ -102,6 +104,7 @@ def _of_row(row: Any) -> Enqueued:
         row.failure_mode,
         row.priority,
         row.metadata,
+        row.traceparent,
         row.enqueued_by,
         row.enqueued_at,
         row.tries,

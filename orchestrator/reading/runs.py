@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain import tracing, triggered_by
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id
 from pipeweave.orchestrator.domain.states import RunStatus
@@ -170,11 +169,6 @@ def _counts(tx: Transaction, id: UUID, shown: Document) -> dict[str, int]:
     if shown["nextCursor"] is None:
         return dict(sorted(Counter(each["status"] for each in shown["items"]).items()))
     return {each.status: each.number for each in tx.execute(_COUNTS, {"id": id})}
-
-
-def no_run(id: UUID) -> NotFound:
-    """The error for a run that does not exist or belongs to another tenant."""
-    return NotFound(f"run {run_id(id)} not found", runId=run_id(id))
 
 
 # Event type -> phase: what a running run does, in more detail than its status.

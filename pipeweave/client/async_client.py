@@ -25,7 +25,7 @@ from pipeweave.client.http import POOLED_CONNECTIONS
 from pipeweave.client.models import Run
 from pipeweave.client.runs import run_id_of
 from pipeweave.client.waiting import Waiting
-from pipeweave.errors import Unavailable
+from pipeweave.errors import RunEnqueued, Unavailable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -166,6 +166,9 @@ class AsyncClient(_InThreads):
                 found = await self.run(run_id)
             except Unavailable as error:
                 await asyncio.sleep(waiting.pause_after_outage(error))
+                continue
+            except RunEnqueued:
+                await asyncio.sleep(waiting.pause_before_start())
                 continue
             waiting.saw(found)
             if found.is_final:

@@ -9,7 +9,7 @@ from typing import Any
 from pipeweave.client.models import Document, Page, Run, checked_id, document_of, run_of, without_none
 from pipeweave.client.paging import PAGE_SIZE, Methods
 from pipeweave.client.waiting import Waiting
-from pipeweave.errors import Unavailable
+from pipeweave.errors import RunEnqueued, Unavailable
 
 # The input of the run that is run again.
 _KEEP: Any = object()
@@ -130,7 +130,7 @@ class RunMethods(Methods):
         Raises:
             RunFailed: the run ended `failed`, `partial` or `cancelled` (only with `check`).
             WaitTimeout: the run has not finished yet; it continues to run.
-            NotFound: there is no such run.
+            NotFound: there is no such run. One that is enqueued is waited for.
         """
         run_id = run_id_of(run)
         waiting = Waiting(run_id, timeout, on_change)
@@ -140,6 +140,9 @@ class RunMethods(Methods):
                 found = self.run(run_id)
             except Unavailable as error:
                 time.sleep(waiting.pause_after_outage(error))
+                continue
+            except RunEnqueued:
+                time.sleep(waiting.pause_before_start())
                 continue
             waiting.saw(found)
             if found.is_final:

@@ -59,11 +59,23 @@ class Waiting:
         Raises:
             WaitTimeout: the timeout is over.
         """
+        return self._pause_while(run.status)
+
+    def pause_before_start(self) -> float:
+        """Seconds to pause when the run is enqueued, and has not started.
+
+        Raises:
+            WaitTimeout: the timeout is over.
+        """
+        self._away_since = None
+        return self._pause_while("enqueued")
+
+    def _pause_while(self, status: str) -> float:
         now = time.monotonic()
         left = None if self._timeout is None else self._timeout - (now - self._began)
         if left is not None and left <= 0:
             raise WaitTimeout(
-                f"run {self._run_id} is still {run.status} after {self._timeout:g} s",
+                f"run {self._run_id} is still {status} after {self._timeout:g} s",
                 hint=f"`pipeweave status {self._run_id} --watch` follows it",
             )
         needed = min(PAUSE_PER_ANSWER * (now - self._asked_at), LONGEST_PAUSE_S)

@@ -22,6 +22,7 @@ async def enqueue_async(
     priority: int | None = None,
     metadata: Mapping[str, Any] | None = None,
     run_token: str | None = None,
+    traceparent: str | None = None,
     schema: str = "public",
 ) -> str:
     """As `enqueue`, over an AsyncConnection or AsyncCursor of psycopg 3, or an AsyncConnection or
@@ -30,7 +31,7 @@ async def enqueue_async(
     Raises:
         InvalidInput, SchemaOutdated, Forbidden, Exception: as `enqueue`.
     """
-    options = Options(tenant, failure_mode, priority, metadata, schema)
+    options = Options(tenant, failure_mode, priority, metadata, traceparent, schema)
     document = requests.document_of_one(pipeline_id, input, run_token, options)
     return (await _send(connection, document, schema))[0]
 
@@ -45,6 +46,7 @@ async def enqueue_many_async(
     priority: int | None = None,
     metadata: Mapping[str, Any] | None = None,
     run_tokens: Iterable[str] | None = None,
+    traceparent: str | None = None,
     schema: str = "public",
 ) -> list[str]:
     """As `enqueue_many`, over a connection that `enqueue_async` takes.
@@ -52,7 +54,7 @@ async def enqueue_many_async(
     Raises:
         InvalidInput, SchemaOutdated, Forbidden, Exception: as `enqueue`.
     """
-    options = Options(tenant, failure_mode, priority, metadata, schema)
+    options = Options(tenant, failure_mode, priority, metadata, traceparent, schema)
     document = requests.document_of_many(pipeline_id, inputs, run_tokens, options)
     return [] if document is None else await _send(connection, document, schema)
 

@@ -24,6 +24,8 @@ from pipeweave.size_limits import (
 )
 from pipeweave.spec import FAILURE_MODES
 
+# A trace context has 55 characters; later versions may have more.
+MAX_TRACEPARENT = 200
 # The schema stands in the statement, so it must be a plain name.
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 
@@ -36,6 +38,7 @@ class Options:
     failure_mode: str | None
     priority: int | None
     metadata: Mapping[str, Any] | None
+    traceparent: str | None
     schema: str
 
 
@@ -90,6 +93,7 @@ def _shared(found: FieldErrors, pipeline_id: str, options: Options) -> dict[str,
         "failure_mode": mode,
         "priority": _priority(found, options.priority),
         "metadata": _metadata(found, options.metadata),
+        "traceparent": _traceparent(found, options.traceparent),
     }
 
 
@@ -100,6 +104,16 @@ def _priority(found: FieldErrors, priority: Any) -> int | None:
     expected = f"a whole number from {MIN_PRIORITY} to {MAX_PRIORITY}, lower runs first"
     found.wrong(
         "priority", "is out of range" if is_whole else f"is {kind_of(priority)}", "out_of_range", expected
+    )
+    return None
+
+
+def _traceparent(found: FieldErrors, header: Any) -> str | None:
+    if header is None or (isinstance(header, str) and len(header) <= MAX_TRACEPARENT and header.isascii()):
+        # One that is no trace context is ignored, as the standard says.
+        return None if header is None or "\0" in header else header
+    found.wrong(
+        "traceparent", "is not a header", "invalid", f"a text of at most {MAX_TRACEPARENT} characters"
     )
     return None
 

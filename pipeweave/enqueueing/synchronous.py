@@ -22,6 +22,7 @@ def enqueue(
     priority: int | None = None,
     metadata: Mapping[str, Any] | None = None,
     run_token: str | None = None,
+    traceparent: str | None = None,
     schema: str = "public",
 ) -> str:
     """Enqueue a run of a pipeline's newest version in the caller's transaction.
@@ -38,6 +39,7 @@ def enqueue(
         priority: lower runs first; None for the pipeline's priority.
         metadata: stored with the run, for people and filters.
         run_token: if a run was started with the same token and input before, no other one starts.
+        traceparent: the trace context of the caller (W3C), for the runs' trace ids.
         schema: of PipeWeave's tables.
 
     Returns:
@@ -49,7 +51,7 @@ def enqueue(
         Forbidden: the role of the connection may not enqueue runs; nothing was changed.
         Exception: what the driver raises, because a statement failed.
     """
-    options = Options(tenant, failure_mode, priority, metadata, schema)
+    options = Options(tenant, failure_mode, priority, metadata, traceparent, schema)
     document = requests.document_of_one(pipeline_id, input, run_token, options)
     return _send(connection, document, schema)[0]
 
@@ -64,6 +66,7 @@ def enqueue_many(
     priority: int | None = None,
     metadata: Mapping[str, Any] | None = None,
     run_tokens: Iterable[str] | None = None,
+    traceparent: str | None = None,
     schema: str = "public",
 ) -> list[str]:
     """Enqueue up to 10,000 runs of a pipeline with one statement; see `enqueue`.
@@ -77,6 +80,7 @@ def enqueue_many(
         priority: of each run.
         metadata: of each run.
         run_tokens: one for each input; None for none.
+        traceparent: the trace context of the caller (W3C), for the runs' trace ids.
         schema: of PipeWeave's tables.
 
     Returns:
@@ -85,7 +89,7 @@ def enqueue_many(
     Raises:
         InvalidInput, SchemaOutdated, Forbidden, Exception: as `enqueue`.
     """
-    options = Options(tenant, failure_mode, priority, metadata, schema)
+    options = Options(tenant, failure_mode, priority, metadata, traceparent, schema)
     document = requests.document_of_many(pipeline_id, inputs, run_tokens, options)
     return [] if document is None else _send(connection, document, schema)
 

@@ -238,7 +238,7 @@ def shop(postgres_server: Postgres) -> Iterator[str]:
 
 
 GRANT = """
-GRANT INSERT (id, tenant_id, pipeline_id, input, run_token, failure_mode, priority, metadata)
+GRANT INSERT (id, tenant_id, pipeline_id, input, run_token, failure_mode, priority, metadata, traceparent)
     ON enqueued_runs TO {role}
 """
 

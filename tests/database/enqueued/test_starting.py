@@ -30,6 +30,8 @@ from pipeweave.settings import Settings
 
 from .conftest import Caller
 
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
 
 def shown(caller: Caller, run: str) -> Any:
     with caller.driver.database.reading() as tx:
@@ -44,13 +46,15 @@ def is_due(caller: Caller) -> bool:
 
 
 def test_what_a_run_is_to_have_it_gets(caller: Caller) -> None:
-    run = caller.enqueue(input={"x": 1}, failure_mode="continue", priority=7, metadata={"order": 12})
+    run = caller.enqueue(
+        input={"x": 1}, failure_mode="continue", priority=7, metadata={"order": 12}, traceparent=TRACE
+    )
     caller.commit()
     assert is_due(caller)
     caller.start()
     found = shown(caller, run)
     assert (found["input"], found["failureMode"], found["priority"]) == ({"x": 1}, "continue", 7)
-    assert found["metadata"] == {"order": 12}
+    assert (found["metadata"], found["traceId"]) == ({"order": 12}, "4bf92f3577b34da6a3ce929d0e0e4736")
     assert found["triggeredBy"] == {"kind": "transaction", "id": None, "actor": "pipeweave"}
     assert caller.driver.sent
     assert not is_due(caller)

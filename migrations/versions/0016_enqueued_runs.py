@@ -6,8 +6,8 @@ until a beat of this version starts it.
 
 from alembic import op
 
-revision = "0014"
-down_revision = "0013"
+revision = "0016"
+down_revision = "0015"
 
 # A UUIDv7 of PostgreSQL's time whose last 24 bits are zero, as the ids of runs are: 48 bits of ms, the
 # fraction of the ms in 12 bits, 38 random bits. orchestrator/domain/enqueue_sql.py makes those of batches.
@@ -34,6 +34,7 @@ CREATE TABLE enqueued_runs (
     priority      integer,
     metadata      json
         CHECK (json_typeof(metadata) = 'object' AND octet_length(CAST(metadata AS text)) <= 32768),
+    traceparent   text CHECK (length(traceparent) <= 200),            -- W3C Trace Context
     -- These are the server's own: a role that may not write these columns cannot forge them.
     enqueued_by   text NOT NULL DEFAULT session_user,
     enqueued_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
