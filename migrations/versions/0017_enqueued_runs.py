@@ -6,8 +6,8 @@ until a beat of this version starts it.
 
 from alembic import op
 
-revision = "0016"
-down_revision = "0015"
+revision = "0017"
+down_revision = "0016"
 
 # A UUIDv7 of PostgreSQL's time whose last 24 bits are zero, as the ids of runs are: 48 bits of ms, the
 # fraction of the ms in 12 bits, 38 random bits. orchestrator/domain/enqueue_sql.py makes those of batches.
