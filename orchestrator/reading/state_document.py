@@ -13,11 +13,11 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.orchestrator.domain import tracing, triggered_by
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id, task_run_id
-from pipeweave.orchestrator.reading import map_items
+from pipeweave.orchestrator.reading import enqueued_runs, map_items
 from pipeweave.orchestrator.reading import steps as step_reading
 from pipeweave.orchestrator.reading.given_hashes import GivenHashes
 from pipeweave.orchestrator.reading.map_items import ERROR, MESSAGE_CHARS, MapItems
-from pipeweave.orchestrator.reading.runs import no_run, phase
+from pipeweave.orchestrator.reading.runs import phase
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
@@ -64,7 +64,7 @@ def run_state(tx: Transaction, tenant: str, id: UUID) -> Document:
     tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     row: Any = tx.execute(_RUN, {"id": id, "tenant": tenant}).one_or_none()
     if row is None:
-        raise no_run(id)
+        raise enqueued_runs.missing(tx, tenant, id)
     stored = pipelines.get(tx, tenant, row.pipeline_id, row.pipeline_version)
     rows = tx.execute(
         _STEPS, {"id": id, "last": ids.task_run_id(id, MAX_STEPS), "budget": RESULT_BYTES}
