@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from uuid import UUID
 
 from pipeweave.attempt import printed_lines
 from pipeweave.errors import AttemptFenced
@@ -51,6 +52,7 @@ class _Call:
 class Ended:
     """A call that has ended."""
 
+    run_id: UUID
     task_run: TaskRun
     outcome: CallOutcome
     seconds: float
@@ -67,6 +69,7 @@ class AsyncCalls:
         self._deadlines = _Deadlines(slot)
         self._under_way: dict[LoopCall, _Call] = {}
         self._of_task: Counter[str] = Counter()
+        self._of_run: Counter[UUID] = Counter()
         self._last_beat = 0.0
         self._warned_of = ""
 
@@ -74,6 +77,10 @@ class AsyncCalls:
     def count(self) -> int:
         """How many are under way."""
         return len(self._under_way)
+
+    def count_of(self, run_id: UUID) -> int:
+        """How many of a run are under way."""
+        return self._of_run[run_id]
 
     def room(self, task_id: str) -> int:
         """How many more calls of a task may begin now."""
@@ -83,11 +90,11 @@ class AsyncCalls:
         """Begin a call. Returns how it has ended already: its key has a result, or its values are wrong."""
         began = time.monotonic()
         seconds, interval_ms = self._calls.limits(task_run.task_id)
-        self._slot.note(task_run.ordinal)
+        self._slot.note(task_run.id)
         progress = LatestProgress(self._database, task_run)
         prepared = self._calls.prepare(run, task_run, seconds, progress)
         if not isinstance(prepared, Prepared):
-            return Ended(task_run, prepared, time.monotonic() - began)
+            return Ended(run.id, task_run, prepared, time.monotonic() - began)
         task, arguments = prepared.task, prepared.arguments
         loop_call = LoopCall(
             f"{task_run.task_id} ({prepared.context.task_run_id}, attempt {task_run.attempt})",
@@ -101,7 +108,8 @@ class AsyncCalls:
         beat_every = min(BEAT_EVERY_S, interval_ms / 2000)
         self._under_way[loop_call] = _Call(run, task_run, prepared, loop_call, progress, began, beat_every)
         self._of_task[task_run.task_id] += 1
-        self._deadlines.begin(loop_call, task_run.ordinal)
+        self._of_run[run.id] += 1
+        self._deadlines.begin(loop_call, task_run.id)
         self._loop.begin(loop_call)
         return None
 
@@ -118,12 +126,15 @@ class AsyncCalls:
         finally:
             del self._under_way[loop_call]
             self._of_task[call.task_run.task_id] -= 1
-        return Ended(call.task_run, outcome, time.monotonic() - call.began)
+            self._of_run[call.run.id] -= 1
+            self._of_run += Counter()  # forgets runs without a call
+        return Ended(call.run.id, call.task_run, outcome, time.monotonic() - call.began)
 
     def abandon(self) -> bool:
         """Cancel all calls, and wait for none of them. Returns whether there was any."""
         abandoned, self._under_way = self._under_way, {}
         self._of_task.clear()
+        self._of_run.clear()
         for each in abandoned:
             self._loop.interrupt(each, AttemptFenced("this worker has given up its message"))
         return bool(abandoned)
@@ -144,8 +155,7 @@ class AsyncCalls:
             each.progress.store()
 
     def _beat(self, calls: list[_Call]) -> None:
-        named = [each.task_run for each in calls]
-        mine = self._database.run(lambda tx: heartbeats.beat_together(tx, named), is_one=False)
+        mine = {id for run_id in {each.run.id for each in calls} for id in self._beat_run(run_id, calls)}
         self._last_beat = time.monotonic()
         for each in calls:
             # A call that has ended meanwhile may have its outcome stored.
@@ -153,6 +163,10 @@ class AsyncCalls:
                 each.is_fenced = True
                 self._deadlines.shorten(each.loop_call, time.monotonic() + HARD_AFTER_S)
                 self._loop.interrupt(each.loop_call, AttemptFenced("this worker no longer owns the attempt"))
+
+    def _beat_run(self, run_id: UUID, calls: list[_Call]) -> set[UUID]:
+        named = [each.task_run for each in calls if each.run.id == run_id]
+        return self._database.run(lambda tx: heartbeats.beat_together(tx, named), is_one=False)
 
     def _warn_if_held(self) -> None:
         seconds, name = self._loop.held()
@@ -173,20 +187,20 @@ class _Deadlines:
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
         self._lock = threading.Lock()
-        self._hard: dict[LoopCall, tuple[float, int]] = {}
+        self._hard: dict[LoopCall, tuple[float, UUID]] = {}
         self._first: LoopCall | None = None
 
-    def begin(self, call: LoopCall, ordinal: int) -> None:
+    def begin(self, call: LoopCall, task_run_id: UUID) -> None:
         with self._lock:
-            self._hard[call] = call.deadline + HARD_AFTER_S, ordinal
+            self._hard[call] = call.deadline + HARD_AFTER_S, task_run_id
             self._tell_if(self._first is None or self._hard[call] < self._hard[self._first])
 
     def shorten(self, call: LoopCall, deadline: float) -> None:
         """Kill the process at this time if the call is still under way."""
         with self._lock:
             if call in self._hard:
-                before, ordinal = self._hard[call]
-                self._hard[call] = min(before, deadline), ordinal
+                before, task_run_id = self._hard[call]
+                self._hard[call] = min(before, deadline), task_run_id
                 self._tell_if(True)
 
     def end(self, call: LoopCall) -> None:
@@ -201,8 +215,8 @@ class _Deadlines:
         if self._first is None:
             self._slot.returned()
         else:
-            deadline, ordinal = self._hard[self._first]
-            self._slot.watch(ordinal, deadline, self._first.limit)
+            deadline, task_run_id = self._hard[self._first]
+            self._slot.watch(task_run_id, deadline, self._first.limit)
 
 
 @contextmanager

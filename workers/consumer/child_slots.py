@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from uuid import UUID
 
-from pipeweave import ids
 from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.registry import child_of
 
@@ -33,9 +32,9 @@ SLOTS_PER_PLACE = 8
 
 # pid, ending, deadline, limit, deadline of the fenced call and until when it may go on, deadline of the
 # condemned call, run, attempt, named, called, blamed
-_HEAD = struct.Struct("=qqddddd16siiii")
+_HEAD = struct.Struct("=qqddddd16siii16s")
 _PID, _ENDING, _TIMES = struct.Struct("=q"), struct.Struct("=q"), struct.Struct("=dd")
-_COUNT, _ORDINAL = struct.Struct("=i"), struct.Struct("=i")
+_COUNT, _ORDINAL, _ID = struct.Struct("=i"), struct.Struct("=i"), struct.Struct("=16s")
 _TIME = struct.Struct("=d")
 _ENDING_AT, _TIMES_AT, _FENCED_AT, _UNTIL_AT, _CONDEMNED_AT, _CALLED_AT, _BLAMED_AT = (
     8,
@@ -48,11 +47,11 @@ _ENDING_AT, _TIMES_AT, _FENCED_AT, _UNTIL_AT, _CONDEMNED_AT, _CALLED_AT, _BLAMED
 )
 _NAMED_FROM = _HEAD.size
 _CALLED_FROM = _NAMED_FROM + MOST_NAMED * _ORDINAL.size
-_SIZE = _CALLED_FROM + MOST_CALLED * _ORDINAL.size
+_SIZE = _CALLED_FROM + MOST_CALLED * _ID.size
 _FREE = bytes(_HEAD.size)
 _NO_RUN = bytes(16)
-# In place of the ordinal of the call to which the deadline belongs: to all that were begun.
-_ALL = -1
+# In place of the task run to whose call the deadline belongs: to all that were begun.
+_ALL = bytes(16)
 # In front of the slots: whether the worker stops, and whether priorities are mixed in its queue.
 _FIRST = 8
 _STOPPING_AT, _MIXED_AT = 0, 1
@@ -91,8 +90,8 @@ class Slot:
     def __init__(self, memory: mmap.mmap, start: int) -> None:
         self._memory = memory
         self._start = start
-        # As it is noted in the memory.
-        self._calls: list[int] = []
+        # The task runs of the calls, as they are noted in the memory.
+        self._calls: list[UUID] = []
 
     # --- the child writes ---------------------------------------------------------------------------------
 
@@ -114,31 +113,31 @@ class Slot:
         """How many more calls can be noted."""
         return MOST_CALLED - len(self._calls)
 
-    def call(self, ordinal: int, deadline: float, limit: float) -> None:
+    def call(self, task_run_id: UUID, deadline: float, limit: float) -> None:
         """Note a function that is about to be called."""
-        self.note(ordinal)
+        self.note(task_run_id)
         _TIMES.pack_into(self._memory, self._start + _TIMES_AT, deadline, limit)
 
-    def note(self, ordinal: int) -> None:
+    def note(self, task_run_id: UUID) -> None:
         """Note a function that is about to be called together with others; `watch` says until when."""
-        self._put(len(self._calls), ordinal)
-        self._calls.append(ordinal)
+        self._put(len(self._calls), task_run_id)
+        self._calls.append(task_run_id)
         _COUNT.pack_into(self._memory, self._start + _CALLED_AT, len(self._calls))
 
-    def _put(self, place: int, ordinal: int) -> None:
-        _ORDINAL.pack_into(self._memory, self._start + _CALLED_FROM + place * _ORDINAL.size, ordinal)
+    def _put(self, place: int, task_run_id: UUID) -> None:
+        _ID.pack_into(self._memory, self._start + _CALLED_FROM + place * _ID.size, task_run_id.bytes)
 
-    def watch(self, ordinal: int, deadline: float, limit: float) -> None:
+    def watch(self, task_run_id: UUID, deadline: float, limit: float) -> None:
         """Of the calls that run together, this one is killed first.
 
         When the parent is about to kill this process for the call that was watched before, wait for the kill,
         as `returned` does.
 
         Args:
-            ordinal: of the call to blame: the kill ends all of them, but only this one took too long.
+            task_run_id: of the call to blame: the kill ends all of them, but only this one took too long.
         """
         before = self._deadline
-        _ORDINAL.pack_into(self._memory, self._start + _BLAMED_AT, ordinal)
+        _ID.pack_into(self._memory, self._start + _BLAMED_AT, task_run_id.bytes)
         _TIMES.pack_into(self._memory, self._start + _TIMES_AT, deadline, limit)
         if before and before != deadline and self._condemned() == before:
             self._wait_for_the_kill(before)
@@ -151,7 +150,7 @@ class Slot:
         """
         deadline = self._deadline
         _TIME.pack_into(self._memory, self._start + _TIMES_AT, 0.0)
-        _ORDINAL.pack_into(self._memory, self._start + _BLAMED_AT, _ALL)
+        _ID.pack_into(self._memory, self._start + _BLAMED_AT, _ALL)
         if deadline and self._condemned() == deadline:
             self._wait_for_the_kill(deadline)
 
@@ -181,10 +180,10 @@ class Slot:
         self._calls = []
         _COUNT.pack_into(self._memory, self._start + _CALLED_AT, 0)
 
-    def forget(self, ordinals: Sequence[int]) -> None:
+    def forget(self, task_run_ids: Sequence[UUID]) -> None:
         """Forget some of the calls, whose outcomes are durable. At no moment another one is missing."""
-        for ordinal in ordinals:
-            place, last = self._calls.index(ordinal), self._calls[-1]
+        for each in task_run_ids:
+            place, last = self._calls.index(each), self._calls[-1]
             self._put(place, last)
             self._calls[place] = last
             self._calls.pop()
@@ -240,13 +239,17 @@ class Slot:
             return losses.ChildActivity(worker)
         run_id = UUID(bytes=run)
         ordinals = self._ordinals(_NAMED_FROM, named)
-        begun = frozenset(ids.task_run_id(run_id, each) for each in self._ordinals(_CALLED_FROM, called))
-        to_blame = None if blamed == _ALL else ids.task_run_id(run_id, blamed)
+        begun = frozenset(self._id(place) for place in range(called))
+        to_blame = None if blamed == _ALL else UUID(bytes=blamed)
         return losses.ChildActivity(worker, begun, run_id, ordinals, attempt, to_blame)
 
     def free(self) -> None:
         """Free the slot for another child."""
         self._memory[self._start : self._start + _HEAD.size] = _FREE
+
+    def _id(self, place: int) -> UUID:
+        found = _ID.unpack_from(self._memory, self._start + _CALLED_FROM + place * _ID.size)
+        return UUID(bytes=found[0])
 
     def _ordinals(self, place: int, count: int) -> tuple[int, ...]:
         return struct.unpack_from(f"={count}i", self._memory, self._start + place)

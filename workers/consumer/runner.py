@@ -342,7 +342,7 @@ class Runner:
                 continue
             seconds, interval_ms = self.calls.limits(each.task_id)
             deadline = started + seconds + HARD_AFTER_S
-            self.slot.call(each.ordinal, deadline, seconds)
+            self.slot.call(each.id, deadline, seconds)
             self.watchdog.calling(work, each, deadline, interval_ms)
             outcome = self.calls.call(work.run, each, seconds)
             self.watchdog.returned()
@@ -362,7 +362,7 @@ class Runner:
         together = work.next_dispatches(first, self.slot.room)
         started = time.monotonic()
         for each in together:
-            self.slot.call(each.ordinal, started + DISPATCH_S, DISPATCH_S)
+            self.slot.call(each.id, started + DISPATCH_S, DISPATCH_S)
         outcomes = self.dispatches.send(work.run, together)
         self.slot.returned()
         for each, outcome in zip(together, outcomes, strict=True):

@@ -1,19 +1,23 @@
 """The part of a message in which many calls run at once: each outcome is stored when its call has ended.
 
 It stands beside the runner's other loop, which calls one function after the other. Both take task runs from
-the same message and store outcomes by the same turns.
+the same message and store outcomes by the same turns. Calls that only wait leave the process idle, so task
+runs of other runs, at the front of the queue, join them without a message.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
+from uuid import UUID
 
 from pipeweave.orchestrator.domain import CallOutcome, TaskRun, task_run_of
 from pipeweave.orchestrator.engine import Turn, Unstarted
 from pipeweave.orchestrator.messaging import ALONE_FROM_ATTEMPT
+from pipeweave.orchestrator.queueing import alongside
 from pipeweave.orchestrator.store import Database, Transaction
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.async_calls import AsyncCalls, Ended
@@ -25,6 +29,9 @@ from pipeweave.workers.consumer.watchdog import Watchdog
 
 # While calls run, the main thread looks so often (s) whether the worker was asked to stop.
 LOOK_EVERY_S = 0.25
+# So long (s) other runs may join the calls of a message. Then the process takes its next message: between two
+# messages it is replaced if it has grown old or large.
+JOIN_FOR_S = 30.0
 
 
 class Turns(Protocol):
@@ -32,6 +39,8 @@ class Turns(Protocol):
 
     calls: Calls
     slot: Slot
+    queue: str
+    worker: str
     durations: CallDurations
     watchdog: Watchdog
 
@@ -59,51 +68,97 @@ class Turns(Protocol):
 
 
 class Together:
-    """Calls the async functions of messages, many at once."""
+    """Calls the async functions of messages, many at once, and of task runs of other runs beside them."""
 
     def __init__(self, turns: Turns, database: Database) -> None:
         self._turns = turns
         self._database = database
         self._calls = AsyncCalls(database, turns.calls, turns.slot)
+        # The work under way by run; the message's is the first.
+        self._works: dict[UUID, Work] = {}
+        self._next_look = 0.0
 
     def call(self, work: Work) -> None:
-        """Call the async functions of claimed task runs, and of those that come after them, until none of
-        them is under way.
+        """Call the async functions of claimed task runs, of those that come after them, and of those at the
+        front of the queue, until none of them is under way.
         """
+        self._works = {work.run.id: work}
         with self._turns.watchdog.together(self._calls.look):
-            while self._begin(work) or self._calls.count:
+            while self._begin_all(work) or self._calls.count:
                 self._go_on(work)
-        if self._turns.must_leave:
-            self._hand_over_rest(work)
+        for each in self._works.values():
+            if each.is_in_doubt:
+                work.mark_in_doubt()
+            if self._turns.must_leave:
+                self._hand_over_rest(each)
 
     def abandon(self) -> bool:
         """After an error: cancel what is under way. Returns whether there was anything."""
+        self._works = {}
         return self._calls.abandon()
 
-    def _go_on(self, work: Work) -> None:
+    def _go_on(self, main: Work) -> None:
         """Wait for a call to end, and store the outcomes of those that have."""
-        for each in self._calls.ended(0.0 if work.outcomes else LOOK_EVERY_S):
-            self._note(work, each)
-        if outcomes := work.ended():
-            self._store(work, outcomes)
-        elif self._turns.must_stop(work, ()):
-            self._hand_over_rest(work)
+        for ended in self._calls.ended(0.0 if self._has_outcomes else LOOK_EVERY_S):
+            self._note(self._works[ended.run_id], ended)
+        for work in list(self._works.values()):
+            if outcomes := work.ended():
+                self._store(work, outcomes, main)
+            elif self._turns.must_leave or (work is main and self._turns.must_stop(work, ())):
+                self._hand_over_rest(work)
+            if work is not main and not (work.claimed or self._calls.count_of(work.run.id)):
+                del self._works[work.run.id]
 
-    def _begin(self, work: Work) -> bool:
+    @property
+    def _has_outcomes(self) -> bool:
+        return any(each.outcomes for each in self._works.values())
+
+    def _begin_all(self, main: Work) -> bool:
         """Begin as many calls as may run at once. Returns whether any call has ended already."""
+        for work in list(self._works.values()):
+            self._begin(work)
+        while self._join_others(main):
+            pass
+        return self._has_outcomes
+
+    def _begin(self, work: Work) -> None:
         while not self._turns.must_leave:
             each = work.next_async(self._may_begin)
             if each is None and not self._claim(work):
                 break
             if each is not None and (ended := self._calls.begin(work.run, each)) is not None:
                 if work.requeues(each, ended.outcome):
-                    self._turns.slot.forget([each.ordinal])
+                    self._turns.slot.forget([each.id])
                     break  # the outcome of the key's holder has to be stored first
                 self._note(work, ended)
-        return bool(work.outcomes)
 
     def _may_begin(self, task_run: TaskRun) -> bool:
         return self._turns.calls.is_async(task_run) and self._calls.room(task_run.task_id) > 0
+
+    def _join_others(self, main: Work) -> bool:
+        """Begin calls of other runs, if there is room. Returns whether more of them may wait."""
+        now = time.monotonic()
+        if now < self._next_look or now - main.began > JOIN_FOR_S or main.is_in_doubt:
+            return False
+        room = {each: self._calls.room(each) for each in self._turns.calls.async_tasks}
+        if self._turns.must_leave or max(room.values(), default=0) < 1:
+            return False
+        queue, worker = main.queue or self._turns.queue, self._turns.worker
+        found = reconcile.when_it_answers(
+            lambda: self._database.run(
+                lambda tx: alongside.claim(tx, queue, main.run.id, room, worker=worker), is_one=False
+            ),
+            "claim",
+            on_doubt=main.mark_in_doubt,
+        )
+        for run, attempt, claimed in found:
+            work = self._works.setdefault(run.id, Work(run, attempt, queue=queue))
+            work.claimed.extend(self._turns.keep(work, claimed))
+            self._begin(work)
+        if sum(len(claimed) for _, _, claimed in found) == alongside.BATCH:
+            return True
+        self._next_look = time.monotonic() + LOOK_EVERY_S
+        return False
 
     def _claim(self, work: Work) -> bool:
         """Claim the next task runs of the message as far as there is room for their calls. False if there is
@@ -131,17 +186,18 @@ class Together:
         work.note(ended.outcome)
         self._turns.durations.note(work.run.tenant, ended.task_run.task_id, ended.seconds)
 
-    def _store(self, work: Work, outcomes: Sequence[CallOutcome]) -> None:
+    def _store(self, work: Work, outcomes: Sequence[CallOutcome], main: Work) -> None:
         """Store the outcomes of calls beside those that are under way. Until the last of them has ended, this
-        process goes on with async steps alone: any other would keep their outcomes waiting.
+        process goes on with async steps alone: any other would keep their outcomes waiting. Of other runs it
+        does so always.
         """
-        turns, is_last = self._turns, not self._calls.count
+        turns, is_last = self._turns, work is main and len(self._works) == 1 and not self._calls.count
         must_stop = turns.must_stop(work, outcomes) and (is_last or turns.must_leave)
         turn = replace(turns.turn(work, outcomes, work.take() if must_stop else None), claim_next=None)
         if not is_last and turn.claimant is not None:
             turn = replace(turn, claimant=replace(turn.claimant, tasks=turns.calls.async_tasks))
         claimed = turns.report(turn, work)
-        turns.slot.forget([task_run_of(each).ordinal for each in outcomes])
+        turns.slot.forget([task_run_of(each).id for each in outcomes])
         work.claimed.extend(turns.keep(work, claimed))
 
     def _hand_over_rest(self, work: Work) -> None:

@@ -15,6 +15,7 @@ from support.factories import a_task, register
 from support.run_driver import RunDriver
 from support.servers import wait_until
 
+from pipeweave import ids
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.engine import losses
@@ -67,7 +68,7 @@ def at_work(driver: RunDriver, children: Children, pid: int, *, until: float) ->
     with driver.database.transaction() as tx:
         assert len(claiming.start(tx, run_id, [1, 2], 1, worker=child_of(WORKER, pid))) == 2
     slot.begin(run_id, (1, 2, 3), 1)
-    slot.call(1, until, 10.0)
+    slot.call(ids.task_run_id(run_id, 1), until, 10.0)
     return run_id, slot
 
 
@@ -102,8 +103,8 @@ def test_of_several_calls_at_once_only_the_one_that_took_too_long_is_overdue(
     driver: RunDriver, children: Children, start: Callable[[], int]
 ) -> None:
     run_id, slot = at_work(driver, children, start(), until=time.monotonic() + LATER_S)
-    slot.note(2)
-    slot.watch(2, time.monotonic() - 1, 10.0)
+    slot.note(ids.task_run_id(run_id, 2))
+    slot.watch(ids.task_run_id(run_id, 2), time.monotonic() - 1, 10.0)
     end(children)
     rows = driver.rows("SELECT * FROM attempts WHERE run_id = :id ORDER BY task_run_id", id=run_id)
     assert [(row.status, row.error_code) for row in rows] == [("lost", "WORKER_LOST"), ("timeout", "TIMEOUT")]
@@ -163,7 +164,7 @@ def test_a_call_that_returns_just_before_the_kill_leaves_the_next_call_alone(
     def seen_before_the_next_call(self: Slot) -> SlotState:
         state = seen(self)
         slot.returned()
-        slot.call(2, time.monotonic() + LATER_S, 10.0)
+        slot.call(ids.task_run_id(run_id, 2), time.monotonic() + LATER_S, 10.0)
         return state
 
     monkeypatch.setattr(Slot, "state", seen_before_the_next_call)
@@ -186,7 +187,7 @@ def test_a_child_whose_end_cannot_be_stored_keeps_no_other_from_its_end(
     with driver.database.transaction() as tx:
         claiming.start(tx, overdue, [1], 1, worker=child_of(WORKER, slot.pid))
     slot.begin(overdue, (1,), 1)
-    slot.call(1, time.monotonic() - 1, 10.0)
+    slot.call(ids.task_run_id(overdue, 1), time.monotonic() - 1, 10.0)
     of_child = losses.of_child
 
     def refuse_the_dead(database: Database, activity: ChildActivity, ending: Failure, **options: Any) -> int:

@@ -48,6 +48,10 @@ def failures(stack: LiveStack, run_id: UUID) -> dict[tuple[int, int], tuple[str,
     return {(index[row.task_run_id], row.number): (row.status, row.error_code) for row in rows}
 
 
+def failures_of(stack: LiveStack, runs: list[UUID]) -> list[tuple[str, str]]:
+    return [(row.status, row.error_code) for each in runs for row in stack.attempts(each)]
+
+
 def test_two_hundred_calls_wait_at_once_in_one_child(stack: LiveStack) -> None:
     run = stack.ran(mapped("meets"), {"list": list(range(200)), "count": 200})
     assert run.status == "completed"
@@ -139,6 +143,33 @@ def test_a_child_that_is_killed_loses_each_of_its_calls_once(stack: LiveStack, g
     assert stack.finished(run_id).status == "completed"
     assert begun(stack, run_id) == {(number, attempt): 1 for number in range(50) for attempt in (1, 2)}
     assert failures(stack, run_id) == {(number, 1): ("lost", "WORKER_LOST") for number in range(50)}
+
+
+def test_runs_share_a_child_and_each_is_stored_for_itself(stack: LiveStack, gate: Path) -> None:
+    stack.store({"id": "alone", "steps": [{"id": "each", "task": "gated", "needs": []}]})
+    runs = [stack.trigger("alone", {"number": number, "gate": str(gate)}) for number in range(40)]
+    stack.until(lambda: all(begun(stack, each) for each in runs), "the calls of some runs wait")
+    [child] = {call.pid for each in runs for call in stack.calls(each)}
+    stack.cancel(runs[7])
+    os.kill(child, signal.SIGKILL)
+    ended = [stack.finished(each).status for each in runs]
+    assert ended == ["completed"] * 7 + ["cancelled"] + ["completed"] * 32
+    assert {sum(begun(stack, each).values()) for each in runs} == {1, 2}
+    assert failures_of(stack, runs) == [("lost", "WORKER_LOST")] * 39
+
+
+def test_runs_of_other_tasks_are_not_overtaken(stack: LiveStack, gate: Path) -> None:
+    for task in ("gated", "noop"):
+        stack.store({"id": f"only-{task}", "steps": [{"id": "each", "task": task, "needs": []}]})
+    given = {"number": 1, "gate": str(gate)}
+    first = stack.trigger("only-gated", given)
+    stack.until(lambda: bool(begun(stack, first)), "the first call does not run")
+    plain = stack.trigger("only-noop", given)
+    last = stack.trigger("only-gated", {**given, "held": 0})
+    gate.touch()
+    assert [stack.finished(each).status for each in (first, plain, last)] == ["completed"] * 3
+    [of_plain], [of_last] = stack.calls(plain)[:1], stack.calls(last)[:1]
+    assert of_plain.began < of_last.began
 
 
 def test_a_call_that_holds_the_loop_is_killed_and_the_others_are_lost(

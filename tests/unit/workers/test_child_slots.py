@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from uuid import UUID
 
 import pytest
 from support.servers import wait_until
@@ -21,6 +22,10 @@ from pipeweave.workers.consumer.child_slots import (
 RUN = ids.new_id()
 
 
+def task_run(ordinal: int) -> UUID:
+    return ids.task_run_id(RUN, ordinal)
+
+
 def taken(slots: Slots, place: int, pid: int) -> Slot:
     slot = slots.take(place, pid)
     assert slot is not None
@@ -30,30 +35,30 @@ def taken(slots: Slots, place: int, pid: int) -> Slot:
 def test_a_slot_tells_named_and_begun_task_runs() -> None:
     slot = taken(Slots(2), 1, 4711)
     slot.begin(RUN, (1, 2, 3), 2)
-    slot.call(2, deadline=12.5, limit=10.0)
+    slot.call(task_run(2), deadline=12.5, limit=10.0)
     seen, doing = slot.state(), slot.activity("w@host:1:ab")
     assert (seen.pid, seen.deadline, seen.limit, seen.is_busy) == (4711, 12.5, 10.0, True)
     assert (doing.worker, doing.run_id, doing.named, doing.attempt) == ("w@host:1:ab#4711", RUN, (1, 2, 3), 2)
-    assert doing.called == {ids.task_run_id(RUN, 2)}
+    assert doing.called == {task_run(2)}
 
 
 def test_a_returned_call_counts_as_begun_until_it_is_stored_and_has_no_deadline() -> None:
     slot = taken(Slots(1), 0, 4711)
     slot.begin(RUN, (1, 2), 1)
-    slot.call(1, deadline=12.5, limit=10.0)
+    slot.call(task_run(1), deadline=12.5, limit=10.0)
     slot.returned()
     assert slot.state().deadline == 0.0
-    assert slot.activity("w").called == {ids.task_run_id(RUN, 1)}
+    assert slot.activity("w").called == {task_run(1)}
     slot.stored()
     assert slot.activity("w").called == frozenset()
-    slot.call(2, deadline=13.5, limit=10.0)
-    assert slot.activity("w").called == {ids.task_run_id(RUN, 2)}
+    slot.call(task_run(2), deadline=13.5, limit=10.0)
+    assert slot.activity("w").called == {task_run(2)}
 
 
 def test_nothing_of_a_message_is_left_behind_its_end() -> None:
     slot = taken(Slots(1), 0, 4711)
     slot.begin(RUN, (1, 2), 1)
-    slot.call(1, deadline=12.5, limit=10.0)
+    slot.call(task_run(1), deadline=12.5, limit=10.0)
     slot.end()
     assert (slot.state().is_busy, slot.state().pid) == (False, 4711)
     assert (slot.activity("w").run_id, slot.activity("w").called) == (None, frozenset())
@@ -67,7 +72,7 @@ def test_a_slot_that_is_full_says_so_and_writes_over_no_other() -> None:
     first.begin(RUN, range(1, MOST_NAMED + 50), 1)
     for ordinal in range(1, MOST_CALLED + 1):
         assert not first.is_full
-        first.call(ordinal, deadline=1.0, limit=1.0)
+        first.call(task_run(ordinal), deadline=1.0, limit=1.0)
     assert first.is_full
     assert len(first.activity("w").called) == MOST_CALLED
     assert first.activity("w").named == tuple(range(1, MOST_NAMED + 1))
@@ -112,7 +117,7 @@ def test_stopping_and_mixed_priorities_are_told_to_all() -> None:
 def test_a_fenced_call_is_seen_with_its_remaining_time() -> None:
     slot = taken(Slots(1), 0, 4711)
     slot.begin(RUN, (1, 2), 1)
-    slot.call(1, 100.0, 95.0)
+    slot.call(task_run(1), 100.0, 95.0)
     assert slot.state().fenced_until == 0
     slot.fence(100.0, 30.0)
     assert (slot.state().fenced_until, slot.state().deadline) == (30.0, 100.0)
@@ -121,21 +126,21 @@ def test_a_fenced_call_is_seen_with_its_remaining_time() -> None:
 def test_a_call_that_returned_in_time_leaves_nothing_to_the_next_one() -> None:
     slot = taken(Slots(1), 0, 4711)
     slot.begin(RUN, (1, 2), 1)
-    slot.call(1, 100.0, 95.0)
+    slot.call(task_run(1), 100.0, 95.0)
     slot.returned()
     slot.fence(100.0, 30.0)
     assert slot.state().fenced_until == 0
-    slot.call(2, 101.0, 95.0)
+    slot.call(task_run(2), 101.0, 95.0)
     assert slot.state().fenced_until == 0
 
 
 def test_a_call_is_condemned_by_its_deadline_and_no_other_call_is() -> None:
     slot = taken(Slots(1), 0, 4711)
     slot.begin(RUN, (1, 2), 1)
-    slot.call(1, deadline=12.5, limit=10.0)
+    slot.call(task_run(1), deadline=12.5, limit=10.0)
     slot.returned()
     assert not slot.condemn(Ending.OVERDUE, 12.5), "it has returned"
-    slot.call(2, deadline=13.5, limit=10.0)
+    slot.call(task_run(2), deadline=13.5, limit=10.0)
     assert not slot.condemn(Ending.OVERDUE, 12.5), "another call is under way"
     assert slot.state().ending is Ending.UNKNOWN
     assert slot.condemn(Ending.OVERDUE, 13.5)
@@ -147,7 +152,7 @@ def test_a_child_whose_call_is_condemned_calls_nothing_more(monkeypatch: pytest.
     monkeypatch.setattr(child_slots, "KILL_WITHIN_S", 30.0)
     slot = taken(Slots(1), 0, 4711)
     slot.begin(RUN, (1, 2), 1)
-    slot.call(1, deadline=12.5, limit=10.0)
+    slot.call(task_run(1), deadline=12.5, limit=10.0)
     assert slot.condemn(Ending.OVERDUE, 12.5)
     child = threading.Thread(target=slot.returned, daemon=True)
     child.start()
@@ -171,24 +176,24 @@ def test_calls_that_run_at_once_are_forgotten_one_by_one() -> None:
     slot = taken(Slots(1), 0, 4711)
     slot.begin(RUN, (1, 2, 3), 1)
     for ordinal in (1, 2, 3):
-        slot.note(ordinal)
+        slot.note(task_run(ordinal))
     assert slot.room == MOST_CALLED - 3
-    slot.forget([1])
-    assert slot.activity("w").called == {ids.task_run_id(RUN, each) for each in (2, 3)}
-    slot.forget([2, 3])
+    slot.forget([task_run(1)])
+    assert slot.activity("w").called == {task_run(each) for each in (2, 3)}
+    slot.forget([task_run(2), task_run(3)])
     assert (slot.activity("w").called, slot.room) == (frozenset(), MOST_CALLED)
 
 
 def test_of_calls_that_run_at_once_one_is_to_blame() -> None:
     slot = taken(Slots(1), 0, 4711)
     slot.begin(RUN, (1, 2), 1)
-    slot.note(1)
-    slot.note(2)
-    slot.watch(2, deadline=12.5, limit=10.0)
+    slot.note(task_run(1))
+    slot.note(task_run(2))
+    slot.watch(task_run(2), deadline=12.5, limit=10.0)
     assert (slot.state().deadline, slot.state().limit) == (12.5, 10.0)
-    assert slot.activity("w").blamed == ids.task_run_id(RUN, 2)
-    slot.watch(1, deadline=13.5, limit=11.0)
-    assert slot.activity("w").blamed == ids.task_run_id(RUN, 1)
+    assert slot.activity("w").blamed == task_run(2)
+    slot.watch(task_run(1), deadline=13.5, limit=11.0)
+    assert slot.activity("w").blamed == task_run(1)
     assert not slot.condemn(Ending.OVERDUE, 12.5)
     slot.returned()
     assert (slot.state().deadline, slot.activity("w").blamed) == (0.0, None)
