@@ -1,4 +1,4 @@
-"""Task runs of other runs that a child calls beside those of its message: the front of the queue, and no more."""
+"""Task runs that a child calls beside those of its message: the front of its queue, and no more."""
 
 from __future__ import annotations
 
