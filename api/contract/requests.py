@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -30,6 +31,7 @@ from pipeweave.authoring import (
     QUEUE_PATTERN,
     Backoff,
 )
+from pipeweave.errors import FieldError
 from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
 from pipeweave.orchestrator.registry import MAX_TASKS, MAX_VERSION
 from pipeweave.orchestrator.runs import MAX_PRIORITY, MIN_PRIORITY, admission
@@ -96,6 +98,14 @@ class Request(BaseModel):
     """Base of all request bodies: strict types, names in camelCase, unknown fields are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid", alias_generator=to_camel, frozen=True)
+
+    @classmethod
+    def mistakes_between_fields(cls, given: Mapping[str, Any]) -> Iterable[FieldError]:
+        """The mistakes of a body with other mistakes that concern several fields; none by default.
+
+        pydantic looks at several fields together only when each of them is right.
+        """
+        return ()
 
 
 ValidationMode = Annotated[

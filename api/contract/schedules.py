@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -11,10 +12,14 @@ from pydantic_core import PydanticCustomError
 from pipeweave.api.contract.answers import AnswerModel, Paged, RunId
 from pipeweave.api.contract.query_parameters import Moment, PageQuery
 from pipeweave.api.contract.requests import WHOLE, Name, Request
+from pipeweave.errors import FieldError
 from pipeweave.orchestrator.schedule import ScheduleSpec, by_hand
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.spec import timetable
 from pipeweave.spec.timetable import FIRST_YEAR, LAST_YEAR, MAX_JITTER_MS, Timetable
+
+_ONE_OF: Final = "one of cron, everyMs and at must be given"
+_RANGE: Final = "endAt must not lie before startAt"
 
 
 def _zone(name: str) -> str:
@@ -26,6 +31,14 @@ def _within_years(moment: datetime) -> datetime:
     if not FIRST_YEAR <= moment.year <= LAST_YEAR:
         raise ValueError(f"must lie in the years {FIRST_YEAR} to {LAST_YEAR}")
     return moment
+
+
+def _time_or_none(given: Any) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(given)
+    except (TypeError, ValueError):
+        return None
+    return found if found.tzinfo is not None else None
 
 
 Cron = Annotated[
@@ -52,13 +65,21 @@ class _Times(Request):
     start_at: Time | None = Field(None, description="It is not due before this time.")
     end_at: Time | None = Field(None, description="It is not due after this time.")
 
+    @classmethod
+    def mistakes_between_fields(cls, given: Mapping[str, Any]) -> Iterable[FieldError]:
+        if sum(given.get(name) is not None for name in ("cron", "everyMs", "at")) != 1:
+            yield FieldError("", _ONE_OF, "invalid")
+        start, end = _time_or_none(given.get("startAt")), _time_or_none(given.get("endAt"))
+        if start is not None and end is not None and start > end:
+            yield FieldError("", _RANGE, "invalid")
+
     @model_validator(mode="after")
     def _one_of_three(self) -> Self:
         given = [each for each in (self.cron, self.every_ms, self.at) if each is not None]
         if len(given) != 1:
-            raise PydanticCustomError("one_of", "one of cron, everyMs and at must be given")
+            raise PydanticCustomError("one_of", _ONE_OF)
         if self.start_at is not None and self.end_at is not None and self.start_at > self.end_at:
-            raise PydanticCustomError("range", "endAt must not lie before startAt")
+            raise PydanticCustomError("range", _RANGE)
         return self
 
 
@@ -218,6 +239,7 @@ class ScheduleStarted(AnswerModel):
     scheduled_at: AwareDatetime
     pipeline_run_id: RunId
     status: str
+    created: bool = Field(description="`false`: an earlier request with the same Idempotency-Key started it.")
 
 
 class BackfillAnswer(AnswerModel):

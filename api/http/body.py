@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from pipeweave.api.contract.requests import Request as JsonRequest
 from pipeweave.api.http.validation_errors import MAX_FIELD_ERRORS, field_errors, summary
 from pipeweave.errors import FieldError, InvalidInput, MalformedJson, UnsupportedMediaType
 from pipeweave.json_values import json_faults
@@ -48,7 +49,7 @@ def read_body(request: Request, model: type[Model], *, is_optional: bool = False
     try:
         parsed = model.model_validate_json(content)
     except ValidationError as error:
-        raise _refusal(error, model) from None
+        raise _refusal(error, model, content) from None
     _refuse(content)
     return parsed
 
@@ -117,12 +118,14 @@ def _has_body(request: Request) -> bool:
     return bool(request.content_length) or "chunked" in request.headers.get("Transfer-Encoding", "").lower()
 
 
-def _refusal(error: ValidationError, model: type[BaseModel]) -> InvalidInput:
+def _refusal(error: ValidationError, model: type[BaseModel], content: bytes) -> InvalidInput:
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     if first["type"] == "json_invalid":
         return MalformedJson(first["msg"].replace("Invalid JSON: ", "the body is not JSON: "))
     found = field_errors(error, model)
-    return InvalidInput(summary(found, "the body"), errors=found)
+    if issubclass(model, JsonRequest) and isinstance(given := from_json(content), dict):
+        found += [each for each in model.mistakes_between_fields(given) if each not in found]
+    return InvalidInput(summary(found, "the body"), errors=found[:MAX_FIELD_ERRORS])
 
 
 def _refuse_repeated_keys(content: bytes) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.api.contract import (
+    MAX_TOKEN,
     BackfillAnswer,
     BackfillRequest,
     DeletedSchedule,
@@ -156,20 +157,27 @@ def _changed(call: Call, id: str, verb: Callable[..., None]) -> dict[str, Any]:
     answer=ScheduleStarted,
     errors=(NotFound, Conflict, UploadNotUsable),
     links=dict.fromkeys(("runs.get_run", "runs.cancel"), "/pipelineRunId"),
+    longest_key=MAX_TOKEN,
     **_VERB,
 )
 def fire(call: Call, id: str, body: ScheduleVerbRequest) -> dict[str, Any]:
     """Start a run with the schedule's input at once, also while it is paused or a run of it is open. Its next
     due time stays.
+
+    With the header Idempotency-Key, a second request with the same key and the same input of the schedule
+    starts nothing: the answer shows the first run, with `created` false.
     """
     at, run = call.change(
-        lambda tx: by_hand.fire_now(tx, call.deployment.values, call.tenant, id, actor=call.token_name)
+        lambda tx: by_hand.fire_now(
+            tx, call.deployment.values, call.tenant, id, actor=call.token_name, key=call.key
+        )
     )
     return {
         "scheduleId": id,
         "scheduledAt": iso(at),
         "pipelineRunId": ids.show(ids.RUN, run.id),
         "status": run.status,
+        "created": run.created,
     }
 
 

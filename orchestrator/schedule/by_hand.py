@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,12 +21,19 @@ PER_TRANSACTION = 100
 
 
 def fire_now(
-    tx: Transaction, values: Values, tenant: str, schedule_id: str, *, actor: str | None = None
+    tx: Transaction,
+    values: Values,
+    tenant: str,
+    schedule_id: str,
+    *,
+    actor: str | None = None,
+    key: str | None = None,
 ) -> tuple[datetime, CreatedRun]:
     """Start a run of a schedule at once, whether it is paused, due, or has an open run.
 
     Args:
         actor: who asked for it.
+        key: a second start with the same key and the same input gives the first run.
 
     Returns:
         The time that stands in its list of fires, and the run.
@@ -38,9 +46,16 @@ def fire_now(
     now = tx.now
     while fires.existing(tx, schedule, [now]):
         now += timedelta(microseconds=1)
-    runs = fires.start_runs(tx, values, schedule, [now], actor)
+    runs = fires.start_runs(tx, values, schedule, [now], actor, token=key and _token(schedule_id, key))
+    if not runs[now].created:
+        return fires.time_of(tx, schedule, runs[now].id) or now, runs[now]
     fires.write(tx, schedule, [Fire(now)], runs, kind="manual")
     return now, runs[now]
+
+
+def _token(schedule_id: str, key: str) -> str:
+    """A run token for a key, which may be as long as a token itself."""
+    return f"fire:{hashlib.sha256(f'{schedule_id} {key}'.encode()).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)

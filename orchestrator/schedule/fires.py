@@ -26,7 +26,13 @@ MAX_ERROR_CHARS = 1_000
 
 
 def start_runs(
-    tx: Transaction, values: Values, schedule: Schedule, times: Sequence[datetime], actor: str | None = None
+    tx: Transaction,
+    values: Values,
+    schedule: Schedule,
+    times: Sequence[datetime],
+    actor: str | None = None,
+    *,
+    token: str | None = None,
 ) -> dict[datetime, CreatedRun]:
     """Start a run for each of these due times.
 
@@ -34,6 +40,7 @@ def start_runs(
 
     Args:
         actor: who started them by hand.
+        token: the run token of the only time, instead of one made of the schedule and the time.
 
     Raises:
         PipeWeaveError: as `triggering.trigger_many`, and InputValidationFailed when the pipeline refuses the
@@ -52,7 +59,7 @@ def start_runs(
     ordered = sorted(times)
     for begin in range(0, len(ordered), most):
         some = ordered[begin : begin + most]
-        requests = [_request(schedule, each, actor) for each in some]
+        requests = [_request(schedule, each, actor, token) for each in some]
         found = triggering.trigger_many(
             tx, values, schedule.tenant, schedule.pipeline_id, requests, check=check
         )
@@ -60,9 +67,9 @@ def start_runs(
     return created
 
 
-def _request(schedule: Schedule, scheduled_at: datetime, actor: str | None) -> Trigger:
+def _request(schedule: Schedule, scheduled_at: datetime, actor: str | None, token: str | None) -> Trigger:
     # Microseconds: two starts by hand may be of the same millisecond.
-    token = f"schedule:{schedule.id}:{scheduled_at.isoformat()}"
+    token = token or f"schedule:{schedule.id}:{scheduled_at.isoformat()}"
     metadata = {"scheduleId": schedule.id, "scheduledAt": iso(scheduled_at)}
     given = {} if schedule.input is None else schedule.input
     by = TriggeredBy(SCHEDULE, schedule.id, actor)
@@ -79,6 +86,19 @@ def existing(tx: Transaction, schedule: Schedule, times: Iterable[datetime]) -> 
     """Those of the times that something was decided about before."""
     parameters = {"tenant": schedule.tenant, "id": schedule.id, "times": list(times)}
     return set(tx.execute(_EXISTING, parameters).scalars())
+
+
+_TIME_OF = """
+SELECT scheduled_at FROM schedule_fires
+WHERE tenant_id = :tenant AND schedule_id = :id AND run_id = :run_id ORDER BY scheduled_at LIMIT 1
+"""
+
+
+def time_of(tx: Transaction, schedule: Schedule, run_id: UUID) -> datetime | None:
+    """The time of a run in the list of fires; None when it is not there any more."""
+    key = {"tenant": schedule.tenant, "id": schedule.id, "run_id": run_id}
+    found: datetime | None = tx.execute(_TIME_OF, key).scalar_one_or_none()
+    return found
 
 
 _WRITE = """

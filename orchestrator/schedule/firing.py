@@ -222,6 +222,12 @@ FOR UPDATE OF s SKIP LOCKED
 """
 
 
+_NOTE = """
+UPDATE schedules SET last_fire_at = :now, last_error_code = :error_code, last_error = :error
+WHERE tenant_id = :tenant AND id = :id
+"""
+
+
 def start_waiting(
     tx: Transaction, values: Values, found: Any, *, failure: PipeWeaveError | None = None
 ) -> int:
@@ -241,6 +247,16 @@ def start_waiting(
         return 0
     runs = {} if failure is not None else fires.start_runs(tx, values, schedule, [at])
     fires.end_wait(tx, schedule, at, runs[at].id if runs else None, failure)
+    tx.execute(
+        _NOTE,
+        {
+            "tenant": schedule.tenant,
+            "id": schedule.id,
+            "now": tx.now,
+            "error_code": failure and failure.code,
+            "error": failure and failure.detail[: fires.MAX_ERROR_CHARS],
+        },
+    )
     return 1
 
 

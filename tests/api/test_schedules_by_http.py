@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from support.api_samples import SERVICE, SPEC
@@ -121,3 +123,35 @@ def test_an_imported_schedule_is_its_importers_until_somebody_changes_it(api: Ap
     assert api.put(path, {**body, "source": "celery"}).json["source"] == "celery"
     assert api.put(path, body).json["source"] == "api"
     assert api.put(path, {**body, "source": "code"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"),
+    [
+        ({"timeZone": "Mars"}, {"timeZone", ""}),
+        ({"cron": "* *", "everyMs": 5_000}, {"cron", ""}),
+        ({"startAt": "2030-01-02T00:00:00Z", "endAt": "2030-01-01T00:00:00Z", "cron": "x"}, {"cron", ""}),
+        ({"cron": "* * * * *", "startAt": "soon", "endAt": 5}, {"startAt", "endAt"}),
+    ],
+)
+def test_mistakes_between_fields_are_named_with_those_of_single_ones(
+    api: Api, given: dict[str, Any], fields: set[str]
+) -> None:
+    answer = api.put("/api/schedules/wrong", {"pipelineId": "files", **given})
+    assert answer.status_code == 400
+    found = [(each["field"], each["message"]) for each in answer.json["errors"]]
+    assert {field for field, _ in found} == fields
+    assert len(set(found)) == len(found)
+
+
+def test_a_start_that_is_sent_twice_with_its_key_starts_one_run(api: Api) -> None:
+    put(api, id="keyed", cron="0 0 1 1 *")
+    keyed = replace(api, sent={"Idempotency-Key": f"fire {uuid4()}"})
+    first = keyed.post("/api/schedules/keyed/fire", {}).json
+    again = keyed.post("/api/schedules/keyed/fire", {}).json
+    assert first["created"] is True
+    assert again == first | {"created": False}
+    assert len(api.get("/api/schedules/keyed").json["lastFires"]) == 1
+    other = replace(api, sent={"Idempotency-Key": "k" * 200}).post("/api/schedules/keyed/fire", {}).json
+    assert other["created"]
+    assert other["pipelineRunId"] != first["pipelineRunId"]

@@ -21,6 +21,7 @@ from pipeweave.orchestrator.schedule.storing import ScheduleSpec
 from pipeweave.orchestrator.store.database import Database
 
 MINUTE = timedelta(minutes=1)
+NEEDS_A_NAME = {"fields": [{"name": "name", "label": "Name", "type": "string", "required": True}]}
 
 
 @pytest.fixture
@@ -197,6 +198,22 @@ def test_a_due_time_waits_for_the_end_of_the_run_before_it(driver: RunDriver, cl
     assert tick(driver) == 1
     assert outcomes(driver) == ["fired", "fired", "skipped"]
     assert len(runs(driver)) == 2
+
+
+def test_a_time_that_waited_and_cannot_start_is_shown_as_the_last_error(
+    driver: RunDriver, clock: Clock
+) -> None:
+    put(driver, overlap="queue")
+    for _ in range(2):
+        tick(driver, clock, 61 * timedelta(seconds=1))
+    driver.store({"a": []}, id="files", inputSchema=NEEDS_A_NAME)
+    end(driver, runs(driver)[0].id)
+    assert tick(driver) == 1
+    assert outcomes(driver) == ["fired", "failed"]
+    assert schedule(driver).last_error_code == "INPUT_VALIDATION_FAILED"
+    driver.store({"a": []}, id="files")
+    tick(driver, clock, 61 * timedelta(seconds=1))
+    assert schedule(driver).last_error_code is None
 
 
 def test_the_newer_run_cancels_the_older_one(driver: RunDriver, clock: Clock) -> None:

@@ -25,6 +25,7 @@ ALONE = [
     "run_list",
     "run_page",
     "tick",
+    "schedules",
 ]
 SYSTEMS = {"ours", "celery", "celery_tuned"}
 
