@@ -15,6 +15,7 @@ from pipeweave.authoring.pipeline import pipeline
 from pipeweave.authoring.retry import Retry
 from pipeweave.authoring.schedule import Schedule
 from pipeweave.authoring.task import task
+from pipeweave.authoring.webhook import Webhook
 from pipeweave.errors import PipeWeaveError, TaskError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ __all__ = [
     "Schedule",
     "TaskError",
     "TaskResult",
+    "Webhook",
     "enqueue",
     "enqueue_async",
     "enqueue_many",

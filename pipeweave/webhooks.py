@@ -108,6 +108,16 @@ def is_valid(secret: str, header: str, body: bytes, now: float) -> bool:
     return found is not None and matching(found, [secret], body, now) is not None
 
 
+def hook_secret(secret_key: str, tenant: str, name: str) -> str:
+    """The secret that signs what the hooks of pipelines send: whoever has it cannot compute another one.
+
+    Args:
+        secret_key: the deployment's PIPEWEAVE_SECRET_KEY.
+        name: as the hook names it.
+    """
+    return hmac.new(secret_key.encode(), f"hook/{tenant}/{name}".encode(), hashlib.sha256).hexdigest()
+
+
 def _mac(secret: str, at: int | None, body: bytes) -> str:
     signed = body if at is None else b"%d.%s" % (at, body)
     return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()

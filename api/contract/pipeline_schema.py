@@ -11,8 +11,9 @@ from pipeweave.durations import DURATION_PATTERN, MAX_MS
 from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
 from pipeweave.schema import TYPES
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_STEPS
-from pipeweave.spec import CODES, FAILURE_MODES
+from pipeweave.spec import CODES, FAILURE_MODES, HOOK_STATUSES
 from pipeweave.spec.declared_schedule import MISSED_POLICIES, OVERLAP_POLICIES
+from pipeweave.spec.hooks import MAX_HOOKS, URL_PATTERN
 from pipeweave.spec.timetable import (
     MAX_CRON_CHARS,
     MAX_EVERY_MS,
@@ -76,6 +77,27 @@ _PARALLEL = {
 }
 
 _TIME = {"type": ["string", "null"], "format": "date-time"}
+_HOOK: dict[str, Any] = {
+    "anyOf": [
+        _NAME,
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"pipeline": _NAME},
+            "required": ["pipeline"],
+        },
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"url": {"type": "string", "pattern": URL_PATTERN}, "secret": _NAME},
+            "required": ["url"],
+        },
+    ]
+}
+_HOOKS: dict[str, Any] = {
+    "anyOf": [{"type": "null"}, _HOOK, {"type": "array", "maxItems": MAX_HOOKS, "items": _HOOK}],
+    "description": "What follows a run that ends like this: pipelines, and URLs that are called.",
+}
 _SCHEDULE: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
@@ -143,6 +165,7 @@ PIPELINE: dict[str, Any] = {
             "anyOf": [{"type": "null"}, {"type": "string", "maxLength": MAX_CRON_CHARS}, _SCHEDULE],
             "description": "When its runs begin by themselves: a cron line, or the members of a schedule.",
         },
+        **{name: _HOOKS for name in HOOK_STATUSES},
         "defaults": {"type": "object", "description": "Default values of fields of the run's input."},
         "steps": {
             "type": "array",

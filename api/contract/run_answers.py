@@ -172,6 +172,32 @@ class StepProgress(AnswerModel):
     duration_ms: float | None = Field(description="Of all attempts, with the waiting between them.")
 
 
+class HookError(AnswerModel):
+    """Why the last try of a hook failed."""
+
+    code: str
+    message: str
+
+
+class HookFire(AnswerModel):
+    """What a hook of a pipeline did after a run had ended."""
+
+    id: str = Field(description="The same for each try of a call.")
+    hook: Literal["onSuccess", "onPartial", "onFailure"]
+    pipeline_id: str | None = Field(description="The pipeline that it starts.")
+    url: str | None = Field(description="The URL that it calls.")
+    outcome: Literal["waiting", "fired", "failed", "skipped"] = Field(
+        description="`waiting`: it is tried at `dueAt`; `failed`: it is not tried again."
+    )
+    attempts: int = Field(description="Tries of a call.")
+    reason: str | None = Field(description="Why it was skipped: `LOOP`.")
+    error: HookError | None = Field(description="Of the last try.")
+    run_id: RunId | None = Field(description="The run that it started.")
+    created_at: AwareDatetime
+    due_at: AwareDatetime | None
+    fired_at: AwareDatetime | None = Field(description="When it was over.")
+
+
 class RunDetail(Run):
     """A run in full."""
 
@@ -185,6 +211,7 @@ class RunDetail(Run):
     task_runs_cursor: str | None = Field(
         description="Send it as `cursor` to `/task-runs` to get the next ones."
     )
+    hooks: list[HookFire] = Field(description="What the pipeline's hooks did since the run ended.")
     output: Any = Field(
         description="What the pipeline returns (`output`), else the output of its end step, or of several end"
         " steps by step; null unless the run is `completed` or `partial`."

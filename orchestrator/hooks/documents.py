@@ -5,12 +5,14 @@ What is larger than INLINE_BYTES stays where it is: `input` or `output` is null,
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
 
 import orjson
 
+from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain import triggered_by
 from pipeweave.orchestrator.domain.json_shapes import iso, reference, run_id, task_run_id
 from pipeweave.orchestrator.reading import outputs
@@ -20,6 +22,8 @@ from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.orchestrator.stream import FeedEvent
 from pipeweave.orchestrator.triggers.row import PIPELINE_COMPLETED, TASK_COMPLETED
 from pipeweave.size_limits import INLINE_BYTES
+
+log = logging.getLogger(__name__)
 
 # Event type of the feed -> the event of triggers, and the status that it tells.
 KINDS = {
@@ -120,6 +124,30 @@ def of_task_run(event: FeedEvent, row: Any) -> Document:
         "startedAt": iso(row.started_at),
         "finishedAt": iso(event.at),
     }
+
+
+def of_events(tx: Transaction, events: Collection[FeedEvent]) -> dict[int, Document]:
+    """The documents of events, by their numbers. What cannot be read is left out: it fires nothing."""
+    rows = task_runs(tx, events)
+    found: dict[int, Document] = {}
+    for each in events:
+        if each.task_run_id is None:
+            document = _readable(tx, each)
+        else:
+            row = rows.get(each.task_run_id)
+            document = None if row is None else of_task_run(each, row)
+        if document is not None:
+            found[each.seq] = document
+    return found
+
+
+def _readable(tx: Transaction, event: FeedEvent) -> Document | None:
+    try:
+        return of_run(tx, event)
+    except PipeWeaveError as error:
+        # The event fires nothing; those after it do.
+        log.error("triggers.event_unreadable", extra={"run_id": run_id(event.run_id), "reason": error.detail})
+        return None
 
 
 def key_of(event: Mapping[str, Any]) -> str:

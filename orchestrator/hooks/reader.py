@@ -8,17 +8,16 @@ start stops no other, and the reading goes on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
-from pipeweave import ids
-from pipeweave.errors import CursorExpired, InvalidInput, PipeWeaveError
-from pipeweave.orchestrator.hooks import documents
-from pipeweave.orchestrator.store.database import Database, Transaction, to_json
-from pipeweave.orchestrator.store.keyset import Document
+from pipeweave.errors import CursorExpired, InvalidInput
+from pipeweave.orchestrator.hooks import documents, event_fires, hook_fires
+from pipeweave.orchestrator.hooks.depths import depths as found_depths
+from pipeweave.orchestrator.store import event_reader
+from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.stream import FeedEvent, Place, Seen, feed, place_text
-from pipeweave.orchestrator.triggers import matching, row
 from pipeweave.orchestrator.triggers.row import PIPELINE_COMPLETED, StoredTrigger
 
 log = logging.getLogger(__name__)
@@ -26,9 +25,6 @@ log = logging.getLogger(__name__)
 # One tick reads at most so many batches of so many events; the next tick goes on.
 BATCHES = 10
 BATCH = 500
-# Runs that began each other one after the other.
-MAX_DEPTH = 10
-LOOP = "LOOP"
 
 # SQL: whether anything fires for events.
 IS_DUE = "EXISTS (SELECT 1 FROM event_reader)"
@@ -51,10 +47,26 @@ def run_once(database: Database) -> int:
 
 _LOCK = """
 SELECT CAST(e.since AS text) AS since, e.place, :now - e.read_at > interval '1 hour' AS is_old
-FROM event_reader AS e FOR UPDATE SKIP LOCKED
+FROM event_reader AS e FOR NO KEY UPDATE SKIP LOCKED
 """
-_STOP = "DELETE FROM event_reader"
 _MOVE = "UPDATE event_reader SET place = :place, read_at = :now"
+
+
+@dataclass(frozen=True, slots=True)
+class _Watching:
+    """What fires for events."""
+
+    triggers: Sequence[StoredTrigger]
+    has_hooks: bool
+
+    @property
+    def kinds(self) -> set[str | None]:
+        """The kinds of events that are wanted."""
+        return {each.event for each in self.triggers} | ({PIPELINE_COMPLETED} if self.has_hooks else set())
+
+
+def _watching(tx: Transaction) -> _Watching:
+    return _Watching(event_fires.triggers(tx), hook_fires.has_any(tx))
 
 
 def read(tx: Transaction) -> tuple[int, bool]:
@@ -66,21 +78,30 @@ def read(tx: Transaction) -> tuple[int, bool]:
     state = tx.execute(_LOCK, {"now": tx.now}).one_or_none()
     if state is None:
         return 0, False
-    triggers = _triggers(tx)
-    if not triggers:
-        tx.execute(_STOP)
+    before = _watching(tx)
+    if not before.kinds:
+        _stop(tx)
         return 0, False
     place = _resumed(tx, state)
     begin = place or feed.latest(tx)
-    wanted = {each.event for each in triggers}
-    types = [name for name, (kind, _) in documents.KINDS.items() if kind in wanted]
+    types = [name for name, (kind, _) in documents.KINDS.items() if kind in before.kinds]
     batch = feed.read_after(tx, begin, types=types, limit=BATCH)
-    fires = list(_fires(tx, triggers, batch.events))
-    _write(tx, fires)
+    # A trigger may have been stored since, and an event of this batch may be later than that.
+    watching = _watching(tx)
+    if watching.kinds - before.kinds:
+        return 0, True
+    noted = _note(tx, watching, batch.events)
     # An idle deployment writes nothing, but the place must not become too old.
     if state.place is None or state.is_old or place is None or _has_moved(place, batch.place):
         tx.execute(_MOVE, {"place": place_text.write(batch.place, feed.identity(tx)), "now": tx.now})
-    return len(fires), batch.more
+    return noted, batch.more
+
+
+def _stop(tx: Transaction) -> None:
+    """Read no more events until something fires for them again."""
+    # What was stored while this waited for nobody is seen only by statements after the lock.
+    if event_reader.lock_to_remove(tx) and not _watching(tx).kinds:
+        event_reader.remove(tx)
 
 
 def _has_moved(before: Place, after: Place) -> bool:
@@ -98,106 +119,24 @@ def _resumed(tx: Transaction, state: Any) -> Place | None:
         return None
 
 
-_TRIGGERS = f"""
-SELECT {row.COLUMNS} FROM triggers AS t WHERE t.kind = 'event' AND t.enabled ORDER BY t.tenant_id, t.id
-"""
-
-
-def _triggers(tx: Transaction) -> list[StoredTrigger]:
-    return [row.of_row(each) for each in tx.execute(_TRIGGERS)]
-
-
-def _fires(
-    tx: Transaction, triggers: Sequence[StoredTrigger], events: Sequence[FeedEvent]
-) -> Iterator[Document]:
-    """The fires of a batch, in the order of the events."""
-    by_kind: dict[tuple[str, str | None], list[StoredTrigger]] = {}
-    for each in triggers:
-        by_kind.setdefault((each.tenant, each.event), []).append(each)
-    watching = ((event, by_kind.get((event.tenant, _kind(event)), ())) for event in events)
-    fitting = ((event, [each for each in some if _may_fire(each, event)]) for event, some in watching)
-    candidates = [(event, some) for event, some in fitting if some]
-    task_runs = documents.task_runs(tx, [event for event, _ in candidates])
-    depths = _depths(tx, [event.run_id for event, _ in candidates])
-    for event, some in candidates:
-        document = _document(tx, event, task_runs)
-        for trigger in some if document is not None else ():
-            assert document is not None
-            if matching.fits(trigger.filter, document):
-                yield _fire(tx, trigger, event, document, depths.get(event.run_id, 0) + 1)
-
-
-def _kind(event: FeedEvent) -> str:
-    return documents.KINDS[event.type][0]
-
-
-def _may_fire(trigger: StoredTrigger, event: FeedEvent) -> bool:
-    """Whether a trigger may fire, as far as the event alone tells: nothing is read for the others."""
-    if trigger.enabled_at is None or event.at < trigger.enabled_at:
-        return False
-    if trigger.event == PIPELINE_COMPLETED and event.pipeline_id is None:
-        return False
-    if event.pipeline_id == trigger.pipeline_id and not trigger.allows_self:
-        return False
-    known = {"pipelineId": event.pipeline_id, "status": documents.KINDS[event.type][1]}
-    return matching.fits({name: trigger.filter[name] for name in known if name in trigger.filter}, known)
-
-
-def _document(tx: Transaction, event: FeedEvent, task_runs: Mapping[UUID, Any]) -> Document | None:
-    if event.task_run_id is not None:
-        found = task_runs.get(event.task_run_id)
-        return None if found is None else documents.of_task_run(event, found)
-    try:
-        return documents.of_run(tx, event)
-    except PipeWeaveError as error:
-        # The event fires nothing; those after it do.
-        extra = {"run_id": ids.show(ids.RUN, event.run_id), "reason": error.detail}
-        log.error("triggers.event_unreadable", extra=extra)
-        return None
-
-
-_DEPTHS = """
-SELECT f.started_run_id, max(f.depth) AS depth FROM event_fires AS f
-WHERE f.started_run_id = ANY(CAST(:ids AS uuid[])) GROUP BY f.started_run_id
-"""
-
-
-def _depths(tx: Transaction, run_ids: Iterable[UUID]) -> dict[UUID, int]:
-    """How many fires led to each of these runs; those that none led to are left out."""
-    wanted = list(set(run_ids))
-    rows = tx.execute(_DEPTHS, {"ids": wanted}) if wanted else ()
-    return {each.started_run_id: each.depth for each in rows}
-
-
-def _fire(
-    tx: Transaction, trigger: StoredTrigger, event: FeedEvent, document: Document, depth: int
-) -> Document:
-    is_loop = depth > MAX_DEPTH
-    return {
-        "id": str(tx.new_id()),
-        "tenant_id": trigger.tenant,
-        "trigger_id": trigger.id,
-        "run_id": str(event.run_id),
-        "seq": event.seq,
-        "event": document,
-        "depth": depth,
-        "outcome": "skipped" if is_loop else "waiting",
-        "reason": LOOP if is_loop else None,
-    }
-
-
-_WRITE = """
-INSERT INTO event_fires (id, tenant_id, trigger_id, run_id, seq, event, depth, outcome, reason, created_at,
-    due_at, fired_at)
-SELECT f.id, f.tenant_id, f.trigger_id, f.run_id, f.seq, f.event, f.depth, f.outcome, f.reason, :now,
-    CASE WHEN f.outcome = 'waiting' THEN CAST(:now AS timestamptz) END,
-    CASE WHEN f.outcome <> 'waiting' THEN CAST(:now AS timestamptz) END
-FROM jsonb_to_recordset(CAST(:fires AS jsonb)) AS f(id uuid, tenant_id text, trigger_id text, run_id uuid,
-    seq bigint, event jsonb, depth integer, outcome text, reason text)
-ON CONFLICT DO NOTHING
-"""
-
-
-def _write(tx: Transaction, fires: Sequence[Document]) -> None:
-    if fires:
-        tx.execute(_WRITE, {"fires": to_json(fires), "now": tx.now})
+def _note(tx: Transaction, watching: _Watching, events: Sequence[FeedEvent]) -> int:
+    """Note what fires for these events; how much that is."""
+    candidates = event_fires.candidates(watching.triggers, events)
+    hooks = hook_fires.of_ends(tx, events) if watching.has_hooks else {}
+    concerned = [each for each in events if each.seq in candidates or each.seq in hooks]
+    found = documents.of_events(tx, concerned)
+    known = [each for each in concerned if each.seq in found]
+    depths = found_depths(tx, {each.run_id for each in known})
+    fires = [
+        fire
+        for each in known
+        for fire in event_fires.fires(tx, candidates.get(each.seq, ()), each, found[each.seq], depths)
+    ]
+    called = [
+        fire
+        for each in known
+        for fire in hook_fires.fires(tx, hooks.get(each.seq, ()), each, found[each.seq], depths)
+    ]
+    event_fires.write(tx, fires)
+    hook_fires.write(tx, called)
+    return len(fires) + len(called)

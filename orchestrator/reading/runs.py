@@ -15,7 +15,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain import tracing, triggered_by
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id
 from pipeweave.orchestrator.domain.states import RunStatus
-from pipeweave.orchestrator.reading import enqueued_runs, outputs, task_runs
+from pipeweave.orchestrator.reading import enqueued_runs, outputs, run_hooks, task_runs
 from pipeweave.orchestrator.reading.stored_values import Loading
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -161,6 +161,7 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> Docume
         "counts": _counts(tx, id, shown),
         "taskRuns": shown["items"],
         "taskRunsCursor": shown["nextCursor"],
+        "hooks": run_hooks.of_run(tx, id),
         **outputs.of_run(tx, tenant, row, loading),
     }
 

@@ -25,8 +25,8 @@ from pipeweave.orchestrator import enqueued
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.dispatch import probes, serverless
+from pipeweave.orchestrator.hooks import calling, reader, started
 from pipeweave.orchestrator.hooks import firing as hooks
-from pipeweave.orchestrator.hooks import reader
 from pipeweave.orchestrator.objects import passes, uploads
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, paused_runs, pauses, placement
 from pipeweave.orchestrator.recovery import (
@@ -85,6 +85,8 @@ class Ticked:
     schedules_fired: int = 0
     triggers_fired: int = 0
     enqueued_started: int = 0
+    hooks_fired: int = 0
+    hooks_called: int = 0
 
     def counts(self) -> dict[str, int]:
         """How much was done, by kind."""
@@ -190,6 +192,18 @@ CHORES = (
         lambda each: enqueued.run_once(each.database, each.values),
         "enqueued_started",
         is_due=enqueued.IS_DUE,
+    ),
+    Chore(
+        "hooks",
+        lambda each: started.run_once(each.database, each.values),
+        "hooks_fired",
+        is_due=started.IS_DUE,
+    ),
+    Chore(
+        "hook_calls",
+        lambda each: calling.run_once(each.database, each.settings),
+        "hooks_called",
+        is_due=calling.IS_DUE,
     ),
     Chore("task_moves", task_moves.run_once, "followers_brought", is_due=task_moves.IS_DUE),
     Chore("task_removals", task_removals.run_once, "tasks_removed"),

@@ -12,10 +12,12 @@ from pipeweave.errors import FieldError, InvalidSpec, NotFound
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.registry.tenants import ensure_tenant
+from pipeweave.orchestrator.store import event_reader
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.spec import (
+    HOOK_STATUSES,
     Parameters,
     PipelineSpec,
     named_in,
@@ -79,9 +81,9 @@ SELECT spec_hash FROM pipeline_versions WHERE tenant_id = :tenant AND pipeline_i
 
 _INSERT_VERSION = """
 INSERT INTO pipeline_versions
-    (tenant_id, pipeline_id, version, spec, input_schema, output, spec_hash, source, created_at)
+    (tenant_id, pipeline_id, version, spec, input_schema, output, hooks, spec_hash, source, created_at)
 VALUES (:tenant, :id, :version, CAST(:spec AS jsonb), CAST(:input_schema AS jsonb), CAST(:output AS jsonb),
-    :spec_hash, :source, :now)
+    CAST(:hooks AS jsonb), :spec_hash, :source, :now)
 """
 
 _UPDATE = """
@@ -110,6 +112,8 @@ def store(tx: Transaction, tenant: str, spec: PipelineSpec, *, source: str) -> S
         "source": source,
         "now": tx.now,
     }
+    if spec.hooks:
+        event_reader.begin(tx)
     # Both the INSERT and the lock wait for a transaction that stores the same pipeline. The lock is its own
     # statement, so that the next statement sees what that transaction committed.
     if tx.execute(_INSERT, parameters).rowcount:
@@ -128,7 +132,12 @@ def _stored(spec: PipelineSpec) -> dict[str, str | None]:
     processes, which run beside this one during a deploy, refuse a spec with unknown members.
     """
     document = spec.version_json()
-    parts = {"input_schema": document.pop("inputSchema", None), "output": document.pop("output", None)}
+    hooks = {name: document.pop(name) for name in HOOK_STATUSES if name in document}
+    parts = {
+        "input_schema": document.pop("inputSchema", None),
+        "output": document.pop("output", None),
+        "hooks": hooks or None,
+    }
     shown: dict[str, str | None] = {
         name: None if part is None else to_json(part) for name, part in parts.items()
     }
@@ -138,7 +147,8 @@ def _stored(spec: PipelineSpec) -> dict[str, str | None]:
 def _parsed(row: Any) -> PipelineSpec:
     """The spec of a row; members that are NULL are left out, as in all rows of earlier versions."""
     parts = {"inputSchema": row.input_schema, "output": row.output}
-    return parse_spec({**row.spec, **{name: part for name, part in parts.items() if part is not None}})
+    given = {name: part for name, part in parts.items() if part is not None}
+    return parse_spec({**row.spec, **given, **(row.hooks or {})})
 
 
 _IS_LATEST = """
@@ -212,7 +222,8 @@ def unknown_tasks(
 LATEST_VERSION = "SELECT latest_version FROM pipelines WHERE tenant_id = :tenant AND id = :id"
 
 _GET = """
-SELECT pipeline_id, version, spec, input_schema, output, spec_hash, source, created_at FROM pipeline_versions
+SELECT pipeline_id, version, spec, input_schema, output, hooks, spec_hash, source, created_at
+FROM pipeline_versions
 WHERE tenant_id = :tenant AND pipeline_id = :id AND version = :version
 """
 

@@ -30,6 +30,7 @@ class Purged:
     trigger_fires: int = 0
     event_fires: int = 0
     enqueued_runs: int = 0
+    hook_fires: int = 0
     is_full: bool = field(default=False, kw_only=True)
 
     def __add__(self, other: Purged) -> Purged:
@@ -43,13 +44,14 @@ class Purged:
             self.trigger_fires + other.trigger_fires,
             self.event_fires + other.event_fires,
             self.enqueued_runs + other.enqueued_runs,
+            self.hook_fires + other.hook_fires,
             is_full=other.is_full,
         )
 
     @property
     def of_triggers(self) -> int:
-        """Deliveries and events that triggers fired for."""
-        return self.trigger_fires + self.event_fires
+        """Deliveries and events that triggers and hooks fired for."""
+        return self.trigger_fires + self.event_fires + self.hook_fires
 
     @property
     def total(self) -> int:
@@ -87,6 +89,7 @@ def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]
         ("trigger_fires", "fired_at", tx.now - policy.fires),
         ("event_fires", "fired_at", tx.now - policy.fires),
         ("enqueued_runs", "settled_at", tx.now - policy.fires),
+        ("hook_fires", "fired_at", tx.now - policy.fires),
     ]
 
 

@@ -11,6 +11,7 @@ from pipeweave import webhooks
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.security import sealed_texts
+from pipeweave.orchestrator.store import event_reader
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.triggers import checking
 from pipeweave.orchestrator.triggers import row as rows
@@ -64,7 +65,7 @@ def put(tx: Transaction, secret_key: str | None, tenant: str, trigger_id: str, s
     pipelines.get(tx, tenant, spec.pipeline_id)
     checking.check(spec)
     if spec.kind == rows.EVENT:
-        begin_to_read(tx)
+        event_reader.begin(tx)
     before = rows.lock(tx, tenant, trigger_id)
     if before is not None and before.kind != spec.kind:
         raise Conflict(
@@ -78,19 +79,6 @@ def put(tx: Transaction, secret_key: str | None, tenant: str, trigger_id: str, s
         sealed = _sealed(secret_key, tenant, trigger_id, secret)
     tx.execute(_PUT, _columns(tx, tenant, trigger_id, spec, sealed))
     return Put(before is None, None if spec.secret is not None else secret)
-
-
-# The transactions before this one's snapshot have ended: what comes later is read. The lock keeps the tick
-# from removing the row meanwhile because nothing fires for events.
-_BEGIN_TO_READ = """
-INSERT INTO event_reader AS e (since, read_at) VALUES (pg_snapshot_xmin(pg_current_snapshot()), :now)
-ON CONFLICT (singleton) DO UPDATE SET since = e.since
-"""
-
-
-def begin_to_read(tx: Transaction) -> None:
-    """Let the tick read events from now on, unless it does. It comes before the lock of a trigger."""
-    tx.execute(_BEGIN_TO_READ, {"now": tx.now})
 
 
 def new_secret() -> str:
@@ -210,7 +198,7 @@ def resume(tx: Transaction, tenant: str, trigger_id: str) -> None:
     """
     found = rows.find(tx, tenant, trigger_id)
     if found is not None and found.kind == rows.EVENT:
-        begin_to_read(tx)
+        event_reader.begin(tx)
     _enable(tx, tenant, trigger_id, is_enabled=True)
 
 

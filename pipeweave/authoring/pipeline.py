@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -14,6 +14,8 @@ from pipeweave.authoring.graph_builder import written
 from pipeweave.authoring.input_schema import pipeline_schema
 from pipeweave.authoring.placeholder import Placeholder
 from pipeweave.authoring.schedule import Schedule
+from pipeweave.authoring.webhook import Hook
+from pipeweave.authoring.webhook import written as written_hooks
 from pipeweave.errors import InvalidSpec
 from pipeweave.json_conversion import to_json_value
 from pipeweave.spec import PipelineSpec, parse_spec
@@ -123,6 +125,9 @@ def pipeline(
     idle_timeout: float | str | None = None,
     code: str = "any",
     schedule: str | Schedule | None = None,
+    on_success: Hook | Sequence[Hook] | None = None,
+    on_partial: Hook | Sequence[Hook] | None = None,
+    on_failure: Hook | Sequence[Hook] | None = None,
 ) -> Callable[[Callable[P, R]], Pipeline[P, R]]: ...
 
 
@@ -138,6 +143,9 @@ def pipeline(
     idle_timeout: float | str | None = None,
     code: str = "any",
     schedule: str | Schedule | None = None,
+    on_success: Hook | Sequence[Hook] | None = None,
+    on_partial: Hook | Sequence[Hook] | None = None,
+    on_failure: Hook | Sequence[Hook] | None = None,
 ) -> Pipeline[P, R] | Callable[[Callable[P, R]], Pipeline[P, R]]:
     """Make a function a pipeline: `@pipeline` or `@pipeline(failure_mode="continue")`.
 
@@ -155,6 +163,9 @@ def pipeline(
         code: `any`: a step calls the code of whichever worker takes it; `pinned`: only the code that its task
             had when the run began, while a deploy goes on.
         schedule: when its runs begin by themselves: a cron line in UTC, or a Schedule.
+        on_success: what follows a run that completed: a pipeline or its id, a Webhook, or several of them.
+        on_partial: what follows a run that ended `partial`.
+        on_failure: what follows a run that failed; a cancelled run did not.
 
     Raises:
         InvalidSpec: `fn` is not a function.
@@ -167,6 +178,9 @@ def pipeline(
         "idleTimeout": idle_timeout,
         "code": code,
         "schedule": schedule,
+        "onSuccess": written_hooks(on_success),
+        "onPartial": written_hooks(on_partial),
+        "onFailure": written_hooks(on_failure),
     }
     if fn is not None:
         return _make(fn, id, options)

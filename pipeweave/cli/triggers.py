@@ -11,8 +11,9 @@ import click
 
 from pipeweave import webhooks
 from pipeweave.cli.registry import Listing
-from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.connection import connected, data_dir_option, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.secret_key import deployment_secret
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def webhook(client: Client, trigger_id: str, pipeline: str, as_json: bool, **opt
 @json_option
 @connected
 def event(client: Client, trigger_id: str, pipeline: str, as_json: bool, **options: Any) -> None:
-    """Store a trigger that fires when runs or tasks end, or replace it."""
+    """Store a trigger that fires when runs or tasks end."""
     named = {
         "kind": "event",
         "pipelineId": pipeline,
@@ -233,6 +234,22 @@ def sign(secret: str, body: Any, as_json: bool) -> None:
     """Print the header that signs a delivery now. BODY is a file, or - for standard input."""
     value = webhooks.sign(secret, int(time.time()), body.read())
     _say({"name": webhooks.HEADER, "value": value}, as_json, f"{webhooks.HEADER}: {value}")
+
+
+@triggers.command("hook-secret")
+@click.argument("name", default="default")
+@click.option("--tenant", help="The tenant of the pipeline. Defaults to PIPEWEAVE_TENANT.")
+@data_dir_option
+@json_option
+def print_hook_secret(name: str, tenant: str | None, data_dir: Path | None, as_json: bool) -> None:
+    """Print a secret that signs the calls of hooks.
+
+    NAME is what the hook names; `default` without it. It is computed here, from the PIPEWEAVE_SECRET_KEY of
+    the environment or of the stack.
+    """
+    found = deployment_secret(data_dir)
+    value = webhooks.hook_secret(found.key, tenant or found.tenant, name)
+    _say({"name": name, "secret": value}, as_json, value)
 
 
 def _what(each: Mapping[str, Any]) -> str:

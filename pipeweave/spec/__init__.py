@@ -11,6 +11,7 @@ from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.derivation import derive
 from pipeweave.spec.document import parse_spec
 from pipeweave.spec.graph import DryRun, Graph, GraphError, dry_run, validate_graph
+from pipeweave.spec.hooks import HOOK_STATUSES, HookSpec
 from pipeweave.spec.output import WITH_OUTPUT, named_in, output_template, run_output
 from pipeweave.spec.parameter_checks import Parameters, parameter_errors
 from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepSpec
@@ -21,6 +22,7 @@ __all__ = [
     "CODES",
     "FAILURE_MODES",
     "FAIL_FAST",
+    "HOOK_STATUSES",
     "PINNED",
     "WITH_OUTPUT",
     "Decision",
@@ -28,6 +30,7 @@ __all__ = [
     "DryRun",
     "Graph",
     "GraphError",
+    "HookSpec",
     "MapSpec",
     "Parameters",
     "PipelineSpec",

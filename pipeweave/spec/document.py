@@ -19,6 +19,7 @@ from pipeweave.size_limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
 from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.document_steps import StepReader, TooManyEdges
 from pipeweave.spec.graph import validate_graph
+from pipeweave.spec.hooks import HOOK_STATUSES, Hooks, read_hooks
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 from pipeweave.spec.reference_syntax import Reference, show_path
 from pipeweave.spec.references import find_references, json_type
@@ -27,6 +28,7 @@ from pipeweave.spec.rules import ANY_CODE, CODES, FAIL_FAST, FAILURE_MODES
 _PIPELINE_KEYS = (
     *("id", "description", "failureMode", "priority", "defaults", "steps", "code"),
     *("timeout", "timeoutMs", "idleTimeout", "idleTimeoutMs", "inputSchema", "output", "schedule"),
+    *HOOK_STATUSES,
 )
 _SMALLEST_INT, _LARGEST_INT = -(2**31), 2**31 - 1
 _DEEPEST_OUTPUT = 32  # with the values in it, an output must not be deeper than an answer can be
@@ -100,6 +102,7 @@ class _Reader(StepReader):
             input_schema=input_schema,
             output=self.output(document.get("output"), steps),
             schedule=self.schedule(document.get("schedule"), input_schema),
+            hooks=self.hooks(document, spec_id),
         )
 
     def pipeline_id(self, document: Mapping[str, Any], id: str | None) -> str:
@@ -186,6 +189,11 @@ class _Reader(StepReader):
             path = f"inputSchema.{fault.field}" if fault.field else "inputSchema"
             self.wrong(path, fault.message, fault.code, fault.expected)
         return dict(schema) if isinstance(schema, Mapping) else None
+
+    def hooks(self, document: Mapping[str, Any], pipeline_id: str) -> Hooks:
+        found, errors = read_hooks(document, pipeline_id)
+        self.errors += errors
+        return found
 
     def schedule(self, given: Any, input_schema: Mapping[str, Any] | None) -> DeclaredSchedule | None:
         """Read `schedule`; its runs get its input, so the pipeline must take that."""

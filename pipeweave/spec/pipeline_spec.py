@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from pipeweave.spec.declared_schedule import DeclaredSchedule
+from pipeweave.spec.hooks import Hooks, hooks_to_json
 from pipeweave.spec.rules import ANY_CODE, FAIL_FAST
 
 
@@ -80,6 +81,7 @@ class PipelineSpec:
         output: what the output of a run is made of, a JSON value with references; None for the output of the
             end step (see `output.py`).
         schedule: when its runs begin by themselves. It is no part of the version, and has no hash.
+        hooks: what follows the end of a run, by `onSuccess`, `onPartial` and `onFailure`.
     """
 
     id: str
@@ -94,6 +96,7 @@ class PipelineSpec:
     input_schema: Mapping[str, Any] | None = None
     output: Any = None
     schedule: DeclaredSchedule | None = None
+    hooks: Hooks = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The document of the spec, with its schedule."""
@@ -122,6 +125,7 @@ class PipelineSpec:
             shown["inputSchema"] = dict(self.input_schema)
         if self.output is not None:
             shown["output"] = self.output
+        shown |= hooks_to_json(self.hooks)
         shown["steps"] = [step.to_json() for step in self.steps]
         return shown
 

@@ -12,6 +12,7 @@ from pipeweave.cli.support.rendering import (
     is_terminal,
     show_fields,
     show_table,
+    text,
     took,
     when,
     width,
@@ -74,7 +75,17 @@ def show_run(run: Run, waits: str | None = None) -> None:
     ]
     show_table(_COLUMNS, rows, none="No step has started.")
     show_failures(document)
+    _show_hooks(document)
     _show_output(run)
+
+
+def _show_hooks(document: Mapping[str, Any]) -> None:
+    for each in document.get("hooks", ()):
+        did = each["runId"] or (f"{each['attempts']} tries" if each["url"] else "")
+        why = each["reason"] or (each["error"] or {}).get("message")
+        parts = (each["outcome"], did, why)
+        shown = ", ".join(part for part in parts if part)
+        click.echo(text(f"{each['hook']} {each['pipelineId'] or each['url']}: {shown}"))
 
 
 def _triggered_by(document: Mapping[str, Any]) -> str | None:

@@ -13,6 +13,7 @@ from support.stored_values import VALUES
 
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.hooks import firing, reader
+from pipeweave.orchestrator.hooks.depths import MAX_DEPTH
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import trigger
 from pipeweave.orchestrator.recovery.look import look
@@ -184,13 +185,13 @@ def test_a_run_that_cannot_start_is_noted_and_the_others_go_on(driver: RunDriver
 def test_runs_that_begin_each_other_end(driver: RunDriver) -> None:
     put(driver, allows_self=True, filter={"pipelineId": ["files", "after"]})
     run = ended(driver)
-    for _ in range(reader.MAX_DEPTH + 2):
+    for _ in range(MAX_DEPTH + 2):
         tick(driver)
         for each in runs(driver):
             if each.status == "running":
                 driver.finish(each.id, "b")
     assert run
-    assert len(runs(driver)) == reader.MAX_DEPTH
+    assert len(runs(driver)) == MAX_DEPTH
     assert [each.reason for each in fires(driver)][-1] == "LOOP"
 
 
@@ -275,3 +276,36 @@ def test_a_place_of_another_database_begins_anew(driver: RunDriver, caplog: pyte
     assert "triggers.events_missed" in [each.message for each in caplog.records]
     ended(driver)
     assert tick(driver) == 1
+
+
+def test_who_stores_a_trigger_keeps_the_tick_from_reading_no_more(driver: RunDriver) -> None:
+    put(driver)
+    driver.database.run(lambda tx: storing.pause(tx, driver.tenant, "next"))
+    spec = TriggerSpec("event", "after", event="pipeline-completed")
+    with driver.database.transaction() as tx:
+        storing.put(tx, None, driver.tenant, "other", spec)
+        # Nobody sees it yet.
+        assert reader.run_once(driver.database) == 0
+    ended(driver)
+    assert tick(driver) == 1
+    driver.database.run(lambda tx: storing.pause(tx, driver.tenant, "other"))
+    assert tick(driver) == 0
+    assert driver.rows("SELECT 1 FROM event_reader") == []
+
+
+def test_a_trigger_that_is_stored_while_a_batch_is_read_misses_nothing(
+    driver: RunDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(driver, "tasks", event="task-completed", filter={"taskId": "none"})
+    read_after, stored = reader.feed.read_after, []
+
+    def meanwhile(*arguments: Any, **options: Any) -> Any:
+        if not stored:
+            stored.append(True)
+            put(driver)
+            ended(driver)
+        return read_after(*arguments, **options)
+
+    monkeypatch.setattr(reader.feed, "read_after", meanwhile)
+    tick(driver)
+    assert len(fires(driver)) == 1

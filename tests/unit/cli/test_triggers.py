@@ -123,3 +123,11 @@ def test_a_delivery_is_signed_for_curl(tmp_path: Path) -> None:
     found = webhooks.signature_of("pipeweave", {name.lower(): header})
     assert found and found.at
     assert webhooks.is_valid("k" * 32, header, b"{}", found.at)
+
+
+def test_the_secret_of_hooks_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIPEWEAVE_SECRET_KEY", "5e" * 32)
+    done = CliRunner().invoke(main, ["triggers", "hook-secret", "ops", "--tenant", "shop"])
+    assert done.output.strip() == webhooks.hook_secret("5e" * 32, "shop", "ops")
+    other = CliRunner().invoke(main, ["triggers", "hook-secret", "--tenant", "shop", "--json"])
+    assert webhooks.hook_secret("5e" * 32, "shop", "default") in other.output

@@ -1,0 +1,42 @@
+"""Read model of the hooks of a run: what each of them did after its end."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
+
+MOST = 100
+
+# By the unique key, which begins with the run.
+_HOOKS = """
+SELECT f.id, f.hook, f.target_pipeline, f.url, f.outcome, f.attempts, f.reason, f.error_code, f.error,
+    f.started_run_id, f.created_at, f.due_at, f.fired_at
+FROM hook_fires AS f WHERE f.run_id = :run_id ORDER BY f.seq, f.hook, f.place LIMIT :most
+"""
+
+
+def of_run(tx: Transaction, id: UUID) -> list[Document]:
+    """The hooks that fired at the ends of a run, the oldest first; without any while it has not ended."""
+    return [_hook(each) for each in tx.execute(_HOOKS, {"run_id": id, "most": MOST})]
+
+
+def _hook(row: Any) -> Document:
+    error = None if row.error_code is None else {"code": row.error_code, "message": row.error}
+    return {
+        "id": str(row.id),
+        "hook": row.hook,
+        "pipelineId": row.target_pipeline,
+        "url": row.url,
+        "outcome": row.outcome,
+        "attempts": row.attempts,
+        "reason": row.reason,
+        "error": error,
+        "runId": None if row.started_run_id is None else run_id(row.started_run_id),
+        "createdAt": iso(row.created_at),
+        "dueAt": iso(row.due_at),
+        "firedAt": iso(row.fired_at),
+    }
