@@ -130,6 +130,7 @@ def test_a_cleanup_says_what_it_did_and_is_done(database: Database, folder: Path
             "uploads": 0,
             "scheduleFires": 0,
             "triggerFires": 0,
+            "enqueuedRuns": 0,
         },
     }
     assert (folder / "storage" / did["months"][0]["archive"]).exists()
