@@ -5,23 +5,27 @@ doubled while two versions of the code take turns.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support.concurrency import BackgroundCall, wait_for_lock
+from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
+from support.factories import a_task, register
+from support.lock_watch import LockWatch
 from support.run_driver import RunDriver
 from support.servers import new_database
 from support.stored_values import VALUES
 
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.schedule import declaring, firing, storing
 from pipeweave.orchestrator.schedule.storing import ScheduleSpec
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.lock_order import may_wait
 from pipeweave.spec import parse_spec
 from pipeweave.up.postgres import Postgres
 
@@ -265,6 +269,42 @@ def test_a_time_that_comes_while_a_registration_goes_on_starts_after_it(
     assert tick(driver) == 1
     assert fires(driver) == [(NOON + timedelta(minutes=1), "fired")]
     assert stored(driver).next_scheduled_at == NOON + timedelta(hours=12)
+
+
+def test_starts_of_workers_ticks_and_people_wait_for_each_other_in_one_order(
+    driver: RunDriver, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tick holds a schedule and fills limits of tasks; the start of a worker writes both."""
+    watch = LockWatch(monkeypatch)
+    declare(driver, "* * * * *")
+
+    def start_worker(number: int) -> None:
+        def store(tx: Transaction) -> None:
+            service_registration.begin(tx, driver.tenant)
+            declaring.hold(tx, driver.tenant, {"files"})
+            register(tx, driver.tenant, a_task("noop", concurrency=1 + number % 2), "other")
+            steps = [{"task": "noop"}, {"task": "other"}][: 1 + number % 2]
+            spec = parse_spec({"id": "files", "steps": steps, "schedule": f"*/{1 + number % 3} * * * *"})
+            pipelines.store(tx, driver.tenant, spec, source="decorator")
+            declaring.declare(tx, driver.tenant, spec, source="decorator")
+
+        driver.database.run(store)
+
+    def tick_on(_: int) -> None:
+        clock.now += timedelta(minutes=1)
+        tick(driver)
+
+    def meddle(number: int) -> None:
+        verb = (storing.pause, storing.resume)[number % 2]
+        driver.database.run(lambda tx: verb(tx, driver.tenant, "files"))
+
+    def often(work: Callable[[int], None]) -> Callable[[], None]:
+        return lambda: [work(number) for number in range(20)] and None
+
+    for each in call_concurrently(*map(often, (start_worker, start_worker, tick_on, tick_on, meddle))):
+        _ = each.result
+    assert {pair for pair in watch.waits if not may_wait(*pair)} == set()
+    assert {("schedules", "tasks"), ("schedules", "services")} <= set(watch.waits)
 
 
 @pytest.mark.parametrize("seed", range(4))
