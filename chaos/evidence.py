@@ -15,6 +15,7 @@ from chaos.notes import Note
 from chaos.plan import PlannedRun
 from chaos.records import Event, Records, Run, TaskRun
 from chaos.schedules import Scheduled, started
+from chaos.watching import Watched
 
 # What is promised: every run goes on so soon (s) after a fault ended or a host vanished.
 WITHIN_S = 15.0
@@ -30,6 +31,7 @@ class Evidence:
         changes: those that were asked for.
         within_s: a run goes on within so many seconds after a fault.
         schedules: those that started runs.
+        watched: what a client of the stream has seen; None without one.
     """
 
     planned_runs: Sequence[PlannedRun]
@@ -40,6 +42,7 @@ class Evidence:
     within_s: float = WITHIN_S
     changes: Sequence[Changed] = ()
     schedules: Sequence[Scheduled] = ()
+    watched: Watched | None = None
 
     @cached_property
     def offset(self) -> float:

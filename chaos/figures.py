@@ -13,6 +13,7 @@ from chaos.faults import Injected
 from chaos.notes import Note
 from chaos.records import Attempt
 from chaos.trial import Trial
+from chaos.watching import Watched
 
 # Error code of an attempt that a fault cut off -> the faults that cause it.
 GIVEN_UP = frozenset({"lost", "interrupted"})
@@ -65,6 +66,7 @@ def figures(trial: Trial) -> dict[str, Any]:
         },
         "changes": dict(Counter(each.kind for each in trial.evidence.changes if each.is_done)),
         "fires": dict(Counter(each.outcome for each in records.fires)),
+        "stream": _of_stream(trial.evidence.watched),
         "restarts": dict(trial.restarts),
         "children": len({each.pid for each in notes}),
         "runsAskedForAgain": trial.repeated,
@@ -91,6 +93,10 @@ def figures(trial: Trial) -> dict[str, Any]:
             kind: asdict(_spread(seconds)) for kind, seconds in progress.recoveries(trial.evidence).items()
         },
     }
+
+
+def _of_stream(watched: Watched | None) -> dict[str, int]:
+    return {} if watched is None else {"events": len(watched.events), "connections": watched.connections}
 
 
 def _recoveries(faults: Iterable[Injected], seen: Evidence) -> Recoveries | None:

@@ -20,6 +20,7 @@ from chaos.notes import Reading
 from chaos.plan import Plan
 from chaos.stack import NotUp, Stack, stack, waited
 from chaos.triggering import Triggers
+from chaos.watching import Watcher
 
 # After a fault, the servers have this long (s) to answer before the next one.
 SERVERS_S = 30.0
@@ -61,6 +62,8 @@ def run(plan: Plan, folder: Path, *, settle_s: float, within_s: float, say: Say)
     """
     with stack(folder) as up:
         reading = Reading(up.notes)
+        watcher = Watcher(up)
+        watcher.start()
         triggers = Triggers(up, plan.runs)
         triggers.store()
         changes = Changes(up, plan.changes, plan.runs)
@@ -73,6 +76,7 @@ def run(plan: Plan, folder: Path, *, settle_s: float, within_s: float, say: Say)
         calm = time.monotonic()
         changes.finish(settle_s)
         settled_s = _settle(up, triggers, settle_s, say) - calm
+        watcher.finish(QUIET_S)
         _stop_workers(up)
         records.keep(up, folder)
         (folder / "faults.jsonl").write_text("".join(f"{json.dumps(asdict(each))}\n" for each in faults))
@@ -80,7 +84,9 @@ def run(plan: Plan, folder: Path, *, settle_s: float, within_s: float, say: Say)
         found = rows, reading.catch_up(), faults
         planned_runs = [*plan.runs, *changes.reruns.values(), *schedules.planned_runs(rows)]
         accepted = {**triggers.accepted, **changes.accepted, **schedules.accepted(rows)}
-        evidence = Evidence(planned_runs, accepted, *found, within_s, changes.done, scheduled)
+        evidence = Evidence(
+            planned_runs, accepted, *found, within_s, changes.done, scheduled, watcher.watched
+        )
         restarts = {name: each.starts - 1 for name, each in up.processes.items()}
         return Trial(evidence, faults, triggers.refused, settled_s, triggers.repeated, restarts)
 
