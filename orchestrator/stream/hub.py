@@ -100,6 +100,8 @@ class Hub:
         self._idle_since = 0.0
         # The database of the place; `_identity` is empty while another one may answer next.
         self._known = ""
+        # As long as it is that of the database, nothing is new; empty: there may be more already.
+        self._mark = ""
 
     @property
     def count(self) -> int:
@@ -128,7 +130,7 @@ class Hub:
             now = time.monotonic()
             self._new.append(_Watcher(wanted, sink, place, False, now, now + PING_S, now + CHECK_S))
             if self._thread is None:
-                self._place = None
+                self._place, self._mark = None, ""
                 self._thread = threading.Thread(target=self._run, name="stream", daemon=True)
                 self._thread.start()
 
@@ -151,10 +153,10 @@ class Hub:
             except Unavailable as error:
                 log.info("stream.waits", extra={"reason": error.detail})
                 # It may be another server that answers next.
-                self._identity, pause = "", AWAY_S
+                self._identity, self._mark, pause = "", "", AWAY_S
             except CursorExpired as error:
                 self._end_all(error)
-                self._place, pause = None, AWAY_S
+                self._place, self._mark, pause = None, "", AWAY_S
             except Exception:
                 log.exception("stream.failed")
                 pause = AWAY_S
@@ -168,7 +170,7 @@ class Hub:
             self._know_database(tx)
             if self._place is None:
                 self._place = feed.latest(tx)
-            batch = feed.read_after(tx, self._place)
+            batch = self._read(tx, self._place)
             self._place = batch.place
             self._hand_out(batch, [each for each in self._watchers if each.place is None])
             self._admit_new(batch.place)
@@ -176,6 +178,16 @@ class Hub:
                 if each.place is not None:
                     self._catch_up(tx, each, each.place, batch)
         return 0.0 if batch.more else EVERY_S
+
+    def _read(self, tx: Transaction, place: Place) -> Batch:
+        """What is new; while nothing is, that costs next to nothing."""
+        # Taken before the events are read: what ends in between is looked for once more.
+        mark = feed.mark(tx)
+        if mark == self._mark:
+            return Batch([], place, place, more=False)
+        batch = feed.read_after(tx, place)
+        self._mark = "" if batch.more else mark
+        return batch
 
     def _know_database(self, tx: Transaction) -> None:
         if self._identity:

@@ -40,6 +40,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "trigger": "pipeweave.cli.runs:trigger",
         "dry-run": "pipeweave.cli.runs:dry_run",
         "status": "pipeweave.cli.runs:status",
+        "watch": "pipeweave.cli.watch:watch",
         "state": "pipeweave.cli.runs:state",
         "output": "pipeweave.cli.runs:output",
         "runs": "pipeweave.cli.runs:runs",

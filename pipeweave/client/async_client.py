@@ -13,19 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from contextvars import copy_context
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pipeweave.client.client import Client
 from pipeweave.client.dead_letters import DeadLetters
+from pipeweave.client.following import signal_of
 from pipeweave.client.http import POOLED_CONNECTIONS
-from pipeweave.client.models import Run
+from pipeweave.client.models import Document, Run
 from pipeweave.client.runs import run_id_of
 from pipeweave.client.waiting import Waiting
-from pipeweave.errors import RunEnqueued, Unavailable
+from pipeweave.errors import RunEnqueued, TooManyStreams, Unavailable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,10 +39,21 @@ class _Threads:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(POOLED_CONNECTIONS, thread_name_prefix="pipeweave-client")
+        self._taken = 0
 
     async def call(self, function: Callable[[], T]) -> T:
         context = copy_context()
         return await asyncio.get_running_loop().run_in_executor(self._pool, context.run, function)
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[bool]:
+        """A thread for something that waits for long; False when all are taken."""
+        has_place = self._taken < POOLED_CONNECTIONS
+        self._taken += has_place
+        try:
+            yield has_place
+        finally:
+            self._taken -= has_place
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -126,6 +139,8 @@ class AsyncClient(_InThreads):
         data_dir: str | Path | None = None,
     ) -> None:
         super().__init__(Client(url, token, tenant, timeout, data_dir=data_dir), _Threads())
+        # Beside the threads for requests: what waits for a stream must not hold those up.
+        self._waits = _Threads()
         self._dlq = AsyncDeadLetters(self._target.dlq, self._threads)
 
     @property
@@ -142,6 +157,7 @@ class AsyncClient(_InThreads):
         """Close the pooled connections; requests that were sent and not answered are given up."""
         self._target.close()
         self._threads.close()
+        self._waits.close()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -160,20 +176,48 @@ class AsyncClient(_InThreads):
         """As `Client.wait`; `on_change` is called in the event loop."""
         run_id = run_id_of(run)
         waiting = Waiting(run_id, timeout, on_change)
-        while True:
-            waiting.asks()
+        signal = signal_of(self._target, run_id, is_shown=on_change is not None)
+        async with self._waits.place() as has_place:
             try:
-                found = await self.run(run_id)
-            except Unavailable as error:
-                await asyncio.sleep(waiting.pause_after_outage(error))
-                continue
-            except RunEnqueued:
-                await asyncio.sleep(waiting.pause_before_start())
-                continue
-            waiting.saw(found)
-            if found.is_final:
-                return found.checked() if check else found
-            await asyncio.sleep(waiting.pause_after(found))
+                while True:
+                    waiting.asks()
+                    try:
+                        found: Run = await self.run(run_id)
+                    except Unavailable as error:
+                        await asyncio.sleep(waiting.pause_after_outage(error))
+                        continue
+                    except RunEnqueued:
+                        await asyncio.sleep(waiting.pause_before_start())
+                        continue
+                    waiting.saw(found)
+                    if found.is_final:
+                        return found.checked() if check else found
+                    least, most = waiting.pause_after(found)
+                    if has_place:
+                        await self._waits.call(functools.partial(signal.pause, least, most))
+                    else:
+                        await asyncio.sleep(least)
+            finally:
+                signal.close()
+
+    async def watch(
+        self,
+        run: str | Run | None = None,
+        *,
+        pipeline: str | None = None,
+        types: Sequence[str] | None = None,
+        cursor: str | None = None,
+    ) -> AsyncIterator[Document]:
+        """As `Client.watch`, for `async for`; up to 16 at once, with the waits that use a stream."""
+        changes = self._target.watch(run, pipeline=pipeline, types=types, cursor=cursor)
+        async with self._waits.place() as has_place:
+            if not has_place:
+                raise TooManyStreams(f"this client watches {POOLED_CONNECTIONS} streams already")
+            try:
+                while True:
+                    yield await self._waits.call(functools.partial(next, changes))
+            finally:
+                changes.close()
 
     trigger = _awaited(Client.trigger)
     trigger_batch = _awaited(Client.trigger_batch)

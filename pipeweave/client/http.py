@@ -123,6 +123,28 @@ class Transport:
         finally:
             answer.release_conn()
 
+    def stream(self, path: str, query: Mapping[str, Any]) -> urllib3.BaseHTTPResponse:
+        """GET a path whose answer goes on for long; the caller reads and closes it.
+
+        Raises:
+            PipeWeaveError, Unavailable: as `get`; once, without trying again.
+        """
+        given = {name: _text(value) for name, value in query.items() if value is not None}
+        answer = self._request(
+            "GET", f"{path}?{urlencode(given)}", None, {"Accept": "text/event-stream"}, preload_content=False
+        )
+        if answer.status == 200 and answer.headers.get("Content-Type", "").startswith("text/event-stream"):
+            return answer
+        try:
+            content = answer.data
+        except urllib3.exceptions.HTTPError as error:
+            raise self._unreachable(error) from error
+        finally:
+            answer.release_conn()
+        if answer.status == 200:
+            raise PipeWeaveError(f"{self.url}{path} is no stream: {len(content)} bytes of another kind")
+        raise self._problem(answer)
+
     def close(self) -> None:
         """Close the pooled connections."""
         self._pool.clear()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pipeweave.client.following import follow
 from pipeweave.client.models import Document, Page, Run, checked_id, document_of, run_of, without_none
 from pipeweave.client.paging import PAGE_SIZE, Methods
+from pipeweave.client.streaming import Changes
 from pipeweave.client.waiting import Waiting
-from pipeweave.errors import RunEnqueued, Unavailable
 
 # The input of the run that is run again.
 _KEEP: Any = object()
@@ -118,8 +118,8 @@ class RunMethods(Methods):
         *,
         check: bool = False,
     ) -> Run:
-        """Poll a run until it is final. A restart of the API in between does not end the wait; that the run
-        is paused is logged once, as a warning.
+        """Wait until a run is final, on a stream of its changes, or by polling where there is none. A restart
+        of the API in between does not end the wait; that the run is paused is logged once, as a warning.
 
         Args:
             run: the run to wait for, or its id.
@@ -134,20 +134,33 @@ class RunMethods(Methods):
         """
         run_id = run_id_of(run)
         waiting = Waiting(run_id, timeout, on_change)
-        while True:
-            waiting.asks()
-            try:
-                found = self.run(run_id)
-            except Unavailable as error:
-                time.sleep(waiting.pause_after_outage(error))
-                continue
-            except RunEnqueued:
-                time.sleep(waiting.pause_before_start())
-                continue
-            waiting.saw(found)
-            if found.is_final:
-                return found.checked() if check else found
-            time.sleep(waiting.pause_after(found))
+        found = follow(self, self.run, run_id, waiting, is_shown=on_change is not None)
+        return found.checked() if check else found
+
+    def watch(
+        self,
+        run: str | Run | None = None,
+        *,
+        pipeline: str | None = None,
+        types: Sequence[str] | None = None,
+        cursor: str | None = None,
+    ) -> Changes:
+        """Iterate over changes as they come, each once; over an interruption, a restart of the API or of
+        PostgreSQL, it goes on where it was. It has no end: leave the loop, or `close` it from another thread.
+
+        Args:
+            run: only changes of this run.
+            pipeline: only changes of runs of this pipeline.
+            types: only changes of these types: `run.completed`, or `run` for all of that kind.
+            cursor: `Changes.cursor` of an earlier iteration, to go on after it.
+
+        Raises:
+            NotFound: there is no such run.
+            InvalidInput: a type or the cursor is wrong.
+            CursorExpired: what came after the cursor cannot be read any more.
+        """
+        id = None if run is None else run_id_of(run)
+        return Changes(self._http, run=id, pipeline=pipeline, types=types, cursor=cursor)
 
     def runs(
         self,

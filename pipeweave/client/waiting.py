@@ -19,6 +19,8 @@ PAUSE_FACTOR = 1.5
 # 2 s.
 PAUSE_PER_ANSWER = 20
 LONGEST_PAUSE_S = 2.0
+# Where a stream tells of changes, a look is due after this time (s) all the same.
+FOLLOWED_PAUSE_S = 2.0
 # A wait continues after an outage of the API of up to this length.
 OUTAGE_S = 15.0
 
@@ -53,8 +55,9 @@ class Waiting:
         """Call this before each look."""
         self._asked_at = time.monotonic()
 
-    def pause_after(self, run: Run) -> float:
-        """Seconds to pause after this answer, which is not final.
+    def pause_after(self, run: Run) -> tuple[float, float]:
+        """Seconds to pause after this answer, which is not final: without a stream that tells of changes, and
+        with one as long as it tells of none.
 
         Raises:
             WaitTimeout: the timeout is over.
@@ -68,9 +71,9 @@ class Waiting:
             WaitTimeout: the timeout is over.
         """
         self._away_since = None
-        return self._pause_while("enqueued")
+        return self._pause_while("enqueued")[0]
 
-    def _pause_while(self, status: str) -> float:
+    def _pause_while(self, status: str) -> tuple[float, float]:
         now = time.monotonic()
         left = None if self._timeout is None else self._timeout - (now - self._began)
         if left is not None and left <= 0:
@@ -81,7 +84,8 @@ class Waiting:
         needed = min(PAUSE_PER_ANSWER * (now - self._asked_at), LONGEST_PAUSE_S)
         pause = max(self._pause, needed)
         self._pause = min(pause * PAUSE_FACTOR, USUAL_PAUSE_S)
-        return pause if left is None else min(pause, left)
+        most = max(pause, FOLLOWED_PAUSE_S)
+        return (pause, most) if left is None else (min(pause, left), min(most, left))
 
     def saw(self, run: Run) -> None:
         """Call this with each answer."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,14 +19,17 @@ import pytest
 import urllib3
 from support.api_samples import OTHER_TENANT, TENANT
 from support.api_server import Server, running_api
+from support.concurrency import BackgroundCall
+from support.servers import wait_until
 from support.stream_reader import StreamEvent, StreamReader, streaming
 
-from pipeweave import ids
+from pipeweave import AsyncClient, Client, ids
 from pipeweave.api.serve import THREADS
+from pipeweave.client import waiting
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.security import access_tokens
-from pipeweave.orchestrator.security.access_tokens import READ
+from pipeweave.orchestrator.security.access_tokens import READ, WRITE
 from pipeweave.orchestrator.store import event_log
 
 if TYPE_CHECKING:
@@ -226,6 +233,99 @@ def test_changes_come_over_a_web_socket(
         send_frame(stream, 0x8, b"\x03\xe8")
         assert read_frame(stream)[0] == 0x8
         assert stream.until(b"never") is None
+
+
+# --- the clients ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def client(server: Server, tokens: Tokens) -> Iterator[Client]:
+    with Client(server.url, tokens.make(READ, WRITE), TENANT) as client:
+        yield client
+
+
+def test_a_wait_is_woken_by_the_end_of_the_run(
+    client: Client, api: Api, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "FOLLOWED_PAUSE_S", 60.0)
+    looks: list[str] = []
+    look = client.run
+    monkeypatch.setattr(client, "run", lambda id: looks.append(id) or look(id))
+    with BackgroundCall(lambda: client.wait(run_id, timeout=50)) as waits:
+        # The first look finds it open, the second comes when the stream has begun.
+        wait_until(lambda: len(looks) == 2)
+        assert api.post(f"/api/runs/{run_id}/cancel").status_code == 200
+        assert waits.result.status == "cancelled"
+    assert len(looks) == 3
+
+
+def test_an_async_wait_is_woken_too(server: Server, api: Api, tokens: Tokens, run_id: str) -> None:
+    async def follow() -> tuple[str, list[str]]:
+        async with AsyncClient(server.url, tokens.make(READ), TENANT) as client:
+            seen = []
+            waits = asyncio.create_task(client.wait(run_id, timeout=60))
+            changes = client.watch(run_id, types=["run"])
+            first = asyncio.create_task(anext(changes))
+            while not first.done():
+                await asyncio.sleep(0.05)
+                write(deployment_of(api), run_id, "run.resumed")
+            seen.append((await first)["type"])
+            api.post(f"/api/runs/{run_id}/cancel")
+            async for change in changes:
+                seen.append(change["type"])
+                if change["type"] == "run.cancelled":
+                    break
+            await changes.aclose()
+            return (await waits).status, seen
+
+    status, seen = asyncio.run(follow())
+    assert status == "cancelled"
+    assert set(seen) == {"run.resumed", "run.cancelled"}
+
+
+def deployment_of(api: Api) -> Deployment:
+    found: Deployment = api.http.application.extensions["pipeweave"]
+    return found
+
+
+def test_changes_go_on_over_a_restart_of_the_api(
+    server: Server, client: Client, deployment: Deployment, run_id: str
+) -> None:
+    changes = client.watch(run_id)
+    changes.begin()
+    write(deployment, run_id, "run.paused")
+    assert next(changes)["type"] == "run.paused"
+    server.kill()
+    write(deployment, run_id, "run.resumed")
+    server.start_again()
+    write(deployment, run_id, "run.cancelled")
+    assert [next(changes)["type"] for _ in range(2)] == ["run.resumed", "run.cancelled"]
+    changes.close()
+    assert list(changes) == []
+
+
+def test_the_command_prints_changes_until_the_run_ends(
+    server: Server, api: Api, deployment: Deployment, tokens: Tokens, run_id: str
+) -> None:
+    environment = os.environ | {
+        "PIPEWEAVE_ORCHESTRATOR_URL": server.url,
+        "PIPEWEAVE_API_TOKEN": tokens.make(READ),
+        "PIPEWEAVE_TENANT": TENANT,
+    }
+    argv = [sys.executable, "-m", "pipeweave.cli", "watch", run_id, "--types", "run", "--json"]
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) as command:
+        assert command.stdout is not None
+        lines: list[str] = []
+        with BackgroundCall(lambda: lines.extend(command.stdout or [])):
+            while not lines:
+                # Until the command has begun to watch.
+                write(deployment, run_id, "run.resumed")
+                time.sleep(0.1)
+            assert api.post(f"/api/runs/{run_id}/cancel").status_code == 200
+        assert command.wait(60) == 1
+    assert [orjson.loads(each)["type"] for each in lines][-1] == "run.cancelled"
+    again = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60)
+    assert (again.returncode, again.stdout) == (1, "")
 
 
 # --- what is refused --------------------------------------------------------------------------------------

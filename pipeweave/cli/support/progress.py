@@ -13,8 +13,9 @@ from pipeweave.cli.support.run_view import show_end
 from pipeweave.cli.support.steps import StepProgress, steps_of
 from pipeweave.cli.support.tables import letters
 from pipeweave.cli.support.waiting import why_waiting
+from pipeweave.client.following import follow as follow_run
 from pipeweave.client.waiting import Waiting
-from pipeweave.errors import PipeWeaveError, Unavailable
+from pipeweave.errors import PipeWeaveError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -72,18 +73,7 @@ class _Silence:
 def _wait(client: Client, run_id: str, timeout: float | None, tell: Tell, say: Say) -> Run:
     waiting = Waiting(run_id, timeout, tell, on_pause=lambda sentence: say(text(sentence)))
     silence = _Silence(client, say)
-    while True:
-        waiting.asks()
-        try:
-            run = client.run(run_id)
-        except Unavailable as error:
-            time.sleep(waiting.pause_after_outage(error))
-            continue
-        waiting.saw(run)
-        silence.saw(run)
-        if run.is_final:
-            return run
-        time.sleep(waiting.pause_after(run))
+    return follow_run(client, client.run, run_id, waiting, is_shown=True, on_look=silence.saw)
 
 
 # --- lines ------------------------------------------------------------------------------------------------

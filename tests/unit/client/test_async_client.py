@@ -24,8 +24,10 @@ def public(kind: type) -> set[str]:
 
 def test_it_has_every_method_with_the_same_parameters() -> None:
     assert public(Client) == public(AsyncClient)
-    for name in public(Client) - {"close", "wait"}:
+    for name in public(Client) - {"close", "wait", "watch"}:
         assert inspect.signature(getattr(Client, name)) == inspect.signature(getattr(AsyncClient, name))
+    parameters = [inspect.signature(each.watch).parameters for each in (Client, AsyncClient)]
+    assert parameters[0] == parameters[1]
     # A wait for a redrive takes minutes, and would hold a thread.
     assert public(DeadLetters) - public(AsyncDeadLetters) == {"wait"}
 
