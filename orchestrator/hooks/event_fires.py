@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from pipeweave.orchestrator.hooks import documents
@@ -14,13 +14,15 @@ from pipeweave.orchestrator.triggers import matching, row
 from pipeweave.orchestrator.triggers.row import PIPELINE_COMPLETED, StoredTrigger
 
 _TRIGGERS = f"""
-SELECT {row.COLUMNS} FROM triggers AS t WHERE t.kind = 'event' AND t.enabled ORDER BY t.tenant_id, t.id
+SELECT {row.COLUMNS} FROM triggers AS t
+WHERE t.kind = 'event' AND t.enabled AND t.tenant_id = ANY(CAST(:tenants AS text[]))
+ORDER BY t.tenant_id, t.id
 """
 
 
-def triggers(tx: Transaction) -> list[StoredTrigger]:
-    """The triggers of events that are not paused."""
-    return [row.of_row(each) for each in tx.execute(_TRIGGERS)]
+def triggers(tx: Transaction, tenants: Collection[str]) -> list[StoredTrigger]:
+    """The triggers of events that these tenants have and that are not paused."""
+    return [row.of_row(each) for each in tx.execute(_TRIGGERS, {"tenants": list(tenants)})]
 
 
 def candidates(

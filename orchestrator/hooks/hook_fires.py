@@ -15,14 +15,6 @@ from pipeweave.spec import HOOK_STATUSES
 
 _HOOKS_OF = {status: name for name, status in HOOK_STATUSES.items()}
 
-_HAS_ANY = "SELECT EXISTS (SELECT 1 FROM pipeline_versions AS v WHERE v.hooks IS NOT NULL)"
-
-
-def has_any(tx: Transaction) -> bool:
-    """Whether any version of a pipeline declares hooks."""
-    return bool(tx.execute(_HAS_ANY).scalar_one())
-
-
 _OF_RUNS = """
 SELECT r.id, v.hooks FROM unnest(CAST(:ids AS uuid[])) AS w(id)
     JOIN runs AS r ON r.id = w.id

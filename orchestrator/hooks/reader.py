@@ -18,7 +18,7 @@ from pipeweave.orchestrator.hooks.depths import depths as found_depths
 from pipeweave.orchestrator.store import event_reader
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.stream import FeedEvent, Place, Seen, feed, place_text
-from pipeweave.orchestrator.triggers.row import PIPELINE_COMPLETED, StoredTrigger
+from pipeweave.orchestrator.triggers.row import PIPELINE_COMPLETED, TASK_COMPLETED
 
 log = logging.getLogger(__name__)
 
@@ -52,21 +52,34 @@ FROM event_reader AS e FOR NO KEY UPDATE SKIP LOCKED
 _MOVE = "UPDATE event_reader SET place = :place, read_at = :now"
 
 
-@dataclass(frozen=True, slots=True)
-class _Watching:
-    """What fires for events."""
+# Each is found without reading all triggers.
+_WANTED = """
+SELECT EXISTS (SELECT 1 FROM triggers AS t WHERE t.kind = 'event' AND t.enabled
+               AND t.event = 'pipeline-completed') AS runs,
+       EXISTS (SELECT 1 FROM triggers AS t WHERE t.kind = 'event' AND t.enabled
+               AND t.event = 'task-completed') AS tasks,
+       EXISTS (SELECT 1 FROM pipeline_versions AS v WHERE v.hooks IS NOT NULL) AS hooks
+"""
 
-    triggers: Sequence[StoredTrigger]
-    has_hooks: bool
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What fires for events: triggers of the ends of runs, of the ends of task runs, and hooks."""
+
+    runs: bool
+    tasks: bool
+    hooks: bool
 
     @property
-    def kinds(self) -> set[str | None]:
+    def kinds(self) -> set[str]:
         """The kinds of events that are wanted."""
-        return {each.event for each in self.triggers} | ({PIPELINE_COMPLETED} if self.has_hooks else set())
+        of_runs = {PIPELINE_COMPLETED} if self.runs or self.hooks else set()
+        return of_runs | ({TASK_COMPLETED} if self.tasks else set())
 
 
-def _watching(tx: Transaction) -> _Watching:
-    return _Watching(event_fires.triggers(tx), hook_fires.has_any(tx))
+def _wanted(tx: Transaction) -> _Wanted:
+    found = tx.execute(_WANTED).one()
+    return _Wanted(found.runs, found.tasks, found.hooks)
 
 
 def read(tx: Transaction) -> tuple[int, bool]:
@@ -78,19 +91,21 @@ def read(tx: Transaction) -> tuple[int, bool]:
     state = tx.execute(_LOCK, {"now": tx.now}).one_or_none()
     if state is None:
         return 0, False
-    before = _watching(tx)
-    if not before.kinds:
+    kinds = _wanted(tx).kinds
+    if not kinds:
         _stop(tx)
         return 0, False
     place = _resumed(tx, state)
     begin = place or feed.latest(tx)
-    types = [name for name, (kind, _) in documents.KINDS.items() if kind in before.kinds]
+    types = [name for name, (kind, _) in documents.KINDS.items() if kind in kinds]
     batch = feed.read_after(tx, begin, types=types, limit=BATCH)
-    # A trigger may have been stored since, and an event of this batch may be later than that.
-    watching = _watching(tx)
-    if watching.kinds - before.kinds:
-        return 0, True
-    noted = _note(tx, watching, batch.events)
+    noted = 0
+    if batch.events:
+        # A trigger may have been stored since, and an event of this batch may be later than that.
+        wanted = _wanted(tx)
+        if wanted.kinds - kinds:
+            return 0, True
+        noted = _note(tx, batch.events, has_hooks=wanted.hooks)
     # An idle deployment writes nothing, but the place must not become too old.
     if state.place is None or state.is_old or place is None or _has_moved(place, batch.place):
         tx.execute(_MOVE, {"place": place_text.write(batch.place, feed.identity(tx)), "now": tx.now})
@@ -100,7 +115,7 @@ def read(tx: Transaction) -> tuple[int, bool]:
 def _stop(tx: Transaction) -> None:
     """Read no more events until something fires for them again."""
     # What was stored while this waited for nobody is seen only by statements after the lock.
-    if event_reader.lock_to_remove(tx) and not _watching(tx).kinds:
+    if event_reader.lock_to_remove(tx) and not _wanted(tx).kinds:
         event_reader.remove(tx)
 
 
@@ -119,10 +134,11 @@ def _resumed(tx: Transaction, state: Any) -> Place | None:
         return None
 
 
-def _note(tx: Transaction, watching: _Watching, events: Sequence[FeedEvent]) -> int:
+def _note(tx: Transaction, events: Sequence[FeedEvent], *, has_hooks: bool) -> int:
     """Note what fires for these events; how much that is."""
-    candidates = event_fires.candidates(watching.triggers, events)
-    hooks = hook_fires.of_ends(tx, events) if watching.has_hooks else {}
+    triggers = event_fires.triggers(tx, {each.tenant for each in events})
+    candidates = event_fires.candidates(triggers, events)
+    hooks = hook_fires.of_ends(tx, events) if has_hooks else {}
     concerned = [each for each in events if each.seq in candidates or each.seq in hooks]
     found = documents.of_events(tx, concerned)
     known = [each for each in concerned if each.seq in found]

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from pipeweave import webhooks
-from pipeweave.errors import Conflict
+from pipeweave.errors import Conflict, LimitExceeded
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.security import sealed_texts
 from pipeweave.orchestrator.store import event_reader
@@ -19,6 +19,8 @@ from pipeweave.orchestrator.triggers.spec import TriggerSpec
 
 MIN_SECRET_CHARS, MAX_SECRET_CHARS = 32, 500
 DEFAULT_PER_MINUTE = 600
+# Of one tenant: each event is held against all of its triggers.
+MAX_TRIGGERS = 1_000
 SECRET_PREFIX = "whsec_"
 
 
@@ -60,6 +62,7 @@ def put(tx: Transaction, secret_key: str | None, tenant: str, trigger_id: str, s
         NotFound: the tenant has no such pipeline.
         InvalidInput: one FieldError for each mistake.
         Conflict: the trigger is of another kind.
+        LimitExceeded: the tenant has MAX_TRIGGERS.
         InvalidSetting: PIPEWEAVE_SECRET_KEY is not set, and it is a webhook.
     """
     pipelines.get(tx, tenant, spec.pipeline_id)
@@ -72,6 +75,8 @@ def put(tx: Transaction, secret_key: str | None, tenant: str, trigger_id: str, s
             f"trigger {trigger_id!r} is of the kind {before.kind}",
             hint="delete it first, or choose another id",
         )
+    if before is None:
+        _check_number(tx, tenant)
     is_in_need = spec.kind == rows.WEBHOOK and before is None
     secret = spec.secret or (new_secret() if is_in_need else None)
     sealed = None if before is None else before.secret
@@ -79,6 +84,17 @@ def put(tx: Transaction, secret_key: str | None, tenant: str, trigger_id: str, s
         sealed = _sealed(secret_key, tenant, trigger_id, secret)
     tx.execute(_PUT, _columns(tx, tenant, trigger_id, spec, sealed))
     return Put(before is None, None if spec.secret is not None else secret)
+
+
+_COUNT = "SELECT count(*) FROM triggers AS t WHERE t.tenant_id = :tenant"
+
+
+def _check_number(tx: Transaction, tenant: str) -> None:
+    if tx.execute(_COUNT, {"tenant": tenant}).scalar_one() >= MAX_TRIGGERS:
+        raise LimitExceeded(
+            f"the tenant has {MAX_TRIGGERS:,} triggers, and may have no more",
+            hint="delete one that is not needed, or let one trigger start a pipeline for several cases",
+        )
 
 
 def new_secret() -> str:

@@ -74,7 +74,8 @@ TABLE: tuple[Setting, ...] = (
         "PIPEWEAVE_SECRET_KEY",
         "secret_key",
         values.secret_key,
-        "signs and encrypts for HTTP workers; 32 random bytes as hex, the same in every process",
+        "signs and encrypts for HTTP workers, webhooks and hooks; 32 random bytes as hex, the same in every "
+        "process",
         mask=_secret,
     ),
     Setting(
@@ -106,8 +107,8 @@ TABLE: tuple[Setting, ...] = (
         "DISPATCH_NETWORKS",
         "dispatch_networks",
         values.networks,
-        "networks besides public addresses that dispatches to HTTP workers may reach: loopback, private or "
-        "CIDR, separated by commas",
+        "networks besides public addresses that dispatches to HTTP workers and calls of hooks may reach: "
+        "loopback, private or CIDR, separated by commas",
     ),
     Setting(
         "WORKER_ADDRESS",
@@ -141,7 +142,7 @@ TABLE: tuple[Setting, ...] = (
         "PIPEWEAVE_ORCHESTRATOR_URL",
         "orchestrator_url",
         values.http_url,
-        "URL of the API, for the CLI and the Client",
+        "URL of the API, for the CLI, the Client and the links that hooks send",
         also=("PIPEWEAVE_BASE_URL",),
         mask=values.masked_url,
     ),

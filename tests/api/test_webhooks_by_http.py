@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import io
 import itertools
 import json
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE
+from pipeweave.orchestrator.triggers import storing
 from pipeweave.spec.document import parse_spec
 
 if TYPE_CHECKING:
@@ -112,6 +114,13 @@ def test_all_mistakes_are_named_at_once_and_nothing_is_stored(api: Api) -> None:
     assert fields == {"filter.event.x", "filter.body.a", "input.a", "input.b"}
     assert put(api, pipelineId="unknown").status_code == 404
     assert api.get("/api/triggers/orders").status_code == 404
+
+
+def test_a_tenant_has_a_bounded_number_of_triggers(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storing, "MAX_TRIGGERS", 1)
+    assert put(api).status_code == 201
+    assert put(api, "other").json["code"] == "LIMIT_EXCEEDED"
+    assert put(api).status_code == 200
 
 
 def test_a_new_secret_is_valid_beside_the_old_one_for_a_while(api: Api) -> None:
@@ -243,6 +252,16 @@ def test_a_huge_body_is_refused_before_its_signature_is_looked_at(api: Api) -> N
     assert deliver(api, b" " * (256 * 1024 - 1) + b"1").status_code == 200
     assert deliver(api, b" " * (256 * 1024) + b"1").status_code == 413
     assert stored(api) == (1, 1)
+
+
+def test_a_huge_body_without_a_length_is_refused(api: Api) -> None:
+    put(api)
+    content = io.BytesIO(b" " * 10_000_000)
+    chunked = {"wsgi.input_terminated": True, "HTTP_TRANSFER_ENCODING": "chunked"}
+    path = f"/api/webhooks/{api.tenant}/orders"
+    answer = api.http.open(path, method="POST", input_stream=content, environ_overrides=chunked)
+    assert answer.status_code == 413
+    assert content.tell() < 1_000_000
 
 
 def test_a_filter_lets_some_deliveries_start_nothing(api: Api) -> None:

@@ -21,6 +21,7 @@ from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.triggers import TriggerSpec, storing
 
 WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in range(8)]}
 NOTHING = Ticked()
@@ -251,3 +252,15 @@ def test_a_message_that_left_a_little_later_than_its_row_was_written_is_not_miss
     assert lost_messages.lost_before(late, sent.timestamp()) == sent - lost_messages.LEEWAY
     assert lost_messages.lost_before(late, (now + timedelta(minutes=1)).timestamp()) == late
     assert lost_messages.lost_before(late, None) == late
+
+
+def test_a_tick_starts_what_follows_the_end_of_a_run(deployment: Deployment, driver: RunDriver) -> None:
+    driver.store({"b": []}, id="after")
+    driver.store({"a": []}, id="files", onSuccess="after")
+    spec = TriggerSpec("event", "after", event="pipeline-completed", filter={"pipelineId": "files"})
+    driver.database.run(lambda tx: storing.put(tx, None, driver.tenant, "next", spec))
+    driver.finish(driver.trigger("files"), "a")
+    found = tick.run_once(deployment)
+    assert (found.triggers_fired, found.hooks_fired, found.failed_chores) == (1, 1, ())
+    assert len(driver.rows("SELECT 1 FROM runs WHERE pipeline_id = 'after'")) == 2
+    assert tick.run_once(deployment) == NOTHING

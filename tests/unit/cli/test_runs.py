@@ -274,3 +274,23 @@ def test_a_small_run_is_shown_whole() -> None:
 def test_of_a_large_run_only_open_and_failed_steps_are_shown() -> None:
     many = steps(*((f"s{n}", "completed") for n in range(5000)), ("x", "running"), ("y", "failed"))
     assert [each.id for each in shown_steps(many)] == ["x", "y"]
+
+
+def test_a_run_is_shown_with_what_its_hooks_did(served: Served, call: Call) -> None:
+    hook = {
+        "hook": "onFailure",
+        "pipelineId": None,
+        "url": None,
+        "reason": None,
+        "error": None,
+        "runId": None,
+    }
+    refused = {"code": "HOOK_REFUSED", "message": "it answered 500: down"}
+    hooks = [
+        {**hook, "pipelineId": "alert", "outcome": "fired", "attempts": 0, "runId": RUN_ID},
+        {**hook, "url": "https://a.example/", "outcome": "waiting", "attempts": 2, "error": refused},
+    ]
+    served.put(f"GET /api/runs/{RUN_ID}", (200, run_document("failed", hooks=hooks)))
+    lines = call("status", RUN_ID).stdout.splitlines()
+    assert f"onFailure alert: fired, {RUN_ID}" in lines
+    assert "onFailure https://a.example/: waiting, 2 tries, it answered 500: down" in lines
