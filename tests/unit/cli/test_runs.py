@@ -285,6 +285,7 @@ def test_a_run_is_shown_with_what_its_hooks_did(served: Served, call: Call) -> N
         "error": None,
         "runId": None,
     }
+    hook["runId"] = None
     refused = {"code": "HOOK_REFUSED", "message": "it answered 500: down"}
     hooks = [
         {**hook, "pipelineId": "alert", "outcome": "fired", "attempts": 0, "runId": RUN_ID},
