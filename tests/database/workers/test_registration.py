@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -22,6 +23,12 @@ from pipeweave.workers.process.launch import register
 @task
 def registered_with_a_schedule() -> int:
     return 1
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the process forget the pipelines of a test."""
+    monkeypatch.setattr(sys.modules["pipeweave.authoring.pipeline"], "_registry", {})
 
 
 def loaded(schedule: str | None, *documents: dict[str, Any]) -> Loaded:

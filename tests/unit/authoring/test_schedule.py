@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,6 +17,12 @@ from pipeweave.testing import due_times
 @task
 def schedule_test_count(folder: str) -> int:
     return len(folder)
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the process forget the pipelines of a test, some of which are wrong."""
+    monkeypatch.setattr(sys.modules["pipeweave.authoring.pipeline"], "_registry", {})
 
 
 def a_pipeline(schedule: Any) -> Any:
