@@ -105,6 +105,38 @@ class PlannedSchedule(AnswerModel):
     text: str | None = Field(description="What a cron line says, in words.")
 
 
+class Spread(AnswerModel):
+    """How long something took in past runs."""
+
+    runs: int = Field(description="How many runs it is known of.")
+    too_few_runs: bool = Field(description="There are fewer than 10: take the numbers as examples.")
+    p50_ms: float | None = Field(description="Half of them took no longer; null: not known.")
+    p95_ms: float | None = Field(description="19 of 20 took no longer.")
+
+
+class StepForecast(Spread):
+    """How long a step takes, without its wait for a worker; with retries, the attempt that completed."""
+
+    id: str = Field(description="The step.")
+
+
+class PastRuns(AnswerModel):
+    """How long the past runs took as they were, with their waits and without their pauses."""
+
+    p50_ms: float | None
+    p95_ms: float | None
+
+
+class Forecast(Spread):
+    """How long a run will probably take: the steps of the last completed runs, played over this graph."""
+
+    past_runs: PastRuns
+    critical_path: list[str] = Field(
+        description="The steps whose usual durations add up to the longest path, in their order."
+    )
+    steps: list[StepForecast] = Field(description="In the order of the document.")
+
+
 class DryRunAnswer(AnswerModel):
     """The plan of a run, or the errors in the pipeline."""
 
@@ -117,6 +149,9 @@ class DryRunAnswer(AnswerModel):
     )
     schedule: PlannedSchedule | None = Field(
         None, description="Of the document, or what the stored pipeline declares; null: none."
+    )
+    forecast: Forecast | None = Field(
+        None, description="From up to 100 past runs of the pipeline; null: the plan is not valid."
     )
 
 

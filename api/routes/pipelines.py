@@ -41,6 +41,7 @@ from pipeweave.spec import (
     timetable,
 )
 from pipeweave.spec import dry_run as plan_of
+from pipeweave.spec.forecast import forecast
 
 routes = Routes("pipelines")
 SHOWN_TIMES = 5
@@ -209,8 +210,9 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
     stored or started.
 
     With `spec`, the document in the body is planned instead of the stored version, and its errors are in the
-    answer. `schedule` says when its runs would begin by themselves. With `input`, `validationErrors` lists
-    the errors that the input schemas of the pipeline and of its entry tasks find in it.
+    answer. `schedule` says when its runs would begin by themselves. `forecast` says how long each step and
+    the run will probably take, and which steps decide that. With `input`, `validationErrors` lists the errors
+    that the input schemas of the pipeline and of its entry tasks find in it.
     """
     with call.reading() as tx:
         if body.spec is None:
@@ -231,6 +233,9 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
         answer["errors"] += [each.as_graph_error().to_json() for each in wrong]
         answer["valid"] = answer["valid"] and not wrong
         answer["warnings"] += _time_warnings(call, spec, known)
+        if answer["valid"]:
+            past = reading.past_runs(tx, call.tenant, spec)
+            answer["forecast"] = forecast(spec, past).to_json()
         if schedule is not None:
             answer["schedule"] = _planned(schedule, tx.now)
         if "input" in body.model_fields_set:

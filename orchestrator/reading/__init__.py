@@ -17,6 +17,7 @@ from pipeweave.orchestrator.reading.runs import require_run, run, run_list, run_
 from pipeweave.orchestrator.reading.schedule_list import schedule, schedules
 from pipeweave.orchestrator.reading.service_list import service, services
 from pipeweave.orchestrator.reading.state_document import run_state
+from pipeweave.orchestrator.reading.step_durations import past_runs
 from pipeweave.orchestrator.reading.steps import run_steps
 from pipeweave.orchestrator.reading.stored_logs import log_place, read_log
 from pipeweave.orchestrator.reading.stored_values import load_values
@@ -35,6 +36,7 @@ __all__ = [
     "input_schema",
     "load_values",
     "log_place",
+    "past_runs",
     "pipeline",
     "pipeline_list",
     "pipeline_versions",

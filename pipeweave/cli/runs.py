@@ -184,6 +184,10 @@ def _show_plan(pipeline: str, plan: Document) -> None:
                 for level in plan["executionPlan"]
             ],
         )
+    if plan.get("forecast"):
+        from pipeweave.cli.support.forecast_view import show_forecast
+
+        show_forecast(plan["forecast"])
 
 
 def _due(schedule: Document) -> str:

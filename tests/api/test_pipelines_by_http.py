@@ -70,6 +70,7 @@ def test_a_dry_run_shows_levels_and_joins(api: Api, pipeline: str) -> None:
     plan = api.post(f"/api/pipelines/{pipeline}/dry-run").json
     assert plan["valid"] is True
     assert [level["tasks"] for level in plan["executionPlan"]] == [["list_files"], ["count"], ["report"]]
+    assert (plan["forecast"]["tooFewRuns"], len(plan["forecast"]["steps"])) == (True, 3)
     spec = {
         "steps": [
             {"parallel": [{"task": "list_files"}, {"task": "count"}]},

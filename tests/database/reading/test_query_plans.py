@@ -19,6 +19,7 @@ from pipeweave import ids
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.reading import dead_letters as letters
+from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page, cursor_of
 from pipeweave.up.postgres import Postgres
@@ -182,6 +183,10 @@ READS: dict[str, tuple[Read, int]] = {
         700,
     ),
     "redrives": (lambda tx: letters.redrive_list(tx, TENANT, Page()), 100),
+    "past runs for a forecast": (
+        lambda tx: reading.past_runs(tx, TENANT, pipelines.get(tx, TENANT, "chain").spec),
+        1_100,
+    ),
     "queue items": (lambda tx: reading.queue_items(tx, TENANT, Page()), 500),
 }
 

@@ -197,6 +197,44 @@ def test_a_dry_run_of_a_document_sends_it_along_and_its_verdict_is_the_exit_code
     assert served.asked[0][2]["spec"]["steps"][0]["task"] == "b"
 
 
+def spread(p50: float | None, p95: float | None, runs: int) -> dict[str, Any]:
+    return {"runs": runs, "tooFewRuns": runs < 10, "p50Ms": p50, "p95Ms": p95}
+
+
+def test_a_dry_run_shows_the_forecast_in_80_columns(served: Served, call: Call) -> None:
+    steps = {
+        "fetch_everything_from_the_archive": (900.0, 61_000.0, 40),
+        "b": (4.25, 9.5, 3),
+        "c": (None, None, 0),
+    }
+    plan: dict[str, Any] = {
+        "valid": True,
+        "errors": [],
+        "warnings": [],
+        "executionPlan": [{"step": 0, "tasks": list(steps), "type": "entry"}],
+        "forecast": {
+            **spread(910.0, 62_000.0, 40),
+            "pastRuns": {"p50Ms": 1500.0, "p95Ms": 90_000.0},
+            "criticalPath": ["fetch_everything_from_the_archive"],
+            "steps": [{"id": step, **spread(*given)} for step, given in steps.items()],
+        },
+    }
+    served.put("POST /api/pipelines/nightly/dry-run", (200, plan))
+    lines = call("dry-run", "nightly").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "forecast: p50 910 ms, p95 62.0 s; from the last 40 runs" in lines
+    assert "with their waits they took: p50 1.5 s, p95 90.0 s" in lines
+    shown = [" ".join(line.split()) for line in lines[-3:]]
+    assert shown == [
+        "fetch_everything_from_the_archive 900 ms 61.0 s 40 yes",
+        "b 4 ms 10 ms 3 (too few) -",
+        "c - - 0 (too few) -",
+    ]
+    plan["forecast"] = {**plan["forecast"], **spread(None, None, 0)}
+    served.put("POST /api/pipelines/nightly/dry-run", (200, plan))
+    assert call("dry-run", "nightly").stdout.splitlines()[-1] == "forecast: none, no run has completed yet"
+
+
 def python(*arguments: str, cwd: Path, **more: Any) -> subprocess.Popen[str]:
     environment = {"PATH": os.defpath, "HOME": str(cwd)}
     return subprocess.Popen(
