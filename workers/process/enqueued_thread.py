@@ -18,7 +18,7 @@ from pipeweave.workers.process.failure_log import FailureLog
 log = logging.getLogger(__name__)
 
 # Between two looks (s).
-EVERY_S = 0.035
+EVERY_S = 0.03
 # A look that takes long, because the server is slow or many old rows are in its way, makes the next one wait
 # so many times as long.
 PAUSE_PER_LOOK = 20

@@ -26,6 +26,7 @@ ALONE = [
     "run_page",
     "tick",
     "schedules",
+    "enqueue",
 ]
 SYSTEMS = {"ours", "celery", "celery_tuned"}
 
