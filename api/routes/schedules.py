@@ -43,7 +43,7 @@ _VERB: dict[str, Any] = {
 
 @routes.add("GET", "/api/schedules", "List the schedules", query=SchedulesQuery, answer=ScheduleList)
 def list_schedules(call: Call, query: SchedulesQuery) -> dict[str, Any]:
-    """Schedules in the order of their ids."""
+    """Schedules in the order of their ids, without those that their code or document declares no more."""
     with call.reading() as tx:
         found = reading.schedules(tx, call.tenant, query.page(), pipeline_id=query.pipeline_id)
         return query.named("schedules", found)
