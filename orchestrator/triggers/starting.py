@@ -47,11 +47,11 @@ def start(
 
 _FAILED = """
 UPDATE triggers SET last_fire_at = :now, last_error_at = :now, last_error_code = :code, last_error = :error
-WHERE tenant_id = :tenant AND id = :id
+WHERE tenant_id = :tenant AND id = :id AND enabled
 """
 
 
 def note_failure(tx: Transaction, tenant: str, trigger_id: str, error: PipeWeaveError) -> None:
-    """Note on a trigger that its run could not start."""
+    """Note on a trigger that its run could not start. A paused one starts none, which is no failure."""
     named = {"tenant": tenant, "id": trigger_id, "now": tx.now}
     tx.execute(_FAILED, {**named, "code": error.code, "error": error.detail[:MAX_ERROR_CHARS]})

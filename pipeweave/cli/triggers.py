@@ -256,6 +256,12 @@ def _what(each: Mapping[str, Any]) -> str:
     return str(each["on"] or f"webhook ({each['scheme']})")
 
 
+def _as_json(value: Any) -> str | None:
+    import orjson
+
+    return None if value is None else orjson.dumps(value).decode()
+
+
 def _say(found: Document, as_json: bool, line: str) -> None:
     from pipeweave.cli.support.rendering import show_json, text
 
@@ -278,8 +284,8 @@ def _show(found: Document, as_json: bool) -> None:
             "pipeline": found["pipelineId"],
             "fires for": _what(found),
             "path": f"/api/webhooks/TENANT/{found['id']}" if found["scheme"] else None,
-            "filter": found["filter"] or None,
-            "input": found["input"],
+            "filter": _as_json(found["filter"] or None),
+            "input": _as_json(found["input"]),
             "headers": ", ".join(found["headers"]) or None,
             "at most": found["maxPerMinute"] and f"{found['maxPerMinute']:,} a minute",
             "its own pipeline": "fires it, too" if found["allowSelf"] else None,

@@ -81,11 +81,15 @@ def show_run(run: Run, waits: str | None = None) -> None:
 
 def _show_hooks(document: Mapping[str, Any]) -> None:
     for each in document.get("hooks", ()):
-        did = each["runId"] or (f"{each['attempts']} tries" if each["url"] else "")
+        did = each["runId"] or (_tries(each["attempts"]) if each["url"] else "")
         why = each["reason"] or (each["error"] or {}).get("message")
         parts = (each["outcome"], did, why)
         shown = ", ".join(part for part in parts if part)
         click.echo(text(f"{each['hook']} {each['pipelineId'] or each['url']}: {shown}"))
+
+
+def _tries(number: int) -> str:
+    return f"{number} {'try' if number == 1 else 'tries'}"
 
 
 def _triggered_by(document: Mapping[str, Any]) -> str | None:

@@ -93,10 +93,11 @@ def test_a_trigger_is_shown_with_its_fires(served: Served, call: Call) -> None:
         "runId": "prun_1",
         "error": None,
     }
-    found = a_trigger(lastFires=[fire], oldSecretUntil=TIME)
+    found = a_trigger(lastFires=[fire], oldSecretUntil=TIME, filter={"body.kind": "new"})
     served.put("GET /api/triggers/orders", (200, found))
     output = call("show", "orders").output
     assert "d-1" in output
+    assert '{"body.kind":"new"}' in output
     assert "/api/webhooks/TENANT/orders" in output
     assert "secret (shown once)" not in output
 
