@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -276,3 +278,15 @@ def test_ten_thousand_are_one_statement(caller: Caller) -> None:
     assert len(set(runs)) == 10_000
     assert runs == sorted(runs)
     caller.connection.rollback()
+
+
+def test_the_base_install_is_enough() -> None:
+    """A caller has its own driver; nothing else is imported because of us."""
+    program = """
+import sys, pipeweave
+from pipeweave.enqueueing.synchronous import statements
+pipeweave.enqueue, pipeweave.enqueue_async, statements()
+print(*sorted({"celery", "flask", "kombu", "psycopg", "psycopg2", "redis", "sqlalchemy"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
