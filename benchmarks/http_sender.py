@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -54,6 +55,20 @@ class HttpSender:
         with ThreadPoolExecutor(clients) as pool:
             parts = pool.map(work, [bodies[n::clients] for n in range(clients)])
             return [answer for part in parts for answer in part]
+
+    def stream(self, path: str) -> socket.socket:
+        """GET a path whose answer does not end; its beginning has come."""
+        client = socket.create_connection((LOOPBACK, self._port), DEADLINE_S)
+        headers = [f"{name}: {value}" for name, value in self._headers.items()]
+        lines = [f"GET {path} HTTP/1.1", f"Host: {LOOPBACK}", *headers]
+        client.sendall("\r\n".join([*lines, "", ""]).encode())
+        begun = b""
+        while b"event: ready" not in begun:
+            piece = client.recv(65_536)
+            begun += piece
+            if not piece or not begun.startswith(b"HTTP/1.1 200"):
+                raise BenchmarkFailed(f"GET {path} answered {begun[:500].decode()}")
+        return client
 
     def answers(self, path: str) -> bool:
         """True if a GET of this path succeeds now."""

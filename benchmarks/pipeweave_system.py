@@ -6,6 +6,7 @@ polling their rows every 5 ms: one indexed SELECT on a separate connection.
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -129,6 +130,10 @@ class PipeWeaveSystem:
                 self._sender.send(connection, "GET", path, None)
                 seen.append(time.perf_counter() - began)
         return seen
+
+    def streamed(self, path: str) -> socket.socket:
+        """A connection on which a stream of changes has begun."""
+        return self._sender.stream(path)
 
     def single(self) -> str:
         """Run one step and return the run's id."""

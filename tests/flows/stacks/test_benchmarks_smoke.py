@@ -27,6 +27,7 @@ ALONE = [
     "tick",
     "schedules",
     "enqueue",
+    "watchers",
 ]
 SYSTEMS = {"ours", "celery", "celery_tuned"}
 
