@@ -142,6 +142,7 @@ def answered(request: Request, stream: Stream) -> Response:
     if take_over is not None:
         take_over(stream.sink.outlet)
     else:
+        del response.headers["Content-Length"]
         response.response = _in_a_thread(request, stream.sink)
     stream.begin()
     return response

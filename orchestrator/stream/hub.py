@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from uuid import UUID
 
 from pipeweave.errors import CursorExpired, PipeWeaveError, SlowReader, TooManyStreams, Unavailable
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 EVERY_S = 0.015
 # Seconds between two looks while PostgreSQL cannot be reached.
 AWAY_S = 0.25
+# Seconds between two looks at the watchers: who has left, who may not watch any more.
+TEND_S = 0.1
 # Seconds between two signs of life to a watcher, and between two looks whether it may still watch.
 PING_S = 15.0
 CHECK_S = 2.0
@@ -102,6 +105,9 @@ class Hub:
         self._known = ""
         # As long as it is that of the database, nothing is new; empty: there may be more already.
         self._mark = ""
+        # The last look found nothing.
+        self._is_quiet = False
+        self._tend_at = 0.0
 
     @property
     def count(self) -> int:
@@ -181,12 +187,16 @@ class Hub:
 
     def _read(self, tx: Transaction, place: Place) -> Batch:
         """What is new; while nothing is, that costs next to nothing."""
-        # Taken before the events are read: what ends in between is looked for once more.
-        mark = feed.mark(tx)
-        if mark == self._mark:
-            return Batch([], place, place, more=False)
+        if self._is_quiet:
+            # Taken before the events are read: what ends in between is looked for once more.
+            mark = feed.mark(tx)
+            if mark == self._mark:
+                return Batch([], place, place, more=False)
+            self._mark = mark
         batch = feed.read_after(tx, place)
-        self._mark = "" if batch.more else mark
+        self._is_quiet = not batch.events and not batch.more
+        if not self._is_quiet:
+            self._mark = ""
         return batch
 
     def _know_database(self, tx: Transaction) -> None:
@@ -210,8 +220,15 @@ class Hub:
         first event that it did not take. Returns those.
         """
         full: set[_Watcher] = set()
+        if not batch.events:
+            return full
+        # Most watch one run: of a crowd of them, an event concerns few.
+        of_run: dict[UUID | None, list[_Watcher]] = {}
+        for each in watchers:
+            of_run.setdefault(each.wanted.run_id, []).append(each)
         for index, event in enumerate(batch.events):
-            wanting = [each for each in watchers if each not in full and each.wanted.has(event)]
+            near = [*of_run.get(event.run_id, ()), *of_run.get(None, ())]
+            wanting = [each for each in near if each not in full and each.wanted.has(event)]
             if not wanting:
                 continue
             cursor = place_text.write(batch.place_after(index), self._known, event.tenant)
@@ -252,6 +269,9 @@ class Hub:
     def _tend(self) -> None:
         """Forget those who left, end those who may not watch any more, show the others that all is well."""
         now = time.monotonic()
+        if now < self._tend_at:
+            return
+        self._tend_at = now + TEND_S
         self._watchers = [each for each in self._watchers if each.sink.is_open]
         for each in self._watchers:
             if each.sink.has_room:

@@ -61,6 +61,7 @@ class Transport:
             self._headers["X-Tenant"] = tenant
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
+        self._timeout = timeout
         self._pool = urllib3.PoolManager(
             maxsize=POOLED_CONNECTIONS, retries=False, timeout=urllib3.Timeout(connect=timeout, read=timeout)
         )
@@ -123,15 +124,23 @@ class Transport:
         finally:
             answer.release_conn()
 
-    def stream(self, path: str, query: Mapping[str, Any]) -> urllib3.BaseHTTPResponse:
-        """GET a path whose answer goes on for long; the caller reads and closes it.
+    def stream(self, path: str, query: Mapping[str, Any], silence: float) -> Any:
+        """GET a path whose answer goes on for long; the caller reads and closes it, a urllib3 response.
+
+        Args:
+            silence: seconds without anything after which reading it fails.
 
         Raises:
             PipeWeaveError, Unavailable: as `get`; once, without trying again.
         """
         given = {name: _text(value) for name, value in query.items() if value is not None}
         answer = self._request(
-            "GET", f"{path}?{urlencode(given)}", None, {"Accept": "text/event-stream"}, preload_content=False
+            "GET",
+            f"{path}?{urlencode(given)}",
+            None,
+            {"Accept": "text/event-stream"},
+            preload_content=False,
+            timeout=urllib3.Timeout(connect=self._timeout, read=silence),
         )
         if answer.status == 200 and answer.headers.get("Content-Type", "").startswith("text/event-stream"):
             return answer
@@ -165,6 +174,7 @@ class Transport:
         headers: Mapping[str, str],
         *,
         preload_content: bool = True,
+        timeout: urllib3.Timeout | None = None,
     ) -> urllib3.BaseHTTPResponse:
         try:
             return self._pool.request(
@@ -174,6 +184,7 @@ class Transport:
                 headers={**self._headers, **headers},
                 redirect=False,
                 preload_content=preload_content,
+                timeout=timeout or self._pool.connection_pool_kw["timeout"],
             )
         except urllib3.exceptions.HTTPError as error:
             raise self._unreachable(error) from error

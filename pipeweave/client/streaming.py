@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import select
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import orjson
@@ -19,7 +21,7 @@ from pipeweave.errors import PipeWeaveError, SlowReader, Unavailable
 ENDS = ("run.completed", "run.failed", "run.partial", "run.cancelled")
 
 # Without a sign of life for so long (s), a connection is given up; the server pings each 15 s.
-SILENCE_S = 40.0
+SILENCE_S = 25.0
 # The first event of a stream comes within this time (s), or the stream is not used.
 LONGEST_BEGIN_S = 2.0
 # How often (s) a reader looks whether it was closed.
@@ -55,11 +57,12 @@ class Connection:
     """
 
     def __init__(self, http: Transport, query: Mapping[str, Any], cursor: str | None = None) -> None:
-        self._answer = http.stream("/api/stream", {**query, "cursor": cursor})
+        self._answer = http.stream("/api/stream", {**query, "cursor": cursor}, SILENCE_S)
         self._buffer = b""
-        # Before the first piece was read, some of it may be with the head already.
-        self._is_new = True
-        self._heard_at = time.monotonic()
+        # Pieces as they come; empty: the end. What is buffered on the way here (TLS, parts of a body) cannot
+        # be waited for, so a thread reads.
+        self._pieces: SimpleQueue[bytes] = SimpleQueue()
+        threading.Thread(target=self._read_all, name="pipeweave-stream", daemon=True).start()
 
     def next(self, timeout: float) -> Event | None:
         """The next event; None when none came within `timeout` seconds.
@@ -68,40 +71,33 @@ class Connection:
             StreamEnded: the connection broke, or was silent for too long.
         """
         until = time.monotonic() + timeout
-        while True:
-            event = self._taken()
-            if event is not None:
-                return event
-            left = until - time.monotonic()
-            if left <= 0:
+        while (event := self._taken()) is None:
+            try:
+                piece = self._pieces.get(timeout=max(0.0, until - time.monotonic()))
+            except Empty:
                 return None
-            if self._is_new or self._is_readable(left):
-                self._read()
-            elif time.monotonic() - self._heard_at > SILENCE_S:
-                raise StreamEnded("silent")
+            if not piece:
+                self._pieces.put(b"")
+                raise StreamEnded
+            self._buffer += piece
+        return event
 
     def close(self) -> None:
-        """Close the connection."""
-        self._answer.close()
+        """Close the connection; who waits for the next event gets the end."""
+        self._pieces.put(b"")
+        # Older versions of urllib3 have no `shutdown`: the thread then ends with the next ping.
+        with suppress(AttributeError, OSError, ValueError):
+            self._answer.shutdown()
 
-    def _is_readable(self, timeout: float) -> bool:
-        poll = select.poll()
+    def _read_all(self) -> None:
         try:
-            poll.register(self._answer.fileno(), select.POLLIN)
-        except (OSError, ValueError) as error:
-            raise StreamEnded("closed") from error
-        return bool(poll.poll(timeout * 1000))
-
-    def _read(self) -> None:
-        try:
-            piece = self._answer.read1(_PIECE)
-        except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
-            raise StreamEnded(str(error)) from error
-        if not piece:
-            raise StreamEnded("closed by the server")
-        self._is_new = False
-        self._heard_at = time.monotonic()
-        self._buffer += piece
+            while piece := self._answer.read1(_PIECE):
+                self._pieces.put(piece)
+        except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError):
+            pass
+        finally:
+            self._pieces.put(b"")
+            self._answer.close()
 
     def _taken(self) -> Event | None:
         while b"\n\n" in self._buffer:
