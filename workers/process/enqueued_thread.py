@@ -17,8 +17,10 @@ from pipeweave.workers.process.failure_log import FailureLog
 
 log = logging.getLogger(__name__)
 
-# Between two looks (s).
+# Between two looks (s): while runs are enqueued now and then, and when none was for an hour.
 EVERY_S = 0.03
+SELDOM_S = 0.25
+IN_USE_FOR_S = 3600.0
 # A look that takes long, because the server is slow or many old rows are in its way, makes the next one wait
 # so many times as long.
 PAUSE_PER_LOOK = 20
@@ -27,6 +29,18 @@ LONGEST_PAUSE_S = 1.0
 LOOKS = 30
 # After a failure (s).
 AGAIN_AFTER_S = 1.0
+
+
+def pause_after(look_s: float, unused_s: float | None) -> float:
+    """Seconds to pause after a look that found nothing.
+
+    Args:
+        look_s: how long the look took (s).
+        unused_s: how long ago a look found an enqueued run (s); None: never.
+    """
+    is_in_use = unused_s is not None and unused_s < IN_USE_FOR_S
+    every = EVERY_S if is_in_use else SELDOM_S
+    return min(max(every, PAUSE_PER_LOOK * look_s), LONGEST_PAUSE_S)
 
 
 class EnqueuedThread:
@@ -40,6 +54,7 @@ class EnqueuedThread:
         main = deployment.database
         self._database = Database(main.url, pool_size=1, sender=main.sender, react=main.react)
         self._values = deployment.values
+        self._found_at: float | None = None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pipeweave-enqueued", daemon=True)
 
@@ -72,9 +87,13 @@ class EnqueuedThread:
         """Look some times; True at once when a run is due."""
         for _ in range(LOOKS):
             began = time.monotonic()
-            if enqueued.has_due(tx):
+            is_due = enqueued.has_due(tx)
+            now = time.monotonic()
+            if is_due:
+                self._found_at = now
                 return True
-            took = time.monotonic() - began
-            if self._end.wait(min(max(EVERY_S, PAUSE_PER_LOOK * took), LONGEST_PAUSE_S)):
+            if self._end.wait(
+                pause_after(now - began, None if self._found_at is None else now - self._found_at)
+            ):
                 break
         return False
