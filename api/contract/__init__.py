@@ -41,6 +41,7 @@ from pipeweave.api.contract.dead_letters import (
     RetriedAnswer,
     RetryAllRequest,
 )
+from pipeweave.api.contract.exports import ExportQuery
 from pipeweave.api.contract.pipeline_answers import (
     DryRunAnswer,
     PipelineAnswer,
@@ -182,6 +183,7 @@ __all__ = [
     "DryRunRequest",
     "EventList",
     "EventsQuery",
+    "ExportQuery",
     "FindTaskRunsQuery",
     "FlatTask",
     "FoundTaskRuns",

@@ -115,6 +115,7 @@ class Endpoint:
         is_body_optional: an absent body counts as `{}`.
         takes_file: the body is a form with one file; the endpoint gets a `FormFile` as `form`.
         takes_bytes: the body is stored as it is; the endpoint gets a `RawBody` as `body`.
+        gives_lines: the endpoint answers with `Lines`.
         gives_file: the endpoint may answer with a `Download`.
         streams: the endpoint answers with a `Stream`: its media type; None: with JSON.
         longest_key: the longest Idempotency-Key in characters; 0: the endpoint takes none.
@@ -137,6 +138,7 @@ class Endpoint:
     takes_bytes: bool = False
     gives_file: bool = False
     streams: str | None = None
+    gives_lines: bool = False
     longest_key: int = 0
     query: type[BaseModel] | None = None
     ids: Mapping[str, PathId] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from pipeweave.api.http import form_file, headers, idempotency_header
 from pipeweave.api.http.endpoint import Endpoint, PathId
 from pipeweave.api.http.errors import PROBLEM_TYPE
 from pipeweave.api.http.headers import REQUEST_ID
+from pipeweave.api.http.ndjson import NDJSON
 from pipeweave.errors import (
     Forbidden,
     InvalidInput,
@@ -232,6 +233,8 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
     }
     if endpoint.streams:
         given = {status: _streamed(each, endpoint.streams) for status, each in given.items()}
+    if endpoint.gives_lines:
+        given["200"]["content"] = _LINES
     if endpoint.gives_file:
         content = given["200"]["content"]
         content[_JSON]["schema"] = {"anyOf": [content[_JSON]["schema"], _AS_IT_IS]}
@@ -262,6 +265,7 @@ _BYTES: dict[str, Any] = {
     "headers": {REQUEST_ID: {"$ref": "#/components/headers/RequestId"}},
     "content": {"*/*": {"schema": {"type": "string", "contentMediaType": "application/octet-stream"}}},
 }
+_LINES: dict[str, Any] = {NDJSON: {"schema": {"type": "string", "contentMediaType": NDJSON}}}
 _AS_IT_IS = {"description": "The object itself, as it was stored."}
 _UNCHANGED = {"description": "The object is the one that If-None-Match names."}
 _FORM = {

@@ -20,6 +20,7 @@ from pipeweave.api.http.download import Download, answered
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint, Watching
 from pipeweave.api.http.form_file import FormFile
 from pipeweave.api.http.headers import TRACEPARENT
+from pipeweave.api.http.ndjson import Lines, streamed
 from pipeweave.api.http.raw_body import RawBody
 from pipeweave.api.http.streaming import Stream
 from pipeweave.ids import check_name
@@ -89,6 +90,8 @@ def _rendered(result: Any) -> Response:
         return answered(request, result)
     if isinstance(result, Stream):
         return streaming.answered(request, result)
+    if isinstance(result, Lines):
+        return streamed(request, result)
     answer = result if isinstance(result, Answer) else Answer(result)
     content = answer.value if isinstance(answer.value, bytes) else orjson.dumps(answer.value, option=_JSON)
     return Response(content, answer.status, dict(answer.headers), content_type=JSON_TYPE)

@@ -78,12 +78,28 @@ def log_place(
             hint=f"it is at attempt {row.present}",
             taskRunId=shown,
         )
-    if row.path is not None:
-        places = [ObjectRef.parse(row.path, backends.default_id)]
-    else:
-        backend = backends.choose(tenant, row.pipeline_id)
-        places = [ObjectRef(backend, each) for each in paths.log_paths(secret_key, id, row.number)]
-    return LogPlace(id, row.number, tuple(places), bool(row.is_over))
+    places = references_of(row.path, id, row.number, (tenant, row.pipeline_id), backends, secret_key)
+    return LogPlace(id, row.number, places, bool(row.is_over))
+
+
+def references_of(
+    path: str | None,
+    id: UUID,
+    attempt: int,
+    owner: tuple[str, str | None],
+    backends: Backends,
+    secret_key: str | None,
+) -> tuple[ObjectRef, ...]:
+    """The places at which the log of an attempt may be.
+
+    Args:
+        path: as the row of the attempt says it; None where it follows from the ids.
+        owner: the tenant and the pipeline of its run.
+    """
+    if path is not None:
+        return (ObjectRef.parse(path, backends.default_id),)
+    backend = backends.choose(*owner)
+    return tuple(ObjectRef(backend, each) for each in paths.log_paths(secret_key, id, attempt))
 
 
 def read_log(backends: Backends, place: LogPlace, *, offset: int | None, tail: int | None) -> Document:

@@ -18,7 +18,7 @@ from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.storage import backend_of, plain_path
 
 # Only `task_run` shows a traceback; lists leave tracebacks out.
-_COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.map_index, t.map_parent, t.map_count, t.status,
+COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.map_index, t.map_parent, t.map_count, t.status,
 t.attempt, t.max_attempts, t.priority, t.progress, t.progress_message, t.worker, t.code_version, t.code_hash,
 t.output_size, t.error_code, t.created_at, t.due_at, t.queued_at, t.started_at, t.heartbeat_at,
 t.finished_at"""
@@ -38,7 +38,7 @@ def of_run(
     if step_id is not None:
         where.append("t.step_id = :step_id")
     rows = tx.execute(
-        f"SELECT {_COLUMNS}, t.error - 'traceback' AS error FROM task_runs AS t"
+        f"SELECT {COLUMNS}, t.error - 'traceback' AS error FROM task_runs AS t"
         f" WHERE {' AND '.join(where)} ORDER BY t.run_id, t.id LIMIT :limit",
         {**parameters, "limit": page.limit + 1},
     ).all()
@@ -84,7 +84,7 @@ SELECT r.pipeline_id, t.* FROM (
     WHERE r.id BETWEEN :first_run AND :last_run AND r.tenant_id = :tenant
     ORDER BY r.id DESC LIMIT :limit) AS r
 CROSS JOIN LATERAL (
-    SELECT {_COLUMNS}, t.error - 'traceback' AS error FROM task_runs AS t
+    SELECT {COLUMNS}, t.error - 'traceback' AS error FROM task_runs AS t
     WHERE t.run_id = r.id AND t.id BETWEEN :first AND :last ORDER BY t.run_id, t.id LIMIT :limit) AS t
 ORDER BY t.run_id DESC, t.id LIMIT :limit
 """
@@ -108,7 +108,7 @@ def find_task_runs(tx: Transaction, tenant: str, id_prefix: str, limit: int) -> 
 # --- one task run -----------------------------------------------------------------------------------------
 
 _ONE = f"""
-SELECT {_COLUMNS}, t.error, t.item, t.output, t.output_path, t.output_hash, t.selected_next, t.map_first,
+SELECT {COLUMNS}, t.error, t.item, t.output, t.output_path, t.output_hash, t.selected_next, t.map_first,
        t.idempotency_key, t.cached_from, t.awaits, t.dispatched_at, t.assets, t.logs_path,
        r.pipeline_id, r.pipeline_version, r.input, r.input_path, r.input_size, r.inputs_hash, r.metadata,
        r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent,

@@ -57,12 +57,8 @@ class Page:
         if self.cursor is None:
             return None
         try:
-            padded = self.cursor + "=" * (-len(self.cursor) % 4)
-            found, *parts = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-            if found != name or len(parts) != len(kinds):
-                raise ValueError(name)
-            return tuple(_read(part, kind) for part, kind in zip(parts, kinds, strict=True))
-        except (ValueError, TypeError, binascii.Error) as error:
+            return read_cursor(self.cursor, name, *kinds)
+        except ValueError as error:
             raise InvalidInput(
                 "cursor is not a cursor of this list",
                 errors=[FieldError("cursor", "is not a cursor of this list", "invalid_cursor")],
@@ -89,6 +85,22 @@ def cursor_of(name: str, *key: Any) -> str:
     """The opaque cursor of the page after this key."""
     content = orjson.dumps([name, *(str(part) if isinstance(part, UUID) else part for part in key)])
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def read_cursor(cursor: str, name: str, *kinds: Kind) -> tuple[Any, ...]:
+    """The key in a cursor that `cursor_of` made under this name.
+
+    Raises:
+        ValueError: it was not made so, or its parts are of other types.
+    """
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        found, *parts = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise ValueError(cursor) from error
+    if found != name or len(parts) != len(kinds):
+        raise ValueError(name)
+    return tuple(_read(part, kind) for part, kind in zip(parts, kinds, strict=True))
 
 
 def _read(part: Any, kind: Kind) -> Any:

@@ -29,6 +29,7 @@ ROOMS = (
         "deadletters",
         "reading",
         "stream",
+        "export",
         "dispatch",
         "hooks",
         "retention",
@@ -43,7 +44,7 @@ DOORS = {
     "api": {
         *("domain", "store", "security", "registry", "queueing", "objects", "runs", "schedule"),
         "triggers",
-        *("deadletters", "reading", "stream", "dispatch", "deployment", "recovery", "diagnosis"),
+        *("deadletters", "reading", "stream", "export", "dispatch", "deployment", "recovery", "diagnosis"),
     },
     "workers": {
         *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "schedule"),

@@ -1,0 +1,11 @@
+"""Exports: hands out the rows of many runs as lines of JSON, page by page, in constant memory.
+
+Called by `api`. This room must never write to PostgreSQL, and never hold a connection while a page is sent.
+"""
+
+from pipeweave.orchestrator.export.chosen import ChosenRuns
+from pipeweave.orchestrator.export.exporting import KINDS, Export, Part
+from pipeweave.orchestrator.export.logs import Stores
+from pipeweave.orchestrator.export.position import Position
+
+__all__ = ["KINDS", "ChosenRuns", "Export", "Part", "Position", "Stores"]
