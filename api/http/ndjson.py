@@ -25,8 +25,6 @@ MOST_AT_ONCE = 2
 # An answer ends when it took so long (s), or when its client has so much (bytes) not taken yet.
 MOST_S = 20.0
 MOST_UNTAKEN = 4_000_000
-# Seconds after which a client that was refused may ask again.
-RETRY_AFTER_S = 2
 # zlib's wbits for a gzip header.
 _GZIP = 31
 
@@ -50,7 +48,7 @@ def streamed(request: Request, lines: Lines) -> Response:
     if not _places.acquire(blocking=False):
         raise TooManyRequests(
             f"this process is writing {MOST_AT_ONCE} exports already",
-            hint=f"ask again in {RETRY_AFTER_S} seconds",
+            hint="ask again when one of them has ended",
         )
     writing = _Writing(request, lines.parts)
     try:

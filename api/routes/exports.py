@@ -71,8 +71,8 @@ def export_attempts(call: Call, query: ExportQuery) -> Lines:
     errors=(TooManyRequests, Unavailable),
 )
 def export_events(call: Call, query: ExportQuery) -> Lines:
-    """The events of the chosen runs, as `GET /api/export/runs` does with runs. To follow what happens, read
-    the stream: an export does not come back to a run that it has passed.
+    """The events of the chosen runs, as `GET /api/export/runs` does with runs. An export does not come
+    back to a run that it has passed.
     """
     return _lines(call, "events", query)
 

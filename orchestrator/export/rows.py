@@ -41,7 +41,8 @@ def task_runs(tx: Transaction, group: Sequence[Any], position: Position, limit: 
     """The next task runs of these runs."""
     statement = TASK_RUNS_OF_ONE if len(group) == 1 else TASK_RUNS_OF_SEVERAL
     begin = _begin(group, position)
-    after = ids.task_run_id(begin.run, min(begin.key, ids.MAX_TASK_RUNS - 1))
+    # The ids of a run's task runs follow its own, which is the number 0 among them.
+    after = UUID(int=begin.run.int | min(begin.key, ids.MAX_TASK_RUNS - 1))
     return list(tx.execute(statement, {**_of(group, begin), "after": after, "limit": limit}))
 
 

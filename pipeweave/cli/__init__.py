@@ -70,6 +70,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "services": "pipeweave.cli.services:services",
         "deploys": "pipeweave.cli.registry:deploys",
         "storage": "pipeweave.cli.storage:storage",
+        "export": "pipeweave.cli.export:export",
     },
     "Processes": {
         "api": "pipeweave.cli.processes:api",

@@ -224,6 +224,8 @@ class AsyncClient(_InThreads):
     run = _awaited(Client.run)
     runs = _awaited(Client.runs)
     state = _awaited(Client.state)
+    export = _iterated(Client.export)
+    export_pages = _iterated(Client.export_pages)
     cancel = _awaited(Client.cancel)
     rerun = _awaited(Client.rerun)
     rerun_all = _awaited(Client.rerun_all)

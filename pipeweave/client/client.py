@@ -15,6 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeweave.client.dead_letters import DeadLetters
+from pipeweave.client.exports import ExportMethods
 from pipeweave.client.http import Transport
 from pipeweave.client.operations import OperationMethods
 from pipeweave.client.queue import QueueMethods
@@ -33,6 +34,7 @@ class Client(
     ScheduleMethods,
     TriggerMethods,
     StorageMethods,
+    ExportMethods,
     OperationMethods,
 ):
     """A client of one orchestrator for one tenant. Thread safe; reuses its connections.

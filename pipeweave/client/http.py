@@ -153,6 +153,27 @@ class Transport:
         if answer.status == 200:
             raise PipeWeaveError(f"{self.url}{path} is no stream: {len(content)} bytes of another kind")
         raise self._problem(answer)
+    def lines(self, path: str, query: Mapping[str, Any]) -> Iterator[bytes]:
+        """The lines of the answer to a GET, as they come. A line that did not come to its end is left out.
+
+        Raises:
+            PipeWeaveError, Unavailable: as `get`; also in the middle of the answer.
+        """
+        given = {name: _text(value) for name, value in query.items() if value is not None}
+        headers = {"Accept": "application/x-ndjson", "Accept-Encoding": "gzip"}
+        answer = self._request("GET", f"{path}?{urlencode(given)}", None, headers, preload_content=False)
+        try:
+            if answer.status != 200:
+                raise self._problem(answer)
+            rest = b""
+            for piece in answer.stream(PIECE_BYTES):
+                *whole, rest = (rest + piece).split(b"\n")
+                yield from whole
+        except urllib3.exceptions.HTTPError as error:
+            raise self._unreachable(error) from error
+        finally:
+            # A caller may have stopped in the middle: then nobody else can use the connection.
+            answer.close()
 
     def close(self) -> None:
         """Close the pooled connections."""
