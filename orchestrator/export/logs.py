@@ -79,9 +79,7 @@ def lines(
 
 
 def _places(stores: Stores, run: Any, row: Any, ended: list[Any]) -> Iterator[tuple[int, LogPlace]]:
-    """The attempts of a task run, with the places of their logs. A map runs nothing, and logs nothing."""
-    if row.kind == "map":
-        return
+    """The attempts of a task run, with the places of their logs."""
     owner = run.tenant_id, run.pipeline_id
     for attempt, number, _ in records.attempts_of(row, ended):
         found = stored_logs.references_of(

@@ -67,14 +67,14 @@ def of_task_run(run: Any, row: Any, inputs_hash: str | None, outputs_hash: str |
 
 
 def attempts_of(row: Any, ended: list[Any]) -> Iterator[tuple[Any, int, str]]:
-    """The attempts of a task run that began, oldest first: {row, number, status} each.
+    """The attempts of a task run that began, oldest first: {row, number, status} each. A map calls nothing.
 
     Args:
         ended: the rows of `attempts` of this task run, oldest first.
     """
     for each in ended:
         yield each, each.number, each.status
-    if row.started_at is not None and not (ended and ended[-1].number == row.attempt):
+    if row.kind != "map" and row.started_at is not None and not (ended and ended[-1].number == row.attempt):
         yield row, row.attempt, row.status
 
 

@@ -1,0 +1,67 @@
+"""The client goes on with an export that breaks off, and hands out each row once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from pipeweave import Client, errors
+from pipeweave.client import exports
+
+Line = dict[str, Any]
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Client:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    return Client("http://127.0.0.1:9", "t")
+
+
+def answering(client: Client, monkeypatch: pytest.MonkeyPatch, *answers: list[Line | Exception]) -> list[Any]:
+    """Let the client get these lines, answer after answer; the cursors that it asks with."""
+    asked: list[Any] = []
+    waiting = list(answers)
+
+    def lines(path: str, query: dict[str, Any]) -> Iterator[bytes]:
+        asked.append(query["after"])
+        for each in waiting.pop(0):
+            if isinstance(each, Exception):
+                raise each
+            yield orjson.dumps(each)
+
+    monkeypatch.setattr(client._http, "lines", lines)
+    return asked
+
+
+def test_it_goes_on_after_the_last_cursor_and_drops_what_came_behind_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = answering(
+        client,
+        monkeypatch,
+        [{"n": 1}, {"n": 2}, {"cursor": "c2", "rows": 2}, {"n": 3}, errors.Unavailable("gone")],
+        [errors.TooManyRequests("later")],
+        [{"n": 3}, {"cursor": "c3", "rows": 1}, {"n": 4}],
+        [{"n": 4}, {"cursor": "c4", "rows": 1, "isComplete": False}],
+        [{"cursor": "c4", "rows": 0, "isComplete": False, "error": {"code": "BUSY", "detail": "busy"}}],
+        [{"n": 5}, {"cursor": "c5", "rows": 1}, {"cursor": "c5", "rows": 1, "isComplete": True}],
+    )
+    assert [each["n"] for each in client.export("events", run="prun_1")] == [1, 2, 3, 4, 5]
+    assert asked == [None, "c2", "c2", "c3", "c4", "c4"]
+
+
+def test_it_gives_up_when_it_gets_nowhere(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone: list[list[Line | Exception]] = [[errors.Unavailable("gone")] for _ in range(exports.TRIES)]
+    asked = answering(client, monkeypatch, *gone)
+    with pytest.raises(errors.Unavailable):
+        list(client.export("runs"))
+    assert len(asked) == exports.TRIES
+
+
+def test_an_unknown_kind_is_refused_before_anything_is_asked(client: Client) -> None:
+    with pytest.raises(errors.InvalidInput, match="no export of 'steps'"):
+        list(client.export("steps"))
