@@ -39,18 +39,22 @@ EVENTS_OF_SEVERAL = _EVENTS.format(where=_TOGETHER.format("e", "seq"))
 
 def task_runs(tx: Transaction, group: Sequence[Any], position: Position, limit: int) -> Sequence[Any]:
     """The next task runs of these runs."""
-    statement = TASK_RUNS_OF_ONE if len(group) == 1 else TASK_RUNS_OF_SEVERAL
     begin = _begin(group, position)
     # The ids of a run's task runs follow its own, which is the number 0 among them.
     after = UUID(int=begin.run.int | min(begin.key, ids.MAX_TASK_RUNS - 1))
-    return list(tx.execute(statement, {**_of(group, begin), "after": after, "limit": limit}))
+    parameters = {**_of(group, begin), "after": after, "limit": limit}
+    if len(group) == 1:
+        return list(tx.execute(TASK_RUNS_OF_ONE, parameters))
+    return list(tx.execute(TASK_RUNS_OF_SEVERAL, parameters))
 
 
 def events(tx: Transaction, group: Sequence[Any], position: Position, limit: int) -> Sequence[Any]:
     """The next events of these runs."""
-    statement = EVENTS_OF_ONE if len(group) == 1 else EVENTS_OF_SEVERAL
     begin = _begin(group, position)
-    return list(tx.execute(statement, {**_of(group, begin), "after": begin.key, "limit": limit}))
+    parameters = {**_of(group, begin), "after": begin.key, "limit": limit}
+    if len(group) == 1:
+        return list(tx.execute(EVENTS_OF_ONE, parameters))
+    return list(tx.execute(EVENTS_OF_SEVERAL, parameters))
 
 
 def _begin(group: Sequence[Any], position: Position) -> Position:
