@@ -45,6 +45,7 @@ TAGS: Mapping[str, str] = {
     "storage": "Stored objects: backends, inputs, outputs, files; the sweep of what nothing refers to.",
     "uploads": "Files that are stored before the run that uses them.",
     "runs": "Runs of pipelines: status, task runs, events; to pause, resume and cancel them.",
+    "exports": "The rows of many runs as lines of JSON: runs, task runs, attempts, events and logs.",
     "workers": "What HTTP workers report, and what they may read. The signed `runId` stands for a token.",
     "dead letters": "Task runs that failed and have no attempt left: list, retry, discard and delete them.",
     "schedules": "Runs that start by themselves: by a cron line, after each interval, or once.",

@@ -64,12 +64,15 @@ class ExportMethods(Methods):
             )
         tries = 0
         while True:
+            before = after
             try:
                 for page in self._some_pages(f"/api/export/{kind}", {**filters, "after": after}):
-                    tries, after = 0, page.cursor
+                    tries, after = (tries if page.cursor == before else 0), page.cursor
                     yield page
                     if page.is_last:
                         return
+                if after == before:
+                    raise Unavailable("the export does not go on: its answers have no further row")
             except (Unavailable, TooManyRequests):
                 tries += 1
                 if tries == TRIES:

@@ -166,7 +166,7 @@ class Transport:
             if answer.status != 200:
                 raise self._problem(answer)
             rest = b""
-            for piece in answer.stream(PIECE_BYTES):
+            for piece in answer.stream(PIECE_BYTES, decode_content=True):
                 *whole, rest = (rest + piece).split(b"\n")
                 yield from whole
         except urllib3.exceptions.HTTPError as error:

@@ -92,3 +92,7 @@ def test_every_refusal_of_an_endpoint_has_a_description(document: dict[str, Any]
         errors: tuple[type[PipeWeaveError], ...] = endpoint.errors
         responses = document["paths"][endpoint.path][endpoint.method.lower()]["responses"]
         assert {str(error.status) for error in errors} <= responses.keys()
+
+
+def test_every_tag_is_described() -> None:
+    assert {endpoint.tag for endpoint in ENDPOINTS} <= set(openapi.TAGS)

@@ -18,6 +18,7 @@ from support.api_samples import TENANT
 from support.api_server import Server, running_api
 from support.raw_clients import ANSWER_DEADLINE_S, connect, crowd, exchange, read_all, status_of
 
+from pipeweave import Client
 from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, THREADS
 from pipeweave.api.server.deadlines import HEAD_S, MAX_CONNECTIONS, SMALL_ANSWER
 from pipeweave.orchestrator.deployment.deployment import Deployment
@@ -179,3 +180,10 @@ def test_wrong_chunks_are_the_clients_fault(server: Server, tokens: Tokens, chun
     assert status_of(answer) == 400
     assert b"INVALID_INPUT" in answer
     assert b"Traceback" not in server.log.read_bytes()
+
+
+def test_an_export_arrives_compressed_and_in_pieces(server: Server, tokens: Tokens) -> None:
+    client = Client(server.url, tokens.make(READ), TENANT)
+    [page] = client.export_pages("runs", pipelineId="none")
+    assert (page.lines, page.is_last) == ([], True)
+    assert list(client.export("runs", after=page.cursor, pipelineId="none")) == []

@@ -62,6 +62,13 @@ def test_it_gives_up_when_it_gets_nowhere(client: Client, monkeypatch: pytest.Mo
     assert len(asked) == exports.TRIES
 
 
+def test_an_answer_without_a_cursor_is_no_progress(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = answering(client, monkeypatch, *[[{"n": 1}] for _ in range(exports.TRIES)])
+    with pytest.raises(errors.Unavailable, match="does not go on"):
+        list(client.export("runs"))
+    assert len(asked) == exports.TRIES
+
+
 def test_an_unknown_kind_is_refused_before_anything_is_asked(client: Client) -> None:
     with pytest.raises(errors.InvalidInput, match="no export of 'steps'"):
         list(client.export("steps"))
