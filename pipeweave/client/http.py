@@ -153,6 +153,7 @@ class Transport:
         if answer.status == 200:
             raise PipeWeaveError(f"{self.url}{path} is no stream: {len(content)} bytes of another kind")
         raise self._problem(answer)
+
     def lines(self, path: str, query: Mapping[str, Any]) -> Iterator[bytes]:
         """The lines of the answer to a GET, as they come. A line that did not come to its end is left out.
 

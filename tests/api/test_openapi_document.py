@@ -10,6 +10,7 @@ from flask import Flask
 from openapi_spec_validator import validate
 
 from pipeweave.api.contract.worker_reports import ReportModel
+from pipeweave.api.http import openapi
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.errors import PipeWeaveError
 
