@@ -26,6 +26,10 @@ log = logging.getLogger(__name__)
 
 # Seconds between two looks for what is new.
 EVERY_S = 0.015
+# A look must not slow those who work: the pause is at least so many times as long as the look took, up to
+# the longest pause (s).
+PAUSE_PER_LOOK = 15
+LONGEST_PAUSE_S = 0.1
 # Seconds between two looks while PostgreSQL cannot be reached.
 AWAY_S = 0.25
 # Seconds between two looks at the watchers: who has left, who may not watch any more.
@@ -172,6 +176,7 @@ class Hub:
 
     def _turn(self) -> float:
         """Read what is new, and hand it out; how long (s) to pause until the next turn."""
+        began = time.monotonic()
         with self._database.following() as tx:
             self._know_database(tx)
             if self._place is None:
@@ -183,7 +188,8 @@ class Hub:
             for each in self._watchers:
                 if each.place is not None:
                     self._catch_up(tx, each, each.place, batch)
-        return 0.0 if batch.more else EVERY_S
+        took = time.monotonic() - began
+        return 0.0 if batch.more else max(EVERY_S, min(PAUSE_PER_LOOK * took, LONGEST_PAUSE_S))
 
     def _read(self, tx: Transaction, place: Place) -> Batch:
         """What is new; while nothing is, that costs next to nothing."""
