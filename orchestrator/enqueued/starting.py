@@ -27,7 +27,7 @@ from pipeweave.orchestrator.enqueued import rows
 from pipeweave.orchestrator.enqueued.rows import Enqueued
 from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.state import deployment_mode
+from pipeweave.orchestrator.state import deployment_mode, due_work
 from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import check_database
@@ -63,9 +63,8 @@ def run_once(database: Database, values: Values) -> int:
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
-    with database.statements() as tx:
-        if deployment_mode.mode(tx) != deployment_mode.RUNNING:
-            return 0
+    if not due_work.is_accepting(database):
+        return 0
     lease = leases.take(database, leases.ENQUEUED, LEASE, leases.this_thread())
     if lease is None:
         return 0

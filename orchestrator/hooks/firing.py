@@ -13,7 +13,7 @@ from uuid import UUID
 from pipeweave.errors import PipeWeaveError, Unavailable
 from pipeweave.orchestrator.domain.triggered_by import EVENT, TriggeredBy
 from pipeweave.orchestrator.hooks import documents
-from pipeweave.orchestrator.state import deployment_mode
+from pipeweave.orchestrator.state import deployment_mode, due_work
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
 from pipeweave.orchestrator.store.values import Values
@@ -30,15 +30,9 @@ BATCH = 200
 IS_DUE = f"""(EXISTS (SELECT 1 FROM event_fires AS f WHERE f.due_at <= now())
     AND {deployment_mode.MODE} = '{deployment_mode.RUNNING}')"""
 
-# Tenants take turns, so that thousands of fires of one tenant do not keep another tenant's waiting.
-_DUE = """
-SELECT w.id, w.tenant_id, w.trigger_id FROM (
-    SELECT o.id, o.tenant_id, o.trigger_id, o.due_at,
-        row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.due_at, o.id) AS turn
-    FROM (SELECT f.id, f.tenant_id, f.trigger_id, f.due_at FROM event_fires AS f
-          WHERE f.due_at <= :now ORDER BY f.due_at LIMIT :window) AS o) AS w
-ORDER BY w.turn, w.due_at, w.id LIMIT :batch
-"""
+_DUE = due_work.in_turns(
+    "SELECT f.id, f.tenant_id, f.trigger_id, f.due_at FROM event_fires AS f WHERE f.due_at <= :now", "due_at"
+)
 
 
 def run_once(database: Database, values: Values) -> int:
@@ -51,10 +45,10 @@ def run_once(database: Database, values: Values) -> int:
         PartlyFailed: some could not be looked at; the others were.
         Unavailable: PostgreSQL cannot be reached.
     """
+    if not due_work.is_accepting(database):
+        return 0
     with database.statements() as tx:
-        if deployment_mode.mode(tx) != deployment_mode.RUNNING:
-            return 0
-        due = list(tx.execute(_DUE, {"now": tx.now, "window": 10 * BATCH, "batch": BATCH}))
+        due = list(tx.execute(_DUE, due_work.first(BATCH, tx.now)))
     isolation = Isolation(database)
     done = 0
     for each in due:

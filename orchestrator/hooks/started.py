@@ -9,7 +9,7 @@ from uuid import UUID
 from pipeweave.errors import PipeWeaveError, Unavailable
 from pipeweave.orchestrator.domain.triggered_by import EVENT, TriggeredBy
 from pipeweave.orchestrator.hooks import documents, hook_ends
-from pipeweave.orchestrator.state import deployment_mode
+from pipeweave.orchestrator.state import deployment_mode, due_work
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
 from pipeweave.orchestrator.store.values import Values
@@ -24,15 +24,11 @@ BATCH = 200
 IS_DUE = f"""(EXISTS (SELECT 1 FROM hook_fires AS f WHERE f.due_at <= now() AND f.url IS NULL)
     AND {deployment_mode.MODE} = '{deployment_mode.RUNNING}')"""
 
-# Tenants take turns, so that thousands of fires of one tenant do not keep another tenant's waiting.
-_DUE = """
-SELECT w.id, w.tenant_id FROM (
-    SELECT o.id, o.tenant_id, o.due_at,
-        row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.due_at, o.id) AS turn
-    FROM (SELECT f.id, f.tenant_id, f.due_at FROM hook_fires AS f
-          WHERE f.due_at <= :now AND f.url IS NULL ORDER BY f.due_at LIMIT :window) AS o) AS w
-ORDER BY w.turn, w.due_at, w.id LIMIT :batch
-"""
+_DUE = due_work.in_turns(
+    """SELECT f.id, f.tenant_id, f.due_at FROM hook_fires AS f
+    WHERE f.due_at <= :now AND f.url IS NULL""",
+    "due_at",
+)
 
 
 def run_once(database: Database, values: Values) -> int:
@@ -45,10 +41,10 @@ def run_once(database: Database, values: Values) -> int:
         PartlyFailed: some could not be looked at; the others were.
         Unavailable: PostgreSQL cannot be reached.
     """
+    if not due_work.is_accepting(database):
+        return 0
     with database.statements() as tx:
-        if deployment_mode.mode(tx) != deployment_mode.RUNNING:
-            return 0
-        due = list(tx.execute(_DUE, {"now": tx.now, "window": 10 * BATCH, "batch": BATCH}))
+        due = list(tx.execute(_DUE, due_work.first(BATCH, tx.now)))
     isolation = Isolation(database)
     done = 0
     for each in due:

@@ -18,7 +18,7 @@ from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.schedule import fires, row
 from pipeweave.orchestrator.schedule.decision import decide
 from pipeweave.orchestrator.schedule.row import COLUMNS, Schedule
-from pipeweave.orchestrator.state import deployment_mode
+from pipeweave.orchestrator.state import deployment_mode, due_work
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
 from pipeweave.orchestrator.store.values import Values
@@ -46,15 +46,11 @@ IS_DUE = f"""((EXISTS (SELECT 1 FROM schedules AS s WHERE s.enabled AND s.next_f
     OR EXISTS ({_READY.replace(":batch", "1")}) OR EXISTS ({_SUPERSEDED.replace(":batch", "1")}))
     AND {deployment_mode.MODE} = '{deployment_mode.RUNNING}')"""
 
-# Tenants take turns, so that thousands of schedules of one tenant do not keep another tenant's waiting.
-_DUE = """
-SELECT w.tenant_id, w.id FROM (
-    SELECT o.tenant_id, o.id, o.next_fire_at,
-        row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.next_fire_at) AS turn
-    FROM (SELECT s.tenant_id, s.id, s.next_fire_at FROM schedules AS s
-          WHERE s.enabled AND s.next_fire_at <= :now ORDER BY s.next_fire_at LIMIT :window) AS o) AS w
-ORDER BY w.turn, w.next_fire_at LIMIT :batch
-"""
+_DUE = due_work.in_turns(
+    """SELECT s.tenant_id, s.id, s.next_fire_at FROM schedules AS s
+    WHERE s.enabled AND s.next_fire_at <= :now""",
+    "next_fire_at",
+)
 
 
 def run_once(database: Database, values: Values) -> int:
@@ -68,10 +64,10 @@ def run_once(database: Database, values: Values) -> int:
         PartlyFailed: some schedules could not be looked at; the others were.
         Unavailable: PostgreSQL cannot be reached.
     """
+    if not due_work.is_accepting(database):
+        return 0
     with database.statements() as tx:
-        if deployment_mode.mode(tx) != deployment_mode.RUNNING:
-            return 0
-        due = list(tx.execute(_DUE, {"now": tx.now, "window": 10 * BATCH, "batch": BATCH}))
+        due = list(tx.execute(_DUE, due_work.first(BATCH, tx.now)))
     isolation = Isolation(database)
     done = 0
     for each in due:
