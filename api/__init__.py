@@ -30,7 +30,7 @@ from pipeweave.api.http import (
 )
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.stream import Hub
+from pipeweave.orchestrator.stream import Hub, LogWatch
 from pipeweave.settings import Settings
 from pipeweave.size_limits import MAX_BODY_BYTES
 
@@ -57,7 +57,8 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     errors.register(app)
     addresses.register(app)
     headers.register(app, settings.cors_origins)
-    hub = Hub(deployment.database, settings.stream_limit)
+    logs = LogWatch(deployment.database, deployment.values.backends, settings.secret_key)
+    hub = Hub(deployment.database, settings.stream_limit, logs)
     app.extensions["pipeweave.hub"] = hub
     requests = RequestPipeline(deployment, Authenticator(deployment.database), hub)
     _add_endpoints(app, requests, ENDPOINTS)

@@ -22,7 +22,7 @@ class StreamQuery(Query):
     types: Annotated[str, Field(min_length=1, max_length=1_000)] | None = Field(
         None,
         description="Only changes of these types, separated by commas: `run.completed`, or `run` for all of "
-        "that kind.",
+        "that kind. `log`, only with `run`: what a task run logs has grown.",
         examples=["run,task_run.failed"],
     )
     cursor: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,6000}$")] | None = Field(

@@ -49,8 +49,10 @@ class EventSink:
     def begin(self, cursor: str) -> None:
         self._put(b"retry: %d\nid: %s\nevent: ready\ndata: {}\n\n" % (RETRY_MS, cursor.encode()))
 
-    def change(self, cursor: str, content: bytes) -> None:
-        self._put(b"id: %s\ndata: %s\n\n" % (cursor.encode(), content))
+    def change(self, cursor: str | None, content: bytes) -> None:
+        # Without an id, the last one stays that of the client.
+        id = b"" if cursor is None else b"id: %s\n" % cursor.encode()
+        self._put(b"%sdata: %s\n\n" % (id, content))
 
     def ping(self) -> None:
         self._put(_PING)
@@ -89,8 +91,9 @@ class SocketSink:
     def begin(self, cursor: str) -> None:
         self._put(b'{"event":"ready","id":"%s"}' % cursor.encode())
 
-    def change(self, cursor: str, content: bytes) -> None:
-        self._put(b'{"event":"change","id":"%s","change":%s}' % (cursor.encode(), content))
+    def change(self, cursor: str | None, content: bytes) -> None:
+        id = b"null" if cursor is None else b'"%s"' % cursor.encode()
+        self._put(b'{"event":"change","id":%s,"change":%s}' % (id, content))
 
     def ping(self) -> None:
         self.outlet.put(web_socket.frame(web_socket.PING, b""))

@@ -29,6 +29,9 @@ def events(call: Call, query: StreamQuery) -> Stream:
     """Changes of runs and task runs from now on, each exactly once; with `Last-Event-ID`, also those since
     that event. The first event is `ready`; its id is a cursor, too. A comment comes every 15 s. `bye` says
     that the server stops, `error` holds a problem document: connect again with the last id.
+
+    With `run` and `log` among `types`, changes of type `log` tell how many bytes an attempt has logged. They
+    have no id, and are neither complete nor repeated: read the log itself.
     """
     return _stream(call, query, EventSink(_watching(call).check))
 
@@ -43,7 +46,7 @@ def events(call: Call, query: StreamQuery) -> Stream:
     errors=(NotFound, CursorExpired, UpgradeRequired),
 )
 def messages(call: Call, query: StreamQuery) -> Stream:
-    """As `/api/stream`, one JSON object per message: `event`, `id` and `change`. What the client sends is
+    """As `/api/stream`, one JSON object per message: `event`, `id` (null for a `log`) and `change`. What the client sends is
     dropped. The close has status 1001 when the server stops, 1008 when the client may not watch any more, and
     1013 when it was too slow.
     """
@@ -73,7 +76,8 @@ def _wanted(call: Call, query: StreamQuery) -> tuple[Wanted, Place | None]:
     wrong: list[InvalidInput] = []
     types, place = None, None
     try:
-        types = None if query.types is None else changes.types_of(query.types.split(","))
+        if query.types is not None:
+            types = changes.types_of(query.types.split(","), is_of_run=query.run is not None)
     except InvalidInput as error:
         wrong.append(error)
     run_id = None if query.run is None else ids.read(ids.RUN, query.run)

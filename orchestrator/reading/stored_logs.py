@@ -129,6 +129,16 @@ def read_log(backends: Backends, place: LogPlace, *, offset: int | None, tail: i
     }
 
 
+def size_of(backends: Backends, place: LogPlace) -> int:
+    """How many bytes of a log are stored. Call it without a connection.
+
+    Raises:
+        Unavailable: storage cannot be reached.
+    """
+    found = _find(backends, place)
+    return 0 if found is None else found[1].size
+
+
 def _find(backends: Backends, place: LogPlace) -> tuple[Storage, ObjectInfo] | None:
     for each in place.references:
         storage = backends.get(each.backend)

@@ -1,4 +1,5 @@
-"""Streams: reads what is new in the event log of all runs, and hands it to whoever watches.
+"""Streams: reads what is new in the event log of all runs, and hands it to whoever watches. It also tells who
+asks for it that logs have grown.
 
 Called by `api` and the tick. This room must never write to PostgreSQL, and never take the number of an event
 for its place in the order in which events become visible.
@@ -8,6 +9,19 @@ from pipeweave.orchestrator.stream import changes, feed, place_text
 from pipeweave.orchestrator.stream.changes import Wanted
 from pipeweave.orchestrator.stream.feed import Batch, FeedEvent
 from pipeweave.orchestrator.stream.hub import Hub, Sink
+from pipeweave.orchestrator.stream.log_watch import LogWatch
 from pipeweave.orchestrator.stream.place import Place, Seen
 
-__all__ = ["Batch", "FeedEvent", "Hub", "Place", "Seen", "Sink", "Wanted", "changes", "feed", "place_text"]
+__all__ = [
+    "Batch",
+    "FeedEvent",
+    "Hub",
+    "LogWatch",
+    "Place",
+    "Seen",
+    "Sink",
+    "Wanted",
+    "changes",
+    "feed",
+    "place_text",
+]

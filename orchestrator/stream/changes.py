@@ -15,6 +15,8 @@ from pipeweave.suggestions import did_you_mean
 
 # All types of changes: those of the event log.
 TYPES = tuple(sorted(EVENT_TYPES))
+# What a task run logs has grown: no event tells so.
+LOG = "log"
 # The first words of types; each stands for all of its types.
 KINDS = tuple(sorted({each.partition(".")[0] for each in TYPES}))
 
@@ -32,6 +34,11 @@ class Wanted:
     pipeline: str | None = None
     run_id: UUID | None = None
 
+    @property
+    def has_logs(self) -> bool:
+        """Whether changes of logs are among them: only those of one run, and only if they are named."""
+        return self.run_id is not None and self.types is not None and LOG in self.types
+
     def has(self, event: FeedEvent) -> bool:
         """Whether the event is among them."""
         return (
@@ -42,27 +49,33 @@ class Wanted:
         )
 
 
-def types_of(words: list[str], field: str = "types") -> frozenset[str]:
+def types_of(words: list[str], field: str = "types", *, is_of_run: bool = False) -> frozenset[str]:
     """The types that words name: a type, or the first word of some.
 
+    Args:
+        is_of_run: only changes of one run are wanted: `log` may be among them.
+
     Raises:
-        InvalidInput: some words name nothing; all of them are told.
+        InvalidInput: some words name nothing, or need a run; all of them are told.
     """
-    known = {*TYPES, *KINDS}
-    wrong = [each for each in words if each not in known]
-    if wrong or not words:
-        errors = [
-            FieldError(field, f"{each[:80]!r} is no type of a change", "unknown", _expected(each))
-            for each in wrong or [""]
-        ]
-        hint = f"types are {', '.join(KINDS)}, or single ones such as run.completed"
+    known = {*TYPES, *KINDS, LOG}
+    errors = [
+        FieldError(field, f"{each[:80]!r} is no type of a change", "unknown", _expected(each))
+        for each in words or [""]
+        if each not in known
+    ]
+    hint = f"types are {', '.join(KINDS)}, {LOG} (with a run), or single ones such as run.completed"
+    if LOG in words and not is_of_run:
+        hint = hint if errors else "name a run: run=prun_…"
+        errors.append(FieldError(field, f"{LOG!r} needs a run", "invalid", f"{LOG!r} together with run"))
+    if errors:
         raise InvalidInput(f"{field} {errors[0].message}", errors=errors, hint=hint)
-    return frozenset(each for each in TYPES if each in words or each.partition(".")[0] in words)
+    return frozenset(each for each in (*TYPES, LOG) if each in words or each.partition(".")[0] in words)
 
 
 def _expected(word: str) -> str:
-    near = did_you_mean(word, [*TYPES, *KINDS])
-    return near or ", ".join(KINDS)
+    near = did_you_mean(word, [*TYPES, *KINDS, LOG])
+    return near or ", ".join((*KINDS, LOG))
 
 
 def content(event: FeedEvent) -> bytes:

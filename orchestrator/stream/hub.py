@@ -20,6 +20,7 @@ from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.stream import changes, feed, place_text
 from pipeweave.orchestrator.stream.changes import Wanted
 from pipeweave.orchestrator.stream.feed import Batch
+from pipeweave.orchestrator.stream.log_watch import LogWatch
 from pipeweave.orchestrator.stream.place import Place
 
 log = logging.getLogger(__name__)
@@ -52,8 +53,8 @@ class Sink(Protocol):
     def begin(self, cursor: str) -> None:
         """From now on changes after this cursor follow."""
 
-    def change(self, cursor: str, content: bytes) -> None:
-        """A change as JSON, and the cursor behind it."""
+    def change(self, cursor: str | None, content: bytes) -> None:
+        """A change as JSON, and the cursor behind it; None: the cursor stays as it is."""
 
     def ping(self) -> None:
         """Nothing new; the watcher shall know that the stream lives."""
@@ -92,10 +93,12 @@ class Hub:
 
     Args:
         most: watchers at once.
+        logs: tells those who want to know that logs have grown.
     """
 
-    def __init__(self, database: Database, most: int) -> None:
+    def __init__(self, database: Database, most: int, logs: LogWatch | None = None) -> None:
         self._database = database
+        self._logs = logs
         self._most = most
         self._lock = threading.Lock()
         self._new: list[_Watcher] = []
@@ -147,6 +150,8 @@ class Hub:
     def close(self) -> None:
         """End all streams, and serve no more."""
         self._stop.set()
+        if self._logs is not None:
+            self._logs.close()
         with self._lock:
             left = [*self._watchers, *self._new]
             self._new.clear()
@@ -220,6 +225,8 @@ class Hub:
             self._watchers += new
         for each in new:
             each.sink.begin(self._cursor(each.place or place, each))
+            if self._logs is not None and each.wanted.has_logs:
+                self._logs.watch(each.wanted, each.sink)
 
     def _hand_out(self, batch: Batch, watchers: Sequence[_Watcher]) -> set[_Watcher]:
         """Give the events of a batch to those who want them; who has no room goes on by itself, from the

@@ -20,11 +20,13 @@ import urllib3
 from support.api_samples import OTHER_TENANT, TENANT
 from support.api_server import Server, running_api
 from support.concurrency import BackgroundCall
+from support.run_driver import claim
 from support.servers import wait_until
 from support.stream_reader import StreamEvent, StreamReader, streaming
 
 from pipeweave import AsyncClient, Client, ids
 from pipeweave.api.serve import THREADS
+from pipeweave.attempt import StoredLogs
 from pipeweave.client import waiting
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.events import Event
@@ -193,6 +195,36 @@ def test_who_reads_slowly_gets_everything_once(
     assert len(numbers) == 601
 
 
+def test_logs_that_grow_are_told_to_all_who_want_them(
+    server: Server, deployment: Deployment, token: str, run_id: str
+) -> None:
+    found: UUID = ids.read(ids.RUN, run_id)
+    with deployment.database.transaction() as tx:
+        assert claim(tx, found, 1) is not None
+    task_run = ids.show(ids.TASK_RUN, ids.task_run_id(found, 1))
+    path, storage = f"runs/{task_run}.1/logs.jsonl", deployment.values.backends.default
+    stored = StoredLogs(lambda place, content: storage.put(path, content) and None, every_s=0.0)
+    query = f"run={run_id}&types=log,run.paused"
+    with (
+        streaming(server.url, f"/api/stream?{query}", token, TENANT) as first,
+        streaming(server.url, f"/api/ws?{query}", token, TENANT, *UPGRADE) as second,
+    ):
+        first.next()
+        read_frame(second)
+        for count in (1, 2):
+            stored.add(path, b'{"message":"one"}\n', run_id)
+            change = first.next()
+            assert change is not None and change.id is None
+            assert (change.data["type"], change.data["taskRunId"]) == ("log", task_run)
+            assert change.data["data"] == {"bytes": count * 18}
+            message = orjson.loads(read_frame(second)[1])
+            assert message == {"event": "change", "id": None, "change": message["change"]}
+            assert message["change"]["data"] == change.data["data"]
+        write(deployment, run_id, "run.paused")
+        assert first.types(1) == ["run.paused"]
+    stored.close(30)
+
+
 # --- WebSockets -------------------------------------------------------------------------------------------
 
 KEY = base64.b64encode(b"0123456789abcdef").decode()
@@ -336,6 +368,12 @@ def test_wrong_filters_and_cursors_are_refused_together(api: Api, run_id: str) -
     assert answer.status_code == 400
     assert [each["field"] for each in answer.json["errors"]] == ["types", "types", "cursor"]
     assert "run.completed" in answer.json["errors"][0]["expected"]
+
+
+def test_logs_without_a_run_are_refused(api: Api) -> None:
+    answer = api.get("/api/stream", types="log")
+    assert (answer.status_code, answer.json["hint"]) == (400, "name a run: run=prun_…")
+    assert answer.json["errors"][0]["field"] == "types"
 
 
 def test_a_foreign_run_is_not_found(neighbour: Api, run_id: str) -> None:

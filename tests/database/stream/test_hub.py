@@ -34,8 +34,8 @@ class Watching:
         self.cursors.append(cursor)
         self.is_ready.set()
 
-    def change(self, cursor: str, content: bytes) -> None:
-        self.cursors.append(cursor)
+    def change(self, cursor: str | None, content: bytes) -> None:
+        self.cursors.append(cursor or "")
         self.types.append(orjson.loads(content)["type"])
 
     def ping(self) -> None:

@@ -10,7 +10,7 @@ from support.pages import ROOT
 
 from pipeweave import ids
 from pipeweave.errors import InvalidInput
-from pipeweave.orchestrator.stream import FeedEvent, changes
+from pipeweave.orchestrator.stream import FeedEvent, Wanted, changes
 
 
 def test_a_kind_stands_for_all_of_its_types() -> None:
@@ -25,8 +25,24 @@ def test_all_wrong_types_are_told_with_the_nearest() -> None:
         changes.types_of(["run.complete", "task_run.started", "banana"])
     assert [each.expected for each in caught.value.errors] == [
         "did you mean 'run.completed'?",
-        "run, task_run, task_runs",
+        "run, task_run, task_runs, log",
     ]
+
+
+def test_logs_are_those_of_one_run_and_only_if_they_are_named() -> None:
+    assert changes.types_of(["run.paused", "log"], is_of_run=True) == {"run.paused", "log"}
+    with pytest.raises(InvalidInput) as caught:
+        changes.types_of(["log", "banana"])
+    assert [each.message for each in caught.value.errors] == [
+        "'banana' is no type of a change",
+        "'log' needs a run",
+    ]
+    with pytest.raises(InvalidInput, match="types 'log' needs a run"):
+        changes.types_of(["log"])
+    run_id = ids.new_id()
+    assert Wanted("default", frozenset({"log"}), run_id=run_id).has_logs
+    assert not Wanted("default", None, run_id=run_id).has_logs
+    assert "log" not in changes.types_of(["run", "task_run", "task_runs"])
 
 
 @pytest.mark.parametrize("words", [[], [""]])
