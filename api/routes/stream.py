@@ -46,9 +46,9 @@ def events(call: Call, query: StreamQuery) -> Stream:
     errors=(NotFound, CursorExpired, UpgradeRequired),
 )
 def messages(call: Call, query: StreamQuery) -> Stream:
-    """As `/api/stream`, one JSON object per message: `event`, `id` (null for a `log`) and `change`. What the client sends is
-    dropped. The close has status 1001 when the server stops, 1008 when the client may not watch any more, and
-    1013 when it was too slow.
+    """As `/api/stream`, one JSON object per message: `event`, `id` (null for a `log`) and `change`. What
+    the client sends is dropped. The close has status 1001 when the server stops, 1008 when the client may not
+    watch any more, and 1013 when it was too slow.
     """
     return _stream(call, query, SocketSink(_watching(call).check))
 
