@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -57,7 +58,19 @@ class HttpSender:
             return [answer for part in parts for answer in part]
 
     def stream(self, path: str) -> socket.socket:
-        """GET a path whose answer does not end; its beginning has come."""
+        """GET a path whose answer does not end; its beginning has come.
+
+        The server may not have seen yet that earlier streams were closed: then it is asked again.
+        """
+        until = time.monotonic() + DEADLINE_S
+        while (client := self._begun(path)) is None:
+            if time.monotonic() > until:
+                raise BenchmarkFailed(f"GET {path}: the server has no room for another stream")
+            time.sleep(0.1)
+        return client
+
+    def _begun(self, path: str) -> socket.socket | None:
+        """A stream whose beginning has come; None while the server has no room for it."""
         client = socket.create_connection((LOOPBACK, self._port), DEADLINE_S)
         headers = [f"{name}: {value}" for name, value in self._headers.items()]
         lines = [f"GET {path} HTTP/1.1", f"Host: {LOOPBACK}", *headers]
@@ -66,6 +79,9 @@ class HttpSender:
         while b"event: ready" not in begun:
             piece = client.recv(65_536)
             begun += piece
+            if begun.startswith(b"HTTP/1.1 503"):
+                client.close()
+                return None
             if not piece or not begun.startswith(b"HTTP/1.1 200"):
                 raise BenchmarkFailed(f"GET {path} answered {begun[:500].decode()}")
         return client

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from pipeweave.orchestrator.domain.states import FAILED_TASK, sql_in
 from pipeweave.orchestrator.store.database import Transaction
 
 # Failed items that are read of a map.
@@ -36,7 +37,7 @@ _FAILED_ITEMS = f"""
 SELECT f.* FROM (
     SELECT t.id, t.step_id, t.map_parent, t.map_index, t.status, t.attempt, t.error_code, {ERROR},
            t.finished_at, row_number() OVER (PARTITION BY t.map_parent ORDER BY t.id) AS place
-    FROM task_runs AS t WHERE t.run_id = :id AND t.kind = 'item' AND t.status IN ('failed', 'timeout')) AS f
+    FROM task_runs AS t WHERE t.run_id = :id AND t.kind = 'item' AND t.status IN {sql_in(FAILED_TASK)}) AS f
 WHERE f.place <= {ITEMS_SHOWN} ORDER BY f.id LIMIT 1000
 """
 

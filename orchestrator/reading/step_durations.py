@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain.states import TaskStatus, sql_in
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import PipelineSpec
 from pipeweave.spec.forecast import FEW_RUNS, PastRun
@@ -29,12 +30,12 @@ WHERE w.status = 'completed' ORDER BY w.id DESC LIMIT :most
 """
 
 # The steps of a run come before the items of its maps.
-_STEPS = """
+_STEPS = f"""
 SELECT t.run_id, t.step_id, t.task_id, t.status,
     extract(epoch FROM t.finished_at - t.started_at) * 1000 AS took_ms
 FROM unnest(CAST(:runs AS uuid[]), CAST(:lasts AS uuid[])) AS u(run_id, last)
 JOIN task_runs AS t ON t.run_id = u.run_id AND t.id <= u.last
-WHERE t.kind <> 'item' AND t.status IN ('completed', 'skipped')
+WHERE t.kind <> 'item' AND t.status IN {sql_in({TaskStatus.COMPLETED, TaskStatus.SKIPPED})}
 """
 
 

@@ -118,8 +118,9 @@ class Hub:
 
     @property
     def count(self) -> int:
-        """How many watch."""
-        return len(self._new) + len(self._watchers)
+        """How many watch. Who has left does not count, also before the thread forgets it."""
+        with self._lock:
+            return sum(each.sink.is_open for each in (*self._new, *self._watchers))
 
     def check_room(self) -> None:
         """Refuse one watcher more than allowed.
