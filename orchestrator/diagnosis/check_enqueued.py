@@ -33,12 +33,12 @@ def started(settings: Settings) -> Verdict:
         refused = tx.execute(_REFUSED, {"most": MOST}).all()
     if waiting:
         return warning(
-            f"{_number(waiting)} enqueued wait: {_shown(waiting)}",
+            f"waiting to start: {_number(waiting)}: {_shown(waiting)}",
             "is a beat running, and is new work accepted? Otherwise mend what it says; they are tried again",
         )
     if refused:
         return warning(
-            f"{_number(refused)} enqueued in the last 7 days were refused: {_shown(refused)}",
+            f"refused in the last 7 days: {_number(refused)}: {_shown(refused)}",
             "mend what it says, and enqueue them again",
         )
     return fine("every enqueued run could start")
@@ -46,7 +46,7 @@ def started(settings: Settings) -> Verdict:
 
 def _number(found: list[Any]) -> str:
     more = " or more" if len(found) == MOST else ""
-    return f"{len(found)}{more} runs" if len(found) > 1 else "a run"
+    return f"{len(found):,}{more} enqueued runs" if len(found) > 1 else "an enqueued run"
 
 
 def _shown(found: list[Any]) -> str:

@@ -320,7 +320,9 @@ def test_doctor_names_what_waits_and_what_was_refused(isolated_driver: RunDriver
     caller.commit()
     caller.start()
     found = check_enqueued.started(settings)
-    assert found.level is Level.WARNING and f"a run enqueued wait: {run} of unknown" in found.line
+    assert (
+        found.level is Level.WARNING and f"waiting to start: an enqueued run: {run} of unknown" in found.line
+    )
     age(caller, rows.PATIENCE)
     caller.start()
     assert "refused" in check_enqueued.started(settings).line
