@@ -1,9 +1,9 @@
 """Builds the Flask application of the HTTP API.
 
 A request passes `http` (authentication, body, headers, errors), a handler in `routes` calls one verb or query
-of the orchestrator, and the answer has a shape from `contract`. Imports go one way: `contract`, `http`,
-`server`, `routes`, this file, `serve`. `create_app` is for WSGI servers, `serve` for the command line. This
-package must never contain SQL or import `pipeweave.workers`.
+of the orchestrator, and the answer has a shape from `contract`. `ui` has the pages of the dashboard. Imports
+go one way: `contract`, `http`, `server`, `routes`, `ui`, this file, `serve`. `create_app` is for WSGI
+servers, `serve` for the command line. This package must never contain SQL or import `pipeweave.workers`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from werkzeug.routing import BaseConverter, Map
 from pipeweave.api.http import (
     Authenticator,
     Endpoint,
+    Inside,
     RequestPipeline,
     addresses,
     docs_page,
@@ -29,6 +30,7 @@ from pipeweave.api.http import (
     worker_paths,
 )
 from pipeweave.api.routes import ENDPOINTS
+from pipeweave.api.ui import SCREENS, Dashboard
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.stream import Hub, LogWatch
 from pipeweave.settings import Settings
@@ -63,6 +65,11 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     requests = RequestPipeline(deployment, Authenticator(deployment.database), hub)
     _add_endpoints(app, requests, ENDPOINTS)
     docs_page.register(app)
+    if settings.ui:
+        inside = Inside(deployment, ENDPOINTS)
+        Dashboard(requests.authenticator, inside, SCREENS, is_read_only=settings.ui_read_only).register(app)
+    else:
+        app.add_url_rule("/", "pages.home", docs_page.home, methods=["GET"])
     worker_paths.register(app)
     return app
 

@@ -9,6 +9,7 @@ from pipeweave.api.http.body import parse_json
 from pipeweave.api.http.download import Download
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint, PathId, Routes, Watching
 from pipeweave.api.http.form_file import FormFile, ReceivedFile
+from pipeweave.api.http.inside import Asked, Caller, Inside
 from pipeweave.api.http.ndjson import Lines
 from pipeweave.api.http.raw_body import RawBody
 from pipeweave.api.http.request_pipeline import RequestPipeline
@@ -16,12 +17,15 @@ from pipeweave.api.http.streaming import EventSink, SocketSink, Stream
 
 __all__ = [
     "Answer",
+    "Asked",
     "Authenticator",
     "Call",
+    "Caller",
     "Download",
     "Endpoint",
     "EventSink",
     "FormFile",
+    "Inside",
     "Lines",
     "PathId",
     "RawBody",

@@ -71,16 +71,16 @@ class Authenticator:
             raise NotFound(
                 f"tenant {tenant[:80]!r} not found", hint=f"the token is valid for {_shown(caller.tenants)}"
             )
-        if not any(map(caller.allows, scopes)):
-            raise _lacks(caller, scopes)
-        if is_for_all and not caller.may_enter(EVERY_TENANT):
-            command = f"pipeweave token create NAME --tenant '{EVERY_TENANT}' --scope {_word(scopes[0])}"
-            raise Forbidden(
-                "this request concerns every tenant, and the token is not valid for all tenants",
-                hint=f"create a token for every tenant: `{command}`",
-                neededTenants=EVERY_TENANT,
-            )
+        check_scopes(caller, scopes, is_for_all=is_for_all)
         return Admission(tenant, caller.name)
+
+    def caller(self, headers: Headers) -> Access:
+        """Whose request this is.
+
+        Raises:
+            Unauthenticated: as `admit`.
+        """
+        return self._caller(headers.get("Authorization", ""), self._database.transaction)
 
     def may_read_all(self, headers: Headers) -> bool:
         """Whether the request has a token that may read, and is valid for every tenant.
@@ -120,6 +120,27 @@ class Authenticator:
             self._known.clear()
         self._known[key] = (asked_at + TOKEN_CACHE_S, caller)
         return caller
+
+
+def check_scopes(caller: Access, scopes: tuple[str, ...], *, is_for_all: bool = False) -> None:
+    """Check what a token allows.
+
+    Args:
+        scopes: it needs one of these scopes; empty: none.
+        is_for_all: it must be valid for every tenant.
+
+    Raises:
+        Forbidden: it does not allow this.
+    """
+    if scopes and not any(map(caller.allows, scopes)):
+        raise _lacks(caller, scopes)
+    if is_for_all and not caller.may_enter(EVERY_TENANT):
+        command = f"pipeweave token create NAME --tenant '{EVERY_TENANT}' --scope {_word(scopes[0])}"
+        raise Forbidden(
+            "this request concerns every tenant, and the token is not valid for all tenants",
+            hint=f"create a token for every tenant: `{command}`",
+            neededTenants=EVERY_TENANT,
+        )
 
 
 def _lacks(caller: Access, scopes: tuple[str, ...]) -> Forbidden:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, get_origin
 from flask import Request
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
+from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from pipeweave.api.contract.requests import Request as JsonRequest
@@ -44,8 +45,16 @@ def read_body(request: Request, model: type[Model], *, is_optional: bool = False
             f"the body is {given[:100]}, not application/json", hint="send Content-Type: application/json"
         )
     content = content_of(request)
-    if is_optional and not content:
-        content = b"{}"
+    return parse_body(b"{}" if is_optional and not content else content, model)
+
+
+def parse_body(content: bytes, model: type[Model]) -> Model:
+    """Parse JSON into the model of a body.
+
+    Raises:
+        MalformedJson: as `read_body`.
+        InvalidInput: as `read_body`.
+    """
     try:
         parsed = model.model_validate_json(content)
     except ValidationError as error:
@@ -75,13 +84,12 @@ def _refuse(content: bytes) -> None:
         _refuse_unstorable(from_json(content))
 
 
-def read_query(request: Request, model: type[Model] | None) -> Model | None:
+def parse_query(names: MultiDict[str, str], model: type[Model] | None) -> Model | None:
     """Parse the query parameters into the model. Without a model, no parameter is allowed.
 
     Raises:
         InvalidInput: a parameter is unknown, wrong, or given more than once.
     """
-    names = request.args
     if model is None:
         if names:
             errors = [FieldError(name[:200], "is unknown", "unknown_field", "nothing") for name in names]

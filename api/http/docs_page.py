@@ -18,10 +18,9 @@ METHODS = ("get", "put", "post", "patch", "delete")
 
 
 def register(app: Flask) -> None:
-    """Add the pages `/` and `/docs` to the app."""
+    """Add the page `/docs` to the app."""
     # Anyone may ask for it, so it is made once.
     app.extensions["pipeweave.docs_html"] = functools.cache(_html)
-    app.add_url_rule("/", "pages.home", home, methods=["GET"])
     app.add_url_rule("/docs", "pages.docs", docs, methods=["GET"])
     app.jinja_env.filters["prose"] = prose
     app.jinja_env.filters["type_text"] = type_text

@@ -58,6 +58,15 @@ def register(app: Flask) -> None:
     app.register_error_handler(Exception, _unexpected)
 
 
+def answer(error: Exception) -> Response:
+    """The answer to a request that ended with this error."""
+    if isinstance(error, PipeWeaveError):
+        return _known(error)
+    if isinstance(error, HTTPException):
+        return _of_http(error)
+    return _unexpected(error)
+
+
 def _known(error: PipeWeaveError) -> Response:
     if isinstance(error, Busy):
         log.warning("api.busy", extra={"method": request.method, "path": request.path})

@@ -15,7 +15,7 @@ from werkzeug.datastructures import Headers
 
 from pipeweave.api.http import idempotency_header, streaming, worker_paths
 from pipeweave.api.http.auth import Admission, Authenticator
-from pipeweave.api.http.body import read_body, read_query
+from pipeweave.api.http.body import parse_query, read_body
 from pipeweave.api.http.download import Download, answered
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint, Watching
 from pipeweave.api.http.form_file import FormFile
@@ -37,7 +37,7 @@ class RequestPipeline:
 
     def __init__(self, deployment: Deployment, authenticator: Authenticator, hub: Hub) -> None:
         self._deployment = deployment
-        self._authenticator = authenticator
+        self.authenticator = authenticator
         self._hub = hub
 
     def serve(self, endpoint: Endpoint, path_ids: Mapping[str, str]) -> Response:
@@ -50,7 +50,7 @@ class RequestPipeline:
         admission = None if endpoint.is_open else self._authenticated(endpoint)
         arguments = _arguments(endpoint, path_ids)
         key = idempotency_header.read(request.headers, endpoint.longest_key) if endpoint.longest_key else None
-        sees_all = endpoint.tells_more and self._authenticator.may_read_all(request.headers)
+        sees_all = endpoint.tells_more and self.authenticator.may_read_all(request.headers)
         tenant, token_name = (admission.tenant, admission.token_name) if admission else ("", "")
         traceparent = tracing.read(request.headers.get(TRACEPARENT))
         watching = Watching(self._hub, self._check(endpoint)) if endpoint.streams else None
@@ -62,10 +62,10 @@ class RequestPipeline:
     def _check(self, endpoint: Endpoint) -> Callable[[], object]:
         """Authenticates the present request once more, also when it is over."""
         headers = Headers(request.headers)
-        return lambda: self._authenticator.admit(headers, endpoint.scopes)
+        return lambda: self.authenticator.admit(headers, endpoint.scopes)
 
     def _authenticated(self, endpoint: Endpoint) -> Admission:
-        return self._authenticator.admit(request.headers, endpoint.scopes, is_for_all=endpoint.is_for_all)
+        return self.authenticator.admit(request.headers, endpoint.scopes, is_for_all=endpoint.is_for_all)
 
 
 def _arguments(endpoint: Endpoint, path_ids: Mapping[str, str]) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _arguments(endpoint: Endpoint, path_ids: Mapping[str, str]) -> dict[str, Any
     for name, text in path_ids.items():
         if endpoint.ids[name].prefix is None and not endpoint.ids[name].is_path:
             check_name(text, name)
-    query = read_query(request, endpoint.query)
+    query = parse_query(request.args, endpoint.query)
     if query is not None:
         arguments["query"] = query
     if endpoint.body is not None:

@@ -49,6 +49,8 @@ class Settings:
     cors_origins: tuple[str, ...] = ()
     db_pool_max: int = 10
     stream_limit: int = 100
+    ui: bool = True
+    ui_read_only: bool = False
     log_level: str = "normal"
     worker_heartbeat_interval: int = 30000
     orchestrator_url: str | None = None

@@ -62,6 +62,8 @@ TABLE: tuple[Setting, ...] = (
     ),
     Setting("DB_POOL_MAX", "db_pool_max", values.whole(1, 1000), "database connections per process"),
     Setting("STREAM_LIMIT", "stream_limit", values.whole(0, 400), "streams of changes per API process"),
+    Setting("UI", "ui", values.flag, "whether the API serves the dashboard, under /ui"),
+    Setting("UI_READ_ONLY", "ui_read_only", values.flag, "whether the dashboard shows no verb"),
     Setting(
         "BROKER_URL",
         "broker_url",

@@ -39,8 +39,9 @@ def test_every_route_is_in_the_document_and_nothing_else(app: Flask, document: d
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
     }
     described = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
-    assert served - PAGES == described
-    assert served >= PAGES
+    pages = {each for each in served if each[1].startswith("/ui/")} | PAGES
+    assert served - pages == described
+    assert served >= pages
 
 
 def test_every_schema_is_used_and_every_reference_leads_somewhere(document: dict[str, Any]) -> None:

@@ -1,0 +1,14 @@
+"""The dashboard: pages for people, rendered on the server, that show what the API tells.
+
+`create_app` registers it. A screen is one file: it reads through `View.ask`, which calls an endpoint of the
+API, and its template lies in `templates`. This package must never read from the orchestrator by itself, and
+never render a text of a user as anything but text.
+"""
+
+from pipeweave.api.ui.dashboard import Dashboard
+from pipeweave.api.ui.runs import screens as runs
+from pipeweave.api.ui.screens import Screen
+
+SCREENS: tuple[Screen, ...] = tuple(row for screens in (runs,) for row in screens.rows)
+
+__all__ = ["SCREENS", "Dashboard"]

@@ -1,0 +1,117 @@
+"""The page of a verb: asks, shows what will be sent, and sends it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeweave.api.http import Asked
+from pipeweave.api.ui.screens import Page, Redirect
+from pipeweave.api.ui.verbs import TYPED_ABOVE, VERBS, Effects, Verb
+from pipeweave.api.ui.view import ROOT, View
+from pipeweave.errors import FieldError, InvalidInput, NotFound, PipeWeaveError
+
+# Fields of the form that are not members of the body.
+NEXT, KEY, TYPED = "next", "key", "typed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    name: str
+    verb: Verb
+    ids: Mapping[str, str]
+    body: Any
+    effects: Effects
+
+
+def page(view: View, name: str, problem: PipeWeaveError | None = None) -> Page:
+    """The question.
+
+    Args:
+        name: of the verb.
+        problem: why it was not done.
+
+    Raises:
+        NotFound: there is no such verb, or an id is missing.
+    """
+    verb = _verb(view, name)
+    try:
+        form: _Form | None = _form(view, name, verb)
+    except InvalidInput as error:
+        problem, form = problem or error, None
+    endpoint = view.inside.endpoint(verb.operation)
+    ids = _ids(view, verb)
+    path = endpoint.path
+    for each, text in ids.items():
+        path = path.replace(f"{{{each}}}", text)
+    shown = {
+        "name": name,
+        "verb": verb,
+        "ids": ids,
+        "problem": problem and problem.to_problem(),
+        "wrong": {each.field: each.message for each in problem.errors} if problem else {},
+        "sent": form and Asked(endpoint.method, path, (), form.body if endpoint.body else None),
+        "effects": form.effects if form else Effects(),
+        "is_typed": form is not None and form.effects.count > TYPED_ABOVE,
+        "line": verb.line(ids, view.given, view.tenant),
+        "next": _next(view),
+        "key": view.given.get(KEY) or secrets.token_hex(12),
+        "takes_key": bool(endpoint.longest_key),
+    }
+    return Page(verb.question, shown)
+
+
+def send(view: View, name: str) -> Redirect:
+    """Do it, and go on to the screen that follows.
+
+    Raises:
+        PipeWeaveError: as the endpoint; nothing was changed.
+    """
+    verb = _verb(view, name)
+    form = _form(view, name, verb)
+    if form.effects.count > TYPED_ABOVE and view.given.get(TYPED) != str(form.effects.count):
+        message = f"type {form.effects.count}, the number of objects that this changes"
+        raise InvalidInput(message, errors=[FieldError(TYPED, message, "invalid", str(form.effects.count))])
+    endpoint = view.inside.endpoint(verb.operation)
+    key = view.given.get(KEY) if endpoint.longest_key else None
+    body = form.body if endpoint.body is not None else None
+    answer, _ = view.inside.ask(view.caller, verb.operation, form.ids, {}, body, key)
+    target = view.url(verb.after.format_map(answer)) if verb.after else _next(view)
+    return Redirect(f"{target}{'&' if '?' in target else '?'}done={name}")
+
+
+def told(name: str | None) -> str:
+    """The sentence that tells that a verb was done; empty for any other name."""
+    verb = VERBS.rows.get(name or "")
+    return verb.done if verb else ""
+
+
+def _verb(view: View, name: str) -> Verb:
+    verb = VERBS.rows.get(name)
+    if verb is None or not view.inside.has(verb.operation):
+        raise NotFound(f"the dashboard has no verb {name[:100]!r}")
+    return verb
+
+
+def _form(view: View, name: str, verb: Verb) -> _Form:
+    ids, body = _ids(view, verb), verb.read(view.given)
+    return _Form(name, verb, ids, body, verb.effects(view, ids, body))
+
+
+def _ids(view: View, verb: Verb) -> dict[str, str]:
+    names = view.inside.endpoint(verb.operation).ids
+    missing = [each for each in names if not view.given.get(each)]
+    if missing:
+        raise NotFound(f"the address names no {missing[0]}")
+    return {each: view.given[each] for each in names}
+
+
+def _next(view: View) -> str:
+    """Where to go on; only to a screen of this dashboard."""
+    target = view.given.get(NEXT, "")
+    is_ours = target.startswith(f"{ROOT}/{view.tenant}/") and not any(
+        each in target for each in ("\\", "\r", "\n", "//")
+    )
+    return target if is_ours else view.url("/")

@@ -1,0 +1,239 @@
+"""Serves the dashboard: finds out who asks, reads the screen, and renders the page or its fragment."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+from flask import Flask, Response, request
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from werkzeug.utils import redirect
+from werkzeug.wrappers import Response as AnyResponse
+
+from pipeweave.api.http import Authenticator, Caller, Inside, errors
+from pipeweave.api.ui import confirm, policy, words
+from pipeweave.api.ui.screens import NAV, Page, Redirect, Screen
+from pipeweave.api.ui.static_files import StaticFiles
+from pipeweave.api.ui.verbs import VERBS
+from pipeweave.api.ui.view import ROOT, View
+from pipeweave.errors import NotFound, PipeWeaveError, Unauthenticated
+from pipeweave.ids import check_name
+from pipeweave.orchestrator.security import EVERY_TENANT, Access
+
+log = logging.getLogger(__name__)
+
+FRAGMENT = "X-PipeWeave-Fragment"
+HTML = "text/html; charset=utf-8"
+THEMES = ("light", "dark")
+# The tenant whose screens come first for a token that is valid for every tenant.
+FIRST_TENANT = "default"
+# Tenants in which an id is looked for.
+MOST_TENANTS = 50
+# Prefix of an id -> its screen, and the endpoint that knows it.
+_PLACES = {
+    "prun": ("/runs/{id}", "runs.get_run"),
+    "trun": ("/task-runs/{id}", "runs.get_task_run"),
+    "dlq": ("/dead-letters/{id}", "dead_letters.get_dead_letter"),
+}
+
+
+class Dashboard:
+    """The screens of one application.
+
+    Args:
+        screens: the table of screens.
+        is_read_only: no verb is shown or done.
+    """
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        inside: Inside,
+        screens: tuple[Screen, ...],
+        *,
+        is_read_only: bool = False,
+    ) -> None:
+        self._authenticator = authenticator
+        self._inside = inside
+        self._screens = screens
+        self._is_read_only = is_read_only
+        self.files = StaticFiles()
+        self._templates = Environment(
+            loader=FileSystemLoader(Path(__file__).parent / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters |= words.FILTERS
+        self._templates.globals |= {"static": self.files.url, "verbs": VERBS.rows}
+
+    def register(self, app: Flask) -> None:
+        """Add the paths below `/ui`."""
+        app.add_url_rule("/", "ui.root", lambda: redirect(f"{ROOT}/", 302), methods=["GET"])
+        app.add_url_rule(f"{ROOT}/", "ui.home", self._guarded(self.home), methods=["GET"])
+        app.add_url_rule(
+            f"{ROOT}/static/<digest>/<path:name>",
+            "ui.static",
+            self._guarded(self.files.serve),
+            methods=["GET"],
+        )
+        app.add_url_rule(f"{ROOT}/r/<id>", "ui.find", self._guarded(self.find), methods=["GET"])
+        for screen in self._screens:
+            app.add_url_rule(
+                f"{ROOT}/<tenant>{screen.path}",
+                f"ui.{screen.template}:{screen.path}",
+                self._guarded(self._reading(screen)),
+                methods=["GET"],
+            )
+        path = f"{ROOT}/<tenant>/do/<name>"
+        app.add_url_rule(path, "ui.ask", self._guarded(self.ask), methods=["GET"])
+        app.add_url_rule(path, "ui.send", self._guarded(self.send), methods=["POST"])
+        app.add_url_rule(f"{ROOT}/<path:rest>", "ui.nowhere", self._guarded(_nowhere), methods=["GET"])
+
+    # --- what it answers ----------------------------------------------------------------------------------
+
+    def home(self) -> AnyResponse:
+        """Go to the first screen of the first tenant."""
+        access = self._authenticator.caller(request.headers)
+        return redirect(f"{ROOT}/{_first_tenant(access)}/", 302)
+
+    def find(self, id: str) -> AnyResponse:
+        """Go to the screen of an id, in whichever tenant of the caller it is.
+
+        Raises:
+            NotFound: none of the caller's tenants has it.
+        """
+        access = self._authenticator.caller(request.headers)
+        path, operation = _PLACES.get(id.partition("_")[0], ("", ""))
+        tenants = [each for each in access.tenants if each != EVERY_TENANT] or [FIRST_TENANT]
+        for tenant in tenants[:MOST_TENANTS] if operation else ():
+            with suppress(NotFound):
+                self._inside.ask(Caller(access, tenant), operation, {"id": id})
+                return redirect(f"{ROOT}/{tenant}{path.format(id=id)}", 302)
+        raise NotFound(f"{id[:80]!r} not found: not here, or not yours")
+
+    def ask(self, tenant: str, name: str) -> AnyResponse:
+        """Show the page of a verb."""
+        view = self._view(tenant, f"/do/{name}")
+        return self._answer(view, confirm.page(view, name), "confirm.html", "")
+
+    def send(self, tenant: str, name: str) -> AnyResponse:
+        """Do a verb."""
+        view = self._view(tenant, f"/do/{name}")
+        try:
+            if self._is_read_only:
+                raise NotFound("this dashboard is for reading only")
+            return redirect(confirm.send(view, name).url, 303)
+        except PipeWeaveError as error:
+            if isinstance(error, Unauthenticated) or error.status >= 500:
+                raise
+            return self._answer(view, confirm.page(view, name, error), "confirm.html", "", error.status)
+
+    def _reading(self, screen: Screen) -> Callable[..., AnyResponse]:
+        def answer(tenant: str, **ids: str) -> AnyResponse:
+            path = screen.path
+            for name, text in ids.items():
+                path = path.replace(f"<{name}>", text)
+            view = self._view(tenant, path)
+            page = screen.read(view, **ids)
+            if isinstance(page, Redirect):
+                return redirect(page.url, 302)
+            return self._answer(view, page, screen.template, screen.nav)
+
+        return answer
+
+    # --- how ----------------------------------------------------------------------------------------------
+
+    def _view(self, tenant: str, path: str) -> View:
+        """The request as a screen takes it.
+
+        Raises:
+            Unauthenticated: nobody is logged in.
+            NotFound: the tenant is not the caller's.
+        """
+        access = self._authenticator.caller(request.headers)
+        if not access.may_enter(check_name(tenant, "tenant")):
+            raise NotFound(f"tenant {tenant[:80]!r} not found: not here, or not yours")
+        fields = request.form if request.method == "POST" else request.args
+        lists = {name: values for name, values in (request.args | fields).lists() if "\0" not in name}
+        given = {name: values[0].replace("\0", "") for name, values in lists.items()}
+        caller = Caller(access, tenant, request.remote_addr)
+        return View(self._inside, caller, path, given, lists, self._is_read_only)
+
+    def _answer(self, view: View, page: Page, template: str, nav: str, status: int = 200) -> Response:
+        is_fragment = FRAGMENT in request.headers
+        body = self.rendered(view, page, template, nav, is_fragment=is_fragment)
+        answer = Response(body, status, content_type=HTML)
+        answer.headers["Vary"] = f"Cookie, {FRAGMENT}"
+        if is_fragment:
+            answer.headers[FRAGMENT] = "1"
+            answer.set_etag(hashlib.sha256(body).hexdigest()[:32])
+            answer.headers["Cache-Control"] = "private, no-cache"
+            answer.make_conditional(request)
+        return answer
+
+    def rendered(self, view: View, page: Page, template: str, nav: str, *, is_fragment: bool) -> bytes:
+        """The page as HTML, or only what changes in it."""
+        shell = {} if is_fragment else self._shell(view)
+        layout = "fragment.html" if is_fragment else "base.html"
+        variables = {"view": view, "page": page, "layout": layout, "nav_name": nav, **shell, **page.shown}
+        return self._templates.get_template(template).render(variables).encode()
+
+    def _shell(self, view: View | None) -> dict[str, Any]:
+        theme = request.cookies.get("pipeweave-theme", "")
+        paths = {screen.path for screen in self._screens}
+        return {
+            "theme": theme if theme in THEMES else "",
+            "nav": [each for each in NAV if each.path in paths],
+            "host": request.host_url.rstrip("/"),
+            "done": confirm.told(view.given.get("done")) if view else "",
+            "is_static": False,
+        }
+
+    def _guarded(self, serve: Callable[..., AnyResponse]) -> Callable[..., AnyResponse]:
+        """Answer errors with a page, and protect every answer."""
+
+        def answer(**parts: str) -> AnyResponse:
+            try:
+                found = serve(**parts)
+            except Exception as error:
+                found = self._problem(error)
+            return policy.protect(found) if isinstance(found, Response) else found
+
+        return answer
+
+    def _problem(self, error: Exception) -> AnyResponse:
+        refused = errors.answer(error)
+        if isinstance(error, Unauthenticated) and request.method == "GET" and FRAGMENT not in request.headers:
+            return redirect(f"{ROOT}/login?{_next_query()}", 303)
+        problem: Mapping[str, Any] = orjson.loads(refused.get_data())
+        page = Page(str(problem.get("title", "Error")), {"problem": problem})
+        shown = {
+            "page": page,
+            "layout": "fragment.html" if FRAGMENT in request.headers else "plain.html",
+            **self._shell(None),
+            **page.shown,
+        }
+        html = self._templates.get_template("problem.html").render(shown)
+        kept = {name: value for name, value in refused.headers.items() if name == "Retry-After"}
+        return Response(html, refused.status_code, kept, content_type=HTML)
+
+
+def _next_query() -> str:
+    return urlencode({"next": request.full_path.rstrip("?")})
+
+
+def _first_tenant(access: Access) -> str:
+    named = [each for each in access.tenants if each != EVERY_TENANT]
+    return named[0] if named else FIRST_TENANT
+
+
+def _nowhere(rest: str) -> AnyResponse:
+    raise NotFound(f"the dashboard has no page {rest[:200]!r}")

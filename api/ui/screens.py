@@ -1,0 +1,102 @@
+"""Defines the rows of the table of screens: the path, the template, and what reads what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a screen shows.
+
+    Args:
+        title: of the window and of the page.
+        shown: the variables of the template.
+        status: the status that the window's title tells, e.g. `failed`.
+        run: the id of the run that the page watches; a change of it makes the page look again.
+        every_s: seconds after which a page looks again that shows what no event tells; 0: only after events.
+    """
+
+    title: str
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    status: str | None = None
+    run: str | None = None
+    every_s: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """The page is elsewhere: at this address."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """One row of the table.
+
+    Args:
+        path: below `/ui/{tenant}`, with ids as `<id>`.
+        read: gets the view and the ids of the path.
+        template: its file in `templates`.
+        nav: the entry of the navigation that it belongs to.
+    """
+
+    path: str
+    read: Callable[..., Page | Redirect]
+    template: str
+    nav: str
+
+
+class Screens:
+    """The screens of one file: `@screens.add("/runs", "runs.html")` above each function.
+
+    Args:
+        nav: the entry of the navigation that they belong to, as NAV names it.
+    """
+
+    def __init__(self, nav: str) -> None:
+        self.nav = nav
+        self.rows: list[Screen] = []
+
+    def add(
+        self, path: str, template: str
+    ) -> Callable[[Callable[..., Page | Redirect]], Callable[..., Page | Redirect]]:
+        """Add the decorated function to the table."""
+
+        def append(read: Callable[..., Page | Redirect]) -> Callable[..., Page | Redirect]:
+            self.rows.append(Screen(path, read, template, self.nav))
+            return read
+
+        return append
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of the navigation.
+
+    Args:
+        key: the key after `g` that opens it.
+    """
+
+    name: str
+    title: str
+    path: str
+    key: str
+
+
+# In this order; shown are those whose screen exists.
+NAV = (
+    Entry("overview", "Overview", "/", "o"),
+    Entry("runs", "Runs", "/runs", "r"),
+    Entry("pipelines", "Pipelines", "/pipelines", "p"),
+    Entry("tasks", "Tasks", "/tasks", "t"),
+    Entry("queues", "Queues", "/queues", "q"),
+    Entry("dead-letters", "Dead letters", "/dead-letters", "d"),
+    Entry("workers", "Workers", "/workers", "w"),
+    Entry("schedules", "Schedules", "/schedules", "s"),
+    Entry("storage", "Storage", "/storage", "f"),
+    Entry("settings", "Settings", "/settings", "e"),
+)

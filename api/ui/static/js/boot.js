@@ -1,0 +1,33 @@
+// Starts the parts that every page has. Pages work without any of them.
+import { startConfirm } from "./confirm.js";
+import { startCopy } from "./copy.js";
+import { startKeys } from "./keys.js";
+import { startLive } from "./live.js";
+import { startPalette } from "./palette.js";
+import { startPrefs } from "./prefs.js";
+import { startTable } from "./table.js";
+import { startTimes } from "./time.js";
+import { startToast } from "./toast.js";
+
+document.documentElement.classList.add("scripted");
+startTimes();
+startPrefs();
+startToast();
+startCopy();
+startConfirm();
+startTable();
+startKeys();
+startPalette();
+startLive();
+
+// Custom elements load their own code, and only on pages that have one.
+const ELEMENTS = ["graph", "timeline", "matrix", "log", "json"];
+const islands = () => {
+  for (const name of ELEMENTS) {
+    if (document.querySelector(`pw-${name}:not(:defined)`)) {
+      void import(`./${name}/element.js`);
+    }
+  }
+};
+islands();
+document.addEventListener("pw-patched", islands);

@@ -1,0 +1,105 @@
+// Ctrl K: finds screens, runs, pipelines and tasks by name or id.
+
+export function startPalette() {
+  document.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      open();
+    }
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target instanceof Element && event.target.closest("[data-palette]")) open();
+  });
+}
+
+/** @typedef {{kind: string, name: string, href: string}} Hit */
+
+function open() {
+  if (document.getElementById("palette")) return;
+  const dialog = document.createElement("dialog");
+  dialog.id = "palette";
+  dialog.setAttribute("aria-label", "Search");
+  const input = document.createElement("input");
+  input.type = "search";
+  input.placeholder = "A screen, a pipeline, a task, an id";
+  input.setAttribute("role", "combobox");
+  input.setAttribute("aria-expanded", "true");
+  input.setAttribute("aria-controls", "palette-hits");
+  input.setAttribute("aria-label", "Search");
+  const list = document.createElement("ul");
+  list.id = "palette-hits";
+  list.setAttribute("role", "listbox");
+  list.setAttribute("aria-label", "Found");
+  dialog.append(input, list);
+  dialog.addEventListener("close", () => dialog.remove());
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  let asked = 0;
+  input.addEventListener("input", async () => {
+    const mine = ++asked;
+    const found = await hits(input.value.trim());
+    if (mine === asked) show(list, found, input);
+  });
+  input.addEventListener("keydown", (event) => step(event, list, input));
+  document.body.append(dialog);
+  dialog.showModal();
+  show(list, screens(""), input);
+}
+
+/** @param {string} text @returns {Hit[]} */
+function screens(text) {
+  return [...document.querySelectorAll("nav[aria-label='Screens'] a")]
+    .map((each) => ({ kind: "screen", name: each.textContent ?? "", href: each.getAttribute("href") ?? "" }))
+    .filter((each) => each.name.toLowerCase().includes(text.toLowerCase()));
+}
+
+/** @param {string} text @returns {Promise<Hit[]>} */
+async function hits(text) {
+  const own = screens(text);
+  if (!text) return own;
+  const { tenant = "", root = "" } = document.body.dataset;
+  const answer = await fetch(`/api/search?q=${encodeURIComponent(text)}`, { headers: { "X-Tenant": tenant } });
+  if (!answer.ok) return own;
+  /** @type {{hits: {kind: string, id: string, title: string, path: string}[]}} */
+  const found = await answer.json();
+  return [...own, ...found.hits.map((each) => ({ kind: each.kind, name: each.title, href: root + each.path }))];
+}
+
+/** @param {Element} list @param {Hit[]} found @param {HTMLInputElement} input */
+function show(list, found, input) {
+  list.replaceChildren(
+    ...found.slice(0, 20).map((each, index) => {
+      const item = document.createElement("li");
+      const link = document.createElement("a");
+      link.href = each.href;
+      link.id = `palette-${index}`;
+      link.tabIndex = -1;
+      link.setAttribute("role", "option");
+      link.setAttribute("aria-selected", String(index === 0));
+      const kind = document.createElement("span");
+      kind.className = "kind";
+      kind.textContent = each.kind;
+      const name = document.createElement("span");
+      name.textContent = each.name;
+      link.append(kind, name);
+      item.setAttribute("role", "none");
+      item.append(link);
+      return item;
+    }),
+  );
+  input.setAttribute("aria-activedescendant", found.length ? "palette-0" : "");
+}
+
+/** @param {KeyboardEvent} event @param {Element} list @param {HTMLInputElement} input */
+function step(event, list, input) {
+  const links = [...list.querySelectorAll("a")];
+  const at = links.findIndex((each) => each.getAttribute("aria-selected") === "true");
+  if (event.key === "Enter") {
+    links[at]?.click();
+  } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+    const next = Math.min(links.length - 1, Math.max(0, at + (event.key === "ArrowDown" ? 1 : -1)));
+    links.forEach((each, index) => each.setAttribute("aria-selected", String(index === next)));
+    links[next]?.scrollIntoView({ block: "nearest" });
+    input.setAttribute("aria-activedescendant", `palette-${next}`);
+  } else return;
+  event.preventDefault();
+}

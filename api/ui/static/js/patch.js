@@ -1,0 +1,112 @@
+// Puts a fragment that the server rendered into the page, and changes only what differs: focus, selection,
+// scroll positions, open details and what somebody typed stay.
+
+/** @typedef {{createHTML(text: string): unknown}} Policy */
+
+const rules = { createHTML: (/** @type {string} */ text) => text };
+/** @type {Policy} */
+// @ts-ignore: not every browser has trusted types
+const policy = globalThis.trustedTypes ? globalThis.trustedTypes.createPolicy("pipeweave", rules) : rules;
+
+const HEADER = "X-PipeWeave-Fragment";
+
+/**
+ * The fragment of a page of this dashboard.
+ * @param {string} url of the page
+ * @param {string} etag of the fragment that is shown; nothing is answered when it is still the same
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<{main: HTMLElement, etag: string, status: number} | null>} null: nothing has changed
+ */
+export async function fetchFragment(url, etag = "", signal) {
+  const headers = { [HEADER]: "main", ...(etag ? { "If-None-Match": etag } : {}) };
+  const answer = await fetch(url, { headers, signal, cache: "no-store", credentials: "same-origin" });
+  if (answer.status === 304) return null;
+  const isOurs = new URL(answer.url).origin === location.origin && answer.headers.get(HEADER) === "1";
+  if (!isOurs) {
+    throw Object.assign(new Error(`the server answered ${answer.status}`), { status: answer.status });
+  }
+  const template = document.createElement("template");
+  template.innerHTML = /** @type {string} */ (policy.createHTML(await answer.text()));
+  const main = template.content.querySelector("main");
+  if (!main) throw new Error("the answer has no content");
+  return { main, etag: answer.headers.get("ETag") ?? "", status: answer.status };
+}
+
+/**
+ * Make an element like another one.
+ * @param {Element} old in the page
+ * @param {Element} fresh from the server
+ */
+export function patch(old, fresh) {
+  if (old.isEqualNode(fresh)) return;
+  // A custom element keeps its own content, and hears of its attributes.
+  attributes(old, fresh);
+  if (!old.localName.startsWith("pw-") && !old.hasAttribute("data-keep")) children(old, fresh);
+}
+
+/** @param {Element} old @param {Element} fresh */
+function attributes(old, fresh) {
+  const kept = (/** @type {string} */ name) =>
+    (name === "open" && old.localName === "details") || (name === "aria-selected" && old.hasAttribute("data-row"));
+  for (const { name } of [...old.attributes]) {
+    if (!fresh.hasAttribute(name) && !kept(name)) old.removeAttribute(name);
+  }
+  for (const { name, value } of fresh.attributes) {
+    if (old.getAttribute(name) !== value && !kept(name)) old.setAttribute(name, value);
+  }
+}
+
+/** @param {Element} old @param {Element} fresh */
+function children(old, fresh) {
+  const keyed = new Map([...old.children].filter((each) => each.id).map((each) => [each.id, each]));
+  let at = old.firstChild;
+  for (const wanted of [...fresh.childNodes]) {
+    const match = matching(wanted, at, keyed);
+    if (match) {
+      if (match !== at) old.insertBefore(match, at);
+      else at = at.nextSibling;
+      update(match, wanted);
+    } else {
+      old.insertBefore(wanted, at);
+    }
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
+/** @param {Node} wanted @param {ChildNode | null} at @param {Map<string, Element>} keyed */
+function matching(wanted, at, keyed) {
+  if (wanted instanceof Element && wanted.id) {
+    const found = keyed.get(wanted.id);
+    return found?.localName === wanted.localName ? found : null;
+  }
+  const isAlike = at && at.nodeType === wanted.nodeType && at.nodeName === wanted.nodeName;
+  return isAlike && !(at instanceof Element && at.id) ? at : null;
+}
+
+/** @param {Node} old @param {Node} wanted */
+function update(old, wanted) {
+  if (old instanceof Element && wanted instanceof Element) {
+    // What somebody is typing into stays as it is.
+    const isTyped = old === document.activeElement && old.matches("input, select, textarea");
+    if (!isTyped) patch(old, wanted);
+  } else if (old.nodeValue !== wanted.nodeValue) {
+    old.nodeValue = wanted.nodeValue;
+  }
+}
+
+/**
+ * Show a new fragment of this page.
+ * @param {HTMLElement} main
+ */
+export function show(main) {
+  const old = document.getElementById("main");
+  if (!old) return;
+  const title = main.dataset.title;
+  if (title) document.title = title;
+  patch(old, main);
+  document.dispatchEvent(new CustomEvent("pw-patched"));
+}

@@ -1,0 +1,56 @@
+// Moves through the rows of a list by keys, and selects rows. A row is an element with data-row; its first
+// link is what it opens; its checkbox, if it has one, selects it.
+
+/** @type {Element | null} */
+let lastChosen = null;
+
+export function startTable() {
+  document.addEventListener("keydown", (event) => {
+    const target = /** @type {Element} */ (event.target);
+    const isTyping = target.closest("input:not([type=checkbox]), select, textarea, dialog, [role=application]");
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping) return;
+    if (event.key === "j" || event.key === "k") move(event.key === "j" ? 1 : -1);
+    else if (event.key.toLowerCase() === "x") choose(event.shiftKey);
+    else return;
+    event.preventDefault();
+  });
+  document.addEventListener("change", count);
+  document.addEventListener("pw-patched", count);
+}
+
+const rows = () => [...document.querySelectorAll("[data-row]")];
+
+/** @param {number} step */
+function move(step) {
+  const all = rows();
+  const at = all.findIndex((each) => each.contains(document.activeElement));
+  const next = all[Math.min(all.length - 1, Math.max(0, at < 0 ? 0 : at + step))];
+  for (const each of all) each.classList.toggle("at", each === next);
+  next?.querySelector("a")?.focus();
+}
+
+/** @param {boolean} isRange */
+function choose(isRange) {
+  const all = rows();
+  const at = all.find((each) => each.contains(document.activeElement));
+  if (!at) return;
+  const from = isRange && lastChosen ? all.indexOf(lastChosen) : all.indexOf(at);
+  const to = all.indexOf(at);
+  for (const row of all.slice(Math.min(from, to), Math.max(from, to) + 1)) {
+    const box = row.querySelector("input[type=checkbox]");
+    if (box instanceof HTMLInputElement) box.checked = isRange || !box.checked;
+  }
+  lastChosen = at;
+  count();
+}
+
+/** Tell how many are chosen, where the page has a place for it. */
+function count() {
+  const place = document.querySelector("[data-chosen]");
+  if (!(place instanceof HTMLElement)) return;
+  const chosen = document.querySelectorAll("[data-row] input[type=checkbox]:checked").length;
+  place.textContent = chosen ? `${chosen} selected` : "";
+  for (const each of document.querySelectorAll("[data-needs-chosen]")) {
+    each.toggleAttribute("hidden", chosen === 0);
+  }
+}

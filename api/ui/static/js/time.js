@@ -1,0 +1,54 @@
+// Times in the reader's zone, and relative ones while they are young.
+
+const HOUR = 3_600_000;
+const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+
+export function startTimes() {
+  show();
+  document.addEventListener("pw-patched", show);
+  setInterval(() => document.visibilityState === "visible" && show(), 5000);
+}
+
+/**
+ * A time as people read it.
+ * @param {number} at milliseconds since 1970
+ * @param {number} now
+ */
+export function relative(at, now) {
+  const past = now - at;
+  if (past < -HOUR || past >= HOUR) {
+    return new Date(at).toDateString() === new Date(now).toDateString() ? clock.format(at) : format.format(at);
+  }
+  const seconds = Math.round(Math.abs(past) / 1000);
+  const text = seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`;
+  return past >= 0 ? `${text} ago` : `in ${text}`;
+}
+
+/**
+ * A duration as the server writes it.
+ * @param {number} ms
+ */
+export function duration(ms) {
+  if (ms < 1) return "< 1 ms";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const seconds = ms / 1000;
+  if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
+  const [size, step, big, small] =
+    seconds < 3600 ? [60, 1, "min", "s"] : seconds < 86400 ? [3600, 60, "h", "min"] : [86400, 3600, "d", "h"];
+  const whole = Math.floor(Math.max(seconds, 60) / Number(size));
+  const rest = Math.floor((Math.floor(Math.max(seconds, 60)) % Number(size)) / Number(step));
+  return rest ? `${whole} ${big} ${rest} ${small}` : `${whole} ${big}`;
+}
+
+function show() {
+  const now = Date.now();
+  for (const each of document.querySelectorAll("time[datetime]:not([data-plain])")) {
+    const at = Date.parse(each.getAttribute("datetime") ?? "");
+    if (Number.isNaN(at)) continue;
+    const text = relative(at, now);
+    if (each.textContent !== text) each.textContent = text;
+    const title = `${format.format(at)}, ${each.getAttribute("datetime")}`;
+    if (each.getAttribute("title") !== title) each.setAttribute("title", title);
+  }
+}

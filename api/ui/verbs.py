@@ -1,0 +1,185 @@
+"""Defines the verbs that the dashboard offers: each asks before it acts, and shows what it will send.
+
+A verb is an endpoint of the API with a question, fields and a command of the CLI. Its page works without
+scripts; with scripts the same page opens in a dialog.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pipeweave.api.ui.view import View
+from pipeweave.errors import FieldError, InvalidInput
+
+# A change of more objects than this is confirmed by typing their number.
+TYPED_ABOVE = 100
+
+Kind = Literal["text", "number", "boolean", "json", "choice", "hidden"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A member of the body that the person may give.
+
+    Args:
+        name: of the member; with dots, of a member of a member.
+        label: before the field.
+        about: a sentence below the field.
+        choices: values of a `choice` with their words.
+        default: what the field shows at first.
+        flag: the option of the command that has the same meaning, e.g. `--reason`.
+        is_required: whether the field may not be empty.
+    """
+
+    name: str
+    label: str
+    kind: Kind = "text"
+    about: str = ""
+    choices: Sequence[tuple[str, str]] = ()
+    default: str = ""
+    flag: str | None = None
+    is_required: bool = False
+
+
+REASON = Field("reason", "Reason", about="People read it in the events of the run.", flag="--reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a verb would do now.
+
+    Args:
+        sentences: in numbers, e.g. `cancels 1 run: 3 task runs run, 412 wait`.
+        count: how many objects it changes.
+        sample: some of them, as text.
+    """
+
+    sentences: Sequence[str] = ()
+    count: int = 1
+    sample: Sequence[str] = ()
+
+
+def _nothing_more(view: View, ids: Mapping[str, str], body: Any) -> Effects:
+    return Effects()
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb.
+
+    Args:
+        operation: the endpoint's operation id.
+        label: on the button, e.g. `Cancel run`.
+        question: the heading of its page, e.g. `Cancel this run?`
+        done: told afterwards, e.g. `The run is cancelled.`
+        command: the same in a terminal, e.g. `pipeweave cancel {id}`; empty: the CLI has none.
+        effects: what it would do now; gets the view, the ids and the body.
+        body: members of the body that are always sent.
+        after: the path of the screen that follows, with members of the answer in braces; empty: the one it
+            was asked on.
+        is_dangerous: it ends or removes something.
+    """
+
+    operation: str
+    label: str
+    question: str
+    done: str
+    command: str = ""
+    fields: Sequence[Field] = ()
+    effects: Callable[[View, Mapping[str, str], Any], Effects] = _nothing_more
+    body: Mapping[str, Any] = field(default_factory=dict)
+    after: str = ""
+    is_dangerous: bool = False
+
+    def read(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """The body that these fields make.
+
+        Raises:
+            InvalidInput: a number or JSON field holds something else; all mistakes at once.
+        """
+        body: dict[str, Any] = json.loads(json.dumps(dict(self.body)))
+        wrong: list[FieldError] = []
+        for each in self.fields:
+            text = given.get(each.name, "" if each.kind == "boolean" else each.default).strip()
+            if not text and each.kind != "boolean":
+                if each.is_required:
+                    wrong.append(FieldError(each.name, "is required", "required"))
+                continue
+            try:
+                _put(body, each.name, _value(each, text))
+            except ValueError as error:
+                wrong.append(FieldError(each.name, str(error), "invalid"))
+        if wrong:
+            shown = "; ".join(f"{each.field} {each.message}" for each in wrong)
+            raise InvalidInput(shown, errors=wrong)
+        return body
+
+    def line(self, ids: Mapping[str, str], given: Mapping[str, str], tenant: str) -> str:
+        """The command for a terminal; empty without one."""
+        if not self.command:
+            return ""
+        quoted = {name: shlex.quote(text) for name, text in {**given, **ids}.items()}
+        parts = [self.command.format_map(_Blank(quoted))]
+        for each in self.fields:
+            text = given.get(each.name, each.default).strip()
+            if each.flag and text:
+                parts.append(each.flag if each.kind == "boolean" else f"{each.flag} {shlex.quote(text)}")
+        if tenant != "default":
+            parts.append(f"--tenant {shlex.quote(tenant)}")
+        return " ".join(parts)
+
+
+class _Blank(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return name.upper()
+
+
+def _value(field: Field, text: str) -> Any:
+    if field.kind == "boolean":
+        return text in ("on", "true", "1")
+    if field.kind == "number":
+        try:
+            return int(text)
+        except ValueError:
+            try:
+                return float(text)
+            except ValueError:
+                raise ValueError("must be a number") from None
+    if field.kind == "json":
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"is not JSON: {error}") from None
+    return text
+
+
+def _put(body: dict[str, Any], name: str, value: Any) -> None:
+    *parents, last = name.split(".")
+    for parent in parents:
+        body = body.setdefault(parent, {})
+    body[last] = value
+
+
+class Verbs:
+    """The table of verbs, by operation id and, where an endpoint has several, a name after a colon."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Verb] = {}
+
+    def add(self, verb: Verb, name: str | None = None) -> Verb:
+        """Add a verb.
+
+        Args:
+            name: tells verbs of one endpoint apart, e.g. `retry-all` of `dead_letters.retry_all:canary`.
+        """
+        key = f"{verb.operation}:{name}" if name else verb.operation
+        assert key not in self.rows, f"{key} is there already"
+        self.rows[key] = verb
+        return verb
+
+
+VERBS = Verbs()

@@ -1,0 +1,81 @@
+"""One request for a screen: who asks, what the address says, and how the screen reads what it shows.
+
+A screen reads only through `ask`, which calls an endpoint of the API. So a page shows nothing that the API
+does not tell, and says with which requests a program would get the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from pipeweave.api.http import Asked, Caller, Inside
+from pipeweave.api.http.inside import Query
+
+ROOT = "/ui"
+
+
+@dataclass(slots=True)
+class View:
+    """One request for a screen.
+
+    Args:
+        caller: in whose name it reads, and for which tenant.
+        path: below `/ui/{tenant}`, e.g. `/runs`.
+        given: the parameters of the address, the first value of each.
+        lists: all values of each parameter.
+        is_read_only: no verb may be shown, whatever the caller may do.
+    """
+
+    inside: Inside
+    caller: Caller
+    path: str
+    given: Mapping[str, str]
+    lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    is_read_only: bool = False
+    asked: list[Asked] = field(default_factory=list)
+
+    @property
+    def tenant(self) -> str:
+        return self.caller.tenant
+
+    def ask(self, operation: str, query: Query | None = None, body: Any = None, **ids: str) -> Any:
+        """What an endpoint answers; see `Inside.ask`. `ids` are the parts of its path.
+
+        Raises:
+            PipeWeaveError: as the endpoint.
+        """
+        answer, asked = self.inside.ask(self.caller, operation, ids, query, body)
+        self.asked.append(asked)
+        return answer
+
+    def only(self, *names: str, **more: str | None) -> dict[str, str | Sequence[str] | None]:
+        """These parameters of the address as the query of an endpoint, and further ones.
+
+        A name `a=b` takes the parameter `a` of the address as `b`.
+        """
+        query: dict[str, str | Sequence[str] | None] = dict(more)
+        for name in names:
+            own, _, other = name.partition("=")
+            values = self.lists.get(own, ())
+            if values:
+                query[other or own] = values if len(values) > 1 else values[0]
+        return query
+
+    def may(self, operation: str) -> bool:
+        """Whether to show the verb of this endpoint."""
+        return not self.is_read_only and self.inside.may(self.caller, operation)
+
+    def url(self, path: str, **query: Any) -> str:
+        """The address of a screen of this tenant; parameters that are None or empty are left out."""
+        pairs = [(name, value) for name, value in query.items() if value not in (None, "")]
+        return f"{ROOT}/{quote(self.tenant)}{path}" + (f"?{urlencode(pairs, doseq=True)}" if pairs else "")
+
+    def here(self, **changes: Any) -> str:
+        """The address of this screen with some parameters changed; None removes one."""
+        query: dict[str, Any] = {
+            name: list(values) for name, values in self.lists.items() if name not in ("done", "cursor")
+        }
+        return self.url(self.path, **{**query, **changes})

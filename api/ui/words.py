@@ -1,0 +1,122 @@
+"""Filters of the templates: times, durations, sizes and numbers as people read them, and JSON."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from pipeweave.api.http import Asked
+
+# Filter name -> function.
+FILTERS: dict[str, Callable[..., Any]] = {}
+
+
+def _filter(function: Callable[..., Any]) -> Callable[..., Any]:
+    FILTERS[function.__name__] = function
+    return function
+
+
+@_filter
+def duration(ms: float | None) -> str:
+    """`412 ms`, `41.2 s`, `12 min 5 s`, `3 h 20 min`, `12 d 4 h`; nothing for None."""
+    if ms is None:
+        return ""
+    if ms < 1_000:
+        return f"{ms:.0f} ms" if ms >= 1 else "< 1 ms"
+    seconds = ms / 1_000
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 59.95 else "1 min"
+    for size, big, small in ((60, "min", "s"), (3_600, "h", "min"), (86_400, "d", "h")):
+        step = {60: 1, 3_600: 60, 86_400: 3_600}[size]
+        if seconds < {60: 3_600, 3_600: 86_400, 86_400: float("inf")}[size]:
+            whole, rest = divmod(int(seconds), size)
+            return f"{whole} {big} {rest // step} {small}" if rest // step else f"{whole} {big}"
+    raise AssertionError("the last size has no end")
+
+
+@_filter
+def moment(text: str | None) -> Markup:
+    """A time as the API writes it, as a `<time>`: in UTC here, and in the reader's zone once scripts run."""
+    if not text:
+        return Markup("")
+    at = datetime.fromisoformat(text).astimezone(UTC)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        at.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z",
+        at.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        at.strftime("%Y-%m-%d %H:%M:%S"),
+    )
+
+
+@_filter
+def number(value: float | None) -> str:
+    """`12,340`; nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:,.2f}"
+
+
+@_filter
+def bytesize(value: float | None) -> str:
+    """`412 bytes`, `1.5 KiB`, `20 MiB`; nothing for None."""
+    if value is None:
+        return ""
+    if value < 1_024:
+        return f"{value:.0f} bytes"
+    size = float(value)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        size /= 1_024
+        if size < 1_024 or unit == "TiB":
+            break
+    return f"{size:.1f} {unit}" if size < 10 else f"{size:.0f} {unit}"
+
+
+@_filter
+def pretty(value: Any) -> str:
+    """A value as indented JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+@_filter
+def short(id: str) -> Markup:
+    """An id with its middle left out, and the whole id for the pointer and for programs."""
+    prefix, _, rest = id.partition("_")
+    text = f"{prefix}_{rest[:4]}…{rest[-6:]}" if len(rest) > 12 else id
+    return Markup('<span class="id" title="{}">{}</span>').format(id, text)
+
+
+@_filter
+def sentence(error: Any) -> str:
+    """An error of a run or task run in one line."""
+    if isinstance(error, dict):
+        error = error.get("message") or error.get("detail") or json.dumps(error, ensure_ascii=False)
+    lines = str(error or "").strip().splitlines()
+    return lines[0][:300] if lines else ""
+
+
+@_filter
+def curl(asked: Asked, tenant: str, host: str) -> str:
+    """A request as a command for a shell."""
+    query = "&".join(f"{name}={value}" for name, value in asked.query)
+    url = f"{host}{asked.path}" + (f"?{query}" if query else "")
+    parts = ["curl", *([] if asked.method == "GET" else ["-X", asked.method])]
+    parts += ["-H", '"Authorization: Bearer $PIPEWEAVE_API_TOKEN"', "-H", shlex.quote(f"X-Tenant: {tenant}")]
+    if asked.body is not None:
+        body = json.dumps(asked.body, ensure_ascii=False)
+        parts += ["-H", "'Content-Type: application/json'", "-d", shlex.quote(body)]
+    return " ".join([*parts, shlex.quote(url)])
+
+
+@_filter
+def lines(text: str) -> Markup:
+    """Text whose parts between backticks are code."""
+    pieces = str(text).split("`")
+    shown = (
+        Markup("<code>{}</code>").format(each) if index % 2 else escape(each)
+        for index, each in enumerate(pieces)
+    )
+    return Markup("").join(shown)
