@@ -102,6 +102,7 @@ from pipeweave.api.contract.run_answers import (
 )
 from pipeweave.api.contract.run_changes import PauseRunRequest, ResumeRunRequest, RunChangesRequest
 from pipeweave.api.contract.run_state import RunState
+from pipeweave.api.contract.run_times import LedgerAnswer
 from pipeweave.api.contract.schedules import (
     BackfillAnswer,
     BackfillRequest,
@@ -195,6 +196,7 @@ __all__ = [
     "Info",
     "InputSchemaAnswer",
     "InstanceQuery",
+    "LedgerAnswer",
     "LimitsRequest",
     "LogsQuery",
     "MaintenanceRequest",

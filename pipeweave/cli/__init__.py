@@ -43,6 +43,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "watch": "pipeweave.cli.watch:watch",
         "state": "pipeweave.cli.runs:state",
         "output": "pipeweave.cli.runs:output",
+        "ledger": "pipeweave.cli.ledger:ledger",
         "runs": "pipeweave.cli.runs:runs",
         "cancel": "pipeweave.cli.runs:cancel",
         "rerun": "pipeweave.cli.rerun:rerun",

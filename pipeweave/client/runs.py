@@ -110,6 +110,14 @@ class RunMethods(Methods):
         """
         return document_of(self._http.get(f"/api/runs/{checked_id(run_id)}/state"))
 
+    def ledger(self, run_id: str) -> Document:
+        """Read what the duration of a run was spent on, along its critical path; the sums add up to it.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        return document_of(self._http.get(f"/api/runs/{checked_id(run_id)}/ledger"))
+
     def wait(
         self,
         run: str | Run,

@@ -28,6 +28,7 @@ ROOMS = (
         "enqueued",
         "deadletters",
         "reading",
+        "timeline",
         "stream",
         "export",
         "dispatch",
@@ -44,7 +45,8 @@ DOORS = {
     "api": {
         *("domain", "store", "security", "registry", "queueing", "objects", "runs", "schedule"),
         "triggers",
-        *("deadletters", "reading", "stream", "export", "dispatch", "deployment", "recovery", "diagnosis"),
+        *("deadletters", "reading", "timeline", "stream", "export", "dispatch", "deployment", "recovery"),
+        "diagnosis",
     },
     "workers": {
         *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "schedule"),

@@ -1,0 +1,144 @@
+"""Divides the life of a task run into spans: what it did, and what it waited for. Pure.
+
+Its row and its ended attempts say when it was released, started and ended. Events say what the row forgets:
+for what it was held, when it was queued before, when it was given back. Both are marks on one line of time,
+and what lies between two marks is a span: so spans always add up, whatever is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.timeline.spans import Change, Interval, Kind, Span, TaskRunTimes
+
+# Of two marks at one moment, by one transaction, the later in this order is what holds from then on.
+_ORDER = (
+    Kind.PREDECESSORS,
+    Kind.RETRY_DELAY,
+    Kind.SAME_KEY,
+    Kind.PAUSE,
+    Kind.TASK_LIMIT,
+    Kind.QUEUE,
+    Kind.ITEMS,
+    Kind.OUTSIDE,
+    Kind.FAILED_WORK,
+    Kind.WORK,
+    None,
+)
+_RANK = {kind: number for number, kind in enumerate(_ORDER)}
+# What cannot go on while a whole run is paused, or is over: nothing of it is released.
+_STOPPED = {
+    Kind.PAUSE: frozenset({Kind.PREDECESSORS}),
+    Kind.ENDED: frozenset({Kind.PREDECESSORS, Kind.ITEMS}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """From `at` on, a task run does this; `kind` is None when it is final."""
+
+    at: int
+    kind: Kind | None
+    attempt: int
+    error_code: str | None = None
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        return self.at, self.attempt, _RANK[self.kind]
+
+
+def spans(times: TaskRunTimes, changes: Sequence[Change], end: int) -> list[Span]:
+    """The spans of a task run, in their order and without a gap between them.
+
+    Args:
+        times: its row and its ended attempts.
+        changes: its events.
+        end: when the last span ends, if the task run is open.
+    """
+    marks = sorted([*_of_row(times), *_of_events(times, changes)], key=lambda each: each.place)
+    found: list[Span] = []
+    for mark, after in zip(marks, [*marks[1:], None], strict=True):
+        until = end if after is None else after.at
+        kind = mark.kind
+        if kind is None:
+            if after is None:
+                break
+            kind = Kind.ENDED
+        if until > mark.at:
+            _add(found, Span(kind, mark.at, until, mark.attempt, mark.error_code))
+    return found
+
+
+def _add(found: list[Span], span: Span) -> None:
+    """Append a span, or lengthen the one before that says the same."""
+    last = found[-1] if found else None
+    if last is not None and (last.kind, last.attempt) == (span.kind, span.attempt):
+        found[-1] = replace(last, end=span.end)
+    else:
+        found.append(span)
+
+
+def _of_row(times: TaskRunTimes) -> Iterator[_Mark]:
+    yield _Mark(times.created, Kind.PREDECESSORS, 1)
+    numbers = {each.number for each in times.attempts}
+    for each in times.attempts:
+        if each.begin is not None:
+            yield _Mark(each.begin, Kind.FAILED_WORK, each.number, each.error_code)
+        yield _Mark(each.end, Kind.RETRY_DELAY, each.number + 1)
+    if times.queued is not None:
+        yield _Mark(times.queued, _released(times), times.attempt)
+    if times.started is not None and times.attempt not in numbers:
+        yield _Mark(times.started, _begun(times), times.attempt)
+    if times.finished is not None:
+        # An attempt that failed for good is among the ended ones, and no other follows.
+        yield _Mark(times.finished, None, max([times.attempt, *(number + 1 for number in numbers)]))
+
+
+def _released(times: TaskRunTimes) -> Kind:
+    if times.status != TaskStatus.READY:
+        return Kind.QUEUE
+    return Kind.TASK_LIMIT if times.is_limited else Kind.PAUSE
+
+
+def _begun(times: TaskRunTimes) -> Kind:
+    if times.kind == "map":
+        return Kind.ITEMS
+    return Kind.OUTSIDE if times.status == TaskStatus.WAITING else Kind.WORK
+
+
+def _of_events(times: TaskRunTimes, changes: Iterable[Change]) -> Iterator[_Mark]:
+    """An event of many task runs names no attempt: it is about the one after those that had ended."""
+    for change in changes:
+        number = 1 + sum(each.end <= change.at for each in times.attempts)
+        yield _Mark(change.at, change.kind, min(number, times.attempt) if change.kind else number)
+
+
+def laid_over(parts: Sequence[Span], intervals: Sequence[Interval], kind: Kind) -> list[Span]:
+    """The spans, but what could not go on in these intervals is `kind`: a pause or the end of the run."""
+    found = list(parts)
+    for interval in intervals:
+        found = [piece for each in found for piece in _split(each, interval, kind)]
+    return found
+
+
+def _split(span: Span, interval: Interval, kind: Kind) -> Iterator[Span]:
+    begin, end = max(span.begin, interval.begin), min(span.end, interval.end)
+    if span.kind not in _STOPPED[kind] or begin >= end:
+        yield span
+        return
+    if span.begin < begin:
+        yield replace(span, end=begin)
+    yield replace(span, kind=kind, begin=begin, end=end)
+    if end < span.end:
+        yield replace(span, begin=end)
+
+
+def clipped(parts: Iterable[Span], begin: int, end: int) -> list[Span]:
+    """What of the spans lies between two moments."""
+    return [
+        replace(each, begin=max(each.begin, begin), end=min(each.end, end))
+        for each in parts
+        if each.begin < end and each.end > begin
+    ]

@@ -1,0 +1,112 @@
+"""Adds up what the duration of a run was spent on, along its critical path. Pure.
+
+Every moment from the run's creation to its end is told once: before the run was admitted, in a step of the
+critical path, or between its last step and its end. So the parts always add up to the whole.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pipeweave.orchestrator.timeline.critical_path import PathStep
+from pipeweave.orchestrator.timeline.dividing import clipped, laid_over, spans
+from pipeweave.orchestrator.timeline.spans import Kind, RunTimes, Span, TaskRunTimes
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A span of the critical path, and the task run that it belongs to.
+
+    Args:
+        times: None for what the run itself waited for.
+    """
+
+    span: Span
+    times: TaskRunTimes | None = None
+
+    @property
+    def length(self) -> int:
+        return self.span.end - self.span.begin
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """What one kind of wait or work took together, and for which task.
+
+    Args:
+        task_id: the task, of kinds that a task causes; else None.
+        length: microseconds.
+        steps: in how many steps of the path.
+    """
+
+    kind: Kind
+    task_id: str | None
+    length: int
+    steps: int
+
+
+# What a setting of a task decides: told for each task.
+_BY_TASK = frozenset({Kind.TASK_LIMIT})
+
+
+def parts(run: RunTimes, path: Sequence[PathStep]) -> list[Part]:
+    """What the time was spent on, from the creation of the run to its end, without a gap."""
+    begin = run.end if run.started is None else min(run.started, run.end)
+    admission = laid_over([Span(Kind.PREDECESSORS, 0, begin)], run.pauses, Kind.PAUSE)
+    found = [Part(_waiting_for_slot(each)) for each in admission if each.end > each.begin]
+    for step in path:
+        found += _of_step(run, replace(step, begin=max(step.begin, begin)))
+    end = max([begin, *(each.end for each in path)])
+    rest = clipped([Span(Kind.PREDECESSORS, end, run.end)], end, run.end)
+    return found + [Part(each) for each in _as_run(run, rest)]
+
+
+def _waiting_for_slot(span: Span) -> Span:
+    return replace(span, kind=Kind.TENANT_LIMIT) if span.kind is Kind.PREDECESSORS else span
+
+
+def _as_run(run: RunTimes, found: Sequence[Span]) -> list[Span]:
+    """The spans with the pauses and the ends of the whole run."""
+    return laid_over(laid_over(found, run.overs, Kind.ENDED), run.pauses, Kind.PAUSE)
+
+
+def _of_step(run: RunTimes, step: PathStep) -> Iterator[Part]:
+    times = run.steps[step.ordinal]
+    for span in _covering(run, times, step.begin, step.end):
+        item = run.last_items.get(step.ordinal)
+        if span.kind is not Kind.ITEMS or item is None:
+            yield Part(span, times)
+            continue
+        # A map takes as long as the item that ends last: its time is that item's.
+        yield from (Part(each, item) for each in _covering(run, item, span.begin, span.end))
+
+
+def _covering(run: RunTimes, times: TaskRunTimes, begin: int, end: int) -> list[Span]:
+    """The spans of a task run between two moments; what lies outside its life is a wait for its release."""
+    own = clipped(spans(times, run.changes.get(times.ordinal, ()), run.end), begin, end)
+    edges = (own[0].begin, own[-1].end) if own else (end, end)
+    around = [Span(Kind.PREDECESSORS, begin, edges[0]), *own, Span(Kind.PREDECESSORS, edges[1], end)]
+    return _as_run(run, [each for each in around if each.end > each.begin])
+
+
+def sums(found: Sequence[Part]) -> list[Sum]:
+    """The parts by kind, and by task where a limit of the task is the cause; the longest first."""
+    lengths: dict[tuple[Kind, str | None], int] = defaultdict(int)
+    steps: dict[tuple[Kind, str | None], set[str]] = defaultdict(set)
+    for part in found:
+        key = part.span.kind, _cause(part)
+        lengths[key] += part.length
+        if part.times is not None:
+            steps[key].add(part.times.step_id)
+    return [
+        Sum(kind, task, length, len(steps[kind, task]))
+        for (kind, task), length in sorted(lengths.items(), key=lambda each: (-each[1], each[0][0]))
+        if length
+    ]
+
+
+def _cause(part: Part) -> str | None:
+    """The task that a part is told of by name."""
+    return None if part.times is None or part.span.kind not in _BY_TASK else part.times.task_id

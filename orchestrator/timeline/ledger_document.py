@@ -1,0 +1,126 @@
+"""Answers with the ledger of a run: what its duration was spent on, along its critical path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
+from pipeweave.orchestrator.timeline import reading
+from pipeweave.orchestrator.timeline.critical_path import PathStep, critical_path
+from pipeweave.orchestrator.timeline.ledger import Part, Sum, parts, sums
+from pipeweave.orchestrator.timeline.reading import RunRow
+from pipeweave.orchestrator.timeline.spans import Kind, RunTimes
+from pipeweave.orchestrator.timeline.words import label, listed, sentence
+
+# Steps of the critical path that are listed: those that took the longest.
+STEPS_SHOWN = 100
+
+_LIMITS = """
+SELECT k.id, k.concurrency FROM tasks AS k
+WHERE k.tenant_id = :tenant AND k.id = ANY(CAST(:ids AS text[])) AND k.concurrency > 0
+"""
+
+
+def ledger(tx: Transaction, tenant: str, id: UUID) -> Document:
+    """The ledger of a run, open or final: {totalMs, sums, steps, text, …}. The sums add up to the total.
+
+    Args:
+        tx: a transaction of `Database.reading`; it becomes one snapshot.
+
+    Raises:
+        NotFound: the tenant has no such run, or its month was dropped.
+    """
+    run = reading.run_row(tx, tenant, id)
+    times, path = measure(tx, run)
+    found = parts(times, path)
+    summed = sums(found)
+    limits = _limits(tx, tenant, summed)
+    shown = [_sum(each, limits) for each in summed]
+    return {
+        "runId": run_id(run.id),
+        "pipelineId": run.pipeline_id,
+        "status": run.status,
+        "isOpen": times.is_open,
+        "createdAt": iso(run.created_at),
+        "startedAt": iso(run.started_at),
+        "until": iso(run.until),
+        "totalMs": ms(times.end),
+        "sums": shown,
+        "steps": _steps(times, path, found, limits),
+        "pathLength": len(path),
+        "text": sentence(ms(times.end), shown),
+    }
+
+
+def measure(tx: Transaction, run: RunRow) -> tuple[RunTimes, list[PathStep]]:
+    """The times of a run that its ledger needs, and its critical path."""
+    times = reading.step_times(tx, run)
+    path = critical_path(times)
+    times = reading.with_last_items(tx, run, times, [each.ordinal for each in path])
+    return reading.with_events(tx, run, times), path
+
+
+def ms(microseconds: int) -> float:
+    """Milliseconds with three decimals: exact."""
+    return microseconds / 1000
+
+
+def _limits(tx: Transaction, tenant: str, summed: Sequence[Sum]) -> Mapping[str, int]:
+    tasks = [each.task_id for each in summed if each.task_id is not None]
+    if not tasks:
+        return {}
+    return {row.id: row.concurrency for row in tx.execute(_LIMITS, {"tenant": tenant, "ids": tasks})}
+
+
+def _sum(found: Sum, limits: Mapping[str, int]) -> Document:
+    limit = limits.get(found.task_id or "")
+    return {
+        "kind": found.kind.value,
+        "label": label(found.kind, found.task_id, limit),
+        "taskId": found.task_id,
+        "limit": limit,
+        "ms": ms(found.length),
+        "steps": found.steps,
+    }
+
+
+# --- the steps of the path --------------------------------------------------------------------------------
+
+
+def _steps(
+    times: RunTimes, path: Sequence[PathStep], found: Sequence[Part], limits: Mapping[str, int]
+) -> list[Document]:
+    """The steps of the path that took the longest, in their order: each with what it did and waited for."""
+    lengths: dict[str, dict[Kind, int]] = {}
+    for part in found:
+        if part.times is not None:
+            of_step = lengths.setdefault(part.times.step_id, {})
+            of_step[part.span.kind] = of_step.get(part.span.kind, 0) + part.length
+    longest = sorted(path, key=lambda each: (each.begin - each.end, each.ordinal))[:STEPS_SHOWN]
+    in_order = sorted(longest, key=lambda each: (each.begin, each.end))
+    return [
+        _step(times, each.ordinal, lengths.get(times.steps[each.ordinal].step_id, {}), limits)
+        for each in in_order
+    ]
+
+
+def _step(times: RunTimes, ordinal: int, lengths: Mapping[Kind, int], limits: Mapping[str, int]) -> Document:
+    row, item = times.steps[ordinal], times.last_items.get(ordinal)
+    longest = sorted(lengths.items(), key=lambda each: (-each[1], each[0]))
+    sums = [
+        {"label": label(kind, row.task_id, limits.get(row.task_id)), "ms": ms(length)}
+        for kind, length in longest
+        if length
+    ]
+    return {
+        "stepId": row.step_id,
+        "taskId": row.task_id,
+        "status": row.status,
+        "ms": ms(sum(lengths.values())),
+        "mapIndex": None if item is None else item.map_index,
+        "kinds": {kind.value: ms(length) for kind, length in longest if length},
+        "text": listed(sums),
+    }

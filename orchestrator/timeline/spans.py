@@ -1,0 +1,124 @@
+"""Defines what the time of a run is made of: spans of task runs, and the facts that they are derived from.
+
+All times are whole microseconds since the run was created, by PostgreSQL's clock: sums of them are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What a task run, or the whole run, did or waited for."""
+
+    WORK = "work"  # an attempt ran that ended well, or runs still
+    FAILED_WORK = "failedWork"  # an attempt ran that ended badly
+    ITEMS = "items"  # a map waits for its items
+    OUTSIDE = "outside"  # a callback, a poll, a signal, an approval or a timer
+    QUEUE = "queue"  # a message is out; no worker has taken it
+    TASK_LIMIT = "taskLimit"  # the concurrency or the rate of its task had no room
+    TENANT_LIMIT = "tenantLimit"  # the run waited for a run slot of its tenant
+    PAUSE = "pause"  # its task, its run or its tenant was paused
+    RETRY_DELAY = "retryDelay"  # between two attempts
+    SAME_KEY = "sameKey"  # another task run with its idempotency key was executed
+    PREDECESSORS = "predecessors"  # not released yet
+    ENDED = "ended"  # final, until a dead letter was retried
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A task run did one thing from `begin` to `end`."""
+
+    kind: Kind
+    begin: int
+    end: int
+    attempt: int = 1
+    error_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedAttempt:
+    """An attempt that ended badly; `begin` is None if it is not known."""
+
+    number: int
+    begin: int | None
+    end: int
+    error_code: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An event that says what a task run waits for from now on; `kind` is None when it became final."""
+
+    at: int
+    kind: Kind | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRunTimes:
+    """The stored times of a task run.
+
+    Args:
+        ordinal: its place in the run.
+        kind: `task`, `map` or `item`.
+        is_limited: whether its task had a limit.
+        queued: when it was released, or last queued.
+        attempts: those that ended badly, in their order.
+        map_index: of an item.
+        first_item: the ordinal of a map's first item.
+        items: how many items a map has.
+    """
+
+    ordinal: int
+    step_id: str
+    task_id: str
+    kind: str
+    status: str
+    attempt: int
+    is_limited: bool
+    created: int
+    queued: int | None
+    started: int | None
+    finished: int | None
+    error_code: str | None = None
+    attempts: Sequence[EndedAttempt] = ()
+    map_index: int | None = None
+    first_item: int | None = None
+    items: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """From `begin` to `end`."""
+
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """The times of a run.
+
+    Args:
+        started: when it was admitted; None if it never was.
+        end: when it ended; for an open run, now.
+        is_open: whether it goes on.
+        steps: its steps by ordinal.
+        predecessors: the ordinals that a step waits for.
+        changes: by ordinal, in their order.
+        pauses: when the whole run was paused.
+        overs: when the run was final and was reopened afterwards.
+        last_items: of maps on the critical path, by the map's ordinal, the item that ended last.
+    """
+
+    started: int | None
+    end: int
+    is_open: bool
+    steps: Mapping[int, TaskRunTimes]
+    predecessors: Mapping[int, Sequence[int]]
+    changes: Mapping[int, Sequence[Change]] = field(default_factory=dict)
+    pauses: Sequence[Interval] = ()
+    overs: Sequence[Interval] = ()
+    last_items: Mapping[int, TaskRunTimes] = field(default_factory=dict)

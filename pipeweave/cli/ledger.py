@@ -1,0 +1,73 @@
+"""`pipeweave ledger`: say what the duration of a run was spent on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave.cli.support import id_arguments
+from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.tables import GAP, Column, letters
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client
+
+# Steps that are listed, and the narrowest and the widest bar (letters).
+STEPS_LISTED = 12
+LEAST_BAR, MOST_BAR = 8, 40
+_PERCENT = len(" 100 %")
+
+
+@click.command(epilog=examples("pipeweave ledger latest", "pipeweave ledger prun_01m80arwk4e7 --json"))
+@click.argument("run")
+@click.option("--pipeline", help="With `latest`: the newest run of this pipeline.")
+@json_option
+@connected
+def ledger(client: Client, run: str, pipeline: str | None, as_json: bool) -> None:
+    """Say what the duration of a run was spent on: work, and each kind of wait.
+
+    RUN is an id, the beginning of one, or `latest`. The sums add up to the time from the run's creation to
+    its end, or until now, along its critical path.
+    """
+    from pipeweave.cli.support.rendering import seconds, show_json, show_table
+
+    found = client.ledger(id_arguments.run(client, run, pipeline))
+    if as_json:
+        show_json(found)
+        return
+    so_far = " so far" if found["isOpen"] else ""
+    click.echo(f"{found['runId']} {found['status']}: {seconds(found['totalMs'] / 1000)}{so_far}")
+    click.echo()
+    _show_sums(found["sums"], found["totalMs"])
+    longest = sorted(found["steps"], key=lambda each: -each["ms"])[:STEPS_LISTED]
+    shown = [each for each in found["steps"] if each in longest]
+    if not shown:
+        return
+    click.echo()
+    rows = [(_named(each), each["status"], seconds(each["ms"] / 1000), each["text"]) for each in shown]
+    show_table(
+        (Column("step"), Column("status", drop=1), Column("took"), Column("of which", wraps=True)), rows
+    )
+    if (more := found["pathLength"] - len(shown)) > 0:
+        click.echo(f"and {more:,} more steps of the critical path, each of which took less")
+
+
+def _named(step: Mapping[str, Any]) -> str:
+    return step["stepId"] if step["mapIndex"] is None else f"{step['stepId']}[{step['mapIndex']}]"
+
+
+def _show_sums(sums: Sequence[Mapping[str, Any]], total_ms: float) -> None:
+    """A line for each sum: what, how long, its share, and a bar where there is room for one."""
+    from pipeweave.cli.support.rendering import seconds, text, width
+
+    rows = [(text(each["label"]), seconds(each["ms"] / 1000), each["ms"] / (total_ms or 1)) for each in sums]
+    labels = max((letters(label) for label, _, _ in rows), default=0)
+    times = max((letters(time) for _, time, _ in rows), default=0)
+    room = min(MOST_BAR, width() - labels - times - _PERCENT - 3 * len(GAP))
+    for label, time, share in rows:
+        bar = GAP + "#" * max(1, round(share * room)) if room >= LEAST_BAR else ""
+        pad = " " * (labels - letters(label))
+        click.echo(f"{label}{pad}{GAP}{time:>{times}}{GAP}{share * 100:>{_PERCENT - 2}.0f} %{bar}")
