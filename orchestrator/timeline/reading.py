@@ -34,8 +34,8 @@ EVENTS_AT_AN_END = 10_000
 # Attempts that are read of steps, or of items, together.
 MOST_ATTEMPTS = 20_000
 
-# Without statistics of so wide a run, to collect all its pages and to sort them looks cheaper than to read the
-# first few in the order of their index.
+# Without statistics of so wide a run, to collect all its pages and to sort them looks cheaper than to read
+# the first few in the order of their index.
 _IN_ORDER = "SET LOCAL enable_bitmapscan = off"
 
 _RUN = """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Steps that are listed, and the narrowest and the widest bar (letters).
 STEPS_LISTED = 12
 LEAST_BAR, MOST_BAR = 8, 40
-_PERCENT = len(" 100 %")
+_PERCENT = len("100 %")
 
 
 @click.command(epilog=examples("pipeweave ledger latest", "pipeweave ledger prun_01m80arwk4e7 --json"))
@@ -27,10 +27,11 @@ _PERCENT = len(" 100 %")
 @json_option
 @connected
 def ledger(client: Client, run: str, pipeline: str | None, as_json: bool) -> None:
-    """Say what the duration of a run was spent on: work, and each kind of wait.
+    """Say what the duration of a run was spent on.
 
-    RUN is an id, the beginning of one, or `latest`. The sums add up to the time from the run's creation to
-    its end, or until now, along its critical path.
+    That is work, attempts that failed, and each kind of wait. RUN is an id, the beginning of one, or
+    `latest`. The sums add up to the time from the run's creation to its end, or until now, along its
+    critical path.
     """
     from pipeweave.cli.support.rendering import seconds, show_json, show_table
 

@@ -80,6 +80,13 @@ def test_the_state_of_a_run_is_one_document(api: Api, run_id: str) -> None:
     assert api.get(f"/api/runs/{ids.show(ids.RUN, ids.new_id(0))}/state").status_code == 404
 
 
+def test_the_ledger_of_a_run_adds_up_to_its_duration(api: Api, run_id: str) -> None:
+    found = api.get(f"/api/runs/{run_id}/ledger").json
+    assert (found["runId"], found["isOpen"]) == (run_id, True)
+    assert round(sum(each["ms"] for each in found["sums"]), 3) == found["totalMs"]
+    assert api.get(f"/api/runs/{ids.show(ids.RUN, ids.new_id(0))}/ledger").status_code == 404
+
+
 def test_a_standalone_task_is_cancelled_by_its_task_run(api: Api) -> None:
     task_run = api.post("/api/queue/task", {"taskId": "count", "input": {"path": "a"}}).json["runId"]
     answer = api.post(f"/api/task-runs/{task_run}/cancel", {"reason": "wrong folder"})
