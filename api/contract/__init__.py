@@ -52,10 +52,13 @@ from pipeweave.api.contract.pipeline_answers import (
     VersionList,
 )
 from pipeweave.api.contract.query_parameters import (
+    AttemptsQuery,
+    CompareQuery,
     EventsQuery,
     FindTaskRunsQuery,
     PageQuery,
     QueueItemsQuery,
+    RunQuery,
     RunsQuery,
     TaskRunsQuery,
     ValuesQuery,
@@ -101,6 +104,13 @@ from pipeweave.api.contract.run_answers import (
     WhyAnswer,
 )
 from pipeweave.api.contract.run_changes import PauseRunRequest, ResumeRunRequest, RunChangesRequest
+from pipeweave.api.contract.run_questions import (
+    AttemptList,
+    RunComparison,
+    RunVerification,
+    RunWhyAnswer,
+    VerifyRequest,
+)
 from pipeweave.api.contract.run_state import RunState
 from pipeweave.api.contract.run_times import LedgerAnswer
 from pipeweave.api.contract.schedules import (
@@ -162,10 +172,13 @@ from pipeweave.api.contract.worker_reports import (
 __all__ = [
     "MAX_TOKEN",
     "PLACE_CHARS",
+    "AttemptList",
+    "AttemptsQuery",
     "BackfillAnswer",
     "BackfillRequest",
     "CancelRequest",
     "ChangedRuns",
+    "CompareQuery",
     "CompletionAnswer",
     "CompletionReport",
     "DeadLetterDetail",
@@ -242,10 +255,14 @@ __all__ = [
     "RetryAllRequest",
     "RotateRequest",
     "RunChangesRequest",
+    "RunComparison",
     "RunDetail",
     "RunList",
+    "RunQuery",
     "RunRequest",
     "RunState",
+    "RunVerification",
+    "RunWhyAnswer",
     "RunsQuery",
     "ScheduleDetail",
     "ScheduleList",
@@ -294,6 +311,7 @@ __all__ = [
     "ValidateInputRequest",
     "ValidationAnswer",
     "ValuesQuery",
+    "VerifyRequest",
     "VersionList",
     "VersionQuery",
     "WhyAnswer",

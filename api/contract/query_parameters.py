@@ -10,9 +10,10 @@ from pydantic.alias_generators import to_camel
 
 from pipeweave import ids
 from pipeweave.api.contract.requests import MAX_INT32, Name
-from pipeweave.api.contract.run_answers import TriggerKind
+from pipeweave.api.contract.run_answers import AttemptStatus, TriggerKind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT, Page
+from pipeweave.size_limits import MAX_STEPS
 
 
 def _digits(value: Any) -> Any:
@@ -83,6 +84,22 @@ class ValuesQuery(Query):
     )
 
 
+class RunQuery(ValuesQuery):
+    """What the answer about a run holds."""
+
+    task_runs: Annotated[int, Field(ge=0, le=MAX_LIMIT), DIGITS] = Field(
+        MAX_LIMIT, description="How many task runs the answer has at most."
+    )
+
+
+class CompareQuery(Query):
+    """How much of a comparison is wanted."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_STEPS), DIGITS] = Field(
+        MAX_STEPS, description="Steps in the answer: those that make most of the difference."
+    )
+
+
 class _Filtered(PageQuery):
     def filters(self) -> dict[str, Any]:
         """The given filters in the form that the queries of the orchestrator take."""
@@ -135,6 +152,13 @@ class TaskRunsQuery(_Filtered):
     """Filters of the list of a run's task runs."""
 
     status: Annotated[TaskStatus, Field(strict=False)] | None = None
+    step_id: Name | None = None
+
+
+class AttemptsQuery(_Filtered):
+    """Filters of the list of a run's attempts."""
+
+    status: AttemptStatus | None = None
     step_id: Name | None = None
 
 

@@ -47,6 +47,10 @@ class TriggeredByAnswer(AnswerModel):
     actor: str | None = Field(description="The name of the access token, if one is known.")
 
 
+AttemptStatus = Literal[
+    "running", "waiting", "completed", "failed", "timeout", "cancelled", "lost", "interrupted"
+]
+
 TraceId = Annotated[
     str,
     Field(
@@ -207,7 +211,7 @@ class RunDetail(Run):
     inputs_hash: CodeHash
     counts: dict[str, int] = Field(description="Task runs by status.")
     steps: list[StepProgress] = Field(description="In the order of the pipeline.")
-    task_runs: list[TaskRun] = Field(description="The first 1,000 task runs.")
+    task_runs: list[TaskRun] = Field(description="The first task runs, as many as `taskRuns` asked for.")
     task_runs_cursor: str | None = Field(
         description="Send it as `cursor` to `/task-runs` to get the next ones."
     )

@@ -13,6 +13,7 @@ from pipeweave.api.routes.objects import routes as objects
 from pipeweave.api.routes.pipelines import routes as pipelines
 from pipeweave.api.routes.queue import routes as queue
 from pipeweave.api.routes.reruns import routes as reruns
+from pipeweave.api.routes.run_questions import routes as run_questions
 from pipeweave.api.routes.run_times import routes as run_times
 from pipeweave.api.routes.runs import routes as runs
 from pipeweave.api.routes.schedules import routes as schedules
@@ -38,6 +39,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         queue,
         runs,
         run_times,
+        run_questions,
         reruns,
         exports,
         schedules,

@@ -21,6 +21,7 @@ from pipeweave.api.contract import (
     RunChangesRequest,
     RunDetail,
     RunList,
+    RunQuery,
     RunsQuery,
     RunState,
     TaskRunDetail,
@@ -39,6 +40,7 @@ from pipeweave.orchestrator.security import WRITE
 
 routes = Routes("runs")
 RUN = {"id": PathId(ids.RUN, "The run's id.")}
+AS_USUAL = RunQuery.model_validate({})
 TASK_RUN = {"id": PathId(ids.TASK_RUN, "The task run's id.")}
 
 
@@ -54,15 +56,17 @@ def list_runs(call: Call, query: RunsQuery) -> dict[str, Any]:
     "/api/runs/{id}",
     "Show a run",
     ids=RUN,
-    query=ValuesQuery,
+    query=RunQuery,
     answer=RunDetail,
     errors=(NotFound,),
 )
-def get_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
-    """One run with counts by status, the progress of each step, and the first 1,000 task runs."""
+def get_run(call: Call, id: str, query: RunQuery) -> dict[str, Any]:
+    """One run with counts by status, the progress of each step, and the first 1,000 task runs, or fewer
+    (`taskRuns`).
+    """
     with call.reading() as tx:
         run_id = ids.read(ids.RUN, id)
-        found = reading.run(tx, call.tenant, run_id, load=query.load)
+        found = reading.run(tx, call.tenant, run_id, load=query.load, shown=query.task_runs)
         found["steps"] = reading.run_steps(tx, run_id, found)
     return reading.load_values(found, call.deployment.values)
 
@@ -134,7 +138,7 @@ def cancel(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
     """End an open run now. Waiting task runs never start; late reports of running attempts change nothing."""
     run_id = ids.read(ids.RUN, id)
     call.change(lambda tx: triggering.cancel(tx, call.tenant, run_id, reason=body.reason, by=call.token_name))
-    return get_run(call, id, ValuesQuery(load=False))
+    return get_run(call, id, AS_USUAL)
 
 
 @routes.add(
@@ -157,7 +161,7 @@ def pause(call: Call, id: str, body: PauseRunRequest) -> dict[str, Any]:
     changed = call.change(
         lambda tx: pausing.pause(tx, call.tenant, run_id, reason=body.reason, by=call.token_name)
     )
-    return {**get_run(call, id, ValuesQuery(load=False)), "isRepeated": not changed}
+    return {**get_run(call, id, AS_USUAL), "isRepeated": not changed}
 
 
 @routes.add(
@@ -175,7 +179,7 @@ def resume(call: Call, id: str, body: ResumeRunRequest) -> dict[str, Any]:
     """Let a paused run go on. To resume a run that is not paused changes nothing."""
     run_id = ids.read(ids.RUN, id)
     changed = call.change(lambda tx: pausing.resume(tx, call.tenant, run_id, by=call.token_name))
-    return {**get_run(call, id, ValuesQuery(load=False)), "isRepeated": not changed}
+    return {**get_run(call, id, AS_USUAL), "isRepeated": not changed}
 
 
 @routes.add(
@@ -274,16 +278,23 @@ def cancel_task_run(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
 )
 def task_run_logs(call: Call, id: str, query: LogsQuery) -> dict[str, Any]:
     """The stored log of one attempt, also while it runs: at most 1 MB of lines, from `offset` on. An attempt
-    that has logged nothing has no lines.
+    that has logged nothing has no lines. With `find`, only the lines that have a text, with their numbers.
     """
-    if query.offset is not None and query.tail is not None:
-        message = "cannot be given with offset"
-        raise InvalidInput(f"tail {message}", errors=[FieldError("tail", message, "invalid")])
+    _require_one_part(query)
     values, secret_key = call.deployment.values, call.deployment.settings.secret_key
     with call.reading() as tx:
         task_run = ids.read(ids.TASK_RUN, id)
         place = reading.log_place(tx, call.tenant, task_run, query.attempt, values.backends, secret_key)
+    if query.find is not None:
+        return reading.find_in_log(values.backends, place, query.find)
     return reading.read_log(values.backends, place, offset=query.offset, tail=query.tail)
+
+
+def _require_one_part(query: LogsQuery) -> None:
+    given = [name for name in ("offset", "tail", "find") if getattr(query, name) is not None]
+    message = f"cannot be given with {given[0]}" if given else ""
+    if faults := [FieldError(name, message, "invalid") for name in given[1:]]:
+        raise InvalidInput(f"{faults[0].field} {message}", errors=faults)
 
 
 @routes.add(

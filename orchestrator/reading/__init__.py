@@ -3,6 +3,7 @@
 Called by `api`; retention uses the same shapes for archives. This room must never write to PostgreSQL."""
 
 from pipeweave.orchestrator.reading.deploys import deploys
+from pipeweave.orchestrator.reading.log_search import find_in_log
 from pipeweave.orchestrator.reading.queue import queue_items, queue_status
 from pipeweave.orchestrator.reading.registry import (
     input_schema,
@@ -12,6 +13,8 @@ from pipeweave.orchestrator.reading.registry import (
     task_history,
     tasks,
 )
+from pipeweave.orchestrator.reading.run_attempts import run_attempts
+from pipeweave.orchestrator.reading.run_comparison import compare_runs
 from pipeweave.orchestrator.reading.run_events import run_events
 from pipeweave.orchestrator.reading.runs import require_run, run, run_list, run_task_runs
 from pipeweave.orchestrator.reading.schedule_list import schedule, schedules
@@ -31,7 +34,9 @@ from pipeweave.orchestrator.store.keyset import Page as Page
 __all__ = [
     "Document",
     "Page",
+    "compare_runs",
     "deploys",
+    "find_in_log",
     "find_task_runs",
     "input_schema",
     "load_values",
@@ -45,6 +50,7 @@ __all__ = [
     "read_log",
     "require_run",
     "run",
+    "run_attempts",
     "run_events",
     "run_list",
     "run_state",

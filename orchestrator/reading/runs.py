@@ -18,16 +18,16 @@ from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.reading import enqueued_runs, outputs, run_hooks, task_runs
 from pipeweave.orchestrator.reading.stored_values import Loading
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, Page, cursor_of
 
 # A run comes with this many task runs; further task runs are read page by page.
 TASK_RUNS_SHOWN = 1_000
 
-_COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority,
+COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority,
 r.metadata, r.task_run_count, r.error, r.error_code, r.created_at, r.started_at, r.finished_at,
 r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from,
 p.paused_at, p.paused_by, p.reason AS pause_reason"""
-_FROM = "FROM runs AS r LEFT JOIN run_pauses AS p ON p.run_id = r.id"
+FROM = "FROM runs AS r LEFT JOIN run_pauses AS p ON p.run_id = r.id"
 
 # --- the list ---------------------------------------------------------------------------------------------
 
@@ -76,9 +76,9 @@ def run_list(
         if value is not None:
             where.append(condition)
             parameters[condition.rpartition(":")[2]] = value
-    statement = f"SELECT {_COLUMNS} {_FROM} WHERE {' AND '.join(where)} ORDER BY r.id DESC LIMIT :limit"
+    statement = f"SELECT {COLUMNS} {FROM} WHERE {' AND '.join(where)} ORDER BY r.id DESC LIMIT :limit"
     rows = tx.execute(statement, parameters).all()
-    return page.cut(rows, "runs", lambda row: (row.id,), _with_pause)
+    return page.cut(rows, "runs", lambda row: (row.id,), listed_row)
 
 
 def _bound(moment: datetime) -> UUID:
@@ -116,7 +116,7 @@ def run_row(row: Any) -> Document:
     }
 
 
-def _with_pause(row: Any) -> Document:
+def listed_row(row: Any) -> Document:
     """A run that may be open, with its pause."""
     paused = {"pausedAt": iso(row.paused_at), "pausedBy": row.paused_by, "pauseReason": row.pause_reason}
     return run_row(row) | paused
@@ -125,9 +125,9 @@ def _with_pause(row: Any) -> Document:
 # --- one run ----------------------------------------------------------------------------------------------
 
 _RUN = f"""
-SELECT {_COLUMNS}, r.input, r.input_path, r.input_size, r.inputs_hash,
+SELECT {COLUMNS}, r.input, r.input_path, r.input_size, r.inputs_hash,
        (SELECT e.type FROM events AS e WHERE e.run_id = r.id ORDER BY e.seq DESC LIMIT 1) AS latest_event
-{_FROM} WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
+{FROM} WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
 """
 
 _COUNTS = """
@@ -136,10 +136,11 @@ GROUP BY t.status ORDER BY t.status
 """
 
 
-def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> Document:
+def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False, shown: int | None = None) -> Document:
     """One run: input, counts by status, first 1,000 task runs, phase, and the outputs of its end steps.
 
     Args:
+        shown: how many task runs it has at most, from 0; None for TASK_RUNS_SHOWN.
         load: hold a StoredValue for each large value (`load_values` loads it); otherwise
             `inputRef` and `outputRefs` say where they are.
 
@@ -150,20 +151,27 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> Docume
     row = tx.execute(_RUN, {"id": id, "tenant": tenant}).one_or_none()
     if row is None:
         raise enqueued_runs.missing(tx, tenant, id)
-    shown, loading = task_runs.of_run(tx, id, Page(TASK_RUNS_SHOWN)), Loading(load)
+    first, loading = _first_task_runs(tx, id, TASK_RUNS_SHOWN if shown is None else shown), Loading(load)
     is_stored = row.input_path is not None and not load
     return {
-        **_with_pause(row),
+        **listed_row(row),
         "phase": phase(row.status, row.latest_event),
         "input": loading.value_of(row.input, row.input_path, row.input_size),
         "inputRef": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
         "inputsHash": row.inputs_hash,
-        "counts": _counts(tx, id, shown),
-        "taskRuns": shown["items"],
-        "taskRunsCursor": shown["nextCursor"],
+        "counts": _counts(tx, id, first),
+        "taskRuns": first["items"],
+        "taskRunsCursor": first["nextCursor"],
         "hooks": run_hooks.of_run(tx, id),
         **outputs.of_run(tx, tenant, row, loading),
     }
+
+
+def _first_task_runs(tx: Transaction, id: UUID, number: int) -> Document:
+    if number == 0:
+        # The id of the run is below those of its task runs: the page after it is the first.
+        return {"items": [], "nextCursor": cursor_of("task-runs", id)}
+    return task_runs.of_run(tx, id, Page(number))
 
 
 def _counts(tx: Transaction, id: UUID, shown: Document) -> dict[str, int]:

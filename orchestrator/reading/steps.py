@@ -52,7 +52,7 @@ def run_steps(tx: Transaction, id: UUID, run: Document) -> list[Document]:
     Args:
         run: the run's document from `runs.run`, which has checked that the tenant owns the run.
     """
-    if run["taskRunsCursor"] is None:
+    if run["taskRunsCursor"] is None:  # it holds them all
         rows = [each for each in run["taskRuns"] if each["kind"] != "item"]
         items = _count_shown(run["taskRuns"])
     else:
@@ -135,7 +135,9 @@ def _step(row: Document, items: Mapping[str, int], first_start: str | None) -> D
         "skipped": counts.get("skipped", 0),
         "dueAt": row["dueAt"] if row["status"] == "pending" else None,
         "startedAt": first_start or row["startedAt"],
-        "durationMs": row["durationMs"] if first_start is None else _duration(first_start, row["finishedAt"]),
+        "durationMs": row["durationMs"]
+        if first_start is None
+        else duration_between(first_start, row["finishedAt"]),
     }
 
 
@@ -149,7 +151,8 @@ def _has_ended_its_run(row: Document, counts: Mapping[str, int]) -> bool:
     return is_cut_off and any(counts.get(status) for status in ("failed", "timeout"))
 
 
-def _duration(started: str, finished: str | None) -> float | None:
-    if finished is None:
+def duration_between(started: str | None, finished: str | None) -> float | None:
+    """Milliseconds between two times as answers write them, None when one is missing."""
+    if started is None or finished is None:
         return None
     return duration_ms(datetime.fromisoformat(started), datetime.fromisoformat(finished))

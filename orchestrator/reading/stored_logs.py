@@ -6,6 +6,8 @@ ids.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -126,7 +128,24 @@ def read_log(backends: Backends, place: LogPlace, *, offset: int | None, tail: i
         "logs": lines[-tail:] if tail is not None and offset is None else lines,
         "isComplete": place.is_over and start + used >= size,
         "nextOffset": start + used,
+        "lineNumbers": None,
     }
+
+
+@contextmanager
+def opened(backends: Backends, place: LogPlace, most: int) -> Iterator[tuple[Iterator[bytes], int]]:
+    """The first `most` bytes of a log, piece by piece, and how many are stored. Call it without a connection.
+
+    Raises:
+        Unavailable: storage cannot be reached.
+    """
+    found = _find(backends, place)
+    if found is None:
+        yield iter(()), 0
+        return
+    storage, info = found
+    with storage.open(info.path, length=most) as pieces:
+        yield pieces, info.size
 
 
 def size_of(backends: Backends, place: LogPlace) -> int:
@@ -177,10 +196,11 @@ def _lines(content: bytes, *, is_cut: bool, has_all: bool) -> tuple[list[Any], i
         end = len(content)
     begin = content.find(b"\n") + 1 if is_cut else 0
     lines = content[min(begin, end) : end].split(b"\n")
-    return [_line(each) for each in lines if each.strip()], end
+    return [parsed_line(each) for each in lines if each.strip()], end
 
 
-def _line(content: bytes) -> Document:
+def parsed_line(content: bytes) -> Document:
+    """A line of a log as answers show it; one that is no JSON object is {message}."""
     found = _parsed(content)
     return found if isinstance(found, dict) else {"message": content.decode(errors="replace")}
 

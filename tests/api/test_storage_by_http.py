@@ -12,7 +12,9 @@ import pytest
 from flask import Flask
 
 from pipeweave import ids
+from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.reading.log_search import find_in_log
 from pipeweave.orchestrator.security import ADMIN, EVERY_TENANT
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.storage import ObjectRef, Storage
@@ -220,6 +222,7 @@ def test_a_log_is_read_while_it_grows(api: Api, storage: Storage, task_run: str)
         "logs": [],
         "isComplete": False,
         "nextOffset": 0,
+        "lineNumbers": None,
     }
     storage.put(path, b'{"message":"one"}\n{"message":"tw')
     first = api.get(f"/api/task-runs/{task_run}/logs").json
@@ -268,6 +271,32 @@ def test_a_long_log_comes_in_parts(api: Api, storage: Storage, task_run: str) ->
         offset, count, answers = answer["nextOffset"], count + len(answer["logs"]), answers + 1
     assert (count, answers) == (2500, 3)
     assert len(api.get(f"/api/task-runs/{task_run}/logs", tail=7).json["logs"]) == 7
+
+
+def test_the_lines_of_a_log_that_have_a_text_are_found(api: Api, storage: Storage, task_run: str) -> None:
+    lines = [b'{"message":"Stra\\u00dfe 1"}', b"", b"plain 50%", b'{"message":"two","exception":"STRASSE"}']
+    storage.put(f"runs/{task_run}.1/logs.jsonl", b"\n".join(lines))
+    found = api.get(f"/api/task-runs/{task_run}/logs", find="strasse").json
+    assert (found["lineNumbers"], [each["message"] for each in found["logs"]]) == (
+        [1, 3],
+        ["Straße 1", "two"],
+    )
+    assert found["isComplete"]
+    assert api.get(f"/api/task-runs/{task_run}/logs", find="50%").json["lineNumbers"] == [2]
+    whole = api.get(f"/api/task-runs/{task_run}/logs").json["logs"]
+    assert whole[2] == found["logs"][1], "the numbers are places in the log"
+
+
+def test_a_search_stops_in_time(api: Api, storage: Storage, task_run: str, deployment: Deployment) -> None:
+    storage.put(f"runs/{task_run}.1/logs.jsonl", b"x\n" * 3_000)
+    found = api.get(f"/api/task-runs/{task_run}/logs", find="x").json
+    assert (len(found["lineNumbers"]), found["isComplete"], found["nextOffset"]) == (1_000, False, 2_000)
+    values, secret = deployment.values, deployment.settings.secret_key
+    with deployment.database.reading() as tx:
+        place = reading.log_place(tx, api.tenant, id_of(task_run), None, values.backends, secret)
+    ticks = iter(range(100))
+    late = find_in_log(values.backends, place, "x", clock=lambda: next(ticks) * 0.125)
+    assert (late["lineNumbers"], late["isComplete"]) == ([1, 2], False)
 
 
 def test_another_tenant_sees_no_log(neighbour: Api, api: Api, task_run: str) -> None:

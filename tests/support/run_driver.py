@@ -18,6 +18,7 @@ from pipeweave.orchestrator.domain.outbox import Outgoing, Released
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Completion, Kept, TaskRun
 from pipeweave.orchestrator.engine import joins
+from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import triggering
@@ -199,6 +200,19 @@ def finish_task_run(
     started = claim(tx, run_id, ordinal)
     assert started is not None, f"{ordinal} cannot be started"
     settle(tx, started, output=output, chosen=chosen, failure=failure)
+
+
+def finish_next_attempt(tx: Transaction, run_id: UUID, ordinal: int, **ending: Unpack[Ending]) -> None:
+    """Release the attempt that a failure left to come, and start and end it."""
+    waiting: Any = tx.execute(
+        "SELECT t.id, t.attempt FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id",
+        {"run_id": run_id, "id": ids.task_run_id(run_id, ordinal)},
+    ).one()
+    advance = Advance(tx, header(tx, run_id))
+    advance.release_due([waiting.id])
+    advance.close()
+    [started] = claiming.start(tx, run_id, [ordinal], waiting.attempt, worker="w1")
+    settle(tx, started, **ending)
 
 
 def settle(

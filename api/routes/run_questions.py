@@ -1,0 +1,99 @@
+"""Endpoints that answer questions about a run: its attempts, how it differs from another run, whether its
+rows agree with its events, and why it does not go on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeweave import ids
+from pipeweave.api.contract import (
+    AttemptList,
+    AttemptsQuery,
+    CompareQuery,
+    RunComparison,
+    RunVerification,
+    RunWhyAnswer,
+    VerifyRequest,
+)
+from pipeweave.api.http import Call, PathId, Routes
+from pipeweave.errors import LimitExceeded, NotFound
+from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.diagnosis import run_verification, why_run
+from pipeweave.orchestrator.security import READ
+
+routes = Routes("runs")
+RUN = {"id": PathId(ids.RUN, "The run's id.")}
+RUNS = {"id": PathId(ids.RUN, "The run on the left."), "other": PathId(ids.RUN, "The run on the right.")}
+
+
+@routes.add(
+    "GET",
+    "/api/runs/{id}/attempts",
+    "List a run's attempts",
+    ids=RUN,
+    query=AttemptsQuery,
+    answer=AttemptList,
+    errors=(NotFound,),
+)
+def list_attempts(call: Call, id: str, query: AttemptsQuery) -> dict[str, Any]:
+    """Every attempt that began, also those that run and that completed, in the order of the task runs."""
+    with call.reading() as tx:
+        found = reading.run_attempts(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
+        return query.named("attempts", found)
+
+
+@routes.add(
+    "GET",
+    "/api/runs/{id}/compare/{other}",
+    "Compare two runs",
+    ids=RUNS,
+    query=CompareQuery,
+    answer=RunComparison,
+    errors=(NotFound,),
+)
+def compare(call: Call, id: str, other: str, query: CompareQuery) -> dict[str, Any]:
+    """Two runs of one pipeline beside each other, of whatever versions: where their inputs differ, and for
+    each step its durations, statuses, attempts, and whether it gave the same.
+    """
+    left, right = ids.read(ids.RUN, id), ids.read(ids.RUN, other)
+    with call.reading() as tx:
+        return reading.compare_runs(tx, call.tenant, left, right, limit=query.limit)
+
+
+@routes.add(
+    "POST",
+    "/api/runs/{id}/verify",
+    "Verify a run",
+    scopes=(READ,),
+    ids=RUN,
+    body=VerifyRequest,
+    is_body_optional=True,
+    answer=RunVerification,
+    errors=(NotFound, LimitExceeded),
+)
+def verify(call: Call, id: str, body: VerifyRequest) -> dict[str, Any]:
+    """Rebuild a run from its events and compare that with its rows. Nothing is changed or repaired.
+
+    Runs of more than 20,000 events or 100,000 task runs are refused: `pipeweave verify` takes them.
+    """
+    with call.reading() as tx:
+        return run_verification.verified(tx, call.tenant, ids.read(ids.RUN, id))
+
+
+@routes.add(
+    "GET",
+    "/api/runs/{id}/why",
+    "Say why a run does not go on",
+    ids=RUN,
+    answer=RunWhyAnswer,
+    errors=(NotFound,),
+)
+def why(call: Call, id: str) -> dict[str, Any]:
+    """The reasons of its open task runs, summed. Task runs of one task that wait in the same way are one
+    reason, of which one task run was asked.
+    """
+    with call.reading() as tx:
+        is_serverless = call.deployment.settings.mode == "serverless"
+        oldest = call.deployment.publisher.oldest
+        return why_run.why_run(tx, call.tenant, ids.read(ids.RUN, id), oldest, is_serverless=is_serverless)

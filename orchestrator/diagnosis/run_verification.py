@@ -1,0 +1,74 @@
+"""Verifies one run for a request: it is rebuilt from its events and compared with its rows, within bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import LimitExceeded
+from pipeweave.orchestrator.diagnosis import verify
+from pipeweave.orchestrator.diagnosis.verify import Difference
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
+from pipeweave.orchestrator.reading.runs import require_run
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
+
+# What one request compares; `pipeweave verify` has no such bounds.
+MOST_EVENTS = 20_000
+MOST_TASK_RUNS = 100_000
+
+_SIZE = """
+SELECT r.task_run_count,
+    (SELECT count(*) FROM (SELECT 1 FROM events AS e WHERE e.run_id = r.id LIMIT :most) AS e) AS events
+FROM runs AS r WHERE r.id = :id
+"""
+
+
+def verified(tx: Transaction, tenant: str, id: UUID) -> Document:
+    """Compare a run's rows with what its events imply: {isEqual, differences, events, verifiedAt, …}.
+
+    Args:
+        tx: a transaction of `Database.reading`; it becomes one snapshot, so an open run agrees, too.
+
+    Raises:
+        NotFound: the tenant has no such run.
+        LimitExceeded: it has too many events or task runs for a request.
+    """
+    tx.hold()
+    tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    require_run(tx, tenant, id)
+    size: Any = tx.execute(_SIZE, {"id": id, "most": MOST_EVENTS + 1}).one()
+    _require_small(id, size)
+    found = verify.run(tx, id)
+    return {
+        "runId": run_id(id),
+        "isEqual": not found,
+        "differences": [_shown(each) for each in found],
+        "isComplete": len(found) < verify.MOST_PER_RUN,
+        "events": size.events,
+        "taskRuns": size.task_run_count,
+        "verifiedAt": iso(tx.now),
+    }
+
+
+def _require_small(id: UUID, size: Any) -> None:
+    limits = (
+        ("events", size.events, MOST_EVENTS),
+        ("task runs", size.task_run_count, MOST_TASK_RUNS),
+    )
+    for what, number, most in limits:
+        if number > most:
+            raise LimitExceeded(
+                f"the run has more than {most:,} {what}",
+                hint=f"`pipeweave verify {ids.show(ids.RUN, id)}` has no such limit",
+            )
+
+
+def _shown(each: Difference) -> Document:
+    return {
+        "taskRunId": None if each.task_run_id is None else task_run_id(each.task_run_id),
+        "field": each.field,
+        "stored": each.stored,
+        "rebuilt": each.rebuilt,
+    }

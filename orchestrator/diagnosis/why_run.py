@@ -1,0 +1,118 @@
+"""Explains why a run does not go on: the reasons of its open task runs, summed.
+
+Task runs of one task that wait in the same way wait for the same thing. So one of each such group is asked,
+and a map of 100,000 items costs as much as one item.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from pipeweave.orchestrator.diagnosis import why
+from pipeweave.orchestrator.diagnosis.why_held import Oldest
+from pipeweave.orchestrator.domain.json_shapes import run_id, task_run_id
+from pipeweave.orchestrator.domain.states import OPEN_TASK, TaskStatus, sql_in
+from pipeweave.orchestrator.reading.runs import require_run
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
+
+# Groups that are asked: those with most task runs. The task runs of the others are only counted.
+MOST_GROUPS = 20
+
+# Of those that are held, the last in line is asked: it is held as long as any of them is.
+_GROUPS = f"""
+SELECT g.*, CAST(CASE WHEN g.status = 'ready' THEN g.newest ELSE g.oldest END AS uuid) AS asked FROM (
+    SELECT t.task_id, t.status, t.kind, t.due_at IS NULL AS is_blocked, t.awaits IS NULL AS is_free,
+           count(*) AS number, min(CAST(t.id AS text)) AS oldest, max(CAST(t.id AS text)) AS newest
+    FROM task_runs AS t WHERE t.run_id = :id AND t.status IN {sql_in(OPEN_TASK)}
+    GROUP BY t.task_id, t.status, t.kind, t.due_at IS NULL, t.awaits IS NULL) AS g
+ORDER BY g.number DESC, g.oldest
+"""
+
+# Code of a reason -> what stands for it in a sum; a task that is named here has its own sum.
+_SHORT = {
+    "maintenance": "the end of maintenance",
+    "run_paused": "the run to be resumed",
+    "tenant_paused": "the tenant to be resumed",
+    "task_paused": "{task} to be resumed",
+    "service_disabled": "the service of {task} to be enabled",
+    "service_away": "the service of {task}",
+    "no_dispatcher": "a dispatcher",
+    "run_waits": "the turn of the run",
+    "predecessors_open": "predecessors",
+    "join_closed": "the next look",
+    "key_held": "the result of another task run",
+    "retry_due": "the next attempt of {task}",
+    "concurrency_limit": "a slot of {task}",
+    "rate_limit": "the rate of {task}",
+    "goes_now": "the next second",
+    "no_worker": "a worker",
+    "task_not_loaded": "a worker that has {task}",
+    "queued": "a free worker",
+    "broker_away": "the broker",
+    "message_late": "a message that was lost",
+    "waiting": "something outside",
+    "items_open": "their items",
+}
+
+
+def why_run(
+    tx: Transaction, tenant: str, id: UUID, oldest: Oldest, *, is_serverless: bool = False
+) -> Document:
+    """{runId, open, running, waiting, summary, reasons, isComplete}: those reasons first that hold most.
+
+    Args:
+        oldest: `Publisher.oldest`, for the messages in Redis.
+        is_serverless: the tick dispatches to HTTP services, and no worker has to run for that.
+
+    Raises:
+        NotFound: the tenant has no such run.
+    """
+    require_run(tx, tenant, id)
+    groups = tx.execute(_GROUPS, {"id": id}).all()
+    running = sum(each.number for each in groups if each.status == TaskStatus.RUNNING)
+    waiting = [each for each in groups if each.status != TaskStatus.RUNNING]
+    found = []
+    for each in waiting[:MOST_GROUPS]:
+        asked = why.why(tx, tenant, each.asked, oldest, is_serverless=is_serverless)
+        found.append(_reason(each, asked["reasons"]))
+    number = sum(each.number for each in waiting)
+    return {
+        "runId": run_id(id),
+        "open": running + number,
+        "running": running,
+        "waiting": number,
+        "summary": _summary(number, found),
+        "reasons": found,
+        "isComplete": len(waiting) <= MOST_GROUPS,
+    }
+
+
+def _reason(group: Any, reasons: Sequence[Document]) -> Document:
+    """What holds a group back: the reason that has to go first, and the others behind it."""
+    return {
+        "count": group.number,
+        "taskId": group.task_id,
+        "status": group.status,
+        "kind": group.kind,
+        "taskRunId": task_run_id(group.asked),
+        "code": reasons[0]["code"] if reasons else group.status,
+        "text": reasons[0]["text"] if reasons else f"it is {group.status}",
+        "reasons": reasons,
+    }
+
+
+def _summary(number: int, found: Sequence[Document]) -> str | None:
+    """`431 wait: 400 for a slot of resize, 31 for predecessors`; None if nothing waits."""
+    if not number:
+        return None
+    sums: Counter[str] = Counter()
+    for each in found:
+        sums[_SHORT.get(each["code"], str(each["code"])).format(task=each["taskId"])] += each["count"]
+    named = [f"{count:,} for {what}" for what, count in sums.most_common()]
+    if (rest := number - sums.total()) > 0:
+        named.append(f"{rest:,} for something else")
+    return f"{number:,} {'waits' if number == 1 else 'wait'}: {', '.join(named)}"

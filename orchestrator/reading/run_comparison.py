@@ -1,0 +1,185 @@
+"""Compares two runs of one pipeline: their inputs, their versions, and step by step what took longer."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.domain import json_differences, run_comparison
+from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, task_run_id
+from pipeweave.orchestrator.domain.run_comparison import StepComparison, StepOutcome
+from pipeweave.orchestrator.reading import enqueued_runs, map_items
+from pipeweave.orchestrator.reading import steps as step_reading
+from pipeweave.orchestrator.reading.runs import COLUMNS, FROM, listed_row
+from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
+from pipeweave.size_limits import MAX_STEPS
+
+# Differences of the inputs that are listed.
+DIFFERENCES_SHOWN = 200
+
+_RUN = f"""
+SELECT {COLUMNS}, r.input, r.input_path, r.inputs_hash
+{FROM} WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
+"""
+
+# A run's steps have its lowest ordinals: this bound keeps PostgreSQL from reading its map items.
+_STEPS = """
+SELECT t.id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.map_count, t.output_hash, t.code_version,
+       t.error_code, t.started_at, t.finished_at
+FROM task_runs AS t WHERE t.run_id = :id AND t.id <= :last AND t.kind <> 'item' ORDER BY t.id
+"""
+
+
+def compare_runs(
+    tx: Transaction, tenant: str, left: UUID, right: UUID, *, limit: int = MAX_STEPS
+) -> Document:
+    """Two runs of a pipeline beside each other: {left, right, deltaMs, input, version, counts, steps, …}.
+
+    Args:
+        tx: a transaction of `Database.reading`; it becomes one snapshot.
+        limit: steps in the answer: those that make most of the difference.
+
+    Raises:
+        NotFound: the tenant has no such run, or its month was dropped.
+        InvalidInput: the runs are of different pipelines.
+    """
+    tx.hold()
+    tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    one, other = (_run(tx, tenant, each) for each in (left, right))
+    _require_one_pipeline(one, other)
+    steps = run_comparison.compare(_outcomes(tx, left), _outcomes(tx, right))
+    return {
+        "left": listed_row(one),
+        "right": listed_row(other),
+        "deltaMs": _delta(one, other),
+        "input": _input(one, other),
+        "version": _version(tx, tenant, one, other),
+        "counts": run_comparison.summary(steps),
+        "steps": [_shown(each) for each in steps[:limit]],
+        "isComplete": len(steps) <= limit,
+    }
+
+
+def _run(tx: Transaction, tenant: str, id: UUID) -> Any:
+    row = tx.execute(_RUN, {"id": id, "tenant": tenant}).one_or_none()
+    if row is None:
+        raise enqueued_runs.missing(tx, tenant, id)
+    return row
+
+
+def _require_one_pipeline(left: Any, right: Any) -> None:
+    if left.pipeline_id != right.pipeline_id:
+        message = f"is a run of pipeline {right.pipeline_id}, the first is one of {left.pipeline_id}"
+        raise InvalidInput(
+            f"other {message}",
+            errors=[FieldError("other", message, "invalid")],
+            hint="compare two runs of the same pipeline, of whatever versions",
+        )
+
+
+def _delta(left: Any, right: Any) -> float | None:
+    took = [duration_ms(each.started_at, each.finished_at) for each in (left, right)]
+    return None if took[0] is None or took[1] is None else round(took[1] - took[0], 1)
+
+
+# --- inputs and versions ----------------------------------------------------------------------------------
+
+
+def _input(left: Any, right: Any) -> Document:
+    """Whether the inputs are the same, which their hashes tell, and where they differ if both are at hand."""
+    is_same = left.inputs_hash == right.inputs_hash
+    is_stored = left.input_path is not None or right.input_path is not None
+    if is_same or is_stored:
+        return {"isSame": is_same, "differences": None if is_stored else [], "isComplete": is_same}
+    found, is_complete = json_differences.differences(left.input, right.input, DIFFERENCES_SHOWN)
+    shown = [
+        {
+            "path": each.path,
+            "change": each.change,
+            "left": each.before,
+            "right": each.after,
+            "isCut": each.is_cut,
+        }
+        for each in found
+    ]
+    return {"isSame": False, "differences": shown, "isComplete": is_complete}
+
+
+def _version(tx: Transaction, tenant: str, left: Any, right: Any) -> Document:
+    """Which steps the version of the right run added, removed and changed."""
+    versions = {"left": left.pipeline_version, "right": right.pipeline_version}
+    if left.pipeline_version == right.pipeline_version:
+        return {**versions, "added": [], "removed": [], "changed": []}
+    before, after = (
+        pipelines.get(tx, tenant, each.pipeline_id, each.pipeline_version).spec.by_id
+        for each in (left, right)
+    )
+    return {
+        **versions,
+        "added": [name for name in after if name not in before],
+        "removed": [name for name in before if name not in after],
+        "changed": [name for name in after if name in before and after[name] != before[name]],
+    }
+
+
+# --- steps ------------------------------------------------------------------------------------------------
+
+
+def _outcomes(tx: Transaction, id: UUID) -> list[StepOutcome]:
+    rows = tx.execute(_STEPS, {"id": id, "last": ids.task_run_id(id, MAX_STEPS)}).all()
+    hashes: dict[int, str] = {}
+    if any(each.kind == "map" and each.status == "completed" for each in rows):
+        found = tx.execute(map_items.MAP_HASHES, {"id": id})
+        hashes = {each.map_parent: each.hash for each in found if each.hash is not None}
+    firsts = step_reading.first_starts(tx, id, [task_run_id(each.id) for each in rows if each.attempt > 1])
+    return [_outcome(each, hashes.get(ids.ordinal_of(each.id)), firsts) for each in rows]
+
+
+def _outcome(row: Any, items_hash: str | None, firsts: dict[str, str | None]) -> StepOutcome:
+    shown, is_map = task_run_id(row.id), row.kind == "map"
+    given = items_hash if is_map else row.output_hash
+    started = firsts.get(shown) or iso(row.started_at)
+    return StepOutcome(
+        row.step_id,
+        shown,
+        row.task_id,
+        row.kind,
+        row.status,
+        row.attempt,
+        step_reading.duration_between(started, iso(row.finished_at)),
+        given if row.status == "completed" else None,
+        row.code_version,
+        row.error_code,
+        row.map_count if is_map else None,
+    )
+
+
+def _shown(step: StepComparison) -> Document:
+    return {
+        "id": step.step_id,
+        "presence": step.presence,
+        "deltaMs": step.delta_ms,
+        "hasSameOutput": step.has_same_output,
+        "isChanged": step.is_changed,
+        "left": step.left and _side(step.left),
+        "right": step.right and _side(step.right),
+    }
+
+
+def _side(outcome: StepOutcome) -> Document:
+    return {
+        "taskRunId": outcome.task_run_id,
+        "taskId": outcome.task_id,
+        "kind": outcome.kind,
+        "status": outcome.status,
+        "attempt": outcome.attempt,
+        "durationMs": outcome.duration_ms,
+        "outputHash": outcome.output_hash,
+        "codeVersion": outcome.code_version,
+        "errorCode": outcome.error_code,
+        "items": outcome.items,
+    }

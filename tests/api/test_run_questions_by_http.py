@@ -1,0 +1,76 @@
+"""What can be asked about a run by HTTP: attempts, comparison, verification, why; and the search of a log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeweave import ids
+
+if TYPE_CHECKING:
+    from conftest import Api
+
+
+def another(api: Api, pipeline: str) -> str:
+    answer = api.post(f"/api/pipelines/{pipeline}/trigger", {"input": {"folder": "/tmp"}})
+    return str(answer.json["pipelineRunId"])
+
+
+def test_a_run_comes_without_its_task_runs_if_wanted(api: Api, run_id: str) -> None:
+    whole = api.get(f"/api/runs/{run_id}").json
+    header = api.get(f"/api/runs/{run_id}", taskRuns=0).json
+    assert header["taskRuns"] == []
+    for name in ("counts", "steps", "status", "output"):
+        assert header[name] == whole[name]
+    rest = api.get(f"/api/runs/{run_id}/task-runs", cursor=header["taskRunsCursor"]).json
+    assert rest["taskRuns"] == whole["taskRuns"]
+    some = api.get(f"/api/runs/{run_id}", taskRuns=2).json
+    assert len(some["taskRuns"]) == 2
+    assert some["steps"] == whole["steps"]
+    refused = api.get(f"/api/runs/{run_id}", taskRuns=1001)
+    assert (refused.status_code, refused.json["errors"][0]["field"]) == (400, "taskRuns")
+
+
+def test_attempts_are_listed_by_their_run(api: Api, neighbour: Api, run_id: str) -> None:
+    assert api.get(f"/api/runs/{run_id}/attempts").json == {"attempts": [], "nextCursor": None}
+    refused = api.get(f"/api/runs/{run_id}/attempts", status="queued")
+    assert (refused.status_code, refused.json["errors"][0]["field"]) == (400, "status")
+    assert neighbour.get(f"/api/runs/{run_id}/attempts").status_code == 404
+
+
+def test_two_runs_are_compared(api: Api, neighbour: Api, pipeline: str, run_id: str) -> None:
+    other = another(api, pipeline)
+    found = api.get(f"/api/runs/{run_id}/compare/{other}").json
+    assert (found["left"]["id"], found["right"]["id"]) == (run_id, other)
+    assert found["input"]["differences"] == [
+        {"path": ".folder", "change": "changed", "left": "/srv", "right": "/tmp", "isCut": False}
+    ]
+    assert len(found["steps"]) == 3
+    assert len(api.get(f"/api/runs/{run_id}/compare/{other}", limit=1).json["steps"]) == 1
+    gone = ids.show(ids.RUN, ids.new_id(0))
+    assert api.get(f"/api/runs/{run_id}/compare/{gone}").status_code == 404
+    assert neighbour.get(f"/api/runs/{run_id}/compare/{other}").status_code == 404
+
+
+def test_a_run_is_verified_by_who_may_read(reader: Api, neighbour: Api, run_id: str) -> None:
+    found = reader.post(f"/api/runs/{run_id}/verify").json
+    assert (found["runId"], found["isEqual"], found["differences"]) == (run_id, True, [])
+    assert reader.post(f"/api/runs/{run_id}/verify", {"repair": True}).status_code == 400
+    assert neighbour.post(f"/api/runs/{run_id}/verify").status_code == 404
+
+
+def test_a_run_says_what_it_waits_for(reader: Api, neighbour: Api, run_id: str) -> None:
+    found = reader.get(f"/api/runs/{run_id}/why").json
+    assert (found["open"], found["waiting"]) == (3, 3)
+    assert "predecessors" in found["summary"]
+    assert sum(each["count"] for each in found["reasons"]) == 3
+    assert neighbour.get(f"/api/runs/{run_id}/why").status_code == 404
+
+
+def test_a_search_of_a_log_stands_alone(api: Api, run_id: str) -> None:
+    task_run = api.get(f"/api/runs/{run_id}").json["taskRuns"][0]["id"]
+    found = api.get(f"/api/task-runs/{task_run}/logs", find="x").json
+    assert (found["logs"], found["lineNumbers"], found["isComplete"]) == ([], [], True)
+    assert api.get(f"/api/task-runs/{task_run}/logs").json["lineNumbers"] is None
+    refused = api.get(f"/api/task-runs/{task_run}/logs", find="x", offset=1, tail=2)
+    assert [each["field"] for each in refused.json["errors"]] == ["tail", "find"]
+    assert api.get(f"/api/task-runs/{task_run}/logs", find="").status_code == 400
