@@ -44,6 +44,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "state": "pipeweave.cli.runs:state",
         "output": "pipeweave.cli.runs:output",
         "ledger": "pipeweave.cli.ledger:ledger",
+        "compare": "pipeweave.cli.compare:compare",
         "runs": "pipeweave.cli.runs:runs",
         "cancel": "pipeweave.cli.runs:cancel",
         "rerun": "pipeweave.cli.rerun:rerun",

@@ -139,12 +139,17 @@ def limits(client: Client, max_active_runs: int | None, no_max_active_runs: bool
         show_fields(_limits(found))
 
 
-@click.command(epilog=examples("pipeweave why latest", "pipeweave why 01m80arwk4e7 charge[3]"))
+@click.command(
+    epilog=examples(
+        "pipeweave why latest", "pipeweave why 01m80arwk4e7 charge[3]", "pipeweave why latest --all"
+    )
+)
 @click.argument("run")
 @click.argument("step", required=False)
+@click.option("--all", "is_all", is_flag=True, help="Sum up what all open task runs of the run wait for.")
 @json_option
 @connected
-def why(client: Client, run: str, step: str | None, as_json: bool) -> None:
+def why(client: Client, run: str, step: str | None, is_all: bool, as_json: bool) -> None:
     """Explain why a run or a task run does not go on.
 
     RUN is the id of a run or of a task run, the beginning of one, or `latest`. Of a run it explains STEP, or
@@ -152,6 +157,11 @@ def why(client: Client, run: str, step: str | None, as_json: bool) -> None:
     """
     from pipeweave.cli.support.rendering import show_json, text
 
+    if is_all:
+        if step or id_arguments.is_task_run(run):
+            raise click.UsageError("--all explains a run, without STEP")
+        _show_all(client.why_run(id_arguments.run(client, run)), as_json)
+        return
     found = client.why(_asked(client, run, step))
     if as_json:
         show_json(found)
@@ -159,6 +169,18 @@ def why(client: Client, run: str, step: str | None, as_json: bool) -> None:
     click.echo(f"{found['taskRunId']} is {found['status']}")
     for each in found["reasons"]:
         click.echo(f"  {text(each['text'])}")
+
+
+def _show_all(found: Document, as_json: bool) -> None:
+    from pipeweave.cli.support.rendering import show_json, text
+
+    if as_json:
+        show_json(found)
+        return
+    running = f"{found['running']:,} running"
+    click.echo(f"{found['summary']}; {running}" if found["summary"] else f"nothing waits; {running}")
+    for each in found["reasons"]:
+        click.echo(f"  {each['count']:,} of {text(each['taskId'])}, {each['status']}: {text(each['text'])}")
 
 
 def _asked(client: Client, run: str, step: str | None) -> str:

@@ -20,6 +20,7 @@ from pipeweave.client.http import Transport
 from pipeweave.client.operations import OperationMethods
 from pipeweave.client.queue import QueueMethods
 from pipeweave.client.registry import RegistryMethods
+from pipeweave.client.run_questions import RunQuestionMethods
 from pipeweave.client.runs import RunMethods
 from pipeweave.client.schedules import ScheduleMethods
 from pipeweave.client.storage import StorageMethods
@@ -29,6 +30,7 @@ from pipeweave.settings import connecting, load_for_client
 
 class Client(
     RunMethods,
+    RunQuestionMethods,
     QueueMethods,
     RegistryMethods,
     ScheduleMethods,

@@ -100,19 +100,21 @@ class StorageMethods(Methods):
         attempt: int | None = None,
         offset: int | None = None,
         tail: int | None = None,
+        find: str | None = None,
     ) -> Document:
-        """Read the stored log of an attempt: {logs, attempt, isComplete, nextOffset}.
+        """Read the stored log of an attempt: {logs, attempt, isComplete, nextOffset, lineNumbers}.
 
         Args:
             task_run_id: the task run.
             attempt: the attempt; None for the present one.
             offset: `nextOffset` of the answer before, to go on from there.
             tail: only so many last lines.
+            find: only lines that have this text, in whatever case, with their numbers.
 
         Raises:
             NotFound: there is no such task run, or it has not come to this attempt.
         """
-        query = {"attempt": attempt, "offset": offset, "tail": tail}
+        query = {"attempt": attempt, "offset": offset, "tail": tail, "find": find}
         return document_of(self._http.get(f"/api/task-runs/{checked_id(task_run_id)}/logs", query))
 
     def sweep_storage(

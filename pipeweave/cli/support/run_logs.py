@@ -105,8 +105,8 @@ def _lines(client: Client, logs: list[_Log], tail: int | None = None) -> Iterato
     """The lines that were not read yet; with `tail`, only so many last ones of each log."""
     for each in logs:
         while not each.is_complete:
-            where = {"offset": each.offset} if tail is None else {"tail": tail}
-            found = client.task_run_logs(each.task_run_id, attempt=each.attempt, **where)
+            offset = each.offset if tail is None else None
+            found = client.task_run_logs(each.task_run_id, attempt=each.attempt, offset=offset, tail=tail)
             yield from ({"step": each.step, **line} for line in found["logs"])
             each.offset, each.is_complete = found["nextOffset"], found["isComplete"]
             if tail is not None or not found["logs"]:

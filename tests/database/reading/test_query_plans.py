@@ -187,6 +187,14 @@ READS: dict[str, tuple[Read, int]] = {
         lambda tx: reading.past_runs(tx, TENANT, pipelines.get(tx, TENANT, "chain").spec),
         1_100,
     ),
+    "the attempts of a run": (
+        lambda tx: reading.run_attempts(tx, TENANT, newest_run(tx), Page()),
+        200,
+    ),
+    "two runs beside each other": (
+        lambda tx: reading.compare_runs(tx, TENANT, newest_run(tx), newest_run(tx)),
+        200,
+    ),
     "queue items": (lambda tx: reading.queue_items(tx, TENANT, Page()), 500),
 }
 
