@@ -24,9 +24,17 @@ from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import dead_letters as letter_lists
-from pipeweave.orchestrator.reading import queue, registry, schedule_list, service_list, trigger_list
-from pipeweave.orchestrator.reading import runs as run_lists
+from pipeweave.orchestrator.reading import list_of_runs as run_lists
+from pipeweave.orchestrator.reading import (
+    queue,
+    registry,
+    schedule_list,
+    searching,
+    service_list,
+    trigger_list,
+)
 from pipeweave.orchestrator.reading import task_runs as task_run_lists
+from pipeweave.orchestrator.reading.run_filter import RunFilter
 from pipeweave.orchestrator.recovery import look, tick
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.retention import (
@@ -168,6 +176,7 @@ BEHIND = {
 }
 FULL = LetterFilter("a", "b", "C", "d", NOW, NOW)
 LETTERS = LetterFilter()
+SEVERAL = RunFilter(("failed", "partial"), ("a", "b"))
 
 # Which of the texts of a function a call gives (nothing where there is only one), and the call.
 Calls = list[tuple[str, Callable[[Transaction, Database], object]]]
@@ -232,18 +241,22 @@ CALLS: Calls = [
             tx,
             TENANT,
             BEHIND["runs"],
-            status="failed",
-            pipeline_id="a",
-            created_after=NOW,
-            created_before=NOW,
+            RunFilter(("failed",), ("a",), NOW, NOW),
         ),
     ),
-    ("by the beginning of an id", lambda tx, _: run_lists.run_list(tx, TENANT, PAGE, id_prefix="01")),
+    ("of several statuses", lambda tx, _: run_lists.run_list(tx, TENANT, PAGE, SEVERAL)),
+    (
+        "by the beginning of an id",
+        lambda tx, _: run_lists.run_list(tx, TENANT, PAGE, RunFilter(id_prefix="01")),
+    ),
+    ("", lambda tx, _: run_lists._next_ids(tx, TENANT, RunFilter(), None)),
     ("the first page", lambda tx, _: task_run_lists.of_run(tx, RUN, PAGE)),
     (
         "every filter",
         lambda tx, _: task_run_lists.of_run(tx, RUN, BEHIND["task runs"], status="failed", step_id="a"),
     ),
+    ("of this id", lambda tx, _: searching.search(tx, TENANT, "01jd0000")),
+    ("of this name", lambda tx, _: searching.search(tx, TENANT, "nightly")),
     # recovery
     ("", lambda tx, _: look._look(tx, tick.conditions(tick.CHORES), None)),
     # runs

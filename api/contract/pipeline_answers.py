@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, Field
 
 from pipeweave.api.contract.answers import AnswerModel, CodeHash, FailureMode, Fault, Paged, RunId, Source
-from pipeweave.orchestrator.domain import RunStatus
+from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 
 
 class PipelineSummary(AnswerModel):
@@ -179,3 +179,46 @@ class TriggerBatchAnswer(AnswerModel):
     """Runs that were accepted."""
 
     runs: list[TriggerAnswer] = Field(description="One entry for each run of the request, in the same order.")
+
+
+class GridRun(AnswerModel):
+    """A column of a grid."""
+
+    id: RunId
+    version: int
+    status: RunStatus
+    error_code: str | None
+    created_at: AwareDatetime
+    started_at: AwareDatetime | None
+    finished_at: AwareDatetime | None
+    duration_ms: float | None
+
+
+class GridStep(AnswerModel):
+    """A row of a grid: each list has an entry for each run, null where its version has no such step."""
+
+    id: str
+    task_id: str
+    is_map: bool
+    is_in_newest: bool = Field(description="Whether the newest version of the pipeline has it.")
+    statuses: list[TaskStatus | None]
+    attempts: list[int | None]
+    ms: list[float | None] = Field(
+        description="How long the latest attempt took (ms); null: it has not ended."
+    )
+    items: list[int | None] = Field(description="How many items a map has; null until that is known.")
+    error_codes: list[str | None]
+
+
+class GridAnswer(AnswerModel):
+    """Runs of a pipeline, newest first, by its steps."""
+
+    pipeline_id: str
+    version: int = Field(description="The newest version.")
+    runs: list[GridRun]
+    steps: list[GridStep]
+    step_count: int = Field(description="Steps of all rows, also of those outside the window.")
+    has_newer: bool
+    has_older: bool
+    previous_steps: str | None = Field(description="The `fromStep` of the rows before; null: there are none.")
+    next_steps: str | None = Field(description="The `fromStep` of the next rows; null: there are none.")

@@ -9,9 +9,11 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from pydantic.alias_generators import to_camel
 
 from pipeweave import ids
+from pipeweave.api.contract.answers import RunId
 from pipeweave.api.contract.requests import MAX_INT32, Name
 from pipeweave.api.contract.run_answers import AttemptStatus, TriggerKind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
+from pipeweave.orchestrator.reading import MOST_RUNS, MOST_STEPS, RunFilter, TaskRunFilter, Window
 from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT, Page
 from pipeweave.size_limits import MAX_STEPS
 
@@ -120,31 +122,107 @@ TaskRunIdBeginning = Annotated[str, Field(pattern=_beginning(ids.TASK_RUN, least
 BEGINNING = "Only ids that begin like this, with or without `{}_` before it."
 
 
-class RunsQuery(_Filtered):
+MetaEntry = Annotated[str, Field(pattern=r"^[^=]{1,200}=[^\x00]{0,1000}$")]
+
+
+class RunsQuery(PageQuery):
     """Filters of the list of runs."""
 
     id_prefix: RunIdBeginning | None = Field(None, description=BEGINNING.format(ids.RUN))
-
-    status: Annotated[RunStatus, Field(strict=False)] | None = None
-    pipeline_id: Name | None = None
+    status: Annotated[list[Annotated[RunStatus, Field(strict=False)]], Field(max_length=len(RunStatus))] = (
+        Field([], description="In one of these statuses: may be given several times.")
+    )
+    pipeline_id: Annotated[list[Name], Field(max_length=10)] = Field(
+        [], description="Of one of these pipelines: may be given several times."
+    )
     created_after: Moment | None = Field(None, description="Created at this time or later.")
     created_before: Moment | None = Field(None, description="Created before this time.")
     triggered_by: TriggerKind | None = Field(None, description="Only runs that such a thing began.")
+    text: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None,
+        description="Only runs with this text in their error, metadata or input, whatever its case; a text"
+        " that begins with `prun_` is the beginning of their id.",
+    )
+    meta: Annotated[list[MetaEntry], Field(max_length=10)] = Field(
+        [], description="Only runs with this value in their metadata, as `key=value`; may be repeated."
+    )
+    version: Annotated[int, Field(ge=1, le=MAX_INT32), DIGITS] | None = Field(
+        None, description="Only runs of this version of their pipeline."
+    )
+    min_ms: Annotated[int, Field(ge=0, le=10**12), DIGITS] | None = Field(
+        None, description="Only runs that took so long (ms), or have been running for so long."
+    )
+    task_id: Name | None = Field(None, description="Only runs with a step that is this task.")
 
-    def filters(self) -> dict[str, Any]:
-        """The given filters, as `reading.run_list` names them."""
-        given = super().filters()
-        if (kind := given.pop("triggered_by", None)) is not None:
-            given["triggered_kind"] = kind
-        return given
+    def chosen(self) -> RunFilter:
+        """The filters in the form that the orchestrator takes."""
+        return RunFilter(
+            tuple(each.value for each in self.status),
+            tuple(self.pipeline_id),
+            self.created_after,
+            self.created_before,
+            self.id_prefix,
+            self.triggered_by,
+            self.text,
+            dict(each.split("=", 1) for each in self.meta),
+            self.version,
+            self.min_ms,
+            self.task_id,
+        )
 
 
-class FindTaskRunsQuery(Query):
-    """Parameters of the search for task runs."""
+class FindTaskRunsQuery(PageQuery):
+    """Filters of the list of all task runs."""
 
-    id_prefix: TaskRunIdBeginning = Field(description=BEGINNING.format(ids.TASK_RUN))
-    limit: Annotated[int, Field(ge=1, le=100), DIGITS] = Field(
-        10, description="The largest number of task runs in the answer."
+    id_prefix: TaskRunIdBeginning | None = Field(
+        None,
+        description=f"{BEGINNING.format(ids.TASK_RUN)} It is given alone, with a `limit` of 100 at most.",
+    )
+    task_id: Name | None = None
+    status: Annotated[TaskStatus, Field(strict=False)] | None = None
+    worker: Annotated[str, Field(min_length=1, max_length=400)] | None = Field(
+        None, description="Run by this worker process, or by those with this name."
+    )
+    created_after: Moment | None = Field(None, description="Of runs created at this time or later.")
+    created_before: Moment | None = Field(None, description="Of runs created before this time.")
+    standalone: Annotated[bool, BeforeValidator(truth)] = Field(
+        False, description="`true`: only standalone tasks. `false`: those of pipelines, too."
+    )
+
+    def chosen(self) -> TaskRunFilter:
+        """The filters in the form that the orchestrator takes."""
+        return TaskRunFilter(
+            self.task_id,
+            None if self.status is None else self.status.value,
+            self.worker,
+            self.created_after,
+            self.created_before,
+            self.standalone,
+        )
+
+
+class GridQuery(Query):
+    """The window of a grid."""
+
+    runs: Annotated[int, Field(ge=1, le=MOST_RUNS), DIGITS] = Field(25, description="How many runs.")
+    steps: Annotated[int, Field(ge=1, le=MOST_STEPS), DIGITS] = Field(50, description="How many steps.")
+    before: RunId | None = Field(None, description="Only runs older than this one.")
+    after: RunId | None = Field(
+        None, description="Only runs newer than this one. Without `before` and `after`: the newest."
+    )
+    from_step: Name | None = Field(None, description="The first step of the window.")
+
+    def window(self) -> Window:
+        """The window in the form that the orchestrator takes."""
+        before, after = (each and ids.read(ids.RUN, each) for each in (self.before, self.after))
+        return Window(self.runs, self.steps, before or None, after or None, self.from_step)
+
+
+class SearchQuery(Query):
+    """What is looked for."""
+
+    q: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        description="The beginning of an id, or a part of a name."
     )
 
 

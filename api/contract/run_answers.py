@@ -93,7 +93,18 @@ class Run(AnswerModel):
     pause_reason: str | None
 
 
-class RunList(Paged):
+class Scanned(Paged):
+    """One page of a list that may have to look through rows."""
+
+    scanned: int | None = Field(
+        description="How many rows were looked at; null: an index gave the page, and no other row was."
+    )
+    scanned_to: AwareDatetime | None = Field(
+        description="How far back the look came, if it ended before the page was full."
+    )
+
+
+class RunList(Scanned):
     """Runs, newest first."""
 
     runs: list[Run]
@@ -143,10 +154,38 @@ class FoundTaskRun(_TaskRun):
     run_id: RunId | None
 
 
-class FoundTaskRuns(AnswerModel):
-    """Task runs whose ids begin alike, the newest run first."""
+class FoundTaskRuns(Scanned):
+    """Task runs, the newest run first."""
 
     task_runs: list[FoundTaskRun]
+
+
+class SearchHit(AnswerModel):
+    """One thing that was found."""
+
+    kind: Literal[
+        "run",
+        "taskRun",
+        "deadLetter",
+        "redrive",
+        "pipeline",
+        "task",
+        "schedule",
+        "trigger",
+        "service",
+    ]
+    id: str
+    name: str | None = Field(
+        description="Of a run its pipeline, of a task run its step, of a dead letter its task; else a"
+        " description."
+    )
+    status: str | None = Field(description="null for what has no status.")
+
+
+class SearchAnswer(AnswerModel):
+    """What was found: ids first, then names."""
+
+    hits: list[SearchHit]
 
 
 class StepProgress(AnswerModel):

@@ -11,6 +11,8 @@ from pipeweave.api.contract import (
     PLACE_CHARS,
     DryRunAnswer,
     DryRunRequest,
+    GridAnswer,
+    GridQuery,
     PageQuery,
     PipelineAnswer,
     PipelineDocument,
@@ -135,6 +137,23 @@ def list_versions(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
     """The versions of a pipeline, newest first."""
     with call.reading() as tx:
         return query.named("versions", reading.pipeline_versions(tx, call.tenant, id, query.page()))
+
+
+@routes.add(
+    "GET",
+    "/api/pipelines/{id}/grid",
+    "Show a pipeline's runs by its steps",
+    ids=PIPELINE,
+    query=GridQuery,
+    answer=GridAnswer,
+    errors=(NotFound,),
+)
+def get_grid(call: Call, id: str, query: GridQuery) -> dict[str, Any]:
+    """A window of the pipeline's runs, newest first, and for each of its steps the status, attempt and
+    duration in each of them. `before` and `after` move it along the runs, `fromStep` along the steps.
+    """
+    with call.reading() as tx:
+        return reading.grid(tx, call.tenant, id, query.window())
 
 
 @routes.add(

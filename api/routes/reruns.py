@@ -107,10 +107,12 @@ def rerun_all(call: Call, body: RerunAllRequest) -> dict[str, Any]:
             tx,
             call.tenant,
             Page(body.limit, body.cursor),
-            status=body.status,
-            pipeline_id=body.pipeline_id,
-            created_after=body.created_after,
-            created_before=body.created_before,
+            reading.RunFilter(
+                status=(body.status,),
+                pipeline_id=() if body.pipeline_id is None else (body.pipeline_id,),
+                created_after=body.created_after,
+                created_before=body.created_before,
+            ),
         )
     outcomes = [_outcome(call, each["id"], body, token) for each in found["items"]]
     return {"dryRun": body.dry_run, "runs": outcomes, "nextCursor": found["nextCursor"]}

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from pipeweave import ids
 from pipeweave.api.contract import (
     CancelRequest,
@@ -24,6 +26,8 @@ from pipeweave.api.contract import (
     RunQuery,
     RunsQuery,
     RunState,
+    SearchAnswer,
+    SearchQuery,
     TaskRunDetail,
     TaskRunList,
     TaskRunLogs,
@@ -41,14 +45,22 @@ from pipeweave.orchestrator.security import WRITE
 routes = Routes("runs")
 RUN = {"id": PathId(ids.RUN, "The run's id.")}
 AS_USUAL = RunQuery.model_validate({})
+# So many task runs are found by the beginning of an id, which is for people who type one.
+MOST_BY_PREFIX = 100
 TASK_RUN = {"id": PathId(ids.TASK_RUN, "The task run's id.")}
 
 
 @routes.add("GET", "/api/runs", "List the runs", query=RunsQuery, answer=RunList)
 def list_runs(call: Call, query: RunsQuery) -> dict[str, Any]:
-    """Runs of pipelines, newest first. Standalone tasks are not in this list."""
+    """Runs of pipelines, newest first. Standalone tasks are not in this list.
+
+    `text`, `meta`, `version`, `minMs` and `taskId` have no index: the newest runs that the other filters
+    leave are looked through for 0.3 s, and 20,000 runs, at most. `scanned` says how many were. If the look
+    ended before a page was full, `scannedTo` says how far back it came, and `nextCursor` goes on there.
+    """
     with call.reading() as tx:
-        return query.named("runs", reading.run_list(tx, call.tenant, query.page(), **query.filters()))
+        found = reading.run_list(tx, call.tenant, query.page(), query.chosen())
+    return query.named("runs", found) | {name: found[name] for name in ("scanned", "scannedTo")}
 
 
 @routes.add(
@@ -222,11 +234,41 @@ def change_runs(call: Call, body: RunChangesRequest) -> dict[str, Any]:
     }
 
 
-@routes.add("GET", "/api/task-runs", "Find task runs", query=FindTaskRunsQuery, answer=FoundTaskRuns)
+@routes.add("GET", "/api/task-runs", "List the task runs", query=FindTaskRunsQuery, answer=FoundTaskRuns)
 def find_task_runs(call: Call, query: FindTaskRunsQuery) -> dict[str, Any]:
-    """Task runs of all runs, and standalone ones, whose ids begin like `idPrefix`."""
+    """Task runs of all runs, and standalone ones, the newest run first. The newest ones are looked through
+    for 0.3 s, and 20,000 of them, at most; `scanned`, `scannedTo` and `nextCursor` are as for runs.
+
+    `idPrefix` finds them by the beginning of their ids.
+    """
+    if query.id_prefix is None:
+        with call.reading() as tx:
+            found = reading.task_run_list(tx, call.tenant, query.page(), query.chosen())
+        return query.named("taskRuns", found) | {name: found[name] for name in ("scanned", "scannedTo")}
+    _require_alone(query)
     with call.reading() as tx:
-        return {"taskRuns": reading.find_task_runs(tx, call.tenant, query.id_prefix, query.limit)}
+        listed = reading.find_task_runs(tx, call.tenant, query.id_prefix, query.limit)
+    return {"taskRuns": listed, "nextCursor": None, "scanned": None, "scannedTo": None}
+
+
+def _require_alone(query: FindTaskRunsQuery) -> None:
+    """Refuse what cannot be asked together with the beginning of an id."""
+    message = "cannot be given with idPrefix"
+    others = query.model_fields_set - {"id_prefix", "limit"}
+    errors = [FieldError(to_camel(each), message, "invalid") for each in sorted(others)]
+    if query.limit > MOST_BY_PREFIX:
+        errors.append(FieldError("limit", f"must be {MOST_BY_PREFIX} at most with idPrefix", "out_of_range"))
+    if errors:
+        raise InvalidInput(f"{errors[0].field} {errors[0].message}", errors=errors)
+
+
+@routes.add("GET", "/api/search", "Search", query=SearchQuery, answer=SearchAnswer)
+def search(call: Call, query: SearchQuery) -> dict[str, Any]:
+    """At most 20 things: runs, task runs, dead letters and redrives by the beginning of their ids, pipelines,
+    tasks, schedules, triggers and services by a part of their names.
+    """
+    with call.reading() as tx:
+        return {"hits": reading.search(tx, call.tenant, query.q)}
 
 
 @routes.add(

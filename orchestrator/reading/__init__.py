@@ -3,6 +3,8 @@
 Called by `api`; retention uses the same shapes for archives. This room must never write to PostgreSQL."""
 
 from pipeweave.orchestrator.reading.deploys import deploys
+from pipeweave.orchestrator.reading.list_of_runs import run_list
+from pipeweave.orchestrator.reading.list_of_task_runs import TaskRunFilter, task_run_list
 from pipeweave.orchestrator.reading.log_search import find_in_log
 from pipeweave.orchestrator.reading.queue import queue_items, queue_status
 from pipeweave.orchestrator.reading.registry import (
@@ -16,8 +18,11 @@ from pipeweave.orchestrator.reading.registry import (
 from pipeweave.orchestrator.reading.run_attempts import run_attempts
 from pipeweave.orchestrator.reading.run_comparison import compare_runs
 from pipeweave.orchestrator.reading.run_events import run_events
-from pipeweave.orchestrator.reading.runs import require_run, run, run_list, run_task_runs
+from pipeweave.orchestrator.reading.run_filter import RunFilter
+from pipeweave.orchestrator.reading.run_grid import MOST_RUNS, MOST_STEPS, Window, grid
+from pipeweave.orchestrator.reading.runs import require_run, run, run_task_runs
 from pipeweave.orchestrator.reading.schedule_list import schedule, schedules
+from pipeweave.orchestrator.reading.searching import search
 from pipeweave.orchestrator.reading.service_list import service, services
 from pipeweave.orchestrator.reading.state_document import run_state
 from pipeweave.orchestrator.reading.step_durations import past_runs
@@ -32,12 +37,18 @@ from pipeweave.orchestrator.store.keyset import Document as Document
 from pipeweave.orchestrator.store.keyset import Page as Page
 
 __all__ = [
+    "MOST_RUNS",
+    "MOST_STEPS",
     "Document",
     "Page",
+    "RunFilter",
+    "TaskRunFilter",
+    "Window",
     "compare_runs",
     "deploys",
     "find_in_log",
     "find_task_runs",
+    "grid",
     "input_schema",
     "load_values",
     "log_place",
@@ -58,11 +69,13 @@ __all__ = [
     "run_task_runs",
     "schedule",
     "schedules",
+    "search",
     "service",
     "services",
     "task",
     "task_history",
     "task_run",
+    "task_run_list",
     "tasks",
     "trigger",
     "triggers",

@@ -1,17 +1,11 @@
-"""Read models of runs: the list of runs, one run with its counts, and its events.
-
-A run's id is ordered by time: `createdAfter` and `createdBefore` become bounds of the id, so PostgreSQL reads
-only the partitions in between.
-"""
+"""Read models of runs: a run as lists show it, and one run with its counts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pipeweave import ids
 from pipeweave.orchestrator.domain import tracing, triggered_by
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id
 from pipeweave.orchestrator.domain.states import RunStatus
@@ -27,63 +21,8 @@ COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.f
 r.metadata, r.task_run_count, r.error, r.error_code, r.created_at, r.started_at, r.finished_at,
 r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from,
 p.paused_at, p.paused_by, p.reason AS pause_reason"""
-FROM = "FROM runs AS r LEFT JOIN run_pauses AS p ON p.run_id = r.id"
-
-# --- the list ---------------------------------------------------------------------------------------------
-
-
-def run_list(
-    tx: Transaction,
-    tenant: str,
-    page: Page,
-    *,
-    status: str | None = None,
-    pipeline_id: str | None = None,
-    created_after: datetime | None = None,
-    created_before: datetime | None = None,
-    id_prefix: str | None = None,
-    triggered_kind: str | None = None,
-) -> Document:
-    """The tenant's runs, newest first, without standalone tasks: {items, nextCursor}.
-
-    Args:
-        created_after: runs created at this time or later.
-        created_before: runs created earlier than this time.
-        id_prefix: runs whose id begins like this.
-        triggered_kind: runs that such a thing began, one of TRIGGER_KINDS.
-
-    Raises:
-        NotFound: no id begins like `id_prefix`.
-    """
-    where = ["r.tenant_id = :tenant", "r.pipeline_id IS NOT NULL"]
-    parameters: dict[str, Any] = {"tenant": tenant, "limit": page.limit + 1}
-    after = page.after("runs", UUID)
-    first, last = (None, None) if id_prefix is None else ids.span(ids.RUN, id_prefix)
-    bounds = {
-        "r.status = :status": status,
-        "r.pipeline_id = :pipeline_id": pipeline_id,
-        "r.id < :after": after and after[0],
-        "r.id >= :oldest": created_after and _bound(created_after),
-        "r.id < :newest": created_before and _bound(created_before),
-        "r.id >= :first": first,
-        "r.id <= :last": last,
-        "r.triggered_kind = :triggered_kind": triggered_kind,
-    }
-    if triggered_kind not in (None, triggered_by.API):
-        # Said by itself, so that the index of these runs can be used whatever the parameter is.
-        where.append("r.triggered_kind <> 'api'")
-    for condition, value in bounds.items():
-        if value is not None:
-            where.append(condition)
-            parameters[condition.rpartition(":")[2]] = value
-    statement = f"SELECT {COLUMNS} {FROM} WHERE {' AND '.join(where)} ORDER BY r.id DESC LIMIT :limit"
-    rows = tx.execute(statement, parameters).all()
-    return page.cut(rows, "runs", lambda row: (row.id,), listed_row)
-
-
-def _bound(moment: datetime) -> UUID:
-    # An id holds 48 bits of milliseconds: years 1970 to 10889.
-    return ids.first_id_at(max(0, int(moment.timestamp() * 1000)))
+PAUSE = "LEFT JOIN run_pauses AS p ON p.run_id = r.id"
+FROM = f"FROM runs AS r {PAUSE}"
 
 
 def run_row(row: Any) -> Document:

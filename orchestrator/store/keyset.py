@@ -65,6 +65,15 @@ class Page:
                 hint="pass the cursor that the page before gave, with the same filters",
             ) from error
 
+    def after_id(self, name: str) -> UUID | None:
+        """The id after which the page begins, in a list whose key is an id; None for the first page.
+
+        Raises:
+            InvalidInput: the cursor was not made by this list.
+        """
+        key = self.after(name, UUID)
+        return None if key is None else key[0]
+
     def cut(
         self,
         rows: Sequence[Any],

@@ -1,4 +1,4 @@
-"""`pipeweave trigger | dry-run | status | runs | cancel`: start, show, list and cancel runs."""
+"""`pipeweave trigger | dry-run | status | state | output | cancel`: start, show and cancel runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import click
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.known_names import require_pipeline
-from pipeweave.cli.support.list_options import cursor_option, limit_option
 from pipeweave.cli.support.run_changes import Chosen, change_all, filter_options
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import MalformedJson
@@ -261,42 +259,6 @@ def output(client: Client, run: str, step: str | None, pipeline: str | None, _as
 
     run_id = id_arguments.run(client, run, pipeline)
     show_json(output_of_run(client, run_id) if step is None else output_of_step(client, run_id, step))
-
-
-@click.command(epilog=examples("pipeweave runs --status failed", "pipeweave runs --pipeline nightly -n 100"))
-@click.option(
-    "--status",
-    metavar="STATUS",
-    type=click.Choice(RUN_STATUSES),
-    help=f"Only runs in this status: {', '.join(RUN_STATUSES)}.",
-)
-@click.option("--pipeline", help="Only runs of this pipeline.")
-@limit_option
-@cursor_option
-@json_option
-@connected
-def runs(
-    client: Client, status: str | None, pipeline: str | None, limit: int, cursor: str | None, as_json: bool
-) -> None:
-    """List runs, newest first."""
-    from pipeweave.cli.support.rendering import field, moment, show_list, took, when
-
-    page = client.runs(status=status, pipeline_id=pipeline, limit=limit, cursor=cursor)
-    cells = {
-        Column("run"): field("id"),
-        Column("pipeline"): field("pipelineId"),
-        Column("version", drop=4): field("pipelineVersion"),
-        Column("status"): field("status"),
-        Column("error", drop=1): field("errorCode"),
-        moment("created (UTC)", drop=2): lambda each: when(each.get("createdAt")),
-        Column("took", drop=3): lambda each: took(each.get("startedAt"), each.get("finishedAt")),
-    }
-    if not page.items and not as_json:
-        require_pipeline(client, pipeline)
-    none = "No runs found. `pipeweave trigger PIPELINE` starts one."
-    show_list("runs", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)
-    if page.next_cursor and not as_json:
-        click.echo(f"More: --cursor {page.next_cursor}", err=True)
 
 
 @click.command(

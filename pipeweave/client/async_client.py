@@ -236,6 +236,8 @@ class AsyncClient(_InThreads):
     task_run = _awaited(Client.task_run)
     task_runs = _iterated(Client.task_runs)
     find_task_runs = _awaited(Client.find_task_runs)
+    all_task_runs = _awaited(Client.all_task_runs)
+    search = _awaited(Client.search)
     events = _iterated(Client.events)
     events_page = _awaited(Client.events_page)
     attempts = _iterated(Client.attempts)

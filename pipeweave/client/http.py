@@ -73,8 +73,8 @@ class Transport:
             PipeWeaveError: the API refused the request; the class is that of the problem document's code.
             Unavailable: the API cannot be reached, or did not answer in time.
         """
-        given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
-        target = f"{path}?{urlencode(given)}" if given else path
+        given = {name: _given(value) for name, value in (query or {}).items() if value is not None}
+        target = f"{path}?{urlencode(given, doseq=True)}" if given else path
         for pause in _pauses():
             try:
                 return self._send("GET", target, None)
@@ -313,6 +313,11 @@ def _reason(error: Exception) -> str:
     if isinstance(error, urllib3.exceptions.NewConnectionError):
         return "connection refused" if "refused" in str(error) else str(error).rpartition(": ")[2]
     return type(error).__name__ if not str(error) else str(error).rpartition(": ")[2]
+
+
+def _given(value: Any) -> str | list[str]:
+    """A query parameter; one with several values is sent several times."""
+    return [_text(each) for each in value] if isinstance(value, list | tuple) else _text(value)
 
 
 def _text(value: Any) -> str:

@@ -174,8 +174,8 @@ class RunMethods(Methods):
         self,
         /,
         *,
-        status: str | None = None,
-        pipeline_id: str | None = None,
+        status: str | Sequence[str] | None = None,
+        pipeline_id: str | Sequence[str] | None = None,
         limit: int | None = None,
         cursor: str | None = None,
         id_prefix: str | None = None,
@@ -183,13 +183,16 @@ class RunMethods(Methods):
     ) -> Page:
         """List one page of runs, newest first.
 
+        A page may have fewer runs than `limit`, or none, and a `next_cursor`: a filter that has no index,
+        such as `text`, looks through the newest runs for a bounded time.
+
         Args:
-            status: only runs in this status.
-            pipeline_id: only runs of this pipeline.
+            status: only runs in this status, or in one of these.
+            pipeline_id: only runs of this pipeline, or of one of these.
             limit: rows per page, 1 to 1,000; None for 50.
             cursor: `next_cursor` of the page before.
             id_prefix: only runs whose id begins like this, with or without `prun_`.
-            filters: further parameters of the API, such as `createdAfter`.
+            filters: further parameters of the API, such as `createdAfter`, `text` or `meta`.
         """
         query = {
             "status": status,
@@ -326,6 +329,19 @@ class RunMethods(Methods):
         """
         answer = self._http.get("/api/task-runs", {"idPrefix": id_prefix, "limit": limit})
         return list(document_of(answer)["taskRuns"])
+
+    def all_task_runs(self, /, **filters: Any) -> Page:
+        """List one page of the task runs of all runs, newest run first, as `runs` lists runs.
+
+        Args:
+            filters: `taskId`, `status`, `worker`, `createdAfter`, `createdBefore`, `standalone`, `limit`,
+                `cursor`.
+        """
+        return self._page("/api/task-runs", "taskRuns", filters)
+
+    def search(self, text: str) -> list[Document]:
+        """Find things by the beginning of an id, or by a part of a name: {kind, id, name, status}."""
+        return list(document_of(self._http.get("/api/search", {"q": text}))["hits"])
 
     def events(self, /, run_id: str, **filters: Any) -> Iterator[Document]:
         """Iterate over all events of a run in order, page by page."""

@@ -30,6 +30,49 @@ def test_runs_are_listed_newest_first_with_filters(api: Api, pipeline: str) -> N
     assert api.get("/api/runs", pipelineId="nobody").json["runs"] == []
 
 
+def test_runs_are_found_by_what_no_index_knows(api: Api, pipeline: str) -> None:
+    path = f"/api/pipelines/{pipeline}/trigger"
+    found = api.post(path, {"input": {}, "metadata": {"k": "a=b", "n": 1}}).json["pipelineRunId"]
+    other = api.post(path, {"input": {}, "metadata": {"k": "a"}}).json["pipelineRunId"]
+
+    def runs(**query: Any) -> list[str]:
+        answer = api.get("/api/runs", pipelineId=pipeline, **query).json
+        assert answer["scanned"] >= 1
+        return [each["id"] for each in answer["runs"]]
+
+    assert runs(meta="k=a=b") == runs(meta=["n=1", "k=a=b"]) == [found]
+    assert other in runs(text='"K": "A"') and found not in runs(text='"k": "a"')
+    assert found in runs(taskId="count", version=1) and runs(taskId="nobody") == []
+    assert runs(minMs=10**11) == []
+    wrong = api.get("/api/runs", meta="k", version="0", minMs="-1", status="bad")
+    assert wrong.status_code == 400
+    assert {each["field"] for each in wrong.json["errors"]} >= {"meta[0]", "version", "minMs", "status[0]"}
+
+
+def test_all_task_runs_are_listed_and_an_id_is_looked_for_alone(api: Api, run_id: str) -> None:
+    listed = api.get("/api/task-runs", taskId="count", limit=1).json
+    assert [each["taskId"] for each in listed["taskRuns"]] == ["count"]
+    beginning = run_id.replace("prun_", "")[:20]
+    assert len(api.get("/api/task-runs", idPrefix=beginning).json["taskRuns"]) >= 3
+    refused = api.get("/api/task-runs", idPrefix=beginning, taskId="count", limit=101)
+    assert {each["field"] for each in refused.json["errors"]} == {"taskId", "limit"}
+
+
+def test_a_grid_shows_runs_by_steps_and_search_finds_them(api: Api, pipeline: str, run_id: str) -> None:
+    grid = api.get(f"/api/pipelines/{pipeline}/grid", runs=2, steps=2).json
+    assert [each["id"] for each in grid["steps"]] == ["list_files", "count"]
+    assert all(len(each["statuses"]) == len(grid["runs"]) for each in grid["steps"])
+    older = api.get(f"/api/pipelines/{pipeline}/grid", before=grid["runs"][-1]["id"]).json
+    assert grid["runs"][-1]["id"] not in [each["id"] for each in older["runs"]]
+    assert api.get(f"/api/pipelines/{pipeline}/grid", before="prun_x").status_code == 400
+    assert api.get("/api/pipelines/nobody/grid").status_code == 404
+    assert api.get("/api/search", q=run_id).json["hits"][0]["id"] == run_id
+    assert {"kind": "pipeline", "id": pipeline}.items() <= api.get("/api/search", q=pipeline).json["hits"][
+        0
+    ].items()
+    assert api.get("/api/search").status_code == 400
+
+
 def test_task_runs_and_events_are_paged_and_filtered(api: Api, run_id: str) -> None:
     first = api.get(f"/api/runs/{run_id}/task-runs", limit=2).json
     rest = api.get(f"/api/runs/{run_id}/task-runs", limit=2, cursor=first["nextCursor"]).json

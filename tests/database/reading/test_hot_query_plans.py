@@ -25,7 +25,7 @@ from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.messaging.celery_app import LEVELS
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, priorities
-from pipeweave.orchestrator.reading import maintenance
+from pipeweave.orchestrator.reading import RunFilter, maintenance
 from pipeweave.orchestrator.recovery import lost_messages, tick
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
@@ -315,10 +315,16 @@ LISTED = 50 + 1 + FIRST
 # What is read -> the read, and the rows it may fetch of the partitions of past months.
 READS: dict[str, tuple[Callable[[Transaction], Any], int]] = {
     "runs": (lambda tx: reading.run_list(tx, TENANT, Page()), LISTED),
-    "runs of a pipeline": (lambda tx: reading.run_list(tx, TENANT, Page(), pipeline_id="diamond"), LISTED),
-    "runs that run": (lambda tx: reading.run_list(tx, TENANT, Page(), status="running"), LISTED),
+    "runs of a pipeline": (
+        lambda tx: reading.run_list(tx, TENANT, Page(), RunFilter(pipeline_id=("diamond",))),
+        LISTED,
+    ),
+    "runs that run": (
+        lambda tx: reading.run_list(tx, TENANT, Page(), RunFilter(status=("running",))),
+        LISTED,
+    ),
     # One of a hundred failed: fifty of them reach months back.
-    "runs that failed": (lambda tx: reading.run_list(tx, TENANT, Page(), status="failed"), 200),
+    "runs that failed": (lambda tx: reading.run_list(tx, TENANT, Page(), RunFilter(status=("failed",))), 200),
     "a page deep in the runs": (lambda tx: reading.run_list(tx, TENANT, months_ago(tx, 3)), 200),
     "one run": (lambda tx: reading.run(tx, TENANT, newest(tx)), FIRST),
     "its task runs": (lambda tx: reading.run_task_runs(tx, TENANT, newest(tx), Page()), FIRST),

@@ -19,6 +19,7 @@ from pipeweave import ids
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.reading import dead_letters as letters
+from pipeweave.orchestrator.reading.scanning import MOST_ROWS
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page, cursor_of
@@ -117,31 +118,50 @@ def dead_letters(tx: Transaction, status: str = "open", **filters: Any) -> Docum
     return letters.dead_letter_list(tx, TENANT, Page(), LetterFilter(**filters), status=status)
 
 
+def run_list(tx: Transaction, **filters: Any) -> Document:
+    return reading.run_list(tx, TENANT, Page(), reading.RunFilter(**filters))
+
+
+def task_run_list(tx: Transaction, **filters: Any) -> Document:
+    return reading.task_run_list(tx, TENANT, Page(), reading.TaskRunFilter(**filters))
+
+
 Read = Callable[[Transaction], Any]
+# Each run is looked at once by its place in the list, and once as a row.
+LOOKED_THROUGH = 3 * MOST_ROWS
 
 # What is read -> the read, and the rows it may look at.
 READS: dict[str, tuple[Read, int]] = {
     "runs": (lambda tx: reading.run_list(tx, TENANT, Page()), 200),
     "runs of a quiet tenant": (lambda tx: reading.run_list(tx, QUIET, Page()), 200),
-    "runs of a pipeline": (lambda tx: reading.run_list(tx, TENANT, Page(), pipeline_id="chain"), 200),
-    "runs that failed": (lambda tx: reading.run_list(tx, TENANT, Page(), status="failed"), 300),
-    "runs that run": (lambda tx: reading.run_list(tx, TENANT, Page(), status="running"), 200),
+    "runs of a pipeline": (lambda tx: run_list(tx, pipeline_id=("chain",)), 200),
+    "runs that failed": (lambda tx: run_list(tx, status=("failed",)), 300),
+    "runs that run": (lambda tx: run_list(tx, status=("running",)), 200),
     "runs that a schedule began": (
-        lambda tx: reading.run_list(tx, TENANT, Page(), triggered_kind="schedule"),
+        lambda tx: run_list(tx, triggered_kind="schedule"),
         200,
     ),
+    "runs of several statuses": (lambda tx: run_list(tx, status=("failed", "running", "partial")), 700),
+    "runs of several pipelines": (lambda tx: run_list(tx, pipeline_id=("chain", "nothing")), 300),
+    "runs by a value of their metadata": (lambda tx: run_list(tx, metadata={"a": "b"}), LOOKED_THROUGH),
+    "task runs of a task": (lambda tx: task_run_list(tx, task_id="a"), 4_000),
+    "standalone task runs": (lambda tx: task_run_list(tx, is_standalone=True), 4_000),
+    "task runs that are queued": (lambda tx: task_run_list(tx, status="queued"), 1_000),
+    "a grid": (lambda tx: reading.grid(tx, TENANT, "chain", reading.Window()), 300),
+    "a search by id": (
+        lambda tx: reading.search(tx, TENANT, ids.show(ids.RUN, newest_run(tx))[5:17]),
+        300,
+    ),
     "runs of an hour": (
-        lambda tx: reading.run_list(
+        lambda tx: run_list(
             tx,
-            TENANT,
-            Page(),
             created_after=tx.now - timedelta(hours=2),
             created_before=tx.now - timedelta(hours=1),
         ),
         200,
     ),
     "runs by the beginning of an id": (
-        lambda tx: reading.run_list(tx, TENANT, Page(), id_prefix=ids.show(ids.RUN, newest_run(tx))[:14]),
+        lambda tx: run_list(tx, id_prefix=ids.show(ids.RUN, newest_run(tx))[:14]),
         200,
     ),
     "task runs by the beginning of an id": (

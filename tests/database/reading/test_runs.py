@@ -14,7 +14,7 @@ from support.stored_values import VALUES
 from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.reading import runs
+from pipeweave.orchestrator.reading import RunFilter, runs
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.runs.triggering import Trigger
@@ -57,12 +57,15 @@ def test_runs_are_filtered_by_pipeline_status_and_time(tx: Transaction) -> None:
     end_run(tx, ids.read(ids.RUN, made[0]))
 
     def found(**filters: Any) -> list[str]:
-        return [each["id"] for each in reading.run_list(tx, TENANT, Page(), **filters)["items"]]
+        return [each["id"] for each in reading.run_list(tx, TENANT, Page(), RunFilter(**filters))["items"]]
 
-    assert found(pipeline_id="p") == [made[2], made[0]]
-    assert found(status="completed") == [made[0]]
-    assert found(status="running", pipeline_id="q") == [made[1]]
-    assert found(pipeline_id="nothing") == []
+    assert found(pipeline_id=["p"]) == [made[2], made[0]]
+    assert found(status=["completed"]) == [made[0]]
+    assert found(status=["running"], pipeline_id=["q"]) == [made[1]]
+    assert found(pipeline_id=["nothing"]) == []
+    assert found(pipeline_id=["p", "q"]) == made[::-1]
+    assert found(status=["running", "completed"], pipeline_id=["p"]) == [made[2], made[0]]
+    assert found(status=["failed", "completed"]) == [made[0]]
     assert found(created_after=tx.now - timedelta(seconds=1)) == made[::-1]
     assert found(created_after=tx.now + timedelta(seconds=1)) == []
     assert found(created_before=tx.now - timedelta(seconds=1)) == []

@@ -59,9 +59,29 @@ async function hits(text) {
   const { tenant = "", root = "" } = document.body.dataset;
   const answer = await fetch(`/api/search?q=${encodeURIComponent(text)}`, { headers: { "X-Tenant": tenant } });
   if (!answer.ok) return own;
-  /** @type {{hits: {kind: string, id: string, title: string, path: string}[]}} */
+  /** @type {{hits: {kind: string, id: string, name: string | null, status: string | null}[]}} */
   const found = await answer.json();
-  return [...own, ...found.hits.map((each) => ({ kind: each.kind, name: each.title, href: root + each.path }))];
+  return [...own, ...found.hits.map((each) => hit(each, root))];
+}
+
+/** Kind of a thing -> its words, and the screen that shows it. @type {Record<string, [string, string]>} */
+const PLACES = {
+  run: ["run", "/runs/"],
+  taskRun: ["task run", "/task-runs/"],
+  deadLetter: ["dead letter", "/dead-letters/"],
+  redrive: ["redrive", "/redrives/"],
+  pipeline: ["pipeline", "/pipelines/"],
+  task: ["task", "/tasks/"],
+  schedule: ["schedule", "/schedules#"],
+  trigger: ["trigger", "/triggers#"],
+  service: ["service", "/workers?service="],
+};
+
+/** @param {{kind: string, id: string, name: string | null, status: string | null}} found @param {string} root */
+function hit(found, root) {
+  const [kind, path] = PLACES[found.kind] ?? [found.kind, "/"];
+  const name = [found.id, found.status, found.name].filter(Boolean).join(" · ");
+  return { kind, name, href: `${root}${path}${encodeURIComponent(found.id)}` };
 }
 
 /** @param {Element} list @param {Hit[]} found @param {HTMLInputElement} input */

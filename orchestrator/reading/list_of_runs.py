@@ -1,0 +1,136 @@
+"""The list of runs: by index where there is one, else by looking through the newest ones for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from string import ascii_lowercase
+from typing import Any
+from uuid import UUID
+
+from pipeweave.orchestrator.reading.run_filter import RunFilter, contains, indexed
+from pipeweave.orchestrator.reading.runs import COLUMNS, FROM, PAUSE, listed_row
+from pipeweave.orchestrator.reading.scanning import SLICE, scan
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, Page
+
+_NAME = "runs"
+_EVERY = RunFilter()
+
+
+def run_list(tx: Transaction, tenant: str, page: Page, chosen: RunFilter = _EVERY) -> Document:
+    """The tenant's runs, newest first, without standalone tasks: {items, nextCursor, scanned, scannedTo}.
+
+    With a filter that no index serves, the newest runs are looked through for 0.3 s and 20,000 runs at most:
+    `scanned` says how many were, and `scannedTo` how far back if it stopped there; `nextCursor` then goes on.
+
+    Raises:
+        NotFound: no id begins like the one that is asked for.
+    """
+    if chosen.looks_through_rows:
+        return _looked_through(tx, tenant, page, chosen)
+    statement, parameters = _listed(tenant, chosen, page.after_id(_NAME))
+    rows = tx.execute(statement, {**parameters, "limit": page.limit + 1}).all()
+    found = page.cut(rows, _NAME, lambda row: (row.id,), listed_row)
+    return {**found, "scanned": None, "scannedTo": None}
+
+
+# --- by index ---------------------------------------------------------------------------------------------
+
+# Of several statuses or pipelines, the newest of each: a statement of its own reads each from its own part of
+# an index. One statement for all of them would not know which values it gets, and read all runs.
+_OF_ONE = "(SELECT r.* FROM runs AS r WHERE {where} ORDER BY r.id DESC LIMIT :limit)"
+
+
+def _listed(
+    tenant: str, chosen: RunFilter, after: UUID | None, columns: str = COLUMNS, join: str = PAUSE
+) -> tuple[str, dict[str, Any]]:
+    """The statement of a page, and its parameters without the limit."""
+    where, parameters = indexed(chosen, after)
+    parameters["tenant"] = tenant
+    condition = " AND ".join(where)
+    parts = _parts(chosen, parameters)
+    source = "runs"
+    if parts:
+        ones = (_OF_ONE.format(where=f"{condition} AND {each}") for each in parts)
+        source, condition = f"({' UNION ALL '.join(ones)})", "true"
+    statement = (
+        f"SELECT {columns} FROM {source} AS r {join} WHERE {condition} ORDER BY r.id DESC LIMIT :limit"
+    )
+    return statement, parameters
+
+
+def _parts(chosen: RunFilter, parameters: dict[str, Any]) -> list[str]:
+    """A condition for each of several pipelines, or statuses; none where there is only one."""
+    statuses, pipelines = dict.fromkeys(chosen.status), dict.fromkeys(chosen.pipeline_id)
+    if len(pipelines) > 1:
+        named = _named("pipeline", pipelines)
+        further = " AND r.status = ANY(CAST(:statuses AS text[]))" if len(statuses) > 1 else ""
+        parameters |= {**named, "statuses": list(statuses)} if further else named
+        return [f"r.pipeline_id = :{each}{further}" for each in named]
+    named = _named("status", statuses) if len(statuses) > 1 else {}
+    parameters |= named
+    return [f"r.status = :{each}" for each in named]
+
+
+def _named(name: str, values: Iterable[str]) -> dict[str, str]:
+    """A parameter for each value: `status_a`, `status_b`, …"""
+    return {f"{name}_{letter}": value for letter, value in zip(ascii_lowercase, values, strict=False)}
+
+
+# --- by looking -------------------------------------------------------------------------------------------
+
+# Each condition applies only if its filter is given. The bounds choose the partitions.
+_MATCHING = f"""
+SELECT {COLUMNS} {FROM}
+WHERE r.id = ANY(CAST(:ids AS uuid[])) AND r.id >= :oldest AND r.id <= :newest AND r.tenant_id = :tenant
+  AND (CAST(:text AS text) IS NULL OR r.error_code ILIKE :text OR r.error ->> 'message' ILIKE :text
+       OR r.pipeline_id ILIKE :text OR CAST(r.metadata AS text) ILIKE :text
+       OR CAST(r.input AS text) ILIKE :text)
+  AND (CAST(:version AS integer) IS NULL OR r.pipeline_version = :version)
+  AND (CAST(:min_ms AS bigint) IS NULL
+       OR coalesce(r.finished_at, now()) - r.started_at >= :min_ms * interval '1 millisecond')
+  AND NOT EXISTS (
+      SELECT FROM unnest(CAST(:keys AS text[]), CAST(:values AS text[])) AS m(key, value)
+      WHERE r.metadata ->> m.key IS DISTINCT FROM m.value)
+  AND (CAST(:task AS text) IS NULL OR EXISTS (
+      SELECT FROM pipeline_versions AS v
+      WHERE v.tenant_id = r.tenant_id AND v.pipeline_id = r.pipeline_id AND v.version = r.pipeline_version
+        AND v.spec @> jsonb_build_object('steps', jsonb_build_array(jsonb_build_object('task', :task)))))
+ORDER BY r.id DESC LIMIT :limit
+"""
+
+
+def _looked_through(tx: Transaction, tenant: str, page: Page, chosen: RunFilter) -> Document:
+    found = scan(
+        page.after_id(_NAME),
+        page.limit + 1,
+        lambda behind: _next_ids(tx, tenant, chosen, behind),
+        lambda looked_at, most: _matching(tx, tenant, chosen, looked_at, most),
+    )
+    shown = page.cut(found.rows, _NAME, lambda row: (row.id,), listed_row)
+    return found.told(shown, _NAME)
+
+
+def _next_ids(tx: Transaction, tenant: str, chosen: RunFilter, behind: UUID | None) -> Sequence[UUID]:
+    statement, parameters = _listed(tenant, chosen, behind, "r.id", "")
+    return tx.execute(statement, {**parameters, "limit": SLICE}).scalars()
+
+
+def _matching(
+    tx: Transaction, tenant: str, chosen: RunFilter, looked_at: Sequence[UUID], most: int
+) -> Sequence[Any]:
+    text = chosen.sought_text
+    parameters = {
+        "tenant": tenant,
+        "text": None if text is None else contains(text),
+        "version": chosen.version,
+        "min_ms": chosen.min_ms,
+        "keys": list(chosen.metadata),
+        "values": list(chosen.metadata.values()),
+        "task": chosen.task_id,
+        "ids": list(looked_at),
+        "oldest": looked_at[-1],
+        "newest": looked_at[0],
+        "limit": most,
+    }
+    return tx.execute(_MATCHING, parameters).all()

@@ -1,0 +1,89 @@
+"""The grid of a pipeline moves along its runs and its steps, and knows what a version does not have."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from support.factories import a_pipeline, end
+from support.stored_values import VALUES
+
+from pipeweave import ids
+from pipeweave.errors import InvalidInput, NotFound
+from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.reading import Window
+from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.store.database import Transaction
+
+TENANT = "grid-tests"
+
+
+def trigger(tx: Transaction, at: int) -> UUID:
+    """A run whose id is that of this millisecond, so that the order is known."""
+    run_id = triggering.trigger(tx, VALUES, TENANT, Trigger("p")).id
+    moved = ids.new_id(int(tx.now.timestamp() * 1000) + at)
+    tx.execute("UPDATE runs SET id = :to WHERE id = :id", {"to": moved, "id": run_id})
+    for row in tx.execute("SELECT t.id FROM task_runs AS t WHERE t.run_id = :id", {"id": run_id}).all():
+        other = ids.task_run_id(moved, ids.ordinal_of(row.id))
+        tx.execute(
+            "UPDATE task_runs SET run_id = :to, id = :other WHERE run_id = :run AND id = :id",
+            {"to": moved, "other": other, "run": run_id, "id": row.id},
+        )
+    return moved
+
+
+def shown(*runs: UUID) -> list[str]:
+    return [ids.show(ids.RUN, each) for each in runs]
+
+
+def test_it_moves_along_the_runs_both_ways(tx: Transaction) -> None:
+    a_pipeline(tx, TENANT, "a", "b", id="p")
+    runs = [trigger(tx, at) for at in range(1, 6)]
+    first = reading.grid(tx, TENANT, "p", Window(runs=2))
+    assert [each["id"] for each in first["runs"]] == shown(runs[4], runs[3])
+    assert (first["hasNewer"], first["hasOlder"]) == (False, True)
+    second = reading.grid(tx, TENANT, "p", Window(runs=2, before=runs[3]))
+    assert [each["id"] for each in second["runs"]] == shown(runs[2], runs[1])
+    assert (second["hasNewer"], second["hasOlder"]) == (True, True)
+    back = reading.grid(tx, TENANT, "p", Window(runs=2, after=runs[2]))
+    assert [each["id"] for each in back["runs"]] == shown(runs[4], runs[3])
+    assert (back["hasNewer"], back["hasOlder"]) == (False, True)
+    last = reading.grid(tx, TENANT, "p", Window(runs=2, before=runs[1]))
+    assert ([each["id"] for each in last["runs"]], last["hasOlder"]) == (shown(runs[0]), False)
+
+
+def test_it_moves_along_the_steps(tx: Transaction) -> None:
+    a_pipeline(tx, TENANT, "a", "b", "c", id="p")
+    trigger(tx, 1)
+    first = reading.grid(tx, TENANT, "p", Window(steps=2))
+    assert [each["id"] for each in first["steps"]] == ["a", "b"]
+    assert (first["previousSteps"], first["nextSteps"], first["stepCount"]) == (None, "c", 3)
+    rest = reading.grid(tx, TENANT, "p", Window(steps=2, from_step="c"))
+    assert [each["id"] for each in rest["steps"]] == ["c"]
+    assert (rest["previousSteps"], rest["nextSteps"]) == ("a", None)
+    with pytest.raises(InvalidInput, match="no shown version has a step 'd'"):
+        reading.grid(tx, TENANT, "p", Window(from_step="d"))
+
+
+def test_a_cell_is_the_step_of_that_run_or_nothing(tx: Transaction) -> None:
+    a_pipeline(tx, TENANT, "a", "b", id="p")
+    old = trigger(tx, 1)
+    end(tx, old, 1)
+    a_pipeline(tx, TENANT, "a", "c", id="p")
+    trigger(tx, 2)
+    found = reading.grid(tx, TENANT, "p", Window())
+    cells = {each["id"]: each["statuses"] for each in found["steps"]}
+    assert cells == {"a": ["queued", "completed"], "c": ["pending", None], "b": [None, "pending"]}
+    by_id = {each["id"]: each for each in found["steps"]}
+    assert [by_id[each]["isInNewest"] for each in ("a", "b", "c")] == [True, False, True]
+    assert by_id["a"]["ms"][1] is not None and by_id["a"]["ms"][0] is None
+    assert [each["version"] for each in found["runs"]] == [2, 1]
+
+
+def test_a_pipeline_without_runs_has_its_steps(tx: Transaction) -> None:
+    a_pipeline(tx, TENANT, "a", "b", id="p")
+    found = reading.grid(tx, TENANT, "p", Window())
+    assert (found["runs"], [each["statuses"] for each in found["steps"]]) == ([], [[], []])
+    with pytest.raises(NotFound):
+        reading.grid(tx, TENANT, "nothing", Window())
