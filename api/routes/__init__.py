@@ -8,6 +8,7 @@ does the first two, the orchestrator the last.
 from pipeweave.api.http import Endpoint
 from pipeweave.api.routes.dead_letters import routes as dead_letters
 from pipeweave.api.routes.exports import routes as exports
+from pipeweave.api.routes.graphs import routes as graphs
 from pipeweave.api.routes.maintenance import routes as maintenance
 from pipeweave.api.routes.objects import routes as objects
 from pipeweave.api.routes.pipelines import routes as pipelines
@@ -36,6 +37,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         objects,
         tasks,
         pipelines,
+        graphs,
         queue,
         runs,
         run_times,

@@ -29,6 +29,7 @@ ROOMS = (
         "deadletters",
         "reading",
         "timeline",
+        "graph",
         "stream",
         "export",
         "dispatch",
@@ -45,8 +46,8 @@ DOORS = {
     "api": {
         *("domain", "store", "security", "registry", "queueing", "objects", "runs", "schedule"),
         "triggers",
-        *("deadletters", "reading", "timeline", "stream", "export", "dispatch", "deployment", "recovery"),
-        "diagnosis",
+        *("deadletters", "reading", "timeline", "graph", "stream", "export", "dispatch", "deployment"),
+        *("recovery", "diagnosis"),
     },
     "workers": {
         *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "schedule"),

@@ -1,0 +1,22 @@
+"""Draws graphs of pipelines: pattern, layout, JSON and SVG. Pure, but for what reads a stored version.
+
+Called by `api`. This room must never write to PostgreSQL.
+"""
+
+from pipeweave.orchestrator.graph.document import graph_document
+from pipeweave.orchestrator.graph.layout import layout
+from pipeweave.orchestrator.graph.pattern import View, shape_of
+from pipeweave.orchestrator.graph.svg import MOST_IN_PAGE, svg
+from pipeweave.orchestrator.graph.versions import version_differences, version_graph, version_svg
+
+__all__ = [
+    "MOST_IN_PAGE",
+    "View",
+    "graph_document",
+    "layout",
+    "shape_of",
+    "svg",
+    "version_differences",
+    "version_graph",
+    "version_svg",
+]

@@ -1,0 +1,104 @@
+"""Shows a drawing as a JSON document of columns by box, junction and link, which is small (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pipeweave.orchestrator.domain.plan import Plan
+from pipeweave.orchestrator.graph.layout import layout
+from pipeweave.orchestrator.graph.pattern import View, shape_of
+from pipeweave.orchestrator.graph.shapes import (
+    BOX_HEIGHT,
+    BOX_WIDTH,
+    JUNCTION_HEIGHT,
+    JUNCTION_WIDTH,
+    MEMBERS_IN_COLUMN,
+    MEMBERS_SHOWN,
+    Layout,
+    Shape,
+)
+from pipeweave.orchestrator.store.keyset import Document
+
+
+def graph_document(
+    plan: Plan, view: View, opened: Collection[str] = (), *, has_layout: bool = True
+) -> Document:
+    """The graph of a plan: {view, open, steps, boxes, junctions, links, …}.
+
+    Args:
+        plan: of the pipeline's version.
+        view: all steps, or the pattern.
+        opened: keys of the classes that show their members.
+        has_layout: False: leave places and sizes out, which are what takes time.
+    """
+    shape = shape_of(plan, view, opened)
+    tasks = sorted({each.step.task for each in plan.steps})
+    number = {task: at for at, task in enumerate(tasks)}
+    found = layout(shape) if has_layout else None
+    return {
+        "view": view.value,
+        "open": [box.key for box in shape.boxes if box.is_open],
+        "stepCount": len(plan.steps),
+        "edgeCount": sum(len(each.predecessors) for each in plan.steps),
+        "width": found and found.width,
+        "height": found and found.height,
+        "tasks": tasks,
+        "steps": {
+            "ids": [each.id for each in plan.steps],
+            "tasks": [number[each.step.task] for each in plan.steps],
+        },
+        "box": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
+        "boxes": _boxes(shape, number, found),
+        "blocks": _blocks(shape, found),
+        "junctions": _junctions(shape, found),
+        "links": _links(shape, found),
+    }
+
+
+def _boxes(shape: Shape, number: dict[str, int], found: Layout | None) -> Document:
+    boxes = shape.boxes
+    return {
+        "keys": [box.key for box in boxes],
+        "tasks": [number[box.task] for box in boxes],
+        "maps": [at for at, box in enumerate(boxes) if box.is_map],
+        "steps": [list(box.steps) for box in boxes],
+        "x": None if found is None else [x for x, _ in found.places[: len(boxes)]],
+        "y": None if found is None else [y for _, y in found.places[: len(boxes)]],
+    }
+
+
+def _blocks(shape: Shape, found: Layout | None) -> list[Document]:
+    return [
+        {
+            "box": at,
+            "width": found and found.sizes[at][0],
+            "height": found and found.sizes[at][1],
+            "rows": min(len(box.steps), MEMBERS_IN_COLUMN),
+            "shown": min(len(box.steps), MEMBERS_SHOWN),
+        }
+        for at, box in enumerate(shape.boxes)
+        if box.is_open
+    ]
+
+
+def _junctions(shape: Shape, found: Layout | None) -> Document:
+    places = None if found is None else found.places[len(shape.boxes) :]
+    return {
+        "count": shape.junctions,
+        "width": JUNCTION_WIDTH,
+        "height": JUNCTION_HEIGHT,
+        "x": None if places is None else [x for x, _ in places],
+        "y": None if places is None else [y for _, y in places],
+    }
+
+
+def _links(shape: Shape, found: Layout | None) -> Document:
+    bends = [] if found is None else found.bends
+    return {
+        "sources": [link.source for link in shape.links],
+        "targets": [link.target for link in shape.links],
+        "labels": {str(at): link.label for at, link in enumerate(shape.links) if link.label},
+        "bends": {
+            str(at): [value for point in each for value in point] for at, each in enumerate(bends) if each
+        },
+    }

@@ -1,0 +1,208 @@
+"""Finds a place for everything in a drawing of a graph, from left to right (pure).
+
+The same shape always gets the same layout. Parts that no link connects are laid out by themselves and stand
+in shelves, the largest first. A layer with very many boxes stands in several columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeweave.orchestrator.graph import layers as layering
+from pipeweave.orchestrator.graph import ordering, placement
+from pipeweave.orchestrator.graph.shapes import BOX_HEIGHT, BOX_WIDTH, Layout, Point, Shape
+
+MARGIN = 24
+LAYER_GAP, COLUMN_GAP, PART_GAP = 56, 12, 40
+# A layer beside which many links run gets more room for them.
+MOST_LAYER_GAP = 160
+# Boxes in one column, at least; a larger graph may have higher columns.
+LEAST_IN_COLUMN = 40
+# Width by height that the drawing of a large graph aims at.
+ASPECT = 16 / 9
+
+
+@dataclass(slots=True)
+class _Part:
+    """A connected part of a shape: its elements and links, and where they lie within it."""
+
+    elements: list[int]
+    links: list[int]
+    width: float = 0.0
+    height: float = 0.0
+    left: float = 0.0
+    top: float = 0.0
+
+
+@dataclass(slots=True)
+class _Canvas:
+    """What is known of a shape's places so far."""
+
+    shape: Shape
+    pairs: list[tuple[int, int]]
+    levels: list[int]
+    places: list[tuple[float, float]]
+    bends: list[list[tuple[float, float]]]
+    most_in_column: int
+
+
+def layout(shape: Shape) -> Layout:
+    """Lay out a shape."""
+    pairs = [(link.source, link.target) for link in shape.links]
+    canvas = _Canvas(
+        shape,
+        pairs,
+        _levels(shape),
+        [(0.0, 0.0)] * len(shape),
+        [[] for _ in pairs],
+        _most_in_column(len(shape)),
+    )
+    parts = _parts(len(shape), pairs)
+    for part in parts:
+        _lay_out(canvas, part)
+    width, height = _shelve(parts)
+    for part in parts:
+        left, top = part.left + MARGIN, part.top + MARGIN
+        for element in part.elements:
+            x, y = canvas.places[element]
+            canvas.places[element] = x + left, y + top
+        for at in part.links:
+            canvas.bends[at] = [(x + left, y + top) for x, y in canvas.bends[at]]
+    return Layout(
+        round(width + 2 * MARGIN),
+        round(height + 2 * MARGIN),
+        [_whole(each) for each in canvas.places],
+        [shape.size_of(each) for each in range(len(shape))],
+        [_straightened(bends) for bends in canvas.bends],
+    )
+
+
+def _whole(point: tuple[float, float]) -> Point:
+    return round(point[0]), round(point[1])
+
+
+def _straightened(bends: Sequence[tuple[float, float]]) -> tuple[Point, ...]:
+    """The points without those in the middle of a level line."""
+    found: list[Point] = []
+    for each in map(_whole, bends):
+        if len(found) > 1 and found[-1][1] == found[-2][1] == each[1]:
+            found[-1] = each
+        else:
+            found.append(each)
+    return tuple(found)
+
+
+def _most_in_column(boxes: int) -> int:
+    area = boxes * (BOX_WIDTH + LAYER_GAP) * (BOX_HEIGHT + placement.GAP)
+    return max(LEAST_IN_COLUMN, round(math.sqrt(area / ASPECT) / (BOX_HEIGHT + placement.GAP)))
+
+
+def _levels(shape: Shape) -> list[int]:
+    """Boxes at even levels, each junction right before what follows it."""
+    boxes = len(shape.boxes)
+    through: dict[int, tuple[list[int], list[int]]] = {}
+    direct: list[tuple[int, int]] = []
+    for link in shape.links:
+        if link.target >= boxes:
+            through.setdefault(link.target, ([], []))[0].append(link.source)
+        elif link.source >= boxes:
+            through.setdefault(link.source, ([], []))[1].append(link.target)
+        else:
+            direct.append((link.source, link.target))
+    # All that follow a junction need the same: one of them, and one of those, stand for all.
+    for sources, targets in through.values():
+        direct += [(source, targets[0]) for source in sources]
+        direct += [(sources[0], target) for target in targets[1:]]
+    levels = [2 * level for level in layering.levels_of(boxes, direct)]
+    for sources, targets in through.values():
+        after = 2 + max(levels[each] for each in sources)
+        for each in targets:
+            levels[each] = max(levels[each], after)
+    return levels + [min(levels[each] for each in through[at][1]) - 1 for at in range(boxes, len(shape))]
+
+
+def _parts(count: int, pairs: Sequence[tuple[int, int]]) -> list[_Part]:
+    """The connected parts, the largest first, else by their first element."""
+    root = list(range(count))
+
+    def find(element: int) -> int:
+        while root[element] != element:
+            root[element] = root[root[element]]
+            element = root[element]
+        return element
+
+    for source, target in pairs:
+        one, other = find(source), find(target)
+        root[max(one, other)] = min(one, other)
+    found: dict[int, _Part] = {}
+    for element in range(count):
+        found.setdefault(find(element), _Part([], [])).elements.append(element)
+    for at, (source, _) in enumerate(pairs):
+        found[find(source)].links.append(at)
+    return sorted(found.values(), key=lambda part: (-len(part.elements), part.elements[0]))
+
+
+def _lay_out(canvas: _Canvas, part: _Part) -> None:
+    """Place the elements of a part, from (0, 0) on."""
+    number = {element: at for at, element in enumerate(part.elements)}
+    links = [(number[canvas.pairs[at][0]], number[canvas.pairs[at][1]]) for at in part.links]
+    found = layering.layered([canvas.levels[each] for each in part.elements], links)
+    ordering.order(found)
+    sizes = [canvas.shape.size_of(each) for each in part.elements]
+    heights = [height for _, height in sizes]
+    columns = [placement.columns_of(row, heights, found.count, canvas.most_in_column) for row in found.rows]
+    middles = placement.placed(found, heights, columns)
+    tops = [middle - height / 2 for middle, height in zip(middles, heights, strict=False)]
+    highest = min([*tops, *middles[found.count :]])
+    lefts, rights = _spread(found, sizes, columns)
+    part.width = rights[-1]
+    part.height = (
+        max(
+            max(top + height for top, height in zip(tops, heights, strict=True)),
+            max(middles[found.count :], default=highest),
+        )
+        - highest
+    )
+    for layer, row in enumerate(found.rows):
+        for at, element in enumerate(each for each in row if each < found.count):
+            wide = sizes[element][0]
+            slot = (rights[layer] - lefts[layer] + COLUMN_GAP) / columns[layer]
+            x = lefts[layer] + (at % columns[layer]) * slot + (slot - COLUMN_GAP - wide) / 2
+            canvas.places[part.elements[element]] = x, tops[element] - highest
+    for at, lanes in zip(part.links, found.lanes, strict=True):
+        for lane in lanes:
+            layer, y = found.layer_of[lane], middles[lane] - highest
+            canvas.bends[at] += [(lefts[layer], y), (rights[layer], y)]
+
+
+def _spread(
+    found: layering.Layers, sizes: Sequence[Point], columns: Sequence[int]
+) -> tuple[list[float], list[float]]:
+    """Left and right of each layer."""
+    lefts: list[float] = []
+    rights: list[float] = []
+    x = 0.0
+    for layer, row in enumerate(found.rows):
+        wide = max((sizes[each][0] for each in row if each < found.count), default=0)
+        lefts.append(x)
+        rights.append(x + columns[layer] * (wide + COLUMN_GAP) - COLUMN_GAP)
+        crowd = sum(len(found.after[each]) for each in row)
+        x = rights[-1] + min(MOST_LAYER_GAP, LAYER_GAP + crowd / 2)
+    return lefts, rights
+
+
+def _shelve(parts: Sequence[_Part]) -> tuple[float, float]:
+    """Stand the parts in shelves, from the top left on; returns width and height of them all."""
+    area = sum((part.width + PART_GAP) * (part.height + PART_GAP) for part in parts)
+    room = max(max((part.width for part in parts), default=0.0), math.sqrt(area * ASPECT))
+    x = top = shelf = width = 0.0
+    for part in parts:
+        if x and x + part.width > room:
+            x, top, shelf = 0.0, top + shelf + PART_GAP, 0.0
+        part.left, part.top = x, top
+        shelf = max(shelf, part.height)
+        width = max(width, x + part.width)
+        x += part.width + PART_GAP
+    return width, top + shelf

@@ -1,0 +1,109 @@
+"""Turns a pipeline into the shape of a drawing: all its steps, or its pattern (pure).
+
+In the pattern, steps of the same task and the same level are one box. Links between such boxes lead only to
+higher levels, so the pattern of 1,738 steps may be eight boxes that say more than all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from enum import Enum
+
+from pipeweave.orchestrator.domain.plan import Plan, PlannedStep
+from pipeweave.orchestrator.graph import layers as layering
+from pipeweave.orchestrator.graph.junctions import with_junctions
+from pipeweave.orchestrator.graph.shapes import MEMBERS_SHOWN, Box, Link, Shape
+
+# Up to so many steps, a drawing shows each of them unless it is asked for the pattern.
+SHOWN_SINGLY = 150
+
+
+class View(Enum):
+    """What a drawing shows."""
+
+    ALL = "all"
+    PATTERN = "pattern"
+
+    @classmethod
+    def of(cls, plan: Plan, asked: str | None) -> View:
+        """The view that was asked for; else the one that fits the size of the pipeline."""
+        if asked is not None:
+            return cls(asked)
+        return cls.ALL if len(plan.steps) <= SHOWN_SINGLY else cls.PATTERN
+
+
+def shape_of(plan: Plan, view: View, opened: Collection[str] = ()) -> Shape:
+    """The shape of a plan.
+
+    Args:
+        plan: of the pipeline's version.
+        view: all steps, or the pattern.
+        opened: keys of the classes that show their members; others are ignored.
+    """
+    return _pattern(plan, opened) if view is View.PATTERN else _all(plan)
+
+
+def _all(plan: Plan) -> Shape:
+    boxes = tuple(_single(each) for each in plan.steps)
+    links = tuple(Link(source - 1, each.ordinal - 1) for each in plan.steps for source in each.predecessors)
+    return Shape(boxes, *with_junctions(len(boxes), links))
+
+
+def _single(step: PlannedStep) -> Box:
+    return Box(step.id, step.id, step.step.task, step.step.map is not None, (step.ordinal,))
+
+
+def _pattern(plan: Plan, opened: Collection[str]) -> Shape:
+    members = _classes(plan)
+    boxes = tuple(_box(plan, key, steps, opened) for key, steps in members.items())
+    class_of = {step: at for at, box in enumerate(boxes) for step in box.steps}
+    links = tuple(_links(plan, boxes, class_of))
+    return Shape(boxes, *with_junctions(len(boxes), links))
+
+
+def _classes(plan: Plan) -> dict[str, list[int]]:
+    """The ordinals of the steps of each class, by its key; classes in the order of their first steps."""
+    pairs = [(before - 1, each.ordinal - 1) for each in plan.steps for before in each.predecessors]
+    levels = layering.levels_of(len(plan.steps), pairs)
+    found: dict[str, list[int]] = {}
+    for each in plan.steps:
+        kind = "map/" if each.step.map is not None else ""
+        found.setdefault(f"{levels[each.ordinal - 1]}/{kind}{each.step.task}", []).append(each.ordinal)
+    return found
+
+
+def _box(plan: Plan, key: str, steps: list[int], opened: Collection[str]) -> Box:
+    first = plan[steps[0]]
+    if len(steps) == 1:
+        return _single(first)
+    is_map, is_open = first.step.map is not None, key in opened
+    names = tuple(plan[each].id for each in steps[:MEMBERS_SHOWN]) if is_open else ()
+    return Box(key, first.step.task, first.step.task, is_map, tuple(steps), is_open, names)
+
+
+def _links(plan: Plan, boxes: tuple[Box, ...], class_of: dict[int, int]) -> Iterator[Link]:
+    """A link for each pair of classes with an edge, labelled with how their members belong together."""
+    # Of each pair: its edges, the most that leave one member, and the most that enter one.
+    edges: Counter[tuple[int, int]] = Counter()
+    leaving: Counter[tuple[int, int]] = Counter()
+    entering: Counter[tuple[int, int]] = Counter()
+    most_leaving: dict[tuple[int, int], int] = {}
+    most_entering: dict[tuple[int, int], int] = {}
+    for each in plan.steps:
+        target = class_of[each.ordinal]
+        for before in each.predecessors:
+            pair = class_of[before], target
+            edges[pair] += 1
+            leaving[before, target] += 1
+            entering[each.ordinal, pair[0]] += 1
+            most_leaving[pair] = max(most_leaving.get(pair, 0), leaving[before, target])
+            most_entering[pair] = max(most_entering.get(pair, 0), entering[each.ordinal, pair[0]])
+    for source, target in sorted(edges):
+        is_wide = len(boxes[source].steps) > 1 or len(boxes[target].steps) > 1
+        several = most_entering[source, target] > 1, most_leaving[source, target] > 1
+        yield Link(source, target, _LABELS[several] if is_wide else "")
+
+
+# Whether a step needs several of the others, and whether several need the same one.
+_LABELS = {(False, False): "1:1", (False, True): "1:n", (True, False): "n:1", (True, True): "n:m"}

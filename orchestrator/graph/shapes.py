@@ -1,0 +1,111 @@
+"""Defines what a drawing of a pipeline's graph is made of, before and after it has places (pure).
+
+Elements are numbered: first the boxes, then the junctions. A link goes from one element to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Sizes in the drawing's own unit: pixels at zoom 1.
+BOX_WIDTH, BOX_HEIGHT = 172, 44
+JUNCTION_WIDTH, JUNCTION_HEIGHT = 6, 40
+# A block shows the members of an open class in columns of 25, at most 400 of them.
+MEMBER_WIDTH, MEMBER_HEIGHT, MEMBER_GAP = 132, 22, 6
+MEMBERS_IN_COLUMN, MEMBERS_SHOWN = 25, 400
+BLOCK_HEAD, BLOCK_PADDING = 28, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One step, or a class of steps that look the same.
+
+    Args:
+        key: names it in addresses: the id of its step, or the key of its class.
+        title: what people read: the id of its step, or the task of its class.
+        task: the task that its steps run.
+        is_map: whether its steps are expanded over lists.
+        steps: the ordinals of its steps, in document order.
+        is_open: whether it is a block that shows its members.
+        names: the ids of the members that a block shows.
+    """
+
+    key: str
+    title: str
+    task: str
+    is_map: bool
+    steps: tuple[int, ...]
+    is_open: bool = False
+    names: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height."""
+        if not self.is_open:
+            return BOX_WIDTH, BOX_HEIGHT
+        shown = min(len(self.steps), MEMBERS_SHOWN)
+        rows = min(shown, MEMBERS_IN_COLUMN)
+        columns = -(-shown // MEMBERS_IN_COLUMN)
+        # One more line says how many members are not shown.
+        rest = MEMBER_HEIGHT if len(self.steps) > MEMBERS_SHOWN else 0
+        width = 2 * BLOCK_PADDING + columns * (MEMBER_WIDTH + MEMBER_GAP) - MEMBER_GAP
+        height = BLOCK_HEAD + BLOCK_PADDING + rows * (MEMBER_HEIGHT + MEMBER_GAP) - MEMBER_GAP + rest
+        return max(width, BOX_WIDTH), max(height, BOX_HEIGHT)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An arrow between two elements.
+
+    Args:
+        source: the number of the element where it begins.
+        target: the number of the element where it ends.
+        label: how the members of two classes belong together: `1:1`, `1:n`, `n:1`, `n:m`; else empty.
+    """
+
+    source: int
+    target: int
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A graph to draw: its boxes, how many junctions follow them, and its links."""
+
+    boxes: tuple[Box, ...]
+    junctions: int
+    links: tuple[Link, ...]
+
+    def __len__(self) -> int:
+        """The number of elements."""
+        return len(self.boxes) + self.junctions
+
+    def size_of(self, element: int) -> tuple[int, int]:
+        """Width and height of an element."""
+        if element < len(self.boxes):
+            return self.boxes[element].size
+        return JUNCTION_WIDTH, JUNCTION_HEIGHT
+
+
+Point = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything of a shape lies, left to right.
+
+    Args:
+        width: of the whole drawing.
+        height: of the whole drawing.
+        places: left and top of each element.
+        sizes: width and height of each element.
+        bends: the points between the two ends of each link. Between two points of the same height the link
+            is straight, else a curve that is level at both.
+    """
+
+    width: int
+    height: int
+    places: Sequence[Point]
+    sizes: Sequence[Point]
+    bends: Sequence[tuple[Point, ...]]

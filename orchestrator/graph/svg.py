@@ -1,0 +1,227 @@
+"""Draws a graph as SVG: a picture in a file, or a part of a page that needs no script (pure).
+
+Colours are attributes, so that a file shows them anywhere; a page's style sheet, which wins over attributes,
+has its own for the same classes. There is no `style` in it, which a strict page would not show.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from xml.sax.saxutils import escape, quoteattr
+
+from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.graph.shapes import (
+    BLOCK_HEAD,
+    BLOCK_PADDING,
+    MEMBER_GAP,
+    MEMBER_HEIGHT,
+    MEMBER_WIDTH,
+    MEMBERS_IN_COLUMN,
+    MEMBERS_SHOWN,
+    Box,
+    Layout,
+    Point,
+    Shape,
+)
+
+PANEL, CANVAS, INK, MUTED = "#FFFFFF", "#F5F6F8", "#1B2028", "#4A5361"
+_GREEN, _BLUE, _RED, _AMBER, _VIOLET, _GREY = "#087A54", "#045BEE", "#AB2912", "#B78008", "#632791", "#727C8C"
+# Status -> its colour and its mark, in the order of what one looks for first.
+LOOKS: Mapping[str, tuple[str, str]] = {
+    TaskStatus.FAILED.value: (_RED, "✗"),
+    TaskStatus.TIMEOUT.value: (_RED, "✗"),
+    TaskStatus.RUNNING.value: (_BLUE, "▶"),
+    TaskStatus.WAITING.value: (_VIOLET, "◇"),
+    TaskStatus.QUEUED.value: (_AMBER, "◔"),
+    TaskStatus.READY.value: (_AMBER, "◔"),
+    TaskStatus.PENDING.value: (_GREY, "○"),
+    TaskStatus.CANCELLED.value: (_GREY, "⊘"),
+    TaskStatus.SKIPPED.value: (_GREY, "⊘"),
+    TaskStatus.COMPLETED.value: (_GREEN, "●"),
+}
+# Boxes beyond which a page without script shows a smaller drawing, or none.
+MOST_IN_PAGE = 400
+# Before the number of steps of a class.
+TIMES = "\N{MULTIPLICATION SIGN}"
+# The mean width of a character, in parts of its size.
+_WIDTH = 0.58
+# How much wider bold text is.
+_BOLD = 1.14
+
+Statuses = Mapping[int, str]
+
+
+def svg(
+    shape: Shape,
+    layout: Layout,
+    *,
+    title: str,
+    statuses: Statuses | None = None,
+    href: Callable[[Box], str] | None = None,
+) -> str:
+    """Draw a graph.
+
+    Args:
+        shape: what is drawn.
+        layout: where it lies.
+        title: what a reader who cannot see it is told.
+        statuses: ordinal of a step -> its status in a run; None: of no run.
+        href: the address of a box; None: boxes lead nowhere.
+    """
+    size = f'viewBox="0 0 {layout.width} {layout.height}" width="{layout.width}" height="{layout.height}"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="graph-drawing" role="img" {size}'
+        f' font-family="system-ui, sans-serif"><title>{escape(title)}</title>',
+        f'<rect class="graph-ground" width="100%" height="100%" fill="{CANVAS}"/>',
+        f'<g class="graph-links" fill="none" stroke="{MUTED}" stroke-opacity="0.55">',
+        *(_link(shape, layout, at) for at in range(len(shape.links))),
+        "</g>",
+        *_labels(shape, layout),
+        *_junctions(shape, layout),
+    ]
+    for at, box in enumerate(shape.boxes):
+        drawn = "".join(_box(box, layout.places[at], layout.sizes[at], statuses))
+        parts.append(drawn if href is None else f"<a href={quoteattr(href(box))}>{drawn}</a>")
+    return "\n".join([*parts, "</svg>"])
+
+
+def lead(box: Box, statuses: Statuses | None) -> str | None:
+    """The one status that a box shows: of several steps, what one looks for first."""
+    if statuses is None:
+        return None
+    found = {statuses.get(each, TaskStatus.PENDING.value) for each in box.steps}
+    return next(status for status in LOOKS if status in found)
+
+
+def _ends(layout: Layout, source: int, target: int) -> tuple[Point, Point]:
+    (x, y), (width, height) = layout.places[source], layout.sizes[source]
+    left, top = layout.places[target]
+    return (x + width, y + height // 2), (left, top + layout.sizes[target][1] // 2)
+
+
+def _link(shape: Shape, layout: Layout, at: int) -> str:
+    link = shape.links[at]
+    start, end = _ends(layout, link.source, link.target)
+    drawn = [f"M{start[0]} {start[1]}"]
+    for (x, y), (right, low) in pairwise([start, *layout.bends[at], end]):
+        middle = max(16, abs(right - x) // 2)
+        curve = f"C{x + middle} {y} {right - middle} {low} {right} {low}"
+        drawn.append(f"H{right}" if low == y else curve)
+    path = f'<path d="{"".join(drawn)}"/>'
+    if link.target >= len(shape.boxes):
+        return path
+    x, y = end
+    return f'{path}<path d="M{x} {y}l-7 -3.5v7z" fill="{MUTED}" stroke="none"/>'
+
+
+def _labels(shape: Shape, layout: Layout) -> Iterator[str]:
+    for link, bends in zip(shape.links, layout.bends, strict=True):
+        if link.label:
+            start, end = _ends(layout, link.source, link.target)
+            left, top = bends[-1] if bends else start
+            x, y = (left + end[0]) // 2, (top + end[1]) // 2
+            yield _rect("graph-ground", (x - 14, y - 8), (28, 16), CANVAS)
+            yield _text(x, y + 4, link.label, 11, MUTED, "graph-muted", anchor="middle")
+
+
+def _junctions(shape: Shape, layout: Layout) -> Iterator[str]:
+    for at in range(len(shape.boxes), len(shape)):
+        yield _rect("graph-junction", layout.places[at], layout.sizes[at], INK)
+
+
+def _box(box: Box, place: Point, size: Point, statuses: Statuses | None) -> Iterator[str]:
+    if box.is_open:
+        yield from _block(box, place, size, statuses)
+        return
+    (x, y), (width, height) = place, size
+    status = lead(box, statuses)
+    if len(box.steps) > 1:
+        yield _frame(x + 5, y + 4, width, height, None)
+    yield _frame(x, y, width, height, status)
+    indent = 10
+    if status is not None:
+        yield _mark(x + 10, y + 20, status, 14)
+        indent = 28
+    more = f" {TIMES}{len(box.steps):,}" if len(box.steps) > 1 else ""
+    name = _fitted(box.title, (width - indent - 10) / _BOLD, 13, more)
+    yield _text(x + indent, y + 19, name, 13, INK, "graph-ink", weight=600)
+    below = f"map of {box.task}" if box.is_map else box.task
+    right = _done(box, statuses)
+    room = width - 20 - _WIDTH * 11 * (len(right) + 2)
+    yield _text(x + 10, y + 35, _fitted(below, room, 11), 11, MUTED, "graph-muted")
+    if right:
+        yield _text(x + width - 10, y + 35, right, 11, MUTED, "graph-muted", anchor="end")
+        yield from _bar(box, place, size, statuses or {})
+
+
+def _done(box: Box, statuses: Statuses | None) -> str:
+    if statuses is None or len(box.steps) == 1:
+        return ""
+    open_ones = ("pending", "ready", "queued", "running", "waiting")
+    done = sum(statuses.get(each, "pending") not in open_ones for each in box.steps)
+    return f"{done:,} / {len(box.steps):,}"
+
+
+def _bar(box: Box, place: Point, size: Point, statuses: Statuses) -> Iterator[str]:
+    """How many members have which status, as a stacked bar at the foot of the box."""
+    counts = Counter(statuses.get(each, "pending") for each in box.steps)
+    x, y = place[0] + 10.0, place[1] + size[1] - 5
+    for status in reversed(list(LOOKS)):
+        wide = (size[0] - 20) * counts[status] / len(box.steps)
+        if wide:
+            yield _rect(f"status-{status}", (round(x, 1), y), (round(wide, 1), 3), LOOKS[status][0])
+            x += wide
+
+
+def _block(box: Box, place: Point, size: Point, statuses: Statuses | None) -> Iterator[str]:
+    x, y = place
+    yield _rect("graph-block", place, size, CANVAS, f' rx="6" stroke="{MUTED}"')
+    yield _text(x + 10, y + 19, f"{box.title} {TIMES}{len(box.steps):,}", 13, INK, "graph-ink", weight=600)
+    shown = box.steps[:MEMBERS_SHOWN]
+    for at, ordinal in enumerate(shown):
+        column, row = divmod(at, MEMBERS_IN_COLUMN)
+        left = x + BLOCK_PADDING + column * (MEMBER_WIDTH + MEMBER_GAP)
+        top = y + BLOCK_HEAD + row * (MEMBER_HEIGHT + MEMBER_GAP)
+        status = None if statuses is None else statuses.get(ordinal, "pending")
+        yield _frame(left, top, MEMBER_WIDTH, MEMBER_HEIGHT, status)
+        yield _mark(left + 6, top + 15, status or "pending", 11)
+        name = box.names[at] if at < len(box.names) else str(ordinal)
+        yield _text(left + 21, top + 15, _fitted(name, MEMBER_WIDTH - 26, 12), 12, INK, "graph-ink")
+    if rest := len(box.steps) - len(shown):
+        yield _text(x + 10, y + size[1] - 10, f"and {rest:,} more", 12, MUTED, "graph-muted")
+
+
+def _frame(x: int, y: int, width: int, height: int, status: str | None) -> str:
+    colour = MUTED if status in (None, "pending") else LOOKS[status or "pending"][0]
+    strong = ' stroke-width="2"' if status in ("failed", "timeout") else ""
+    dashed = ' stroke-dasharray="4 3"' if status == "skipped" else ""
+    named = f"graph-box status-{status}" if status else "graph-box"
+    return _rect(named, (x, y), (width, height), PANEL, f' rx="6" stroke="{colour}"{strong}{dashed}')
+
+
+def _mark(x: float, y: float, status: str, size: int) -> str:
+    colour, mark = LOOKS[status]
+    return _text(x, y, mark, size, colour, f"graph-mark status-{status}")
+
+
+def _rect(
+    named: str, place: tuple[float, float], size: tuple[float, float], colour: str, more: str = ""
+) -> str:
+    where = f'x="{place[0]}" y="{place[1]}" width="{size[0]}" height="{size[1]}"'
+    return f'<rect class="{named}" {where} fill="{colour}"{more}/>'
+
+
+def _text(
+    x: float, y: float, text: str, size: int, colour: str, named: str, *, anchor: str = "", weight: int = 0
+) -> str:
+    more = (f' text-anchor="{anchor}"' if anchor else "") + (f' font-weight="{weight}"' if weight else "")
+    where = f'x="{x}" y="{y}" font-size="{size}"'
+    return f'<text class="{named}" {where} fill="{colour}"{more}>{escape(text)}</text>'
+
+
+def _fitted(text: str, width: float, size: int, more: str = "") -> str:
+    """A text cut so that it is about as wide as there is room, with something behind it that is not cut."""
+    most = max(3, int(width / (_WIDTH * size)) - len(more))
+    return (text if len(text) <= most else f"{text[: most - 1]}…") + more

@@ -1,0 +1,77 @@
+"""The drawing of a graph as SVG."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+from support.graphs import WORKFLOWS, plan_of, plan_of_workflow
+
+from pipeweave.orchestrator.domain.plan import Plan
+from pipeweave.orchestrator.graph import View, layout, shape_of, svg
+from pipeweave.orchestrator.graph.svg import Statuses
+
+NAME = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(
+    plan: Plan, view: View = View.ALL, opened: tuple[str, ...] = (), statuses: Statuses | None = None
+) -> ElementTree.Element:
+    shape = shape_of(plan, view, opened)
+    text = svg(
+        shape, layout(shape), title="a <drawing>", statuses=statuses, href=lambda box: f"?step={box.key}&a"
+    )
+    assert "style=" not in text
+    return ElementTree.fromstring(text)
+
+
+def texts(root: ElementTree.Element) -> list[str]:
+    return [each.text or "" for each in root.iter(f"{NAME}text")]
+
+
+@pytest.mark.parametrize("name", [path.stem for path in WORKFLOWS])
+def test_real_workflows_are_drawn_with_every_box_as_a_link(name: str) -> None:
+    plan = plan_of_workflow(name)
+    links = [each.get("href") for each in drawn(plan).iter(f"{NAME}a")]
+    assert links == [f"?step={step.id}&a" for step in plan.steps]
+
+
+def test_a_status_is_a_shape_and_a_colour() -> None:
+    plan = plan_of({"a": [], "b": ["a"], "c": ["b"]})
+    root = drawn(plan, statuses={1: "completed", 2: "failed"})
+    marks = [
+        (each.text, each.get("class")) for each in root.iter(f"{NAME}text") if "mark" in each.get("class", "")
+    ]
+    assert marks == [
+        ("●", "graph-mark status-completed"),
+        ("✗", "graph-mark status-failed"),
+        ("○", "graph-mark status-pending"),
+    ]
+
+
+def test_without_a_run_there_are_no_marks() -> None:
+    assert texts(drawn(plan_of({"a": [], "b": ["a"]}))) == ["a", "a", "b", "b"]
+
+
+def test_a_class_counts_its_members_and_shows_the_worst_status() -> None:
+    steps = {f"b{at}": ["a"] for at in range(4)}
+    plan = plan_of({"a": [], **steps}, dict.fromkeys(steps, "b"))
+    statuses = {1: "completed", 2: "completed", 3: "running", 4: "timeout"}
+    root = drawn(plan, View.PATTERN, statuses=statuses)
+    assert texts(root) == ["1:n", "●", "a", "a", "✗", "b \N{MULTIPLICATION SIGN}4", "b", "2 / 4"]
+    parts = [each.get("class") for each in root.iter(f"{NAME}rect") if each.get("height") == "3"]
+    assert parts == ["status-completed", "status-pending", "status-running", "status-timeout"]
+
+
+def test_an_open_class_shows_at_most_400_members_and_counts_the_rest() -> None:
+    steps = {f"b{at}": ["a"] for at in range(401)}
+    plan = plan_of({"a": [], **steps}, dict.fromkeys(steps, "b"))
+    found = texts(drawn(plan, View.PATTERN, ("1/b",)))
+    assert "b399" in found
+    assert "b400" not in found
+    assert "and 1 more" in found
+
+
+def test_a_long_name_is_cut() -> None:
+    name = "a" * 200
+    assert max(map(len, texts(drawn(plan_of({name: []}))))) < 30
