@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -21,6 +22,8 @@ from pipeweave.api.http import (
     Authenticator,
     Endpoint,
     Inside,
+    MetricsText,
+    ProcessMetrics,
     RequestPipeline,
     addresses,
     docs_page,
@@ -32,9 +35,12 @@ from pipeweave.api.http import (
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.api.ui import SCREENS, Dashboard
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.metrics import Kept, read
 from pipeweave.orchestrator.stream import Hub, LogWatch
 from pipeweave.settings import Settings
 from pipeweave.size_limits import MAX_BODY_BYTES
+
+METRICS = "/metrics"
 
 
 def create_app(settings: Settings, deployment: Deployment | None = None) -> Flask:
@@ -51,7 +57,8 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     app.url_map.strict_slashes = True
     app.url_map.merge_slashes = False
     app.extensions["pipeweave"] = deployment
-    app.extensions["pipeweave.openapi"] = functools.cache(lambda: openapi.build(ENDPOINTS))
+    endpoints = _with_access(ENDPOINTS, settings.metrics_access)
+    app.extensions["pipeweave.openapi"] = functools.cache(lambda: openapi.build(endpoints))
     app.extensions["pipeweave.openapi_json"] = functools.cache(
         lambda: orjson.dumps(app.extensions["pipeweave.openapi"]())
     )
@@ -63,15 +70,25 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     hub = Hub(deployment.database, settings.stream_limit, logs)
     app.extensions["pipeweave.hub"] = hub
     requests = RequestPipeline(deployment, Authenticator(deployment.database), hub)
-    _add_endpoints(app, requests, ENDPOINTS)
+    own = ProcessMetrics(deployment, hub)
+    own.register(app)
+    app.extensions["pipeweave.metrics"] = MetricsText(Kept(lambda: read(deployment.database)), own.read)
+    _add_endpoints(app, requests, endpoints)
     docs_page.register(app)
     if settings.ui:
-        inside = Inside(deployment, ENDPOINTS)
+        inside = Inside(deployment, endpoints)
         Dashboard(requests.authenticator, inside, SCREENS, is_read_only=settings.ui_read_only).register(app)
     else:
         app.add_url_rule("/", "pages.home", docs_page.home, methods=["GET"])
     worker_paths.register(app)
     return app
+
+
+def _with_access(endpoints: Sequence[Endpoint], metrics_access: str) -> tuple[Endpoint, ...]:
+    """The endpoints with METRICS_ACCESS: `open`, metrics need no token; `off`, there are none."""
+    mine = (each for each in endpoints if metrics_access != "off" or each.path != METRICS)
+    is_open = metrics_access == "open"
+    return tuple(replace(each, scopes=()) if is_open and each.path == METRICS else each for each in mine)
 
 
 class OtherThan(BaseConverter):

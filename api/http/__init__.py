@@ -10,7 +10,9 @@ from pipeweave.api.http.download import Download
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint, PathId, Routes, Watching
 from pipeweave.api.http.form_file import FormFile, ReceivedFile
 from pipeweave.api.http.inside import Asked, Caller, Inside
+from pipeweave.api.http.metrics_text import Format, MetricsText, Text, wanted_format
 from pipeweave.api.http.ndjson import Lines
+from pipeweave.api.http.process_metrics import ProcessMetrics
 from pipeweave.api.http.raw_body import RawBody
 from pipeweave.api.http.request_pipeline import RequestPipeline
 from pipeweave.api.http.streaming import EventSink, SocketSink, Stream
@@ -25,15 +27,20 @@ __all__ = [
     "Endpoint",
     "EventSink",
     "FormFile",
+    "Format",
     "Inside",
     "Lines",
+    "MetricsText",
     "PathId",
+    "ProcessMetrics",
     "RawBody",
     "ReceivedFile",
     "RequestPipeline",
     "Routes",
     "SocketSink",
     "Stream",
+    "Text",
     "Watching",
     "parse_json",
+    "wanted_format",
 ]

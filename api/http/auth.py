@@ -29,10 +29,17 @@ Begin = Callable[[], AbstractContextManager[Transaction]]
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A request that may be served: for this tenant, with the token of this name."""
+    """A request that may be served.
+
+    Args:
+        tenant: for this tenant; empty where a request that concerns several names none.
+        token_name: with the token of this name.
+        tenants: the tenant of the request, or those of its token; None: every tenant.
+    """
 
     tenant: str
     token_name: str
+    tenants: tuple[str, ...] | None = None
 
 
 class Authenticator:
@@ -48,13 +55,21 @@ class Authenticator:
         self._clock = clock
         self._known: dict[bytes, tuple[float, Access]] = {}
 
-    def admit(self, headers: Headers, scopes: tuple[str, ...], *, is_for_all: bool = False) -> Admission:
+    def admit(
+        self,
+        headers: Headers,
+        scopes: tuple[str, ...],
+        *,
+        is_for_all: bool = False,
+        spans_tenants: bool = False,
+    ) -> Admission:
         """Check the request, and say for which tenant it may act and whose token it has.
 
         Args:
             headers: the headers of the request.
             scopes: the token needs one of these scopes.
             is_for_all: the request concerns every tenant, whichever tenant it names; it need not name one.
+            spans_tenants: a request that names no tenant concerns all those of its token.
 
         Raises:
             Unauthenticated: there is no token, or the token is unknown, expired or revoked.
@@ -65,14 +80,14 @@ class Authenticator:
         """
         caller = self._caller(headers.get("Authorization", ""), self._database.transaction)
         tenant = headers.get("X-Tenant", "").strip()
-        if not tenant and not is_for_all:
+        if not tenant and not is_for_all and not spans_tenants:
             tenant = _only_tenant(caller)
         if tenant and not caller.may_enter(check_name(tenant, "tenant")):
             raise NotFound(
                 f"tenant {tenant[:80]!r} not found", hint=f"the token is valid for {_shown(caller.tenants)}"
             )
         check_scopes(caller, scopes, is_for_all=is_for_all)
-        return Admission(tenant, caller.name)
+        return Admission(tenant, caller.name, (tenant,) if tenant else _tenants(caller))
 
     def caller(self, headers: Headers) -> Access:
         """Whose request this is.
@@ -141,6 +156,10 @@ def check_scopes(caller: Access, scopes: tuple[str, ...], *, is_for_all: bool = 
             hint=f"create a token for every tenant: `{command}`",
             neededTenants=EVERY_TENANT,
         )
+
+
+def _tenants(caller: Access) -> tuple[str, ...] | None:
+    return None if caller.may_enter(EVERY_TENANT) else caller.tenants
 
 
 def _lacks(caller: Access, scopes: tuple[str, ...]) -> Forbidden:

@@ -71,6 +71,7 @@ class Call:
         peer: the address that the request came from, if it is known.
         traceparent: the trace context of the request; None without one, or with an invalid one.
         watching: for an endpoint that `streams`.
+        tenants: of an endpoint that `spans_tenants`: the tenants to answer for; None: every tenant.
     """
 
     deployment: Deployment
@@ -81,6 +82,7 @@ class Call:
     peer: str | None = None
     traceparent: str | None = None
     watching: Watching | None = None
+    tenants: tuple[str, ...] | None = ()
 
     @property
     def cause(self) -> TriggeredBy:
@@ -112,11 +114,13 @@ class Endpoint:
         answers: status -> (model, description).
         errors: errors of the handler, beyond those of the request pipeline.
         is_for_all: the endpoint concerns every tenant, so the token must be valid for all tenants.
+        spans_tenants: the endpoint answers for all tenants of the token, unless the request names one.
         is_body_optional: an absent body counts as `{}`.
         takes_file: the body is a form with one file; the endpoint gets a `FormFile` as `form`.
         takes_bytes: the body is stored as it is; the endpoint gets a `RawBody` as `body`.
         gives_lines: the endpoint answers with `Lines`.
         gives_file: the endpoint may answer with a `Download`.
+        gives_text: the endpoint answers with a `Text`: its media types.
         streams: the endpoint answers with a `Stream`: its media type; None: with JSON.
         longest_key: the longest Idempotency-Key in characters; 0: the endpoint takes none.
         tells_more: the endpoint is open, and answers more to a token that may read every tenant.
@@ -132,11 +136,13 @@ class Endpoint:
     scopes: tuple[str, ...]
     answers: Mapping[int, tuple[type[BaseModel] | None, str]]
     is_for_all: bool = False
+    spans_tenants: bool = False
     body: type[BaseModel] | None = None
     is_body_optional: bool = False
     takes_file: bool = False
     takes_bytes: bool = False
     gives_file: bool = False
+    gives_text: tuple[str, ...] = ()
     streams: str | None = None
     gives_lines: bool = False
     longest_key: int = 0

@@ -234,6 +234,9 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
     }
     if endpoint.streams:
         given = {status: _streamed(each, endpoint.streams) for status, each in given.items()}
+    if endpoint.gives_text:
+        text = {"schema": {"type": "string"}}
+        given["200"]["content"] = dict.fromkeys(endpoint.gives_text, text)
     if endpoint.gives_lines:
         given["200"]["content"] = _LINES
     if endpoint.gives_file:

@@ -20,6 +20,7 @@ from pipeweave.api.http.download import Download, answered
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint, Watching
 from pipeweave.api.http.form_file import FormFile
 from pipeweave.api.http.headers import TRACEPARENT
+from pipeweave.api.http.metrics_text import Text
 from pipeweave.api.http.ndjson import Lines, streamed
 from pipeweave.api.http.raw_body import RawBody
 from pipeweave.api.http.streaming import Stream
@@ -55,7 +56,8 @@ class RequestPipeline:
         traceparent = tracing.read(request.headers.get(TRACEPARENT))
         watching = Watching(self._hub, self._check(endpoint)) if endpoint.streams else None
         peer = request.remote_addr
-        call = Call(self._deployment, tenant, key, sees_all, token_name, peer, traceparent, watching)
+        tenants = admission.tenants if admission else None
+        call = Call(self._deployment, tenant, key, sees_all, token_name, peer, traceparent, watching, tenants)
         result = endpoint.handler(call, **arguments)
         return _rendered(result)
 
@@ -65,7 +67,12 @@ class RequestPipeline:
         return lambda: self.authenticator.admit(headers, endpoint.scopes)
 
     def _authenticated(self, endpoint: Endpoint) -> Admission:
-        return self.authenticator.admit(request.headers, endpoint.scopes, is_for_all=endpoint.is_for_all)
+        return self.authenticator.admit(
+            request.headers,
+            endpoint.scopes,
+            is_for_all=endpoint.is_for_all,
+            spans_tenants=endpoint.spans_tenants,
+        )
 
 
 def _arguments(endpoint: Endpoint, path_ids: Mapping[str, str]) -> dict[str, Any]:
@@ -92,6 +99,8 @@ def _rendered(result: Any) -> Response:
         return streaming.answered(request, result)
     if isinstance(result, Lines):
         return streamed(request, result)
+    if isinstance(result, Text):
+        return Response(result.content, 200, {"Vary": "Accept"}, content_type=result.content_type)
     answer = result if isinstance(result, Answer) else Answer(result)
     content = answer.value if isinstance(answer.value, bytes) else orjson.dumps(answer.value, option=_JSON)
     return Response(content, answer.status, dict(answer.headers), content_type=JSON_TYPE)

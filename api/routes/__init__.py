@@ -10,6 +10,7 @@ from pipeweave.api.routes.dead_letters import routes as dead_letters
 from pipeweave.api.routes.exports import routes as exports
 from pipeweave.api.routes.graphs import routes as graphs
 from pipeweave.api.routes.maintenance import routes as maintenance
+from pipeweave.api.routes.metrics import routes as metrics
 from pipeweave.api.routes.objects import routes as objects
 from pipeweave.api.routes.pipelines import routes as pipelines
 from pipeweave.api.routes.queue import routes as queue
@@ -32,6 +33,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
     endpoint
     for routes in (
         system,
+        metrics,
         services,
         worker_reports,
         objects,

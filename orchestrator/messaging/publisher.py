@@ -10,7 +10,6 @@ that is counted twice, early or never does no harm.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from enum import Enum
 from hashlib import sha1
 from typing import Any
@@ -78,7 +77,12 @@ class Publisher:
         app: the deployment's Celery app.
         clock: PostgreSQL's time (s since the epoch), which messages carry; the tick compares it with the
             times of rows.
+
+    Attributes:
+        failures: how many outboxes did not leave, because the broker was away.
     """
+
+    failures = 0
 
     def __init__(self, app: Celery, *, clock: Callable[[], float]) -> None:
         self.app = app
@@ -91,8 +95,10 @@ class Publisher:
         Never raises when the broker is away, and waits for it once (docs/celery.md): the tick sends the
         messages that did not leave.
         """
-        with suppress(Unavailable):
+        try:
             self._send(group_into_messages(outbox))
+        except Unavailable:
+            self.failures += 1
 
     def count(self, part: Part) -> None:
         """Count a part of a chord; a repeated call counts it once. The last part sends the chord's body."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -15,7 +16,7 @@ from psycopg2.extensions import TRANSACTION_STATUS_IDLE
 from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import NullPool, PoolProxiedConnection
+from sqlalchemy.pool import NullPool, PoolProxiedConnection, QueuePool
 
 from pipeweave.errors import Busy, Deadlocked, PipeWeaveError, ReadOnly, SchemaOutdated, Unavailable
 from pipeweave.orchestrator.store.idle_pools import IDLE_POOLS
@@ -37,6 +38,15 @@ POOL_TIMEOUT_S = 10
 IDLE_S = 1.0
 # The key of the time of the last use (s, monotonic clock) in a connection's `info`.
 _USED = "used"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """How many connections of a pool are in use, how many are idle, and how many there are at most."""
+
+    in_use: int
+    idle: int
+    most: int
 
 
 class Connections:
@@ -143,6 +153,13 @@ class Connections:
             self.engine.dispose()
             self._is_watched = False
             return True
+
+    def use(self) -> PoolUse | None:
+        """What of the pool is in use; None if it keeps no connections."""
+        pool = self.engine.pool
+        if not isinstance(pool, QueuePool):
+            return None
+        return PoolUse(pool.checkedout(), pool.checkedin(), pool.size())
 
     def close(self) -> None:
         """Close every connection that is not in use."""

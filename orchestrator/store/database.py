@@ -25,7 +25,7 @@ from pipeweave.errors import Deadlocked
 from pipeweave.orchestrator.domain.facts import Fact
 from pipeweave.orchestrator.domain.outbox import Outgoing
 from pipeweave.orchestrator.store.cache import Cache, Caches, CacheSpec, K, V
-from pipeweave.orchestrator.store.connections import Connections
+from pipeweave.orchestrator.store.connections import Connections, PoolUse
 from pipeweave.orchestrator.store.rows import Result
 from pipeweave.orchestrator.store.server_clock import ServerClock
 from pipeweave.orchestrator.store.session_settings import (
@@ -301,6 +301,17 @@ class Database:
                 yield tx
             finally:
                 tx.roll_back()
+
+    def pools(self) -> dict[str, PoolUse]:
+        """How many connections of each pool are in use. Pools without a size are left out."""
+        named = {
+            "verbs": self.connections,
+            "reads": self._reader,
+            "stream": self._follower,
+            "reserved": self._reserved,
+            "tick": self._impatient,
+        }
+        return {name: use for name, each in named.items() if (use := each.use()) is not None}
 
     def dispose(self) -> None:
         """Close every connection."""

@@ -51,6 +51,7 @@ class Settings:
     stream_limit: int = 100
     ui: bool = True
     ui_read_only: bool = False
+    metrics_access: str = "token"
     log_level: str = "normal"
     worker_heartbeat_interval: int = 30000
     orchestrator_url: str | None = None

@@ -133,6 +133,12 @@ TABLE: tuple[Setting, ...] = (
         values.origins,
         "browser origins that may call the API, separated by commas, or *",
     ),
+    Setting(
+        "METRICS_ACCESS",
+        "metrics_access",
+        values.one_of("token", "open", "off"),
+        "who may read GET /metrics: a token (token), everybody (open) or nobody (off)",
+    ),
     Setting("LOG_LEVEL", "log_level", values.log_level, "minimal, normal or detailed"),
     Setting(
         "WORKER_HEARTBEAT_INTERVAL",

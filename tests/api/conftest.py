@@ -77,7 +77,7 @@ def _hold_against(document: dict[str, Any], operation: dict[str, Any], answer: T
         answer.mimetype not in described["content"] and "*/*" in described["content"]
     ):
         return
-    if answer.mimetype == "application/x-ndjson":
+    if answer.mimetype in ("application/x-ndjson", "text/plain", "application/openmetrics-text"):
         assert answer.mimetype in described["content"]
         return
     schema = described["content"][answer.mimetype]["schema"]

@@ -18,6 +18,7 @@ from support.servers import new_database
 from pipeweave import ids
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
+from pipeweave.orchestrator.metrics.reading import PARTS
 from pipeweave.orchestrator.reading import dead_letters as letters
 from pipeweave.orchestrator.reading.scanning import MOST_ROWS
 from pipeweave.orchestrator.registry import pipelines
@@ -227,6 +228,16 @@ def test_a_list_reads_by_index_and_little_more_than_it_shows(
     plans = plans_of(tx, lambda: read(tx), monkeypatch)
     assert read_whole(tx, plans) == set()
     assert rows_looked_at(plans) <= most
+
+
+@pytest.mark.parametrize(("name", "read"), PARTS)
+def test_metrics_are_read_by_index(
+    tx: Transaction, name: str, read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = plans_of(tx, lambda: read(tx), monkeypatch)
+    assert read_whole(tx, plans) == set()
+    # The open dead letters; of everything else, little is open.
+    assert rows_looked_at(plans) <= (1_000 if name == "dead_letters" else 300)
 
 
 def test_the_queue_counts_open_rows_by_index(tx: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ ROOMS = (
         "deployment",
         "recovery",
         "diagnosis",
+        "metrics",
     ),
 )
 APART = {("messaging", "store"), ("store", "messaging"), ("security", "messaging")}
@@ -47,7 +48,7 @@ DOORS = {
         *("domain", "store", "security", "registry", "queueing", "objects", "runs", "schedule"),
         "triggers",
         *("deadletters", "reading", "timeline", "graph", "stream", "export", "dispatch", "deployment"),
-        *("recovery", "diagnosis"),
+        *("recovery", "diagnosis", "metrics"),
     },
     "workers": {
         *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "schedule"),

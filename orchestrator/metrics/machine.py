@@ -1,0 +1,137 @@
+"""Reads what drives a deployment: the tick, schedules, triggers, services, and PostgreSQL's connections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeweave.orchestrator.metrics.catalogue import (
+    CHORE_DURATION,
+    CHORE_ERRORS,
+    CHORE_FAILING,
+    CHORE_SKIPPED,
+    DATABASE_CONNECTIONS,
+    DATABASE_CONNECTIONS_MAX,
+    INSTANCES,
+    MODE,
+    SCHEDULE_LAG,
+    SCHEDULES_FAILING,
+    SERVICES,
+    TENANT,
+    TICK_AGE,
+    TRIGGERS_FAILING,
+)
+from pipeweave.orchestrator.metrics.samples import MOST_TENANTS, Samples
+from pipeweave.orchestrator.recovery import tick_status
+from pipeweave.orchestrator.state import deployment_mode
+from pipeweave.orchestrator.store.database import Transaction
+
+MOST = 10_000
+AVAILABLE, SET_ASIDE = "available", "set_aside"
+_MODES = (deployment_mode.RUNNING, deployment_mode.WAITING, deployment_mode.MAINTENANCE)
+
+
+def tick(tx: Transaction) -> Samples:
+    """The tick and its chores, and the mode."""
+    made = Samples()
+    last = tick_status.find(tx)
+    if last.age is not None:
+        made.add(TICK_AGE, last.age.total_seconds())
+    for chore in tick_status.chores(tx):
+        made.add(CHORE_DURATION, chore.took.total_seconds(), chore.name)
+        made.add(CHORE_FAILING, chore.failures, chore.name)
+        made.add(CHORE_SKIPPED, chore.skipped, chore.name)
+        made.add(CHORE_ERRORS, chore.errors, chore.name)
+    now = deployment_mode.mode(tx)
+    for each in _MODES:
+        made.add(MODE, float(each == now), each)
+    return made
+
+
+_TENANTS = "SELECT t.id FROM tenants AS t ORDER BY t.created_at, t.id LIMIT :most"
+
+
+def tenants(tx: Transaction) -> Samples:
+    """Which tenants are shown: the first ones."""
+    found: list[str] = list(tx.execute(_TENANTS, {"most": MOST_TENANTS}).scalars())
+    return Samples(first={(TENANT, ""): frozenset(found)})
+
+
+_OVERDUE = """
+SELECT o.tenant_id, extract(epoch FROM now() - min(o.next_fire_at)) AS lag_s
+FROM (SELECT s.tenant_id, s.next_fire_at FROM schedules AS s WHERE s.enabled AND s.next_fire_at <= now()
+      ORDER BY s.next_fire_at LIMIT :most) AS o
+GROUP BY o.tenant_id
+"""
+# Tenants that have any: their lag is 0 when nothing is overdue.
+_WITH_ANY = """
+SELECT t.id AS tenant_id FROM (SELECT t.id FROM tenants AS t ORDER BY t.created_at, t.id LIMIT :tenants) AS t
+WHERE EXISTS (SELECT 1 FROM {table} AS s WHERE s.tenant_id = t.id)
+"""
+_FAILING = """
+SELECT o.tenant_id, count(*) AS number
+FROM (SELECT s.tenant_id FROM {table} AS s WHERE s.last_error_code IS NOT NULL LIMIT :most) AS o
+GROUP BY o.tenant_id
+"""
+_WITH_SCHEDULES, _WITH_TRIGGERS = _WITH_ANY.format(table="schedules"), _WITH_ANY.format(table="triggers")
+_SCHEDULES_FAILING, _TRIGGERS_FAILING = _FAILING.format(table="schedules"), _FAILING.format(table="triggers")
+_BOUNDS = {"most": MOST, "tenants": MOST_TENANTS}
+
+
+def schedules(tx: Transaction) -> Samples:
+    """How late schedules are, and which schedules and triggers could not start their last run."""
+    made = Samples()
+    for row in tx.execute(_WITH_SCHEDULES, _BOUNDS):
+        made.add(SCHEDULE_LAG, 0, row.tenant_id)
+        made.add(SCHEDULES_FAILING, 0, row.tenant_id)
+    for row in tx.execute(_WITH_TRIGGERS, _BOUNDS):
+        made.add(TRIGGERS_FAILING, 0, row.tenant_id)
+    for row in tx.execute(_OVERDUE, _BOUNDS):
+        made.add(SCHEDULE_LAG, max(0.0, float(row.lag_s)), row.tenant_id)
+    for row in tx.execute(_SCHEDULES_FAILING, _BOUNDS):
+        made.add(SCHEDULES_FAILING, row.number, row.tenant_id)
+    for row in tx.execute(_TRIGGERS_FAILING, _BOUNDS):
+        made.add(TRIGGERS_FAILING, row.number, row.tenant_id)
+    return made
+
+
+_SERVICES = """
+SELECT s.tenant_id, s.kind, s.status, count(*) AS number FROM services AS s
+GROUP BY s.tenant_id, s.kind, s.status
+"""
+_INSTANCES = f"""
+SELECT i.tenant_id, i.service_id, CASE WHEN i.set_aside_at IS NULL THEN '{AVAILABLE}' ELSE '{SET_ASIDE}' END
+           AS state, count(*) AS number
+FROM service_instances AS i GROUP BY i.tenant_id, i.service_id, i.set_aside_at IS NULL
+"""
+
+
+def services(tx: Transaction) -> Samples:
+    """The registered services, and the processes of HTTP services."""
+    made = Samples()
+    for row in tx.execute(_SERVICES):
+        made.add(SERVICES, row.number, row.tenant_id, row.kind, row.status)
+    for row in tx.execute(_INSTANCES):
+        for state in (AVAILABLE, SET_ASIDE):
+            made.add(INSTANCES, row.number * (state == row.state), row.tenant_id, row.service_id, state)
+    return made
+
+
+# Of another role's connections PostgreSQL does not tell the state.
+_CONNECTIONS = """
+SELECT coalesce(a.state, 'unknown') AS state, count(*) AS number FROM pg_stat_activity AS a
+WHERE a.backend_type = 'client backend' GROUP BY 1
+"""
+_CONNECTIONS_MAX = """
+SELECT CAST(current_setting('max_connections') AS integer)
+       - CAST(current_setting('superuser_reserved_connections') AS integer)
+"""
+
+
+def connections(tx: Transaction) -> Samples:
+    """PostgreSQL's connections."""
+    made = Samples()
+    rows: list[Any] = list(tx.execute(_CONNECTIONS))
+    for row in rows:
+        made.add(DATABASE_CONNECTIONS, row.number, row.state)
+    made.add(DATABASE_CONNECTIONS_MAX, int(tx.execute(_CONNECTIONS_MAX).scalar_one()))
+    return made
