@@ -172,6 +172,13 @@ from pipeweave.api.contract.worker_reports import (
     UrlsRequest,
     WrittenObject,
 )
+from pipeweave.api.contract.workers import (
+    DrainRequest,
+    ResumeWorkerRequest,
+    WorkerAnswer,
+    WorkerList,
+    WorkersQuery,
+)
 
 __all__ = [
     "MAX_TOKEN",
@@ -197,6 +204,7 @@ __all__ = [
     "DiscardMatchingRequest",
     "DiscardRequest",
     "DiscardedAnswer",
+    "DrainRequest",
     "DryRunAnswer",
     "DryRunRequest",
     "EventList",
@@ -257,6 +265,7 @@ __all__ = [
     "RerunRequest",
     "ResumeRequest",
     "ResumeRunRequest",
+    "ResumeWorkerRequest",
     "RetriedAnswer",
     "RetryAllRequest",
     "RotateRequest",
@@ -323,6 +332,9 @@ __all__ = [
     "VersionList",
     "VersionQuery",
     "WhyAnswer",
+    "WorkerAnswer",
+    "WorkerList",
+    "WorkersQuery",
     "WrittenObject",
     "type_id_pattern",
 ]

@@ -46,7 +46,8 @@ TAGS: Mapping[str, str] = {
     "uploads": "Files that are stored before the run that uses them.",
     "runs": "Runs of pipelines: status, task runs, events; to pause, resume and cancel them.",
     "exports": "The rows of many runs as lines of JSON: runs, task runs, attempts, events and logs.",
-    "workers": "What HTTP workers report, and what they may read. The signed `runId` stands for a token.",
+    "workers": "Worker processes: what they do, and their drain. What HTTP workers report, and what they may"
+    " read: there the signed `runId` stands for a token.",
     "dead letters": "Task runs that failed and have no attempt left: list, retry, discard and delete them.",
     "schedules": "Runs that start by themselves: by a cron line, after each interval, or once.",
     "triggers": "Runs that start when something happens: webhooks, and the ends of runs and tasks.",

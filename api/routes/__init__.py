@@ -28,6 +28,7 @@ from pipeweave.api.routes.triggers import routes as triggers
 from pipeweave.api.routes.uploads import routes as uploads
 from pipeweave.api.routes.webhooks import routes as webhooks
 from pipeweave.api.routes.worker_reports import routes as worker_reports
+from pipeweave.api.routes.workers import routes as workers
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
     endpoint
@@ -36,6 +37,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         metrics,
         services,
         worker_reports,
+        workers,
         objects,
         tasks,
         pipelines,

@@ -8,7 +8,8 @@ never render a text of a user as anything but text.
 from pipeweave.api.ui.dashboard import Dashboard
 from pipeweave.api.ui.runs import screens as runs
 from pipeweave.api.ui.screens import Screen
+from pipeweave.api.ui.workers import screens as workers
 
-SCREENS: tuple[Screen, ...] = tuple(row for screens in (runs,) for row in screens.rows)
+SCREENS: tuple[Screen, ...] = tuple(row for screens in (runs, workers) for row in screens.rows)
 
 __all__ = ["SCREENS", "Dashboard"]

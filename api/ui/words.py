@@ -82,6 +82,18 @@ def pretty(value: Any) -> str:
 
 
 @_filter
+def queue(name: str) -> str:
+    """The name of a queue without what all of a tenant have in common: `mailer/gpu` of
+    `pipeweave.default.mailer/gpu`.
+    """
+    own, apart, rest = name.partition("#")
+    shown = own.split(".", 2)[-1].replace("!http", "HTTP dispatches")
+    if rest.startswith("waiting#"):
+        return f"waits for a worker with {rest.removeprefix('waiting#')}"
+    return f"{shown}, for one code" if apart else shown
+
+
+@_filter
 def short(id: str) -> Markup:
     """An id with its middle left out, and the whole id for the pointer and for programs."""
     prefix, _, rest = id.partition("_")

@@ -47,6 +47,8 @@ SEEN_EVERY_S = 15.0
 AWAY_S = 1.0
 # How often the connections whose time is up are looked for (s).
 LOOK_EVERY_S = 0.5
+# What may go to instances that drain alone waits for so long (s), at least.
+DRAINED_S = 2.0
 
 
 # What each instance said that was set aside meanwhile, or has no room, by its URL.
@@ -203,8 +205,10 @@ class Dispatcher:
     def _ask(self, prepared: Prepared, candidates: Sequence[Instance], refused: Refused) -> Asked:
         """Send a dispatch to one of these instances after the other, while none may have taken it."""
         service, task_id = prepared.service, prepared.task_run.task_id
-        failure = answers.unreachable(f"service {service.id!r} has no instance with task {task_id!r}")
-        busy_s: float | None = None
+        drains = service.only_drains(task_id)
+        lacks = "only draining instances" if drains else "no instance"
+        failure = answers.unreachable(f"service {service.id!r} has {lacks} with task {task_id!r}")
+        busy_s = DRAINED_S if drains else None
         for instance in candidates:
             if (known := refused.get(instance.base_url)) is not None:
                 failure, busy_s = known.failure or failure, known.busy_s or busy_s

@@ -44,11 +44,16 @@ class DispatchService:
         """The instances that may get a dispatch, in the order in which they are tried.
 
         Those that take dispatches, in any order; if there is none, the one that was set aside first: it may
-        be back before the tick has asked it.
+        be back before the tick has asked it. One that drains gets none.
         """
-        mine = [each for each in self.instances if task_id in each.tasks]
+        mine = [each for each in self.instances if task_id in each.tasks and not each.drains]
         ready = [each for each in mine if each.set_aside_at is None]
         return chance(ready, len(ready)) if ready else mine[:1]
+
+    def only_drains(self, task_id: str) -> bool:
+        """Whether a dispatch has to wait, because all instances that have its task drain."""
+        mine = [each for each in self.instances if task_id in each.tasks]
+        return bool(mine) and all(each.drains for each in mine)
 
 
 _SERVICE = """

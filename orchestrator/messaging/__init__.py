@@ -6,10 +6,12 @@ must never read or write PostgreSQL."""
 from pipeweave.orchestrator.messaging.batching import ALONE_FROM_ATTEMPT
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.envelope import JOIN_TASK, RUN_TASK, Envelope, decode
+from pipeweave.orchestrator.messaging.intake import INTAKE
 from pipeweave.orchestrator.messaging.publisher import Publisher
 
 __all__ = [
     "ALONE_FROM_ATTEMPT",
+    "INTAKE",
     "JOIN_TASK",
     "LEVELS",
     "RUN_TASK",

@@ -32,6 +32,7 @@ from pipeweave.orchestrator.messaging.envelope import (
     list_key,
     place_of,
 )
+from pipeweave.orchestrator.messaging.intake import INTAKE, NoQueue
 
 log = logging.getLogger(__name__)
 
@@ -74,12 +75,22 @@ _Channel: Any = redis_transport.Channel
 class GuardedChannel(_Channel):  # type: ignore[misc]
     """kombu's channel; it delivers messages of ours and nothing else."""
 
+    _queue_cycle: Any
     # Messages are made anew: their delivery tags are the channel's own.
     _tags = count(1)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._drops = DropLog()
         super().__init__(*args, **kwargs)
+
+    def _brpop_start(self, timeout: Any = None) -> None:
+        queues = self._queue_cycle
+        if not INTAKE.is_open:
+            self._queue_cycle = NoQueue()
+        try:
+            super()._brpop_start(timeout)
+        finally:
+            self._queue_cycle = queues
 
     def _brpop_read(self, **options: Any) -> bool:
         try:

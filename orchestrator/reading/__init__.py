@@ -33,6 +33,7 @@ from pipeweave.orchestrator.reading.task_runs import find_task_runs, task_run
 from pipeweave.orchestrator.reading.trigger_list import trigger, triggers
 from pipeweave.orchestrator.reading.uploads import upload, upload_stats, uploads, uploads_of_run
 from pipeweave.orchestrator.reading.version_list import pipeline_versions
+from pipeweave.orchestrator.reading.worker_list import worker, worker_counts, workers
 from pipeweave.orchestrator.store.keyset import Document as Document
 from pipeweave.orchestrator.store.keyset import Page as Page
 
@@ -83,4 +84,7 @@ __all__ = [
     "upload_stats",
     "uploads",
     "uploads_of_run",
+    "worker",
+    "worker_counts",
+    "workers",
 ]

@@ -12,7 +12,7 @@ from pipeweave.orchestrator.registry.registration import (
 )
 from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.registry.tenants import ensure_tenant
-from pipeweave.orchestrator.registry.worker_processes import BEAT_EVERY, WorkerStart, child_of
+from pipeweave.orchestrator.registry.worker_processes import BEAT_EVERY, WorkerLoad, WorkerStart, child_of
 
 __all__ = [
     "BEAT_EVERY",
@@ -22,6 +22,7 @@ __all__ = [
     "Registration",
     "TaskRegistration",
     "TaskRow",
+    "WorkerLoad",
     "WorkerStart",
     "child_of",
     "ensure_tenant",

@@ -32,6 +32,7 @@ class Instance:
         tasks: that it named when it registered.
         set_aside_at: since when it takes no dispatches; None when it does.
         refusals: how often in a row it refused a dispatch or a probe.
+        drains: an operator lets it take no dispatches, until it is resumed.
     """
 
     tenant: str
@@ -41,6 +42,7 @@ class Instance:
     set_aside_at: datetime | None = None
     refusals: int = 0
     last_error: str | None = None
+    drains: bool = False
 
 
 _STORE = """
@@ -122,8 +124,11 @@ def remove(tx: Transaction, tenant: str, service_id: str, base_url: str) -> None
         )
 
 
-_OF_SERVICE = """
-SELECT i.tenant_id, i.service_id, i.base_url, i.tasks, i.set_aside_at, i.refusals, i.last_error
+_COLUMNS = """i.tenant_id, i.service_id, i.base_url, i.tasks, i.set_aside_at, i.refusals, i.last_error,
+    i.drain_requested_at IS NOT NULL AS drains"""
+
+_OF_SERVICE = f"""
+SELECT {_COLUMNS}
 FROM service_instances AS i WHERE i.tenant_id = :tenant AND i.service_id = :service
 ORDER BY i.set_aside_at NULLS FIRST, i.base_url LIMIT :most
 """
@@ -200,14 +205,14 @@ def seen(tx: Transaction, tenant: str, service_id: str, base_url: str) -> None:
 # SQL: whether an instance is to be asked now.
 IS_PROBE_DUE = "EXISTS (SELECT 1 FROM service_instances AS i WHERE i.probe_at <= now())"
 
-_TAKE_PROBES = """
+_TAKE_PROBES = f"""
 WITH due AS MATERIALIZED (
     SELECT i.tenant_id, i.service_id, i.base_url FROM service_instances AS i WHERE i.probe_at <= now()
     ORDER BY i.probe_at LIMIT :most FOR UPDATE SKIP LOCKED
 )
 UPDATE service_instances AS i SET probe_at = now() + CAST(:latest AS interval) FROM due AS d
 WHERE i.tenant_id = d.tenant_id AND i.service_id = d.service_id AND i.base_url = d.base_url
-RETURNING i.tenant_id, i.service_id, i.base_url, i.tasks, i.set_aside_at, i.refusals, i.last_error
+RETURNING {_COLUMNS}
 """
 
 
@@ -240,4 +245,5 @@ def _of_row(row: Any) -> Instance:
         row.set_aside_at,
         row.refusals,
         row.last_error,
+        row.drains,
     )

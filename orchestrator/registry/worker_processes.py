@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from pipeweave.orchestrator.registry import loaded_tasks
@@ -37,6 +37,7 @@ class WorkerStart:
         loaded: the tasks that the worker has.
         queues: full names of the queues that it consumes.
         own_queue: the one of them that only workers with the same code consume.
+        version: of the code that it has loaded.
     """
 
     service_id: str
@@ -48,6 +49,37 @@ class WorkerStart:
     loaded: tuple[LoadedTask, ...] = ()
     queues: tuple[str, ...] = ()
     own_queue: str | None = None
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLoad:
+    """What a worker process says of its load with a heartbeat.
+
+    Args:
+        busy: children that have a message under way.
+        since_fetch: how long ago a child last got a message; None: none did.
+        rss_bytes: memory of its processes together; None where it cannot be measured.
+        cpu_percent: of one processor, by its processes together, since the last measurement.
+        starts_last_hour: calls that its children began in the last hour.
+    """
+
+    busy: int
+    since_fetch: timedelta | None
+    rss_bytes: int | None
+    cpu_percent: float | None
+    starts_last_hour: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The answer to a heartbeat that was stored.
+
+    Args:
+        drains: the worker is to take nothing more until it is resumed.
+    """
+
+    drains: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +93,9 @@ class LostWorker:
 
 _INSERT = """
 INSERT INTO workers (id, tenant_id, service_id, name, hostname, pid, concurrency, task_count, queues,
-                     own_queue, started_at, heartbeat_at)
+                     own_queue, version, started_at, heartbeat_at)
 VALUES (:id, :tenant, :service_id, :name, :hostname, :pid, :concurrency, :task_count,
-        CAST(:queues AS text[]), :own_queue,
+        CAST(:queues AS text[]), :own_queue, :version,
         coalesce(CAST(:now AS timestamptz), now()), coalesce(CAST(:now AS timestamptz), now()))
 """
 
@@ -73,7 +105,7 @@ WHERE tenant_id = :tenant AND id = :service_id
 """
 
 _OR_REVIVE = """
-ON CONFLICT (id) DO UPDATE SET stopped_at = NULL, heartbeat_at = EXCLUDED.heartbeat_at
+ON CONFLICT (id) DO UPDATE SET stopped_at = NULL, lost_at = NULL, heartbeat_at = EXCLUDED.heartbeat_at
 """
 
 
@@ -125,6 +157,7 @@ def register(
         "task_count": start.task_count,
         "queues": list(start.queues),
         "own_queue": start.own_queue,
+        "version": start.version,
         "now": now,
     }
     tx.execute(_INSERT + _OR_REVIVE, parameters)
@@ -133,20 +166,39 @@ def register(
     return worker_id
 
 
+# One statement, whatever a worker has to say and to hear: it comes once a second from each of them.
 _BEAT = """
 UPDATE workers SET heartbeat_at = coalesce(CAST(:now AS timestamptz), now()),
-    stopping_at = CASE WHEN CAST(:stops AS boolean) THEN coalesce(stopping_at, now()) END
+    stopping_at = CASE WHEN CAST(:stops AS boolean) OR drain_requested_at IS NOT NULL
+        THEN coalesce(stopping_at, now()) END,
+    busy = coalesce(CAST(:busy AS integer), busy),
+    last_fetch_at = coalesce(now() - CAST(:since_fetch AS interval), last_fetch_at),
+    rss_bytes = coalesce(CAST(:rss_bytes AS bigint), rss_bytes),
+    cpu_percent = coalesce(CAST(:cpu_percent AS real), cpu_percent),
+    starts_last_hour = coalesce(CAST(:starts_last_hour AS integer), starts_last_hour)
 WHERE id = :id AND stopped_at IS NULL
+RETURNING drain_requested_at IS NOT NULL AS drains
 """
+_NO_LOAD = dict.fromkeys(("busy", "since_fetch", "rss_bytes", "cpu_percent", "starts_last_hour"))
 
 
-def beat(tx: Transaction, worker_id: str, *, stops: bool = False, now: datetime | None = None) -> bool:
-    """Store a worker's heartbeat. False: the worker is marked as lost or stopped and must register again.
+def beat(
+    tx: Transaction,
+    worker_id: str,
+    *,
+    stops: bool = False,
+    load: WorkerLoad | None = None,
+    now: datetime | None = None,
+) -> Heard | None:
+    """Store a worker's heartbeat. None: the worker is marked as lost or stopped and must register again.
 
     Args:
         stops: the worker was asked to stop: it takes nothing more.
+        load: None leaves what was stored.
     """
-    return tx.execute(_BEAT, {"id": worker_id, "stops": stops, "now": now}).rowcount > 0
+    said = _NO_LOAD if load is None else asdict(load)
+    row = tx.execute(_BEAT, {"id": worker_id, "stops": stops, "now": now, **said}).one_or_none()
+    return None if row is None else Heard(row.drains)
 
 
 _STOP = """
@@ -179,7 +231,7 @@ WHERE id IN (SELECT id FROM workers WHERE stopped_at IS NULL
 # The end of its last worker changes a service. A worker whose row or service is locked is left to the next
 # tick, and delays no other one. A dispatcher has no service.
 _MARK_LOST = f"""
-UPDATE workers SET stopped_at = {_NOW}
+UPDATE workers SET stopped_at = {_NOW}, lost_at = {_NOW}
 WHERE id IN (SELECT w.id FROM workers AS w
                  JOIN services AS s ON s.tenant_id = w.tenant_id AND s.id = w.service_id
              WHERE w.stopped_at IS NULL AND w.heartbeat_at < {_NOW} - CAST(:after AS interval)

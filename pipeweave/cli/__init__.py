@@ -71,6 +71,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "limits": "pipeweave.cli.queue:limits",
         "maintenance": "pipeweave.cli.maintenance:maintenance",
         "services": "pipeweave.cli.services:services",
+        "workers": "pipeweave.cli.workers:workers",
         "deploys": "pipeweave.cli.registry:deploys",
         "storage": "pipeweave.cli.storage:storage",
         "export": "pipeweave.cli.export:export",

@@ -25,6 +25,7 @@ from pipeweave.client.runs import RunMethods
 from pipeweave.client.schedules import ScheduleMethods
 from pipeweave.client.storage import StorageMethods
 from pipeweave.client.triggers import TriggerMethods
+from pipeweave.client.workers import WorkerMethods
 from pipeweave.settings import connecting, load_for_client
 
 
@@ -38,6 +39,7 @@ class Client(
     StorageMethods,
     ExportMethods,
     OperationMethods,
+    WorkerMethods,
 ):
     """A client of one orchestrator for one tenant. Thread safe; reuses its connections.
 

@@ -35,7 +35,7 @@ SLOTS_PER_PLACE = 8
 _HEAD = struct.Struct("=qqddddd16siii16s")
 _PID, _ENDING, _TIMES = struct.Struct("=q"), struct.Struct("=q"), struct.Struct("=dd")
 _COUNT, _ORDINAL, _ID = struct.Struct("=i"), struct.Struct("=i"), struct.Struct("=16s")
-_TIME = struct.Struct("=d")
+_TIME, _STARTS = struct.Struct("=d"), struct.Struct("=q")
 _ENDING_AT, _TIMES_AT, _FENCED_AT, _UNTIL_AT, _CONDEMNED_AT, _CALLED_AT, _BLAMED_AT = (
     8,
     16,
@@ -47,14 +47,18 @@ _ENDING_AT, _TIMES_AT, _FENCED_AT, _UNTIL_AT, _CONDEMNED_AT, _CALLED_AT, _BLAMED
 )
 _NAMED_FROM = _HEAD.size
 _CALLED_FROM = _NAMED_FROM + MOST_NAMED * _ORDINAL.size
-_SIZE = _CALLED_FROM + MOST_CALLED * _ID.size
+# Behind the calls: when the last message came (s, monotonic clock), and how many calls this child began.
+_FETCHED_AT = _CALLED_FROM + MOST_CALLED * _ID.size
+_STARTS_AT = _FETCHED_AT + _TIME.size
+_SIZE = _STARTS_AT + _STARTS.size
 _FREE = bytes(_HEAD.size)
 _NO_RUN = bytes(16)
 # In place of the task run to whose call the deadline belongs: to all that were begun.
 _ALL = bytes(16)
-# In front of the slots: whether the worker stops, and whether priorities are mixed in its queue.
+# In front of the slots: whether the worker stops, whether priorities are mixed in its queue, and whether it
+# drains.
 _FIRST = 8
-_STOPPING_AT, _MIXED_AT = 0, 1
+_STOPPING_AT, _MIXED_AT, _DRAINING_AT = 0, 1, 2
 
 
 class Ending(IntEnum):
@@ -92,12 +96,18 @@ class Slot:
         self._start = start
         # The task runs of the calls, as they are noted in the memory.
         self._calls: list[UUID] = []
+        self._starts = 0
 
     # --- the child writes ---------------------------------------------------------------------------------
 
     def take(self, pid: int) -> None:
         _HEAD.pack_into(self._memory, self._start, pid, 0, 0.0, 0.0, 0.0, 0.0, 0.0, _NO_RUN, 0, 0, 0, _ALL)
         self._calls = []
+
+    def forget_load(self) -> None:
+        """Begin to count the messages and calls of a new child."""
+        _TIME.pack_into(self._memory, self._start + _FETCHED_AT, 0.0)
+        _STARTS.pack_into(self._memory, self._start + _STARTS_AT, 0)
 
     def begin(self, run_id: UUID, ordinals: Sequence[int], attempt: int) -> None:
         """Note a message that arrived."""
@@ -106,6 +116,7 @@ class Slot:
         head = pid, 0, 0.0, 0.0, 0.0, 0.0, 0.0, run_id.bytes, attempt, len(named), 0, _ALL
         _HEAD.pack_into(self._memory, self._start, *head)
         struct.pack_into(f"={len(named)}i", self._memory, self._start + _NAMED_FROM, *named)
+        _TIME.pack_into(self._memory, self._start + _FETCHED_AT, time.monotonic())
         self._calls = []
 
     @property
@@ -123,6 +134,8 @@ class Slot:
         self._put(len(self._calls), task_run_id)
         self._calls.append(task_run_id)
         _COUNT.pack_into(self._memory, self._start + _CALLED_AT, len(self._calls))
+        self._starts += 1
+        _STARTS.pack_into(self._memory, self._start + _STARTS_AT, self._starts)
 
     def _put(self, place: int, task_run_id: UUID) -> None:
         _ID.pack_into(self._memory, self._start + _CALLED_FROM + place * _ID.size, task_run_id.bytes)
@@ -208,6 +221,16 @@ class Slot:
     def pid(self) -> int:
         return int(_PID.unpack_from(self._memory, self._start)[0])
 
+    @property
+    def fetched_at(self) -> float:
+        """When the child last got a message (s, monotonic clock); 0: it got none."""
+        return float(_TIME.unpack_from(self._memory, self._start + _FETCHED_AT)[0])
+
+    @property
+    def starts(self) -> int:
+        """How many calls the child began since it has the slot."""
+        return int(_STARTS.unpack_from(self._memory, self._start + _STARTS_AT)[0])
+
     def state(self) -> SlotState:
         head = _HEAD.unpack_from(self._memory, self._start)
         pid, ending, deadline, limit, fenced, until, _, run, _, _, _, _ = head
@@ -268,6 +291,7 @@ class Slots:
         for number in range(place % self._places, self._count, self._places):
             slot = self._slot(number)
             if slot.pid == 0:
+                slot.forget_load()
                 slot.take(pid)
                 return slot
         return None
@@ -295,6 +319,20 @@ class Slots:
     def stop(self) -> None:
         """Ask the children to claim nothing more."""
         self._memory[_STOPPING_AT] = 1
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether an operator lets the worker take nothing more, until it is resumed."""
+        return self._memory[_DRAINING_AT] == 1
+
+    def set_draining(self, is_draining: bool) -> None:
+        """Tell the children whether the worker drains."""
+        self._memory[_DRAINING_AT] = is_draining
+
+    @property
+    def takes_nothing(self) -> bool:
+        """Whether children claim nothing more: the worker stops or drains."""
+        return self.is_stopping or self.is_draining
 
     @property
     def is_mixed(self) -> bool:

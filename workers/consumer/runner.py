@@ -63,7 +63,7 @@ class ChildProcess:
         worker: the process as claims name it.
         queues: that it serves; messages about joins go to the first.
         slot: its part of the memory that its parent reads.
-        is_stopping: whether the worker was asked to stop.
+        is_stopping: whether the worker takes nothing more: it was asked to stop, or it drains.
         is_mixed: whether task runs of different priorities are queued.
         between: called between two messages, by the watchdog's thread.
         leave: ends the process in the middle of a message, when nothing of it is left to do: its parent

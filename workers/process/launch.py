@@ -23,7 +23,13 @@ from pipeweave.authoring.task_loading import Loaded, load
 from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator.deployment import Deployment, json_logs, process_memory, schema_check
 from pipeweave.orchestrator.messaging import make_celery
-from pipeweave.orchestrator.registry import WorkerStart, pipelines, registration, worker_processes
+from pipeweave.orchestrator.registry import (
+    MAX_VERSION,
+    WorkerStart,
+    pipelines,
+    registration,
+    worker_processes,
+)
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.schedule import declaring, firing
 from pipeweave.orchestrator.store import Transaction
@@ -149,6 +155,7 @@ def _start(
         loaded=served.loaded,
         queues=served.all,
         own_queue=served.own,
+        version=loaded.version[:MAX_VERSION],
     )
 
 
@@ -193,7 +200,7 @@ def _make_runners(
             name,
             queues,
             slot,
-            lambda: slots.is_stopping,
+            lambda: slots.takes_nothing,
             lambda: slots.is_mixed,
             sigterm.obey,
             leave=lambda: _leave(calls),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator.messaging import INTAKE
 from pipeweave.orchestrator.queueing import priorities
 from pipeweave.orchestrator.registry import BEAT_EVERY, WorkerStart, worker_processes
 from pipeweave.orchestrator.store import Database
@@ -20,6 +21,7 @@ from pipeweave.workers.process.children import Children
 from pipeweave.workers.process.failure_log import FailureLog
 from pipeweave.workers.process.health_reports import HealthReport, LastStored
 from pipeweave.workers.process.health_server import Health
+from pipeweave.workers.process.load import LoadMeter
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +63,7 @@ class WorkerLiveness:
         self._children = Children(database, slots, max_retry_delay_ms=max_retry_delay_ms)
         self._stop_at = float("inf")
         self._failures = FailureLog(log, "worker.beat_failed")
+        self._load = LoadMeter(slots)
         self._stored = LastStored()
         self._report = HealthReport(self._stored)
         self._end = threading.Event()
@@ -79,6 +82,7 @@ class WorkerLiveness:
             "tenant": self.tenant,
             "busy": sum(slot.state().is_busy for slot in self.slots.taken()),
             "capacity": self.start.concurrency,
+            "draining": self.slots.is_draining,
         }
         is_stopping = self.slots.is_stopping
         return self._report.of(members, is_stopping=is_stopping, stored_as="lastHeartbeatStored")
@@ -129,7 +133,19 @@ class WorkerLiveness:
 
     def _store_heartbeat(self) -> None:
         with self.database.statements() as tx:
-            if not worker_processes.beat(tx, self.worker_id, stops=self.slots.is_stopping):
+            load = self._load.measure()
+            heard = worker_processes.beat(tx, self.worker_id, stops=self.slots.is_stopping, load=load)
+            if heard is None:
                 # The worker was silent for too long (a suspended machine) and was declared lost.
                 worker_processes.register(tx, self.tenant, self.start, worker_id=self.worker_id)
+            else:
+                self._obey(heard.drains)
             self.slots.set_mixed(priorities.is_mixed(tx, self.queues))
+
+    def _obey(self, drains: bool) -> None:
+        """Take nothing more while an operator drains this worker. Calls under way go on."""
+        if drains == self.slots.is_draining:
+            return
+        self.slots.set_draining(drains)
+        INTAKE.close() if drains else INTAKE.open()
+        log.info("worker.draining" if drains else "worker.resumed", extra={"worker": self.worker_id})

@@ -21,6 +21,7 @@ _KINDS = {
     ids.DEAD_LETTER: "dead letter",
     ids.REDRIVE: "redrive",
     "tok": "token",
+    "worker": "worker",
 }
 # What `latest` looks for, where that is not every object of the kind.
 _NEWEST = {ids.DEAD_LETTER: "open dead letter"}
@@ -91,6 +92,19 @@ def redrive(client: Client, given: str) -> str:
     return _chosen(ids.REDRIVE, given, find, has_latest=True)
 
 
+def worker(given: str, known: Sequence[str]) -> str:
+    """The id of a worker, given by its beginning.
+
+    Args:
+        given: what was typed.
+        known: the ids of all workers.
+
+    Raises:
+        NotFound, InvalidInput: as `run`.
+    """
+    return chosen_of("worker", given, [each for each in known if each.startswith(given)])
+
+
 def is_task_run(given: str) -> bool:
     """Whether this is the id of a task run, or its beginning with `trun_`."""
     return given.startswith(f"{ids.TASK_RUN}_")
@@ -135,4 +149,5 @@ def _where_to_look(prefix: str) -> str:
         ids.DEAD_LETTER: "`pipeweave dlq list --status all` lists the dead letters",
         ids.REDRIVE: "`pipeweave dlq retry-all` prints the id",
         "tok": "`pipeweave token list` lists the tokens",
+        "worker": "`pipeweave workers` lists them",
     }[prefix]

@@ -18,6 +18,7 @@ from support.redis_inspection import QUEUE, messages, redis, released, run
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.envelope import list_key
 from pipeweave.orchestrator.messaging.inbox import MOST_PUT_BACK, REST_WITHIN_S
+from pipeweave.orchestrator.messaging.intake import INTAKE
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.settings import Settings
 
@@ -136,3 +137,19 @@ def test_a_message_whose_rest_never_comes_costs_the_connection_alone(inbox: Inbo
         channel._receive_one(Half())
     assert asked == {"block": False, "timeout": REST_WITHIN_S}
     assert channel._in_listen is None, "it subscribes anew"
+
+
+def test_a_closed_intake_leaves_messages_in_the_queue_until_it_opens(
+    publisher: Publisher, inbox: Inbox
+) -> None:
+    INTAKE.close()
+    try:
+        publisher.publish(released(run(), 1))
+        before = messages(publisher)
+        with suppress(TimeoutError):
+            inbox.connection.drain_events(timeout=1.5)
+        assert (inbox.taken, messages(publisher)) == ([], before)
+    finally:
+        INTAKE.open()
+    inbox.take()
+    assert messages(publisher) == []

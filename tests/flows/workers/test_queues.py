@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from support.live_stack import LiveStack
 
 from pipeweave import ids
+from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import why
+from pipeweave.orchestrator.registry import drains
 
 APP = """
 import os
@@ -70,3 +73,54 @@ def test_a_worker_without_the_option_serves_the_queues_of_all_its_tasks(
     assert stack.ran(DOCUMENT).status == "completed"
     [run] = stack.rows("SELECT id FROM runs ORDER BY id DESC LIMIT 1")
     assert set(parents(stack, run.id).values()) == {worker}
+
+
+GATED = """
+import time
+from pathlib import Path
+
+from pipeweave import task
+
+
+@task
+def gated(gate: str) -> int:
+    Path(gate + ".began").touch()
+    while not Path(gate).exists():
+        time.sleep(0.02)
+    return 1
+"""
+
+
+def test_a_worker_that_drains_ends_its_call_takes_nothing_and_goes_on_when_it_is_resumed(
+    stack_with_beat: LiveStack, tmp_path: Path
+) -> None:
+    stack, tenant = stack_with_beat, stack_with_beat.settings.tenant
+    app = tmp_path / "gated.py"
+    app.write_text(GATED)
+    stack.start_worker(str(app), concurrency=1)
+    stack.store({"id": "gates", "steps": [{"id": "wait", "task": "gated"}]})
+    gates = [tmp_path / "first", tmp_path / "second"]
+    first = stack.trigger("gates", {"gate": str(gates[0])})
+    stack.until(lambda: Path(f"{gates[0]}.began").exists(), "the first call did not begin")
+
+    def worker() -> dict[str, Any]:
+        with stack.deployment.database.reading() as tx:
+            # Those of earlier tests have ended, and stand behind it.
+            return dict(reading.workers(tx, tenant, reading.Page())["items"][0])
+
+    name = worker()["id"]
+    stack.deployment.database.run(lambda tx: drains.drain(tx, tenant, name))
+    stack.until(lambda: "worker.draining" in stack.logs(), "the worker did not hear of its drain")
+    second = stack.trigger("gates", {"gate": str(gates[1])})
+    gates[0].touch()
+    assert stack.finished(first).status == "completed"
+    # Its next heartbeats say that it is free; it could have taken the second message by then.
+    freed = worker()["heartbeatAt"]
+    stack.until(lambda: worker()["busy"] == 0 and worker()["heartbeatAt"] > freed, "it is still busy")
+    assert stack.statuses(second) == {"wait": "queued"}
+    assert not Path(f"{gates[1]}.began").exists()
+    assert (worker()["state"], worker()["startsLastHour"]) == ("draining", 1)
+    stack.deployment.database.run(lambda tx: drains.resume(tx, tenant, name))
+    gates[1].touch()
+    assert stack.finished(second).status == "completed"
+    stack.until(lambda: worker()["startsLastHour"] == 2, "the second call was not counted")

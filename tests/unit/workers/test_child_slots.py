@@ -197,3 +197,29 @@ def test_of_calls_that_run_at_once_one_is_to_blame() -> None:
     assert not slot.condemn(Ending.OVERDUE, 12.5)
     slot.returned()
     assert (slot.state().deadline, slot.activity("w").blamed) == (0.0, None)
+
+
+def test_children_take_nothing_while_their_worker_drains_or_stops() -> None:
+    slots = Slots(1)
+    assert not slots.takes_nothing
+    slots.set_draining(True)
+    assert (slots.takes_nothing, slots.is_stopping) == (True, False)
+    slots.set_draining(False)
+    assert not slots.takes_nothing
+    slots.stop()
+    assert slots.takes_nothing
+
+
+def test_a_slot_counts_calls_and_messages_of_one_child() -> None:
+    slots = Slots(1)
+    first = taken(slots, 0, 1)
+    first.begin(RUN, (1, 2), 1)
+    first.call(task_run(1), deadline=1.0, limit=1.0)
+    first.note(task_run(2))
+    first.end()
+    assert first.starts == 2
+    assert first.fetched_at > 0
+    for _ in range(SLOTS_PER_PLACE):
+        first.free()
+        first = taken(slots, 0, 2)
+    assert (first.starts, first.fetched_at) == (0, 0.0)

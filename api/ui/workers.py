@@ -1,0 +1,80 @@
+"""The list of workers, and one worker; their drain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
+from pipeweave.api.ui.view import View
+
+screens = Screens("workers")
+
+# Heartbeats come each second; nothing that happens to a worker is an event of a run.
+EVERY_S = 5.0
+
+# The mark of each state; its word is that of the API.
+MARKS = {
+    "running": "running",
+    "stalled": "warning",
+    "draining": "paused",
+    "stopped": "cancelled",
+    "crashed": "failed",
+}
+
+
+def _drains(view: View, ids: Mapping[str, str], body: Any) -> Effects:
+    worker = view.ask("workers.get_worker", id=ids["id"])["worker"]
+    running = len(worker["taskRuns"])
+    others = view.ask("workers.list_workers", {"service": worker["serviceId"], "state": "running"})["workers"]
+    left = sum(each["id"] != worker["id"] for each in others)
+    goes_on = f"{running} task run{'' if running == 1 else 's'} of it go{'es' if running == 1 else ''} on"
+    sentences = [f"`{worker['name']}` takes nothing more; {goes_on}"]
+    if left:
+        sentences.append(f"{left} other running worker{'' if left == 1 else 's'} of `{worker['serviceId']}`")
+    else:
+        sentences.append(f"no other running worker of `{worker['serviceId']}`: its work waits")
+    return Effects(sentences)
+
+
+VERBS.add(
+    Verb(
+        "workers.drain",
+        "Drain",
+        "Drain this worker?",
+        "The worker takes nothing more.",
+        command="pipeweave workers drain {id}",
+        fields=(Field("reason", "Reason", about="Shown wherever the worker is.", flag="--reason"),),
+        effects=_drains,
+    )
+)
+VERBS.add(
+    Verb(
+        "workers.resume",
+        "Resume",
+        "Let this worker take work again?",
+        "The worker takes work again.",
+        command="pipeweave workers resume {id}",
+    )
+)
+
+
+@screens.add("/workers", "workers.html")
+def workers(view: View) -> Page:
+    """The workers that live, and those that ended in the last week."""
+    found = view.ask("workers.list_workers", view.only("state", "service", "cursor", limit="100"))
+    shown = {
+        "workers": found["workers"],
+        "counts": found["counts"],
+        "cursor": found["nextCursor"],
+        "marks": MARKS,
+    }
+    return Page("Workers", shown, every_s=EVERY_S)
+
+
+@screens.add("/workers/<id>", "worker.html")
+def worker(view: View, id: str) -> Page:
+    """One worker: what it is, what it has loaded, and what it runs now."""
+    found = view.ask("workers.get_worker", id=id)["worker"]
+    return Page(found["name"], {"worker": found, "marks": MARKS}, every_s=EVERY_S)

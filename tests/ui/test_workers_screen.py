@@ -1,0 +1,96 @@
+"""The list of workers and one worker, as a person sees and drains them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from playwright.sync_api import Browser
+from support.browser import PHONE, Visit, visiting
+from support.factories import a_worker, register
+from support.run_driver import RunDriver
+
+from pipeweave.orchestrator.registry import WorkerLoad, drains, worker_processes
+from pipeweave.orchestrator.security import ADMIN, READ, WRITE
+from pipeweave.orchestrator.store.database import Database
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def worker_id(database: Database, driver: RunDriver) -> str:
+    """A worker that lives, with a load."""
+    load = WorkerLoad(1, timedelta(seconds=3), 50 * 2**20, 12.5, 1_200)
+    with database.transaction() as tx:
+        register(tx, driver.tenant, "count")
+        made = a_worker(tx, driver.tenant, "count")
+        # Nobody sends its heartbeats: this one is good for the whole test.
+        worker_processes.beat(tx, made, load=load, now=tx.now + timedelta(hours=1))
+    return made
+
+
+@pytest.fixture
+def admin(
+    browser: Browser, server: str, driver: RunDriver, make_token: Callable[..., str]
+) -> Iterator[Visit]:
+    """An administrator of the tenant."""
+    with visiting(browser, server, driver.tenant, make_token(READ, WRITE, ADMIN)) as visit:
+        yield visit
+
+
+def test_without_a_worker_the_page_says_how_to_start_one(visit: Visit) -> None:
+    visit.open("/workers")
+    visit.see("pipeweave worker --app YOUR_MODULE")
+    visit.axe()
+
+
+def test_an_administrator_drains_a_worker_and_resumes_it(admin: Visit, worker_id: str) -> None:
+    admin.open("/workers")
+    row = admin.page.locator("tbody tr")
+    assert "1 of 2" in row.inner_text()
+    assert "1,200" in row.inner_text()
+    row.get_by_role("link", name="Drain").click()
+    admin.see("What is sent")
+    shown = admin.page.locator("[data-confirm-form]").inner_text()
+    assert "takes nothing more" in shown
+    assert f"pipeweave workers drain {worker_id}" in shown
+    admin.page.get_by_label("Reason").fill(f"a new kernel {HOSTILE}")
+    admin.page.get_by_role("button", name="Drain").click()
+    admin.page.locator("tbody tr").get_by_text("draining").wait_for()
+    admin.open(f"/workers/{worker_id}")
+    admin.see(f"a new kernel {HOSTILE}")
+    assert admin.page.locator("img").count() == 0
+    admin.page.get_by_role("link", name="Resume").click()
+    admin.page.get_by_role("button", name="Resume").click()
+    admin.page.locator("h1").get_by_text("running").wait_for()
+
+
+def test_who_may_not_drain_sees_no_verb(visit: Visit, worker_id: str) -> None:
+    visit.open(f"/workers/{worker_id}")
+    visit.see("It runs nothing now.")
+    assert visit.page.get_by_role("link", name="Drain").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [None, PHONE])
+def test_the_screens_of_workers_break_no_rule_of_accessibility(
+    browser: Browser,
+    server: str,
+    driver: RunDriver,
+    database: Database,
+    worker_id: str,
+    make_token: Callable[..., str],
+    scheme: str,
+    viewport: dict[str, int] | None,
+) -> None:
+    with database.transaction() as tx:
+        drains.drain(tx, driver.tenant, a_worker(tx, driver.tenant, "count", name="drained"))
+        worker_processes.stop(tx, a_worker(tx, driver.tenant, "count", name="stopped"))
+    size = {} if viewport is None else {"viewport": viewport}
+    token = make_token(READ, WRITE, ADMIN)
+    with visiting(browser, server, driver.tenant, token, color_scheme=scheme, **size) as visit:
+        visit.open("/workers")
+        visit.axe()
+        visit.open(f"/workers/{worker_id}")
+        visit.axe()
