@@ -6,8 +6,8 @@ version says nothing of its load, and a drain does not reach it.
 
 from alembic import op
 
-revision = "0019"
-down_revision = "0018"
+revision = "0020"
+down_revision = "0019"
 
 UP = """
 ALTER TABLE workers
