@@ -25,6 +25,7 @@ from pipeweave.orchestrator.reading.schedule_list import schedule, schedules
 from pipeweave.orchestrator.reading.searching import search
 from pipeweave.orchestrator.reading.service_list import service, services
 from pipeweave.orchestrator.reading.state_document import run_state
+from pipeweave.orchestrator.reading.step_columns import step_states
 from pipeweave.orchestrator.reading.step_durations import past_runs
 from pipeweave.orchestrator.reading.steps import run_steps
 from pipeweave.orchestrator.reading.stored_logs import log_place, read_log
@@ -73,6 +74,7 @@ __all__ = [
     "search",
     "service",
     "services",
+    "step_states",
     "task",
     "task_history",
     "task_run",

@@ -62,13 +62,19 @@ def run_events(tx: Transaction, tenant: str, id: UUID, page: Page, *, type: str 
     until = time.monotonic() + WAIT_S
     while True:
         # Before the page is read: what ends in between is visible to the page.
-        before: datetime = tx.execute(_SETTLED, {"longest": LONGEST_TRANSACTION}).scalar_one()
+        before = settled_before(tx)
         rows: list[Any] = tx.execute(_EVENTS, {**parameters, "before": before}).all()
         settled = list(takewhile(lambda row: row.is_settled, rows))
         if len(settled) == len(rows) or time.monotonic() > until:
             show = partial(_with_trace, trace_id=trace_id)
             return page.cut(settled, "events", lambda row: (row.seq,), show)
         time.sleep(PAUSE_S)
+
+
+def settled_before(tx: Transaction) -> datetime:
+    """The time before which an event was written if no lower number than its own can still come."""
+    found: datetime = tx.execute(_SETTLED, {"longest": LONGEST_TRANSACTION}).scalar_one()
+    return found
 
 
 def _with_trace(row: Any, trace_id: str) -> Document:

@@ -195,6 +195,7 @@ READS: dict[str, tuple[Read, int]] = {
     "one run": (lambda tx: reading.run(tx, TENANT, newest_run(tx)), 100),
     "its task runs": (lambda tx: reading.run_task_runs(tx, TENANT, newest_run(tx), Page()), 100),
     "its events": (lambda tx: reading.run_events(tx, TENANT, newest_run(tx), Page()), 100),
+    "its steps": (lambda tx: reading.step_states(tx, TENANT, newest_run(tx)), 100),
     "a task run": (lambda tx: reading.task_run(tx, TENANT, ids.task_run_id(newest_run(tx), 1)), 100),
     "dead letters": (lambda tx: dead_letters(tx), 700),
     "dead letters that are alike": (lambda tx: dead_letters(tx, fingerprint="1" * 64), 700),

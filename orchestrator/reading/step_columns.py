@@ -1,0 +1,221 @@
+"""Reads how far the steps of a run are, as short columns: once all of them, then only what has changed.
+
+What has changed since a cursor is what events tell, so that costs as much as has happened, whatever the size
+of the run. The items of maps have no such columns: they are counted, at most for a twentieth of the time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.domain.states import FINAL_RUN, TaskStatus
+from pipeweave.orchestrator.reading import enqueued_runs
+from pipeweave.orchestrator.reading.run_events import settled_before
+from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.store.cache import CacheSpec
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, cursor_of, read_cursor
+
+# One letter for each status.
+LETTERS: Mapping[str, str] = {
+    TaskStatus.PENDING.value: "p",
+    TaskStatus.READY.value: "r",
+    TaskStatus.QUEUED.value: "q",
+    TaskStatus.RUNNING.value: "R",
+    TaskStatus.WAITING.value: "w",
+    TaskStatus.COMPLETED.value: "c",
+    TaskStatus.FAILED.value: "f",
+    TaskStatus.TIMEOUT.value: "t",
+    TaskStatus.CANCELLED.value: "x",
+    TaskStatus.SKIPPED.value: "s",
+}
+# After more events than this, all steps are read anew.
+MOST_EVENTS = 10_000
+# Counting the items of a run takes at most a twentieth of the time, and happens at most once a second.
+REST = 20
+LEAST_REST_S = 1.0
+
+_RUN = """
+SELECT r.status, r.pipeline_id, r.pipeline_version, r.created_at, r.started_at, r.finished_at
+FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant
+"""
+
+# Every event with a lower number than this one can be seen by now.
+_NEWEST = """
+SELECT e.seq FROM events AS e
+WHERE e.run_id = :id AND (e.written_at IS NULL OR e.written_at < CAST(:before AS timestamptz))
+ORDER BY e.seq DESC LIMIT 1
+"""
+
+_CHANGED = f"""
+SELECT e.task_run_id, e.data -> 'ordinals' AS ordinals FROM events AS e
+WHERE e.run_id = :id AND e.seq > :after ORDER BY e.seq LIMIT {MOST_EVENTS + 1}
+"""
+
+_COLUMNS = """
+SELECT t.id, t.kind, t.status, t.attempt, t.queued_at, t.started_at, t.finished_at, t.map_count,
+       t.code_version FROM task_runs AS t
+"""
+_ALL = f"{_COLUMNS} WHERE t.run_id = :id AND t.id <= :last AND t.kind <> 'item' ORDER BY t.id"
+_SOME = f"{_COLUMNS} WHERE t.run_id = :id AND t.id = ANY(:ids) AND t.kind <> 'item' ORDER BY t.id"
+
+_ITEMS = """
+SELECT t.map_parent, t.status, count(*) AS number FROM task_runs AS t
+WHERE t.run_id = :id AND t.kind = 'item' GROUP BY t.map_parent, t.status
+"""
+_MAPS = """
+SELECT t.id, t.map_count FROM task_runs AS t
+WHERE t.run_id = :id AND t.id = ANY(:ids) AND t.map_count IS NOT NULL ORDER BY t.id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The items of a run's maps, counted.
+
+    Args:
+        seq: the newest event that is in the counts.
+        cost_s: how long it took to count.
+        at: when, by the monotonic clock.
+        items: ordinal of a map -> {total, statuses}.
+    """
+
+    seq: int
+    cost_s: float
+    at: float
+    items: Mapping[str, Document]
+
+    @property
+    def rests(self) -> bool:
+        """Whether it is too early to count again."""
+        return time.monotonic() - self.at < max(LEAST_REST_S, REST * self.cost_s)
+
+
+COUNTED = CacheSpec[UUID, Counted]("items of maps", 256)
+
+
+def step_states(tx: Transaction, tenant: str, id: UUID, after: str | None = None) -> Document:
+    """The states of a run's steps: {status, cursor, isWhole, ordinals, statuses, attempts, …, items}.
+
+    Args:
+        after: the cursor of an earlier answer: only what has changed since. None: all steps.
+
+    Raises:
+        NotFound: the tenant has no such run.
+        InvalidInput: `after` is no cursor of these answers.
+    """
+    seen = None if after is None else _place(after)
+    run: Any = tx.execute(_RUN, {"id": id, "tenant": tenant}).one_or_none()
+    if run is None:
+        raise enqueued_runs.missing(tx, tenant, id)
+    steps, maps = _steps_of(tx, tenant, run)
+    # Before the rows are read: they are at least as new.
+    newest = _newest(tx, id)
+    counted = _counted(tx, id, newest, maps, is_over=run.status in FINAL_RUN) if maps else None
+    changed = None if seen is None else _changed(tx, id, seen[0], steps)
+    if changed is None:
+        rows = tx.execute(_ALL, {"id": id, "last": ids.task_run_id(id, steps)}).all()
+    else:
+        wanted = [ids.task_run_id(id, each) for each in changed]
+        rows = tx.execute(_SOME, {"id": id, "ids": wanted}).all() if wanted else []
+    is_news = counted is not None and (changed is None or seen is None or counted.seq > seen[1])
+    return {
+        "id": run_id(id),
+        "status": run.status,
+        "startedAt": iso(run.started_at),
+        "finishedAt": iso(run.finished_at),
+        "cursor": cursor_of("steps", newest, counted.seq if counted else 0),
+        "isWhole": changed is None,
+        **_columns(rows, run.started_at or run.created_at),
+        "items": dict(counted.items) if counted is not None and is_news else {},
+    }
+
+
+def _place(after: str) -> tuple[int, int]:
+    try:
+        seq, counted = read_cursor(after, "steps", int, int)
+    except ValueError as error:
+        message = "is not a cursor of this run's steps"
+        raise InvalidInput(
+            f"after {message}",
+            errors=[FieldError("after", message, "invalid_cursor")],
+            hint="pass the cursor of an earlier answer, or nothing",
+        ) from error
+    return seq, counted
+
+
+def _steps_of(tx: Transaction, tenant: str, run: Any) -> tuple[int, tuple[int, ...]]:
+    """How many steps the run has, and the ordinals of its maps. A standalone task is one step."""
+    if run.pipeline_id is None:
+        return 1, ()
+    plan = pipelines.get(tx, tenant, run.pipeline_id, run.pipeline_version).plan
+    maps = tuple(each.ordinal for each in plan.steps if each.step.map is not None)
+    return len(plan.steps), maps
+
+
+def _newest(tx: Transaction, id: UUID) -> int:
+    before = settled_before(tx)
+    return tx.execute(_NEWEST, {"id": id, "before": before}).scalar_one_or_none() or 0
+
+
+def _changed(tx: Transaction, id: UUID, after: int, steps: int) -> Sequence[int] | None:
+    """The ordinals of the steps that events after this one tell of; None: of too many events to say."""
+    rows = tx.execute(_CHANGED, {"id": id, "after": after}).all()
+    if len(rows) > MOST_EVENTS:
+        return None
+    found = {ids.ordinal_of(row.task_run_id) for row in rows if row.task_run_id is not None}
+    for row in rows:
+        # Ranges, of steps and of items, whose ordinals are higher.
+        for first, *last in row.ordinals or ():
+            found |= set(range(first, min(last[0] if last else first, steps) + 1))
+    return sorted(each for each in found if 0 < each <= steps)
+
+
+def _counted(tx: Transaction, id: UUID, newest: int, maps: Sequence[int], *, is_over: bool) -> Counted:
+    kept = tx.cache(COUNTED).get(id)
+    # What a run that is over has come to is counted in any case: nobody asks again.
+    if kept is not None and (kept.seq == newest or (kept.rests and not is_over)):
+        return kept
+    began = time.monotonic()
+    statuses: dict[int, dict[str, int]] = defaultdict(dict)
+    for row in tx.execute(_ITEMS, {"id": id}):
+        statuses[row.map_parent][LETTERS[row.status]] = row.number
+    wanted = [ids.task_run_id(id, each) for each in maps]
+    items = {
+        str(ids.ordinal_of(row.id)): {
+            "total": row.map_count,
+            "statuses": statuses.get(ids.ordinal_of(row.id), {}),
+        }
+        for row in tx.execute(_MAPS, {"id": id, "ids": wanted})
+    }
+    now = time.monotonic()
+    counted = Counted(newest, now - began, now, items)
+    tx.cache(COUNTED).put(id, counted)
+    return counted
+
+
+def _columns(rows: Sequence[Any], start: datetime) -> Document:
+    """The steps as columns. Times are milliseconds from the start of the run."""
+
+    def since(name: str) -> list[int | None]:
+        times = (getattr(row, name) for row in rows)
+        return [None if at is None else round((at - start).total_seconds() * 1_000) for at in times]
+
+    return {
+        "ordinals": [ids.ordinal_of(row.id) for row in rows],
+        "statuses": "".join(LETTERS[row.status] for row in rows),
+        "attempts": [row.attempt for row in rows],
+        "queuedMs": since("queued_at"),
+        "startedMs": since("started_at"),
+        "finishedMs": since("finished_at"),
+        "codeVersions": [row.code_version for row in rows],
+    }
