@@ -47,6 +47,8 @@ from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import admission, deadlines
 from pipeweave.orchestrator.schedule import firing
 from pipeweave.orchestrator.state import deployment_mode
+from pipeweave.orchestrator.statistics import fold
+from pipeweave.orchestrator.statistics.place import IS_DUE as HAS_UNCOUNTED
 from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.isolation import check_database
@@ -237,6 +239,14 @@ CHORES = (
         is_due=stuck_joins.IS_DUE,
         every=timedelta(seconds=3.5),
         is_under_way=stuck_joins.is_under_way,
+    ),
+    Chore(
+        "statistics",
+        lambda each: fold.run_once(each.database),
+        None,
+        is_due=HAS_UNCOUNTED,
+        every=timedelta(seconds=5),
+        is_under_way=fold.is_under_way,
     ),
     # It waits for services.
     Chore(

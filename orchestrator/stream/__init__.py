@@ -5,12 +5,13 @@ Called by `api` and the tick. This room must never write to PostgreSQL, and neve
 for its place in the order in which events become visible.
 """
 
-from pipeweave.orchestrator.stream import changes, feed, place_text
+from pipeweave.orchestrator.stream import changes, feed, place_text, span
 from pipeweave.orchestrator.stream.changes import Wanted
 from pipeweave.orchestrator.stream.feed import Batch, FeedEvent
 from pipeweave.orchestrator.stream.hub import Hub, Sink
 from pipeweave.orchestrator.stream.log_watch import LogWatch
 from pipeweave.orchestrator.stream.place import Place, Seen
+from pipeweave.orchestrator.stream.span import Span
 
 __all__ = [
     "Batch",
@@ -20,8 +21,10 @@ __all__ = [
     "Place",
     "Seen",
     "Sink",
+    "Span",
     "Wanted",
     "changes",
     "feed",
     "place_text",
+    "span",
 ]

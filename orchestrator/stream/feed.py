@@ -144,7 +144,7 @@ def resume(tx: Transaction, text: str, tenant: str = "", *, field: str = "cursor
 # Events came with the numbers of another server's transactions when the database was restored from a dump.
 # Theirs are higher than that of the transaction that restored them; what was written here has its own, or
 # that of a savepoint, which is higher. (Numbers of transactions have 32 bits in a row's header.)
-_WRITTEN_HERE = """
+WRITTEN_HERE = """
 (CAST(CAST(e.xmin AS text) AS bigint) - CAST(CAST(e.txid AS text) AS bigint)) & 4294967295 < 2147483648
 """
 
@@ -157,7 +157,7 @@ _EVENTS = f"""
 SELECT {_COLUMNS} FROM events AS e CROSS JOIN LATERAL (
     SELECT r.tenant_id, r.pipeline_id FROM runs AS r WHERE r.id = e.run_id OFFSET 0
 ) AS r
-WHERE {_WRITTEN_HERE}
+WHERE {WRITTEN_HERE}
   AND (CAST(:types AS text[]) IS NULL OR e.type = ANY(:types))
   AND (CAST(:run_id AS uuid) IS NULL OR e.run_id = :run_id)
   AND (CAST(:tenant AS text) IS NULL OR r.tenant_id = :tenant)

@@ -31,6 +31,7 @@ ROOMS = (
         "timeline",
         "graph",
         "stream",
+        "statistics",
         "export",
         "dispatch",
         "hooks",
@@ -47,8 +48,8 @@ DOORS = {
     "api": {
         *("domain", "store", "security", "registry", "queueing", "objects", "runs", "schedule"),
         "triggers",
-        *("deadletters", "reading", "timeline", "graph", "stream", "export", "dispatch", "deployment"),
-        *("recovery", "diagnosis", "metrics"),
+        *("deadletters", "reading", "timeline", "graph", "stream", "statistics", "export", "dispatch"),
+        *("deployment", "recovery", "diagnosis", "metrics"),
     },
     "workers": {
         *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "schedule"),

@@ -1,0 +1,86 @@
+"""A stretch of the event log, for readers that count events in SQL instead of taking each of them.
+
+    stretch = span.ahead(tx, seen, limit=2_000)
+    tx.execute(f"SELECT count(*) FROM ({span.EVENTS}) AS e", {**stretch.parameters, "types": [...]})
+
+All transactions of a stretch have ended, so it is the same however often it is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.stream.feed import WRITTEN_HERE
+from pipeweave.orchestrator.stream.place import Seen, Snapshot, texts
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The events between two places.
+
+    Args:
+        before: what was seen before them.
+        after: what is seen with them.
+        at: when this was asked, by PostgreSQL's clock.
+        more: whether there are more events already.
+    """
+
+    before: Seen
+    after: Seen
+    at: datetime
+    more: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is in it, and the place is the same."""
+        return self.before == self.after
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of EVENTS, without `types`."""
+        return {
+            "ended": texts(self.before.ended(self.after)),
+            "before": str(self.before.before),
+            "until": str(self.after.before),
+            "open": texts(self.after.open),
+        }
+
+
+_COLUMNS = "e.run_id, e.seq, e.at, e.type, e.task_run_id, e.attempt, e.data"
+
+EVENTS = f"""
+SELECT {_COLUMNS} FROM events AS e
+WHERE {WRITTEN_HERE} AND e.type = ANY(CAST(:types AS text[]))
+    AND e.txid = ANY(CAST(CAST(:ended AS text[]) AS xid8[]))
+UNION ALL
+SELECT {_COLUMNS} FROM events AS e
+WHERE {WRITTEN_HERE} AND e.type = ANY(CAST(:types AS text[]))
+    AND e.txid >= CAST(CAST(:before AS text) AS xid8) AND e.txid < CAST(CAST(:until AS text) AS xid8)
+    AND NOT e.txid = ANY(CAST(CAST(:open AS text[]) AS xid8[]))
+"""
+"""SQL: the events of a span, of the types that are asked for."""
+
+# The transaction of the event that comes `limit` events later, or else the last one that has written any.
+_AHEAD = """
+SELECT CAST(pg_current_snapshot() AS text) AS snapshot, statement_timestamp() AS at,
+       CAST((SELECT e.txid FROM events AS e
+             WHERE e.txid >= CAST(CAST(:before AS text) AS xid8)
+                 AND e.txid < pg_snapshot_xmax(pg_current_snapshot())
+             ORDER BY e.txid OFFSET :limit LIMIT 1) AS text) AS cut,
+       CAST((SELECT max(e.txid) FROM events AS e
+             WHERE e.txid < pg_snapshot_xmax(pg_current_snapshot())) AS text) AS last
+"""
+
+
+def ahead(tx: Transaction, seen: Seen, *, limit: int) -> Span:
+    """The events that became visible after a place, about `limit` of them: a transaction's come together.
+
+    Call it in a transaction that is READ COMMITTED.
+    """
+    row = tx.execute(_AHEAD, {"before": str(seen.before), "limit": limit}).one()
+    last = int(row.cut or row.last or 0)
+    after = seen.up_to(max(last, seen.before - 1), Snapshot.parse(row.snapshot))
+    return Span(seen, after, row.at, more=row.cut is not None)
