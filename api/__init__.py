@@ -69,7 +69,8 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     logs = LogWatch(deployment.database, deployment.values.backends, settings.secret_key)
     hub = Hub(deployment.database, settings.stream_limit, logs)
     app.extensions["pipeweave.hub"] = hub
-    requests = RequestPipeline(deployment, Authenticator(deployment.database), hub)
+    authenticator = Authenticator(deployment.database, is_read_only=settings.ui_read_only)
+    requests = RequestPipeline(deployment, authenticator, hub)
     own = ProcessMetrics(deployment, hub)
     own.register(app)
     app.extensions["pipeweave.metrics"] = MetricsText(Kept(lambda: read(deployment.database)), own.read)

@@ -214,6 +214,12 @@ class Forbidden(PipeWeaveError):
     status = 403
 
 
+class CrossSite(Forbidden):
+    """A browser's session counts only for requests of its own pages."""
+
+    code = "CROSS_SITE"
+
+
 class TenantRequired(InvalidInput):
     """The request must name its tenant."""
 

@@ -4,7 +4,7 @@
 import a route or contain a rule of a single endpoint.
 """
 
-from pipeweave.api.http.auth import Authenticator
+from pipeweave.api.http.auth import Authenticator, Identity
 from pipeweave.api.http.body import parse_json
 from pipeweave.api.http.download import Download
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint, PathId, Routes, Watching
@@ -28,6 +28,7 @@ __all__ = [
     "EventSink",
     "FormFile",
     "Format",
+    "Identity",
     "Inside",
     "Lines",
     "MetricsText",

@@ -1,23 +1,27 @@
-"""Authenticates requests: checks the bearer token, the tenant and the scopes.
+"""Authenticates requests: checks the bearer token or the browser's session, the tenant and the scopes.
 
-A verified token is cached for TOKEN_CACHE_S, so that a busy client costs no query per request. A revocation
-takes effect within two seconds in every process.
+A verified token or session is cached for TOKEN_CACHE_S, so that a busy client costs no query per request. A
+revocation takes effect within two seconds in every process.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from uuid import UUID
 
 from werkzeug.datastructures import Headers
 
 from pipeweave.errors import Forbidden, NotFound, PipeWeaveError, TenantRequired, Unauthenticated
 from pipeweave.ids import check_name
-from pipeweave.orchestrator.security import EVERY_TENANT, READ, Access, access_tokens
-from pipeweave.orchestrator.store import Database, Transaction
+from pipeweave.orchestrator.security import EVERY_TENANT, READ, Access, access_tokens, sessions
+from pipeweave.orchestrator.store import Database, Transaction, Verb
+
+log = logging.getLogger(__name__)
 
 TOKEN_CACHE_S = 2.0
 MAX_CACHED_TOKENS = 10_000
@@ -28,17 +32,25 @@ Begin = Callable[[], AbstractContextManager[Transaction]]
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """Who sends a request: what the token allows and, for a browser, the session that stands for it."""
+
+    access: Access
+    session_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Admission:
     """A request that may be served.
 
     Args:
         tenant: for this tenant; empty where a request that concerns several names none.
-        token_name: with the token of this name.
+        identity: who sends it.
         tenants: the tenant of the request, or those of its token; None: every tenant.
     """
 
     tenant: str
-    token_name: str
+    identity: Identity
     tenants: tuple[str, ...] | None = None
 
 
@@ -46,14 +58,22 @@ class Authenticator:
     """Admits requests or refuses them with an error.
 
     Args:
-        database: the database that holds the tokens.
+        database: the database that holds the tokens and the sessions.
         clock: a monotonic clock in seconds; tests pass their own.
+        is_read_only: sessions of browsers may only read, whatever their tokens allow.
     """
 
-    def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        is_read_only: bool = False,
+    ) -> None:
         self._database = database
         self._clock = clock
-        self._known: dict[bytes, tuple[float, Access]] = {}
+        self._is_read_only = is_read_only
+        self._known: dict[bytes, tuple[float, Identity]] = {}
 
     def admit(
         self,
@@ -62,6 +82,8 @@ class Authenticator:
         *,
         is_for_all: bool = False,
         spans_tenants: bool = False,
+        is_about_caller: bool = False,
+        session: str | None = None,
     ) -> Admission:
         """Check the request, and say for which tenant it may act and whose token it has.
 
@@ -70,32 +92,43 @@ class Authenticator:
             scopes: the token needs one of these scopes.
             is_for_all: the request concerns every tenant, whichever tenant it names; it need not name one.
             spans_tenants: a request that names no tenant concerns all those of its token.
+            is_about_caller: the request concerns the token itself; it need not name a tenant.
+            session: the secret of the browser's session, if the request may use one (`browser.session_of`).
+                A request with a token uses the token.
 
         Raises:
-            Unauthenticated: there is no token, or the token is unknown, expired or revoked.
+            Unauthenticated: there is no token and no session, or it is unknown, expired or revoked.
             TenantRequired: there is no X-Tenant header, and the token is valid for several tenants.
             NotFound: the token is not valid for the tenant. The answer does not tell whether the tenant
                 exists.
             Forbidden: the token has none of the scopes, or must be valid for every tenant and is not.
         """
-        caller = self._caller(headers.get("Authorization", ""), self._database.transaction)
+        identity = self.identify(headers, session)
+        access = identity.access
         tenant = headers.get("X-Tenant", "").strip()
-        if not tenant and not is_for_all and not spans_tenants:
-            tenant = _only_tenant(caller)
-        if tenant and not caller.may_enter(check_name(tenant, "tenant")):
+        if not tenant and not (is_for_all or spans_tenants or is_about_caller):
+            tenant = _only_tenant(access)
+        if tenant and not access.may_enter(check_name(tenant, "tenant")):
             raise NotFound(
-                f"tenant {tenant[:80]!r} not found", hint=f"the token is valid for {_shown(caller.tenants)}"
+                f"tenant {tenant[:80]!r} not found", hint=f"the token is valid for {_shown(access.tenants)}"
             )
-        check_scopes(caller, scopes, is_for_all=is_for_all)
-        return Admission(tenant, caller.name, (tenant,) if tenant else _tenants(caller))
+        check_scopes(access, scopes, is_for_all=is_for_all)
+        return Admission(tenant, identity, (tenant,) if tenant else _tenants(access))
 
-    def caller(self, headers: Headers) -> Access:
-        """Whose request this is.
+    def identify(self, headers: Headers, session: str | None = None) -> Identity:
+        """Say who sends the request, whatever it asks for.
 
         Raises:
             Unauthenticated: as `admit`.
         """
-        return self._caller(headers.get("Authorization", ""), self._database.transaction)
+        given = headers.get("Authorization", "")
+        if session is None or given:
+            return self._with_token(given, self._database.transaction)
+        return self._verified(_key("session", session), lambda: self._of_session(session))
+
+    def forget_session(self, session: str) -> None:
+        """Forget a session that has ended; other processes do so within TOKEN_CACHE_S."""
+        self._known.pop(_key("session", session), None)
 
     def may_read_all(self, headers: Headers) -> bool:
         """Whether the request has a token that may read, and is valid for every tenant.
@@ -103,12 +136,12 @@ class Authenticator:
         Raises nothing, and waits for no connection that verbs or lists use.
         """
         try:
-            caller = self._caller(headers.get("Authorization", ""), self._database.reserved)
+            access = self._with_token(headers.get("Authorization", ""), self._database.reserved).access
         except PipeWeaveError:
             return False
-        return caller.may_enter(EVERY_TENANT) and caller.allows(READ)
+        return access.may_enter(EVERY_TENANT) and access.allows(READ)
 
-    def _caller(self, header: str, begin: Begin) -> Access:
+    def _with_token(self, header: str, begin: Begin) -> Identity:
         scheme, _, token = header.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -118,23 +151,57 @@ class Authenticator:
                     "Authorization: Bearer <token>; with the CLI, --token or PIPEWEAVE_API_TOKEN"
                 )
             )
-        key = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
-        known = self._known.get(key)
-        if known is not None and self._clock() < known[0]:
-            return known[1]
-        return self._verified(key, token, begin)
+        return self._verified(_key("token", token), lambda: _of_token(begin, token))
 
-    def _verified(self, key: bytes, token: str, begin: Begin) -> Access:
+    def _verified(self, key: bytes, look: Callable[[], tuple[Identity, Verb | None]]) -> Identity:
         asked_at = self._clock()
-        with begin() as tx:
-            caller = access_tokens.verify(tx, token)
-        if caller is None:
+        known = self._known.get(key)
+        if known is not None and asked_at < known[0]:
+            return known[1]
+        try:
+            caller, note = look()
+        except Unauthenticated:
             self._known.pop(key, None)
-            raise Unauthenticated("the token is unknown, expired or revoked")
+            raise
+        if note is not None:
+            self._note(note)
         if len(self._known) >= MAX_CACHED_TOKENS:
             self._known.clear()
         self._known[key] = (asked_at + TOKEN_CACHE_S, caller)
         return caller
+
+    def _note(self, verb: Verb) -> None:
+        """Note that a token or session is in use; the request goes on when that cannot be written."""
+        try:
+            with self._database.transaction() as tx:
+                verb(tx)
+        except PipeWeaveError as error:
+            log.info("access.not_noted", extra={"reason": error.detail})
+
+    def _of_session(self, session: str) -> tuple[Identity, Verb | None]:
+        with self._database.transaction() as tx:
+            found = sessions.verify_session(tx, session)
+        if found is None:
+            raise Unauthenticated("the session is over", hint="log in again at /ui/login")
+        caller = Identity(_reading(found.access) if self._is_read_only else found.access, found.id)
+        return caller, (lambda tx: sessions.see(tx, found.id)) if found.is_use_due else None
+
+
+def _of_token(begin: Begin, token: str) -> tuple[Identity, Verb | None]:
+    with begin() as tx:
+        access = access_tokens.verify(tx, token)
+    if access is None:
+        raise Unauthenticated("the token is unknown, expired or revoked")
+    return Identity(access), (lambda tx: access_tokens.note_use(tx, access.id)) if access.is_use_due else None
+
+
+def _reading(access: Access) -> Access:
+    """What is left of it where browsers may only read."""
+    return replace(access, scopes=(READ,) if access.allows(READ) else ())
+
+
+def _key(kind: str, secret: str) -> bytes:
+    return hashlib.sha256(f"{kind} {secret}".encode(errors="surrogatepass")).digest()
 
 
 def check_scopes(caller: Access, scopes: tuple[str, ...], *, is_for_all: bool = False) -> None:

@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from pipeweave.api.http.auth import Identity
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain import TriggeredBy
-from pipeweave.orchestrator.security import READ
+from pipeweave.orchestrator.security import READ, Access
 from pipeweave.orchestrator.store import Transaction
 from pipeweave.orchestrator.stream import Hub
 
@@ -67,7 +68,7 @@ class Call:
         tenant: the tenant of the request; empty for endpoints that need no token.
         key: the Idempotency-Key of the request, if the endpoint takes one.
         sees_all: whether a token that may read every tenant came to an open endpoint with `tells_more`.
-        token_name: the name of the request's token; empty for endpoints that need no token.
+        identity: whose token or session the request has; None for endpoints that need no token.
         peer: the address that the request came from, if it is known.
         traceparent: the trace context of the request; None without one, or with an invalid one.
         watching: for an endpoint that `streams`.
@@ -78,11 +79,22 @@ class Call:
     tenant: str
     key: str | None = None
     sees_all: bool = False
-    token_name: str = ""
+    identity: Identity | None = None
     peer: str | None = None
     traceparent: str | None = None
     watching: Watching | None = None
     tenants: tuple[str, ...] | None = ()
+
+    @property
+    def token_name(self) -> str:
+        """The name of the request's token; empty for endpoints that need no token."""
+        return self.identity.access.name if self.identity else ""
+
+    @property
+    def access(self) -> Access:
+        """What the request's token allows. Only for endpoints that need one."""
+        assert self.identity is not None, "the endpoint has scopes"
+        return self.identity.access
 
     @property
     def cause(self) -> TriggeredBy:
@@ -115,6 +127,8 @@ class Endpoint:
         errors: errors of the handler, beyond those of the request pipeline.
         is_for_all: the endpoint concerns every tenant, so the token must be valid for all tenants.
         spans_tenants: the endpoint answers for all tenants of the token, unless the request names one.
+        is_about_caller: the endpoint concerns what the token itself may see, so the request need not name a
+            tenant.
         is_body_optional: an absent body counts as `{}`.
         takes_file: the body is a form with one file; the endpoint gets a `FormFile` as `form`.
         takes_bytes: the body is stored as it is; the endpoint gets a `RawBody` as `body`.
@@ -137,6 +151,7 @@ class Endpoint:
     answers: Mapping[int, tuple[type[BaseModel] | None, str]]
     is_for_all: bool = False
     spans_tenants: bool = False
+    is_about_caller: bool = False
     body: type[BaseModel] | None = None
     is_body_optional: bool = False
     takes_file: bool = False

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import orjson
 from werkzeug.datastructures import MultiDict
 
-from pipeweave.api.http.auth import check_scopes
+from pipeweave.api.http.auth import Identity, check_scopes
 from pipeweave.api.http.body import parse_body, parse_query
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint
 from pipeweave.errors import Forbidden, InvalidInput
@@ -41,11 +42,13 @@ class Caller:
 
     Args:
         peer: the address that the browser came from, if it is known.
+        session_id: the browser's session, if it has one.
     """
 
     access: Access
     tenant: str
     peer: str | None = None
+    session_id: UUID | None = None
 
 
 @dataclass(slots=True)
@@ -117,7 +120,8 @@ class Inside:
         if endpoint.body is not None:
             arguments["body"] = parse_body(orjson.dumps({} if body is None else body), endpoint.body)
         tenant = caller.tenant
-        call = Call(self.deployment, tenant, key, token_name=caller.access.name, peer=caller.peer)
+        identity = Identity(caller.access, caller.session_id)
+        call = Call(self.deployment, tenant, key, identity=identity, peer=caller.peer)
         answer = endpoint.handler(call, **arguments)
         shown = Asked(endpoint.method, _path(endpoint, ids), given, body)
         return _plain(answer), shown

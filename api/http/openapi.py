@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from pipeweave.api.contract import Problem, type_id_pattern
-from pipeweave.api.http import form_file, headers, idempotency_header
+from pipeweave.api.http import browser, form_file, headers, idempotency_header
 from pipeweave.api.http.endpoint import Endpoint, PathId
 from pipeweave.api.http.errors import PROBLEM_TYPE
 from pipeweave.api.http.headers import REQUEST_ID
@@ -53,6 +53,7 @@ TAGS: Mapping[str, str] = {
     "triggers": "Runs that start when something happens: webhooks, and the ends of runs and tasks.",
     "webhooks": "What others send to start a run. A signature stands for a token.",
     "streams": "Changes of runs as they come: server-sent events and WebSockets.",
+    "access": "Tokens, the sessions of browsers that stand for them, and tenants.",
     "maintenance": "Maintenance mode of the whole deployment, for administrators.",
 }
 
@@ -88,7 +89,10 @@ def build(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
             "parameters": {"Tenant": _TENANT},
             "headers": {"RequestId": _REQUEST_ID_HEADER},
             "responses": {str(status): _problem(status) for status in sorted(_REFUSALS)},
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "session": {"type": "apiKey", "in": "cookie", "name": browser.SECURE_NAME},
+            },
         },
     }
 
@@ -138,7 +142,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 
 def _security(endpoint: Endpoint) -> list[dict[str, Any]]:
     if not endpoint.is_open:
-        return [{"token": []}]
+        return [{"token": []}, {"session": []}]
     return [{}, {"token": []}] if endpoint.tells_more else []
 
 

@@ -13,7 +13,7 @@ import orjson
 from flask import Response, request
 from werkzeug.datastructures import Headers
 
-from pipeweave.api.http import idempotency_header, streaming, worker_paths
+from pipeweave.api.http import browser, idempotency_header, streaming, worker_paths
 from pipeweave.api.http.auth import Admission, Authenticator
 from pipeweave.api.http.body import parse_query, read_body
 from pipeweave.api.http.download import Download, answered
@@ -52,19 +52,19 @@ class RequestPipeline:
         arguments = _arguments(endpoint, path_ids)
         key = idempotency_header.read(request.headers, endpoint.longest_key) if endpoint.longest_key else None
         sees_all = endpoint.tells_more and self.authenticator.may_read_all(request.headers)
-        tenant, token_name = (admission.tenant, admission.token_name) if admission else ("", "")
+        tenant, identity = (admission.tenant, admission.identity) if admission else ("", None)
         traceparent = tracing.read(request.headers.get(TRACEPARENT))
         watching = Watching(self._hub, self._check(endpoint)) if endpoint.streams else None
         peer = request.remote_addr
         tenants = admission.tenants if admission else None
-        call = Call(self._deployment, tenant, key, sees_all, token_name, peer, traceparent, watching, tenants)
+        call = Call(self._deployment, tenant, key, sees_all, identity, peer, traceparent, watching, tenants)
         result = endpoint.handler(call, **arguments)
         return _rendered(result)
 
     def _check(self, endpoint: Endpoint) -> Callable[[], object]:
         """Authenticates the present request once more, also when it is over."""
-        headers = Headers(request.headers)
-        return lambda: self.authenticator.admit(headers, endpoint.scopes)
+        headers, session = Headers(request.headers), browser.session_of(request)
+        return lambda: self.authenticator.admit(headers, endpoint.scopes, session=session)
 
     def _authenticated(self, endpoint: Endpoint) -> Admission:
         return self.authenticator.admit(
@@ -72,6 +72,8 @@ class RequestPipeline:
             endpoint.scopes,
             is_for_all=endpoint.is_for_all,
             spans_tenants=endpoint.spans_tenants,
+            is_about_caller=endpoint.is_about_caller,
+            session=browser.session_of(request),
         )
 
 

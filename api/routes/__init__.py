@@ -6,6 +6,7 @@ does the first two, the orchestrator the last.
 """
 
 from pipeweave.api.http import Endpoint
+from pipeweave.api.routes.access import routes as access
 from pipeweave.api.routes.dead_letters import routes as dead_letters
 from pipeweave.api.routes.exports import routes as exports
 from pipeweave.api.routes.graphs import routes as graphs
@@ -56,6 +57,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         storage,
         uploads,
         maintenance,
+        access,
     )
     for endpoint in routes.endpoints
 )

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from werkzeug.utils import redirect
 from werkzeug.wrappers import Response as AnyResponse
 
-from pipeweave.api.http import Authenticator, Caller, Inside, errors
+from pipeweave.api.http import Authenticator, Caller, Identity, Inside, browser, errors
 from pipeweave.api.ui import confirm, policy, words
 from pipeweave.api.ui.screens import NAV, Page, Redirect, Screen
 from pipeweave.api.ui.static_files import StaticFiles
@@ -101,8 +101,7 @@ class Dashboard:
 
     def home(self) -> AnyResponse:
         """Go to the first screen of the first tenant."""
-        access = self._authenticator.caller(request.headers)
-        return redirect(f"{ROOT}/{_first_tenant(access)}/", 302)
+        return redirect(f"{ROOT}/{_first_tenant(self._identity().access)}/", 302)
 
     def find(self, id: str) -> AnyResponse:
         """Go to the screen of an id, in whichever tenant of the caller it is.
@@ -110,7 +109,7 @@ class Dashboard:
         Raises:
             NotFound: none of the caller's tenants has it.
         """
-        access = self._authenticator.caller(request.headers)
+        access = self._identity().access
         path, operation = _PLACES.get(id.partition("_")[0], ("", ""))
         tenants = [each for each in access.tenants if each != EVERY_TENANT] or [FIRST_TENANT]
         for tenant in tenants[:MOST_TENANTS] if operation else ():
@@ -151,6 +150,15 @@ class Dashboard:
 
     # --- how ----------------------------------------------------------------------------------------------
 
+    def _identity(self) -> Identity:
+        """Who asks: the browser's session, or a token.
+
+        Raises:
+            Unauthenticated: nobody is logged in.
+            CrossSite: another site asks in the name of the session.
+        """
+        return self._authenticator.identify(request.headers, browser.session_of(request))
+
     def _view(self, tenant: str, path: str) -> View:
         """The request as a screen takes it.
 
@@ -158,13 +166,14 @@ class Dashboard:
             Unauthenticated: nobody is logged in.
             NotFound: the tenant is not the caller's.
         """
-        access = self._authenticator.caller(request.headers)
+        identity = self._identity()
+        access = identity.access
         if not access.may_enter(check_name(tenant, "tenant")):
             raise NotFound(f"tenant {tenant[:80]!r} not found: not here, or not yours")
         fields = request.form if request.method == "POST" else request.args
         lists = {name: values for name, values in (request.args | fields).lists() if "\0" not in name}
         given = {name: values[0].replace("\0", "") for name, values in lists.items()}
-        caller = Caller(access, tenant, request.remote_addr)
+        caller = Caller(access, tenant, request.remote_addr, identity.session_id)
         return View(self._inside, caller, path, given, lists, self._is_read_only)
 
     def _answer(self, view: View, page: Page, template: str, nav: str, status: int = 200) -> Response:

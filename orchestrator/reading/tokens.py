@@ -2,30 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
 from pipeweave import ids
 from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.security.access_tokens import TOKEN_ID
+from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT, TOKEN_ID
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document
+from pipeweave.orchestrator.store.keyset import Document, Page
 
-_LIST = """
-SELECT id, name, tenants, scopes, created_at, expires_at, revoked_at FROM access_tokens
-ORDER BY id DESC LIMIT 1000
-"""
+_AFTER_ALL = UUID(int=(1 << 128) - 1)
+
+_COLUMNS = "id, name, tenants, scopes, created_at, expires_at, revoked_at, used_at"
+
+_LIST = f"SELECT {_COLUMNS} FROM access_tokens ORDER BY id DESC LIMIT 1000"
 
 
 def list_tokens(tx: Transaction) -> list[Document]:
     """The newest 1,000 tokens, newest first, without their secret text."""
-    return [
-        {
-            "id": ids.show(TOKEN_ID, row.id),
-            "name": row.name,
-            "tenants": list(row.tenants),
-            "scopes": list(row.scopes),
-            "createdAt": iso(row.created_at),
-            "expiresAt": iso(row.expires_at),
-            "revokedAt": iso(row.revoked_at),
-            "isValid": row.revoked_at is None and (row.expires_at is None or row.expires_at > tx.now),
-        }
-        for row in tx.execute(_LIST)
-    ]
+    return [_shape(tx, row) for row in tx.execute(_LIST)]
+
+
+_PAGE = f"""
+SELECT {_COLUMNS} FROM access_tokens
+WHERE id < :before AND (:is_all OR tenants <@ CAST(:tenants AS text[])) ORDER BY id DESC LIMIT :limit
+"""
+
+
+def tokens(tx: Transaction, tenants: Sequence[str], page: Page) -> Document:
+    """The tokens that are valid for no other tenants than these, newest first: {items, nextCursor}."""
+    after = page.after("tokens", UUID)
+    parameters = {
+        "before": after[0] if after else _AFTER_ALL,
+        "is_all": EVERY_TENANT in tenants,
+        "tenants": list(tenants),
+        "limit": page.limit + 1,
+    }
+    rows = tx.execute(_PAGE, parameters).all()
+    return page.cut(rows, "tokens", lambda row: (row.id,), lambda row: _shape(tx, row))
+
+
+def _shape(tx: Transaction, row: Any) -> Document:
+    return {
+        "id": ids.show(TOKEN_ID, row.id),
+        "name": row.name,
+        "tenants": list(row.tenants),
+        "scopes": list(row.scopes),
+        "createdAt": iso(row.created_at),
+        "usedAt": iso(row.used_at),
+        "expiresAt": iso(row.expires_at),
+        "revokedAt": iso(row.revoked_at),
+        "isValid": row.revoked_at is None and (row.expires_at is None or row.expires_at > tx.now),
+    }

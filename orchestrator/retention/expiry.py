@@ -31,6 +31,8 @@ class Purged:
     event_fires: int = 0
     enqueued_runs: int = 0
     hook_fires: int = 0
+    sessions: int = 0
+    login_links: int = 0
     is_full: bool = field(default=False, kw_only=True)
 
     def __add__(self, other: Purged) -> Purged:
@@ -45,6 +47,8 @@ class Purged:
             self.event_fires + other.event_fires,
             self.enqueued_runs + other.enqueued_runs,
             self.hook_fires + other.hook_fires,
+            self.sessions + other.sessions,
+            self.login_links + other.login_links,
             is_full=other.is_full,
         )
 
@@ -56,7 +60,8 @@ class Purged:
     @property
     def total(self) -> int:
         rows = self.dead_letters + self.idempotency_claims + self.workers
-        return rows + self.redrives + self.uploads + self.fires + self.of_triggers + self.enqueued_runs
+        rows += self.redrives + self.uploads + self.fires + self.of_triggers + self.enqueued_runs
+        return rows + self.sessions + self.login_links
 
 
 # A locked row is being retried, taken over or discarded: SKIP LOCKED leaves it to the next call.
@@ -90,6 +95,8 @@ def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]
         ("event_fires", "fired_at", tx.now - policy.fires),
         ("enqueued_runs", "settled_at", tx.now - policy.fires),
         ("hook_fires", "fired_at", tx.now - policy.fires),
+        ("ui_sessions", "expires_at", tx.now),
+        ("ui_links", "expires_at", tx.now),
     ]
 
 

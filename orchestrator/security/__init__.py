@@ -1,4 +1,5 @@
-"""Access tokens, each with tenants and scopes: create, verify, list, revoke. Stored secrets: encrypt them.
+"""Access tokens, each with tenants and scopes, and the sessions of browsers that stand for them: create,
+verify, revoke. Stored secrets: encrypt them.
 
 Called by `api`, `triggers`, the command line and `pipeweave up`. This room says what a token allows; it must
 never decide which scope a request needs."""
@@ -8,16 +9,20 @@ from pipeweave.orchestrator.security.access_tokens import (
     EVERY_TENANT,
     READ,
     TICK,
+    TOKEN_ID,
     WORKER,
     WRITE,
     Access,
 )
+from pipeweave.orchestrator.security.sessions import SESSION_ID
 
 __all__ = [
     "ADMIN",
     "EVERY_TENANT",
     "READ",
+    "SESSION_ID",
     "TICK",
+    "TOKEN_ID",
     "WORKER",
     "WRITE",
     "Access",

@@ -6,7 +6,8 @@ import hashlib
 import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
@@ -44,14 +45,19 @@ _PREFIX = "pw_"
 TOKEN_ID = "tok"
 
 
+# A token or session in use is noted as used once in this time, not with each request.
+USED_EVERY = timedelta(minutes=5)
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A verified token with its tenants and scopes."""
+    """A verified token with its tenants and scopes. `is_use_due`: it is time to call `note_use`."""
 
     id: UUID
     name: str
     tenants: tuple[str, ...]
     scopes: tuple[str, ...]
+    is_use_due: bool = False
 
     def allows(self, scope: str) -> bool:
         """Whether one of the token's scopes is this scope or includes it."""
@@ -62,6 +68,18 @@ class Access:
     def may_enter(self, tenant: str) -> bool:
         """Whether the token is valid for this tenant."""
         return tenant in self.tenants or EVERY_TENANT in self.tenants
+
+    def covers(self, tenants: Collection[str]) -> bool:
+        """Whether the token is valid for all of these tenants; `*` stands for every tenant."""
+        return all(map(self.may_enter, tenants))
+
+
+@dataclass(frozen=True, slots=True)
+class MadeToken:
+    """A new token: its id, and the text that is shown once."""
+
+    id: UUID
+    token: str
 
 
 _INSERT = """
@@ -78,6 +96,18 @@ def create_token(
     scopes: Collection[str],
     expires_at: datetime | None = None,
 ) -> str:
+    """As `make_token`; returns only the text."""
+    return make_token(tx, name=name, tenants=tenants, scopes=scopes, expires_at=expires_at).token
+
+
+def make_token(
+    tx: Transaction,
+    *,
+    name: str,
+    tenants: Collection[str],
+    scopes: Collection[str],
+    expires_at: datetime | None = None,
+) -> MadeToken:
     """Make a token `pw_` + 43 characters. It is returned once and cannot be read again.
 
     Args:
@@ -93,7 +123,7 @@ def create_token(
         raise InvalidInput(f"{faults[0].field}: {faults[0].message}", errors=faults)
     token = _PREFIX + secrets.token_urlsafe(32)
     parameters = {
-        "id": tx.new_id(),
+        "id": (made := tx.new_id()),
         "name": name,
         "hash": _hash(token),
         "tenants": sorted(set(tenants)),
@@ -102,11 +132,11 @@ def create_token(
         "expires_at": expires_at,
     }
     tx.execute(_INSERT, parameters)
-    return token
+    return MadeToken(made, token)
 
 
 _VERIFY = """
-SELECT id, name, tenants, scopes FROM access_tokens
+SELECT id, name, tenants, scopes, used_at FROM access_tokens
 WHERE token_hash = :hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
 """
 
@@ -119,17 +149,35 @@ def verify(tx: Transaction, token: str) -> Access | None:
     if not token.startswith(_PREFIX) or not token.isascii():
         return None
     row = tx.execute(_VERIFY, {"hash": _hash(token), "now": tx.now}).one_or_none()
-    return None if row is None else Access(row.id, row.name, tuple(row.tenants), tuple(row.scopes))
+    if row is None:
+        return None
+    is_use_due = row.used_at is None or tx.now - row.used_at >= USED_EVERY
+    return Access(row.id, row.name, tuple(row.tenants), tuple(row.scopes), is_use_due)
 
 
-_REVOKE = "UPDATE access_tokens SET revoked_at = :now WHERE revoked_at IS NULL AND {where} RETURNING id"
+_USED = """
+UPDATE access_tokens SET used_at = :now
+WHERE id = :id AND (used_at IS NULL OR used_at <= CAST(:now AS timestamptz) - CAST(:every AS interval))
+"""
 
 
-def revoke(tx: Transaction, name_or_id: str) -> list[str]:
+def note_use(tx: Transaction, token_id: UUID) -> None:
+    """Note that a token is in use, once in USED_EVERY."""
+    tx.execute(_USED, {"id": token_id, "now": tx.now, "every": USED_EVERY})
+
+
+_REVOKE = """
+UPDATE access_tokens SET revoked_at = :now
+WHERE revoked_at IS NULL AND (:is_all OR tenants <@ CAST(:tenants AS text[])) AND {where} RETURNING id
+"""
+
+
+def revoke(tx: Transaction, name_or_id: str, tenants: Collection[str] = (EVERY_TENANT,)) -> list[str]:
     """Revoke every valid token of this name or, if there is none, the token with this id (`tok_…`).
 
     Args:
         name_or_id: a name, an id, or the beginning of one with `tok_`.
+        tenants: those of the caller: a token that is valid for further tenants is not there for it.
 
     Returns:
         The ids of the revoked tokens.
@@ -138,7 +186,8 @@ def revoke(tx: Transaction, name_or_id: str) -> list[str]:
         NotFound: no valid token has this name or id.
         InvalidInput: the ids of several valid tokens begin like this.
     """
-    parameters = {"now": tx.now, "name": name_or_id.replace("\0", "")}
+    parameters: dict[str, Any] = {"now": tx.now, "name": name_or_id.replace("\0", "")}
+    parameters |= {"is_all": EVERY_TENANT in tenants, "tenants": list(tenants)}
     revoked = list(tx.execute(_REVOKE.format(where="name = :name"), parameters).scalars())
     if not revoked and name_or_id.startswith(f"{TOKEN_ID}_"):
         parameters["first"], parameters["last"] = ids.span(TOKEN_ID, name_or_id)

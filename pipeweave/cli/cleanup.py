@@ -76,6 +76,7 @@ def cleanup(
                     "scheduleFires": purged.fires,
                     "triggerFires": purged.of_triggers,
                     "enqueuedRuns": purged.enqueued_runs,
+                    "sessions": purged.sessions,
                 },
             }
         )
@@ -144,5 +145,5 @@ def _deleted(purged: expiry.Purged, *, dry_run: bool) -> str:
     claims = f"{purged.idempotency_claims:,} idempotency claims"
     others = f"{purged.workers:,} workers, {purged.redrives:,} redrives, {purged.uploads:,} uploads"
     others += f", {purged.fires:,} fires of schedules, {purged.of_triggers:,} of triggers"
-    others += f", {purged.enqueued_runs:,} enqueued runs"
+    others += f", {purged.enqueued_runs:,} enqueued runs, {purged.sessions:,} sessions"
     return f"{verb} {purged.dead_letters:,} dead letters, {claims}, {others}."

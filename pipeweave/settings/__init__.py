@@ -50,6 +50,7 @@ class Settings:
     db_pool_max: int = 10
     stream_limit: int = 100
     ui: bool = True
+    ui_insecure: bool = False
     ui_read_only: bool = False
     metrics_access: str = "token"
     log_level: str = "normal"

@@ -63,7 +63,12 @@ TABLE: tuple[Setting, ...] = (
     Setting("DB_POOL_MAX", "db_pool_max", values.whole(1, 1000), "database connections per process"),
     Setting("STREAM_LIMIT", "stream_limit", values.whole(0, 400), "streams of changes per API process"),
     Setting("UI", "ui", values.flag, "whether the API serves the dashboard, under /ui"),
-    Setting("UI_READ_ONLY", "ui_read_only", values.flag, "whether the dashboard shows no verb"),
+    Setting(
+        "UI_READ_ONLY",
+        "ui_read_only",
+        values.flag,
+        "whether sessions of browsers may only read, and the dashboard shows no verb",
+    ),
     Setting(
         "BROKER_URL",
         "broker_url",
@@ -138,6 +143,12 @@ TABLE: tuple[Setting, ...] = (
         "metrics_access",
         values.one_of("token", "open", "off"),
         "who may read GET /metrics: a token (token), everybody (open) or nobody (off)",
+    ),
+    Setting(
+        "UI_INSECURE",
+        "ui_insecure",
+        values.flag,
+        "whether browsers may log in over plain HTTP from other machines, where others could read the cookie",
     ),
     Setting("LOG_LEVEL", "log_level", values.log_level, "minimal, normal or detailed"),
     Setting(

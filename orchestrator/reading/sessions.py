@@ -1,0 +1,52 @@
+"""Lists the sessions of browsers, without their secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT, TOKEN_ID
+from pipeweave.orchestrator.security.sessions import SESSION_ID
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, Page
+
+_AFTER_ALL = UUID(int=(1 << 128) - 1)
+
+_PAGE = """
+SELECT s.id, s.agent, s.created_at, s.seen_at, s.expires_at, t.id AS token_id, t.name
+FROM ui_sessions AS s JOIN access_tokens AS t ON t.id = s.token_id
+WHERE s.id < :before AND s.expires_at > :now
+  AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
+  AND (:is_all OR t.tenants <@ CAST(:tenants AS text[]))
+ORDER BY s.id DESC LIMIT :limit
+"""
+
+
+def sessions(tx: Transaction, tenants: Sequence[str], page: Page) -> Document:
+    """The open sessions whose tokens are valid for no other tenants than these, newest first: {items,
+    nextCursor}.
+    """
+    after = page.after("sessions", UUID)
+    parameters = {
+        "before": after[0] if after else _AFTER_ALL,
+        "now": tx.now,
+        "is_all": EVERY_TENANT in tenants,
+        "tenants": list(tenants),
+        "limit": page.limit + 1,
+    }
+    return page.cut(tx.execute(_PAGE, parameters).all(), "sessions", lambda row: (row.id,), _shape)
+
+
+def _shape(row: Any) -> Document:
+    return {
+        "id": ids.show(SESSION_ID, row.id),
+        "tokenId": ids.show(TOKEN_ID, row.token_id),
+        "tokenName": row.name,
+        "agent": row.agent,
+        "createdAt": iso(row.created_at),
+        "seenAt": iso(row.seen_at),
+        "expiresAt": iso(row.expires_at),
+    }

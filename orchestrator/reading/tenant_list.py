@@ -1,0 +1,51 @@
+"""Lists the tenants that a token may enter, with their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipeweave.errors import NotFound
+from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, Page
+
+_COLUMNS = "id, created_at, max_active_runs"
+
+_PAGE = f"""
+SELECT {_COLUMNS} FROM tenants
+WHERE id > :after AND (:is_all OR id = ANY(CAST(:tenants AS text[]))) ORDER BY id LIMIT :limit
+"""
+
+
+def tenants(tx: Transaction, allowed: Sequence[str], page: Page) -> Document:
+    """The tenants of a token, by id: {items, nextCursor}.
+
+    Args:
+        allowed: the tenants that the token is valid for, or `*`.
+    """
+    after = page.after("tenants", str)
+    parameters = {
+        "after": after[0] if after else "",
+        "is_all": EVERY_TENANT in allowed,
+        "tenants": list(allowed),
+        "limit": page.limit + 1,
+    }
+    return page.cut(tx.execute(_PAGE, parameters).all(), "tenants", lambda row: (row.id,), _shape)
+
+
+def tenant(tx: Transaction, id: str) -> Document:
+    """One tenant.
+
+    Raises:
+        NotFound: there is no such tenant yet.
+    """
+    row = tx.execute(f"SELECT {_COLUMNS} FROM tenants WHERE id = :id", {"id": id}).one_or_none()
+    if row is None:
+        raise NotFound(f"tenant {id!r} not found", hint="PUT /api/tenants/{id} makes it")
+    return _shape(row)
+
+
+def _shape(row: Any) -> Document:
+    return {"id": row.id, "createdAt": iso(row.created_at), "maxActiveRuns": row.max_active_runs}

@@ -1,0 +1,264 @@
+"""Tokens, sessions of browsers and tenants over HTTP."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from flask import Flask
+from werkzeug.datastructures import Headers
+from werkzeug.test import TestResponse
+
+from pipeweave.api import create_app
+from pipeweave.api.http.auth import TOKEN_CACHE_S, Authenticator
+from pipeweave.errors import Forbidden, Unauthenticated
+from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.security import access_tokens, sessions
+from pipeweave.orchestrator.security.access_tokens import ADMIN, READ, TICK, WORKER, WRITE
+
+if TYPE_CHECKING:
+    from conftest import Api, Tokens
+
+BASE = "http://localhost:3000"
+OWN = {"Sec-Fetch-Site": "same-origin", "X-Tenant": "default"}
+_names = itertools.count(1)
+
+
+@pytest.fixture
+def admin(api: Api, tokens: Tokens) -> Api:
+    return replace(api, token=tokens.make(ADMIN))
+
+
+@pytest.fixture
+def owner(api: Api, tokens: Tokens) -> Api:
+    """An administrator of every tenant."""
+    return replace(api, token=tokens.make(ADMIN, tenants=("*",)))
+
+
+def code(answer: TestResponse) -> tuple[int, str]:
+    return answer.status_code, answer.json["code"]
+
+
+class Browser:
+    """A browser with a session."""
+
+    def __init__(self, app: Flask, deployment: Deployment, token: str) -> None:
+        self.http = app.test_client()
+        with deployment.database.transaction() as tx:
+            session = sessions.begin_by_token(tx, token, "test")
+        assert session is not None
+        self.secret = session.secret
+        self.http.set_cookie("pipeweave-3000", session.secret, domain="localhost")
+
+    def get(self, path: str, **headers: str) -> TestResponse:
+        return self.http.get(path, base_url=BASE, headers=OWN | headers)
+
+    def post(self, path: str, body: Any = None, **headers: str) -> TestResponse:
+        return self.http.post(path, base_url=BASE, json=body or {}, headers=OWN | headers)
+
+
+def test_a_session_reads_and_writes_like_its_token(
+    app: Flask, deployment: Deployment, tokens: Tokens
+) -> None:
+    browser = Browser(app, deployment, tokens.make(READ, WRITE))
+    assert browser.get("/api/runs").status_code == 200
+    assert browser.post("/api/queue/pause").status_code == 200
+    assert browser.post("/api/queue/resume").status_code == 200
+    assert code(browser.post("/api/maintenance/request")) == (403, "FORBIDDEN")
+
+
+def test_a_session_for_reading_changes_nothing(app: Flask, deployment: Deployment, tokens: Tokens) -> None:
+    browser = Browser(app, deployment, tokens.make(READ))
+    assert code(browser.post("/api/queue/pause")) == (403, "FORBIDDEN")
+
+
+def test_a_session_enters_only_the_tenants_of_its_token(
+    app: Flask, deployment: Deployment, tokens: Tokens
+) -> None:
+    browser = Browser(app, deployment, tokens.make(READ))
+    headers = OWN | {"X-Tenant": "neighbour"}
+    answer = browser.http.get("/api/runs", base_url=BASE, headers=headers)
+    assert code(answer) == (404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "none"])
+def test_another_site_cannot_use_a_session(
+    app: Flask, deployment: Deployment, tokens: Tokens, site: str
+) -> None:
+    browser = Browser(app, deployment, tokens.make(READ, WRITE))
+    for answer in (
+        browser.get("/api/runs", **{"Sec-Fetch-Site": site}),
+        browser.post("/api/queue/pause", **{"Sec-Fetch-Site": site}),
+    ):
+        assert code(answer) == (403, "CROSS_SITE")
+
+
+def test_no_origin_may_read_with_a_session(deployment: Deployment, tokens: Tokens) -> None:
+    app = create_app(replace(deployment.settings, cors_origins=("*",)), deployment)
+    browser = Browser(app, deployment, tokens.make(READ))
+    answer = browser.get("/api/runs", Origin="https://friend.example", **{"Sec-Fetch-Site": "cross-site"})
+    assert code(answer) == (403, "CROSS_SITE")
+    assert "Access-Control-Allow-Credentials" not in answer.headers
+
+
+@pytest.mark.parametrize("forged", ["x" * 43, "pw_" + "x" * 43, "%00", '"; DROP TABLE ui_sessions'])
+def test_a_forged_session_is_refused(app: Flask, forged: str) -> None:
+    http = app.test_client()
+    http.set_cookie("pipeweave-3000", forged, domain="localhost")
+    answer = http.get("/api/runs", base_url=BASE, headers=OWN)
+    assert code(answer) == (401, "UNAUTHENTICATED")
+
+
+def test_a_session_is_over_within_two_seconds_of_its_token_or_its_end(
+    deployment: Deployment, tokens: Tokens
+) -> None:
+    now = 100.0
+    authenticator = Authenticator(deployment.database, clock=lambda: now)
+    headers = Headers({"X-Tenant": "default"})
+    with deployment.database.transaction() as tx:
+        token = access_tokens.create_token(tx, name="of-a-session", tenants=["default"], scopes=[READ])
+        first, second = (sessions.begin_by_token(tx, token) for _ in range(2))
+    assert first is not None and second is not None
+    for each in (first, second):
+        admission = authenticator.admit(headers, (READ,), session=each.secret)
+        assert (admission.tenant, admission.identity.session_id) == ("default", each.id)
+    with deployment.database.transaction() as tx:
+        sessions.end(tx, first.secret)
+    authenticator.forget_session(first.secret)
+    with pytest.raises(Unauthenticated):
+        authenticator.admit(headers, (READ,), session=first.secret)
+    with deployment.database.transaction() as tx:
+        access_tokens.revoke(tx, "of-a-session")
+    now += TOKEN_CACHE_S
+    assert TOKEN_CACHE_S <= 2
+    with pytest.raises(Unauthenticated):
+        authenticator.admit(headers, (READ,), session=second.secret)
+
+
+@pytest.mark.parametrize(("scope", "reads"), [(ADMIN, True), (READ, True), (WORKER, False)])
+def test_where_browsers_only_read_no_session_does_more(
+    deployment: Deployment, tokens: Tokens, scope: str, reads: bool
+) -> None:
+    authenticator = Authenticator(deployment.database, is_read_only=True)
+    token = tokens.make(scope)
+    with deployment.database.transaction() as tx:
+        session = sessions.begin_by_token(tx, token)
+    assert session is not None
+    headers = Headers({"X-Tenant": "default"})
+    with pytest.raises(Forbidden):
+        authenticator.admit(headers, (WRITE,), session=session.secret)
+    if reads:
+        assert authenticator.admit(headers, (READ,), session=session.secret)
+    else:
+        with pytest.raises(Forbidden):
+            authenticator.admit(headers, (READ,), session=session.secret)
+    # A program's token keeps its rights.
+    assert authenticator.admit(Headers({"Authorization": f"Bearer {token}"}), (scope,))
+
+
+def test_a_link_logs_in_once_with_the_rights_of_its_maker(reader: Api, deployment: Deployment) -> None:
+    made = reader.post("/api/sessions/links")
+    assert made.status_code == 201
+    assert made.json["path"] == f"/ui/login#{made.json['code']}"
+    with deployment.database.transaction() as tx:
+        session = sessions.begin_by_link(tx, made.json["code"])
+        assert session is not None and sessions.begin_by_link(tx, made.json["code"]) is None
+        found = sessions.verify_session(tx, session.secret)
+    assert found is not None and found.access.scopes == (READ,)
+
+
+def created(api: Api, **more: Any) -> TestResponse:
+    body = {"name": f"made-{next(_names)}", "scopes": [READ], "tenants": ["default"]} | more
+    return api.post("/api/tokens", body)
+
+
+def test_an_administrator_makes_lists_and_revokes_tokens(admin: Api, app: Flask) -> None:
+    ends = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="seconds")
+    made = created(admin, expiresAt=ends)
+    assert made.status_code == 201
+    headers = {"Authorization": f"Bearer {made.json['token']}"}
+    assert app.test_client().get("/api/runs", headers=headers).status_code == 200
+    listed = {each["id"]: each for each in admin.get("/api/tokens", limit=1000).json["tokens"]}
+    shown = listed[made.json["id"]]
+    assert (shown["name"], shown["scopes"], shown["isValid"]) == (made.json["name"], [READ], True)
+    assert shown["usedAt"] is not None and shown["expiresAt"] is not None
+    assert made.json["token"] not in str(listed)
+    revoked = admin.post(f"/api/tokens/{made.json['name']}/revoke")
+    assert revoked.json == {"revoked": [made.json["id"]]}
+    assert code(admin.post(f"/api/tokens/{made.json['id']}/revoke")) == (404, "NOT_FOUND")
+
+
+def test_tokens_are_paged(admin: Api) -> None:
+    names = [created(admin).json["name"] for _ in range(3)]
+    first = admin.get("/api/tokens", limit=2).json
+    second = admin.get("/api/tokens", limit=2, cursor=first["nextCursor"]).json
+    found = [each["name"] for each in (*first["tokens"], *second["tokens"])]
+    assert found[:3] == names[::-1]
+
+
+@pytest.mark.parametrize("tenants", [["neighbour"], ["default", "neighbour"], ["*"]])
+def test_an_administrator_of_a_tenant_gives_access_to_no_other(admin: Api, tenants: list[str]) -> None:
+    assert code(created(admin, tenants=tenants)) == (403, "FORBIDDEN")
+
+
+def test_only_an_administrator_of_all_tenants_gives_the_tick(admin: Api, owner: Api) -> None:
+    assert code(created(admin, scopes=[TICK])) == (403, "FORBIDDEN")
+    assert created(owner, scopes=[TICK], tenants=["*"]).status_code == 201
+
+
+def test_tokens_of_other_tenants_are_not_there(admin: Api, owner: Api) -> None:
+    foreign = created(owner, tenants=["neighbour"]).json
+    assert foreign["id"] not in {each["id"] for each in admin.get("/api/tokens", limit=1000).json["tokens"]}
+    assert code(admin.post(f"/api/tokens/{foreign['id']}/revoke")) == (404, "NOT_FOUND")
+    assert owner.post(f"/api/tokens/{foreign['id']}/revoke").status_code == 200
+
+
+def test_all_mistakes_in_a_new_token_are_told(admin: Api) -> None:
+    answer = admin.post("/api/tokens", {"name": "", "scopes": ["read"], "tenants": [], "expiresAt": 5})
+    assert code(answer) == (400, "INVALID_INPUT")
+    assert {each["field"].partition("[")[0] for each in answer.json["errors"]} == {
+        *("name", "scopes", "tenants", "expiresAt")
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/tokens"),
+        ("POST", "/api/tokens"),
+        ("POST", "/api/tokens/ci/revoke"),
+        ("GET", "/api/sessions"),
+        ("PUT", "/api/tenants/default"),
+    ],
+)
+def test_tokens_and_sessions_are_for_administrators(api: Api, method: str, path: str) -> None:
+    assert code(api.raw(method, path, b"{}")) == (403, "FORBIDDEN")
+
+
+def test_an_administrator_ends_a_session(
+    admin: Api, app: Flask, deployment: Deployment, tokens: Tokens
+) -> None:
+    browser = Browser(app, deployment, tokens.make(READ))
+    newest = admin.get("/api/sessions").json["sessions"][0]
+    assert newest["agent"] == "test"
+    assert admin.post(f"/api/sessions/{newest['id']}/revoke").json["id"] == newest["id"]
+    assert browser.get("/api/runs").status_code == 401
+    assert code(admin.post(f"/api/sessions/{newest['id']}/revoke")) == (404, "NOT_FOUND")
+
+
+def test_a_token_lists_the_tenants_that_it_may_enter(reader: Api, app: Flask, tokens: Tokens) -> None:
+    shown = reader.get("/api/tenants").json["tenants"]
+    assert [each["id"] for each in shown] == ["default"]
+    headers = {"Authorization": f"Bearer {tokens.make(READ, tenants=('*',))}"}
+    every = app.test_client().get("/api/tenants?limit=1000", headers=headers).json["tenants"]
+    assert {"default", "neighbour"} <= {each["id"] for each in every}
+
+
+def test_a_tenant_is_made_and_limited(owner: Api, admin: Api) -> None:
+    assert owner.put("/api/tenants/made-here", {"maxActiveRuns": 3}).json["maxActiveRuns"] == 3
+    assert owner.put("/api/tenants/made-here", {}).json["maxActiveRuns"] is None
+    assert code(admin.put("/api/tenants/made-here", {})) == (404, "NOT_FOUND")
+    assert code(owner.put("/api/tenants/made-here", {"maxActiveRuns": 0})) == (400, "INVALID_INPUT")
