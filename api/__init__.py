@@ -36,7 +36,7 @@ from pipeweave.api.routes import ENDPOINTS
 from pipeweave.api.ui import SCREENS, Dashboard
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.metrics import Kept, read
-from pipeweave.orchestrator.stream import Hub, LogWatch
+from pipeweave.orchestrator.stream import Hub, LiveClock, LogWatch
 from pipeweave.settings import Settings
 from pipeweave.size_limits import MAX_BODY_BYTES
 
@@ -69,8 +69,10 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     logs = LogWatch(deployment.database, deployment.values.backends, settings.secret_key)
     hub = Hub(deployment.database, settings.stream_limit, logs)
     app.extensions["pipeweave.hub"] = hub
+    live = LiveClock(deployment.database, settings.stream_limit)
+    app.extensions["pipeweave.live"] = live
     authenticator = Authenticator(deployment.database, is_read_only=settings.ui_read_only)
-    requests = RequestPipeline(deployment, authenticator, hub)
+    requests = RequestPipeline(deployment, authenticator, hub, live)
     own = ProcessMetrics(deployment, hub)
     own.register(app)
     app.extensions["pipeweave.metrics"] = MetricsText(Kept(lambda: read(deployment.database)), own.read)
@@ -78,7 +80,9 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     docs_page.register(app)
     if settings.ui:
         inside = Inside(deployment, endpoints)
-        Dashboard(requests.authenticator, inside, SCREENS, is_read_only=settings.ui_read_only).register(app)
+        dashboard = Dashboard(requests.authenticator, inside, SCREENS, is_read_only=settings.ui_read_only)
+        dashboard.register(app)
+        requests.view = dashboard.live_view
     else:
         app.add_url_rule("/", "pages.home", docs_page.home, methods=["GET"])
     worker_paths.register(app)

@@ -159,7 +159,7 @@ from pipeweave.api.contract.storage import (
     UploadList,
     UploadStats,
 )
-from pipeweave.api.contract.streams import StreamQuery
+from pipeweave.api.contract.streams import LiveQuery, StreamQuery
 from pipeweave.api.contract.triggers import (
     DeletedTrigger,
     DeliveryAnswer,
@@ -243,6 +243,7 @@ __all__ = [
     "InstanceQuery",
     "LedgerAnswer",
     "LimitsRequest",
+    "LiveQuery",
     "LoginLink",
     "LoginLinkRequest",
     "LogsQuery",

@@ -28,3 +28,16 @@ class StreamQuery(Query):
     cursor: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,6000}$")] | None = Field(
         None, description="The id of the last change that was seen, where `Last-Event-ID` cannot be sent."
     )
+
+
+class LiveQuery(Query):
+    """What a page shows, so that it hears when to look again."""
+
+    run: Annotated[list[Annotated[str, Field(pattern=type_id_pattern(ids.RUN))]], Field(max_length=20)] = (
+        Field(default=[], description="Runs of the tenant; at most 20.")
+    )
+    view: Annotated[list[Annotated[str, Field(max_length=2_000)]], Field(max_length=20)] = Field(
+        default=[],
+        description="Addresses of the dashboard below the tenant; at most 20.",
+        examples=[["/runs?status=failed"]],
+    )

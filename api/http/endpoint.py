@@ -19,7 +19,7 @@ from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain import TriggeredBy
 from pipeweave.orchestrator.security import READ, Access
 from pipeweave.orchestrator.store import Transaction
-from pipeweave.orchestrator.stream import Hub
+from pipeweave.orchestrator.stream import Hub, LiveClock, LiveView
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -53,10 +53,14 @@ class Watching:
     Args:
         hub: serves all streams of this process.
         check: raises the error for which the caller may not watch any more.
+        live: tells the pages that watch in this process to look again.
+        view: the view that the caller sees at an address of a page, below its tenant.
     """
 
     hub: Hub
     check: Callable[[], object]
+    live: LiveClock
+    view: Callable[[str], LiveView]
 
 
 @dataclass(frozen=True, slots=True)

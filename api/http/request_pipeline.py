@@ -6,6 +6,7 @@ megabytes.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,30 +15,45 @@ from flask import Response, request
 from werkzeug.datastructures import Headers
 
 from pipeweave.api.http import browser, idempotency_header, streaming, worker_paths
-from pipeweave.api.http.auth import Admission, Authenticator
+from pipeweave.api.http.auth import Admission, Authenticator, Identity
 from pipeweave.api.http.body import parse_query, read_body
 from pipeweave.api.http.download import Download, answered
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint, Watching
 from pipeweave.api.http.form_file import FormFile
 from pipeweave.api.http.headers import TRACEPARENT
+from pipeweave.api.http.inside import Caller
 from pipeweave.api.http.metrics_text import Text
 from pipeweave.api.http.ndjson import Lines, streamed
 from pipeweave.api.http.raw_body import RawBody
 from pipeweave.api.http.streaming import Stream
+from pipeweave.errors import NotFound
 from pipeweave.ids import check_name
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain import tracing
-from pipeweave.orchestrator.stream import Hub
+from pipeweave.orchestrator.stream import Hub, LiveClock, LiveView
 
 JSON_TYPE = "application/json"
 _JSON = orjson.OPT_UTC_Z
 
 
+# Gets the caller, the address of the server, and the address of a page.
+ViewOf = Callable[[Caller, str, str], LiveView]
+
+
+def _no_page(caller: Caller, host: str, url: str) -> LiveView:
+    raise NotFound("this server has no dashboard", hint="it is switched off by the setting UI")
+
+
 class RequestPipeline:
     """Serves the endpoints of one deployment."""
 
-    def __init__(self, deployment: Deployment, authenticator: Authenticator, hub: Hub) -> None:
+    def __init__(
+        self, deployment: Deployment, authenticator: Authenticator, hub: Hub, live: LiveClock
+    ) -> None:
         self._deployment = deployment
+        self._live = live
+        # What a page shows; the dashboard sets it.
+        self.view: ViewOf = _no_page
         self.authenticator = authenticator
         self._hub = hub
 
@@ -54,12 +70,18 @@ class RequestPipeline:
         sees_all = endpoint.tells_more and self.authenticator.may_read_all(request.headers)
         tenant, identity = (admission.tenant, admission.identity) if admission else ("", None)
         traceparent = tracing.read(request.headers.get(TRACEPARENT))
-        watching = Watching(self._hub, self._check(endpoint)) if endpoint.streams else None
+        watching = self._watching(endpoint, tenant, identity) if endpoint.streams and identity else None
         peer = request.remote_addr
         tenants = admission.tenants if admission else None
         call = Call(self._deployment, tenant, key, sees_all, identity, peer, traceparent, watching, tenants)
         result = endpoint.handler(call, **arguments)
         return _rendered(result)
+
+    def _watching(self, endpoint: Endpoint, tenant: str, identity: Identity) -> Watching:
+        caller = Caller(identity.access, tenant)
+        host = request.host_url.rstrip("/")
+        view = functools.partial(self.view, caller, host)
+        return Watching(self._hub, self._check(endpoint), self._live, view)
 
     def _check(self, endpoint: Endpoint) -> Callable[[], object]:
         """Authenticates the present request once more, also when it is over."""

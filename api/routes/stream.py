@@ -5,12 +5,12 @@ from __future__ import annotations
 from flask import request
 
 from pipeweave import ids
-from pipeweave.api.contract import StreamQuery
+from pipeweave.api.contract import LiveQuery, StreamQuery
 from pipeweave.api.http import Call, EventSink, Routes, SocketSink, Stream, Watching
 from pipeweave.api.http.streaming import EVENT_STREAM
 from pipeweave.errors import CursorExpired, InvalidInput, NotFound, UpgradeRequired
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.stream import Place, Wanted, changes, feed
+from pipeweave.orchestrator.stream import LiveWanted, Place, Wanted, changes, feed
 
 routes = Routes("streams")
 LAST_EVENT_ID = "Last-Event-ID"
@@ -51,6 +51,32 @@ def messages(call: Call, query: StreamQuery) -> Stream:
     watch any more, and 1013 when it was too slow.
     """
     return _stream(call, query, SocketSink(_watching(call).check))
+
+
+@routes.add(
+    "GET",
+    "/api/live",
+    "Hear when to look again",
+    query=LiveQuery,
+    answers={200: (None, "Announcements as they come, until the client leaves.")},
+    streams=EVENT_STREAM,
+    errors=(NotFound,),
+)
+def live(call: Call, query: LiveQuery) -> Stream:
+    """Server-sent events that say what has changed, never how: `{"runs": {id: number}}` and
+    `{"views": {address: tag}}`. Numbers and tags change with what they stand for. A run is announced within
+    a fraction of a second, a view at most once a second, and less often the longer it takes to compute.
+    """
+    watching = _watching(call)
+    runs = tuple(ids.read(ids.RUN, each) for each in dict.fromkeys(query.run))
+    if runs:
+        with call.reading() as tx:
+            for each in runs:
+                reading.require_run(tx, call.tenant, each)
+    wanted = LiveWanted(runs, tuple(watching.view(each) for each in dict.fromkeys(query.view)))
+    watching.live.check_room()
+    sink = EventSink(watching.check)
+    return Stream(sink, lambda: watching.live.watch(wanted, sink))
 
 
 def _stream(call: Call, query: StreamQuery, sink: EventSink | SocketSink) -> Stream:

@@ -55,7 +55,10 @@ class Worker(ThreadWorker):
         """Load the application."""
         super().load_wsgi()
         application: Any = self.wsgi
-        self.on_exit = (application.extensions["pipeweave.hub"].close,)
+        self.on_exit = (
+            application.extensions["pipeweave.hub"].close,
+            application.extensions["pipeweave.live"].close,
+        )
         self.wsgi = with_request_body(self.wsgi)
 
     # --- called by gunicorn's loop ------------------------------------------------------------------------

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 import orjson
 from flask import Flask, Response, request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from werkzeug.datastructures import MultiDict
+from werkzeug.exceptions import HTTPException
 from werkzeug.utils import redirect
 from werkzeug.wrappers import Response as AnyResponse
 
 from pipeweave.api.http import Authenticator, Caller, Identity, Inside, browser, errors
 from pipeweave.api.ui import confirm, policy, words
+from pipeweave.api.ui.live_views import Fragment, Fragments, LiveView, shared
 from pipeweave.api.ui.screens import NAV, Page, Redirect, Screen
 from pipeweave.api.ui.static_files import StaticFiles
 from pipeweave.api.ui.verbs import VERBS
@@ -29,6 +31,8 @@ from pipeweave.orchestrator.security import EVERY_TENANT, Access
 log = logging.getLogger(__name__)
 
 FRAGMENT = "X-PipeWeave-Fragment"
+# The tag of the fragment that the page was told of.
+ANNOUNCED = "X-PipeWeave-Announced"
 HTML = "text/html; charset=utf-8"
 THEMES = ("light", "dark")
 # The tenant whose screens come first for a token that is valid for every tenant.
@@ -64,6 +68,8 @@ class Dashboard:
         self._screens = screens
         self._is_read_only = is_read_only
         self.files = StaticFiles()
+        self._by_name: dict[str, Screen] = {}
+        self._fragments = Fragments(self._rendered_view)
         self._templates = Environment(
             loader=FileSystemLoader(Path(__file__).parent / "templates"),
             autoescape=True,
@@ -86,12 +92,11 @@ class Dashboard:
         )
         app.add_url_rule(f"{ROOT}/r/<id>", "ui.find", self._guarded(self.find), methods=["GET"])
         for screen in self._screens:
-            app.add_url_rule(
-                f"{ROOT}/<tenant>{screen.path}",
-                f"ui.{screen.template}:{screen.path}",
-                self._guarded(self._reading(screen)),
-                methods=["GET"],
-            )
+            name = f"ui.screen:{screen.path}"
+            self._by_name[name] = screen
+            rule = f"{ROOT}/<tenant>{screen.path}"
+            app.add_url_rule(rule, name, self._guarded(self._reading(screen)), methods=["GET"])
+        self._places = app.url_map.bind("")
         path = f"{ROOT}/<tenant>/do/<name>"
         app.add_url_rule(path, "ui.ask", self._guarded(self.ask), methods=["GET"])
         app.add_url_rule(path, "ui.send", self._guarded(self.send), methods=["POST"])
@@ -137,16 +142,52 @@ class Dashboard:
 
     def _reading(self, screen: Screen) -> Callable[..., AnyResponse]:
         def answer(tenant: str, **ids: str) -> AnyResponse:
-            path = screen.path
-            for name, text in ids.items():
-                path = path.replace(f"<{name}>", text)
-            view = self._view(tenant, path)
+            view = self._view(tenant, request.path.removeprefix(f"{ROOT}/{tenant}"))
+            if FRAGMENT in request.headers:
+                return self._fragment(view)
             page = screen.read(view, **ids)
             if isinstance(page, Redirect):
                 return redirect(page.url, 302)
             return self._answer(view, page, screen.template, screen.nav)
 
         return answer
+
+    # --- fragments of pages that stay open ----------------------------------------------------------------
+
+    def live_view(self, caller: Caller, host: str, url: str) -> LiveView:
+        """What the caller sees at an address below its tenant.
+
+        Raises:
+            NotFound: the dashboard has no such page.
+        """
+        screen, _ = self._find(caller.tenant, url)
+        return LiveView(shared(caller), host, url, self._fragments, screen.every_s)
+
+    def _find(self, tenant: str, url: str) -> tuple[Screen, dict[str, str]]:
+        path = url.partition("?")[0]
+        try:
+            name, ids = self._places.match(f"{ROOT}/{quote(tenant)}{path}", method="GET")
+        except HTTPException:
+            name, ids = "", {}
+        screen = self._by_name.get(name)
+        if screen is None:
+            raise NotFound(f"the dashboard has no page {url[:200]!r}")
+        return screen, {key: text for key, text in ids.items() if key != "tenant"}
+
+    def _rendered_view(self, asked: LiveView) -> bytes:
+        screen, ids = self._find(asked.caller.tenant, asked.url)
+        path, _, query = asked.url.partition("?")
+        view = self._view_of(asked.caller, path, MultiDict(parse_qsl(query)), asked.host)
+        page = screen.read(view, **ids)
+        if isinstance(page, Redirect):
+            page = Page("Moved", {"target": page.url})
+            return self.rendered(view, page, "moved.html", screen.nav, is_fragment=True)
+        return self.rendered(view, page, screen.template, screen.nav, is_fragment=True)
+
+    def _fragment(self, view: View) -> Response:
+        url = request.full_path.rstrip("?").removeprefix(f"{ROOT}/{quote(view.tenant)}")
+        live = LiveView(shared(view.caller), view.host, url, self._fragments)
+        return _marked(self._fragments.get(live, request.headers.get(ANNOUNCED)))
 
     # --- how ----------------------------------------------------------------------------------------------
 
@@ -171,10 +212,17 @@ class Dashboard:
         if not access.may_enter(check_name(tenant, "tenant")):
             raise NotFound(f"tenant {tenant[:80]!r} not found: not here, or not yours")
         fields = request.form if request.method == "POST" else request.args
-        lists = {name: values for name, values in (request.args | fields).lists() if "\0" not in name}
-        given = {name: values[0].replace("\0", "") for name, values in lists.items()}
         caller = Caller(access, tenant, request.remote_addr, identity.session_id)
-        return View(self._inside, caller, path, given, lists, self._is_read_only)
+        return self._view_of(caller, path, fields, request.host_url.rstrip("/"))
+
+    def _view_of(self, caller: Caller, path: str, fields: MultiDict[str, str], host: str) -> View:
+        lists = {
+            name: [value.replace("\0", "") for value in values]
+            for name, values in fields.lists()
+            if "\0" not in name
+        }
+        given = {name: values[0] for name, values in lists.items()}
+        return View(self._inside, caller, path, given, lists, self._is_read_only, host)
 
     def _answer(self, view: View, page: Page, template: str, nav: str, status: int = 200) -> Response:
         is_fragment = FRAGMENT in request.headers
@@ -183,9 +231,6 @@ class Dashboard:
         answer.headers["Vary"] = f"Cookie, {FRAGMENT}"
         if is_fragment:
             answer.headers[FRAGMENT] = "1"
-            answer.set_etag(hashlib.sha256(body).hexdigest()[:32])
-            answer.headers["Cache-Control"] = "private, no-cache"
-            answer.make_conditional(request)
         return answer
 
     def rendered(self, view: View, page: Page, template: str, nav: str, *, is_fragment: bool) -> bytes:
@@ -201,7 +246,6 @@ class Dashboard:
         return {
             "theme": theme if theme in THEMES else "",
             "nav": [each for each in NAV if each.path in paths],
-            "host": request.host_url.rstrip("/"),
             "done": confirm.told(view.given.get("done")) if view else "",
             "is_static": False,
         }
@@ -233,6 +277,16 @@ class Dashboard:
         html = self._templates.get_template("problem.html").render(shown)
         kept = {name: value for name, value in refused.headers.items() if name == "Retry-After"}
         return Response(html, refused.status_code, kept, content_type=HTML)
+
+
+def _marked(fragment: Fragment) -> Response:
+    answer = Response(fragment.body, content_type=HTML)
+    answer.headers[FRAGMENT] = "1"
+    answer.headers["Vary"] = f"Cookie, {FRAGMENT}"
+    answer.headers["Cache-Control"] = "private, no-cache"
+    answer.set_etag(fragment.tag)
+    answer.make_conditional(request)
+    return answer
 
 
 def _next_query() -> str:

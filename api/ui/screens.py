@@ -16,14 +16,12 @@ class Page:
         shown: the variables of the template.
         status: the status that the window's title tells, e.g. `failed`.
         run: the id of the run that the page watches; a change of it makes the page look again.
-        every_s: seconds after which a page looks again that shows what no event tells; 0: only after events.
     """
 
     title: str
     shown: Mapping[str, Any] = field(default_factory=dict)
     status: str | None = None
     run: str | None = None
-    every_s: float = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +40,15 @@ class Screen:
         read: gets the view and the ids of the path.
         template: its file in `templates`.
         nav: the entry of the navigation that it belongs to.
+        every_s: seconds after which the page looks again that shows what no event tells; 0: only after
+            events.
     """
 
     path: str
     read: Callable[..., Page | Redirect]
     template: str
     nav: str
+    every_s: float = 0
 
 
 class Screens:
@@ -62,12 +63,12 @@ class Screens:
         self.rows: list[Screen] = []
 
     def add(
-        self, path: str, template: str
+        self, path: str, template: str, *, every_s: float = 0
     ) -> Callable[[Callable[..., Page | Redirect]], Callable[..., Page | Redirect]]:
-        """Add the decorated function to the table."""
+        """Add the decorated function to the table; the arguments are those of Screen."""
 
         def append(read: Callable[..., Page | Redirect]) -> Callable[..., Page | Redirect]:
-            self.rows.append(Screen(path, read, template, self.nav))
+            self.rows.append(Screen(path, read, template, self.nav, every_s))
             return read
 
         return append

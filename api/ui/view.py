@@ -27,6 +27,7 @@ class View:
         given: the parameters of the address, the first value of each.
         lists: all values of each parameter.
         is_read_only: no verb may be shown, whatever the caller may do.
+        host: the address of the server, e.g. `http://localhost:3000`.
     """
 
     inside: Inside
@@ -35,6 +36,7 @@ class View:
     given: Mapping[str, str]
     lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_read_only: bool = False
+    host: str = ""
     asked: list[Asked] = field(default_factory=list)
 
     @property

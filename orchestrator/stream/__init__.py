@@ -1,5 +1,5 @@
 """Streams: reads what is new in the event log of all runs, and hands it to whoever watches. It also tells who
-asks for it that logs have grown.
+asks for it that logs have grown, and pages that they shall look again.
 
 Called by `api` and the tick. This room must never write to PostgreSQL, and never take the number of an event
 for its place in the order in which events become visible.
@@ -9,6 +9,8 @@ from pipeweave.orchestrator.stream import changes, feed, place_text, span
 from pipeweave.orchestrator.stream.changes import Wanted
 from pipeweave.orchestrator.stream.feed import Batch, FeedEvent
 from pipeweave.orchestrator.stream.hub import Hub, Sink
+from pipeweave.orchestrator.stream.live_clock import LiveClock, LiveWanted
+from pipeweave.orchestrator.stream.live_clock import View as LiveView
 from pipeweave.orchestrator.stream.log_watch import LogWatch
 from pipeweave.orchestrator.stream.place import Place, Seen
 from pipeweave.orchestrator.stream.span import Span
@@ -17,6 +19,9 @@ __all__ = [
     "Batch",
     "FeedEvent",
     "Hub",
+    "LiveClock",
+    "LiveView",
+    "LiveWanted",
     "LogWatch",
     "Place",
     "Seen",

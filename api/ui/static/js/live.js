@@ -1,13 +1,16 @@
-// Keeps the page fresh: looks again when the server says that something has changed, or every few seconds
-// where no event tells. A hidden page does nothing.
+// Keeps the page fresh: looks again when the server announces that something has changed. Where no
+// announcement comes, it asks every two seconds. A hidden page does nothing.
+import { Channel } from "./channel.js";
 import { fetchFragment, show } from "./patch.js";
 
-const RETRY_MS = 2000;
+const ASK_MS = 2000;
 const STALE_MS = 12_000;
 
 let etag = "";
 let isStopped = false;
 let isLooking = false;
+let again = "";
+let isHeard = false;
 let freshAt = performance.now();
 
 export function startLive() {
@@ -20,34 +23,66 @@ export function startLive() {
       tell();
     }
   });
-  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && look());
+  document.addEventListener("visibilitychange", () => void look());
   setInterval(tell, 1000);
-  void poll();
+  setInterval(() => isHeard || void look(), ASK_MS);
+  if (navigator.locks) {
+    const { tenant = "", root = "" } = document.body.dataset;
+    const runs = main.dataset.run ? [main.dataset.run] : [];
+    const topics = () => ({ views: [location.pathname.slice(root.length) + location.search], runs });
+    const channel = new Channel(tenant, topics(), hear, (state) => {
+      if (state && !isHeard) void look();
+      isHeard = state;
+      if (state) freshAt = performance.now();
+      tell();
+    });
+    document.addEventListener("pw-moved", () => {
+      channel.topics = topics();
+      channel.tell();
+    });
+  }
   tell();
 }
 
-/** Look at the page again, and show what has changed. */
-export async function look() {
-  if (isLooking || isStopped || document.visibilityState === "hidden") return;
+/** @param {import("./channel.js").News} news */
+function hear(news) {
+  freshAt = performance.now();
+  const root = document.body.dataset.root ?? "";
+  const tag = news.views?.[location.pathname.slice(root.length) + location.search];
+  if (tag && `"${tag}"` !== etag) void look(tag);
+  for (const [run, seq] of Object.entries(news.runs ?? {})) {
+    document.dispatchEvent(new CustomEvent("pw-run", { detail: { run, seq } }));
+  }
+}
+
+/**
+ * Look at the page again, and show what has changed.
+ * @param {string} tag that was announced
+ */
+export async function look(tag = "") {
+  if (isStopped || document.visibilityState === "hidden") return;
+  if (isLooking) {
+    again = tag;
+    return;
+  }
   isLooking = true;
   try {
-    const found = await fetchFragment(location.href, etag);
+    const found = await fetchFragment(location.href, etag, tag);
     freshAt = performance.now();
     if (found && found.status === 200) {
       etag = found.etag;
       show(found.main);
     }
+  } catch {
+    // The page says how old it is.
   } finally {
     isLooking = false;
     tell();
   }
-}
-
-async function poll() {
-  for (;;) {
-    const every = Number(document.getElementById("main")?.dataset.every || 0) * 1000 || RETRY_MS;
-    await new Promise((done) => setTimeout(done, every));
-    await look().catch(() => undefined);
+  if (again) {
+    const next = again;
+    again = "";
+    if (`"${next}"` !== etag) await look(next);
   }
 }
 
@@ -55,8 +90,9 @@ function tell() {
   const place = document.getElementById("live");
   if (!place) return;
   const silent = performance.now() - freshAt;
-  const state = isStopped ? "paused" : silent > STALE_MS ? "stale" : "live";
-  const text = isStopped ? "paused" : silent > STALE_MS ? `no news for ${Math.round(silent / 1000)} s` : "live";
+  const isStale = silent > STALE_MS && !isHeard;
+  const state = isStopped ? "paused" : isStale ? "stale" : "live";
+  const text = isStopped ? "paused" : isStale ? `no news for ${Math.round(silent / 1000)} s` : "live";
   const word = place.querySelector(".word");
   if (place.dataset.state !== state) place.dataset.state = state;
   if (word && word.textContent !== text) word.textContent = text;

@@ -14,12 +14,16 @@ const HEADER = "X-PipeWeave-Fragment";
  * The fragment of a page of this dashboard.
  * @param {string} url of the page
  * @param {string} etag of the fragment that is shown; nothing is answered when it is still the same
- * @param {AbortSignal} [signal]
+ * @param {string} announced the tag that the server told of; it has kept that fragment
  * @returns {Promise<{main: HTMLElement, etag: string, status: number} | null>} null: nothing has changed
  */
-export async function fetchFragment(url, etag = "", signal) {
-  const headers = { [HEADER]: "main", ...(etag ? { "If-None-Match": etag } : {}) };
-  const answer = await fetch(url, { headers, signal, cache: "no-store", credentials: "same-origin" });
+export async function fetchFragment(url, etag = "", announced = "") {
+  const headers = {
+    [HEADER]: "main",
+    ...(etag && { "If-None-Match": etag }),
+    ...(announced && { "X-PipeWeave-Announced": announced }),
+  };
+  const answer = await fetch(url, { headers, cache: "no-store", credentials: "same-origin" });
   if (answer.status === 304) return null;
   const isOurs = new URL(answer.url).origin === location.origin && answer.headers.get(HEADER) === "1";
   if (!isOurs) {

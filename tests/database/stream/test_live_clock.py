@@ -1,0 +1,168 @@
+"""Pages hear that what they show may have changed; nobody watching costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import orjson
+import pytest
+from support.run_driver import RunDriver
+from support.sent_statements import sent_statements
+from support.servers import wait_until
+
+from pipeweave import ids
+from pipeweave.errors import Forbidden, PipeWeaveError, TooManyStreams
+from pipeweave.orchestrator.domain.events import Event
+from pipeweave.orchestrator.store import event_log
+from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.stream import LiveClock, LiveWanted, live_clock
+
+
+@dataclass
+class Heard:
+    """A sink that keeps what was announced."""
+
+    news: list[dict[str, dict[str, object]]] = field(default_factory=list)
+    ended: list[PipeWeaveError | None] = field(default_factory=list)
+    is_open: bool = True
+    refusal: PipeWeaveError | None = None
+
+    def begin(self, cursor: str) -> None:
+        pass
+
+    def change(self, cursor: str | None, content: bytes) -> None:
+        self.news.append(orjson.loads(content))
+
+    def ping(self) -> None:
+        pass
+
+    def end(self, error: PipeWeaveError | None) -> None:
+        self.ended.append(error)
+        self.is_open = False
+
+    def check(self) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+    def numbers(self, run_id: UUID) -> list[object]:
+        """What was announced of a run."""
+        name = ids.show(ids.RUN, run_id)
+        return [each["runs"][name] for each in self.news if name in each.get("runs", {})]
+
+    def tags(self, name: str) -> list[object]:
+        """What was announced of a view."""
+        return [each["views"][name] for each in self.news if name in each.get("views", {})]
+
+
+class Counted:
+    """A view that counts how often it is computed. Its tag is what the test sets."""
+
+    name, every_s = "/runs", 0.0
+
+    def __init__(self) -> None:
+        self.tag, self.computed = "one", 0
+
+    def compute(self) -> str:
+        self.computed += 1
+        return self.tag
+
+
+@pytest.fixture
+def driver(database: Database) -> RunDriver:
+    return RunDriver(database)
+
+
+@pytest.fixture
+def clock(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveClock]:
+    for name, value in (("EVERY_S", 0.01), ("VIEW_EVERY_S", 0.02), ("IDLE_S", 0.1), ("CHECK_S", 0.05)):
+        monkeypatch.setattr(live_clock, name, value)
+    made = LiveClock(database, 3)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def run_id(driver: RunDriver) -> UUID:
+    driver.store({"a": []})
+    return driver.trigger("driven")
+
+
+def write(driver: RunDriver, run_id: UUID) -> None:
+    with driver.database.transaction() as tx:
+        event_log.append(tx, [Event(run_id, "run.paused")])
+
+
+def test_an_event_of_a_watched_run_is_announced(clock: LiveClock, driver: RunDriver, run_id: UUID) -> None:
+    heard = Heard()
+    clock.watch(LiveWanted((run_id,)), heard)
+    wait_until(lambda: len(heard.numbers(run_id)) == 1, 30, what="nothing came")
+    write(driver, run_id)
+    wait_until(lambda: len(heard.numbers(run_id)) == 2, 30, what="nothing came")
+    assert heard.numbers(run_id) == sorted(heard.numbers(run_id), key=str)
+
+
+def test_all_who_look_at_a_view_cost_one_computing(clock: LiveClock, driver: RunDriver, run_id: UUID) -> None:
+    view, first, second = Counted(), Heard(), Heard()
+    clock.watch(LiveWanted(views=(view,)), first)
+    clock.watch(LiveWanted(views=(view,)), second)
+    wait_until(lambda: first.tags("/runs") and second.tags("/runs"), 30, what="nothing came")
+    view.tag = "two"
+    write(driver, run_id)
+    wait_until(lambda: "two" in second.tags("/runs") and "two" in first.tags("/runs"), 30, what="no news")
+    assert first.tags("/runs") == second.tags("/runs") == ["one", "two"]
+
+
+def test_a_view_that_stays_equal_is_not_announced_again(
+    clock: LiveClock, driver: RunDriver, run_id: UUID
+) -> None:
+    view, heard = Counted(), Heard()
+    clock.watch(LiveWanted(views=(view,)), heard)
+    wait_until(lambda: heard.tags("/runs"), 30, what="nothing came")
+    computed = view.computed
+    write(driver, run_id)
+    wait_until(lambda: view.computed > computed + 1, 30, what="it was not computed again")
+    assert heard.tags("/runs") == ["one"]
+
+
+def test_while_nobody_watches_there_is_no_thread_and_no_statement(clock: LiveClock, run_id: UUID) -> None:
+    heard = Heard()
+    clock.watch(LiveWanted((run_id,)), heard)
+    wait_until(lambda: heard.numbers(run_id), 30, what="nothing came")
+    heard.is_open = False
+    wait_until(lambda: not clock._threads, 30, what="the threads go on")
+    with sent_statements() as sent:
+        assert clock.count == 0
+    assert sent == []
+
+
+def test_who_comes_after_a_silence_is_served(clock: LiveClock, driver: RunDriver, run_id: UUID) -> None:
+    gone, heard = Heard(), Heard()
+    clock.watch(LiveWanted((run_id,)), gone)
+    gone.is_open = False
+    wait_until(lambda: not clock._threads, 30, what="the threads go on")
+    clock.watch(LiveWanted((run_id,)), heard)
+    wait_until(lambda: heard.numbers(run_id), 30, what="nothing came")
+
+
+def test_who_may_not_watch_any_more_is_sent_away(clock: LiveClock, run_id: UUID) -> None:
+    heard = Heard(refusal=Forbidden("revoked"))
+    clock.watch(LiveWanted((run_id,)), heard)
+    wait_until(lambda: heard.ended, 30, what="it still watches")
+    assert isinstance(heard.ended[0], Forbidden)
+
+
+def test_one_watcher_more_than_allowed_is_refused(clock: LiveClock) -> None:
+    for _ in range(3):
+        clock.check_room()
+        clock.watch(LiveWanted(), Heard())
+    with pytest.raises(TooManyStreams):
+        clock.check_room()
+
+
+def test_the_end_of_the_process_ends_all(clock: LiveClock) -> None:
+    heard = Heard()
+    clock.watch(LiveWanted(), heard)
+    clock.close()
+    assert heard.ended == [None]

@@ -1,0 +1,83 @@
+"""Open pages stay fresh by one stream of the browser, whichever of its tabs leads."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page
+from support.browser import Visit
+from support.run_driver import RunDriver
+
+from pipeweave import ids
+
+
+def streams(page: Page) -> list[str]:
+    """Keeps the streams that a page opens."""
+    opened: list[str] = []
+    page.on("request", lambda request: opened.append(request.url) if "/api/live" in request.url else None)
+    return opened
+
+
+def trigger(driver: RunDriver) -> str:
+    driver.store({"a": []})
+    return ids.show(ids.RUN, driver.trigger("driven"))
+
+
+def test_a_page_follows_the_announcements(visit: Visit, driver: RunDriver) -> None:
+    opened = streams(visit.page)
+    with visit.page.expect_request(lambda request: "/api/live" in request.url):
+        visit.open("/runs")
+    visit.see("No run yet.")
+    shown = trigger(driver)
+    visit.page.locator(f"#{shown}").wait_for()
+    assert len(opened) == 1
+
+
+def test_a_page_can_be_stopped_and_goes_on(visit: Visit, driver: RunDriver) -> None:
+    visit.open("/runs")
+    visit.see("live")
+    visit.page.keyboard.press(".")
+    visit.page.locator("#live[data-state=paused]").wait_for()
+    shown = trigger(driver)
+    visit.page.keyboard.press(".")
+    visit.page.locator(f"#{shown}").wait_for()
+
+
+def test_tabs_share_one_stream_and_another_leads_when_one_closes(visit: Visit, driver: RunDriver) -> None:
+    first = visit.page
+    opened = streams(first)
+    with first.expect_request(lambda request: "/api/live" in request.url):
+        visit.open("/runs")
+    second = visit.context.new_page()
+    later = streams(second)
+    second.goto(f"{visit.root}/runs?status=running")
+    second.get_by_text("No run matches.").wait_for()
+    shown = trigger(driver)
+    second.locator(f"#{shown}").wait_for()
+    assert later == []
+    assert opened
+    with second.expect_request(lambda request: "/api/live" in request.url):
+        first.close()
+    other = trigger(driver)
+    second.locator(f"#{other}").wait_for()
+
+
+def test_without_locks_a_page_asks_every_few_seconds(visit: Visit, driver: RunDriver) -> None:
+    visit.context.add_init_script("Object.defineProperty(navigator, 'locks', {value: undefined})")
+    opened = streams(visit.page)
+    visit.open("/runs")
+    visit.see("No run yet.")
+    shown = trigger(driver)
+    visit.page.locator(f"#{shown}").wait_for()
+    assert opened == []
+
+
+def test_what_somebody_types_and_where_they_are_stays(visit: Visit, driver: RunDriver) -> None:
+    visit.open("/runs")
+    field = visit.page.get_by_label("Pipeline")
+    field.fill("half a na")
+    visit.page.locator("details.requests summary").click()
+    field.focus()
+    shown = trigger(driver)
+    visit.page.locator(f"#{shown}").wait_for()
+    assert field.input_value() == "half a na"
+    assert visit.page.locator("details.requests").get_attribute("open") is not None
+    assert field.evaluate("node => node === document.activeElement")
