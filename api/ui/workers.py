@@ -60,7 +60,7 @@ VERBS.add(
 )
 
 
-@screens.add("/workers", "workers.html")
+@screens.add("/workers", "workers.html", every_s=EVERY_S)
 def workers(view: View) -> Page:
     """The workers that live, and those that ended in the last week."""
     found = view.ask("workers.list_workers", view.only("state", "service", "cursor", limit="100"))
@@ -70,11 +70,11 @@ def workers(view: View) -> Page:
         "cursor": found["nextCursor"],
         "marks": MARKS,
     }
-    return Page("Workers", shown, every_s=EVERY_S)
+    return Page("Workers", shown)
 
 
-@screens.add("/workers/<id>", "worker.html")
+@screens.add("/workers/<id>", "worker.html", every_s=EVERY_S)
 def worker(view: View, id: str) -> Page:
     """One worker: what it is, what it has loaded, and what it runs now."""
     found = view.ask("workers.get_worker", id=id)["worker"]
-    return Page(found["name"], {"worker": found, "marks": MARKS}, every_s=EVERY_S)
+    return Page(found["name"], {"worker": found, "marks": MARKS})
