@@ -131,7 +131,13 @@ from pipeweave.api.contract.run_questions import (
     VerifyRequest,
 )
 from pipeweave.api.contract.run_state import RunState
-from pipeweave.api.contract.run_times import LedgerAnswer
+from pipeweave.api.contract.run_times import (
+    ItemsAnswer,
+    ItemsQuery,
+    LedgerAnswer,
+    TimelineAnswer,
+    TimelineQuery,
+)
 from pipeweave.api.contract.schedules import (
     BackfillAnswer,
     BackfillRequest,
@@ -241,6 +247,8 @@ __all__ = [
     "Info",
     "InputSchemaAnswer",
     "InstanceQuery",
+    "ItemsAnswer",
+    "ItemsQuery",
     "LedgerAnswer",
     "LimitsRequest",
     "LiveQuery",
@@ -334,6 +342,8 @@ __all__ = [
     "TenantList",
     "TenantRequest",
     "TickAnswer",
+    "TimelineAnswer",
+    "TimelineQuery",
     "TokenList",
     "TokenRequest",
     "TriggerAnswer",

@@ -1,12 +1,14 @@
-"""Models of what the time of a run was spent on."""
+"""Models of the time of a run: its ledger, its timeline, and the items of its maps."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field
 
-from pipeweave.api.contract.answers import AnswerModel, RunId
+from pipeweave.api.contract.answers import AnswerModel, Paged, RunId, TaskRunId
+from pipeweave.api.contract.query_parameters import DIGITS, PageQuery
+from pipeweave.api.contract.run_answers import TaskRun
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 
 WaitKind = Literal[
@@ -63,3 +65,129 @@ class LedgerAnswer(AnswerModel):
     steps: list[LedgerStep] = Field(description="In their order; the 100 that took the longest.")
     path_length: int = Field(description="Steps of the critical path.")
     text: str = Field(description="The same in words.")
+
+
+# --- the timeline -----------------------------------------------------------------------------------------
+
+BINS = "Numbers of each lane, over the life of its map."
+DEFAULT_BINS, MOST_BINS = 120, 1_000
+Bins = Annotated[int, Field(ge=1, le=MOST_BINS), DIGITS]
+
+
+class TimelineQuery(PageQuery):
+    """Parameters of the timeline of a run; `limit` counts steps."""
+
+    bins: Bins = Field(DEFAULT_BINS, description=BINS)
+
+
+class TimelineBar(AnswerModel):
+    """A step did one thing, or waited for one thing. Times are ms since the run was created."""
+
+    kind: WaitKind
+    from_ms: float
+    to_ms: float
+    attempt: int
+    error_code: str | None = Field(description="Of an attempt that ended badly.")
+
+
+class Lane(AnswerModel):
+    """How many items of a map ran at a time, in equal bins; times are ms since the run's creation."""
+
+    from_ms: float
+    to_ms: float
+    running: list[float] = Field(description="By bin: how many ran on average.")
+    failed: list[int] = Field(description="By bin: how many attempts ended badly.")
+
+
+class TimelineStep(AnswerModel):
+    """A step of a run. Where there is no bar, it waited for its predecessors, or was over."""
+
+    step_id: str
+    task_run_id: TaskRunId
+    task_id: str
+    kind: Literal["task", "map"]
+    status: TaskStatus
+    attempt: int
+    error_code: str | None
+    map_count: int | None
+    level: int = Field(description="Steps of the longest way to it.")
+    is_critical: bool = Field(description="Whether it is on the critical path, as the ledger follows it.")
+    bars: list[TimelineBar] = Field(description="In their order; the last 200.")
+    lane: Lane | None = Field(
+        description="Of a map that was laid out, while the maps up to it on the page have no more than"
+        " 200,000 items together; `GET …/steps/{step}/items?view=lane` has any."
+    )
+
+
+class TimelineAnswer(Paged):
+    """What the steps of a run did when."""
+
+    run_id: RunId
+    pipeline_id: str
+    status: RunStatus
+    is_open: bool
+    created_at: AwareDatetime
+    started_ms: float | None = Field(description="When the run was admitted; null: it was not.")
+    total_ms: float = Field(description="Until its end, or until now.")
+    steps: list[TimelineStep] = Field(description="In the order of the pipeline.")
+
+
+# --- the items of a map -----------------------------------------------------------------------------------
+
+
+class ItemsQuery(PageQuery):
+    """Which items of a map, and as what."""
+
+    view: Literal["list", "matrix", "lane"] = Field("list", description="What the answer has.")
+    bins: Bins = Field(DEFAULT_BINS, description="Of a lane: its numbers.")
+    order: Literal["index", "slowest"] = Field("index", description="Of a list.")
+    status: Annotated[TaskStatus, Field(strict=False)] | None = Field(None, description="Of a list.")
+    error_code: Annotated[str, Field(pattern="^[A-Za-z0-9_.:-]{1,200}$")] | None = Field(
+        None, description="Of a list: items whose error has this code."
+    )
+
+    def filters(self) -> dict[str, Any]:
+        """The given parameters, as `timeline.items` names them."""
+        given = self.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
+        return {name: str(value) if isinstance(value, str) else value for name, value in given.items()}
+
+
+class ErrorCodeItems(AnswerModel):
+    """The items that failed with one error code."""
+
+    code: str | None
+    count: int
+    ranges: list[list[int]] = Field(description="Their indexes as closed ranges, the first 500.")
+
+
+class Matrix(AnswerModel):
+    """The items of a map in the order of their indexes, as two short texts."""
+
+    statuses: str = Field(
+        description="A letter for each item, and a number where it repeats: p pending, r ready, q queued,"
+        " R running, w waiting, c completed, f failed, t timeout, x cancelled, s skipped.",
+        examples=["c997f2c"],
+    )
+    counts: dict[str, int] = Field(description="Items by status.")
+    durations: str = Field(
+        description="A letter for each item: how long it took among all, in 91 levels from `#` (the quickest)"
+        " to `~`, without the backslash; a space for an item that has not ended."
+    )
+    slowest_ms: float | None
+    median_ms: float | None
+    error_codes: list[ErrorCodeItems] = Field(description="The 20 most frequent.")
+
+
+class ItemsAnswer(AnswerModel):
+    """The items of a map: a page of them, or all of them as a matrix or a lane."""
+
+    run_id: RunId
+    step_id: str
+    task_run_id: TaskRunId = Field(description="The map's own.")
+    status: TaskStatus
+    total: int
+    seq: int = Field(description="The number of the run's newest event: another number, another answer.")
+    items: list[TaskRun] | None
+    next_cursor: str | None
+    matrix: Matrix | None
+    lane: Lane | None

@@ -1,13 +1,13 @@
-"""Endpoints of the time of a run: what it was spent on."""
+"""Endpoints of the time of a run: what it was spent on, what its steps did when, the items of its maps."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract import LedgerAnswer
+from pipeweave.api.contract import ItemsAnswer, ItemsQuery, LedgerAnswer, TimelineAnswer, TimelineQuery
 from pipeweave.api.http import Call, PathId, Routes
-from pipeweave.errors import NotFound
+from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import timeline
 
 routes = Routes("runs")
@@ -32,3 +32,41 @@ def get_ledger(call: Call, id: str) -> dict[str, Any]:
     """
     with call.reading() as tx:
         return timeline.ledger(tx, call.tenant, ids.read(ids.RUN, id))
+
+
+@routes.add(
+    "GET",
+    "/api/runs/{id}/timeline",
+    "Show when each step did what",
+    ids=RUN,
+    query=TimelineQuery,
+    answer=TimelineAnswer,
+    errors=(NotFound,),
+)
+def get_timeline(call: Call, id: str, query: TimelineQuery) -> dict[str, Any]:
+    """The steps of a run with the bars of a timeline: what each did and waited for, with every attempt. A map
+    has a lane besides: how many of its items ran at a time.
+    """
+    with call.reading() as tx:
+        run_id = ids.read(ids.RUN, id)
+        found = timeline.timeline(tx, call.tenant, run_id, query.page(), bins=query.bins)
+        steps = found.pop("items")
+        return {**found, "steps": steps}
+
+
+@routes.add(
+    "GET",
+    "/api/runs/{id}/steps/{step}/items",
+    "Show the items of a map",
+    ids={**RUN, "step": PathId(None, "The id of a step that is a map.")},
+    query=ItemsQuery,
+    answer=ItemsAnswer,
+    errors=(NotFound, Conflict),
+)
+def get_items(call: Call, id: str, step: str, query: ItemsQuery) -> dict[str, Any]:
+    """The items of a map: a list page by page, by index or the slowest first; or all of them, up to 100,000,
+    as a matrix of statuses and durations; or as a lane, which says how many ran at a time.
+    """
+    with call.reading() as tx:
+        run_id = ids.read(ids.RUN, id)
+        return timeline.items(tx, call.tenant, run_id, step, query.page(), **query.filters())

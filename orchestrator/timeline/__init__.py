@@ -1,9 +1,11 @@
-"""The time of a run: what it was spent on along the critical path, and when each step did what.
+"""The time of a run: what it was spent on along the critical path, when each step did what, and its items.
 
-Called by `api`. Dividing, path and sums are pure; only `reading` and the documents read PostgreSQL. This room
-must never write there.
+Called by `api`. Dividing, path, sums, density and matrix are pure; only the other modules read PostgreSQL.
+This room must never write there.
 """
 
+from pipeweave.orchestrator.timeline.bars import timeline
+from pipeweave.orchestrator.timeline.items import items
 from pipeweave.orchestrator.timeline.ledger_document import ledger
 
-__all__ = ["ledger"]
+__all__ = ["items", "ledger", "timeline"]

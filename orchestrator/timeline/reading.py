@@ -104,7 +104,7 @@ def step_times(tx: Transaction, run: RunRow) -> RunTimes:
     last = ids.task_run_id(run.id, MAX_STEPS)
     rows = tx.execute(_STEPS, {"id": run.id, "last": last}).all()
     ended = _attempts(tx, run, [each.id for each in rows if _may_have_ended(each)])
-    found = (_times(run, each, ended) for each in rows)
+    found = (times_of_row(run, each, ended) for each in rows)
     return RunTimes(
         run.since(run.started_at),
         run.since(run.until) or 0,
@@ -114,11 +114,11 @@ def step_times(tx: Transaction, run: RunRow) -> RunTimes:
     )
 
 
-_COLUMNS = """t.id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.is_limited, t.map_index, t.map_first,
+COLUMNS = """t.id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.is_limited, t.map_index, t.map_first,
        t.map_count, t.error_code, t.created_at, t.queued_at, t.started_at, t.finished_at"""
 # A run's steps have its lowest ordinals: this bound keeps PostgreSQL from reading its map items.
 _STEPS = f"""
-SELECT {_COLUMNS} FROM task_runs AS t
+SELECT {COLUMNS} FROM task_runs AS t
 WHERE t.run_id = :id AND t.id <= :last AND t.kind <> 'item' ORDER BY t.id
 """
 
@@ -148,7 +148,10 @@ def _attempts(tx: Transaction, run: RunRow, task_runs: Sequence[UUID]) -> Mappin
     return found
 
 
-def _times(run: RunRow, row: Any, ended: Mapping[UUID, Sequence[EndedAttempt]]) -> TaskRunTimes:
+def times_of_row(
+    run: RunRow, row: Any, ended: Mapping[UUID, Sequence[EndedAttempt]] | None = None
+) -> TaskRunTimes:
+    """The times of a row with COLUMNS; `ended` has its ended attempts."""
     return TaskRunTimes(
         ordinal=ids.ordinal_of(row.id),
         step_id=row.step_id,
@@ -162,7 +165,7 @@ def _times(run: RunRow, row: Any, ended: Mapping[UUID, Sequence[EndedAttempt]]) 
         started=run.since(row.started_at),
         finished=run.since(row.finished_at),
         error_code=row.error_code,
-        attempts=ended.get(row.id, ()),
+        attempts=(ended or {}).get(row.id, ()),
         map_index=row.map_index,
         first_item=row.map_first,
         items=row.map_count,
@@ -175,7 +178,7 @@ def _times(run: RunRow, row: Any, ended: Mapping[UUID, Sequence[EndedAttempt]]) 
 _LAST_ITEMS = f"""
 SELECT l.* FROM unnest(CAST(:firsts AS uuid[]), CAST(:lasts AS uuid[])) AS m(first, last)
 CROSS JOIN LATERAL (
-    SELECT {_COLUMNS}, t.map_parent FROM task_runs AS t
+    SELECT {COLUMNS}, t.map_parent FROM task_runs AS t
     WHERE t.run_id = :id AND t.id BETWEEN m.first AND m.last
     ORDER BY t.finished_at DESC NULLS FIRST, t.started_at NULLS LAST, t.id DESC LIMIT 1) AS l
 """
@@ -193,7 +196,7 @@ def with_last_items(tx: Transaction, run: RunRow, times: RunTimes, ordinals: Ite
     }
     rows = tx.execute(_LAST_ITEMS, {"id": run.id, **spans}).all()
     ended = _attempts(tx, run, [each.id for each in rows if _may_have_ended(each)])
-    return replace(times, last_items={each.map_parent: _times(run, each, ended) for each in rows})
+    return replace(times, last_items={each.map_parent: times_of_row(run, each, ended) for each in rows})
 
 
 # --- events -----------------------------------------------------------------------------------------------

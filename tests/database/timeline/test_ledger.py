@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -19,22 +18,9 @@ from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.runs import admission, pausing
-from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.state import claiming
-from pipeweave.orchestrator.store.database import Database, to_json
+from pipeweave.orchestrator.store.database import to_json
 from pipeweave.orchestrator.timeline import ledger, ledger_document, reading
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def driver(database_url: str, clock: Clock) -> Iterator[RunDriver]:
-    database = Database(database_url, react=reactions_to, now=clock)
-    yield RunDriver(database)
-    database.dispose()
 
 
 def ledger_of(driver: RunDriver, run_id: UUID) -> dict[str, Any]:

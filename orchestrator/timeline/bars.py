@@ -1,0 +1,114 @@
+"""Answers with the timeline of a run: for each step what it did when, and for a map how many items ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
+from pipeweave.orchestrator.domain.plan import Plan
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.timeline import reading
+from pipeweave.orchestrator.timeline.critical_path import critical_path
+from pipeweave.orchestrator.timeline.dividing import laid_over, spans
+from pipeweave.orchestrator.timeline.lanes import lanes
+from pipeweave.orchestrator.timeline.ledger_document import ms
+from pipeweave.orchestrator.timeline.reading import RunRow
+from pipeweave.orchestrator.timeline.spans import Kind, RunTimes, Span, TaskRunTimes
+
+# Bars of one step; further ones, of a step that is tried again and again, are left out.
+MOST_BARS = 200
+# Waiting for predecessors, and the time after a bad end, are drawn as nothing.
+_BLANK = frozenset({Kind.PREDECESSORS, Kind.ENDED})
+
+
+def timeline(tx: Transaction, tenant: str, id: UUID, page: Page, *, bins: int) -> Document:
+    """The timeline of a run, open or final: {totalMs, items: steps in the order of the pipeline, nextCursor}.
+
+    Args:
+        tx: a transaction of `Database.reading`; it becomes one snapshot.
+        page: of the steps.
+        bins: numbers of each lane of a map.
+
+    Raises:
+        NotFound: the tenant has no such run, or its month was dropped.
+    """
+    run = reading.run_row(tx, tenant, id)
+    times = reading.with_events(tx, run, reading.step_times(tx, run))
+    after = page.after("timeline", int)
+    rows = [each for each in times.steps.values() if after is None or each.ordinal > after[0]]
+    rows = rows[: page.limit + 1]
+    maps = [each for each in rows[: page.limit] if each.kind == "map"]
+    found = lanes(tx, run, maps, bins, times.end)
+    path = {each.ordinal for each in critical_path(times)}
+    levels = _levels(run.plan)
+
+    def show(row: TaskRunTimes) -> Document:
+        return _step(run, times, row, is_critical=row.ordinal in path, level=levels[row.ordinal], lanes=found)
+
+    return {
+        "runId": run_id(run.id),
+        "pipelineId": run.pipeline_id,
+        "status": run.status,
+        "isOpen": times.is_open,
+        "createdAt": iso(run.created_at),
+        "startedMs": None if times.started is None else ms(times.started),
+        "totalMs": ms(times.end),
+        **page.cut(rows, "timeline", lambda each: (each.ordinal,), show),
+    }
+
+
+def _levels(plan: Plan) -> Mapping[int, int]:
+    """The longest way from a step without predecessors to each step, in steps."""
+    found: dict[int, int] = {}
+    missing = {each.ordinal: len(each.predecessors) for each in plan.steps}
+    ready = [ordinal for ordinal, count in missing.items() if not count]
+    while ready:
+        ordinal = ready.pop()
+        step = plan[ordinal]
+        found[ordinal] = max((found[each] + 1 for each in step.predecessors), default=0)
+        for each in step.successors:
+            missing[each] -= 1
+            if not missing[each]:
+                ready.append(each)
+    return found
+
+
+def _step(
+    run: RunRow,
+    times: RunTimes,
+    row: TaskRunTimes,
+    *,
+    is_critical: bool,
+    level: int,
+    lanes: Mapping[int, Document],
+) -> Document:
+    all_spans = laid_over(spans(row, times.changes.get(row.ordinal, ()), times.end), times.overs, Kind.ENDED)
+    shown = [each for each in all_spans if each.kind not in _BLANK]
+    return {
+        "stepId": row.step_id,
+        "taskRunId": task_run_id(ids.task_run_id(run.id, row.ordinal)),
+        "taskId": row.task_id,
+        "kind": row.kind,
+        "status": row.status,
+        "attempt": row.attempt,
+        "errorCode": row.error_code,
+        "mapCount": row.items,
+        "level": level,
+        "isCritical": is_critical,
+        "bars": [_bar(each) for each in shown[-MOST_BARS:]],
+        "lane": lanes.get(row.ordinal),
+    }
+
+
+def _bar(span: Span) -> dict[str, Any]:
+    return {
+        "kind": span.kind.value,
+        "fromMs": ms(span.begin),
+        "toMs": ms(span.end),
+        "attempt": span.attempt,
+        "errorCode": span.error_code,
+    }

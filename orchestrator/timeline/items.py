@@ -1,0 +1,260 @@
+"""Reads the items of a map: as a list, as a matrix of statuses and durations, or as a lane of numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import Conflict, NotFound
+from pipeweave.orchestrator.domain.json_shapes import run_id, task_run_id
+from pipeweave.orchestrator.domain.states import FAILED_TASK, sql_in
+from pipeweave.orchestrator.reading.task_runs import COLUMNS, task_run_row
+from pipeweave.orchestrator.store.cache import CacheSpec
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.timeline import lanes, matrix, reading
+from pipeweave.orchestrator.timeline.reading import RunRow
+from pipeweave.orchestrator.timeline.spans import TaskRunTimes
+
+INDEX, SLOWEST = "index", "slowest"
+# Error codes that a matrix tells apart, and ranges of items that it lists for each.
+CODES_SHOWN, RANGES_SHOWN = 20, 500
+# An event draws its number before its transaction commits: what a number says of an open run may be late.
+OPEN_FOR_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An answer, and until when it holds while the run's newest event is `seq`; None: for good."""
+
+    seq: int
+    until: float | None
+    document: Document | None
+
+
+# Run, ordinal of the map, view, bins -> answer. One of 100,000 items has about 150 KB.
+_VIEWS: CacheSpec[tuple[UUID, int, str, int], _Kept] = CacheSpec("views of items", 64)
+
+
+@dataclass(frozen=True, slots=True)
+class MapOfRun:
+    """A map of a run, laid out or not.
+
+    Args:
+        times: its own task run.
+        seq: the number of the run's newest event.
+        end: now, or the end of the run (microseconds since its creation).
+    """
+
+    run: RunRow
+    times: TaskRunTimes
+    seq: int
+    end: int
+
+    @property
+    def span(self) -> dict[str, UUID]:
+        """The ids of its first and its last item."""
+        first, count = self.times.first_item or 1, self.times.items or 0
+        low = ids.task_run_id(self.run.id, first)
+        return {"first": low, "last": ids.task_run_id(self.run.id, first + count - 1) if count else low}
+
+
+_MAP = f"""
+SELECT {reading.COLUMNS},
+       (SELECT e.seq FROM events AS e WHERE e.run_id = t.run_id ORDER BY e.seq DESC LIMIT 1) AS seq
+FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id
+"""
+
+
+def map_of_run(tx: Transaction, tenant: str, id: UUID, step: str) -> MapOfRun:
+    """The map of a run that has this step id.
+
+    Raises:
+        NotFound: the tenant has no such run, or its pipeline no such step.
+        Conflict: the step is no map.
+    """
+    run = reading.run_row(tx, tenant, id)
+    ordinal = run.plan.ordinals.get(step)
+    if ordinal is None:
+        raise NotFound(
+            f"step {step[:200]!r} not found", hint="`pipeweave status RUN` lists the steps", stepId=step[:200]
+        )
+    row = tx.execute(_MAP, {"run_id": id, "id": ids.task_run_id(id, ordinal)}).one_or_none()
+    if row is None:
+        raise NotFound(f"the rows of step {step!r} are no longer in the database", stepId=step)
+    if row.kind != "map":
+        raise Conflict(
+            f"step {step!r} is no map and has no items", hint="GET /api/task-runs/{id} shows a step"
+        )
+    return MapOfRun(run, reading.times_of_row(run, row), row.seq or 0, run.since(run.until) or 0)
+
+
+def items(
+    tx: Transaction,
+    tenant: str,
+    id: UUID,
+    step: str,
+    page: Page,
+    *,
+    view: str,
+    bins: int,
+    **filters: str,
+) -> Document:
+    """The items of a map: {stepId, total, counts, items, nextCursor, matrix, lane}.
+
+    Args:
+        view: `list`, `matrix` or `lane`: which of the last members is filled.
+        bins: numbers of a lane.
+        filters: of a list, as `item_list` takes them.
+
+    Raises:
+        NotFound, Conflict: as `map_of_run`.
+    """
+    found = map_of_run(tx, tenant, id, step)
+    shown: Document = {"items": None, "nextCursor": None, "matrix": None, "lane": None}
+    if view == "matrix":
+        shown["matrix"] = _kept(tx, found, view, 0, lambda: matrix_of(tx, found))
+    elif view == "lane":
+        shown["lane"] = _kept(tx, found, view, bins, lambda: lane_of(tx, found, bins))
+    else:
+        shown |= item_list(tx, found, page, **filters)
+    return {
+        "runId": run_id(id),
+        "stepId": step,
+        "taskRunId": task_run_id(ids.task_run_id(id, found.times.ordinal)),
+        "status": found.times.status,
+        "total": found.times.items or 0,
+        "seq": found.seq,
+        **shown,
+    }
+
+
+def _kept(
+    tx: Transaction, found: MapOfRun, view: str, bins: int, make: Callable[[], Document | None]
+) -> Document | None:
+    """An answer that holds while nothing happens in the run."""
+    cache, key = tx.cache(_VIEWS), (found.run.id, found.times.ordinal, view, bins)
+    kept = cache.get(key)
+    if kept is not None and kept.seq == found.seq and (kept.until is None or time.monotonic() < kept.until):
+        return kept.document
+    document = make()
+    is_over = found.run.finished_at is not None
+    cache.put(key, _Kept(found.seq, None if is_over else time.monotonic() + OPEN_FOR_S, document))
+    return document
+
+
+# --- as a matrix ------------------------------------------------------------------------------------------
+
+_LETTER = "CASE t.status {} END".format(
+    " ".join(f"WHEN '{status}' THEN '{letter}'" for status, letter in matrix.LETTERS.items())
+)
+# What took equally long has the same level. Items that have not ended have none.
+_MATRIX = f"""
+SELECT string_agg(i.letter, '' ORDER BY i.id) AS letters, string_agg(i.level, '' ORDER BY i.id) AS levels,
+       max(i.took_ms) AS slowest_ms, percentile_disc(0.5) WITHIN GROUP (ORDER BY i.took_ms) AS median_ms
+FROM (
+    SELECT t.id, {_LETTER} AS letter, extract(epoch FROM t.finished_at - t.started_at) * 1000 AS took_ms,
+        CASE WHEN t.finished_at - t.started_at IS NULL THEN '{matrix.NONE}' ELSE
+            substr(:alphabet, 1 + CAST(floor((percent_rank() OVER (
+                PARTITION BY t.finished_at - t.started_at IS NULL
+                ORDER BY t.finished_at - t.started_at)) * :top) AS integer), 1) END AS level
+    FROM task_runs AS t WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last) AS i
+"""
+_CODES = f"""
+SELECT t.error_code, array_agg(CAST(t.map_index AS integer) ORDER BY t.map_index) AS indexes
+FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.status IN {sql_in(FAILED_TASK)}
+GROUP BY t.error_code ORDER BY count(*) DESC, t.error_code LIMIT :limit
+"""
+
+
+def matrix_of(tx: Transaction, found: MapOfRun) -> Document:
+    """The statuses of the items, how long each took among all, and which failed with which error."""
+    letters, levels, slowest, median = "", "", None, None
+    codes: list[Document] = []
+    if found.times.items:
+        given = {"run_id": found.run.id, **found.span}
+        more = {"alphabet": matrix.level_letters(), "top": matrix.LEVELS - 1}
+        row = tx.execute(_MATRIX, {**given, **more}).one()
+        letters, levels, slowest, median = row.letters, row.levels, row.slowest_ms, row.median_ms
+        codes = [_code(row) for row in tx.execute(_CODES, {**given, "limit": CODES_SHOWN})]
+    return {
+        "statuses": matrix.run_lengths(letters),
+        "counts": {
+            status.value: count
+            for status, letter in matrix.LETTERS.items()
+            if (count := letters.count(letter))
+        },
+        "durations": levels,
+        "slowestMs": None if slowest is None else round(float(slowest), 1),
+        "medianMs": None if median is None else round(float(median), 1),
+        "errorCodes": codes,
+    }
+
+
+def _code(row: Any) -> Document:
+    ranges = matrix.ranges(row.indexes, RANGES_SHOWN)
+    return {"code": row.error_code, "count": len(row.indexes), "ranges": ranges}
+
+
+# --- as a lane --------------------------------------------------------------------------------------------
+
+
+def lane_of(tx: Transaction, found: MapOfRun, bins: int) -> Document | None:
+    """How many items ran at a time; None while the map was not laid out."""
+    return lanes.lanes(tx, found.run, [found.times], bins, found.end).get(found.times.ordinal)
+
+
+# --- as a list --------------------------------------------------------------------------------------------
+
+_TOOK = "coalesce(CAST(extract(epoch FROM t.finished_at - t.started_at) * 1000000 AS bigint), -1)"
+_ITEMS = f"""
+SELECT {COLUMNS}, t.error - 'traceback' AS error, {_TOOK} AS took FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last
+  AND (CAST(:status AS text) IS NULL OR t.status = :status)
+  AND (CAST(:error_code AS text) IS NULL OR t.error_code = :error_code)"""
+_BY_INDEX = f"{_ITEMS} AND t.id > :after ORDER BY t.run_id, t.id LIMIT :limit"
+_SLOWEST_FIRST = f"""{_ITEMS} AND (-{_TOOK}, t.id) > (-CAST(:took AS bigint), CAST(:after AS uuid))
+ORDER BY -{_TOOK}, t.id LIMIT :limit"""
+# Before every key.
+_LONGEST, _LOWEST = 1 << 62, UUID(int=0)
+
+
+def item_list(
+    tx: Transaction,
+    found: MapOfRun,
+    page: Page,
+    *,
+    order: str = INDEX,
+    status: str | None = None,
+    error_code: str | None = None,
+) -> Document:
+    """The items by their index, or the slowest first; those that have not ended are the last of these.
+
+    Args:
+        status: only items with this status.
+        error_code: only items whose error has this code.
+
+    Raises:
+        InvalidInput: the cursor was made for another order.
+    """
+    if not found.times.items:
+        return {"items": [], "nextCursor": None}
+    parameters = {
+        "run_id": found.run.id,
+        **found.span,
+        "status": status,
+        "error_code": error_code,
+        "limit": page.limit + 1,
+    }
+    if order == SLOWEST:
+        took, after = page.after("slowest-items", int, UUID) or (_LONGEST, _LOWEST)
+        rows = tx.execute(_SLOWEST_FIRST, {**parameters, "took": took, "after": after}).all()
+        return page.cut(rows, "slowest-items", lambda row: (row.took, row.id), task_run_row)
+    [last] = page.after("items", UUID) or (_LOWEST,)
+    rows = tx.execute(_BY_INDEX, {**parameters, "after": last}).all()
+    return page.cut(rows, "items", lambda row: (row.id,), task_run_row)
