@@ -10,6 +10,7 @@ from pipeweave.api.contract.answers import AnswerModel, Paged, RunId, TaskRunId
 from pipeweave.api.contract.query_parameters import DIGITS, PageQuery
 from pipeweave.api.contract.run_answers import TaskRun
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
+from pipeweave.size_limits import MAX_MAP_ITEMS
 
 WaitKind = Literal[
     "work",
@@ -71,6 +72,7 @@ class LedgerAnswer(AnswerModel):
 
 BINS = "Numbers of each lane, over the life of its map."
 DEFAULT_BINS, MOST_BINS = 120, 1_000
+Index = Annotated[int, Field(ge=0, le=MAX_MAP_ITEMS - 1), DIGITS]
 Bins = Annotated[int, Field(ge=1, le=MOST_BINS), DIGITS]
 
 
@@ -141,6 +143,8 @@ class ItemsQuery(PageQuery):
     view: Literal["list", "matrix", "lane"] = Field("list", description="What the answer has.")
     bins: Bins = Field(DEFAULT_BINS, description="Of a lane: its numbers.")
     order: Literal["index", "slowest"] = Field("index", description="Of a list.")
+    first: Index | None = Field(None, description="Of a list: no item before this index.")
+    last: Index | None = Field(None, description="Of a list: no item after this index.")
     status: Annotated[TaskStatus, Field(strict=False)] | None = Field(None, description="Of a list.")
     error_code: Annotated[str, Field(pattern="^[A-Za-z0-9_.:-]{1,200}$")] | None = Field(
         None, description="Of a list: items whose error has this code."

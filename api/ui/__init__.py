@@ -6,10 +6,16 @@ never render a text of a user as anything but text.
 """
 
 from pipeweave.api.ui.dashboard import Dashboard
+from pipeweave.api.ui.run_times import screens as run_times
 from pipeweave.api.ui.runs import screens as runs
 from pipeweave.api.ui.screens import Screen
 from pipeweave.api.ui.workers import screens as workers
 
-SCREENS: tuple[Screen, ...] = tuple(row for screens in (runs, workers) for row in screens.rows)
+_SCREENS = (
+    runs,
+    run_times,
+    workers,
+)
+SCREENS: tuple[Screen, ...] = tuple(row for screens in _SCREENS for row in screens.rows)
 
 __all__ = ["SCREENS", "Dashboard"]

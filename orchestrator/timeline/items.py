@@ -55,12 +55,16 @@ class MapOfRun:
     seq: int
     end: int
 
-    @property
-    def span(self) -> dict[str, UUID]:
-        """The ids of its first and its last item."""
-        first, count = self.times.first_item or 1, self.times.items or 0
-        low = ids.task_run_id(self.run.id, first)
-        return {"first": low, "last": ids.task_run_id(self.run.id, first + count - 1) if count else low}
+    def span(self, first: int = 0, last: int | None = None) -> dict[str, UUID] | None:
+        """The ids of the items with the indexes `first` to `last`; None without any."""
+        low, count = self.times.first_item, self.times.items or 0
+        high = count - 1 if last is None else min(last, count - 1)
+        if low is None or first > high:
+            return None
+        return {
+            "first": ids.task_run_id(self.run.id, low + first),
+            "last": ids.task_run_id(self.run.id, low + high),
+        }
 
 
 _MAP = f"""
@@ -102,7 +106,7 @@ def items(
     *,
     view: str,
     bins: int,
-    **filters: str,
+    **filters: Any,
 ) -> Document:
     """The items of a map: {stepId, total, counts, items, nextCursor, matrix, lane}.
 
@@ -176,8 +180,8 @@ def matrix_of(tx: Transaction, found: MapOfRun) -> Document:
     """The statuses of the items, how long each took among all, and which failed with which error."""
     letters, levels, slowest, median = "", "", None, None
     codes: list[Document] = []
-    if found.times.items:
-        given = {"run_id": found.run.id, **found.span}
+    if (span := found.span()) is not None:
+        given = {"run_id": found.run.id, **span}
         more = {"alphabet": matrix.level_letters(), "top": matrix.LEVELS - 1}
         row = tx.execute(_MATRIX, {**given, **more}).one()
         letters, levels, slowest, median = row.letters, row.levels, row.slowest_ms, row.median_ms
@@ -230,23 +234,28 @@ def item_list(
     page: Page,
     *,
     order: str = INDEX,
+    first: int | None = None,
+    last: int | None = None,
     status: str | None = None,
     error_code: str | None = None,
 ) -> Document:
     """The items by their index, or the slowest first; those that have not ended are the last of these.
 
     Args:
+        first: no item before this index.
+        last: no item after this index.
         status: only items with this status.
         error_code: only items whose error has this code.
 
     Raises:
         InvalidInput: the cursor was made for another order.
     """
-    if not found.times.items:
+    span = found.span(first or 0, last)
+    if span is None:
         return {"items": [], "nextCursor": None}
     parameters = {
         "run_id": found.run.id,
-        **found.span,
+        **span,
         "status": status,
         "error_code": error_code,
         "limit": page.limit + 1,

@@ -48,6 +48,14 @@ def test_an_error_is_a_page_that_says_what_is_wrong(visit: Visit) -> None:
     visit.axe()
 
 
+def test_a_list_is_filtered_by_its_address(visit: Visit, driver: RunDriver) -> None:
+    driver.store({"a": []})
+    run_id = driver.trigger("driven")
+    assert visit.open("/runs?status=running").locator(f"#{_id(driver, run_id)}").count() == 1
+    visit.open("/runs?status=failed")
+    visit.see("No run matches.")
+
+
 def test_what_is_not_the_tenants_is_not_found(visit: Visit, browser: Browser) -> None:
     visit.expected.append("status of 404")
     answer = visit.page.goto(f"{visit.server}/ui/foreign/runs")

@@ -21,7 +21,7 @@ from pipeweave.orchestrator.timeline.items import item_list, map_of_run, matrix_
 from pipeweave.orchestrator.timeline.matrix import FIRST, NONE
 
 
-def items(driver: RunDriver, run_id: UUID, view: str = "list", page: Page | None = None, **more: str) -> Any:
+def items(driver: RunDriver, run_id: UUID, view: str = "list", page: Page | None = None, **more: Any) -> Any:
     with driver.database.reading() as tx:
         found = read_items(tx, driver.tenant, run_id, "m", page or Page(), view=view, bins=4, **more)
     ItemsAnswer.model_validate_json(to_json(found) or "")
@@ -74,11 +74,15 @@ def test_a_list_is_paged_by_index_and_by_duration(driver: RunDriver, run_id: UUI
 
 
 def test_a_list_is_filtered(driver: RunDriver, run_id: UUID) -> None:
-    for filters, wanted in (
+    cases: list[tuple[dict[str, Any], list[int]]] = [
         ({"status": "completed"}, [0, 1, 3]),
         ({"error_code": "BOOM"}, [2]),
+        ({"first": 1, "last": 2}, [1, 2]),
+        ({"first": 3, "last": 99, "status": "completed"}, [3]),
+        ({"first": 9}, []),
         ({"status": "completed", "error_code": "BOOM"}, []),
-    ):
+    ]
+    for filters, wanted in cases:
         assert [each["mapIndex"] for each in items(driver, run_id, **filters)["items"]] == wanted
 
 

@@ -1,0 +1,71 @@
+"""The time of a run: its ledger and its timeline, and the items of its maps.
+
+The run's own page shows the same parts: `timeline_of` and `matrix_of` give it what they need.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from markupsafe import Markup
+
+from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.view import View
+from pipeweave.orchestrator.domain import TaskStatus
+from pipeweave.orchestrator.timeline import WORDS, Kind, colour_of, svg
+
+screens = Screens("runs")
+
+# Steps that a page draws and lists without scripts; the element reads the others itself.
+STEPS_SHOWN = 100
+# Seconds after which a page looks again at a run that goes on.
+EVERY_S = 2.0
+
+
+def timeline_of(view: View, run_id: str) -> dict[str, Any]:
+    """What `parts/timeline.html` and `parts/ledger.html` show of a run: {timeline, ledger, picture}."""
+    query = view.only("stepsCursor=cursor", limit=str(STEPS_SHOWN))
+    found = view.ask("run_times.get_timeline", query, id=run_id)
+    title = f"Timeline of {found['pipelineId']}, {found['status']}"
+    return {
+        "timeline": found,
+        "ledger": ledger_of(view, run_id),
+        "picture": Markup(svg(found, title=title, is_page=True)),
+        "words": {kind.value: word for kind, word in WORDS.items()},
+    }
+
+
+def ledger_of(view: View, run_id: str) -> dict[str, Any]:
+    """What `parts/ledger.html` shows of a run: its ledger, and the place and the colour of each sum."""
+    found: dict[str, Any] = view.ask("run_times.get_ledger", id=run_id)
+    at, total = 0.0, found["totalMs"] or 1
+    for each in found["sums"]:
+        each["at"], each["width"] = 1000 * at / total, 1000 * each["ms"] / total
+        each["colour"] = colour_of(Kind(each["kind"]), "completed")
+        at += each["ms"]
+    return found
+
+
+def matrix_of(view: View, run_id: str, step: str) -> dict[str, Any]:
+    """What `parts/matrix.html` shows of a map: a page of its items, and all of them in short."""
+    names = ("itemStatus=status", "errorCode", "order", "first", "last", "itemsCursor=cursor")
+    listed = view.ask("run_times.get_items", view.only(*names, limit="50"), id=run_id, step=step)
+    short = view.ask("run_times.get_items", {"view": "matrix"}, id=run_id, step=step)
+    return {"items": listed, "matrix": short["matrix"], "statuses": [each.value for each in TaskStatus]}
+
+
+@screens.add("/runs/<id>/timeline", "run_timeline.html")
+def timeline(view: View, id: str) -> Page:
+    """What the steps of a run did when, and what its duration was spent on."""
+    shown = timeline_of(view, id)
+    found = shown["timeline"]
+    every = EVERY_S if found["isOpen"] else 0
+    return Page(f"Timeline of {found['pipelineId']}", shown, found["status"], id, every)
+
+
+@screens.add("/runs/<id>/steps/<step>/items", "run_items.html")
+def items(view: View, id: str, step: str) -> Page:
+    """The items of a map."""
+    shown = matrix_of(view, id, step)
+    is_over = shown["items"]["status"] in ("completed", "failed", "cancelled", "skipped", "timeout")
+    return Page(f"Items of {step}", shown, shown["items"]["status"], id, 0 if is_over else EVERY_S)
