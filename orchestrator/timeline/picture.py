@@ -12,7 +12,7 @@ from pipeweave.orchestrator.timeline.words import WORDS, took
 Step = Mapping[str, Any]
 
 # Pixels: the row of a step, its bar, the names on the left, the axis above, the legend below.
-ROW, BAR, AXIS, LEGEND = 22, 12, 26, 30
+ROW, BAR, AXIS, LEGEND, LEGEND_LINE = 22, 12, 26, 14, 18
 NAMES, LETTER = 190, 7.2
 # Steps that a picture shows.
 STEPS_DRAWN = 400
@@ -40,7 +40,9 @@ def svg(timeline: Mapping[str, Any], *, title: str, width: int = 1_200, is_page:
     """
     steps: Sequence[Step] = timeline["steps"][:STEPS_DRAWN]
     drawing = _Drawing(width, max(float(timeline["totalMs"]), 0.001), is_page)
-    height = AXIS + ROW * len(steps) + LEGEND
+    named = _placed_kinds(steps, width)
+    bottom = AXIS + ROW * len(steps)
+    height = bottom + LEGEND + LEGEND_LINE * (1 + max((line for _, _, line in named), default=0))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
         f' class="timeline-picture" font-family="system-ui, sans-serif" font-size="12">',
@@ -49,10 +51,10 @@ def svg(timeline: Mapping[str, Any], *, title: str, width: int = 1_200, is_page:
     ]
     if not is_page:
         parts.append(f'<rect width="{width}" height="{height}" fill="{_PAPER}"/>')
-    parts += drawing.axis(height - LEGEND)
+    parts += drawing.axis(bottom)
     for place, step in enumerate(steps):
         parts += drawing.row(step, AXIS + place * ROW)
-    parts += drawing.legend(steps, height - LEGEND + 20)
+    parts += drawing.legend(named, bottom + LEGEND + 8)
     return "".join([*parts, "</svg>"])
 
 
@@ -80,7 +82,7 @@ class _Drawing:
             x = self._x(at)
             paint = self._paint("t-line", _LINE, "stroke")
             yield f'<path d="M{x:.1f} {AXIS - 6}V{bottom}" {paint} fill="none"/>'
-            yield self._text(x + 3, AXIS - 9, took(at) if at else "0", "t-muted", _MUTED)
+            yield self._text(x + 3, AXIS - 9, _at(at), "t-muted", _MUTED)
             at += step
 
     def row(self, step: Step, top: int) -> Iterator[str]:
@@ -92,7 +94,7 @@ class _Drawing:
         for bar in step["bars"]:
             yield from self._bar(bar, step, y)
         if step["lane"] is not None:
-            yield from self._lane(step["lane"], top)
+            yield from self._lane(step["lane"], step["status"], top)
         if step["isCritical"] and step["bars"]:
             x, end = self._x(step["bars"][0]["fromMs"]), self._x(step["bars"][-1]["toMs"])
             yield (
@@ -116,7 +118,7 @@ class _Drawing:
         elif kind is Kind.RETRY_DELAY:
             yield f'<rect {box} fill="url(#timeline-dots)"/>'
 
-    def _lane(self, lane: Mapping[str, Any], top: int) -> Iterator[str]:
+    def _lane(self, lane: Mapping[str, Any], status: str, top: int) -> Iterator[str]:
         """How many items ran, as an area; failures as ticks below."""
         bins = len(lane["running"])
         highest = max(lane["running"], default=0) or 1
@@ -127,26 +129,25 @@ class _Drawing:
             y = base - value / highest * (ROW - 7)
             points.append(f"V{y:.1f}H{self._x(begin + (place + 1) * width):.1f}")
         area = " ".join([*points, f"V{base}Z"])
-        yield f'<path d="{area}" fill-opacity="0.75" {self._paint("f-running", _COLOURS["f-running"])}/>'
+        colour = colour_of(Kind.ITEMS, status)
+        yield f'<path d="{area}" fill-opacity="0.75" {self._paint(colour, _COLOURS[colour])}/>'
         for place, failed in enumerate(lane["failed"]):
             if failed:
                 x = self._x(begin + (place + 0.5) * width)
                 paint = self._paint("f-failed", _COLOURS["f-failed"])
                 yield f'<rect x="{x:.1f}" y="{base - 6}" width="2" height="9" {paint}/>'
 
-    def legend(self, steps: Sequence[Step], y: int) -> Iterator[str]:
+    def legend(self, places: Sequence[tuple[Kind, float, int]], y: int) -> Iterator[str]:
         """What the bars of this picture mean."""
-        kinds = {bar["kind"] for step in steps for bar in step["bars"]}
-        x = float(NAMES)
-        for kind in (each for each in Kind if each in kinds):
-            colour = colour_of(kind, "completed")
-            box = f'x="{x:.1f}" y="{y - 10}" width="14" height="11"'
-            yield f"<rect {box} {self._paint(colour, _COLOURS[colour])}/>"
+        for kind, x, line in places:
+            colour, top = colour_of(kind, "completed"), y + line * LEGEND_LINE
+            box = f'x="{x:.1f}" y="{top - 10}" width="14" height="11"'
+            pale = ' fill-opacity="0.45"' if kind is Kind.QUEUE else ""
+            yield f"<rect {box}{pale} {self._paint(colour, _COLOURS[colour])}/>"
             if kind in _HATCHED or kind is Kind.RETRY_DELAY:
                 pattern = "dots" if kind is Kind.RETRY_DELAY else "hatch"
                 yield f'<rect {box} fill="url(#timeline-{pattern})"/>'
-            yield self._text(x + 19, y, WORDS[kind], "t-muted", _MUTED)
-            x += 38 + LETTER * len(WORDS[kind])
+            yield self._text(x + 19, top, WORDS[kind], "t-muted", _MUTED)
 
     def _x(self, ms: float) -> float:
         return NAMES + min(max(ms / self._total_ms, 0.0), 1.0) * self._room
@@ -173,6 +174,20 @@ def colour_of(kind: Kind, status: str) -> str:
             return "f-pending"
 
 
+def _placed_kinds(steps: Sequence[Step], width: int) -> list[tuple[Kind, float, int]]:
+    """The kinds of a picture with their places in its legend: from the left, and in which line."""
+    kinds = {bar["kind"] for step in steps for bar in step["bars"]}
+    found: list[tuple[Kind, float, int]] = []
+    x, line = 8.0, 0
+    for kind in (each for each in Kind if each in kinds):
+        room = 42 + LETTER * 0.85 * len(WORDS[kind])
+        if x + room > width and x > 8:
+            x, line = 8.0, line + 1
+        found.append((kind, x, line))
+        x += room
+    return found
+
+
 def _told(step: Step) -> str:
     """A step in words: `resize, completed: 2.0 s queue, 12.0 s work`."""
     waits = ", ".join(
@@ -184,6 +199,13 @@ def _told(step: Step) -> str:
 def _cut(name: str) -> str:
     most = int((NAMES - 16) / LETTER)
     return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def _at(ms: float) -> str:
+    """A round moment of the axis: `0`, `200 ms`, `30 s`, `2 min 30 s`."""
+    if ms < 1_000 or ms >= 60_000:
+        return took(ms) if ms else "0"
+    return f"{ms / 1000:.0f} s" if ms % 1_000 == 0 else f"{ms / 1000:.1f} s"
 
 
 def _round_step(ms: float) -> float:

@@ -56,7 +56,7 @@ def took(ms: float) -> str:
         return f"{ms:.1f} ms"
     if ms < 1_000:
         return f"{ms:.0f} ms"
-    if ms < 100_000:
+    if ms < 60_000:
         return f"{ms / 1000:.1f} s"
     minutes, seconds = divmod(int(ms / 1000), 60)
     hours, minutes = divmod(minutes, 60)
