@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -14,6 +14,17 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 _current: ContextVar[tuple[RunHeader, TaskRun] | None] = ContextVar("current task run", default=None)
 
 
+# What else begins with the work on a task run, and what ends it: the trace's context, where spans are sent.
+Enter = Callable[[RunHeader, TaskRun], Callable[[], None]]
+_enter: Enter | None = None
+
+
+def also_enter(enter: Enter | None) -> None:
+    """Do this, too, whenever a thread or an asyncio task begins to work on a task run; None: nothing."""
+    global _enter
+    _enter = enter
+
+
 class WorkingOn:
     """Names a task run in every line that the block logs, in this thread and in its asyncio tasks.
 
@@ -21,15 +32,18 @@ class WorkingOn:
     """
 
     # Not a generator, which would cost each call a microsecond more.
-    __slots__ = ("_current", "_token")
+    __slots__ = ("_current", "_leave", "_token")
 
     def __init__(self, run: RunHeader, task_run: TaskRun) -> None:
         self._current = run, task_run
 
     def __enter__(self) -> None:
         self._token = _current.set(self._current)
+        self._leave = None if _enter is None else _enter(*self._current)
 
     def __exit__(self, *_: object) -> None:
+        if self._leave is not None:
+            self._leave()
         _current.reset(self._token)
 
 

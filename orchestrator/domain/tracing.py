@@ -46,6 +46,16 @@ def span_id(task_run_id: UUID, attempt: int) -> str:
     return hashlib.sha256(f"{task_run_id.hex}:{attempt}".encode()).hexdigest()[:16]
 
 
+def run_span_id(run_id: UUID, end: int | None = None) -> str:
+    """The span id of a run: 16 hexadecimal digits.
+
+    Args:
+        end: the number of the event that ended it again, after it was continued.
+    """
+    text = run_id.hex if end is None else f"{run_id.hex}:{end}"
+    return hashlib.sha256(f"run:{text}".encode()).hexdigest()[:16]
+
+
 def traceparent_of(run_id: UUID, traceparent: str | None, task_run_id: UUID, attempt: int) -> str:
     """The header `traceparent` of a call that an attempt makes."""
     flags = _SAMPLED if traceparent is None else traceparent[-2:]

@@ -49,6 +49,7 @@ class Settings:
     cors_origins: tuple[str, ...] = ()
     db_pool_max: int = 10
     stream_limit: int = 100
+    otlp_endpoint: str | None = None
     ui: bool = True
     ui_insecure: bool = False
     ui_read_only: bool = False

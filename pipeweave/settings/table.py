@@ -62,6 +62,13 @@ TABLE: tuple[Setting, ...] = (
     ),
     Setting("DB_POOL_MAX", "db_pool_max", values.whole(1, 1000), "database connections per process"),
     Setting("STREAM_LIMIT", "stream_limit", values.whole(0, 400), "streams of changes per API process"),
+    Setting(
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "otlp_endpoint",
+        values.http_url,
+        "the OpenTelemetry collector that spans are sent to, over HTTP; absent: none are sent",
+        is_shared=True,
+    ),
     Setting("UI", "ui", values.flag, "whether the API serves the dashboard, under /ui"),
     Setting(
         "UI_READ_ONLY",

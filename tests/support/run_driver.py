@@ -17,6 +17,7 @@ from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import Outgoing, Released
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Completion, Kept, TaskRun
+from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.engine import joins
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.turn import Turn
@@ -58,6 +59,7 @@ class TriggerOptions(TypedDict, total=False):
     priority: int | None
     metadata: Mapping[str, Any] | None
     run_token: str | None
+    triggered_by: TriggeredBy
 
 
 class Ending(TypedDict, total=False):

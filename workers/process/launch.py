@@ -39,7 +39,13 @@ from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slot, Slots
 from pipeweave.workers.consumer.runner import ChildProcess, Runner
-from pipeweave.workers.process import celery_lines, remote_control, retention_thread, users_apps
+from pipeweave.workers.process import (
+    celery_lines,
+    remote_control,
+    retention_thread,
+    traces_thread,
+    users_apps,
+)
 from pipeweave.workers.process.enqueued_thread import EnqueuedThread
 from pipeweave.workers.process.health_reports import SILENT_AFTER, HealthReport, LastStored
 from pipeweave.workers.process.health_server import Health, HealthAddress, HealthServer
@@ -193,6 +199,7 @@ def _make_runners(
         )
         calls = Calls(child.database, child.values, loaded.tasks)
         calls.logs.install()
+        traces_thread.follow(settings)
         worker_process_shutdown.connect(lambda **_: calls.logs.close(), weak=False)
         slot = take_slot(slots)
         sigterm = DeferredSigterm(lambda: slot.is_busy)
@@ -301,6 +308,7 @@ def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
     TickScheduler.ticked = ticked = LastStored()
     retention_thread.start(settings)
     EnqueuedThread(deployment).start()
+    traces_thread.start(settings)
     beat = app.Beat(
         scheduler_cls="pipeweave.workers.beat:TickScheduler",
         loglevel=json_logs.celery_level(settings.log_level),

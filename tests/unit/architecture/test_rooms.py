@@ -32,6 +32,7 @@ ROOMS = (
         "graph",
         "stream",
         "statistics",
+        "traces",
         "export",
         "dispatch",
         "hooks",
@@ -53,7 +54,7 @@ DOORS = {
     },
     "workers": {
         *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "schedule"),
-        *("retention", "dispatch", "deployment", "recovery", "enqueued"),
+        *("retention", "dispatch", "deployment", "recovery", "enqueued", "traces"),
     },
 }
 # What lies in ./pipeweave, from below to above; what lies beside the folders is the base.
