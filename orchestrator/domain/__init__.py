@@ -3,7 +3,7 @@
 Every room may import it. It must never import another room, a driver or Celery.
 """
 
-from pipeweave.orchestrator.domain.call_outcome import CallOutcome, task_run_of
+from pipeweave.orchestrator.domain.call_outcome import CallOutcome, has_called, task_run_of
 from pipeweave.orchestrator.domain.facts import Fact
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.json_shapes import iso
@@ -37,6 +37,7 @@ __all__ = [
     "TaskStatus",
     "TriggeredBy",
     "failure_of",
+    "has_called",
     "iso",
     "task_run_of",
 ]

@@ -13,6 +13,11 @@ FailedCall = tuple[TaskRun, Failure]
 CallOutcome = Completion | KeyWait | Dispatched | Postponed | FailedCall
 
 
+def has_called(outcome: CallOutcome) -> bool:
+    """Whether a function was called here, and has ended well or badly."""
+    return isinstance(outcome, Completion | tuple)
+
+
 def task_run_of(outcome: CallOutcome) -> TaskRun:
     """The task run that was called."""
     return outcome[0] if isinstance(outcome, tuple) else outcome.task_run

@@ -50,7 +50,10 @@ _CALLED_FROM = _NAMED_FROM + MOST_NAMED * _ORDINAL.size
 # Behind the calls: when the last message came (s, monotonic clock), and how many calls this child began.
 _FETCHED_AT = _CALLED_FROM + MOST_CALLED * _ID.size
 _STARTS_AT = _FETCHED_AT + _TIME.size
-_SIZE = _STARTS_AT + _STARTS.size
+_TALLY_FROM = _STARTS_AT + _STARTS.size
+# Calls that have ended, those of them that ended badly, and the seconds that they took.
+_TALLY = struct.Struct("=qqd")
+_SIZE = _TALLY_FROM + _TALLY.size
 _FREE = bytes(_HEAD.size)
 _NO_RUN = bytes(16)
 # In place of the task run to whose call the deadline belongs: to all that were begun.
@@ -86,6 +89,27 @@ class SlotState:
     limit: float
     fenced_until: float
     is_busy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the children of a worker have done since it started.
+
+    Args:
+        calls: calls that have ended.
+        failed: those of them that ended badly.
+        seconds: how long all of them took together.
+    """
+
+    calls: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.calls + other.calls, self.failed + other.failed, self.seconds + other.seconds)
+
+    def __sub__(self, other: Tally) -> Tally:
+        return Tally(self.calls - other.calls, self.failed - other.failed, self.seconds - other.seconds)
 
 
 class Slot:
@@ -206,6 +230,12 @@ class Slot:
         """Forget the message: it is done."""
         self.take(self.pid)
 
+    def count(self, calls: int, failed: int, seconds: float) -> None:
+        """Count calls that have ended. The sum outlives the child."""
+        before = self.tally()
+        sums = before.calls + calls, before.failed + failed, before.seconds + seconds
+        _TALLY.pack_into(self._memory, self._start + _TALLY_FROM, *sums)
+
     @property
     def is_full(self) -> bool:
         return len(self._calls) >= MOST_CALLED
@@ -236,6 +266,10 @@ class Slot:
         pid, ending, deadline, limit, fenced, until, _, run, _, _, _, _ = head
         fenced_until = until if deadline and fenced == deadline else 0.0
         return SlotState(pid, Ending(ending), deadline, limit, fenced_until, run != _NO_RUN)
+
+    def tally(self) -> Tally:
+        """What all children that ever had this slot have done."""
+        return Tally(*_TALLY.unpack_from(self._memory, self._start + _TALLY_FROM))
 
     def condemn(self, ending: Ending, deadline: float = 0.0) -> bool:
         """Note why the child is about to be killed. False, and nothing is noted, when it must not be killed.
@@ -302,6 +336,10 @@ class Slots:
             slot = self._slot(number)
             if slot.pid:
                 yield slot
+
+    def tally(self) -> Tally:
+        """What all children of the worker have done since it started."""
+        return sum((self._slot(number).tally() for number in range(self._count)), Tally())
 
     @property
     def are_taken(self) -> bool:

@@ -26,6 +26,7 @@ from pipeweave.orchestrator.domain import (
     Part,
     PutBack,
     TaskRun,
+    has_called,
     task_run_of,
 )
 from pipeweave.orchestrator.engine import Claimant, Counting, Turn, Unstarted, hand_over, joins, losses
@@ -352,6 +353,8 @@ class Runner:
             work.note(outcome)
             ended = time.monotonic()
             self.durations.note(work.run.tenant, each.task_id, ended - started)
+            if has_called(outcome):
+                self.slot.count(1, isinstance(outcome, tuple), ended - started)
             if ended > until or self.must_leave:
                 break
             if work.claimed and self.calls.is_async(work.claimed[0]):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Protocol
 from uuid import UUID
 
-from pipeweave.orchestrator.domain import CallOutcome, TaskRun, task_run_of
+from pipeweave.orchestrator.domain import CallOutcome, TaskRun, has_called, task_run_of
 from pipeweave.orchestrator.engine import Turn, Unstarted
 from pipeweave.orchestrator.messaging import ALONE_FROM_ATTEMPT
 from pipeweave.orchestrator.queueing import alongside
@@ -185,6 +185,8 @@ class Together:
     def _note(self, work: Work, ended: Ended) -> None:
         work.note(ended.outcome)
         self._turns.durations.note(work.run.tenant, ended.task_run.task_id, ended.seconds)
+        if has_called(ended.outcome):
+            self._turns.slot.count(1, isinstance(ended.outcome, tuple), ended.seconds)
 
     def _store(self, work: Work, outcomes: Sequence[CallOutcome], main: Work) -> None:
         """Store the outcomes of calls beside those that are under way. Until the last of them has ended, this

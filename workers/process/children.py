@@ -110,6 +110,7 @@ class Children:
             of_others=_failure_of_others(seen),
         )
         if count:
+            slot.count(count, count, 0.0)
             log.warning("child.lost", extra={"pid": seen.pid, "attempts": count, "reason": reason})
         slot.free()
 

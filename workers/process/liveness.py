@@ -22,6 +22,7 @@ from pipeweave.workers.process.failure_log import FailureLog
 from pipeweave.workers.process.health_reports import HealthReport, LastStored
 from pipeweave.workers.process.health_server import Health
 from pipeweave.workers.process.load import LoadMeter
+from pipeweave.workers.process.minute_line import MinuteLine
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class WorkerLiveness:
         self._load = LoadMeter(slots)
         self._stored = LastStored()
         self._report = HealthReport(self._stored)
+        self._line = MinuteLine(worker_id, slots.tally)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="liveness", daemon=True)
 
@@ -76,6 +78,7 @@ class WorkerLiveness:
 
     def health(self) -> Health:
         """What the worker answers to a probe: 503 while it stops, or cannot store its heartbeats."""
+        done = self.slots.tally()
         members = {
             "worker": self.worker_id,
             "service": self.start.service_id,
@@ -83,6 +86,8 @@ class WorkerLiveness:
             "busy": sum(slot.state().is_busy for slot in self.slots.taken()),
             "capacity": self.start.concurrency,
             "draining": self.slots.is_draining,
+            "runs": done.calls,
+            "failed": done.failed,
         }
         is_stopping = self.slots.is_stopping
         return self._report.of(members, is_stopping=is_stopping, stored_as="lastHeartbeatStored")
@@ -121,6 +126,7 @@ class WorkerLiveness:
                 next_line = time.monotonic() + self.log_every_s
                 busy = sum(slot.state().is_busy for slot in self.slots.taken())
                 log.info("worker.alive", extra={"worker": self.worker_id, "busy": busy})
+            self._line.write_if_due()
 
     def _beat(self) -> None:
         try:
