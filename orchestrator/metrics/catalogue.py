@@ -64,6 +64,79 @@ def _counter(name: str, about: str, *labels: str, of: str | None = None) -> Fami
     return Family(PREFIX + name, Kind.COUNTER, about, labels, of)
 
 
+# The upper edges of buckets of statistics that are bounds here, three a decade: 2, 5, 10 ms and so on, to
+# 14 hours. Edge `i` is 10^(i/10) ms (statistics/histogram.py).
+DURATION_EDGES = tuple(edge for edge in range(3, 80) if edge % 10 in (0, 3, 7))
+DURATION_BOUNDS = tuple(float(f"{10 ** (edge / 10) / 1000:.4g}") for edge in DURATION_EDGES)
+
+
+def _histogram(name: str, about: str, *labels: str, of: str | None = None) -> Family:
+    return Family(PREFIX + name, Kind.HISTOGRAM, about, labels, of, bounds=DURATION_BOUNDS)
+
+
+# --- what has ended ---------------------------------------------------------------------------------------
+
+RUNS = _counter(
+    "runs",
+    "Runs of pipelines that ended, by their last status.",
+    "tenant",
+    "pipeline",
+    "status",
+    of="pipeline",
+)
+RUNS_CREATED = _counter(
+    "runs_created", "Runs of pipelines that were created.", "tenant", "pipeline", of="pipeline"
+)
+RUN_DURATION = _histogram(
+    "run_duration_seconds", "How long runs of pipelines took.", "tenant", "pipeline", of="pipeline"
+)
+FLOW_EXECUTIONS = _counter(
+    "flow_executions",
+    "orchestrator.flow.executions: the runs of all pipelines that ended.",
+    "tenant",
+    "status",
+)
+FLOW_DURATION = _histogram(
+    "flow_duration_seconds", "orchestrator.flow.duration: how long the runs of all pipelines took.", "tenant"
+)
+STEP_EXECUTIONS = _counter(
+    "step_executions",
+    "orchestrator.step.executions: attempts that ended, of steps, items of maps and standalone tasks.",
+    *("tenant", "task", "status"),
+    of="task",
+)
+STEP_DURATION = _histogram(
+    "step_duration_seconds",
+    "orchestrator.step.duration: how long attempts took.",
+    "tenant",
+    "task",
+    of="task",
+)
+STEP_WAIT = _histogram(
+    "step_wait_seconds", "How long attempts were queued before they began.", "tenant", "task", of="task"
+)
+ATTEMPT_FAILURES = _counter(
+    "attempt_failures",
+    "Attempts that did not complete, by outcome and error code.",
+    *("tenant", "status", "code"),
+    of="code",
+)
+DISPATCH_FAILURES = _counter(
+    "dispatch_failures", "Attempts that no HTTP service took.", "tenant", "task", of="task"
+)
+RETRIES = _counter("retries", "Attempts that another one followed.", "tenant", "task", of="task")
+CACHE_HITS = _counter(
+    "cache_hits",
+    "Task runs that took a result over, by an idempotency key or a rerun.",
+    "tenant",
+    "task",
+    of="task",
+)
+DEAD_LETTERS_ADDED = _counter(
+    "dead_letters_added", "Task runs that failed for good.", "tenant", "task", of="task"
+)
+STATISTICS_LAG = _gauge("statistics_lag_seconds", "How old the numbers of what has ended are.")
+
 # --- open work --------------------------------------------------------------------------------------------
 
 QUEUE_DEPTH = _gauge(
@@ -128,22 +201,29 @@ CELERY_QUEUE_SLOTS = _gauge(
 )
 WORKERS = _gauge(
     "workers",
-    "Worker processes that did not sign off: running, stopping, or stalled (without a heartbeat).",
+    "Worker processes that did not sign off: running, draining, stalled (idle beside work of its queues) or "
+    "crashed (without a heartbeat).",
     *("tenant", "service", "state"),
     of="service",
 )
 WORKER_SLOTS = _gauge(
     "worker_slots",
-    "Task runs at once that live workers can work on.",
+    "Task runs at once that the workers can work on that take any.",
     *("tenant", "service"),
     of="service",
+)
+WORKER_BUSY = _gauge(
+    "worker_busy", "Child processes of workers that have work.", "tenant", "service", of="service"
+)
+WORKER_MEMORY = _gauge(
+    "worker_memory_bytes", "Memory of the workers' processes.", "tenant", "service", of="service"
 )
 SERVICES = _gauge(
     "services", "Services by status; disconnected: it lost its last worker.", "tenant", "kind", "status"
 )
 INSTANCES = _gauge(
     "service_instances",
-    "Processes of HTTP services: available, or set_aside because they did not answer.",
+    "Processes of HTTP services: available, draining, or set_aside because they did not answer.",
     *("tenant", "service", "state"),
     of="service",
 )
@@ -159,6 +239,11 @@ CHORE_FAILING = _gauge(
 )
 CHORE_SKIPPED = _gauge(
     "tick_chore_skipped", "Rows that a chore last left out, because another transaction held them.", "chore"
+)
+CHORE_DONE = _counter(
+    "tick_chore_done",
+    "What a chore did, in pieces of its work: lost_messages sent again, lost_workers found, and so on.",
+    "chore",
 )
 CHORE_ERRORS = _counter("tick_chore_errors", "Ticks at which a chore failed.", "chore")
 SCHEDULE_LAG = _gauge(

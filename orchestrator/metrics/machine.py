@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave.orchestrator.metrics.catalogue import (
+    CHORE_DONE,
     CHORE_DURATION,
     CHORE_ERRORS,
     CHORE_FAILING,
@@ -26,7 +27,7 @@ from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store.database import Transaction
 
 MOST = 10_000
-AVAILABLE, SET_ASIDE = "available", "set_aside"
+AVAILABLE, DRAINING, SET_ASIDE = "available", "draining", "set_aside"
 _MODES = (deployment_mode.RUNNING, deployment_mode.WAITING, deployment_mode.MAINTENANCE)
 
 
@@ -40,6 +41,7 @@ def tick(tx: Transaction) -> Samples:
         made.add(CHORE_DURATION, chore.took.total_seconds(), chore.name)
         made.add(CHORE_FAILING, chore.failures, chore.name)
         made.add(CHORE_SKIPPED, chore.skipped, chore.name)
+        made.add(CHORE_DONE, chore.done, chore.name)
         made.add(CHORE_ERRORS, chore.errors, chore.name)
     now = deployment_mode.mode(tx)
     for each in _MODES:
@@ -99,9 +101,12 @@ SELECT s.tenant_id, s.kind, s.status, count(*) AS number FROM services AS s
 GROUP BY s.tenant_id, s.kind, s.status
 """
 _INSTANCES = f"""
-SELECT i.tenant_id, i.service_id, CASE WHEN i.set_aside_at IS NULL THEN '{AVAILABLE}' ELSE '{SET_ASIDE}' END
-           AS state, count(*) AS number
-FROM service_instances AS i GROUP BY i.tenant_id, i.service_id, i.set_aside_at IS NULL
+SELECT i.tenant_id, i.service_id,
+       CASE WHEN i.drain_requested_at IS NOT NULL OR s.disabled_at IS NOT NULL THEN '{DRAINING}'
+           WHEN i.set_aside_at IS NOT NULL THEN '{SET_ASIDE}' ELSE '{AVAILABLE}' END AS state,
+       count(*) AS number
+FROM service_instances AS i JOIN services AS s ON s.tenant_id = i.tenant_id AND s.id = i.service_id
+GROUP BY i.tenant_id, i.service_id, state
 """
 
 
@@ -111,7 +116,7 @@ def services(tx: Transaction) -> Samples:
     for row in tx.execute(_SERVICES):
         made.add(SERVICES, row.number, row.tenant_id, row.kind, row.status)
     for row in tx.execute(_INSTANCES):
-        for state in (AVAILABLE, SET_ASIDE):
+        for state in (AVAILABLE, DRAINING, SET_ASIDE):
             made.add(INSTANCES, row.number * (state == row.state), row.tenant_id, row.service_id, state)
     return made
 

@@ -12,70 +12,90 @@ from pipeweave.orchestrator.metrics.catalogue import (
     QUEUE_DEPTH,
     QUEUE_OLDEST,
     UNSERVED,
+    WORKER_BUSY,
+    WORKER_MEMORY,
     WORKER_SLOTS,
     WORKERS,
 )
 from pipeweave.orchestrator.metrics.open_work import MOST_GROUPS, MOST_OF_ONE, note_cap
 from pipeweave.orchestrator.metrics.samples import Samples
 from pipeweave.orchestrator.queueing import placement
+from pipeweave.orchestrator.reading import worker_list
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.store.database import Transaction
 
-STALLED, STOPPING, RUNNING = "stalled", "stopping", "running"
+CRASHED, DRAINING, STALLED, RUNNING = "crashed", "draining", "stalled", "running"
 MOST_WORKERS = 10_000
-
-_WORKERS = f"""
-SELECT w.tenant_id, w.service_id, w.queues, s.queue, w.state, count(*) AS number, sum(w.concurrency) AS slots
-FROM (SELECT w.tenant_id, w.service_id, w.queues, w.concurrency,
-             CASE WHEN w.heartbeat_at < now() - CAST(:after AS interval) THEN '{STALLED}'
-                  WHEN w.stopping_at IS NOT NULL THEN '{STOPPING}' ELSE '{RUNNING}' END AS state
-      FROM workers AS w WHERE w.stopped_at IS NULL LIMIT :most_workers) AS w
-LEFT JOIN services AS s ON s.tenant_id = w.tenant_id AND s.id = w.service_id
-GROUP BY w.tenant_id, w.service_id, w.queues, s.queue, w.state
-"""
 
 _QUEUED = f"""
 WITH RECURSIVE {placement.WITH_WORK},
 chosen AS MATERIALIZED (SELECT q.queue FROM queues AS q WHERE q.queue IS NOT NULL LIMIT :groups)
-SELECT s.queue, o.tenant_id, o.task_id, count(*) AS number,
+SELECT c.queue, o.tenant_id, o.task_id, count(*) AS number,
        extract(epoch FROM now() - min(o.queued_at)) AS oldest_s,
-       sum(count(*)) OVER (PARTITION BY s.queue) >= :most AS is_capped
-FROM chosen AS s CROSS JOIN LATERAL (
+       sum(count(*)) OVER (PARTITION BY c.queue) >= :most AS is_capped
+FROM chosen AS c CROSS JOIN LATERAL (
     SELECT t.tenant_id, t.task_id, t.queued_at FROM task_runs AS t
-    WHERE t.status = 'queued' AND t.queue = s.queue AND t.kind <> 'map'
+    WHERE t.status = 'queued' AND t.queue = c.queue AND t.kind <> 'map'
     ORDER BY t.priority, t.queued_at LIMIT :most) AS o
-GROUP BY s.queue, o.tenant_id, o.task_id
+GROUP BY c.queue, o.tenant_id, o.task_id
+"""
+
+# A worker of an older version names no queues, and a dispatcher has no service.
+_WORKERS = """
+SELECT w.tenant_id, w.service_id, CASE WHEN w.queues = '{}' THEN ARRAY[s.queue] ELSE w.queues END AS queues,
+       w.concurrency, w.busy, w.rss_bytes,
+       w.heartbeat_at < now() - CAST(:lost AS interval) AS is_silent,
+       w.drain_requested_at IS NOT NULL OR w.stopping_at IS NOT NULL AS is_draining,
+       w.busy < w.concurrency
+           AND coalesce(w.last_fetch_at, w.started_at) < now() - CAST(:stalled AS interval) AS is_idle
+FROM workers AS w LEFT JOIN services AS s ON s.tenant_id = w.tenant_id AND s.id = w.service_id
+WHERE w.stopped_at IS NULL LIMIT :most
 """
 
 
 def read(tx: Transaction) -> Samples:
     """The queues and their workers."""
     made = Samples()
-    served = _workers(tx, made)
-    for row in tx.execute(_QUEUED, {"groups": MOST_GROUPS, "most": MOST_OF_ONE}):
-        _queued(made, row, served)
+    queued: list[Any] = list(tx.execute(_QUEUED, {"groups": MOST_GROUPS, "most": MOST_OF_ONE}))
+    after = worker_list.STALLED_AFTER
+    late = {row.queue for row in queued if row.oldest_s >= after.total_seconds()}
+    given = {"lost": worker_processes.LOST_AFTER, "stalled": after, "most": MOST_WORKERS}
+    served: set[str] = set()
+    for worker in tx.execute(_WORKERS, given):
+        served |= _add_worker(made, worker, late)
+    for row in queued:
+        _add_queued(made, row, served)
     return made
 
 
-def _workers(tx: Transaction, made: Samples) -> set[str]:
-    """Add the workers; the queues that live ones consume."""
-    served: set[str] = set()
-    given = {"after": worker_processes.LOST_AFTER, "most_workers": MOST_WORKERS}
-    for row in tx.execute(_WORKERS, given):
-        made.add(WORKERS, row.number, row.tenant_id, row.service_id, row.state)
-        made.add(WORKER_SLOTS, row.slots if row.state == RUNNING else 0, row.tenant_id, row.service_id)
-        # A worker of an older version names no queues, and a dispatcher has no service.
-        queues = set(row.queues or ([] if row.queue is None else [row.queue]))
-        if row.state == RUNNING:
-            served |= queues
-            # Queues that only differ in what is apart are one to those who run workers.
-            for queue in {queue_names.plain(each) for each in queues}:
-                made.add(CELERY_QUEUE_SLOTS, row.slots, row.tenant_id, queue)
-                made.add(CELERY_QUEUE_DEPTH, 0, row.tenant_id, queue)
-    return served
+def _add_worker(made: Samples, worker: Any, late: set[str]) -> set[str]:
+    """Add a worker; the queues that it takes task runs from."""
+    labels = worker.tenant_id, worker.service_id
+    state = _state(worker, late)
+    takes = state in (RUNNING, STALLED)
+    made.add(WORKERS, 1, *labels, state)
+    made.add(WORKER_SLOTS, worker.concurrency if takes else 0, *labels)
+    made.add(WORKER_BUSY, worker.busy or 0, *labels)
+    made.add(WORKER_MEMORY, worker.rss_bytes or 0, *labels)
+    if not takes:
+        return set()
+    # Queues that only differ in what is apart are one to those who run workers.
+    for queue in {queue_names.plain(each) for each in worker.queues if each}:
+        made.add(CELERY_QUEUE_SLOTS, worker.concurrency, worker.tenant_id, queue)
+        made.add(CELERY_QUEUE_DEPTH, 0, worker.tenant_id, queue)
+    return set(worker.queues)
 
 
-def _queued(made: Samples, row: Any, served: set[str]) -> None:
+def _state(worker: Any, late: set[str]) -> str:
+    """The state of a worker by the words of the list of workers."""
+    if worker.is_silent:
+        return CRASHED
+    if worker.is_draining:
+        return DRAINING
+    return STALLED if worker.is_idle and not late.isdisjoint(worker.queues) else RUNNING
+
+
+def _add_queued(made: Samples, row: Any, served: set[str]) -> None:
     labels = row.tenant_id, row.task_id
     made.add(QUEUE_DEPTH, row.number, *labels, TaskStatus.QUEUED)
     made.add(QUEUE_OLDEST, max(0.0, float(row.oldest_s)), *labels, TaskStatus.QUEUED)

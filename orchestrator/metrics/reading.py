@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from pipeweave.errors import Busy, SchemaOutdated, Unavailable
-from pipeweave.orchestrator.metrics import machine, open_work, queues
+from pipeweave.orchestrator.metrics import ended_work, machine, open_work, queues
 from pipeweave.orchestrator.metrics.catalogue import DATABASE_UP, PART_UP, READ_SECONDS
 from pipeweave.orchestrator.metrics.samples import Samples
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -27,6 +27,7 @@ PARTS: tuple[tuple[str, Callable[[Transaction], Samples]], ...] = (
     ("task_runs", open_work.task_runs),
     ("runs", open_work.runs),
     ("dead_letters", open_work.dead_letters),
+    ("ended_work", ended_work.read),
     ("enqueued", open_work.enqueued),
     ("schedules", machine.schedules),
     ("services", machine.services),

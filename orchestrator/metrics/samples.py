@@ -129,7 +129,8 @@ class Samples:
     def _chosen(self, family: Family, tenant: str, names: Counter[str]) -> Collection[str]:
         if family.kind is Kind.GAUGE:
             return {name for name, _ in names.most_common(MOST_NAMES)}
-        return set(list(self.first.get((family.of or "", tenant), ()))[:MOST_NAMES])
+        first = self.first.get((family.of or "", tenant)) or sorted(names)
+        return set(list(first)[:MOST_NAMES])
 
 
 def _of(rows: Mapping[Labels, V], tenants: Collection[str] | None) -> Mapping[Labels, V]:

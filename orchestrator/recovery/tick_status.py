@@ -80,18 +80,18 @@ WITH mine AS MATERIALIZED (
         OR EXISTS (SELECT 1 FROM leases AS l WHERE l.name = :lease AND l.number = :number)
 ), noted AS (
     INSERT INTO tick_chores AS c (name, ran_at, took_ms, failures, errors, failed_at, error_code, error,
-        skipped, skipped_since)
+        skipped, skipped_since, done)
     SELECT r.name, now(), r.took_ms, (r.error_code IS NOT NULL)::int, (r.error_code IS NOT NULL)::int,
            CASE WHEN r.error_code IS NOT NULL THEN now() END, r.error_code, r.error, r.skipped,
-           CASE WHEN r.skipped > 0 THEN now() END
+           CASE WHEN r.skipped > 0 THEN now() END, r.done
     FROM mine, unnest(CAST(:names AS text[]), CAST(:took_ms AS bigint[]), CAST(:codes AS text[]),
-                CAST(:errors AS text[]), CAST(:skipped AS bigint[]))
-            AS r(name, took_ms, error_code, error, skipped)
+                CAST(:errors AS text[]), CAST(:skipped AS bigint[]), CAST(:done AS bigint[]))
+            AS r(name, took_ms, error_code, error, skipped, done)
     ON CONFLICT (name) DO UPDATE SET ran_at = EXCLUDED.ran_at, took_ms = EXCLUDED.took_ms,
         failures = CASE WHEN EXCLUDED.failures = 0 THEN 0 ELSE c.failures + 1 END,
         errors = c.errors + EXCLUDED.errors, failed_at = coalesce(EXCLUDED.failed_at, c.failed_at),
         error_code = coalesce(EXCLUDED.error_code, c.error_code), error = coalesce(EXCLUDED.error, c.error),
-        skipped = EXCLUDED.skipped,
+        skipped = EXCLUDED.skipped, done = c.done + EXCLUDED.done,
         skipped_since = CASE WHEN EXCLUDED.skipped > 0 THEN coalesce(c.skipped_since, now()) END
 ), ended AS (
     UPDATE leases AS l SET ends_at = clock_timestamp() FROM mine WHERE l.name = :lease AND l.number = :number
@@ -117,6 +117,7 @@ def note(tx: Transaction, results: Sequence[ChoreResult] = (), lease: Lease | No
         "codes": [result.error_code for result in results],
         "errors": [result.error for result in results],
         "skipped": [result.skipped for result in results],
+        "done": [result.done for result in results],
         "lease": TICK,
         "number": None if lease is None else lease.number,
     }
@@ -165,6 +166,7 @@ class ChoreStatus:
         error: a sentence about the last failure.
         skipped: how many items it last left out, because another transaction held their rows.
         skipped_since: the first of the ticks in a row, up to the last one, that left some out.
+        done: how much it ever did.
     """
 
     name: str
@@ -177,10 +179,11 @@ class ChoreStatus:
     error: str | None
     skipped: int = 0
     skipped_since: datetime | None = None
+    done: int = 0
 
 
 _CHORES = """
-SELECT name, ran_at, took_ms, failures, errors, failed_at, error_code, error, skipped, skipped_since
+SELECT name, ran_at, took_ms, failures, errors, failed_at, error_code, error, skipped, skipped_since, done
 FROM tick_chores ORDER BY name
 """
 
@@ -199,6 +202,7 @@ def chores(tx: Transaction) -> list[ChoreStatus]:
             row.error,
             row.skipped,
             row.skipped_since,
+            row.done,
         )
         for row in tx.execute(_CHORES)
     ]

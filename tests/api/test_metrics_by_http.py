@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from flask import Flask
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
-from prometheus_client.parser import text_string_to_metric_families as read_prometheus
 from support.api_samples import OTHER_TENANT, TENANT
+from support.scrapes import OPENMETRICS, of, read_openmetrics, read_prometheus, scrape, values
 from support.sent_statements import sent_statements
-from werkzeug.test import TestResponse
 
 from pipeweave.api import create_app
 from pipeweave.api.http.metrics_text import Format, written
@@ -26,37 +24,10 @@ from pipeweave.orchestrator.store.database import Database, Transaction
 if TYPE_CHECKING:
     from conftest import Api, Tokens
 
-OPENMETRICS = "application/openmetrics-text"
 PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
     "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
 )
-Values = dict[tuple[str, Mapping[str, str]], float]
-
-
-def scrape(app: Flask, token: str | None = None, accept: str = "", tenant: str = "") -> TestResponse:
-    given = {"Accept": accept, "X-Tenant": tenant, "Authorization": f"Bearer {token}" if token else ""}
-    return app.test_client().get("/metrics", headers={name: text for name, text in given.items() if text})
-
-
-def values(answer: TestResponse) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    """Every sample of an answer, by name and labels."""
-    assert answer.status_code == 200, answer.text
-    read: Callable[[str], Any] = read_openmetrics if answer.mimetype == OPENMETRICS else read_prometheus
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in read(answer.text)
-        for sample in family.samples
-    }
-
-
-def of(found: Mapping[Any, float], name: str, **labels: str) -> float:
-    """The sum of the samples of a name that have these labels."""
-    return sum(
-        value
-        for (its, given), value in found.items()
-        if its == f"orchestrator_{name}" and labels.items() <= set(given)
-    )
 
 
 @pytest.fixture

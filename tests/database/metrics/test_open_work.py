@@ -104,8 +104,8 @@ def test_queues_have_the_slots_of_their_live_workers(tx: Transaction) -> None:
     found = queues.read(tx)
     assert mine(found, WORKERS) == {
         (TENANT, "python", "running"): 2,
-        (TENANT, "python", "stalled"): 1,
-        (TENANT, "python", "stopping"): 1,
+        (TENANT, "python", "crashed"): 1,
+        (TENANT, "python", "draining"): 1,
     }
     assert mine(found, WORKER_SLOTS) == {(TENANT, "python"): 4}
     served, unserved = f"pipeweave.{TENANT}.python", f"pipeweave.{TENANT}.other"

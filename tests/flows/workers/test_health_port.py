@@ -24,6 +24,11 @@ def hold() -> None:
     Path(FOLDER, "begun").touch()
     while not Path(FOLDER, "go").exists():
         time.sleep(0.02)
+
+
+@task(retries=0)
+def end_at_once() -> None:
+    raise ValueError("not today")
 """
 
 
@@ -51,6 +56,12 @@ def test_a_worker_says_how_it_is(stack_with_beat: LiveStack, tmp_path: Path) -> 
     assert (idle["service"], idle["tenant"]) == ("python", stack.settings.tenant)
     assert f":{worker}:" in idle["worker"]
     assert idle["uptime"] >= 0 and idle["lastHeartbeatStored"].endswith("Z")
+
+    stack.store({"id": "short", "steps": [{"task": "end_at_once"}]})
+    assert stack.finished(stack.trigger("short")).status == "failed"
+    stack.until(
+        lambda: (ask(port)[1]["runs"], ask(port)[1]["failed"]) == (1, 1), "the attempt is not counted"
+    )
 
     stack.store({"id": "held", "steps": [{"task": "hold"}]})
     run_id = stack.trigger("held")
