@@ -211,7 +211,7 @@ CALLS: Calls = [
     ("", lambda tx, _: dead_letters.purge(tx, TENANT, NOW)),
     ("all open", lambda tx, _: redrives.create(tx, TENANT, LETTERS)),
     ("every filter", lambda tx, _: redrives.create(tx, TENANT, FULL)),
-    ("all open", lambda _, database: redrives._next_letters(database, REDRIVE)),
+    ("all open", lambda _, database: redrives._next_letters(database, REDRIVE, 1)),
     # reading
     ("the first page", lambda tx, _: letter_lists.dead_letter_list(tx, TENANT, PAGE, LETTERS)),
     ("every filter", lambda tx, _: letter_lists.dead_letter_list(tx, TENANT, BEHIND["letters"], FULL)),

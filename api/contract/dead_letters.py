@@ -17,13 +17,14 @@ from pipeweave.api.contract.query_parameters import (
     Query,
     RedriveIdBeginning,
 )
-from pipeweave.api.contract.requests import MAX_REASON, Name, Request
+from pipeweave.api.contract.requests import MAX_INT32, MAX_REASON, WHOLE, Name, Request
 from pipeweave.api.contract.run_answers import Kind
 from pipeweave.durations import DURATION_EXPECTED, DURATION_PATTERN, milliseconds
-from pipeweave.orchestrator.deadletters import LetterFilter
+from pipeweave.orchestrator.deadletters import LetterFilter, Pace
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT
 
+MAX_CANARY = 1_000
 DeadLetterId = Annotated[str, Field(pattern=type_id_pattern(ids.DEAD_LETTER))]
 RedriveId = Annotated[str, Field(pattern=type_id_pattern(ids.REDRIVE))]
 Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -99,6 +100,26 @@ class _FilteredBody(Request, _Filtered):
 
 class RetryAllRequest(_FilteredBody):
     """Retry every open dead letter that matches all given filters; `{}` retries every open one."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_INT32), WHOLE] | None = Field(
+        None, description="The largest number that is retried."
+    )
+    canary: Annotated[int, Field(ge=1, le=MAX_CANARY), WHOLE] | None = Field(
+        None, description="Retry so many first, and the others only when these have ended well enough."
+    )
+    per_second: Annotated[float, Field(gt=0, le=1_000)] | None = Field(
+        None, description="Retries in a second, at most."
+    )
+    stop_on_same_fingerprint: Annotated[float, Field(ge=0, le=100)] | None = Field(
+        None,
+        description="Stop when more than this share of the retries that ended (percent) failed again with"
+        " the same fingerprint: after the canary, and of five retries or more. Absent: 50 after a canary, and"
+        " never without one.",
+    )
+
+    def pace(self) -> Pace:
+        """How the redrive proceeds."""
+        return Pace(self.limit, self.canary, self.per_second, self.stop_on_same_fingerprint)
 
 
 class DiscardRequest(Request):
@@ -204,12 +225,25 @@ class DeadLetterGroup(AnswerModel):
     first_failed_at: AwareDatetime
     last_failed_at: AwareDatetime
     newest: DeadLetterId
+    code_version: int = Field(description="The task's code version when the newest failed.")
+    current_code_version: int | None = Field(description="null when the task is not registered any more.")
+    code_changed: bool = Field(description="Whether the task's code changed since the newest failed.")
 
 
 class DeadLetterGroups(AnswerModel):
     """Groups, the largest first, of the newest 100,000 dead letters."""
 
     groups: list[DeadLetterGroup]
+
+
+class RedriveOutcomes(AnswerModel):
+    """What became of the retries of a redrive, of the newest 2,000."""
+
+    completed: int
+    failed_again: int
+    same_again: int = Field(description="Of those that failed again: with the same fingerprint.")
+    ended_otherwise: int = Field(description="Cancelled or skipped, or their history is gone.")
+    unended: int
 
 
 class RetriedAnswer(AnswerModel):
@@ -227,7 +261,9 @@ class Redrive(AnswerModel):
     """The retry of many dead letters."""
 
     id: RedriveId
-    status: Literal["running", "completed", "cancelled"]
+    status: Literal["running", "completed", "cancelled", "stopped"] = Field(
+        description="`completed`: everything was retried, or skipped. `stopped`: it stopped by itself."
+    )
     filter: dict[str, Any]
     total: int = Field(description="Dead letters that were open when the redrive was created.")
     retried: int
@@ -235,6 +271,14 @@ class Redrive(AnswerModel):
     created_at: AwareDatetime
     finished_at: AwareDatetime | None
     duration_ms: float | None
+    created_by: str | None
+    limit: int | None
+    canary: int | None
+    canary_ended_at: AwareDatetime | None = Field(description="Since then the others follow.")
+    per_second: float | None
+    stop_on_same_fingerprint: float | None
+    stopped_because: str | None
+    outcomes: RedriveOutcomes | None = Field(description="null in lists.")
 
 
 class RedriveList(Paged):

@@ -143,14 +143,17 @@ def discard(call: Call, id: str, body: DiscardRequest) -> dict[str, Any]:
     is_body_optional=True,
     answers={202: (Redrive, "The redrive has started.")},
     links={"dead_letters.get_redrive": "/id"},
-    example={"taskId": "send-mail", "errorCode": "SMTP_DOWN"},
+    example={"taskId": "send-mail", "errorCode": "SMTP_DOWN", "canary": 3, "perSecond": 10},
 )
 def retry_all(call: Call, body: RetryAllRequest) -> Answer:
     """Retry every dead letter that is open now and matches all given filters. The tick retries them in
     batches: follow the redrive at `/api/dlq/redrives/{id}`.
+
+    With a `canary` it first retries a few and waits for their ends. It stops by itself when too many fail
+    again as before; what it has not retried then stays open.
     """
     redrive_id = call.change(
-        lambda tx: redrives.create(tx, call.tenant, body.filter(), by=call.token_name or None)
+        lambda tx: redrives.create(tx, call.tenant, body.filter(), body.pace(), by=call.token_name or None)
     )
     with call.reading() as tx:
         return Answer(queries.redrive(tx, call.tenant, redrive_id), 202)

@@ -4,7 +4,9 @@ Called by `api` and the tick; `reading` uses its filter. This room must never pu
 messages go through the outbox."""
 
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
+from pipeweave.orchestrator.deadletters.redrive_pace import Pace
 
 __all__ = [
     "LetterFilter",
+    "Pace",
 ]

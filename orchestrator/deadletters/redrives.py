@@ -1,8 +1,8 @@
 """Retries many dead letters: a redrive's row has a filter and the progress, and the tick retries in batches.
 
 A redrive retries the dead letters that are open when it is created, so a task run that fails again is not
-retried for ever. A dead letter that cannot be retried (its run was cancelled, its task is no longer
-registered) is skipped and stays open.
+retried for ever. How fast it goes, and when it stops by itself, redrive_pace.py decides. A dead letter that
+cannot be retried (its run was cancelled, its task is no longer registered) is skipped and stays open.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Busy, Conflict, NotFound, Unavailable, UploadNotUsable
-from pipeweave.orchestrator.deadletters import dead_letters
+from pipeweave.orchestrator.deadletters import dead_letters, redrive_outcomes, redrive_pace
 from pipeweave.orchestrator.deadletters.dead_letters import LETTER_COLUMNS, DeadLetter, Inputs, letter_of
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
+from pipeweave.orchestrator.deadletters.redrive_pace import Decision, Outcomes, Pace
 from pipeweave.orchestrator.domain.triggered_by import REDRIVE, TriggeredBy
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.store.database import Database, Transaction, to_json
@@ -28,7 +30,7 @@ from pipeweave.orchestrator.store.values import Values
 
 log = logging.getLogger(__name__)
 
-RUNNING, COMPLETED, CANCELLED = "running", "completed", "cancelled"
+RUNNING, COMPLETED, CANCELLED, STOPPED = "running", "completed", "cancelled", "stopped"
 
 # Dead letters of one redrive that are retried before the next redrive's turn, and redrives that take turns.
 BATCH = 100
@@ -40,17 +42,27 @@ MAX_SECONDS_PER_TICK = 0.5
 # --- verbs ------------------------------------------------------------------------------------------------
 
 _CREATE = f"""
-INSERT INTO redrives (id, tenant_id, filter, status, total, created_at, finished_at, created_by)
+INSERT INTO redrives (id, tenant_id, filter, status, total, created_at, finished_at, created_by, most, canary,
+    per_second, stop_percent)
 SELECT :id, :tenant, CAST(:filter AS jsonb), CASE WHEN n.total = 0 THEN '{COMPLETED}' ELSE '{RUNNING}' END,
-    n.total, :now, CASE WHEN n.total = 0 THEN CAST(:now AS timestamptz) END, :by
+    n.total, :now, CASE WHEN n.total = 0 THEN CAST(:now AS timestamptz) END, :by, :most, :canary,
+    :per_second, :stop_percent
 FROM (SELECT count(*) AS total FROM dead_letters AS d WHERE {{where}} AND {OPEN} AND d.id < :id) AS n
 """
 
 
-def create(tx: Transaction, tenant: str, letter_filter: LetterFilter, *, by: str | None = None) -> UUID:
+def create(
+    tx: Transaction,
+    tenant: str,
+    letter_filter: LetterFilter,
+    pace: Pace | None = None,
+    *,
+    by: str | None = None,
+) -> UUID:
     """Create a redrive of every dead letter that is open now and matches the filter; returns its id.
 
     Args:
+        pace: how it proceeds; by default all at once, whatever becomes of them.
         by: who asks for it; the runs that it begins keep that.
 
     Raises:
@@ -60,7 +72,7 @@ def create(tx: Transaction, tenant: str, letter_filter: LetterFilter, *, by: str
     redrive_id = tx.new_id()
     where, parameters = letter_filter.sql(tenant)
     given = {"id": redrive_id, "filter": to_json(letter_filter.to_json()), "now": tx.now, "by": by}
-    tx.execute(_CREATE.format(where=where), {**parameters, **given})
+    tx.execute(_CREATE.format(where=where), {**parameters, **given, **asdict(pace or Pace())})
     return redrive_id
 
 
@@ -102,10 +114,41 @@ class _Redrive:
     filter: LetterFilter
     last_id: UUID | None
     cause: TriggeredBy
+    pace: Pace = Pace()
+    retried: int = 0
+    is_canary_over: bool = False
+    next_at: datetime | None = None
+
+    @classmethod
+    def of(cls, row: Any) -> _Redrive:
+        return cls(
+            row.id,
+            row.tenant_id,
+            LetterFilter.of_json(row.filter),
+            row.last_id,
+            TriggeredBy(REDRIVE, ids.show(ids.REDRIVE, row.id), row.created_by),
+            Pace.of(row),
+            row.retried,
+            row.canary_ended_at is not None,
+            row.next_at,
+        )
+
+    def decision(self, outcomes: Outcomes, now: datetime) -> Decision:
+        return redrive_pace.decide(
+            self.pace,
+            outcomes,
+            retried=self.retried,
+            is_canary_over=self.is_canary_over,
+            next_at=self.next_at,
+            now=now,
+            batch=BATCH,
+        )
 
 
 _RUNNING = f"""
-SELECT id, tenant_id, filter, last_id, created_by FROM redrives
+SELECT id, tenant_id, filter, last_id, created_by, most, canary, canary_ended_at, per_second, stop_percent,
+    next_at, retried
+FROM redrives
 WHERE status = '{RUNNING}' AND id <> ALL(CAST(:without AS uuid[])) ORDER BY created_at LIMIT :most
 """
 
@@ -145,9 +188,8 @@ def _work_off_or_note(
 ) -> int:
     """Work off a batch of a redrive, or add the redrive to those that this pass leaves alone."""
     try:
-        cause = TriggeredBy(REDRIVE, ids.show(ids.REDRIVE, row.id), row.created_by)
-        redrive = _Redrive(row.id, row.tenant_id, LetterFilter.of_json(row.filter), row.last_id, cause)
-        return _work_off_batch(database, values, redrive)
+        if found := _work_off(database, values, _Redrive.of(row)):
+            return found
     except Busy as error:
         isolation.note(error, tenant=row.tenant_id, redrive=row.id)
     except Unavailable as error:
@@ -166,14 +208,21 @@ WHERE {{where}} AND {OPEN} AND d.id < :id AND d.id > :after ORDER BY d.id LIMIT 
 """
 
 
-def _work_off_batch(database: Database, values: Values, redrive: _Redrive) -> int:
-    letters = _next_letters(database, redrive)
+def _work_off(database: Database, values: Values, redrive: _Redrive) -> int:
+    """Do what is decided of a redrive now; returns how many dead letters were looked at, 0 when it waits."""
+    with database.statements() as tx:
+        outcomes = redrive_outcomes.count(tx, redrive.id) if redrive.pace.is_judged else Outcomes()
+        decision = redrive.decision(outcomes, tx.now)
+    if decision.stops_because:
+        database.run(lambda tx: _stop(tx, redrive, decision.stops_because))
+        return 0
+    letters = _next_letters(database, redrive, decision.room) if decision.room else []
     by_run = groupby(sorted(letters, key=_run_of), key=_run_of)
     retried = sum(_retry(database, values, redrive, list(of_run)) for _, of_run in by_run)
-    skipped = len(letters) - retried
-    last_id = letters[-1].id if letters else None
-    is_over = len(letters) < BATCH
-    database.run(lambda tx: _record_progress(tx, redrive, skipped, last_id, is_over=is_over))
+    is_over = decision.is_over or 0 < decision.room > len(letters)
+    if letters or is_over or decision.ends_canary:
+        progress = _Progress(redrive, decision, letters, retried, is_over=is_over)
+        database.run(progress.record)
     return len(letters)
 
 
@@ -181,9 +230,9 @@ def _run_of(letter: DeadLetter) -> UUID:
     return letter.run_id
 
 
-def _next_letters(database: Database, redrive: _Redrive) -> list[DeadLetter]:
+def _next_letters(database: Database, redrive: _Redrive, batch: int) -> list[DeadLetter]:
     where, parameters = redrive.filter.sql(redrive.tenant)
-    given = {"id": redrive.id, "after": redrive.last_id or UUID(int=0), "batch": BATCH}
+    given = {"id": redrive.id, "after": redrive.last_id or UUID(int=0), "batch": batch}
     with database.statements() as tx:
         return [letter_of(row) for row in tx.execute(_NEXT.format(where=where), {**parameters, **given})]
 
@@ -206,7 +255,11 @@ def _retry(database: Database, values: Values, redrive: _Redrive, letters: Seque
 # Counted in the transaction of the retry: a crash neither loses a retry nor counts it twice. No row means
 # that the redrive was cancelled meanwhile; the retry is then rolled back.
 _COUNT = f"""
-UPDATE redrives SET retried = retried + :retried WHERE id = :id AND status = '{RUNNING}' RETURNING id
+WITH marked AS (
+    UPDATE dead_letters SET redrive_id = :id WHERE id = ANY(CAST(:letters AS uuid[]))
+)
+UPDATE redrives SET retried = retried + cardinality(CAST(:letters AS uuid[]))
+WHERE id = :id AND status = '{RUNNING}' RETURNING id
 """
 
 
@@ -214,21 +267,55 @@ def _retry_and_count(
     tx: Transaction, redrive: _Redrive, letters: Sequence[DeadLetter], inputs: Inputs
 ) -> int:
     retried = dead_letters.retry_of_run(tx, letters, inputs, redrive.cause)
-    if tx.execute(_COUNT, {"id": redrive.id, "retried": len(retried)}).first() is None:
+    marked = {"id": redrive.id, "letters": [each.letter_id for each in retried]}
+    if tx.execute(_COUNT, marked).first() is None:
         raise Conflict("the redrive was cancelled")
     return len(retried)
 
 
 _RECORD_PROGRESS = f"""
 UPDATE redrives SET skipped = skipped + :skipped, last_id = coalesce(:last_id, last_id),
+    next_at = coalesce(:next_at, next_at),
+    canary_ended_at = CASE WHEN :ends_canary THEN CAST(:now AS timestamptz) ELSE canary_ended_at END,
     status = CASE WHEN :is_over THEN '{COMPLETED}' ELSE status END,
     finished_at = CASE WHEN :is_over THEN CAST(:now AS timestamptz) END
 WHERE id = :id AND status = '{RUNNING}'
 """
 
 
-def _record_progress(
-    tx: Transaction, redrive: _Redrive, skipped: int, last_id: UUID | None, *, is_over: bool
-) -> None:
-    parameters = {"id": redrive.id, "skipped": skipped, "last_id": last_id, "is_over": is_over, "now": tx.now}
-    tx.execute(_RECORD_PROGRESS, parameters)
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """What a batch has brought."""
+
+    redrive: _Redrive
+    decision: Decision
+    letters: Sequence[DeadLetter]
+    retried: int
+    is_over: bool
+
+    def record(self, tx: Transaction) -> None:
+        redrive = self.redrive
+        tx.execute(
+            _RECORD_PROGRESS,
+            {
+                "id": redrive.id,
+                "skipped": len(self.letters) - self.retried,
+                "last_id": self.letters[-1].id if self.letters else None,
+                "next_at": redrive_pace.next_after(redrive.pace, redrive.next_at, self.retried, tx.now),
+                "ends_canary": self.decision.ends_canary,
+                "is_over": self.is_over,
+                "now": tx.now,
+            },
+        )
+
+
+_STOP = f"""
+UPDATE redrives SET status = '{STOPPED}', stopped_because = :reason, finished_at = :now
+WHERE id = :id AND status = '{RUNNING}'
+"""
+
+
+def _stop(tx: Transaction, redrive: _Redrive, reason: str) -> None:
+    """Stop a redrive whose retries fail as before: the rest stays open."""
+    if tx.execute(_STOP, {"id": redrive.id, "reason": reason, "now": tx.now}).rowcount:
+        log.warning("redrive.stopped", extra={"redrive": str(redrive.id), "reason": reason})

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput, NotFound
-from pipeweave.orchestrator.deadletters import redrives
+from pipeweave.orchestrator.deadletters import redrive_outcomes, redrives
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
 from pipeweave.orchestrator.reading.stored_values import Loading
@@ -195,7 +195,9 @@ def _time(text: str | None) -> str | None:
 # --- groups -----------------------------------------------------------------------------------------------
 
 _GROUPS = """
-SELECT g.*, l.task_id, l.error_code, l.error ->> 'type' AS type, l.error ->> 'message' AS message
+SELECT g.*, l.task_id, l.error_code, l.error ->> 'type' AS type, l.error ->> 'message' AS message,
+    l.code_version, k.code_version AS current_version,
+    k.code_hash IS NOT NULL AND k.code_hash <> l.code_hash AS code_changed
 FROM (
     SELECT n.fingerprint, count(*) AS number, min(n.failed_at) AS first, max(n.failed_at) AS last,
            (array_agg(n.id ORDER BY n.id DESC))[1] AS newest
@@ -203,6 +205,7 @@ FROM (
           ORDER BY d.id DESC LIMIT :most) AS n
     GROUP BY n.fingerprint ORDER BY count(*) DESC, n.fingerprint LIMIT :limit) AS g
 JOIN dead_letters AS l ON l.id = g.newest
+LEFT JOIN tasks AS k ON k.tenant_id = l.tenant_id AND k.id = l.task_id
 ORDER BY g.number DESC, g.fingerprint
 """
 
@@ -228,6 +231,9 @@ def dead_letter_groups(
             "firstFailedAt": iso(row.first),
             "lastFailedAt": iso(row.last),
             "newest": ids.show(ids.DEAD_LETTER, row.newest),
+            "codeVersion": row.code_version,
+            "currentCodeVersion": row.current_version,
+            "codeChanged": row.code_changed,
         }
         for row in tx.execute(_GROUPS.format(where=where), given)
     ]
@@ -236,13 +242,14 @@ def dead_letter_groups(
 # --- redrives ---------------------------------------------------------------------------------------------
 
 _REDRIVES = """
-SELECT w.id, w.filter, w.status, w.total, w.retried, w.skipped, w.created_at, w.finished_at
+SELECT w.id, w.filter, w.status, w.total, w.retried, w.skipped, w.created_at, w.finished_at, w.created_by,
+    w.most, w.canary, w.canary_ended_at, w.per_second, w.stop_percent, w.stopped_because
 FROM redrives AS w WHERE w.tenant_id = :tenant AND {where} ORDER BY w.id DESC LIMIT :limit
 """
 
 
 def redrive(tx: Transaction, tenant: str, redrive_id: UUID) -> Document:
-    """The progress of one redrive.
+    """The progress of one redrive, with what became of its newest retries.
 
     Raises:
         NotFound: the tenant has no such redrive.
@@ -251,7 +258,7 @@ def redrive(tx: Transaction, tenant: str, redrive_id: UUID) -> Document:
     row = tx.execute(statement, {"tenant": tenant, "id": redrive_id, "limit": 1}).one_or_none()
     if row is None:
         raise redrives.no_redrive(redrive_id)
-    return _redrive(row)
+    return {**_redrive(row), "outcomes": redrive_outcomes.count(tx, redrive_id).to_json()}
 
 
 def redrive_list(tx: Transaction, tenant: str, page: Page, *, id_prefix: str | None = None) -> Document:
@@ -294,4 +301,12 @@ def _redrive(row: Any) -> Document:
         "createdAt": iso(row.created_at),
         "finishedAt": iso(row.finished_at),
         "durationMs": duration_ms(row.created_at, row.finished_at),
+        "createdBy": row.created_by,
+        "limit": row.most,
+        "canary": row.canary,
+        "canaryEndedAt": iso(row.canary_ended_at),
+        "perSecond": row.per_second,
+        "stopOnSameFingerprint": row.stop_percent,
+        "stoppedBecause": row.stopped_because,
+        "outcomes": None,
     }

@@ -194,8 +194,31 @@ def _followed(client: Client, answer: Document, *, as_json: bool) -> str:
     return run.status
 
 
-@dlq.command("retry-all", epilog=examples("pipeweave dlq retry-all --task charge --since 2h --wait"))
+@dlq.command(
+    "retry-all",
+    epilog=examples(
+        "pipeweave dlq retry-all --task charge --since 2h --wait",
+        "pipeweave dlq retry-all --error-code SMTP_DOWN --canary 3 --per-second 10",
+    ),
+)
 @_filtered
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Retry at most so many.")
+@click.option(
+    "--canary",
+    type=click.IntRange(1, 1_000),
+    metavar="N",
+    help="Retry so many first, and the others only when these have ended well enough.",
+)
+@click.option(
+    "--per-second", type=click.FloatRange(0, 1_000, min_open=True), metavar="N", help="Retries in a second."
+)
+@click.option(
+    "--stop-percent",
+    type=click.FloatRange(0, 100),
+    metavar="PERCENT",
+    help="Stop when more than this share of those that ended failed again in the same way. Defaults to 50"
+    " after a canary.",
+)
 @click.option(
     "-w", "--wait", is_flag=True, help="Wait until all are retried; exit 0 only if none was skipped."
 )
@@ -209,7 +232,17 @@ def _followed(client: Client, answer: Document, *, as_json: bool) -> str:
 @connected
 @click.pass_context
 def retry_all(
-    ctx: click.Context, /, client: Client, wait: bool, timeout: float | None, as_json: bool, **filters: Any
+    ctx: click.Context,
+    /,
+    client: Client,
+    limit: int | None,
+    canary: int | None,
+    per_second: float | None,
+    stop_percent: float | None,
+    wait: bool,
+    timeout: float | None,
+    as_json: bool,
+    **filters: Any,
 ) -> None:
     """Retry all open dead letters that match the filters.
 
@@ -217,7 +250,13 @@ def retry_all(
     """
     from pipeweave.cli.support.rendering import show_json
 
-    redrive = client.dlq.retry_all(**_given(filters))
+    redrive = client.dlq.retry_all(
+        limit=limit,
+        canary=canary,
+        per_second=per_second,
+        stop_on_same_fingerprint=stop_percent,
+        **_given(filters),
+    )
     if wait:
         shown = None if as_json else _show_redrive
         redrive = client.dlq.wait(redrive["id"], timeout, shown)
@@ -255,7 +294,8 @@ def redrive(client: Client, redrive: str, cancel: bool, as_json: bool) -> None:
 def _show_redrive(redrive: Document) -> None:
     done, total = redrive["retried"] + redrive["skipped"], redrive["total"]
     skipped = f", {redrive['skipped']:,} skipped" if redrive["skipped"] else ""
-    click.echo(f"{redrive['id']} {redrive['status']}: {done:,} of {total:,}{skipped}")
+    because = f" ({redrive['stoppedBecause']})" if redrive.get("stoppedBecause") else ""
+    click.echo(f"{redrive['id']} {redrive['status']}: {done:,} of {total:,}{skipped}{because}")
 
 
 @dlq.command(epilog=examples("pipeweave dlq discard --error-code NO_ADDRESS --reason 'old customers'"))

@@ -105,9 +105,33 @@ class DeadLetters:
         path = f"/api/dlq/{checked_id(letter_id)}/discard"
         return document_of(self._http.send("POST", path, without_none(reason=reason)))
 
-    def retry_all(self, /, **filters: Any) -> Document:
-        """Start a redrive of all open dead letters that match the filters: {id, status, total, ...}."""
-        return document_of(self._http.send("POST", "/api/dlq/retry-all", without_none(**_named(filters))))
+    def retry_all(
+        self,
+        /,
+        limit: int | None = None,
+        canary: int | None = None,
+        per_second: float | None = None,
+        stop_on_same_fingerprint: float | None = None,
+        **filters: Any,
+    ) -> Document:
+        """Start a redrive of all open dead letters that match the filters: {id, status, total, ...}.
+
+        Args:
+            limit: how many are retried at most.
+            canary: so many are retried first, and the others only when these have ended well enough.
+            per_second: retries in a second, at most.
+            stop_on_same_fingerprint: stop when more than this share of the retries that ended (percent)
+                failed again as before; 50 after a canary, and never without one.
+            filters: as of `page`.
+        """
+        pace = without_none(
+            limit=limit,
+            canary=canary,
+            perSecond=per_second,
+            stopOnSameFingerprint=stop_on_same_fingerprint,
+        )
+        body = {**without_none(**_named(filters)), **pace}
+        return document_of(self._http.send("POST", "/api/dlq/retry-all", body))
 
     def redrive(self, redrive_id: str) -> Document:
         """Read the progress of a redrive: {status, total, retried, skipped, ...}.

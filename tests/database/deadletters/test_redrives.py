@@ -25,6 +25,7 @@ from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
+from pipeweave.orchestrator.deadletters.redrive_pace import Pace
 from pipeweave.orchestrator.domain import triggered_by
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.reading import dead_letters as queries
@@ -200,3 +201,77 @@ def test_a_task_run_that_a_redrive_begins_names_the_redrive_and_who_asked_for_it
     (letter,) = letters(driver)
     cause = TriggeredBy("redrive", ids.show(ids.REDRIVE, redrive_id), "ops")
     assert triggered_by.of_row(driver.run(letter.retry_run_id)) == cause
+
+
+def paced(driver: RunDriver, pace: Pace) -> UUID:
+    return driver.database.run(lambda tx: redrives.create(tx, driver.tenant, LetterFilter(), pace))
+
+
+def test_a_canary_that_fails_again_stops_the_redrive_and_leaves_the_rest_open(worker: InlineWorker) -> None:
+    driver = worker.driver
+    run_id = failed_run(worker, {each: [] for each in WIDE}, *WIDE, failureMode=CONTINUE)
+    redrive_id = paced(driver, Pace(canary=2))
+    redrives.run_once(driver.database, driver.values)
+    shown = progress(driver, redrive_id)
+    assert (shown["status"], shown["retried"], shown["outcomes"]["unended"]) == ("running", 2, 2)
+    assert redrives.run_once(driver.database, driver.values) == 0, "it waits for the canary"
+    worker.consume_all()
+    redrives.run_once(driver.database, driver.values)
+    shown = progress(driver, redrive_id)
+    assert (shown["status"], shown["retried"]) == ("stopped", 2)
+    assert shown["outcomes"] == {
+        "completed": 0,
+        "failedAgain": 2,
+        "sameAgain": 2,
+        "endedOtherwise": 0,
+        "unended": 0,
+    }
+    assert shown["stoppedBecause"].startswith("2 of 2 retries")
+    assert len(still_open(driver, run_id)) == len(WIDE), "those that failed again have new dead letters"
+    assert redrives.run_once(driver.database, driver.values) == 0
+
+
+def test_a_canary_that_completes_lets_the_others_follow(worker: InlineWorker) -> None:
+    driver = worker.driver
+    failed_run(worker, {each: [] for each in WIDE}, *WIDE, failureMode=CONTINUE)
+    worker.fails = {}
+    redrive_id = paced(driver, Pace(canary=2, most=5))
+    redrives.run_once(driver.database, driver.values)
+    worker.consume_all()
+    redrives.run_once(driver.database, driver.values)
+    worker.consume_all()
+    redrives.run_once(driver.database, driver.values)
+    shown = progress(driver, redrive_id)
+    assert (shown["status"], shown["retried"], shown["outcomes"]["completed"]) == ("completed", 5, 5)
+    assert shown["canaryEndedAt"] is not None
+    assert (shown["canary"], shown["limit"]) == (2, 5)
+
+
+def test_a_rate_spreads_the_retries_over_time(worker: InlineWorker) -> None:
+    driver = worker.driver
+    failed_run(worker, {each: [] for each in WIDE}, *WIDE, failureMode=CONTINUE)
+    redrive_id = paced(driver, Pace(per_second=0.01))
+    assert redrives.run_once(driver.database, driver.values) == 1
+    assert redrives.run_once(driver.database, driver.values) == 0
+    driver.database.run(
+        lambda tx: tx.execute("UPDATE redrives SET next_at = now() WHERE id = :id", {"id": redrive_id})
+    )
+    assert redrives.run_once(driver.database, driver.values) == 1
+    assert progress(driver, redrive_id)["retried"] == 2
+
+
+def test_groups_say_whether_the_code_changed_since(worker: InlineWorker) -> None:
+    driver = worker.driver
+    failed_run(worker, {"a": []}, "a")
+    with driver.database.reading() as tx:
+        [group] = queries.dead_letter_groups(tx, driver.tenant, 10, LetterFilter())
+    assert (group["codeChanged"], group["codeVersion"], group["currentCodeVersion"]) == (False, 1, 1)
+    driver.database.run(
+        lambda tx: tx.execute(
+            "UPDATE tasks SET code_hash = :hash, code_version = 2 WHERE tenant_id = :tenant",
+            {"hash": "ab" * 32, "tenant": driver.tenant},
+        )
+    )
+    with driver.database.reading() as tx:
+        [group] = queries.dead_letter_groups(tx, driver.tenant, 10, LetterFilter())
+    assert (group["codeChanged"], group["codeVersion"], group["currentCodeVersion"]) == (True, 1, 2)

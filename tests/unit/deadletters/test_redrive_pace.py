@@ -1,0 +1,89 @@
+"""How a redrive proceeds: its canary, its rate, its limit, and when it stops by itself."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pipeweave.orchestrator.deadletters.redrive_pace import (
+    LEAST_JUDGED,
+    Decision,
+    Outcomes,
+    Pace,
+    decide,
+    next_after,
+)
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+NONE_YET = Outcomes()
+
+
+def decided(pace: Pace, outcomes: Outcomes = NONE_YET, **given: Any) -> Decision:
+    state: dict[str, Any] = {"retried": 0, "is_canary_over": False, "next_at": None, "now": NOW, "batch": 100}
+    return decide(pace, outcomes, **{**state, **given})
+
+
+def test_without_a_pace_whole_batches_are_retried_whatever_becomes_of_them() -> None:
+    assert decided(Pace()) == Decision(room=100)
+    bad = Outcomes(failed_again=90, same_again=90)
+    assert decided(Pace(), bad, retried=90) == Decision(room=100)
+
+
+def test_a_canary_is_retried_first_and_its_end_is_awaited() -> None:
+    pace = Pace(canary=3)
+    assert decided(pace).room == 3
+    assert decided(pace, Outcomes(unended=2), retried=2).room == 1
+    assert decided(pace, Outcomes(completed=2, unended=1), retried=3) == Decision()
+    assert decided(pace, Outcomes(completed=3), retried=3) == Decision(room=100, ends_canary=True)
+    assert decided(pace, Outcomes(completed=3, unended=9), retried=12, is_canary_over=True).room == 100
+
+
+def test_a_canary_that_fails_as_before_stops_the_redrive() -> None:
+    pace = Pace(canary=3)
+    found = decided(pace, Outcomes(completed=1, failed_again=2, same_again=2), retried=3)
+    assert (found.room, found.is_over) == (0, False)
+    assert found.stops_because.startswith("2 of 3 retries")
+    other = decided(pace, Outcomes(completed=1, failed_again=2, same_again=0), retried=3)
+    assert (other.stops_because, other.ends_canary) == ("", True)
+
+
+@pytest.mark.parametrize(("same", "stops"), [(1, False), (2, True)])
+def test_after_the_canary_a_share_is_judged_once_enough_have_ended(same: int, stops: bool) -> None:
+    pace = Pace(stop_percent=20.0)
+    few = Outcomes(failed_again=LEAST_JUDGED - 1, same_again=LEAST_JUDGED - 1)
+    assert not decided(pace, few, retried=50).stops_because
+    enough = Outcomes(completed=LEAST_JUDGED - same, failed_again=same, same_again=same)
+    assert bool(decided(pace, enough, retried=50).stops_because) is stops
+
+
+def test_no_share_is_more_than_a_hundred_percent() -> None:
+    bad = Outcomes(failed_again=50, same_again=50)
+    assert not decided(Pace(stop_percent=100.0), bad, retried=50).stops_because
+    assert decided(Pace(stop_percent=0.0), Outcomes(completed=9, failed_again=1, same_again=1)).stops_because
+
+
+def test_a_limit_ends_it() -> None:
+    assert decided(Pace(most=30)).room == 30
+    assert decided(Pace(most=30), retried=28).room == 2
+    assert decided(Pace(most=30), retried=30) == Decision(is_over=True)
+    assert decided(Pace(most=2, canary=5)).room == 2
+
+
+def test_a_rate_gives_small_batches_and_a_time_for_the_next() -> None:
+    pace = Pace(per_second=2.5)
+    assert decided(pace).room == 3
+    after = next_after(pace, None, 3, NOW)
+    assert after == NOW - SECOND + timedelta(seconds=1.2)
+    assert decided(pace, next_at=NOW + SECOND) == Decision()
+    assert next_after(pace, NOW + SECOND, 3, NOW) == NOW + SECOND + timedelta(seconds=1.2)
+    assert next_after(pace, NOW - 60 * SECOND, 3, NOW) == after, "it makes up for one second only"
+    assert next_after(Pace(), None, 3, NOW) is None
+
+
+def test_a_slow_rate_retries_one_at_a_time() -> None:
+    pace = Pace(per_second=0.1)
+    assert decided(pace).room == 1
+    assert next_after(pace, NOW, 1, NOW) == NOW + 10 * SECOND
