@@ -6,6 +6,7 @@ never render a text of a user as anything but text.
 """
 
 from pipeweave.api.ui.dashboard import Dashboard
+from pipeweave.api.ui.dead_letters import screens as dead_letters
 from pipeweave.api.ui.run_times import screens as run_times
 from pipeweave.api.ui.runs import screens as runs
 from pipeweave.api.ui.screens import Screen
@@ -15,6 +16,7 @@ _SCREENS = (
     runs,
     run_times,
     workers,
+    dead_letters,
 )
 SCREENS: tuple[Screen, ...] = tuple(row for screens in _SCREENS for row in screens.rows)
 

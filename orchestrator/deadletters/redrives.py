@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 RUNNING, COMPLETED, CANCELLED, STOPPED = "running", "completed", "cancelled", "stopped"
 
+_AT_ONCE = Pace()
 # Dead letters of one redrive that are retried before the next redrive's turn, and redrives that take turns.
 BATCH = 100
 REDRIVES_AT_ONCE = 5
@@ -72,7 +73,7 @@ def create(
     redrive_id = tx.new_id()
     where, parameters = letter_filter.sql(tenant)
     given = {"id": redrive_id, "filter": to_json(letter_filter.to_json()), "now": tx.now, "by": by}
-    tx.execute(_CREATE.format(where=where), {**parameters, **given, **asdict(pace or Pace())})
+    tx.execute(_CREATE.format(where=where), {**parameters, **given, **asdict(pace or _AT_ONCE)})
     return redrive_id
 
 
@@ -114,7 +115,7 @@ class _Redrive:
     filter: LetterFilter
     last_id: UUID | None
     cause: TriggeredBy
-    pace: Pace = Pace()
+    pace: Pace = _AT_ONCE
     retried: int = 0
     is_canary_over: bool = False
     next_at: datetime | None = None

@@ -1,0 +1,202 @@
+"""Dead letters: their groups, one of them in full, and what to do about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
+from pipeweave.api.ui.view import View
+
+screens = Screens("dead-letters")
+
+# What lists, redrives and discards choose dead letters by, with its words and its option of the command.
+_FILTERS = (
+    Field("pipelineId", "Pipeline", flag="--pipeline"),
+    Field("taskId", "Task", flag="--task"),
+    Field("errorCode", "Error code", flag="--error-code"),
+    Field("fingerprint", "Fingerprint", about="Similar errors have the same.", flag="--fingerprint"),
+    Field("since", "Failed since", about="For example 2026-11-20T12:00:00Z.", flag="--since"),
+    Field("until", "Failed before", flag="--until"),
+)
+_NAMES = tuple(each.name for each in _FILTERS)
+_REASON = Field("reason", "Reason", about="Shown with the dead letter.", flag="--reason")
+# Groups that a page shows.
+MOST_GROUPS = "50"
+
+
+def _number(count: int, *, is_capped: bool = False) -> str:
+    more = "+" if is_capped else ""
+    return f"{count:,}{more} dead letter{'' if count == 1 and not is_capped else 's'}"
+
+
+def _redrives(view: View, ids: Mapping[str, str], body: Any) -> Effects:
+    chosen = {name: body[name] for name in _NAMES if name in body}
+    found = view.ask("dead_letters.list_dead_letters", {**chosen, "limit": "3"})
+    groups = view.ask("dead_letters.group_dead_letters", {**chosen, "limit": MOST_GROUPS})["groups"]
+    most = min(found["total"], body.get("limit", found["total"]))
+    sentences = [
+        f"retries {_number(most, is_capped=found['totalIsCapped'] and most == found['total'])}"
+        f" in {len(groups)} group{'' if len(groups) == 1 else 's'}"
+    ]
+    if "canary" in body:
+        sentences.append(f"first {body['canary']} of them; the others follow when these ended well enough")
+    unchanged = [f"`{each['taskId']}`" for each in groups if not each["codeChanged"]]
+    if unchanged:
+        named = ", ".join(list(dict.fromkeys(unchanged))[:5])
+        sentences.append(f"the code of {named} has not changed since the failure: the same may happen again")
+    return Effects(sentences, most, [each["id"] for each in found["items"]])
+
+
+def _discards(view: View, ids: Mapping[str, str], body: Any) -> Effects:
+    chosen = {name: body[name] for name in _NAMES if name in body}
+    found = view.ask("dead_letters.list_dead_letters", {**chosen, "limit": "3"})
+    count = _number(found["total"], is_capped=found["totalIsCapped"])
+    sentences = [f"discards {count}: none of them can be retried any more"]
+    return Effects(sentences, found["total"], [each["id"] for each in found["items"]])
+
+
+VERBS.add(
+    Verb(
+        "dead_letters.retry",
+        "Retry",
+        "Retry this dead letter?",
+        "It is retried.",
+        command="pipeweave dlq retry {id}",
+    )
+)
+VERBS.add(
+    Verb(
+        "dead_letters.discard",
+        "Discard",
+        "Discard this dead letter?",
+        "It is discarded.",
+        command="pipeweave dlq discard {id}",
+        fields=(_REASON,),
+        is_dangerous=True,
+    )
+)
+VERBS.add(
+    Verb(
+        "dead_letters.retry_all",
+        "Redrive",
+        "Retry these dead letters?",
+        "The redrive has begun.",
+        command="pipeweave dlq retry-all",
+        fields=(
+            *_FILTERS,
+            Field("limit", "At most", "number", "Empty: all that match.", flag="--limit"),
+            Field(
+                "canary",
+                "Canary",
+                "number",
+                "So many are retried first; the others follow when these have ended well enough.",
+                default="3",
+                flag="--canary",
+            ),
+            Field("perSecond", "Per second", "number", "Empty: as fast as it goes.", flag="--per-second"),
+            Field(
+                "stopOnSameFingerprint",
+                "Stop above",
+                "number",
+                "Percent of those that ended and failed again in the same way.",
+                default="50",
+                flag="--stop-percent",
+            ),
+        ),
+        effects=_redrives,
+        after="/redrives/{id}",
+    )
+)
+VERBS.add(
+    Verb(
+        "dead_letters.discard_matching",
+        "Discard all",
+        "Discard these dead letters?",
+        "They are discarded.",
+        command="pipeweave dlq discard",
+        fields=(*_FILTERS, _REASON),
+        effects=_discards,
+        is_dangerous=True,
+    )
+)
+VERBS.add(
+    Verb(
+        "dead_letters.purge",
+        "Delete old ones",
+        "Delete old dead letters for good?",
+        "They are deleted.",
+        command="pipeweave dlq purge",
+        fields=(
+            Field(
+                "olderThan",
+                "Older than",
+                about="Age since the failure, such as `30d` or `12h`. Open ones are deleted, too.",
+                default="30d",
+                flag="--older-than",
+                is_required=True,
+            ),
+        ),
+        is_dangerous=True,
+    )
+)
+VERBS.add(
+    Verb(
+        "dead_letters.cancel_redrive",
+        "Stop redrive",
+        "Stop this redrive?",
+        "The redrive is stopped.",
+        command="pipeweave dlq redrive {id} --cancel",
+        is_dangerous=True,
+    )
+)
+
+
+@screens.add("/dead-letters", "dead_letters.html")
+def dead_letters(view: View) -> Page:
+    """Groups of similar failures, a sample of the chosen one, and the dead letters themselves."""
+    groups = view.ask("dead_letters.group_dead_letters", view.only(*_NAMES, "status", limit=MOST_GROUPS))
+    found = view.ask("dead_letters.list_dead_letters", view.only(*_NAMES, "status", "cursor", limit="50"))
+    shown = {
+        "groups": groups["groups"],
+        "letters": found["items"],
+        "cursor": found["nextCursor"],
+        "total": found["total"],
+        "is_capped": found["totalIsCapped"],
+        "filters": _FILTERS,
+        "chosen": {name: view.given[name] for name in _NAMES if view.given.get(name)},
+        "status": view.given.get("status", "open"),
+        "sample": _sample(view, groups["groups"]),
+    }
+    return Page("Dead letters", shown)
+
+
+def _sample(view: View, groups: list[Any]) -> Any:
+    """The newest dead letter of the only group that is shown."""
+    if len(groups) != 1:
+        return None
+    return view.ask("dead_letters.get_dead_letter", id=groups[0]["newest"])
+
+
+@screens.add("/dead-letters/<id>", "dead_letter.html")
+def dead_letter(view: View, id: str) -> Page:
+    """One dead letter: what failed, in which code, each attempt, and its input."""
+    found = view.ask("dead_letters.get_dead_letter", id=id)
+    title = f"{found['taskId']}: {found['errorCode']}"
+    return Page(title, {"letter": found}, status=found["outcome"])
+
+
+@screens.add("/redrives", "redrives.html")
+def redrives(view: View) -> Page:
+    """Retries of many dead letters, newest first."""
+    found = view.ask("dead_letters.list_redrives", view.only("cursor", limit="50"))
+    return Page("Redrives", {"redrives": found["redrives"], "cursor": found["nextCursor"]}, every_s=5)
+
+
+@screens.add("/redrives/<id>", "redrive.html")
+def redrive(view: View, id: str) -> Page:
+    """One redrive: how far it is, and what became of its retries."""
+    found = view.ask("dead_letters.get_redrive", id=id)
+    is_moving = found["status"] == "running" or found["outcomes"]["unended"]
+    return Page("Redrive", {"redrive": found}, status=found["status"], every_s=1 if is_moving else 0)
