@@ -187,16 +187,15 @@ def dead_letter(view: View, id: str) -> Page:
     return Page(title, {"letter": found}, status=found["outcome"])
 
 
-@screens.add("/redrives", "redrives.html")
+@screens.add("/redrives", "redrives.html", every_s=5)
 def redrives(view: View) -> Page:
     """Retries of many dead letters, newest first."""
     found = view.ask("dead_letters.list_redrives", view.only("cursor", limit="50"))
-    return Page("Redrives", {"redrives": found["redrives"], "cursor": found["nextCursor"]}, every_s=5)
+    return Page("Redrives", {"redrives": found["redrives"], "cursor": found["nextCursor"]})
 
 
-@screens.add("/redrives/<id>", "redrive.html")
+@screens.add("/redrives/<id>", "redrive.html", every_s=1)
 def redrive(view: View, id: str) -> Page:
     """One redrive: how far it is, and what became of its retries."""
     found = view.ask("dead_letters.get_redrive", id=id)
-    is_moving = found["status"] == "running" or found["outcomes"]["unended"]
-    return Page("Redrive", {"redrive": found}, status=found["status"], every_s=1 if is_moving else 0)
+    return Page("Redrive", {"redrive": found}, status=found["status"])
