@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from uuid import UUID
 
 import pytest
@@ -10,6 +10,7 @@ from playwright.sync_api import Browser
 from support.browser import PHONE, Visit, visiting
 from support.failed_runs import WIDE, failed_run, still_open
 from support.inline_worker import InlineWorker
+from support.run_driver import RunDriver
 
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.security import READ, WRITE
@@ -20,6 +21,19 @@ from pipeweave.spec.rules import CONTINUE
 def failed(worker: InlineWorker) -> UUID:
     """A run of which nine steps failed, all in the same way."""
     return failed_run(worker, {each: [] for each in WIDE}, *WIDE, failureMode=CONTINUE)
+
+
+@pytest.fixture(autouse=True)
+def _no_redrive_is_left(driver: RunDriver) -> Iterator[None]:
+    """A tick works off the redrives of every tenant, also in other tests."""
+    yield
+    driver.database.run(
+        lambda tx: tx.execute(
+            "UPDATE redrives SET status = 'cancelled', finished_at = now()"
+            " WHERE tenant_id = :tenant AND status = 'running'",
+            {"tenant": driver.tenant},
+        )
+    )
 
 
 def tick(worker: InlineWorker) -> None:
