@@ -6,8 +6,8 @@ retries everything at once, whatever a redrive says.
 
 from alembic import op
 
-revision = "0024"
-down_revision = "0023"
+revision = "0025"
+down_revision = "0024"
 
 # The new constraint allows all that the old one does, so no row has to be looked at.
 UP = """
