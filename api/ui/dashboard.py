@@ -19,6 +19,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from pipeweave.api.http import Authenticator, Caller, Identity, Inside, browser, errors
 from pipeweave.api.ui import confirm, policy, words
+from pipeweave.api.ui.graphs import graph_of
 from pipeweave.api.ui.live_views import Fragment, Fragments, LiveView, shared
 from pipeweave.api.ui.screens import NAV, Page, Redirect, Screen
 from pipeweave.api.ui.static_files import StaticFiles
@@ -78,7 +79,7 @@ class Dashboard:
             lstrip_blocks=True,
         )
         self._templates.filters |= words.FILTERS
-        self._templates.globals |= {"static": self.files.url, "verbs": VERBS.rows}
+        self._templates.globals |= {"static": self.files.url, "verbs": VERBS.rows, "graph_of": graph_of}
 
     def register(self, app: Flask) -> None:
         """Add the paths below `/ui`."""
@@ -178,6 +179,7 @@ class Dashboard:
         screen, ids = self._find(asked.caller.tenant, asked.url)
         path, _, query = asked.url.partition("?")
         view = self._view_of(asked.caller, path, MultiDict(parse_qsl(query)), asked.host)
+        view.is_fragment = True
         page = screen.read(view, **ids)
         if isinstance(page, Redirect):
             page = Page("Moved", {"target": page.url})

@@ -28,6 +28,7 @@ class View:
         lists: all values of each parameter.
         is_read_only: no verb may be shown, whatever the caller may do.
         host: the address of the server, e.g. `http://localhost:3000`.
+        is_fragment: a script asks, which shows what has changed on a page that it has.
     """
 
     inside: Inside
@@ -37,6 +38,7 @@ class View:
     lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_read_only: bool = False
     host: str = ""
+    is_fragment: bool = False
     asked: list[Asked] = field(default_factory=list)
 
     @property

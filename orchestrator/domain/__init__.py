@@ -11,12 +11,13 @@ from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, InvalidChord, JoinCheck, Outgoing, Part, PutBack
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
+from pipeweave.orchestrator.domain.states import STATUS_LETTERS, RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, KeyWait, TaskRun
 from pipeweave.orchestrator.domain.triggered_by import TRIGGER_KINDS, TriggeredBy
 
 __all__ = [
     "END",
+    "STATUS_LETTERS",
     "TRIGGER_KINDS",
     "UNCOUNTED",
     "CallOutcome",

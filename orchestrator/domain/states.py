@@ -96,6 +96,20 @@ REOPEN_TASK: dict[TaskStatus, frozenset[TaskStatus]] = {
     T.SKIPPED: frozenset({T.PENDING}),
 }
 
+# One letter for each status of a task run, for columns of many.
+STATUS_LETTERS: dict[str, str] = {
+    T.PENDING.value: "p",
+    T.READY.value: "r",
+    T.QUEUED.value: "q",
+    T.RUNNING.value: "R",
+    T.WAITING.value: "w",
+    T.COMPLETED.value: "c",
+    T.FAILED.value: "f",
+    T.TIMEOUT.value: "t",
+    T.CANCELLED.value: "x",
+    T.SKIPPED.value: "s",
+}
+
 FINAL_RUN = frozenset(status for status, after in RUN_MOVES.items() if not after)
 FINAL_TASK = frozenset(status for status, after in TASK_MOVES.items() if not after)
 

@@ -3,7 +3,7 @@
 Called by `api`. This room must never write to PostgreSQL.
 """
 
-from pipeweave.orchestrator.graph.document import graph_document
+from pipeweave.orchestrator.graph.document import graph_document, read_document
 from pipeweave.orchestrator.graph.layout import layout
 from pipeweave.orchestrator.graph.pattern import View, shape_of
 from pipeweave.orchestrator.graph.svg import MOST_IN_PAGE, svg
@@ -14,6 +14,7 @@ __all__ = [
     "View",
     "graph_document",
     "layout",
+    "read_document",
     "shape_of",
     "svg",
     "version_differences",

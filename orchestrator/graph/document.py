@@ -14,7 +14,9 @@ from pipeweave.orchestrator.graph.shapes import (
     JUNCTION_WIDTH,
     MEMBERS_IN_COLUMN,
     MEMBERS_SHOWN,
+    Box,
     Layout,
+    Link,
     Shape,
 )
 from pipeweave.orchestrator.store.keyset import Document
@@ -102,3 +104,44 @@ def _links(shape: Shape, found: Layout | None) -> Document:
             str(at): [value for point in each for value in point] for at, each in enumerate(bends) if each
         },
     }
+
+
+def read_document(document: Document) -> tuple[Shape, Layout]:
+    """The shape and layout in a document that has a layout: what `svg` draws."""
+    boxes, joints, links, sizes = (document[name] for name in ("boxes", "junctions", "links", "box"))
+    ids, tasks, is_open = document["steps"]["ids"], document["tasks"], set(document["open"])
+    maps, blocks = set(boxes["maps"]), {each["box"]: each for each in document["blocks"]}
+    shape = Shape(
+        tuple(
+            Box(
+                key,
+                tasks[boxes["tasks"][at]] if len(steps) > 1 else ids[steps[0] - 1],
+                tasks[boxes["tasks"][at]],
+                at in maps,
+                tuple(steps),
+                key in is_open,
+                tuple(ids[each - 1] for each in steps[:MEMBERS_SHOWN]) if key in is_open else (),
+            )
+            for at, (key, steps) in enumerate(zip(boxes["keys"], boxes["steps"], strict=True))
+        ),
+        joints["count"],
+        tuple(
+            Link(source, target, links["labels"].get(str(at), ""))
+            for at, (source, target) in enumerate(zip(links["sources"], links["targets"], strict=True))
+        ),
+    )
+    places = [*zip(boxes["x"], boxes["y"], strict=True), *zip(joints["x"], joints["y"], strict=True)]
+    bends = (links["bends"].get(str(at), ()) for at in range(len(shape.links)))
+    return shape, Layout(
+        document["width"],
+        document["height"],
+        places,
+        [
+            *(
+                (blocks.get(at, sizes)["width"], blocks.get(at, sizes)["height"])
+                for at in range(len(shape.boxes))
+            ),
+            *[(joints["width"], joints["height"])] * joints["count"],
+        ],
+        [tuple(zip(each[::2], each[1::2], strict=True)) for each in bends],
+    )

@@ -171,7 +171,7 @@ def _bar(box: Box, place: Point, size: Point, statuses: Statuses) -> Iterator[st
     for status in reversed(list(LOOKS)):
         wide = (size[0] - 20) * counts[status] / len(box.steps)
         if wide:
-            yield _rect(f"status-{status}", (round(x, 1), y), (round(wide, 1), 3), LOOKS[status][0])
+            yield _rect(f"f-{status}", (round(x, 1), y), (round(wide, 1), 3), LOOKS[status][0])
             x += wide
 
 
@@ -197,13 +197,13 @@ def _frame(x: int, y: int, width: int, height: int, status: str | None) -> str:
     colour = MUTED if status in (None, "pending") else LOOKS[status or "pending"][0]
     strong = ' stroke-width="2"' if status in ("failed", "timeout") else ""
     dashed = ' stroke-dasharray="4 3"' if status == "skipped" else ""
-    named = f"graph-box status-{status}" if status else "graph-box"
+    named = f"graph-box s-{status}" if status else "graph-box"
     return _rect(named, (x, y), (width, height), PANEL, f' rx="6" stroke="{colour}"{strong}{dashed}')
 
 
 def _mark(x: float, y: float, status: str, size: int) -> str:
     colour, mark = LOOKS[status]
-    return _text(x, y, mark, size, colour, f"graph-mark status-{status}")
+    return _text(x, y, mark, size, colour, f"graph-mark s-{status}")
 
 
 def _rect(

@@ -17,7 +17,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id
-from pipeweave.orchestrator.domain.states import FINAL_RUN, TaskStatus
+from pipeweave.orchestrator.domain.states import FINAL_RUN, STATUS_LETTERS
 from pipeweave.orchestrator.reading import enqueued_runs
 from pipeweave.orchestrator.reading.run_events import settled_before
 from pipeweave.orchestrator.registry import pipelines
@@ -25,19 +25,6 @@ from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, cursor_of, read_cursor
 
-# One letter for each status.
-LETTERS: Mapping[str, str] = {
-    TaskStatus.PENDING.value: "p",
-    TaskStatus.READY.value: "r",
-    TaskStatus.QUEUED.value: "q",
-    TaskStatus.RUNNING.value: "R",
-    TaskStatus.WAITING.value: "w",
-    TaskStatus.COMPLETED.value: "c",
-    TaskStatus.FAILED.value: "f",
-    TaskStatus.TIMEOUT.value: "t",
-    TaskStatus.CANCELLED.value: "x",
-    TaskStatus.SKIPPED.value: "s",
-}
 # After more events than this, all steps are read anew.
 MOST_EVENTS = 10_000
 # Counting the items of a run takes at most a twentieth of the time, and happens at most once a second.
@@ -188,7 +175,7 @@ def _counted(tx: Transaction, id: UUID, newest: int, maps: Sequence[int], *, is_
     began = time.monotonic()
     statuses: dict[int, dict[str, int]] = defaultdict(dict)
     for row in tx.execute(_ITEMS, {"id": id}):
-        statuses[row.map_parent][LETTERS[row.status]] = row.number
+        statuses[row.map_parent][STATUS_LETTERS[row.status]] = row.number
     wanted = [ids.task_run_id(id, each) for each in maps]
     items = {
         str(ids.ordinal_of(row.id)): {
@@ -212,7 +199,7 @@ def _columns(rows: Sequence[Any], start: datetime) -> Document:
 
     return {
         "ordinals": [ids.ordinal_of(row.id) for row in rows],
-        "statuses": "".join(LETTERS[row.status] for row in rows),
+        "statuses": "".join(STATUS_LETTERS[row.status] for row in rows),
         "attempts": [row.attempt for row in rows],
         "queuedMs": since("queued_at"),
         "startedMs": since("started_at"),

@@ -12,9 +12,9 @@ from support.run_driver import PERMANENT, RunDriver
 
 from pipeweave import ids
 from pipeweave.errors import InvalidInput, NotFound
-from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.domain.states import STATUS_LETTERS, TaskStatus
 from pipeweave.orchestrator.reading import step_columns as reading
-from pipeweave.orchestrator.reading.step_columns import LETTERS, step_states
+from pipeweave.orchestrator.reading.step_columns import step_states
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.store.database import Database
@@ -33,8 +33,8 @@ def states(driver: RunDriver, run_id: UUID, after: str | None = None) -> dict[st
 
 
 def test_every_status_has_a_letter_of_its_own() -> None:
-    assert set(LETTERS) == {each.value for each in TaskStatus}
-    assert len(set(LETTERS.values())) == len(LETTERS)
+    assert set(STATUS_LETTERS) == {each.value for each in TaskStatus}
+    assert len(set(STATUS_LETTERS.values())) == len(STATUS_LETTERS)
 
 
 def test_all_steps_are_columns_by_ordinal(driver: RunDriver) -> None:

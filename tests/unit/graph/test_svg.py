@@ -43,9 +43,9 @@ def test_a_status_is_a_shape_and_a_colour() -> None:
         (each.text, each.get("class")) for each in root.iter(f"{NAME}text") if "mark" in each.get("class", "")
     ]
     assert marks == [
-        ("●", "graph-mark status-completed"),
-        ("✗", "graph-mark status-failed"),
-        ("○", "graph-mark status-pending"),
+        ("●", "graph-mark s-completed"),
+        ("✗", "graph-mark s-failed"),
+        ("○", "graph-mark s-pending"),
     ]
 
 
@@ -60,7 +60,7 @@ def test_a_class_counts_its_members_and_shows_the_worst_status() -> None:
     root = drawn(plan, View.PATTERN, statuses=statuses)
     assert texts(root) == ["1:n", "●", "a", "a", "✗", "b \N{MULTIPLICATION SIGN}4", "b", "2 / 4"]
     parts = [each.get("class") for each in root.iter(f"{NAME}rect") if each.get("height") == "3"]
-    assert parts == ["status-completed", "status-pending", "status-running", "status-timeout"]
+    assert parts == ["f-completed", "f-pending", "f-running", "f-timeout"]
 
 
 def test_an_open_class_shows_at_most_400_members_and_counts_the_rest() -> None:

@@ -1,0 +1,75 @@
+"""The graph of a pipeline or a run as a part of a page: an element that draws it; without script, a drawing.
+
+A screen that shows a `run`, or else a `pipeline`, includes `parts/graph.html`, which asks `graph_of`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from markupsafe import Markup
+
+from pipeweave.api.http import Asked
+from pipeweave.api.ui.view import View
+from pipeweave.orchestrator import graph as drawing
+from pipeweave.orchestrator.domain import STATUS_LETTERS
+from pipeweave.orchestrator.graph.shapes import Box
+
+_WORDS = {letter: word for word, letter in STATUS_LETTERS.items()}
+
+
+def graph_of(
+    view: View, pipeline_id: str, version: int, *, run_id: str | None = None, selected: str | None = None
+) -> dict[str, Any]:
+    """What `parts/graph.html` shows.
+
+    Args:
+        view: the parameters `view`, `open`, `colour` and `step` of its address say what the graph shows.
+        pipeline_id: the pipeline.
+        version: its version.
+        run_id: the run whose states are shown; None: those of no run.
+        selected: the step that is selected; None: what the address says.
+    """
+    query = {name: view.given[name] for name in ("view", "open") if view.given.get(name)}
+    path = f"/api/pipelines/{quote(pipeline_id, safe='')}/versions/{version}/graph"
+    states = None if run_id is None else f"/api/runs/{run_id}/steps"
+    label = f"Graph of {pipeline_id}, version {version}"
+    shown = {
+        "src": path + (f"?{urlencode(query)}" if query else ""),
+        "states": states,
+        "selected": selected if selected is not None else view.given.get("step", ""),
+        "colour": view.given.get("colour", ""),
+        "label": label,
+    }
+    if view.is_fragment:
+        # The element on the page asks for these by itself.
+        view.asked += [
+            Asked("GET", each, tuple(query.items()) if each == path else (), None)
+            for each in (path, states)
+            if each
+        ]
+        return {**shown, "drawing": None, "boxes": 0}
+    found = view.ask("graphs.get_graph", query, id=pipeline_id, version=str(version))
+    known = None if run_id is None else view.ask("runs.get_steps", id=run_id)
+    count = len(found["boxes"]["keys"])
+    drawn = _drawn(view, found, known, label) if count <= drawing.MOST_IN_PAGE else None
+    return {**shown, "drawing": drawn, "boxes": count}
+
+
+def _drawn(view: View, found: dict[str, Any], known: dict[str, Any] | None, title: str) -> Markup:
+    """The drawing. A box leads to its step; that of a class opens or closes it."""
+    opened = set(found["open"])
+
+    def href(box: Box) -> str:
+        if len(box.steps) == 1:
+            return view.here(step=box.key)
+        return view.here(view=found["view"], open=",".join(sorted(opened ^ {box.key})) or None)
+
+    statuses = None
+    if known is not None:
+        pairs = zip(known["ordinals"], known["statuses"], strict=True)
+        statuses = {ordinal: _WORDS[letter] for ordinal, letter in pairs}
+    shape, layout = drawing.read_document(found)
+    # The drawing escapes every text and address itself.
+    return Markup(drawing.svg(shape, layout, title=title, statuses=statuses, href=href))

@@ -1,0 +1,130 @@
+// What a drawing consists of, as arrays that are quick to go over: boxes, junctions, links, and who is near.
+
+/**
+ * What the endpoint of a graph answers, with its layout.
+ * @typedef {{pipelineId: string, version: number, view: "all" | "pattern", open: string[], stepCount: number,
+ *   width: number, height: number, tasks: string[], steps: {ids: string[], tasks: number[]},
+ *   boxes: {keys: string[], tasks: number[], maps: number[], steps: number[][], x: number[], y: number[]},
+ *   box: {width: number, height: number},
+ *   blocks: {box: number, width: number, height: number, rows: number, shown: number}[],
+ *   junctions: {x: number[], y: number[], width: number, height: number},
+ *   links: {sources: number[], targets: number[], labels: Record<string, string>,
+ *     bends: Record<string, number[]>}}} GraphDocument
+ */
+
+export class Scene {
+  /** @param {GraphDocument} graph */
+  constructor(graph) {
+    const { boxes, junctions, links, steps } = graph;
+    this.graph = graph;
+    this.boxes = boxes.x.length;
+    const count = this.boxes + junctions.x.length;
+    this.x = Float32Array.from([...boxes.x, ...junctions.x]);
+    this.y = Float32Array.from([...boxes.y, ...junctions.y]);
+    this.w = new Float32Array(count).fill(graph.box.width).fill(junctions.width, this.boxes);
+    this.h = new Float32Array(count).fill(graph.box.height).fill(junctions.height, this.boxes);
+    this.maps = new Set(boxes.maps);
+    this.blocks = new Map(graph.blocks.map((each) => [each.box, each]));
+    for (const each of graph.blocks) {
+      this.w[each.box] = each.width;
+      this.h[each.box] = each.height;
+    }
+    this.ordinals = new Map(steps.ids.map((id, at) => [id, at + 1]));
+    /** The box of each step, by ordinal. */
+    this.boxOf = new Int32Array(steps.ids.length + 1).fill(-1);
+    boxes.steps.forEach((ordinals, box) => ordinals.forEach((each) => (this.boxOf[each] = box)));
+    this.after = neighbours(count, links.sources, links.targets);
+    this.before = neighbours(count, links.targets, links.sources);
+    /** The points of each link, from the right of its source to the left of its target. */
+    this.links = links.sources.map((source, at) => Float32Array.from([
+      this.x[source] + this.w[source], this.y[source] + this.h[source] / 2, ...(links.bends[at] ?? []),
+      this.x[links.targets[at]], this.y[links.targets[at]] + this.h[links.targets[at]] / 2,
+    ]));
+  }
+
+  /** The ordinals of a box's steps. @param {number} box */
+  steps(box) {
+    return this.graph.boxes.steps[box];
+  }
+
+  /** The id of a step. @param {number} ordinal */
+  id(ordinal) {
+    return this.graph.steps.ids[ordinal - 1];
+  }
+
+  /** @param {number} box */
+  task(box) {
+    return this.graph.tasks[this.graph.boxes.tasks[box]];
+  }
+
+  /** @param {number} box */
+  isClass(box) {
+    return this.steps(box).length > 1;
+  }
+
+  /** What people read on a box. @param {number} box */
+  title(box) {
+    return this.isClass(box) ? this.task(box) : this.id(this.steps(box)[0]);
+  }
+
+  /** How many steps a class has, for behind its title. @param {number} box */
+  times(box) {
+    return this.isClass(box) ? ` ×${this.steps(box).length.toLocaleString("en")}` : "";
+  }
+
+  /** The box at a point; -1: none. @param {number} x @param {number} y */
+  boxAt(x, y) {
+    return this.boxesIn(x, y, x, y).at(-1) ?? -1;
+  }
+
+  /**
+   * The boxes that a rectangle touches. To look at 10,000 takes less time than to keep an index of them.
+   * @param {number} left @param {number} top @param {number} right @param {number} bottom
+   */
+  boxesIn(left, top, right, bottom) {
+    const { x, y, w, h } = this, found = [];
+    for (let box = 0; box < this.boxes; box++) {
+      if (x[box] <= right && x[box] + w[box] >= left && y[box] <= bottom && y[box] + h[box] >= top) found.push(box);
+    }
+    return found;
+  }
+
+  /**
+   * The links that may touch a rectangle.
+   * @param {number} left @param {number} top @param {number} right @param {number} bottom
+   */
+  linksIn(left, top, right, bottom) {
+    const found = [];
+    for (let at = 0; at < this.links.length; at++) {
+      const line = this.links[at];
+      if (line[0] > right || line[line.length - 2] < left) continue;
+      let low = line[1], high = line[1];
+      for (let y = 3; y < line.length; y += 2) {
+        if (line[y] < low) low = line[y];
+        else if (line[y] > high) high = line[y];
+      }
+      if (low <= bottom && high >= top) found.push(at);
+    }
+    return found;
+  }
+
+  /** The boxes next to one, across junctions. @param {number} box @param {number[][]} side */
+  beside(box, side) {
+    return side[box].flatMap((each) => (each < this.boxes ? [each] : side[each]));
+  }
+
+  /** All elements that can be reached, and itself. @param {number} box @param {number[][]} side */
+  reach(box, side) {
+    const found = new Set([box]);
+    for (const each of found) for (const next of side[each]) found.add(next);
+    return found;
+  }
+}
+
+/** @param {number} count @param {number[]} from @param {number[]} to @returns {number[][]} */
+function neighbours(count, from, to) {
+  /** @type {number[][]} */
+  const found = Array.from({ length: count }, () => []);
+  from.forEach((each, at) => found[each].push(to[at]));
+  return found;
+}
