@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -49,14 +50,15 @@ def page(browser: Browser, url: str) -> Iterator[Page]:
 def show(page: Page, steps: int, **states: Any) -> None:
     given = {"graph": graph_of(steps), "states": states_of(list(range(1, steps + 1))) | states}
     page.evaluate(
-        """async ({ graph, states }) => {
+        """async (given) => {
+            const { graph, states } = JSON.parse(given);
             const element = document.querySelector("pw-graph");
             element.show(graph);
             element.apply(states);
             const frame = () => new Promise((done) => requestAnimationFrame(done));
             while (!element.surface.painted.zoom) await frame();
         }""",
-        given,
+        json.dumps(given),
     )
 
 
