@@ -3,12 +3,11 @@
 // What is selected, open and shown stands in the page's address, and the page is asked to look at it: so it can
 // be linked to, and other parts follow. A page that does more itself listens to `pw-select` {step}, `pw-open`
 // {step, isMap} and `pw-view` {view, open, colour}, and may prevent that.
-import { look as lookAtPage } from "../live.js";
 import { Camera } from "./camera.js";
 import { pressed, speak } from "./keys.js";
 import { coloursOf } from "./looks.js";
 import { drawMap, drawOverlay } from "./overlay.js";
-import { fetched, pointing } from "./pointing.js";
+import { fetched, pointing, remember } from "./pointing.js";
 import { Scene } from "./scene.js";
 import { shadesOf } from "./shades.js";
 import { States } from "./states.js";
@@ -204,13 +203,7 @@ export class PwGraph extends HTMLElement {
     const isDone = !this.dispatchEvent(new CustomEvent(name, { bubbles: true, cancelable: true, detail }));
     // A page that selects for all its parts does that by itself.
     if (isDone || name === "pw-open" || (name === "pw-select" && this.closest("[data-selects]"))) return;
-    const url = new URL(location.href);
-    for (const [key, value] of Object.entries(detail)) {
-      if (value) url.searchParams.set(key, String(value));
-      else url.searchParams.delete(key);
-    }
-    history.replaceState(history.state, "", url);
-    void lookAtPage().catch(() => undefined);
+    remember(detail);
   }
 
   #moved() {
@@ -232,7 +225,6 @@ export class PwGraph extends HTMLElement {
     const above = /** @type {HTMLCanvasElement} */ (this.#parts.above);
     [above.width, above.height] = [Math.round(camera.width * ratio), Math.round(camera.height * ratio)];
     if (isFirst) this.fit();
-    if (isFirst) this.select(this.getAttribute("selected") ?? "", { isTold: true });
     this.surface?.redraw();
     this.draw();
   }

@@ -1,4 +1,5 @@
-// What a pointer does on a graph, and what is asked of the server.
+// What a pointer does on a graph, what is asked of the server, and what the page's address says.
+import { look } from "../live.js";
 import { membersOf } from "./boxes.js";
 import { gestures } from "./camera.js";
 import { speak } from "./keys.js";
@@ -44,4 +45,15 @@ export async function asked(graph, address) {
 /** @param {Graph} graph @param {string} address */
 export async function fetched(graph, address) {
   return (await asked(graph, address))?.json() ?? null;
+}
+
+/** Put it into the page's address, and have the page look at that. @param {Record<string, unknown>} detail */
+export function remember(detail) {
+  const url = new URL(location.href);
+  for (const [key, value] of Object.entries(detail)) {
+    if (value) url.searchParams.set(key, String(value));
+    else url.searchParams.delete(key);
+  }
+  history.replaceState(history.state, "", url);
+  void look().catch(() => undefined);
 }
