@@ -29,7 +29,6 @@ export class PwGraph extends HTMLElement {
   stage = /** @type {HTMLElement | null} */ (null);
   colour = "";
   src = "";
-  /** Pixels of the map that a world unit has. */
   scale = 1;
   #parts = /** @type {Record<string, HTMLElement>} */ ({});
   life = new AbortController();
@@ -70,7 +69,7 @@ export class PwGraph extends HTMLElement {
     theme.observe(document.documentElement, { attributeFilter: ["data-theme"] });
     signal.addEventListener("abort", () => [size, theme].forEach((each) => each.disconnect()));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.refresh(), { signal });
-    document.addEventListener("pw-patched", () => this.#ask(), { signal });
+    for (const news of ["pw-run", "pw-patched"]) document.addEventListener(news, () => this.#ask(), { signal });
     this.load();
   }
 
@@ -156,7 +155,6 @@ export class PwGraph extends HTMLElement {
     });
   }
 
-  /** Show the whole. */
   fit() {
     if (this.scene && this.camera.width) this.camera.show(0, 0, this.scene.graph.width, this.scene.graph.height);
   }
