@@ -14,7 +14,7 @@ from pipeweave.api.http import Asked
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator import graph as drawing
 from pipeweave.orchestrator.domain import STATUS_LETTERS
-from pipeweave.orchestrator.graph.shapes import Box
+from pipeweave.orchestrator.graph import Box
 
 _WORDS = {letter: word for word, letter in STATUS_LETTERS.items()}
 

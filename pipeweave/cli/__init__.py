@@ -51,6 +51,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "rerun": "pipeweave.cli.rerun:rerun",
         "replay": "pipeweave.cli.replay:replay",
         "pipelines": "pipeweave.cli.registry:pipelines",
+        "graph": "pipeweave.cli.graph:graph",
         "tasks": "pipeweave.cli.registry:tasks",
         "upload": "pipeweave.cli.storage:upload",
         "uploads": "pipeweave.cli.storage:uploads",

@@ -58,11 +58,13 @@ def demo(ctx: click.Context, data_dir: Path | None, keep: bool, limit: int, as_j
     with _stack(data_dir, keep=keep, is_quiet=as_json) as (folder, ready):
         with _client(ready) as client:
             run = _run(client, limit, is_quiet=as_json)
+            picture = _picture(client, run, folder if keep or data_dir else None)
         found = run.output if run.status == "completed" else None
         if as_json:
-            show_json({"run": run.id, "status": run.status, "report": found})
+            show_json({"run": run.id, "status": run.status, "report": found, "picture": str(picture)})
         elif found is not None:
             show_report(found, run, time.monotonic() - began)
+            click.echo(f"The pipeline's graph as a picture: {picture}")
             next_steps(folder, ready.connection.url, run, is_kept=keep)
         if found is None:
             raise PipeWeaveError(
@@ -86,6 +88,13 @@ def _run(client: Client, limit: int, *, is_quiet: bool) -> Run:
         return client.wait(run.id, DEADLINE_S)
     click.echo(f"\nRunning {PIPELINE}: each file of the standard library is one task run.\n")
     return follow(client, run.id, DEADLINE_S, shows_output=False)
+
+
+def _picture(client: Client, run: Run, folder: Path | None) -> Path:
+    """Draw the graph of the run's pipeline; without a folder, where it stays when the demo has ended."""
+    to = (folder or Path(tempfile.gettempdir())) / f"{PIPELINE}.svg"
+    client.draw_graph(PIPELINE, run.document["pipelineVersion"], to)
+    return to
 
 
 @contextmanager

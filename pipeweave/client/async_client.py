@@ -253,6 +253,8 @@ class AsyncClient(_InThreads):
     limits = _awaited(Client.limits)
     set_limits = _awaited(Client.set_limits)
     pipelines = _awaited(Client.pipelines)
+    graph = _awaited(Client.graph)
+    draw_graph = _awaited(Client.draw_graph)
     pipeline = _awaited(Client.pipeline)
     put_pipeline = _awaited(Client.put_pipeline)
     versions = _awaited(Client.versions)

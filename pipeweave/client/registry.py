@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pipeweave.client.models import Document, checked_id, document_of, without_none
@@ -33,6 +34,26 @@ class RegistryMethods(Methods):
     def versions(self, pipeline_id: str) -> list[Document]:
         """List a pipeline's versions, newest first."""
         return list(self._all(f"/api/pipelines/{checked_id(pipeline_id)}/versions", "versions", {}))
+
+    def graph(
+        self, pipeline_id: str, version: int, *, view: str | None = None, layout: bool = True
+    ) -> Document:
+        """Read the graph of a version: its boxes and links, and with `layout` where they lie.
+
+        Args:
+            pipeline_id: the pipeline.
+            version: its version.
+            view: `all` steps or their `pattern`; None: what fits its size.
+            layout: False leaves the places out.
+        """
+        path = f"/api/pipelines/{checked_id(pipeline_id)}/versions/{version}/graph"
+        query = {"view": view, "layout": None if layout else "false"}
+        return document_of(self._http.get(path, query))
+
+    def draw_graph(self, pipeline_id: str, version: int, to: Path, *, view: str | None = None) -> int:
+        """Write the graph of a version into an SVG file; gives its size in bytes. Arguments as of `graph`."""
+        path = f"/api/pipelines/{checked_id(pipeline_id)}/versions/{version}/graph.svg"
+        return self._http.download(path, {"view": view}, to)
 
     def dry_run(self, pipeline_id: str, input: Any = None, spec: Mapping[str, Any] | None = None) -> Document:
         """Plan a run without starting it: {valid, errors, warnings, executionPlan}.

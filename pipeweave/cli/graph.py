@@ -1,0 +1,66 @@
+"""`pipeweave graph`: draw the graph of a pipeline, in the terminal or as an SVG file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.help_texts import examples
+from pipeweave.errors import Unavailable
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client
+
+# Letters of a line of the drawing.
+WIDTH = 80
+
+
+@click.command(epilog=examples("pipeweave graph report", "pipeweave graph report --svg report.svg"))
+@click.argument("pipeline")
+@click.option("--version", "number", type=click.IntRange(min=1), help="Defaults to the newest version.")
+@click.option(
+    "--view",
+    type=click.Choice(["pattern", "all"]),
+    help="All steps, or one box for the steps of each task and level. Defaults to all up to 150 steps.",
+)
+@click.option(
+    "--svg",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write an SVG file instead.",
+)
+@json_option
+@connected
+def graph(
+    client: Client, pipeline: str, number: int | None, view: str | None, svg: Path | None, as_json: bool
+) -> None:
+    """Draw the graph of a pipeline.
+
+    A circle is a step, a diamond a map; the lines lead from each step to those that need it.
+    """
+    from pipeweave.cli.support.graph_text import graph_lines
+    from pipeweave.cli.support.rendering import show_json, text
+
+    version = number or int(client.pipeline(pipeline)["version"])
+    if svg is not None:
+        try:
+            size = client.draw_graph(pipeline, version, svg, view=view)
+        except OSError as error:
+            raise Unavailable(f"{svg} cannot be written: {error.strerror}") from error
+        if as_json:
+            show_json({"file": str(svg), "bytes": size})
+        else:
+            click.echo(text(f"{svg}: {pipeline}, version {version}"))
+        return
+    found = client.graph(pipeline, version, view=view, layout=as_json)
+    if as_json:
+        show_json(found)
+        return
+    shown = "their pattern" if found["view"] == "pattern" else "all steps"
+    steps, edges = found["stepCount"], found["edgeCount"]
+    click.echo(text(f"{pipeline} v{version}: {steps:,} steps, {edges:,} edges; {shown}"))
+    for line in graph_lines(found, WIDTH):
+        click.echo(text(line))
