@@ -62,5 +62,6 @@ def graph(
     shown = "their pattern" if found["view"] == "pattern" else "all steps"
     steps, edges = found["stepCount"], found["edgeCount"]
     click.echo(text(f"{pipeline} v{version}: {steps:,} steps, {edges:,} edges; {shown}"))
+    # Its names have no letters that a terminal takes for a command, and its blanks are the drawing.
     for line in graph_lines(found, WIDTH):
-        click.echo(text(line))
+        click.echo(line)
