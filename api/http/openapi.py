@@ -49,6 +49,7 @@ TAGS: Mapping[str, str] = {
     "workers": "Worker processes: what they do, and their drain. What HTTP workers report, and what they may"
     " read: there the signed `runId` stands for a token.",
     "dead letters": "Task runs that failed and have no attempt left: list, retry, discard and delete them.",
+    "statistics": "What runs and attempts came to over time: counts, shares, durations.",
     "schedules": "Runs that start by themselves: by a cron line, after each interval, or once.",
     "triggers": "Runs that start when something happens: webhooks, and the ends of runs and tasks.",
     "webhooks": "What others send to start a run. A signature stands for a token.",

@@ -21,6 +21,7 @@ from pipeweave.api.routes.run_times import routes as run_times
 from pipeweave.api.routes.runs import routes as runs
 from pipeweave.api.routes.schedules import routes as schedules
 from pipeweave.api.routes.services import routes as services
+from pipeweave.api.routes.statistics import routes as statistics
 from pipeweave.api.routes.storage import routes as storage
 from pipeweave.api.routes.stream import routes as stream
 from pipeweave.api.routes.system import routes as system
@@ -49,6 +50,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         run_questions,
         reruns,
         exports,
+        statistics,
         schedules,
         triggers,
         webhooks,

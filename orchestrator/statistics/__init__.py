@@ -1,13 +1,54 @@
 """Statistics: adds up what the events of runs and attempts say, and reads the sums.
 
-The tick counts (`fold`); API, screens and metrics read. Each of these is one statement, whose cost does not
-grow with history:
+The tick counts (`fold`); API, screens and metrics read. None of these reads history, so none grows with it:
 
+    window(now, begin, end)             a stretch of time in at most 300 steps, for those below
+    overview(tx, tenant, last)          the tenant's runs over the last hours, and the figures of the cards
+    pipeline_rows(tx, tenant, ids)      by pipeline, for a page of a list, in one statement: `documents.runs`
+    task_rows(tx, tenant, ids)          by task, for a page of a list, in one statement: `documents.attempts`
+    last_runs(tx, tenant, ids)          by pipeline: its newest runs, for a strip
+    answers                             the documents of the endpoints
+    queue(tx, tenant)                   what waits and runs now, by task
     as_of(tx)                           how current all of this is
     totals(tx)                          counters since the statistics began, for metrics
+    rebuild(database)                   counts the past anew
+
+`series` gives tallies instead of documents, to draw from; `histogram` the buckets of durations.
 """
 
+from pipeweave.orchestrator.statistics import answers, documents, histogram, series
+from pipeweave.orchestrator.statistics.answers import MOST_BUCKETS
+from pipeweave.orchestrator.statistics.open_queue import queue
+from pipeweave.orchestrator.statistics.overview import last_runs, overview, pipeline_rows, task_rows
 from pipeweave.orchestrator.statistics.place import AsOf, as_of
+from pipeweave.orchestrator.statistics.rebuilding import rebuild
+from pipeweave.orchestrator.statistics.series import Series
+from pipeweave.orchestrator.statistics.tallies import Tally
 from pipeweave.orchestrator.statistics.totals import RunTotals, TaskTotals, Totals, totals
+from pipeweave.orchestrator.statistics.windows import MOST_POINTS, STEPS, StatsWindow, window
 
-__all__ = ["AsOf", "RunTotals", "TaskTotals", "Totals", "as_of", "totals"]
+__all__ = [
+    "MOST_BUCKETS",
+    "MOST_POINTS",
+    "STEPS",
+    "AsOf",
+    "RunTotals",
+    "Series",
+    "StatsWindow",
+    "Tally",
+    "TaskTotals",
+    "Totals",
+    "answers",
+    "as_of",
+    "documents",
+    "histogram",
+    "last_runs",
+    "overview",
+    "pipeline_rows",
+    "queue",
+    "rebuild",
+    "series",
+    "task_rows",
+    "totals",
+    "window",
+]

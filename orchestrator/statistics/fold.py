@@ -84,14 +84,15 @@ def _count(tx: Transaction, found: span.Span) -> None:
     add(tx, tx.execute(_GROUPS, {**found.parameters, "types": counting.TYPES}).all())
 
 
-def add(tx: Transaction, groups: Sequence[Any]) -> None:
+def add(tx: Transaction, groups: Sequence[Any], *, has_totals: bool = True) -> None:
     """Add groups of what happened to the statistics.
 
     Args:
         groups: rows of `counting.groups_sql`.
+        has_totals: whether the counters of all time count it, too.
     """
     # A session that is silent for seconds is ended, and one transaction may have written very many events.
     for each in range(0, len(groups), GROUPS):
-        runs, tasks = tallies.of_groups(groups[each : each + GROUPS], tx.now)
+        runs, tasks = tallies.of_groups(groups[each : each + GROUPS], tx.now, has_totals=has_totals)
         writing.add_runs(tx, runs)
         writing.add_tasks(tx, tasks)

@@ -63,13 +63,15 @@ class Tally:
 Tallies = dict[Key, Tally]
 
 
-def of_groups(groups: Iterable[Any], now: datetime) -> tuple[Tallies, Tallies]:
+def of_groups(groups: Iterable[Any], now: datetime, *, has_totals: bool = True) -> tuple[Tallies, Tallies]:
     """The rows that groups count in: those of runs, and those of attempts.
 
     Args:
         groups: rows of `counting.groups_sql`.
         now: rows that would have expired by now are left out.
+        has_totals: whether the rows of all time are among them.
     """
+    grains = [each for each in Grain if has_totals or each is not Grain.EVER]
     runs: _Minutes = {}
     tasks: _Minutes = {}
     for group in groups:
@@ -79,7 +81,7 @@ def of_groups(groups: Iterable[Any], now: datetime) -> tuple[Tallies, Tallies]:
             scopes = [(TASK, group.task_id), (TENANT, "")]
             scopes += [] if group.service_id is None else [(SERVICE, group.service_id)]
             _add(tasks, group, scopes, Tally(counts, _took(group), _wait(group), _codes(group)))
-    return _by_grain(runs, now), _by_grain(tasks, now)
+    return _by_grain(runs, grains, now), _by_grain(tasks, grains, now)
 
 
 # Tallies by tenant, scope, id and minute.
@@ -131,11 +133,11 @@ def _add(found: _Minutes, group: Any, scopes: Iterable[tuple[str, str]], tally: 
         found.setdefault((group.tenant_id, scope, id, group.minute), Tally()).add(tally)
 
 
-def _by_grain(minutes: _Minutes, now: datetime) -> Tallies:
+def _by_grain(minutes: _Minutes, grains: Iterable[Grain], now: datetime) -> Tallies:
     found: Tallies = {}
     for (tenant, scope, id, minute), tally in minutes.items():
         moment = at_minute(minute)
-        for grain in Grain:
+        for grain in grains:
             if grain.kept is None or moment > now - grain.kept:
                 key = Key(tenant, scope, id, grain, grain.begin_of(moment))
                 found.setdefault(key, Tally()).add(tally)

@@ -1,0 +1,48 @@
+"""`pipeweave db stats`: how current the statistics are; counts the past anew."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from pipeweave.cli.support.connection import json_option, with_database
+from pipeweave.cli.support.help_texts import examples
+
+
+@click.command(epilog=examples("pipeweave db stats --rebuild"))
+@click.option("--rebuild", "is_rebuild", is_flag=True, help="Delete the sums, and count all events anew.")
+@json_option
+@with_database
+def stats(database_url: str, is_rebuild: bool, as_json: bool) -> None:
+    """Show how current the statistics are, or count the past anew.
+
+    Everything goes on meanwhile. If it is interrupted, the same command goes on where it was. What belongs to
+    months that were dropped, and the counters of metrics, stay as they are.
+    """
+    from pipeweave.cli.support.rendering import show_fields, show_json, when
+    from pipeweave.orchestrator import statistics
+    from pipeweave.orchestrator.store import Database
+
+    database = Database(database_url, pool_size=0)
+    runs = statistics.rebuild(database, _tell) if is_rebuild else None
+    with database.transaction() as tx:
+        found = statistics.documents.current(statistics.as_of(tx))
+    if as_json:
+        show_json({**found, "runs": runs})
+        return
+    show_fields(
+        (
+            ("counted until (UTC)", when(found["asOf"])),
+            ("counted since (UTC)", when(found["since"])),
+            ("history missed (UTC)", found["missedAt"] and when(found["missedAt"])),
+            ("counted anew, runs", runs),
+            ("under way", "the past is being counted anew" if found["isRebuilding"] else None),
+        )
+    )
+
+
+def _tell(runs: int) -> None:
+    """One line on a terminal, renewed."""
+    if sys.stderr.isatty():
+        click.echo(f"\r{runs:,} runs", nl=False, err=True)
