@@ -30,6 +30,7 @@ from pipeweave.api.http import (
     errors,
     headers,
     openapi,
+    packing,
     worker_paths,
 )
 from pipeweave.api.routes import ENDPOINTS
@@ -66,6 +67,7 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     errors.register(app)
     addresses.register(app)
     headers.register(app, settings.cors_origins)
+    packing.register(app)
     logs = LogWatch(deployment.database, deployment.values.backends, settings.secret_key)
     hub = Hub(deployment.database, settings.stream_limit, logs)
     app.extensions["pipeweave.hub"] = hub

@@ -44,7 +44,7 @@ def request_id() -> str:
 
 
 def _allow_origin(response: Response, cors_origins: tuple[str, ...]) -> None:
-    response.headers.add("Vary", "Origin")
+    response.vary.add("Origin")
     origin = request.headers.get("Origin", "")
     if not origin or (origin not in cors_origins and "*" not in cors_origins):
         return
