@@ -17,6 +17,9 @@ from pipeweave.errors import NotFound
 
 FOLDER = Path(__file__).parent / "static"
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+# All style sheets as one file, so that a first visit asks for one. Those named here come first.
+ALL_STYLES = "css/all.css"
+_FIRST = ("css/tokens.css", "css/base.css", "css/parts.css", "css/screens.css")
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 
@@ -27,12 +30,19 @@ class _File:
     type: str
 
 
+def _all_styles(contents: dict[str, bytes]) -> bytes:
+    styles = [name for name in contents if name.startswith("css/")]
+    styles.sort(key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
+    return b"\n".join(contents[name] for name in styles)
+
+
 class StaticFiles:
     """All files, read and packed once."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         found = sorted(path for path in folder.rglob("*") if path.suffix in TYPES)
         contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+        contents[ALL_STYLES] = _all_styles(contents)
         digest = hashlib.sha256()
         for name, content in contents.items():
             digest.update(f"{name}\n{len(content)}\n".encode() + content)

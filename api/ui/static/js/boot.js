@@ -3,7 +3,6 @@ import { startConfirm } from "./confirm.js";
 import { startCopy } from "./copy.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live.js";
-import { startPalette } from "./palette.js";
 import { startPrefs } from "./prefs.js";
 import { startTable } from "./table.js";
 import { startTimes } from "./time.js";
@@ -17,7 +16,18 @@ startCopy();
 startConfirm();
 startTable();
 startKeys();
-startPalette();
+
+// The search loads when somebody asks for it.
+const search = () => void import("./palette.js").then(({ open }) => open());
+document.addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    search();
+  }
+});
+document.addEventListener("click", (event) => {
+  if (event.target instanceof Element && event.target.closest("[data-palette]")) search();
+});
 startLive();
 
 // Custom elements load their own code, and only on pages that have one.

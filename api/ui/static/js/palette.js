@@ -1,20 +1,8 @@
 // Ctrl K: finds screens, runs, pipelines and tasks by name or id.
 
-export function startPalette() {
-  document.addEventListener("keydown", (event) => {
-    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
-      event.preventDefault();
-      open();
-    }
-  });
-  document.addEventListener("click", (event) => {
-    if (event.target instanceof Element && event.target.closest("[data-palette]")) open();
-  });
-}
-
 /** @typedef {{kind: string, name: string, href: string}} Hit */
 
-function open() {
+export function open() {
   if (document.getElementById("palette")) return;
   const dialog = document.createElement("dialog");
   dialog.id = "palette";
