@@ -8,6 +8,7 @@ somebody watches, and adds nothing to what writes events. docs/decisions/0048-lo
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -31,6 +32,8 @@ LATE_S = 2.0
 # A view is computed at most once in this time (s), and takes at most a twentieth of the time.
 VIEW_EVERY_S = 1.0
 VIEW_SHARE = 20
+# Whoever hears of something fetches it: announcements of all watchers together are at most so many a second.
+FETCHES_PER_S = 25
 # Seconds between two signs of life to a watcher, and between two looks whether it may still watch.
 PING_S = 10.0
 CHECK_S = 2.0
@@ -90,8 +93,9 @@ class LiveWanted:
 class _Watcher:
     wanted: LiveWanted
     sink: LiveSink
-    # What it was told last.
+    # What it was told last, and when it was told of runs and of views (monotonic s).
     told: dict[Hashable, object] = field(default_factory=dict)
+    told_at: dict[str, float] = field(default_factory=dict)
     ping_at: float = 0.0
     check_at: float = 0.0
 
@@ -131,6 +135,8 @@ class LiveClock:
         # When the clock last moved (monotonic s).
         self._moved_at = 0.0
         self._views: dict[View, _Known] = {}
+        # The number of the newest event of each watched run.
+        self._newest: dict[UUID, int | None] = {}
         self._watched_at = 0.0
 
     @property
@@ -155,7 +161,7 @@ class LiveClock:
             if self._stop.is_set():
                 sink.end(None)
                 return
-            self._watchers.append(_Watcher(wanted, sink, {}, now + PING_S, now + CHECK_S))
+            self._watchers.append(_Watcher(wanted, sink, ping_at=now + PING_S, check_at=now + CHECK_S))
             self._watched_at = now
             # What was known before may be old.
             self._moved_at = now
@@ -193,13 +199,15 @@ class LiveClock:
     def _look_at_runs(self) -> float:
         watchers = self._tend()
         runs = sorted({run for each in watchers for run in each.wanted.runs})
+        self._newest = {run: seq for run, seq in self._newest.items() if run in set(runs)}
         now = time.monotonic()
         with self._database.following() as tx:
             self._read_clock(tx)
             if runs and now - self._moved_at < LATE_S:
-                newest = {row.id: row.seq for row in tx.execute(_NEWEST, {"runs": runs})}
-                for each in watchers:
-                    self._tell(each, "runs", {run: newest.get(run) for run in each.wanted.runs})
+                self._newest = {row.id: row.seq for row in tx.execute(_NEWEST, {"runs": runs})}
+        for each in watchers:
+            known = {run: self._newest[run] for run in each.wanted.runs if run in self._newest}
+            self._tell(each, "runs", known, len(watchers))
         return EVERY_S
 
     def _read_clock(self, tx: Transaction) -> None:
@@ -217,7 +225,7 @@ class LiveClock:
                 self._compute(view)
         for each in watchers:
             known = {view: self._views[view].tag for view in each.wanted.views if view in self._views}
-            self._tell(each, "views", known)
+            self._tell(each, "views", known, len(watchers))
         return EVERY_S
 
     def _is_due(self, view: View) -> bool:
@@ -236,13 +244,16 @@ class LiveClock:
             tag = error.code
         took = time.monotonic() - began
         due_at = began + max(VIEW_EVERY_S, VIEW_SHARE * took)
-        by_time_at = began + view.every_s if view.every_s else float("inf")
+        by_time_at = began + view.every_s if view.every_s else math.inf
         self._views[view] = _Known(tag, due_at, clock, by_time_at)
 
-    def _tell(self, watcher: _Watcher, kind: str, found: Mapping[Any, object]) -> None:
+    def _tell(self, watcher: _Watcher, kind: str, found: Mapping[Any, object], watchers: int) -> None:
         news = {key: value for key, value in found.items() if watcher.told.get(key, self) != value}
-        if news and watcher.sink.is_open:
+        now = time.monotonic()
+        is_soon = now - watcher.told_at.get(kind, -math.inf) < watchers / FETCHES_PER_S - EVERY_S
+        if news and not is_soon and watcher.sink.is_open:
             watcher.told |= news
+            watcher.told_at[kind] = now
             watcher.sink.change(None, announcement(kind, news))
 
     def _tend(self) -> Sequence[_Watcher]:

@@ -166,3 +166,17 @@ def test_the_end_of_the_process_ends_all(clock: LiveClock) -> None:
     clock.watch(LiveWanted(), heard)
     clock.close()
     assert heard.ended == [None]
+
+
+def test_a_crowd_is_told_less_often_but_everything(
+    clock: LiveClock, driver: RunDriver, run_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_clock, "FETCHES_PER_S", 2)
+    heard = Heard()
+    clock.watch(LiveWanted((run_id,)), heard)
+    wait_until(lambda: heard.numbers(run_id), 30, what="nothing came")
+    for _ in range(20):
+        write(driver, run_id)
+    [row] = driver.rows("SELECT max(seq) AS last FROM events WHERE run_id = :id", id=run_id)
+    wait_until(lambda: heard.numbers(run_id)[-1] == row.last, 30, what="the last one did not come")
+    assert len(heard.numbers(run_id)) < 10
