@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from statistics import median, quantiles
 
-from benchmarks import enqueueing, idle_schedules, watchers
+from benchmarks import enqueueing, idle_schedules, open_pages, watchers
 from benchmarks.environment import Environment
 from benchmarks.figures import Benchmark, Figures
 from benchmarks.sizes import Sizes
@@ -31,6 +31,7 @@ def benchmarks(sizes: Sizes) -> list[Benchmark]:
         Benchmark("schedules", lambda environment: idle_schedules.measure(environment, sizes)),
         Benchmark("enqueue", lambda environment: enqueueing.measure(environment, sizes)),
         Benchmark("watchers", lambda environment: watchers.measure(environment, sizes)),
+        Benchmark("pages", lambda environment: open_pages.measure(environment, sizes)),
     ]
 
 

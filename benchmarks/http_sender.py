@@ -46,6 +46,13 @@ class HttpSender:
             raise BenchmarkFailed(f"{method} {path} answered {answer.status}: {content[:500].decode()}")
         return json.loads(content)
 
+    def fetch(self, connection: http.client.HTTPConnection, path: str, headers: Mapping[str, str]) -> int:
+        """GET a path, read the answer and return its status."""
+        connection.request("GET", path, headers={**self._headers, **headers})
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
     def send_all(self, path: str, bodies: Sequence[Any], clients: int) -> list[Any]:
         """POST every body, from this many threads with one connection each, and return the answers."""
 

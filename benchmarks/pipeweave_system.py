@@ -6,9 +6,11 @@ polling their rows every 5 ms: one indexed SELECT on a separate connection.
 
 from __future__ import annotations
 
+import http.client
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import psycopg2
@@ -134,6 +136,14 @@ class PipeWeaveSystem:
     def streamed(self, path: str) -> socket.socket:
         """A connection on which a stream of changes has begun."""
         return self._sender.stream(path)
+
+    def connect(self) -> closing[http.client.HTTPConnection]:
+        """Open a connection to the API."""
+        return self._sender.connect()
+
+    def fetch(self, connection: http.client.HTTPConnection, path: str, headers: Mapping[str, str]) -> int:
+        """GET a path of the API, read the answer and return its status."""
+        return self._sender.fetch(connection, path, headers)
 
     def single(self) -> str:
         """Run one step and return the run's id."""

@@ -28,6 +28,7 @@ ALONE = [
     "schedules",
     "enqueue",
     "watchers",
+    "pages",
 ]
 SYSTEMS = {"ours", "celery", "celery_tuned"}
 
