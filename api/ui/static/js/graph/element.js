@@ -208,6 +208,7 @@ export class PwGraph extends HTMLElement {
     if (!this.scene || !this.surface) return;
     const { x, y, width, height, zoom } = this.camera, scale = this.scale, { style } = this.#parts.window;
     const [left, top, right, bottom] = [x, y, x + width / zoom, y + height / zoom].map((each) => each * scale);
+    this.#parts.map.hidden = this.#parts.frame.hidden = left <= 0 && top <= 0 && right >= this.scene.graph.width * scale && bottom >= this.scene.graph.height * scale;
     style.left = `${Math.max(0, left)}px`;
     style.top = `${Math.max(0, top)}px`;
     style.width = `${Math.max(0, Math.min(160, right) - Math.max(0, left))}px`;
