@@ -125,9 +125,11 @@ from pipeweave.api.contract.run_answers import (
 from pipeweave.api.contract.run_changes import PauseRunRequest, ResumeRunRequest, RunChangesRequest
 from pipeweave.api.contract.run_questions import (
     AttemptList,
+    RunAt,
     RunComparison,
     RunVerification,
     RunWhyAnswer,
+    StateAtQuery,
     VerifyRequest,
 )
 from pipeweave.api.contract.run_state import RunState
@@ -312,6 +314,7 @@ __all__ = [
     "RevokeTokenRequest",
     "RevokedTokens",
     "RotateRequest",
+    "RunAt",
     "RunChangesRequest",
     "RunComparison",
     "RunDetail",
@@ -341,6 +344,7 @@ __all__ = [
     "Statistics",
     "StatisticsQuery",
     "StatsQuery",
+    "StateAtQuery",
     "StorageBackends",
     "StoredAnswer",
     "StoredObject",

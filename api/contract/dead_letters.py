@@ -65,6 +65,8 @@ class _Filtered(Query):
     fingerprint: Fingerprint | None = Field(None, description="Similar errors have the same fingerprint.")
     since: Moment | None = Field(None, description="Failed at this time or later.")
     until: Moment | None = Field(None, description="Failed before this time.")
+    pipeline_run_id: RunId | None = Field(None, description="Only those of this run.")
+    task_run_id: TaskRunId | None = Field(None, description="Only that of this task run.")
 
     def filter(self) -> LetterFilter:
         """The filter in the form that the verbs and queries of the orchestrator take."""

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from pydantic.alias_generators import to_camel
 
 from pipeweave import ids
-from pipeweave.api.contract.answers import RunId
+from pipeweave.api.contract.answers import RunId, TaskRunId
 from pipeweave.api.contract.requests import MAX_INT32, Name
 from pipeweave.api.contract.run_answers import AttemptStatus, TriggerKind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
@@ -231,6 +231,9 @@ class TaskRunsQuery(_Filtered):
 
     status: Annotated[TaskStatus, Field(strict=False)] | None = None
     step_id: Name | None = None
+    map_index: Annotated[int, Field(ge=0, le=MAX_INT32), DIGITS] | None = Field(
+        None, description="With `stepId`: only the item of the map with this index."
+    )
 
 
 class AttemptsQuery(_Filtered):
@@ -244,6 +247,9 @@ class EventsQuery(_Filtered):
     """Filters of the list of a run's events."""
 
     type: Annotated[str, Field(pattern="^[a-z_]{1,50}[.][a-z_]{1,50}$")] | None = None
+    task_run_id: TaskRunId | None = Field(
+        None, description="Only events that are about this task run alone, not those about many at once."
+    )
 
 
 class QueueItemsQuery(_Filtered):

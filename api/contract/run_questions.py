@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field
 
 from pipeweave.api.contract.answers import AnswerModel, Paged, RunId, TaskRunId
+from pipeweave.api.contract.query_parameters import DIGITS, Query
 from pipeweave.api.contract.requests import Request
 from pipeweave.api.contract.run_answers import Attempt, Kind, Reason, Run
-from pipeweave.orchestrator.domain import TaskStatus
+from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 
 
 class RunAttempt(Attempt):
@@ -173,3 +174,39 @@ class RunWhyAnswer(AnswerModel):
     )
     reasons: list[SummedReason] = Field(description="Those first that hold most task runs.")
     is_complete: bool = Field(description="false: there are further groups, which were only counted.")
+
+
+# --- at an event ------------------------------------------------------------------------------------------
+
+
+class StateAtQuery(Query):
+    """At which event of its history a run is wanted."""
+
+    seq: Annotated[int, Field(ge=0, le=2**53), DIGITS] = Field(
+        description="The `seq` of an event: what the run was once this event had happened."
+    )
+
+
+class StepAt(AnswerModel):
+    """A step as it was at an event."""
+
+    id: str
+    task_run_id: TaskRunId
+    status: TaskStatus
+    attempt: int
+    worker: str | None
+    error_code: str | None
+    items: dict[str, int] | None = Field(description="Of a map: its items by status.")
+
+
+class RunAt(AnswerModel):
+    """A run as it was at an event, rebuilt from the events up to it."""
+
+    run_id: RunId
+    seq: int
+    at: AwareDatetime | None
+    events: int = Field(description="How many events happened up to it.")
+    status: RunStatus | None = Field(description="null before its first event.")
+    error_code: str | None
+    counts: dict[str, int] = Field(description="Task runs by status.")
+    steps: list[StepAt]

@@ -11,15 +11,17 @@ from pipeweave.api.contract import (
     AttemptList,
     AttemptsQuery,
     CompareQuery,
+    RunAt,
     RunComparison,
     RunVerification,
     RunWhyAnswer,
+    StateAtQuery,
     VerifyRequest,
 )
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.diagnosis import run_verification, why_run
+from pipeweave.orchestrator.diagnosis import rebuilding, run_verification, why_run
 from pipeweave.orchestrator.security import READ
 
 routes = Routes("runs")
@@ -97,3 +99,18 @@ def why(call: Call, id: str) -> dict[str, Any]:
         is_serverless = call.deployment.settings.mode == "serverless"
         oldest = call.deployment.publisher.oldest
         return why_run.why_run(tx, call.tenant, ids.read(ids.RUN, id), oldest, is_serverless=is_serverless)
+
+
+@routes.add(
+    "GET",
+    "/api/runs/{id}/at",
+    "Show a run as it was at an event",
+    ids=RUN,
+    query=StateAtQuery,
+    answer=RunAt,
+    errors=(NotFound, LimitExceeded),
+)
+def state_at(call: Call, id: str, query: StateAtQuery) -> dict[str, Any]:
+    """The statuses of a run and its steps after its events up to one, rebuilt from these events alone."""
+    with call.reading() as tx:
+        return rebuilding.rebuilt_at(tx, call.tenant, ids.read(ids.RUN, id), query.seq)

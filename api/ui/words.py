@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -132,3 +133,29 @@ def lines(text: str) -> Markup:
         for index, each in enumerate(pieces)
     )
     return Markup("").join(shown)
+
+
+@_filter
+def compact(value: Any) -> str:
+    """A value as JSON in one line, cut after 200 characters."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+@_filter
+def digest(text: str) -> str:
+    """A short hash of a text, for the id of an element that must be made anew when the text changes."""
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
+
+
+@_filter
+def waited(task_run: Mapping[str, Any]) -> float:
+    """How long a task run was queued before it began (ms)."""
+    queued, began = (datetime.fromisoformat(task_run[name]) for name in ("queuedAt", "startedAt"))
+    return max(0.0, (began - queued).total_seconds() * 1_000)
+
+
+@_filter
+def clock(text: str) -> Markup:
+    """A time of the day in UTC to the millisecond, for rows whose order is of interest."""
+    return Markup('<time datetime="{}" title="{}" data-plain>{}</time>').format(text, text, text[11:23])

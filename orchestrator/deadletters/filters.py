@@ -29,6 +29,8 @@ class LetterFilter:
         fingerprint: hex SHA-256, the same for similar errors.
         since: only dead letters that failed at this time or later.
         until: only dead letters that failed before this time.
+        pipeline_run_id: the run, as its TypeID.
+        task_run_id: the task run, as its TypeID.
     """
 
     pipeline_id: str | None = None
@@ -37,6 +39,8 @@ class LetterFilter:
     fingerprint: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    pipeline_run_id: str | None = None
+    task_run_id: str | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -48,6 +52,14 @@ class LetterFilter:
         where = ["d.tenant_id = :tenant"]
         where += [f"d.{name} = :{name}" for name in _EQUAL if getattr(self, name) is not None]
         parameters: dict[str, Any] = {"tenant": tenant, **{name: getattr(self, name) for name in _EQUAL}}
+        if self.pipeline_run_id is not None:
+            where.append("d.run_id = :run_id")
+            parameters["run_id"] = ids.read(ids.RUN, self.pipeline_run_id)
+        if self.task_run_id is not None:
+            task_run = ids.read(ids.TASK_RUN, self.task_run_id)
+            # By the run, too: there is an index of it.
+            where.append("d.run_id = :run_of_task AND d.task_run_id = :task_run_id")
+            parameters |= {"task_run_id": task_run, "run_of_task": ids.run_id_of(task_run)}
         # Ids are ordered by time: with bounds on the id a list does not read rows outside the time range.
         if self.since is not None:
             where.append("d.failed_at >= :since AND d.id >= :first")

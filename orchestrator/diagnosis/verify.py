@@ -102,7 +102,7 @@ def run(tx: Transaction, run_id: UUID) -> list[Difference]:
     row = tx.execute(_RUN, {"run_id": run_id}).one_or_none()
     if row is None:
         raise NotFound(f"run {ids.show(ids.RUN, run_id)} not found")
-    rebuilt = replay.rebuild(_events(tx, run_id))
+    rebuilt = replay.rebuild(events(tx, run_id))
     return list(islice(_differences(tx, run_id, row, rebuilt), MOST_PER_RUN))
 
 
@@ -114,7 +114,8 @@ WHERE e.run_id = :run_id AND e.seq > :after ORDER BY e.seq LIMIT :limit
 """
 
 
-def _events(tx: Transaction, run_id: UUID) -> Iterator[StoredEvent]:
+def events(tx: Transaction, run_id: UUID) -> Iterator[StoredEvent]:
+    """The events of a run in their order, read in pieces."""
     for row in _rows(tx, _EVENTS, run_id, -1, "seq"):
         yield StoredEvent(row.seq, row.type, _ordinal(run_id, row.task_run_id), row.attempt, _data(row.data))
 

@@ -287,6 +287,8 @@ _FILTER_NAMES = {
     "fingerprint": "fingerprint",
     "since": "since",
     "until": "until",
+    "pipeline_run_id": "pipelineRunId",
+    "task_run_id": "taskRunId",
 }
 
 

@@ -15,8 +15,9 @@ from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.domain import tracing
-from pipeweave.orchestrator.domain.json_shapes import iso, task_run_id
+from pipeweave import ids
+from pipeweave.orchestrator.domain import json_shapes, tracing
+from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.reading.runs import require_run
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -44,12 +45,24 @@ SELECT e.seq, e.at, e.type, e.task_run_id, e.attempt, e.data,
        e.written_at IS NULL OR e.written_at < CAST(:before AS timestamptz) AS is_settled
 FROM events AS e
 WHERE e.run_id = :id AND e.seq > :after AND (CAST(:type AS text) IS NULL OR e.type = :type)
+  AND (CAST(:task_run AS uuid) IS NULL OR e.task_run_id = :task_run)
 ORDER BY e.seq LIMIT :limit
 """
 
 
-def run_events(tx: Transaction, tenant: str, id: UUID, page: Page, *, type: str | None = None) -> Document:
+def run_events(
+    tx: Transaction,
+    tenant: str,
+    id: UUID,
+    page: Page,
+    *,
+    type: str | None = None,
+    task_run_id: str | None = None,
+) -> Document:
     """The events of a run, oldest first: {items, nextCursor}.
+
+    Args:
+        task_run_id: only events about this task run alone.
 
     An event that is not shown yet, because one with a lower number may still come, is on a later page.
 
@@ -58,7 +71,13 @@ def run_events(tx: Transaction, tenant: str, id: UUID, page: Page, *, type: str 
     """
     trace_id = tracing.trace_id(id, require_run(tx, tenant, id))
     after = page.after("events", int)
-    parameters = {"id": id, "after": after[0] if after else -1, "type": type, "limit": page.limit + 1}
+    parameters = {
+        "id": id,
+        "after": after[0] if after else -1,
+        "type": type,
+        "task_run": task_run_id and ids.read(ids.TASK_RUN, task_run_id),
+        "limit": page.limit + 1,
+    }
     until = time.monotonic() + WAIT_S
     while True:
         # Before the page is read: what ends in between is visible to the page.
@@ -88,7 +107,7 @@ def event_row(row: Any) -> Document:
         "seq": row.seq,
         "at": iso(row.at),
         "type": row.type,
-        "taskRunId": None if row.task_run_id is None else task_run_id(row.task_run_id),
+        "taskRunId": None if row.task_run_id is None else json_shapes.task_run_id(row.task_run_id),
         "attempt": row.attempt,
         "actor": data.get("by") or data.get("worker"),
         "data": data,

@@ -160,6 +160,7 @@ def run_task_runs(
     *,
     status: str | None = None,
     step_id: str | None = None,
+    map_index: int | None = None,
 ) -> Document:
     """A run's task runs in the order of their ordinals (steps, then items): {items, nextCursor}.
 
@@ -167,4 +168,4 @@ def run_task_runs(
         NotFound: the tenant has no such run.
     """
     require_run(tx, tenant, id)
-    return task_runs.of_run(tx, id, page, status=status, step_id=step_id)
+    return task_runs.of_run(tx, id, page, status=status, step_id=step_id, map_index=map_index)

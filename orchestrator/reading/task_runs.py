@@ -25,18 +25,32 @@ t.finished_at"""
 
 
 def of_run(
-    tx: Transaction, run: UUID, page: Page, *, status: str | None = None, step_id: str | None = None
+    tx: Transaction,
+    run: UUID,
+    page: Page,
+    *,
+    status: str | None = None,
+    step_id: str | None = None,
+    map_index: int | None = None,
 ) -> Document:
     """A run's task runs in the order of their ids. The caller has checked that the tenant owns the run."""
     where = ["t.run_id = :run_id"]
     after = page.after("task-runs", UUID)
-    parameters = {"run_id": run, "after": after and after[0], "status": status, "step_id": step_id}
+    parameters: dict[str, Any] = {
+        "run_id": run,
+        "after": after and after[0],
+        "status": status,
+        "step_id": step_id,
+    }
     if after:
         where.append("t.id > :after")
     if status is not None:
         where.append("t.status = :status")
     if step_id is not None:
         where.append("t.step_id = :step_id")
+    if map_index is not None:
+        where.append("t.map_index = :map_index")
+        parameters["map_index"] = map_index
     rows = tx.execute(
         f"SELECT {COLUMNS}, t.error - 'traceback' AS error FROM task_runs AS t"
         f" WHERE {' AND '.join(where)} ORDER BY t.run_id, t.id LIMIT :limit",

@@ -240,6 +240,7 @@ class AsyncClient(_InThreads):
     search = _awaited(Client.search)
     events = _iterated(Client.events)
     events_page = _awaited(Client.events_page)
+    ledger = _awaited(Client.ledger)
     attempts = _iterated(Client.attempts)
     compare = _awaited(Client.compare)
     verify_run = _awaited(Client.verify_run)

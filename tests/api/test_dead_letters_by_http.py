@@ -226,3 +226,18 @@ def test_times_at_the_end_of_the_world_are_times(api: Api, since: str) -> None:
 def test_a_time_is_a_text(api: Api) -> None:
     answer = api.post("/api/dlq/retry-all", {"until": 0})
     assert (answer.status_code, answer.json["errors"][0]["field"]) == (400, "until")
+
+
+def test_those_of_one_run_or_task_run_are_listed_and_retried(api: Api, letter: dict[str, Any]) -> None:
+    run, task_run = letter["pipelineRunId"], letter["taskRunId"]
+    other = ids.new_id(0)
+    queries = ({"pipelineRunId": run}, {"taskRunId": task_run}, {"pipelineRunId": run, "taskRunId": task_run})
+    for query in queries:
+        assert [each["id"] for each in api.get("/api/dlq", **query).json["items"]] == [letter["id"]]
+    assert api.get("/api/dlq", pipelineRunId=ids.show(ids.RUN, other)).json["total"] == 0
+    gone = ids.show(ids.TASK_RUN, ids.task_run_id(other, 1))
+    assert api.get("/api/dlq", taskRunId=gone).json["total"] == 0
+    assert api.get("/api/dlq", taskRunId="x").status_code == 400
+    redrive = api.post("/api/dlq/retry-all", {"pipelineRunId": run})
+    assert (redrive.status_code, redrive.json["total"]) == (202, 1)
+    assert redrive.json["filter"] == {"pipelineRunId": run}

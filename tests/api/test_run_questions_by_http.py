@@ -74,3 +74,19 @@ def test_a_search_of_a_log_stands_alone(api: Api, run_id: str) -> None:
     refused = api.get(f"/api/task-runs/{task_run}/logs", find="x", offset=1, tail=2)
     assert [each["field"] for each in refused.json["errors"]] == ["tail", "find"]
     assert api.get(f"/api/task-runs/{task_run}/logs", find="").status_code == 400
+
+
+def test_a_run_is_shown_as_it_was_at_an_event(reader: Api, run_id: str) -> None:
+    first = reader.get(f"/api/runs/{run_id}/events").json["events"][0]["seq"]
+    found = reader.get(f"/api/runs/{run_id}/at", seq=first).json
+    assert (found["status"], found["events"], found["counts"]) == ("running", 1, {"pending": 3})
+    assert reader.get(f"/api/runs/{run_id}/at").status_code == 400
+    assert reader.get(f"/api/runs/{run_id}/at", seq=-1).status_code == 400
+
+
+def test_events_and_items_are_found_by_what_they_are_about(api: Api, run_id: str) -> None:
+    step = api.get(f"/api/runs/{run_id}").json["taskRuns"][0]["id"]
+    found = api.get(f"/api/runs/{run_id}/events", taskRunId=step).json["events"]
+    assert {each["taskRunId"] for each in found} <= {step}
+    assert api.get(f"/api/runs/{run_id}/events", taskRunId="x").status_code == 400
+    assert api.get(f"/api/runs/{run_id}/task-runs", stepId="count", mapIndex=0).json["taskRuns"] == []

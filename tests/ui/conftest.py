@@ -33,13 +33,18 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def server(database_url: str, broker_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where that process keeps its files."""
+    return tmp_path_factory.mktemp("ui")
+
+
+@pytest.fixture(scope="session")
+def server(database_url: str, broker_url: str, server_folder: Path) -> Iterator[str]:
     """The address of a real API process."""
-    folder = tmp_path_factory.mktemp("ui")
     settings = Settings(
-        database_url=database_url, broker_url=broker_url, data_dir=str(folder), secret_key="5e" * 32
+        database_url=database_url, broker_url=broker_url, data_dir=str(server_folder), secret_key="5e" * 32
     )
-    with running_api(settings, folder) as api:
+    with running_api(settings, server_folder) as api:
         yield api.url
 
 

@@ -4,6 +4,7 @@ import { startCopy } from "./copy.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live.js";
 import { startPrefs } from "./prefs.js";
+import { startSelect } from "./select.js";
 import { startTable } from "./table.js";
 import { startTimes } from "./time.js";
 import { startToast } from "./toast.js";
@@ -29,6 +30,7 @@ document.addEventListener("click", (event) => {
   if (event.target instanceof Element && event.target.closest("[data-palette]")) search();
 });
 startLive();
+startSelect();
 
 // Custom elements load their own code, and only on pages that have one.
 const ELEMENTS = ["graph", "timeline", "matrix", "log", "json"];

@@ -1,0 +1,35 @@
+"""The screen that puts two runs of a pipeline beside each other."""
+
+from __future__ import annotations
+
+from pipeweave.api.ui.screens import Page, Redirect, Screens
+from pipeweave.api.ui.view import View
+
+screens = Screens("runs")
+
+STEPS_A_PAGE = 200
+
+
+@screens.add("/compare/<left>/<right>", "compare.html")
+def compare(view: View, left: str, right: str) -> Page:
+    """Two runs."""
+    wanted = view.given.get("limit", "")
+    limit = wanted if wanted.isascii() and wanted.isdigit() else str(STEPS_A_PAGE)
+    found = view.ask("run_questions.compare", {"limit": limit}, id=left, other=right)
+    took = [
+        each[side]["durationMs"] or 0 for each in found["steps"] for side in ("left", "right") if each[side]
+    ]
+    shown = {"found": found, "longest": max(took, default=0) or 1, "all_steps": sum_of(found["counts"])}
+    return Page(f"Compare {found['left']['pipelineId']}", shown)
+
+
+def sum_of(counts: dict[str, int]) -> int:
+    """How many steps the two runs have together."""
+    return counts["both"] + counts["onlyLeft"] + counts["onlyRight"]
+
+
+@screens.add("/compare", "compare.html")
+def chosen(view: View) -> Redirect:
+    """Two runs that were chosen in a list: `run=…&run=…`, the older one on the left."""
+    runs = sorted(view.lists.get("run", ()))[:2]
+    return Redirect(view.url(f"/compare/{runs[0]}/{runs[1]}" if len(runs) == 2 else "/runs"))

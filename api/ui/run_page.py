@@ -1,0 +1,142 @@
+"""The screen of a run: its header and verbs, one tab, and the step that is selected.
+
+It opens on the right thing: a run that failed on the step that failed, one that runs on what runs, one that
+waits on what waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipeweave.api.ui import run_tabs, run_verbs
+from pipeweave.api.ui.run_step import Selected, selected
+from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.view import View
+from pipeweave.errors import LimitExceeded, NotFound
+from pipeweave.orchestrator.domain import RunStatus
+
+screens = Screens("runs")
+
+# Tab -> its title. The first that exists is shown at first.
+TITLES = {
+    "graph": "Graph",
+    "timeline": "Timeline",
+    "steps": "Steps",
+    "events": "Events",
+    "data": "Data",
+    "log": "Log",
+    "attempts": "Attempts",
+    "why": "Why",
+}
+# Tabs beside which the selected step is shown.
+WITH_PANEL = ("graph", "timeline", "steps")
+_PARTS = Path(__file__).parent / "templates" / "parts"
+# The order in which a step is worth looking at.
+_WORTH = ("failed", "timeout", "running", "waiting", "queued", "ready", "pending")
+_PROGRESS_S = 2.0
+
+
+@screens.add("/runs/<id>", "run.html")
+def run(view: View, id: str) -> Page:
+    """One run."""
+    found = view.ask("runs.get_run", {"taskRuns": "0"}, id=id)
+    tabs = tabs_of(found)
+    tab = view.given.get("tab", "")
+    tab = tab if tab in dict(tabs) else tabs[0][0]
+    step = view.given.get("step") or (first_step(found) if tab in WITH_PANEL else "")
+    chosen = selected(view, found, step)
+    shown = {
+        "run": found,
+        "is_open": is_open(found),
+        "tabs": tabs,
+        "tab": tab,
+        "is_beside": tab in WITH_PANEL,
+        "selected": chosen,
+        "newest": _newest_version(view, found),
+        "verified": _verified(view, id),
+        "verbs_offered": run_verbs.offered(view, found),
+        "compare_with": _run_before(view, found),
+        "ledger": _ledger(view, found),
+        **_tab(view, found, tab, chosen),
+    }
+    done = sum(each["done"] for each in found["steps"])
+    total = sum(each["total"] for each in found["steps"])
+    percent = f" {100 * done // total} %" if is_open(found) and total else ""
+    title = f"{found['pipelineId']}{percent}"
+    return Page(title, shown, found["status"], id, _PROGRESS_S if is_open(found) else 0)
+
+
+def is_open(run: Mapping[str, Any]) -> bool:
+    """Whether the run goes on."""
+    return not RunStatus(run["status"]).is_final
+
+
+def tabs_of(run: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The tabs of a run; what it waits for is one only while it waits."""
+    names = [each for each in TITLES if each not in ("graph", "timeline") or _has_part(each)]
+    if not is_open(run):
+        names.remove("why")
+    return [(each, TITLES[each]) for each in names]
+
+
+def _has_part(name: str) -> bool:
+    return (_PARTS / f"{name}.html").exists()
+
+
+def first_step(run: Mapping[str, Any]) -> str:
+    """The step to look at first: of one that ended well, none."""
+    found = [each for each in run["steps"] if each["status"] in _WORTH or each["failed"]]
+    worth = min(found, key=_worth, default=None)
+    return "" if worth is None else str(worth["id"])
+
+
+def _worth(step: Mapping[str, Any]) -> int:
+    return 0 if step["failed"] else _WORTH.index(step["status"])
+
+
+def _newest_version(view: View, run: Mapping[str, Any]) -> int | None:
+    try:
+        found = view.ask("pipelines.list_versions", {"limit": "1"}, id=run["pipelineId"])["versions"]
+    except NotFound:
+        return None
+    return int(found[0]["version"]) if found else None
+
+
+def _run_before(view: View, run: Mapping[str, Any]) -> str | None:
+    """The run of the same pipeline before this one."""
+    query = {"pipelineId": run["pipelineId"], "createdBefore": run["createdAt"], "limit": "1"}
+    found = view.ask("runs.list_runs", query)["runs"]
+    return str(found[0]["id"]) if found else None
+
+
+def _verified(view: View, id: str) -> dict[str, Any] | None:
+    """The answer of the verification, if the address asks for one."""
+    if view.given.get("verify") != "1":
+        return None
+    try:
+        found: dict[str, Any] = view.ask("run_questions.verify", id=id)
+    except LimitExceeded as error:
+        return {"refused": error.detail, "hint": error.hint}
+    return found
+
+
+def _ledger(view: View, run: Mapping[str, Any]) -> Any:
+    if not _has_part("ledger") or run["startedAt"] is None:
+        return None
+    return view.ask("run_times.ledger", id=run["id"])
+
+
+def _tab(view: View, run: Mapping[str, Any], tab: str, chosen: Selected | None) -> dict[str, Any]:
+    readers: Mapping[str, Any] = {
+        "steps": run_tabs.steps,
+        "events": run_tabs.events,
+        "data": run_tabs.data,
+        "log": run_tabs.log,
+        "attempts": run_tabs.attempts,
+        "why": run_tabs.why,
+    }
+    reader = readers.get(tab)
+    found: dict[str, Any] = reader(view, run, chosen) if reader else {}
+    return found

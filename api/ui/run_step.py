@@ -1,0 +1,109 @@
+"""The step, or the item of a map, that is selected on a run's screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeweave.api.ui.tracebacks import TracedLine, traced
+from pipeweave.api.ui.view import View
+from pipeweave.orchestrator.domain import TaskStatus
+
+# Items of a map that are listed with it.
+ITEMS_SHOWN = 20
+_FAILED = (TaskStatus.FAILED, TaskStatus.TIMEOUT)
+_WAITS = (TaskStatus.PENDING, TaskStatus.READY, TaskStatus.QUEUED, TaskStatus.WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What is selected, with what is known of it.
+
+    Args:
+        step: its progress, as the run tells it.
+        task_run: in full; None: there is no such step or item.
+        why: what it waits for; None unless it waits.
+        letter: its open dead letter.
+        items: of a map, those that failed, else the first.
+        title: what it is called, where the step's id says little.
+    """
+
+    step_id: str
+    index: int | None = None
+    step: Mapping[str, Any] | None = None
+    task_run: Mapping[str, Any] | None = None
+    why: Mapping[str, Any] | None = None
+    letter: Mapping[str, Any] | None = None
+    items: Sequence[Mapping[str, Any]] = ()
+    title: str = ""
+
+    @property
+    def name(self) -> str:
+        """`resize`, or `resize[17]`."""
+        if self.title:
+            return self.title
+        return self.step_id if self.index is None else f"{self.step_id}[{self.index}]"
+
+    @property
+    def traced(self) -> list[TracedLine]:
+        """The lines of the traceback of its last error."""
+        return traced(self.error)
+
+    @property
+    def error(self) -> Any:
+        """Its error, or that of its last attempt that failed."""
+        if self.task_run is None:
+            return None
+        if self.task_run["error"]:
+            return self.task_run["error"]
+        failed = [each["error"] for each in self.task_run["attempts"] if each["error"]]
+        return failed[-1] if failed else None
+
+
+def selected(view: View, run: Mapping[str, Any], step_id: str) -> Selected | None:
+    """What the address selects; None: nothing."""
+    if not step_id:
+        return None
+    step = next((each for each in run["steps"] if each["id"] == step_id), None)
+    text = view.given.get("item", "")
+    index = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+    if step is None:
+        return Selected(step_id, index)
+    id = step["taskRunId"] if index is None else _item(view, run["id"], step_id, index)
+    if id is None:
+        return Selected(step_id, index, step)
+    task_run = view.ask("runs.get_task_run", id=id)
+    is_map = task_run["kind"] == "map"
+    return Selected(
+        step_id,
+        index,
+        step,
+        task_run,
+        view.ask("runs.why_task_run", id=id) if task_run["status"] in _WAITS else None,
+        letter(view, task_run),
+        _items(view, run["id"], step) if is_map else (),
+    )
+
+
+def _item(view: View, run_id: str, step_id: str, index: int) -> str | None:
+    query = {"stepId": step_id, "mapIndex": str(index), "limit": "1"}
+    found = view.ask("runs.list_task_runs", query, id=run_id)["taskRuns"]
+    return str(found[0]["id"]) if found else None
+
+
+def _items(view: View, run_id: str, step: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Items of a map that are worth a look: those that failed, else the first that run, else the first."""
+    status = "failed" if step["failed"] else "running" if step["status"] == "waiting" else None
+    query = {"stepId": step["id"], "limit": str(ITEMS_SHOWN + 1), "status": status}
+    found = view.ask("runs.list_task_runs", query, id=run_id)["taskRuns"]
+    return [each for each in found if each["kind"] == "item"][:ITEMS_SHOWN]
+
+
+def letter(view: View, task_run: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The open dead letter of a task run that failed."""
+    if task_run["status"] not in _FAILED:
+        return None
+    query = {"taskRunId": task_run["id"], "limit": "1"}
+    found = view.ask("dead_letters.list_dead_letters", query)["items"]
+    return found[0] if found else None

@@ -1,0 +1,182 @@
+"""What the tabs of a run's screen show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from pipeweave.api.ui import logs
+from pipeweave.api.ui.run_step import Selected
+from pipeweave.api.ui.view import View
+from pipeweave.errors import LimitExceeded, NotFound
+from pipeweave.orchestrator.domain import TaskStatus
+from pipeweave.orchestrator.domain.json_differences import differences
+
+STEPS_A_PAGE = 200
+EVENTS_A_PAGE = "200"
+ATTEMPTS_A_PAGE = "100"
+DIFFERENCES_SHOWN = 200
+ATTEMPT_STATUSES = (
+    *("failed", "timeout", "lost", "interrupted", "cancelled", "running", "waiting", "completed"),
+)
+
+Run = Mapping[str, Any]
+Shown = dict[str, Any]
+
+
+def steps(view: View, run: Run, chosen: Selected | None) -> Shown:
+    """The table of steps: by status and text, in the order of the pipeline."""
+    status, text = view.given.get("status", ""), view.given.get("find", "").casefold()
+    found = [each for each in run["steps"] if _fits(each, status, text)]
+    begin = _number(view.given.get("begin"))
+    return {
+        "steps": found[begin : begin + STEPS_A_PAGE],
+        "step_count": len(found),
+        "begin": begin,
+        "next_begin": begin + STEPS_A_PAGE if begin + STEPS_A_PAGE < len(found) else None,
+        "before_begin": max(0, begin - STEPS_A_PAGE) if begin else None,
+        "statuses": [each.value for each in TaskStatus],
+    }
+
+
+def _fits(step: Mapping[str, Any], status: str, text: str) -> bool:
+    is_status = not status or step["status"] == status or (status == "failed" and step["failed"] > 0)
+    return is_status and (not text or text in step["id"].casefold() or text in step["taskId"].casefold())
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+# --- events -----------------------------------------------------------------------------------------------
+
+
+def events(view: View, run: Run, chosen: Selected | None) -> Shown:
+    """A page of events, by attempt or one by one; and the run as it was at one of them."""
+    task_run = None if chosen is None or chosen.task_run is None else chosen.task_run["id"]
+    query = view.only("type", "cursor", limit=EVENTS_A_PAGE, taskRunId=task_run)
+    found = view.ask("runs.list_events", query, id=run["id"])
+    listed = found["events"]
+    names = {each["taskRunId"]: each["id"] for each in run["steps"]}
+    at, state = view.given.get("at", ""), None
+    if at.isascii() and at.isdigit():
+        try:
+            state = view.ask("run_questions.state_at", {"seq": at}, id=run["id"])
+        except LimitExceeded as error:
+            state = {"refused": error.detail}
+    return {
+        "events": listed,
+        "cursor": found["nextCursor"],
+        "groups": [] if view.given.get("raw") else _groups(listed, names),
+        "names": names,
+        "state": state,
+        "around": _around(listed, state),
+        "types": EVENT_TYPES,
+    }
+
+
+EVENT_TYPES = (
+    *("run.created", "run.running", "run.paused", "run.resumed", "run.completed", "run.partial"),
+    *("run.failed", "run.cancelled", "run.reopened", "task_runs.queued", "task_runs.ready"),
+    *("task_run.started", "task_run.dispatched", "task_run.completed", "task_run.failed"),
+    *("task_run.timed_out", "task_run.retrying", "task_run.mapped", "task_run.reopened"),
+    *("task_runs.skipped", "task_runs.cancelled", "task_runs.reopened"),
+)
+
+
+def _groups(listed: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[Shown]:
+    """The events of each attempt together; those of the run between them, in their order."""
+    by_attempt: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
+    for each in listed:
+        # Events about the whole run stay apart, so that their place in time is seen.
+        key = (each["taskRunId"] or each["seq"], each["attempt"])
+        by_attempt.setdefault(key, []).append(each)
+    return [
+        {
+            "taskRunId": found[0]["taskRunId"],
+            "name": names.get(found[0]["taskRunId"] or ""),
+            "attempt": found[0]["attempt"],
+            "events": found,
+            "types": [(kind, len(list(same))) for kind, same in groupby(each["type"] for each in found)],
+        }
+        for found in by_attempt.values()
+    ]
+
+
+def _around(listed: Sequence[Mapping[str, Any]], state: Mapping[str, Any] | None) -> Shown:
+    """The events before and after the one that is looked at, on this page."""
+    numbers = [each["seq"] for each in listed]
+    if state is None or "seq" not in state or not numbers:
+        return {"before": None, "after": None, "place": None, "count": len(numbers)}
+    before = [each for each in numbers if each < state["seq"]]
+    after = [each for each in numbers if each > state["seq"]]
+    return {
+        "before": before[-1] if before else None,
+        "after": after[0] if after else None,
+        "place": len(numbers) - len(after),
+        "count": len(numbers),
+    }
+
+
+# --- data -------------------------------------------------------------------------------------------------
+
+
+def data(view: View, run: Run, chosen: Selected | None) -> Shown:
+    """Input and output of the run, or of the selected step; how it differs from the last good run's."""
+    subject = run if chosen is None or chosen.task_run is None else chosen.task_run
+    shown: Shown = {"subject": subject, "is_step": subject is not run, "diff": None}
+    if view.given.get("diff") == "last":
+        shown["diff"] = _difference(view, run, chosen)
+    return shown
+
+
+def _difference(view: View, run: Run, chosen: Selected | None) -> Shown:
+    """How the output differs from that of the last completed run before this one."""
+    query = {
+        "pipelineId": run["pipelineId"],
+        "status": "completed",
+        "createdBefore": run["createdAt"],
+        "limit": "1",
+    }
+    found = view.ask("runs.list_runs", query)["runs"]
+    if not found:
+        return {"other": None}
+    other = view.ask("runs.get_run", {"taskRuns": "0"}, id=found[0]["id"])
+    before, after = other["output"], run["output"]
+    if chosen is not None and chosen.task_run is not None:
+        step = next((each for each in other["steps"] if each["id"] == chosen.step_id), None)
+        if step is None:
+            return {"other": None}
+        before = view.ask("runs.get_task_run", id=step["taskRunId"])["output"]
+        after = chosen.task_run["output"]
+    listed, is_complete = differences(before, after, DIFFERENCES_SHOWN)
+    return {"other": other, "listed": listed, "is_complete": is_complete}
+
+
+# --- log, attempts, why -----------------------------------------------------------------------------------
+
+
+def log(view: View, run: Run, chosen: Selected | None) -> Shown:
+    """The log of the selected step, or else of the step that is worth a look."""
+    found = None
+    if chosen is not None and chosen.task_run is not None:
+        found = logs.of_task_run(view, chosen.task_run)
+    loggable = [each for each in run["steps"] if each["startedAt"] and each["kind"] != "map"][:100]
+    return {"log": found, "loggable": loggable}
+
+
+def attempts(view: View, run: Run, chosen: Selected | None) -> Shown:
+    """A page of attempts, of all steps or of the selected one."""
+    step = None if chosen is None or chosen.step is None else chosen.step_id
+    query = view.only("status", "cursor", limit=ATTEMPTS_A_PAGE, stepId=step)
+    found = view.ask("run_questions.list_attempts", query, id=run["id"])
+    return {"attempts": found["attempts"], "cursor": found["nextCursor"], "statuses": ATTEMPT_STATUSES}
+
+
+def why(view: View, run: Run, chosen: Selected | None) -> Shown:
+    """What the open task runs wait for, summed."""
+    try:
+        return {"reasons": view.ask("run_questions.why", id=run["id"])}
+    except NotFound:
+        return {"reasons": None}

@@ -1,0 +1,130 @@
+"""The verbs of a run: pause, resume, run again, retry what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeweave.api.ui.verbs import REASON, VERBS, Effects, Field, Verb
+from pipeweave.api.ui.view import View
+from pipeweave.orchestrator.domain import RunStatus, TaskStatus
+
+VERSIONS = (("same", "the same version"), ("latest", "the newest version"))
+_ENDED = ("completed", "failed", "timeout", "cancelled", "skipped")
+_FAILED = {TaskStatus.FAILED.value, TaskStatus.TIMEOUT.value}
+
+
+def _counts(view: View, ids: Mapping[str, str]) -> dict[str, int]:
+    found: dict[str, int] = view.ask("runs.get_run", {"taskRuns": "0"}, id=ids["id"])["counts"]
+    return found
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} {status}" for status, number in counts.items()) or "nothing"
+
+
+def cancel_effects(view: View, ids: Mapping[str, str], body: Any) -> Effects:
+    """What the end of a run ends, and what stays."""
+    counts = _counts(view, ids)
+    opened = {status: number for status, number in counts.items() if status not in _ENDED}
+    ended = {status: number for status, number in counts.items() if status in _ENDED}
+    return Effects(
+        [f"Ends 1 run. Task runs that end with it: {_listed(opened)}.", f"What stays: {_listed(ended)}."]
+    )
+
+
+def _pause_effects(view: View, ids: Mapping[str, str], body: Any) -> Effects:
+    counts = _counts(view, ids)
+    running = counts.get("running", 0)
+    waiting = sum(counts.get(each, 0) for each in ("pending", "ready", "queued"))
+    return Effects([f"{running:,} task runs run and finish; {waiting:,} wait until the run is resumed."])
+
+
+def _retry_effects(view: View, ids: Mapping[str, str], body: Any) -> Effects:
+    query = {"pipelineRunId": body.get("pipelineRunId"), "limit": "5"}
+    found = view.ask("dead_letters.list_dead_letters", query)
+    number = found["total"]
+    what = "1 dead letter" if number == 1 else f"{number:,} dead letters"
+    sample = [f"{each['stepId']} {each['errorCode']}" for each in found["items"]]
+    return Effects([f"Retries {what} of this run, which goes on from there."], number, sample)
+
+
+def _rerun_effects(view: View, ids: Mapping[str, str], body: Any) -> Effects:
+    step = body.get("fromStep")
+    if not step:
+        return Effects(["Starts 1 new run, in which every step runs."])
+    return Effects([f"Starts 1 new run. `{step}` and all steps behind it run; others keep their results."])
+
+
+VERBS.add(
+    Verb(
+        "runs.pause",
+        "Pause run",
+        "Pause this run?",
+        "The run is paused.",
+        command="pipeweave pause {id}",
+        fields=(REASON,),
+        effects=_pause_effects,
+    )
+)
+VERBS.add(
+    Verb(
+        "runs.resume",
+        "Resume run",
+        "Resume this run?",
+        "The run goes on.",
+        command="pipeweave resume {id}",
+    )
+)
+VERBS.add(
+    Verb(
+        "dead_letters.retry_all",
+        "Retry failed",
+        "Retry what failed in this run?",
+        "The retry has started.",
+        fields=(Field("pipelineRunId", "Run", "hidden"),),
+        effects=_retry_effects,
+    ),
+    "run",
+)
+VERBS.add(
+    Verb(
+        "dead_letters.retry",
+        "Retry",
+        "Retry this task run?",
+        "The task run is tried again.",
+        command="pipeweave dlq retry {id}",
+    ),
+    "step",
+)
+VERBS.add(
+    Verb(
+        "reruns.rerun",
+        "Run again",
+        "Run this run again?",
+        "The new run has started.",
+        command="pipeweave rerun {id}",
+        fields=(
+            Field("fromStep", "From step", about="Empty: every step runs.", flag="--from-step"),
+            Field("version", "Version", "choice", choices=VERSIONS, default="same", flag="--version"),
+            Field("input", "Another input", "json", about="Empty: that of the run.", flag="--input"),
+        ),
+        effects=_rerun_effects,
+        after="/runs/{pipelineRunId}",
+    )
+)
+
+
+def offered(view: View, run: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
+    """The verbs that fit a run as it is, with their parameters; those first that people want most."""
+    id, status = run["id"], run["status"]
+    is_open = status not in {each.value for each in RunStatus if each.is_final}
+    verbs: list[tuple[str, dict[str, str]]] = []
+    if _FAILED & set(run["counts"]):
+        verbs.append(("dead_letters.retry_all:run", {"pipelineRunId": id}))
+    if is_open:
+        verbs.append(("runs.resume" if run["pausedAt"] else "runs.pause", {"id": id}))
+        verbs.append(("runs.cancel", {"id": id}))
+    else:
+        verbs.append(("reruns.rerun", {"id": id}))
+    return [(name, given) for name, given in verbs if name in VERBS.rows]

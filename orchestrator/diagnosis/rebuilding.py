@@ -1,0 +1,93 @@
+"""Rebuilds what a run was at one of its events, for people who step through its history."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from itertools import takewhile
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import LimitExceeded
+from pipeweave.orchestrator.diagnosis import verify
+from pipeweave.orchestrator.domain import replay
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
+from pipeweave.orchestrator.domain.replay import RebuiltRun, RebuiltTaskRun
+from pipeweave.orchestrator.reading import enqueued_runs
+from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
+
+# Events that one request applies.
+MOST_EVENTS = 20_000
+
+_RUN = """
+SELECT r.pipeline_id, r.pipeline_version, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM events AS e WHERE e.run_id = r.id AND e.seq <= :seq LIMIT :most) AS e) AS events
+FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
+"""
+_AT = "SELECT e.at FROM events AS e WHERE e.run_id = :id AND e.seq <= :seq ORDER BY e.seq DESC LIMIT 1"
+
+
+def rebuilt_at(tx: Transaction, tenant: str, id: UUID, seq: int) -> Document:
+    """What a run was after its events up to a number: {status, events, counts, steps}; items are counted.
+
+    Raises:
+        NotFound: the tenant has no such run.
+        LimitExceeded: too many events lie before this one.
+    """
+    row: Any = tx.execute(
+        _RUN, {"id": id, "tenant": tenant, "seq": seq, "most": MOST_EVENTS + 1}
+    ).one_or_none()
+    if row is None:
+        raise enqueued_runs.missing(tx, tenant, id)
+    if row.events > MOST_EVENTS:
+        raise LimitExceeded(
+            f"more than {MOST_EVENTS:,} events lie before this one", hint="choose an earlier event"
+        )
+    stored = pipelines.get(tx, tenant, row.pipeline_id, row.pipeline_version)
+    names = [each.id for each in stored.plan.steps]
+    found = replay.rebuild(takewhile(lambda event: event.seq <= seq, verify.events(tx, id)))
+    return {
+        "runId": run_id(id),
+        "seq": seq,
+        "at": iso(tx.execute(_AT, {"id": id, "seq": seq}).scalar_one_or_none()),
+        "events": row.events,
+        "status": found.status,
+        "errorCode": found.error_code,
+        "counts": dict(Counter(each.status.value for each in found.task_runs.values())),
+        "steps": _steps(id, names, found),
+    }
+
+
+def _steps(id: UUID, names: list[str], found: RebuiltRun) -> list[Document]:
+    items = _items(found)
+    shown = ((number, name, found.task_runs.get(number)) for number, name in enumerate(names, 1))
+    return [_step(id, number, name, each, items.get(number)) for number, name, each in shown if each]
+
+
+def _items(found: RebuiltRun) -> Mapping[int, Mapping[str, int]]:
+    """Ordinal of a map -> its items by status."""
+    sums: dict[int, Counter[str]] = defaultdict(Counter)
+    for number, each in found.task_runs.items():
+        if each.map_first is not None and each.map_count:
+            for item in range(each.map_first, each.map_first + each.map_count):
+                if (of_item := found.task_runs.get(item)) is not None:
+                    sums[number][of_item.status.value] += 1
+    return sums
+
+
+def _step(
+    id: UUID, number: int, name: str, each: RebuiltTaskRun, items: Mapping[str, int] | None
+) -> Document:
+    return {
+        "id": name,
+        "taskRunId": task_run_id(ids.task_run_id(id, number)),
+        "status": each.status,
+        "attempt": each.attempt,
+        "worker": each.worker,
+        "errorCode": each.error_code,
+        "items": items,
+    }

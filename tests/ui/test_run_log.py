@@ -1,0 +1,127 @@
+"""The log of an attempt in a browser: found, selected, copied and followed as any text of a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from playwright.sync_api import Browser, expect
+from support.browser import Visit, visiting
+from support.run_driver import RunDriver, claim
+
+from pipeweave import ids
+from pipeweave.orchestrator.security import READ
+from pipeweave.storage.local import LocalStorage
+
+LINES = 3_000
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def log_line(number: int) -> str:
+    levels = {1: "debug", 7: "error"}
+    message = {2: "\x1b[1;31mred\x1b[0m plain", 3: HOSTILE, 2_345: "needle in the log"}.get(number)
+    line = {
+        "time": f"2026-11-20T12:00:00.{number % 1_000:03}Z",
+        "level": levels.get(number, "info"),
+        "message": message or f"line {number}",
+        "rows": number if number == 5 else None,
+    }
+    return json.dumps(line)
+
+
+@pytest.fixture
+def running(driver: RunDriver) -> UUID:
+    """A run whose only step runs."""
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        claim(tx, run_id, 1)
+    return run_id
+
+
+@pytest.fixture
+def write(running: UUID, server_folder: Path) -> Callable[[int], None]:
+    """Stores so many lines as the log of the step."""
+    storage = LocalStorage(server_folder / "storage")
+    path = f"runs/{ids.show(ids.TASK_RUN, ids.task_run_id(running, 1))}.1/logs.jsonl"
+
+    def stored(lines: int) -> None:
+        storage.put(path, "".join(f"{log_line(number)}\n" for number in range(1, lines + 1)).encode())
+
+    return stored
+
+
+def address(run_id: UUID, **more: object) -> str:
+    query = "".join(f"&{name}={value}" for name, value in more.items())
+    return f"/runs/{ids.show(ids.RUN, run_id)}?tab=log&step=a{query}"
+
+
+def test_the_whole_log_is_text_of_the_page_and_follows(
+    visit: Visit, running: UUID, write: Callable[[int], None]
+) -> None:
+    write(LINES)
+    visit.open(address(running))
+    page = visit.page
+    expect(page.locator(".told")).to_contain_text("3,000 lines, and goes on")
+    # The browser finds what is far away, and selects and copies it, without a list that hides rows.
+    assert page.evaluate("() => window.find('needle in the log')")
+    text = page.evaluate(
+        "() => { getSelection().selectAllChildren(document.querySelector('.log'));"
+        " return getSelection().toString() }"
+    )
+    assert text.count("line ") >= 2_000
+    assert page.locator("img").count() == 0
+    expect(page.locator("#L2 .ansi-c1")).to_have_text("red")
+    assert page.locator("#L5").inner_text().endswith('{"rows":5}')
+    write(LINES + 1)
+    page.locator(f"#L{LINES + 1}").wait_for()
+    at_end = "node => node.scrollHeight - node.scrollTop - node.clientHeight < 40"
+    assert page.locator(".log").evaluate(at_end)
+
+
+def test_a_line_has_a_link_and_a_text_is_found(
+    visit: Visit, running: UUID, write: Callable[[int], None]
+) -> None:
+    write(LINES)
+    visit.open(address(running, line="1200-1202"))
+    marked = visit.page.locator(".ln.marked")
+    expect(marked).to_have_count(3)
+    expect(marked.first).to_be_in_viewport()
+    visit.open(address(running, find="NEEDLE"))
+    visit.see("1 lines have")
+    expect(visit.page.locator(".ln")).to_have_count(1)
+    visit.page.locator(".ln .no").click()
+    expect(visit.page.locator("#L2345")).to_be_in_viewport()
+    visit.open(address(running, level="error"))
+    expect(visit.page.locator(".ln")).to_have_count(1)
+
+
+def test_a_log_keeps_the_rules_of_accessibility(
+    visit: Visit, running: UUID, write: Callable[[int], None]
+) -> None:
+    write(20)
+    visit.open(address(running))
+    expect(visit.page.locator(".ln")).to_have_count(20)
+    visit.axe()
+
+
+def test_without_scripts_the_end_is_shown_and_the_rest_is_a_link_away(
+    browser: Browser,
+    server: str,
+    driver: RunDriver,
+    running: UUID,
+    write: Callable[[int], None],
+    make_token: Callable[..., str],
+) -> None:
+    write(LINES)
+    with visiting(browser, server, driver.tenant, make_token(READ), java_script_enabled=False) as visit:
+        visit.open(address(running))
+        expect(visit.page.locator(".ln")).to_have_count(500)
+        assert visit.page.locator(".ln").last.get_attribute("id") == f"L{LINES}"
+        visit.page.get_by_role("link", name="From the beginning").click()
+        expect(visit.page.locator("#L1")).to_be_visible()
+        expect(visit.page.locator("#L2 .ansi-bold.ansi-c1")).to_have_text("red")
+        visit.page.get_by_role("link", name="Later lines").click()
+        expect(visit.page.locator("#L501")).to_be_visible()
