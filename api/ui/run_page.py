@@ -35,10 +35,11 @@ WITH_PANEL = ("graph", "timeline", "steps")
 _PARTS = Path(__file__).parent / "templates" / "parts"
 # The order in which a step is worth looking at.
 _WORTH = ("failed", "timeout", "running", "waiting", "queued", "ready", "pending")
-_PROGRESS_S = 2.0
+# No event tells of progress.
+PROGRESS_S = 2.0
 
 
-@screens.add("/runs/<id>", "run.html")
+@screens.add("/runs/<id>", "run.html", every_s=PROGRESS_S)
 def run(view: View, id: str) -> Page:
     """One run."""
     found = view.ask("runs.get_run", {"taskRuns": "0"}, id=id)
@@ -65,7 +66,7 @@ def run(view: View, id: str) -> Page:
     total = sum(each["total"] for each in found["steps"])
     percent = f" {100 * done // total} %" if is_open(found) and total else ""
     title = f"{found['pipelineId']}{percent}"
-    return Page(title, shown, found["status"], id, _PROGRESS_S if is_open(found) else 0)
+    return Page(title, shown, found["status"], id)
 
 
 def is_open(run: Mapping[str, Any]) -> bool:

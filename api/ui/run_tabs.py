@@ -10,8 +10,7 @@ from pipeweave.api.ui import logs
 from pipeweave.api.ui.run_step import Selected
 from pipeweave.api.ui.view import View
 from pipeweave.errors import LimitExceeded, NotFound
-from pipeweave.orchestrator.domain import TaskStatus
-from pipeweave.orchestrator.domain.json_differences import differences
+from pipeweave.orchestrator.domain import TaskStatus, json_differences
 
 STEPS_A_PAGE = 200
 EVENTS_A_PAGE = "200"
@@ -150,7 +149,7 @@ def _difference(view: View, run: Run, chosen: Selected | None) -> Shown:
             return {"other": None}
         before = view.ask("runs.get_task_run", id=step["taskRunId"])["output"]
         after = chosen.task_run["output"]
-    listed, is_complete = differences(before, after, DIFFERENCES_SHOWN)
+    listed, is_complete = json_differences.differences(before, after, DIFFERENCES_SHOWN)
     return {"other": other, "listed": listed, "is_complete": is_complete}
 
 

@@ -16,7 +16,8 @@ from pipeweave.orchestrator.domain import TaskStatus
 screens = Screens("runs")
 
 TABS = (("overview", "Overview"), ("data", "Data"), ("log", "Log"))
-_PROGRESS_S = 2.0
+# No event tells of progress.
+PROGRESS_S = 2.0
 
 VERBS.add(
     Verb(
@@ -31,7 +32,7 @@ VERBS.add(
 )
 
 
-@screens.add("/task-runs/<id>", "task_run.html")
+@screens.add("/task-runs/<id>", "task_run.html", every_s=PROGRESS_S)
 def task_run(view: View, id: str) -> Page | Redirect:
     """One task run."""
     found = view.ask("runs.get_task_run", id=id)
@@ -57,7 +58,7 @@ def task_run(view: View, id: str) -> Page | Redirect:
         "log": logs.of_task_run(view, found) if tab == "log" else None,
         "loggable": (),
     }
-    return Page(found["taskId"], shown, found["status"], None, _PROGRESS_S if is_open else 0)
+    return Page(found["taskId"], shown, found["status"])
 
 
 def _progress(task_run: dict[str, Any]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ function address(step, item) {
 /** @param {string} href */
 function go(href) {
   history.pushState(null, "", href);
+  document.dispatchEvent(new CustomEvent("pw-moved"));
   void read();
   const detail = { step: new URL(location.href).searchParams.get("step") };
   document.dispatchEvent(new CustomEvent("pw-selected", { detail }));
