@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeweave.api.ui import run_tabs, run_verbs
+from pipeweave.api.ui import run_tabs, run_times, run_verbs
 from pipeweave.api.ui.run_step import Selected, selected
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.view import View
@@ -59,7 +59,7 @@ def run(view: View, id: str) -> Page:
         "verified": _verified(view, id),
         "verbs_offered": run_verbs.offered(view, found),
         "compare_with": _run_before(view, found),
-        "ledger": _ledger(view, found),
+        "ledger": _ledger(view, found, tab),
         **_tab(view, found, tab, chosen),
     }
     done = sum(each["done"] for each in found["steps"])
@@ -76,7 +76,9 @@ def is_open(run: Mapping[str, Any]) -> bool:
 
 def tabs_of(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The tabs of a run; what it waits for is one only while it waits."""
-    names = [each for each in TITLES if each not in ("graph", "timeline") or _has_part(each)]
+    names = [each for each in TITLES if each != "graph"]
+    # The first one is shown where the address names none.
+    names.insert(0, "graph" if _has_part("graph") else names.pop(names.index("steps")))
     if not is_open(run):
         names.remove("why")
     return [(each, TITLES[each]) for each in names]
@@ -123,14 +125,15 @@ def _verified(view: View, id: str) -> dict[str, Any] | None:
     return found
 
 
-def _ledger(view: View, run: Mapping[str, Any]) -> Any:
-    if not _has_part("ledger") or run["startedAt"] is None:
-        return None
-    return view.ask("run_times.ledger", id=run["id"])
+def _ledger(view: View, run: Mapping[str, Any], tab: str) -> dict[str, Any] | None:
+    """What the duration was spent on; the timeline brings its own."""
+    is_wanted = tab in ("graph", "steps") and run["startedAt"] is not None
+    return run_times.ledger_of(view, run["id"]) if is_wanted else None
 
 
 def _tab(view: View, run: Mapping[str, Any], tab: str, chosen: Selected | None) -> dict[str, Any]:
     readers: Mapping[str, Any] = {
+        "timeline": _timeline,
         "steps": run_tabs.steps,
         "events": run_tabs.events,
         "data": run_tabs.data,
@@ -141,3 +144,7 @@ def _tab(view: View, run: Mapping[str, Any], tab: str, chosen: Selected | None) 
     reader = readers.get(tab)
     found: dict[str, Any] = reader(view, run, chosen) if reader else {}
     return found
+
+
+def _timeline(view: View, run: Mapping[str, Any], chosen: Selected | None) -> dict[str, Any]:
+    return run_times.timeline_of(view, run["id"])

@@ -90,7 +90,7 @@ def test_without_scripts_and_on_a_phone_the_same_way_is_open(
 
 
 def test_with_the_keyboard_alone_a_step_is_chosen_and_its_log_opened(visit: Visit, failed: str) -> None:
-    visit.open(f"/runs/{failed}")
+    visit.open(f"/runs/{failed}?tab=steps")
     page = visit.page
     page.keyboard.press("j")
     page.keyboard.press("Enter")
@@ -99,11 +99,21 @@ def test_with_the_keyboard_alone_a_step_is_chosen_and_its_log_opened(visit: Visi
     page.keyboard.press("i")
     page.wait_for_url("**tab=data**")
     expect(page.get_by_role("heading", name="Input")).to_be_visible()
-    page.keyboard.press("2")
+    page.keyboard.press(page.get_by_role("link", name="Events").first.get_attribute("data-tab") or "")
     page.wait_for_url("**tab=events**")
 
 
-TABS = ("steps", "events", "events&raw=1", "data", "log", "log&step=b", "attempts", "data&step=b&diff=last")
+TABS = (
+    "steps",
+    "timeline",
+    "events",
+    "events&raw=1",
+    "data",
+    "log",
+    "log&step=b",
+    "attempts",
+    "data&step=b&diff=last",
+)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -177,7 +187,7 @@ def test_a_map_is_one_row_and_its_items_have_links(visit: Visit, worker: InlineW
     worker.driver.store({"m": []}, id="mapped", maps={"m": "${input.list}"}, failureMode="continue")
     run_id = id_of(worker.driver.trigger("mapped", {"list": list(range(30))}))
     worker.consume_all()
-    visit.open(f"/runs/{run_id}")
+    visit.open(f"/runs/{run_id}?tab=steps")
     expect(visit.page.locator("tr[data-row]")).to_have_count(1)
     visit.page.get_by_role("link", name="m[2]").click()
     expect(visit.page.locator("#step .name")).to_have_text("m[2]")
