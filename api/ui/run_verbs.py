@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pipeweave.api.ui.verbs import REASON, VERBS, Effects, Field, Verb
@@ -115,16 +116,46 @@ VERBS.add(
 )
 
 
-def offered(view: View, run: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
-    """The verbs that fit a run as it is, with their parameters; those first that people want most."""
-    id, status = run["id"], run["status"]
-    is_open = status not in {each.value for each in RunStatus if each.is_final}
-    verbs: list[tuple[str, dict[str, str]]] = []
+# Verb -> the key that opens its question.
+_KEYS = {
+    "runs.cancel": "c",
+    "runs.pause": "u",
+    "runs.resume": "u",
+    "reruns.rerun": "r",
+    "dead_letters.retry_all:run": "r",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A verb that fits a run as it is.
+
+    Args:
+        given: its parameters.
+        key: opens its question.
+    """
+
+    name: str
+    given: Mapping[str, str]
+    key: str
+
+
+def offered(view: View, run: Mapping[str, Any]) -> list[Offered]:
+    """The verbs that fit a run as it is and that the caller may do; those first that people want most."""
+    id = run["id"]
+    names: list[str] = []
     if _FAILED & set(run["counts"]):
-        verbs.append(("dead_letters.retry_all:run", {"pipelineRunId": id}))
-    if is_open:
-        verbs.append(("runs.resume" if run["pausedAt"] else "runs.pause", {"id": id}))
-        verbs.append(("runs.cancel", {"id": id}))
+        names.append("dead_letters.retry_all:run")
+    if RunStatus(run["status"]).is_final:
+        names.append("reruns.rerun")
     else:
-        verbs.append(("reruns.rerun", {"id": id}))
-    return [(name, given) for name, given in verbs if name in VERBS.rows]
+        names += ["runs.resume" if run["pausedAt"] else "runs.pause", "runs.cancel"]
+    keys: set[str] = set()
+    found = []
+    for name in names:
+        if view.may(VERBS.rows[name].operation):
+            key = "" if _KEYS[name] in keys else _KEYS[name]
+            keys.add(key)
+            given = {"pipelineRunId" if name.endswith(":run") else "id": id}
+            found.append(Offered(name, given, key))
+    return found
