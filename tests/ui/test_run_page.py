@@ -84,6 +84,7 @@ def test_without_scripts_and_on_a_phone_the_same_way_is_open(
         worker.fails = {}
         visit.page.locator("#step").get_by_role("link", name="Retry").click()
         visit.page.get_by_role("button", name="Retry").click()
+        visit.see("The task run is tried again.")
         take_over(worker)
         visit.page.reload()
         assert visit.page.locator(".run-head strong").inner_text() == "completed"
