@@ -52,7 +52,7 @@ def serve(
     """
     deployment = Deployment.open(settings, pool_size=0)
     _refuse_used_port(host or settings.host, settings.port if port is None else port)
-    json_logs.configure(settings.log_level)
+    json_logs.configure(settings.log_level, settings.log_levels)
     schema_check.require_current_if_reachable(deployment.database)
     deployment.close()
     process_memory.limit_malloc_heaps()

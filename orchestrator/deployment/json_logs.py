@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from pipeweave.log_lines import LEVELS, JsonLines
 from pipeweave.orchestrator.deployment.log_context import TaskRunNames
 
 
-def configure(log_level: str) -> None:
-    """Send every logger's lines, and Python's warnings, to stderr as JSON."""
+def configure(log_level: str, log_levels: Sequence[str] = ()) -> None:
+    """Send every logger's lines, and Python's warnings, to stderr as JSON.
+
+    Args:
+        log_level: of all loggers.
+        log_levels: `logger=level` of those that have another one.
+    """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     handler.addFilter(TaskRunNames())
@@ -17,8 +23,11 @@ def configure(log_level: str) -> None:
     logging.captureWarnings(True)
     # Celery logs each message it received and finished at INFO; our own events say more. botocore's DEBUG
     # lines hold session tokens.
-    for noisy in ("celery.worker.strategy", "celery.app.trace", "kombu", "amqp", "botocore"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    chosen = dict(each.split("=") for each in log_levels)
+    for noisy in ("celery.worker.strategy", "celery.app.trace", "kombu", "amqp"):
+        chosen.setdefault(noisy, "minimal")
+    for name, level in (chosen | {"botocore": "minimal"}).items():
+        logging.getLogger(name).setLevel(LEVELS[level])
 
 
 def celery_level(log_level: str) -> str:

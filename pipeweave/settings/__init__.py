@@ -55,6 +55,7 @@ class Settings:
     ui_read_only: bool = False
     metrics_access: str = "token"
     log_level: str = "normal"
+    log_levels: tuple[str, ...] = ()
     worker_heartbeat_interval: int = 30000
     orchestrator_url: str | None = None
     api_token: str | None = None

@@ -86,6 +86,20 @@ def log_level(text: str) -> str:
     return level
 
 
+def log_levels(text: str) -> tuple[str, ...]:
+    """Read `logger=level` pairs, separated by commas, with the levels of `log_level`."""
+    found: dict[str, str] = {}
+    for pair in comma_list(text):
+        name, _, level = (part.strip() for part in pair.partition("="))
+        if not name or any(each.isspace() for each in name):
+            raise Unreadable(f"must consist of logger=level pairs, and {pair!r} is none")
+        try:
+            found[name] = log_level(level)
+        except Unreadable as error:
+            raise Unreadable(f"of {name} {error}") from None
+    return tuple(f"{name}={level}" for name, level in found.items())
+
+
 def secret_key(text: str) -> str:
     """Read a secret of at least 32 characters; 32 random bytes as hex are best."""
     if len(text.strip()) < MIN_SECRET_LENGTH:

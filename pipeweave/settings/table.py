@@ -159,6 +159,12 @@ TABLE: tuple[Setting, ...] = (
     ),
     Setting("LOG_LEVEL", "log_level", values.log_level, "minimal, normal or detailed"),
     Setting(
+        "LOG_LEVELS",
+        "log_levels",
+        values.log_levels,
+        "other levels of single loggers and those below them, e.g. shop.tasks=detailed,urllib3=minimal",
+    ),
+    Setting(
         "WORKER_HEARTBEAT_INTERVAL",
         "worker_heartbeat_interval",
         values.whole(1000, 3_600_000),

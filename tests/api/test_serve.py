@@ -58,7 +58,7 @@ def test_without_its_urls_the_process_says_so_and_does_not_start(deployment: Dep
 def test_a_database_without_the_schema_is_refused(
     deployment: Deployment, fresh_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeweave.api.serve.json_logs.configure", lambda level: None)
+    monkeypatch.setattr("pipeweave.api.serve.json_logs.configure", lambda *levels: None)
     with Database(fresh_database_url, pool_size=0).transaction() as tx:
         tx.execute("DROP TABLE schema_migrations")
     with pytest.raises(SchemaOutdated, match="no schema yet"):

@@ -103,7 +103,7 @@ def run_worker(
     Raises:
         PipeWeaveError: nothing to load, a definition is wrong, or database or broker cannot be used.
     """
-    json_logs.configure(settings.log_level)
+    json_logs.configure(settings.log_level, settings.log_levels)
     loaded = load(apps) if apps else Loaded({}, [])
     printed_lines.enable_loggers()
     concurrency = concurrency or settings.max_concurrency
@@ -136,8 +136,14 @@ def run_worker(
     worker_shutting_down.connect(lambda **_: alive.stop(), weak=False)
     billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = TRIES_TO_BE_COUNTED
     process_memory.freeze_loaded_objects()
-    with _answering(health, alive.health), alive:
-        exit_code = _run(app, start, settings.log_level)
+    names = {"worker": worker_id, "service": service, "tenant": settings.tenant}
+    log.info("worker.started", extra={**names, "tasks": len(loaded.tasks), "concurrency": concurrency})
+    try:
+        with _answering(health, alive.health), alive:
+            exit_code = _run(app, start, settings.log_level)
+    finally:
+        done = slots.tally()
+        log.info("worker.stopped", extra={**names, "runs": done.calls, "failed": done.failed})
     if exit_code:
         raise SystemExit(exit_code)
 
@@ -299,7 +305,7 @@ def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
             "beat does not run with MODE=serverless: requests to POST /api/tick drive the tick there",
             hint="set MODE=standalone to let beat drive it",
         )
-    json_logs.configure(settings.log_level)
+    json_logs.configure(settings.log_level, settings.log_levels)
     app = make_celery(settings)
     deployment = Deployment.open(settings, pool_size=1)
     # A beat waits for a PostgreSQL that is away, but nothing it does can mend the schema.

@@ -74,6 +74,8 @@ def test_a_worker_says_how_it_is(stack_with_beat: LiveStack, tmp_path: Path) -> 
     assert stack.finished(run_id).status == "completed"
     stack.ended(worker)
     assert is_closed(port)
+    lines = stack.logs()
+    assert '"worker.started"' in lines and '"worker.stopped"' in lines
 
 
 def test_the_port_of_a_killed_worker_is_free_while_its_children_live(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ import orjson
 import pytest
 
 from pipeweave.log_lines import MOST_OF_A_TEXT, JsonLines
+from pipeweave.orchestrator.deployment import json_logs
 
 
 def line(message: str = "said", *args: object, **extra: Any) -> dict[str, Any]:
@@ -85,3 +87,27 @@ def test_a_line_with_hostile_extra_is_strict_json(extra: dict[str, Any]) -> None
 def test_a_message_whose_arguments_do_not_fit_is_logged_with_them() -> None:
     assert line("%d files", "no")["message"].startswith("%d files ('no',) (not formatted: TypeError: ")
     assert line("%s", Unspeakable())["message"].endswith("(not formatted: RuntimeError: )")
+
+
+@pytest.fixture
+def levels() -> Iterator[None]:
+    """Puts the levels of loggers back that a test changes."""
+    names = ("", "celery.app.trace", "celery.worker.strategy", "kombu", "amqp", "botocore", "shop.tasks")
+    before = {name: logging.getLogger(name).level for name in names}
+    handlers = logging.getLogger().handlers[:]
+    yield
+    logging.captureWarnings(False)
+    logging.getLogger().handlers[:] = handlers
+    for name, level in before.items():
+        logging.getLogger(name).setLevel(level)
+
+
+@pytest.mark.usefixtures("levels")
+def test_single_loggers_have_levels_of_their_own() -> None:
+    json_logs.configure("minimal", ("shop.tasks=detailed", "kombu=normal", "botocore=detailed"))
+    level = {
+        name: logging.getLogger(name).getEffectiveLevel() for name in ("shop", "shop.tasks.send", "kombu")
+    }
+    assert level == {"shop": logging.WARNING, "shop.tasks.send": logging.DEBUG, "kombu": logging.INFO}
+    assert logging.getLogger("amqp").level == logging.WARNING
+    assert logging.getLogger("botocore").level == logging.WARNING, "its lines hold session tokens"

@@ -290,6 +290,21 @@ def test_a_default_is_shown_as_a_default() -> None:
     assert shown({})["ARCHIVE_RUNS"] == ("true", "default")
 
 
+def test_single_loggers_have_levels_of_their_own() -> None:
+    given = load({"LOG_LEVELS": " shop.tasks = debug , urllib3=minimal,"})
+    assert given.log_levels == ("shop.tasks=detailed", "urllib3=minimal")
+    rows = {row.name: row.value for row in explain({"LOG_LEVELS": "a=info,b=warning"})}
+    assert rows["LOG_LEVELS"] == "a=normal,b=minimal"
+
+
+@pytest.mark.parametrize(
+    "text", ["shop", "shop=", "=debug", "shop=loud", "a b=debug", "a=b=debug", "a=debug,b"]
+)
+def test_levels_of_loggers_that_cannot_be_read_are_refused(text: str) -> None:
+    with pytest.raises(InvalidSetting, match="LOG_LEVELS"):
+        load({"LOG_LEVELS": text})
+
+
 @pytest.mark.parametrize(
     ("word", "level"), [("info", "normal"), ("DEBUG", "detailed"), ("minimal", "minimal")]
 )
