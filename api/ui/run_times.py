@@ -32,7 +32,18 @@ def timeline_of(view: View, run_id: str) -> dict[str, Any]:
         "ledger": ledger_of(view, run_id),
         "picture": Markup(svg(found, title=title, is_page=True)),
         "words": {kind.value: word for kind, word in WORDS.items()},
+        "legend": _legend(found["steps"]),
     }
+
+
+def _legend(steps: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """The kinds of bars of these steps, with their words and colours."""
+    kinds = {bar["kind"] for step in steps for bar in step["bars"]}
+    return [
+        {"kind": kind.value, "word": word, "colour": colour_of(kind, "completed")}
+        for kind, word in WORDS.items()
+        if kind.value in kinds and kind is not Kind.ITEMS
+    ]
 
 
 def ledger_of(view: View, run_id: str) -> dict[str, Any]:

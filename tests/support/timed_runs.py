@@ -28,6 +28,8 @@ class TimedRuns:
         self.clock = Clock(timedelta(minutes=-minutes_ago))
         self.database = Database(database_url, react=reactions_to, now=self.clock)
         self.driver = RunDriver(self.database, tenant)
+        # What an open run works on.
+        self.working: list[TaskRun] = []
 
     def wait(self, seconds: float) -> None:
         self.clock.ahead += timedelta(seconds=seconds)
@@ -87,7 +89,7 @@ class TimedRuns:
         self.end(holding)
         self.wait(1.2)
         if is_open:
-            self.start(run_id, UPLOAD)
+            self.working = self.start(run_id, UPLOAD)
             return run_id
         self.work(run_id, UPLOAD, 4)
         self.wait(0.4)
