@@ -299,6 +299,8 @@ class Database:
             tx = Transaction(self, connection, is_one=False)
             try:
                 yield tx
+                # It wrote nothing: what it caches, others have committed.
+                tx.run_after_commit()
             finally:
                 tx.roll_back()
 

@@ -138,7 +138,9 @@ def _split(span: Span, interval: Interval, kind: Kind) -> Iterator[Span]:
 def clipped(parts: Iterable[Span], begin: int, end: int) -> list[Span]:
     """What of the spans lies between two moments."""
     return [
-        replace(each, begin=max(each.begin, begin), end=min(each.end, end))
+        each
+        if begin <= each.begin and each.end <= end
+        else replace(each, begin=max(each.begin, begin), end=min(each.end, end))
         for each in parts
         if each.begin < end and each.end > begin
     ]

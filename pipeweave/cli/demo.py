@@ -58,13 +58,15 @@ def demo(ctx: click.Context, data_dir: Path | None, keep: bool, limit: int, as_j
     with _stack(data_dir, keep=keep, is_quiet=as_json) as (folder, ready):
         with _client(ready) as client:
             run = _run(client, limit, is_quiet=as_json)
-            picture = _picture(client, run, folder if keep or data_dir else None)
+            place = folder if keep or data_dir else None
+            picture, timeline = _picture(client, run, place), _timeline(client, run, place)
         found = run.output if run.status == "completed" else None
         if as_json:
             show_json({"run": run.id, "status": run.status, "report": found, "picture": str(picture)})
         elif found is not None:
             show_report(found, run, time.monotonic() - began)
             click.echo(f"The pipeline's graph as a picture: {picture}")
+            click.echo(f"When each step did what, as a picture: {timeline}")
             next_steps(folder, ready.connection.url, run, is_kept=keep)
         if found is None:
             raise PipeWeaveError(
@@ -94,6 +96,15 @@ def _picture(client: Client, run: Run, folder: Path | None) -> Path:
     """Draw the graph of the run's pipeline; without a folder, where it stays when the demo has ended."""
     to = (folder or Path(tempfile.gettempdir())) / f"{PIPELINE}.svg"
     client.draw_graph(PIPELINE, run.document["pipelineVersion"], to)
+    return to
+
+
+def _timeline(client: Client, run: Run, folder: Path | None) -> Path:
+    """Draw when each step of the run did what; where `_picture` draws its graph."""
+    from pipeweave.cli.ledger import write_picture
+
+    to = (folder or Path(tempfile.gettempdir())) / f"{PIPELINE}-timeline.svg"
+    write_picture(client, run.id, to)
     return to
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.tables import GAP, Column, letters
+from pipeweave.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
@@ -24,9 +26,15 @@ _PERCENT = len("100 %")
 @click.command(epilog=examples("pipeweave ledger latest", "pipeweave ledger prun_01m80arwk4e7 --json"))
 @click.argument("run")
 @click.option("--pipeline", help="With `latest`: the newest run of this pipeline.")
+@click.option(
+    "--svg",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the timeline of the run to this file, as a picture.",
+)
 @json_option
 @connected
-def ledger(client: Client, run: str, pipeline: str | None, as_json: bool) -> None:
+def ledger(client: Client, run: str, pipeline: str | None, svg: Path | None, as_json: bool) -> None:
     """Say what the duration of a run was spent on.
 
     That is work, attempts that failed, and each kind of wait. RUN is an id, the beginning of one, or
@@ -35,7 +43,10 @@ def ledger(client: Client, run: str, pipeline: str | None, as_json: bool) -> Non
     """
     from pipeweave.cli.support.rendering import seconds, show_json, show_table
 
-    found = client.ledger(id_arguments.run(client, run, pipeline))
+    run_id = id_arguments.run(client, run, pipeline)
+    found = client.ledger(run_id)
+    if svg is not None:
+        write_picture(client, run_id, svg)
     if as_json:
         show_json(found)
         return
@@ -54,6 +65,22 @@ def ledger(client: Client, run: str, pipeline: str | None, as_json: bool) -> Non
     )
     if (more := found["pathLength"] - len(shown)) > 0:
         click.echo(f"and {more:,} more steps of the critical path, each of which took less")
+
+
+def write_picture(client: Client, run_id: str, file: Path) -> None:
+    """Write the timeline of a run as a picture (SVG).
+
+    Raises:
+        InvalidInput: the file cannot be written.
+    """
+    from pipeweave.orchestrator.timeline import svg
+
+    found = client.timeline(run_id)
+    picture = svg(found, title=f"Timeline of {found['pipelineId']}, {found['status']}")
+    try:
+        file.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be written: {error.strerror}") from error
 
 
 def _named(step: Mapping[str, Any]) -> str:

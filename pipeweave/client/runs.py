@@ -110,6 +110,19 @@ class RunMethods(Methods):
         """
         return document_of(self._http.get(f"/api/runs/{checked_id(run_id)}/state"))
 
+    def timeline(self, run_id: str) -> Document:
+        """Read what each step of a run did when: {totalMs, steps: [{stepId, bars, lane, …}], …}, all steps.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        path = f"/api/runs/{checked_id(run_id)}/timeline?limit={PAGE_SIZE}"
+        found = dict(document_of(self._http.get(path)))
+        while (cursor := found["nextCursor"]) is not None:
+            page = self._http.get(f"{path}&cursor={cursor}")
+            found |= {"steps": found["steps"] + page["steps"], "nextCursor": page["nextCursor"]}
+        return document_of(found)
+
     def ledger(self, run_id: str) -> Document:
         """Read what the duration of a run was spent on, along its critical path; the sums add up to it.
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from support.plans import parts_of, plans_of
 from support.run_driver import PERMANENT, TRANSIENT, Clock, RunDriver, finish_task_run, header, settle
+from support.sent_statements import sent_statements
 
 from pipeweave import ids
 from pipeweave.api.contract import LedgerAnswer
@@ -19,7 +20,7 @@ from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.runs import admission, pausing
 from pipeweave.orchestrator.state import claiming
-from pipeweave.orchestrator.store.database import to_json
+from pipeweave.orchestrator.store.database import Database, to_json
 from pipeweave.orchestrator.timeline import ledger, ledger_document, reading
 
 
@@ -158,6 +159,19 @@ def test_the_time_until_a_dead_letter_is_retried_is_no_work(driver: RunDriver, c
     work(driver, clock, run_id, 1, 2, attempt=2)
     work(driver, clock, run_id, 2, 3)
     assert minutes(ledger_of(driver, run_id)) == {"ended": 60, "failedWork": 5, "work": 5}
+
+
+def test_a_version_is_read_and_parsed_once(driver: RunDriver) -> None:
+    """Of 5,000 steps that takes longer than all else."""
+    run_id = driver.begin({"a": [], "b": ["a"]})
+    other = Database(driver.database.url)
+    found: list[list[str]] = []
+    for _ in range(2):
+        with sent_statements() as sent, other.reading() as tx:
+            ledger(tx, driver.tenant, run_id)
+        found.append([each for each in sent if "pipeline_versions" in each])
+    other.dispose()
+    assert [len(each) for each in found] == [1, 0]
 
 
 def test_another_tenants_run_has_no_ledger(driver: RunDriver) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
@@ -72,6 +73,19 @@ def test_of_an_open_run_it_says_so(served: Served) -> None:
 def test_a_label_from_the_server_cannot_steer_the_terminal(served: Served) -> None:
     evil = a_sum("work", "work\x1b[2J", 41_200.0)
     assert "\x1b" not in shown(served, {**LEDGER, "sums": [evil]})
+
+
+def test_the_timeline_is_written_as_a_picture(served: Served, tmp_path: Path) -> None:
+    bar = {"kind": "work", "fromMs": 0, "toMs": 9, "attempt": 1, "errorCode": None}
+    step = {"stepId": "list", "status": "completed", "bars": [bar], "lane": None, "isCritical": True}
+    page = {"pipelineId": "report", "status": "completed", "totalMs": 9}
+    first = f"GET /api/runs/{RUN_ID}/timeline?limit=500"
+    served.put(first, (200, {**page, "steps": [step], "nextCursor": "abc"}))
+    served.put(f"{first}&cursor=abc", (200, {**page, "steps": [{**step, "stepId": "b"}], "nextCursor": None}))
+    file = tmp_path / "timeline.svg"
+    shown(served, LEDGER, "--svg", str(file))
+    picture = file.read_text()
+    assert picture.startswith("<svg") and ">list<" in picture and ">b<" in picture
 
 
 def test_as_json_it_is_the_servers_answer(served: Served) -> None:
