@@ -73,6 +73,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "maintenance": "pipeweave.cli.maintenance:maintenance",
         "services": "pipeweave.cli.services:services",
         "workers": "pipeweave.cli.workers:workers",
+        "stats": "pipeweave.cli.stats:stats",
         "deploys": "pipeweave.cli.registry:deploys",
         "storage": "pipeweave.cli.storage:storage",
         "export": "pipeweave.cli.export:export",

@@ -23,6 +23,7 @@ from pipeweave.client.registry import RegistryMethods
 from pipeweave.client.run_questions import RunQuestionMethods
 from pipeweave.client.runs import RunMethods
 from pipeweave.client.schedules import ScheduleMethods
+from pipeweave.client.statistics import StatisticsMethods
 from pipeweave.client.storage import StorageMethods
 from pipeweave.client.triggers import TriggerMethods
 from pipeweave.client.workers import WorkerMethods
@@ -40,6 +41,7 @@ class Client(
     ExportMethods,
     OperationMethods,
     WorkerMethods,
+    StatisticsMethods,
 ):
     """A client of one orchestrator for one tenant. Thread safe; reuses its connections.
 

@@ -1,0 +1,98 @@
+"""`pipeweave stats`: what runs or attempts came to over the last hours or days."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.help_texts import examples
+from pipeweave.durations import DURATION_EXPECTED, in_words, milliseconds
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client, Document
+
+# Letters of a sparkline, so that the table fits into 80 columns.
+LETTERS = 48
+_BARS = "▁▂▃▄▅▆▇█"
+_BUCKETS = ("1m", "2m", "5m", "10m", "15m", "30m", "1h", "2h", "3h", "6h", "12h", "1d", "2d", "7d", "30d")
+_RUNS: Sequence[str] = ("ended", "completed", "partial", "failed", "cancelled")
+_ATTEMPTS: Sequence[str] = ("attempts", "completed", "failed", "timeout", "lost", "retried")
+
+
+@click.command(
+    epilog=examples(
+        "pipeweave stats",
+        "pipeweave stats --pipeline nightly --last 30d",
+        "pipeweave stats --task charge --last 2h",
+    )
+)
+@click.option("--pipeline", metavar="ID", help="Only the runs of this pipeline.")
+@click.option("--task", metavar="ID", help="The attempts of this task instead of runs.")
+@click.option("--last", default="24h", metavar="DURATION", help="How far back. (default 24h)")
+@json_option
+@connected
+def stats(client: Client, pipeline: str | None, task: str | None, last: str, as_json: bool) -> None:
+    """Show what runs or attempts came to over the last hours or days.
+
+    A line of bars for each figure, the oldest first, and what it comes to in all. Quantiles (p50, p95) are
+    approximate, within 12 %.
+    """
+    from pipeweave.cli.support.rendering import show_json, show_table, text, when
+
+    if pipeline is not None and task is not None:
+        raise click.UsageError("give --pipeline or --task, not both")
+    length = milliseconds(last)
+    if length is None:
+        raise click.BadParameter(f"must be {DURATION_EXPECTED}", param_hint="--last")
+    begin, bucket = datetime.now(UTC) - timedelta(milliseconds=length), _bucket(length)
+    found = (
+        client.run_stats(pipeline, begin=begin, bucket=bucket)
+        if task is None
+        else client.task_stats(task, begin=begin, bucket=bucket)
+    )
+    if as_json:
+        show_json(found)
+        return
+    what = f"attempts of {task}" if task else f"runs of {pipeline}" if pipeline else "all runs"
+    click.echo(text(f"{what} since {when(found['from'])} UTC, each bar {found['bucket']}"))
+    show_table(("", "over time", "in all"), _rows(found, is_of_task=task is not None))
+    if found["isRebuilding"]:
+        click.echo("The past is being counted anew: figures are not complete yet.", err=True)
+
+
+def _bucket(length_ms: int) -> str:
+    fitting = (each for each in _BUCKETS if length_ms <= (LETTERS - 1) * (milliseconds(each) or 1))
+    return next(fitting, _BUCKETS[-1])
+
+
+def _rows(found: Document, *, is_of_task: bool) -> list[tuple[str, str, str]]:
+    points, summary = found["points"], found["summary"]
+    names = _ATTEMPTS if is_of_task else _RUNS
+    rows = [
+        (name, sparkline([each[name] for each in points]), f"{summary[name]:,}")
+        for name in names
+        if summary[name] or name == names[0]
+    ]
+    for label, part in (("took", "durationMs"), ("waited", "waitMs")):
+        for quantile in ("p50", "p95"):
+            if summary[part]["count"]:
+                shown = sparkline([each[part][quantile] for each in points])
+                rows.append((f"{label}, {quantile}", shown, f"≈ {_duration(summary[part][quantile])}"))
+    rate = summary["successRate"]
+    return rows if rate is None else [*rows, ("success", "", f"{rate:.1%}")]
+
+
+def _duration(ms: Any) -> str:
+    return f"{ms:.0f} ms" if ms < 1_000 else f"{ms / 1_000:.1f} s" if ms < 60_000 else in_words(round(ms))
+
+
+def sparkline(values: Sequence[float | None]) -> str:
+    """A letter for each value, the highest the whole height; nothing for none and for zero."""
+    highest = max((value for value in values if value), default=0)
+    return "".join(
+        _BARS[min(len(_BARS) - 1, int(len(_BARS) * value / highest))] if value else " " for value in values
+    )

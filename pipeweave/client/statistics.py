@@ -1,0 +1,61 @@
+"""Statistics over HTTP: what runs and attempts came to over time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pipeweave.client.models import Document, checked_id, document_of, without_none
+from pipeweave.client.paging import Methods
+
+
+class StatisticsMethods(Methods):
+    """The methods of the client about statistics."""
+
+    def run_stats(
+        self,
+        pipeline: str | None = None,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        bucket: str | None = None,
+    ) -> Document:
+        """Read what runs came to, in at most 300 buckets: {points, summary, asOf, …}.
+
+        Args:
+            pipeline: the runs of this pipeline; None for all of the tenant.
+            begin: None for a day before the end.
+            end: None for now.
+            bucket: the length of a bucket such as `5m`; None for the shortest that fits.
+
+        Raises:
+            NotFound: there is no such pipeline. InvalidInput: these are too many buckets.
+        """
+        path = "/api/stats/runs" if pipeline is None else f"/api/stats/pipelines/{checked_id(pipeline)}"
+        return document_of(self._http.get(path, _window(begin, end, bucket)))
+
+    def task_stats(
+        self,
+        task: str | None = None,
+        *,
+        service: str | None = None,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        bucket: str | None = None,
+    ) -> Document:
+        """Read what attempts came to, in at most 300 buckets: {points, summary, asOf, …}.
+
+        Args:
+            task: the attempts of this task; None for all of the service or the tenant.
+            service: the attempts of this service's tasks. Not with `task`.
+            begin, end, bucket: as of `run_stats`.
+
+        Raises:
+            NotFound: there is no such task or service. InvalidInput: these are too many buckets.
+        """
+        chosen = without_none(taskId=task, serviceId=service)
+        return document_of(self._http.get("/api/stats/tasks", {**chosen, **_window(begin, end, bucket)}))
+
+
+def _window(begin: datetime | None, end: datetime | None, bucket: str | None) -> Document:
+    times = {"from": begin and begin.isoformat(), "to": end and end.isoformat(), "bucket": bucket}
+    return {name: value for name, value in times.items() if value is not None}
