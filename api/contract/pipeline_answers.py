@@ -24,10 +24,25 @@ class PipelineSummary(AnswerModel):
     updated_at: AwareDatetime
 
 
+class RecentRun(AnswerModel):
+    """One of the newest runs of a pipeline."""
+
+    id: RunId
+    status: RunStatus
+    created_at: AwareDatetime
+    duration_ms: float | None
+
+
+class ListedPipeline(PipelineSummary):
+    """A pipeline in its newest version, with its newest runs."""
+
+    recent_runs: list[RecentRun] = Field(description="Newest first, as many as `recent` asks for.")
+
+
 class PipelineList(Paged):
     """Pipelines in the order of their ids."""
 
-    pipelines: list[PipelineSummary]
+    pipelines: list[ListedPipeline]
 
 
 class Pipeline(AnswerModel):

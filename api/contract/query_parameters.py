@@ -201,6 +201,17 @@ class FindTaskRunsQuery(PageQuery):
         )
 
 
+class PipelinesQuery(PageQuery):
+    """Parameters of the list of pipelines."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT), DIGITS] = Field(
+        DEFAULT_LIMIT, description="The largest number of rows on the page; 50 at most with `recent`."
+    )
+    recent: Annotated[int, Field(ge=0, le=20), DIGITS] = Field(
+        0, description="So many of the newest runs of each pipeline come with it."
+    )
+
+
 class GridQuery(Query):
     """The window of a grid."""
 

@@ -6,16 +6,25 @@ from typing import Annotated
 
 from pydantic import Field
 
+from pipeweave import ids
+from pipeweave.api.contract.answers import RunId
 from pipeweave.api.contract.dead_letters import Time
 from pipeweave.api.contract.requests import MAX_REASON, WHOLE, Name, Request
 from pipeweave.api.contract.run_answers import TriggerKind
 from pipeweave.orchestrator.domain import RunStatus
 from pipeweave.orchestrator.runs import bulk
 
+# Runs that one request may name.
+MAX_IDS = 1_000
+
 
 class RunChangesFilter(Request):
     """Which runs, as the list of runs filters them; at least one filter is required."""
 
+    ids: Annotated[list[RunId], Field(min_length=1, max_length=MAX_IDS)] | None = Field(
+        None,
+        description="Only these runs. Others that the tenant does not have, or that ended, do not count.",
+    )
     status: Annotated[RunStatus, Field(strict=False)] | None = None
     pipeline_id: Name | None = None
     triggered_by: TriggerKind | None = Field(None, description="Only runs that such a thing began.")
@@ -30,6 +39,7 @@ class RunChangesFilter(Request):
             self.triggered_by,
             self.created_after,
             self.created_before,
+            None if self.ids is None else tuple(ids.read(ids.RUN, each) for each in self.ids),
         )
 
 

@@ -17,6 +17,7 @@ from pipeweave.api.contract import (
     PipelineAnswer,
     PipelineDocument,
     PipelineList,
+    PipelinesQuery,
     StoredAnswer,
     TriggerAnswer,
     TriggerBatchAnswer,
@@ -27,7 +28,7 @@ from pipeweave.api.contract import (
 )
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.api.routes import input_checks, triggering
-from pipeweave.errors import Conflict, InvalidSpec, NotFound, UploadNotUsable
+from pipeweave.errors import Conflict, FieldError, InvalidInput, InvalidSpec, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.registry import TaskRow, pipelines, task_rows
@@ -47,6 +48,8 @@ from pipeweave.spec.forecast import forecast
 
 routes = Routes("pipelines")
 SHOWN_TIMES = 5
+# Pipelines that come with their newest runs, at most: each costs a statement.
+MOST_WITH_RUNS = 50
 PIPELINE = {"id": PathId(None, "The pipeline's id.")}
 
 _EXAMPLE = {
@@ -58,11 +61,15 @@ _EXAMPLE = {
 }
 
 
-@routes.add("GET", "/api/pipelines", "List the pipelines", query=PageQuery, answer=PipelineList)
-def list_pipelines(call: Call, query: PageQuery) -> dict[str, Any]:
+@routes.add("GET", "/api/pipelines", "List the pipelines", query=PipelinesQuery, answer=PipelineList)
+def list_pipelines(call: Call, query: PipelinesQuery) -> dict[str, Any]:
     """Pipelines with their newest version, in the order of their ids."""
+    if query.recent and query.limit > MOST_WITH_RUNS:
+        message = f"must be {MOST_WITH_RUNS} at most with recent"
+        raise InvalidInput(f"limit {message}", errors=[FieldError("limit", message, "out_of_range")])
     with call.reading() as tx:
-        return query.named("pipelines", reading.pipeline_list(tx, call.tenant, query.page()))
+        found = reading.pipeline_list(tx, call.tenant, query.page(), recent=query.recent)
+        return query.named("pipelines", found)
 
 
 @routes.add(

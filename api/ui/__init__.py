@@ -8,19 +8,25 @@ never render a text of a user as anything but text.
 from pipeweave.api.ui.compare_page import screens as compare_page
 from pipeweave.api.ui.dashboard import Dashboard
 from pipeweave.api.ui.dead_letters import screens as dead_letters
+from pipeweave.api.ui.overview import screens as overview
+from pipeweave.api.ui.pipelines import screens as pipelines
 from pipeweave.api.ui.run_page import screens as run_page
 from pipeweave.api.ui.run_times import screens as run_times
 from pipeweave.api.ui.runs import screens as runs
 from pipeweave.api.ui.screens import Screen
 from pipeweave.api.ui.task_run_page import screens as task_run_page
+from pipeweave.api.ui.tasks import screens as tasks
 from pipeweave.api.ui.workers import screens as workers
 
 _SCREENS = (
+    overview,
     runs,
     run_page,
     run_times,
     task_run_page,
     compare_page,
+    pipelines,
+    tasks,
     workers,
     dead_letters,
 )

@@ -15,6 +15,8 @@ from pipeweave.errors import FieldError, InvalidInput, NotFound, PipeWeaveError
 
 # Fields of the form that are not members of the body.
 NEXT, KEY, TYPED = "next", "key", "typed"
+# Members of bodies that mean the same as the key.
+TOKENS = frozenset({"runToken", "idempotencyKey"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ def page(view: View, name: str, problem: PipeWeaveError | None = None) -> Page:
         NotFound: there is no such verb, or an id is missing.
     """
     verb = _verb(view, name)
+    given = verb.given(view)
     try:
         form: _Form | None = _form(view, name, verb)
     except InvalidInput as error:
@@ -51,11 +54,12 @@ def page(view: View, name: str, problem: PipeWeaveError | None = None) -> Page:
         "verb": verb,
         "ids": ids,
         "problem": problem and problem.to_problem(),
-        "wrong": {each.field: each.message for each in problem.errors} if problem else {},
+        "wrong": _wrong(verb, problem),
         "sent": form and Asked(endpoint.method, path, (), form.body if endpoint.body else None),
         "effects": form.effects if form else Effects(),
         "is_typed": form is not None and form.effects.count > TYPED_ABOVE,
-        "line": verb.line(ids, view.given, view.tenant),
+        "line": verb.line(ids, given, view.tenant, form and form.body),
+        "given": given,
         "next": _next(view),
         "key": view.given.get(KEY) or secrets.token_hex(12),
         "takes_key": bool(endpoint.longest_key),
@@ -75,7 +79,9 @@ def send(view: View, name: str) -> Redirect:
         message = f"type {form.effects.count}, the number of objects that this changes"
         raise InvalidInput(message, errors=[FieldError(TYPED, message, "invalid", str(form.effects.count))])
     endpoint = view.inside.endpoint(verb.operation)
-    key = view.given.get(KEY) if endpoint.longest_key else None
+    # A person who gives a token of their own means that one.
+    has_own = isinstance(form.body, dict) and not TOKENS.isdisjoint(form.body)
+    key = view.given.get(KEY) if endpoint.longest_key and not has_own else None
     body = form.body if endpoint.body is not None else None
     answer, _ = view.inside.ask(view.caller, verb.operation, form.ids, {}, body, key)
     target = view.url(verb.after.format_map(answer)) if verb.after else _next(view)
@@ -92,11 +98,22 @@ def _verb(view: View, name: str) -> Verb:
     verb = VERBS.rows.get(name)
     if verb is None or not view.inside.has(verb.operation):
         raise NotFound(f"the dashboard has no verb {name[:100]!r}")
-    return verb
+    return verb.of(view)
+
+
+def _wrong(verb: Verb, problem: PipeWeaveError | None) -> dict[str, str]:
+    """The mistakes by the names of fields; one within a list belongs to the field of the list."""
+    found = {each.field: each.message for each in problem.errors} if problem else {}
+    names = sorted((each.name for each in verb.fields), key=len, reverse=True)
+    for place, message in list(found.items()):
+        owner = next((name for name in names if place.startswith((f"{name}.", f"{name}["))), None)
+        if owner is not None:
+            found.setdefault(owner, f"{place.removeprefix(owner)} {message}")
+    return found
 
 
 def _form(view: View, name: str, verb: Verb) -> _Form:
-    ids, body = _ids(view, verb), verb.read(view.given)
+    ids, body = _ids(view, verb), verb.read(verb.given(view))
     return _Form(name, verb, ids, body, verb.effects(view, ids, body))
 
 

@@ -36,6 +36,8 @@ FRAGMENT = "X-PipeWeave-Fragment"
 ANNOUNCED = "X-PipeWeave-Announced"
 HTML = "text/html; charset=utf-8"
 THEMES = ("light", "dark")
+# What stands below /ui in the place of a tenant.
+NO_TENANTS = frozenset({"login", "logout", "static", "r"})
 # The tenant whose screens come first for a token that is valid for every tenant.
 FIRST_TENANT = "default"
 # Tenants in which an id is looked for.
@@ -96,7 +98,8 @@ class Dashboard:
             name = f"ui.screen:{screen.path}"
             self._by_name[name] = screen
             rule = f"{ROOT}/<tenant>{screen.path}"
-            app.add_url_rule(rule, name, self._guarded(self._reading(screen)), methods=["GET"])
+            read = self._guarded(self._reading(screen))
+            app.add_url_rule(rule, name, read, methods=["GET"], strict_slashes=screen.path != "/")
         self._places = app.url_map.bind("")
         path = f"{ROOT}/<tenant>/do/<name>"
         app.add_url_rule(path, "ui.ask", self._guarded(self.ask), methods=["GET"])
@@ -143,6 +146,10 @@ class Dashboard:
 
     def _reading(self, screen: Screen) -> Callable[..., AnyResponse]:
         def answer(tenant: str, **ids: str) -> AnyResponse:
+            if tenant in NO_TENANTS:
+                return _nowhere(tenant)
+            if request.path == f"{ROOT}/{tenant}":
+                return redirect(f"{ROOT}/{quote(tenant)}/", 302)
             view = self._view(tenant, request.path.removeprefix(f"{ROOT}/{tenant}"))
             if FRAGMENT in request.headers:
                 return self._fragment(view)

@@ -1,13 +1,116 @@
-"""The list of runs."""
+"""The list of runs, and the verbs for one run and for many."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 from pipeweave.api.ui.screens import Page, Screens
-from pipeweave.api.ui.verbs import REASON, VERBS, Verb
+from pipeweave.api.ui.verbs import REASON, VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.domain import RunStatus
+from pipeweave.orchestrator.runs import bulk
 
 screens = Screens("runs")
+
+# Parameters of the address that choose runs, as the API names them.
+FILTERS = (
+    "status",
+    "pipelineId",
+    "createdAfter",
+    "createdBefore",
+    "triggeredBy",
+    "text",
+    "meta",
+    "version",
+    "minMs",
+    "taskId",
+)
+_LABELS = {
+    "pipelineId": "pipeline",
+    "createdAfter": "since",
+    "createdBefore": "before",
+    "triggeredBy": "began by",
+    "minMs": "took ms ≥",
+    "taskId": "task",
+}
+# Name -> how far back a list looks that is asked for this window.
+WINDOWS = {
+    "1h": timedelta(hours=1),
+    "24h": timedelta(days=1),
+    "7d": timedelta(days=7),
+    "30d": timedelta(days=30),
+}
+COLUMNS = {
+    "status": "Status",
+    "pipeline": "Pipeline",
+    "run": "Run",
+    "error": "Error",
+    "took": "Took",
+    "created": "Created",
+    "by": "Began by",
+    "priority": "Priority",
+    "steps": "Task runs",
+    "metadata": "Metadata",
+}
+SHOWN = ("status", "pipeline", "run", "error", "took", "created", "by")
+TRIGGERS = ("api", "schedule", "webhook", "event", "rerun", "redrive", "transaction", "parent")
+
+
+@screens.add("/runs", "runs.html")
+def runs(view: View) -> Page:
+    """The tenant's runs, newest first."""
+    query = view.only(*FILTERS, "cursor", limit="50")
+    if (window := WINDOWS.get(view.given.get("window", ""))) is not None:
+        # Whole minutes, so that the address of a page that looks again stays the same for a while.
+        since = (datetime.now(UTC) - window).replace(second=0, microsecond=0)
+        query["createdAfter"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
+    found = view.ask("runs.list_runs", query)
+    shown = {
+        "runs": found["runs"],
+        "cursor": found["nextCursor"],
+        "scanned": found["scanned"],
+        "scanned_to": found["scannedTo"],
+        "statuses": [each.value for each in RunStatus],
+        "chosen": view.lists.get("status", ()),
+        "windows": WINDOWS,
+        "triggers": TRIGGERS,
+        "chips": _chips(view),
+        "columns": _columns(view),
+        "all_columns": COLUMNS,
+        "bulk": _bulk(view),
+    }
+    return Page("Runs", shown)
+
+
+def _columns(view: View) -> list[str]:
+    asked = [name for text in view.lists.get("cols", ()) for name in text.split(",")]
+    return [name for name in dict.fromkeys(asked) if name in COLUMNS] or list(SHOWN)
+
+
+def _chips(view: View) -> list[tuple[str, str]]:
+    """The filters that are set, besides status: their words, and the address without them."""
+    found = []
+    for name in (*(each for each in FILTERS if each != "status"), "window"):
+        values = [each for each in view.lists.get(name, ()) if each]
+        for value in values:
+            others = [each for each in values if each != value]
+            found.append((f"{_LABELS.get(name, name)} {value}", view.here(**{name: others or None})))
+    return found
+
+
+def _bulk(view: View) -> dict[str, str] | None:
+    """The filter of the list as the verbs for many runs take it; None where they cannot."""
+    statuses, pipelines = view.lists.get("status", ()), view.lists.get("pipelineId", ())
+    others = set(FILTERS) - {"status", "pipelineId", "createdAfter", "createdBefore", "triggeredBy"}
+    if len(statuses) > 1 or len(pipelines) > 1 or any(view.given.get(each) for each in others):
+        return None
+    names = ("status", "pipelineId", "createdAfter", "createdBefore", "triggeredBy")
+    return {f"filter.{name}": view.given[name] for name in names if view.given.get(name)}
+
+
+# --- verbs ------------------------------------------------------------------------------------------------
 
 VERBS.add(
     Verb(
@@ -21,14 +124,44 @@ VERBS.add(
     )
 )
 
+_CHOICE = (
+    Field("filter.ids", "Runs", "list"),
+    Field("filter.status", "Status", "hidden", flag="--status"),
+    Field("filter.pipelineId", "Pipeline", "hidden", flag="--pipeline"),
+    Field("filter.triggeredBy", "Began by", "hidden"),
+    Field("filter.createdAfter", "Since", "hidden"),
+    Field("filter.createdBefore", "Before", "hidden"),
+)
 
-@screens.add("/runs", "runs.html")
-def runs(view: View) -> Page:
-    """The tenant's runs, newest first."""
-    found = view.ask("runs.list_runs", view.only("status", "pipelineId", "cursor", limit="50"))
-    shown = {
-        "runs": found["runs"],
-        "cursor": found["nextCursor"],
-        "statuses": [each.value for each in RunStatus],
-    }
-    return Page("Runs", shown)
+
+def _matching(view: View, ids: Mapping[str, str], body: Any) -> Effects:
+    """How many runs the verb would change, by a dry run."""
+    if not body.get("filter"):
+        return Effects(("No run is chosen.",), 0)
+    dry = {**body, "dryRun": True, "limit": bulk.MAX_LIMIT}
+    found, _ = view.inside.ask(view.caller, "runs.change_runs", {}, None, dry)
+    matched, named = found["matched"], len(body["filter"].get("ids", ()))
+    runs = f"{matched:,} run{'' if matched == 1 else 's'}"
+    told = [f"`{body['action']}` concerns {runs}{'' if found['isComplete'] else ' and more'}."]
+    if named > matched:
+        told.append(f"{named - matched:,} of the {named:,} that are chosen have ended, or are so already.")
+    if not found["isComplete"]:
+        told.append(f"One request changes {bulk.MAX_LIMIT:,} runs at most: do it again for the others.")
+    return Effects(told, matched, found["runs"][:5])
+
+
+for _action, _past in (("cancel", "cancelled"), ("pause", "paused"), ("resume", "resumed")):
+    VERBS.add(
+        Verb(
+            "runs.change_runs",
+            f"{_action.capitalize()} runs",
+            f"{_action.capitalize()} these runs?",
+            f"The runs are {_past}, as far as they had not ended.",
+            command=f"pipeweave {_action}",
+            fields=_CHOICE if _action == "resume" else (*_CHOICE, REASON),
+            effects=_matching,
+            body={"action": _action, "filter": {}, "limit": bulk.MAX_LIMIT},
+            is_dangerous=_action == "cancel",
+        ),
+        _action,
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pipeweave.api.ui.view import View
@@ -18,7 +18,22 @@ from pipeweave.errors import FieldError, InvalidInput
 # A change of more objects than this is confirmed by typing their number.
 TYPED_ABOVE = 100
 
-Kind = Literal["text", "number", "boolean", "json", "choice", "hidden"]
+Kind = Literal[
+    "text",
+    "area",
+    "email",
+    "url",
+    "date",
+    "number",
+    "boolean",
+    "truth",
+    "json",
+    "choice",
+    "several",
+    "lines",
+    "hidden",
+    "list",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +44,15 @@ class Field:
         name: of the member; with dots, of a member of a member.
         label: before the field.
         about: a sentence below the field.
+        kind: a `list` is hidden, and has the values of all parameters with its name, as have `several` of
+            some choices; `lines` are plain values, one a line; a `truth` is chosen as true or false.
         choices: values of a `choice` with their words.
         default: what the field shows at first.
         flag: the option of the command that has the same meaning, e.g. `--reason`.
         is_required: whether the field may not be empty.
+        is_wanted: whether the endpoint wants it; the endpoint says so where it is missing.
+        items: of `lines`, what each is.
+        schema: JSON that says what belongs in the field.
     """
 
     name: str
@@ -43,6 +63,9 @@ class Field:
     default: str = ""
     flag: str | None = None
     is_required: bool = False
+    is_wanted: bool = False
+    items: Kind = "text"
+    schema: str | None = None
 
 
 REASON = Field("reason", "Reason", about="People read it in the events of the run.", flag="--reason")
@@ -82,6 +105,8 @@ class Verb:
         after: the path of the screen that follows, with members of the answer in braces; empty: the one it
             was asked on.
         is_dangerous: it ends or removes something.
+        fields_of: gives the fields where they depend on what it is done to.
+        options: further words of the command, which the body gives.
     """
 
     operation: str
@@ -94,6 +119,21 @@ class Verb:
     body: Mapping[str, Any] = field(default_factory=dict)
     after: str = ""
     is_dangerous: bool = False
+    fields_of: Callable[[View], Sequence[Field]] | None = None
+    options: Callable[[Any], Sequence[str]] | None = None
+
+    def of(self, view: View) -> Verb:
+        """The verb with the fields that it has here."""
+        return self if self.fields_of is None else replace(self, fields=self.fields_of(view))
+
+    def given(self, view: View) -> dict[str, str]:
+        """The parameters of the address; the values of a list as one text."""
+        joined = {
+            each.name: _SEPARATORS[each.kind].join(view.lists[each.name])
+            for each in self.fields
+            if each.kind in _SEPARATORS and each.name in view.lists
+        }
+        return {**view.given, **joined}
 
     def read(self, given: Mapping[str, str]) -> dict[str, Any]:
         """The body that these fields make.
@@ -118,7 +158,7 @@ class Verb:
             raise InvalidInput(shown, errors=wrong)
         return body
 
-    def line(self, ids: Mapping[str, str], given: Mapping[str, str], tenant: str) -> str:
+    def line(self, ids: Mapping[str, str], given: Mapping[str, str], tenant: str, body: Any = None) -> str:
         """The command for a terminal; empty without one."""
         if not self.command:
             return ""
@@ -128,9 +168,15 @@ class Verb:
             text = given.get(each.name, each.default).strip()
             if each.flag and text:
                 parts.append(each.flag if each.kind == "boolean" else f"{each.flag} {shlex.quote(text)}")
+        if self.options is not None:
+            parts += map(shlex.quote, self.options(body or {}))
         if tenant != "default":
             parts.append(f"--tenant {shlex.quote(tenant)}")
         return " ".join(parts)
+
+
+# How the values of fields are joined that have several.
+_SEPARATORS = {"list": ",", "several": "\n"}
 
 
 class _Blank(dict[str, str]):
@@ -141,6 +187,15 @@ class _Blank(dict[str, str]):
 def _value(field: Field, text: str) -> Any:
     if field.kind == "boolean":
         return text in ("on", "true", "1")
+    if field.kind in ("list", "several"):
+        return [each for each in text.split(_SEPARATORS[field.kind]) if each.strip()]
+    if field.kind == "lines":
+        one = replace(field, kind=field.items)
+        return [_value(one, each.strip()) for each in text.splitlines() if each.strip()]
+    if field.kind == "truth":
+        if text not in ("true", "false"):
+            raise ValueError("must be true or false")
+        return text == "true"
     if field.kind == "number":
         try:
             return int(text)

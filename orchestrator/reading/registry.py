@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave.orchestrator.domain import queue_names
-from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id
 from pipeweave.orchestrator.reading.service_list import require_service
 from pipeweave.orchestrator.registry import pipelines, unknown_names
 from pipeweave.orchestrator.registry.loaded_tasks import last_seen_sql
@@ -164,13 +164,41 @@ WHERE p.tenant_id = :tenant AND {where} ORDER BY p.id LIMIT :limit
 """
 
 
-def pipeline_list(tx: Transaction, tenant: str, page: Page) -> Document:
-    """The tenant's pipelines in their latest versions, by id, without their specs: {items, nextCursor}."""
+# Of one pipeline: its index has them in this order, and a statement for many would read all runs instead.
+_RECENT = """
+SELECT r.id, r.status, r.created_at, r.started_at, r.finished_at FROM runs AS r
+WHERE r.tenant_id = :tenant AND r.pipeline_id = :pipeline ORDER BY r.id DESC LIMIT :recent
+"""
+
+
+def _recent_runs(tx: Transaction, tenant: str, pipeline_id: str, number: int) -> list[Document]:
+    """The newest runs of a pipeline, newest first."""
+    parameters = {"tenant": tenant, "pipeline": pipeline_id, "recent": number}
+    return [
+        {
+            "id": run_id(row.id),
+            "status": row.status,
+            "createdAt": iso(row.created_at),
+            "durationMs": duration_ms(row.started_at, row.finished_at),
+        }
+        for row in tx.execute(_RECENT, parameters)
+    ]
+
+
+def pipeline_list(tx: Transaction, tenant: str, page: Page, *, recent: int = 0) -> Document:
+    """The tenant's pipelines in their latest versions, by id, without their specs: {items, nextCursor}.
+
+    Args:
+        recent: so many of the newest runs of each come with it.
+    """
     after = page.after("pipelines", str)
     where = "p.id > :after" if after else "true"
     parameters = {"tenant": tenant, "after": after and after[0], "limit": page.limit + 1}
     rows = tx.execute(_PIPELINES.format(where=where), parameters).all()
-    return page.cut(rows, "pipelines", lambda row: (row.id,), _pipeline)
+    found = page.cut(rows, "pipelines", lambda row: (row.id,), _pipeline)
+    for each in found["items"]:
+        each["recentRuns"] = _recent_runs(tx, tenant, each["id"], recent) if recent else []
+    return found
 
 
 def _pipeline(row: Any) -> Document:

@@ -44,6 +44,7 @@ class RunFilter:
     """Which runs; None for any.
 
     Args:
+        ids: one of these.
         triggered_kind: began by such a thing, one of TRIGGER_KINDS.
         created_after: created at this time or later.
         created_before: created earlier than this time.
@@ -54,6 +55,7 @@ class RunFilter:
     triggered_kind: str | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
+    ids: tuple[UUID, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -123,6 +125,7 @@ def _matching(database: Database, tenant: str, action: Action, chosen: RunFilter
         "status": chosen.status,
         "pipeline": chosen.pipeline_id,
         "kind": chosen.triggered_kind,
+        "ids": None if chosen.ids is None else list(chosen.ids),
         "oldest": _bound(chosen.created_after, _BEFORE_ALL),
         "newest": _bound(chosen.created_before, _AFTER_ALL),
         "after": _BEFORE_ALL,
@@ -145,6 +148,7 @@ WHERE r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL AND r.status IN {statu
   AND (CAST(:status AS text) IS NULL OR r.status = CAST(:status AS text))
   AND (CAST(:pipeline AS text) IS NULL OR r.pipeline_id = CAST(:pipeline AS text))
   AND (CAST(:kind AS text) IS NULL OR r.triggered_kind = CAST(:kind AS text))
+  AND (CAST(:ids AS uuid[]) IS NULL OR r.id = ANY(CAST(:ids AS uuid[])))
   AND r.id >= CAST(:oldest AS uuid) AND r.id < CAST(:newest AS uuid) AND r.id > CAST(:after AS uuid)
 ORDER BY r.id LIMIT :batch
 """

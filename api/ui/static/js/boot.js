@@ -1,6 +1,7 @@
 // Starts the parts that every page has. Pages work without any of them.
 import { startConfirm } from "./confirm.js";
 import { startCopy } from "./copy.js";
+import { startHold } from "./hold.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live.js";
 import { startPrefs } from "./prefs.js";
@@ -16,6 +17,7 @@ startToast();
 startCopy();
 startConfirm();
 startTable();
+startHold();
 startKeys();
 
 // The search loads when somebody asks for it.

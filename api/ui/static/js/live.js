@@ -55,6 +55,12 @@ function hear(news) {
   }
 }
 
+/** Look at the page again, also where nothing has changed since. */
+export async function lookAnew() {
+  etag = "";
+  await look();
+}
+
 /**
  * Look at the page again, and show what has changed.
  * @param {string} tag that was announced

@@ -109,6 +109,7 @@ function update(old, wanted) {
 export function show(main) {
   const old = document.getElementById("main");
   if (!old) return;
+  document.dispatchEvent(new CustomEvent("pw-fresh", { detail: main }));
   const title = main.dataset.title;
   if (title) document.title = title;
   patch(old, main);

@@ -16,6 +16,7 @@ export function startTable() {
   });
   document.addEventListener("change", count);
   document.addEventListener("pw-patched", count);
+  count();
 }
 
 const rows = () => [...document.querySelectorAll("[data-row]")];

@@ -1,0 +1,155 @@
+"""The first screen: what needs attention, what runs, and what ended just now."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pipeweave.api.ui import words
+from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.view import View
+from pipeweave.orchestrator.domain.states import FINAL_RUN, OPEN_RUN
+
+screens = Screens("overview")
+
+EVERY_S = 5.0
+# Runs that are listed as under way, and task runs that wait.
+UNDER_WAY = 10
+# Ended runs of this time are shown as ticks, the newest of them.
+LANES_TIME = timedelta(minutes=30)
+MOST_TICKS = 200
+# A run with more task runs than this is listed without a bar, because they would have to be counted.
+MOST_COUNTED = 1_000
+# What has waited longer than this is a problem.
+LONG_WAIT = timedelta(minutes=5)
+GROUPS = 5
+_MINUTE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that needs attention.
+
+    Args:
+        mark: the status whose mark it has.
+        path: of the screen that shows it.
+    """
+
+    mark: str
+    text: str
+    path: str
+
+
+@screens.add("/", "overview.html", every_s=EVERY_S)
+def overview(view: View) -> Page:
+    """What needs attention, what waits and runs, and what ended in the last half hour."""
+    now = datetime.now(UTC)
+    queue = view.ask("queue.queue_status")
+    groups = view.ask("dead_letters.group_dead_letters", {"limit": str(GROUPS)})["groups"]
+    workers = view.ask("workers.list_workers", {"limit": str(UNDER_WAY)})
+    under_way = view.ask("runs.list_runs", {"status": sorted(OPEN_RUN), "limit": str(UNDER_WAY)})["runs"]
+    waiting = view.ask("queue.queue_items", {"limit": str(UNDER_WAY)})["items"] if queue["pending"] else []
+    ended = _ended(view, now)
+    shown = {
+        "problems": list(_problems(queue, groups, workers["counts"], now)),
+        "queue": queue,
+        "oldest_ms": _age_ms(queue["oldestPending"], now),
+        "share": _failed_share(queue),
+        "workers": workers["workers"],
+        "counts": workers["counts"],
+        "under_way": [_with_progress(view, run) for run in under_way],
+        "waiting": waiting,
+        "lanes": _lanes(ended, now),
+        "ended": ended,
+        "mean_ms": _mean([run["durationMs"] for run in ended if run["durationMs"] is not None]),
+        "is_new": not (under_way or ended or queue["pending"]) and _is_new(view),
+        "minutes": int(LANES_TIME.total_seconds() / _MINUTE_S),
+    }
+    return Page("Overview", shown)
+
+
+def _ended(view: View, now: datetime) -> list[Any]:
+    # Whole minutes, so that pages of the same minute ask the same.
+    since = (now - LANES_TIME).replace(second=0, microsecond=0).strftime("%Y-%m-%dT%H:%M:%SZ")
+    query = {"status": sorted(FINAL_RUN), "createdAfter": since, "limit": str(MOST_TICKS)}
+    return list(view.ask("runs.list_runs", query)["runs"])
+
+
+def _is_new(view: View) -> bool:
+    """Whether the tenant has never had a run."""
+    return not view.ask("runs.list_runs", {"limit": "1"})["runs"]
+
+
+def _with_progress(view: View, run: Mapping[str, Any]) -> dict[str, Any]:
+    if run["taskRunCount"] > MOST_COUNTED:
+        return {**run, "counts": {}}
+    found, _ = view.inside.ask(view.caller, "runs.get_run", {"id": run["id"]}, {"taskRuns": "0"})
+    return {**run, "counts": found["counts"]}
+
+
+# --- problems ---------------------------------------------------------------------------------------------
+
+
+def _problems(
+    queue: Mapping[str, Any], groups: Sequence[Any], workers: Mapping[str, int], now: datetime
+) -> Iterator[Problem]:
+    """What needs attention, the worst first."""
+    alive = sum(workers.get(each, 0) for each in ("running", "stalled"))
+    if queue["pending"] and not alive:
+        yield Problem("failed", f"No worker is alive, and {_task_runs(queue['pending'])}", "/workers")
+    if queue["dlq"]:
+        kinds = (
+            f" of {len(groups)}{' kinds or more' if len(groups) == GROUPS else ''}" if len(groups) > 1 else ""
+        )
+        letters = "1 dead letter" if queue["dlq"] == 1 else f"{queue['dlq']:,} dead letters"
+        yield Problem("failed", f"{letters}{kinds} open: {_names(groups)}", "/dead-letters")
+    if workers.get("crashed"):
+        yield Problem("lost", f"Workers that crashed: {workers['crashed']}", "/workers?state=crashed")
+    if workers.get("stalled"):
+        yield Problem("warning", f"Workers that are stalled: {workers['stalled']}", "/workers?state=stalled")
+    age = _age_ms(queue["oldestPending"], now)
+    if age is not None and age > LONG_WAIT.total_seconds() * 1_000:
+        yield Problem("queued", f"The oldest task run has waited for {words.duration(age)}", "/queues")
+    if queue["pausedAt"]:
+        reason = f": «{queue['pauseReason']}»" if queue["pauseReason"] else ""
+        yield Problem("paused", f"All tasks are paused{reason}", "/queues")
+    for task in queue["pausedTasks"][:GROUPS]:
+        yield Problem("paused", f"{task} is paused", f"/tasks/{task}")
+
+
+def _names(groups: Sequence[Any]) -> str:
+    return ", ".join(f"{each['taskId']} {each['errorCode']}" for each in groups[:3])
+
+
+def _task_runs(number: int) -> str:
+    return "1 task run waits" if number == 1 else f"{number:,} task runs wait"
+
+
+# --- numbers ----------------------------------------------------------------------------------------------
+
+
+def _age_ms(since: str | None, now: datetime) -> float | None:
+    return None if since is None else max(0.0, (now - datetime.fromisoformat(since)).total_seconds() * 1_000)
+
+
+def _failed_share(queue: Mapping[str, Any]) -> float | None:
+    """Failed task runs of a hundred that ended in the last day; None while none has."""
+    total = queue["completed"] + queue["failed"]
+    return 100 * queue["failed"] / total if total else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _lanes(ended: Sequence[Mapping[str, Any]], now: datetime) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Pipelines with their ended runs, each with its place in the half hour (0 to 1000)."""
+    lanes: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for run in ended:
+        age = (now - datetime.fromisoformat(run["finishedAt"])) / LANES_TIME
+        if age <= 1:
+            lanes[run["pipelineId"]].append({**run, "x": round(1_000 * (1 - max(0.0, age)), 1)})
+    return sorted(lanes.items())

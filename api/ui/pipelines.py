@@ -1,0 +1,83 @@
+"""The list of pipelines, and one pipeline: its graph, the grid of its runs, its runs and its versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeweave.api.ui import triggering
+from pipeweave.api.ui.runs import SHOWN
+from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.view import View
+
+screens = Screens("pipelines")
+
+TABS = [
+    ("graph", "Graph"),
+    ("grid", "Grid"),
+    ("runs", "Runs"),
+    ("versions", "Versions"),
+    ("trigger", "Trigger"),
+]
+# Recent runs whose inputs the trigger form offers.
+OFFERED = 10
+
+
+@screens.add("/pipelines", "pipelines.html")
+def pipelines(view: View) -> Page:
+    """The tenant's pipelines, each with its last runs."""
+    found = view.ask("pipelines.list_pipelines", view.only("cursor", limit="25", recent="20"))
+    return Page("Pipelines", {"pipelines": found["pipelines"], "cursor": found["nextCursor"]})
+
+
+@screens.add("/pipelines/<id>", "pipeline.html")
+def pipeline(view: View, id: str) -> Page:
+    """One pipeline; `tab` chooses what of it is shown."""
+    found = view.ask("pipelines.get_pipeline", view.only("version"), id=id)["pipeline"]
+    tab = view.given.get("tab", "graph")
+    read = _TABS.get(tab, _graph)
+    shown = {"pipeline": found, "tab": tab if tab in _TABS else "graph", "tabs": TABS}
+    return Page(id, {**shown, **read(view, id, found)})
+
+
+def _graph(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    query = view.only("view", "open")
+    drawn = view.ask("graphs.get_graph", query, id=id, version=str(found["version"]))
+    return {"graph": drawn, "steps": found["spec"]["steps"]}
+
+
+def _grid(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    grid = view.ask("pipelines.get_grid", view.only("runs", "steps", "before", "after", "fromStep"), id=id)
+    longest = max((each["durationMs"] or 0 for each in grid["runs"]), default=0)
+    return {"grid": grid, "longest": longest}
+
+
+def _runs(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    listed = view.ask("runs.list_runs", view.only("status", "cursor", limit="50", pipelineId=id))
+    columns = [each for each in SHOWN if each != "pipeline"]
+    return {
+        "runs": listed["runs"],
+        "cursor": listed["nextCursor"],
+        "columns": ["status", "pipeline", *columns[1:]],
+    }
+
+
+def _versions(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    listed = view.ask("pipelines.list_versions", view.only("cursor", limit="50"), id=id)
+    before, after = view.given.get("from"), view.given.get("to")
+    numbers = [each["version"] for each in listed["versions"]]
+    if before is None and after is None and len(numbers) > 1:
+        before, after = str(numbers[1]), str(numbers[0])
+    differences = None
+    if before and after:
+        differences = view.ask("graphs.get_differences", id=id, before=before, after=after)
+    return {"versions": listed["versions"], "cursor": listed["nextCursor"], "differences": differences}
+
+
+def _trigger(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    recent = view.ask("runs.list_runs", {"pipelineId": id, "limit": str(OFFERED)})["runs"]
+    schema = triggering.schema_of(view, id)
+    return {"recent": recent, "schema": schema}
+
+
+_TABS = {"graph": _graph, "grid": _grid, "runs": _runs, "versions": _versions, "trigger": _trigger}

@@ -1,0 +1,68 @@
+// Rows that are new wait behind a pill, so that nothing moves under the reader's eyes: `n` or the pill shows
+// them. An empty list shows its first rows at once.
+let isShown = false;
+
+export function startHold() {
+  document.addEventListener("pw-fresh", (event) => hold(/** @type {CustomEvent} */ (event).detail));
+  document.addEventListener("click", (event) => {
+    if (event.target instanceof Element && event.target.closest("[data-pill]")) release();
+  });
+  document.addEventListener("keydown", (event) => {
+    const target = /** @type {Element} */ (event.target);
+    const isTyping = target.closest("input, select, textarea, dialog") || event.ctrlKey || event.metaKey || event.altKey;
+    if (event.key === "n" && !isTyping && document.querySelector("[data-pill]")) release();
+    if (event.key === "=" && !isTyping) compare();
+  });
+  document.addEventListener("change", offer);
+  document.addEventListener("click", (event) => {
+    if (event.target instanceof Element && event.target.closest("[data-compare]")) compare();
+  });
+}
+
+/** Take the rows out of a fresh page that stand before the first row that is shown. @param {HTMLElement} main */
+function hold(main) {
+  if (isShown) {
+    isShown = false;
+    return;
+  }
+  const [old, fresh] = [document.querySelector("#main [data-hold] tbody"), main.querySelector("[data-hold] tbody")];
+  const first = old?.querySelector("tr[id]");
+  if (!old || !fresh || !first) return;
+  const at = [...fresh.children].findIndex((each) => old.querySelector(`#${CSS.escape(each.id)}`));
+  const held = [...fresh.children].slice(0, at < 0 ? fresh.children.length : at);
+  if (!held.length) return;
+  for (const each of held) each.remove();
+  if (at < 0) fresh.append(...[...old.children].map((each) => each.cloneNode(true)));
+  const pill = document.createElement("p");
+  pill.id = "pill";
+  pill.className = "pill";
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "button strong";
+  button.dataset.pill = "";
+  button.textContent = `${held.length}${at < 0 ? " or more" : ""} new ↑`;
+  pill.append(button);
+  main.querySelector("[data-hold]")?.before(pill);
+}
+
+async function release() {
+  const { lookAnew } = await import("./live.js");
+  isShown = true;
+  await lookAnew();
+  document.querySelector("#pill")?.remove();
+  document.querySelector("#main [data-hold]")?.scrollIntoView({ block: "nearest" });
+}
+
+const chosen = () => [...document.querySelectorAll("[data-row] input[type=checkbox]:checked")].map((each) => each.closest("[data-row]")?.id ?? "");
+
+function offer() {
+  for (const each of document.querySelectorAll("[data-compare]")) each.toggleAttribute("hidden", chosen().length !== 2);
+}
+
+/** Put the two runs that are chosen beside each other. */
+function compare() {
+  const two = chosen();
+  if (two.length === 2 && document.querySelector("[data-compare]")) {
+    location.assign(`${document.body.dataset.root}/compare/${two[0]}/${two[1]}`);
+  }
+}

@@ -1,0 +1,83 @@
+"""The list of tasks, one task, and the list of all task runs."""
+
+from __future__ import annotations
+
+from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.verbs import VERBS, Field, Verb
+from pipeweave.api.ui.view import View
+from pipeweave.orchestrator.domain import TaskStatus
+
+screens = Screens("tasks")
+
+# What waits and runs is told by no event of a page.
+EVERY_S = 5.0
+# Failures that the page of a task lists, and versions of its code.
+FAILURES = VERSIONS = 10
+
+
+@screens.add("/tasks", "tasks.html", every_s=EVERY_S)
+def tasks(view: View) -> Page:
+    """The tenant's tasks."""
+    found = view.ask("tasks.list_tasks", view.only("cursor", limit="100"))
+    return Page("Tasks", {"tasks": found["tasks"], "cursor": found["nextCursor"]})
+
+
+@screens.add("/tasks/<id>", "task.html", every_s=EVERY_S)
+def task(view: View, id: str) -> Page:
+    """One task: its settings, its code, what waits and runs, and what failed last."""
+    found = view.ask("tasks.get_task", id=id)["task"]
+    opened = view.ask("queue.queue_items", {"taskId": id, "limit": "20"})
+    failed = view.ask("dead_letters.list_dead_letters", {"taskId": id, "limit": str(FAILURES)})
+    history = view.ask("tasks.history", {"limit": str(VERSIONS)}, id=id)
+    schema = view.ask("tasks.input_schema", id=id)
+    shown = {
+        "task": found,
+        "open": opened["items"],
+        "has_more": opened["nextCursor"] is not None,
+        "failed": failed["items"],
+        "history": history["history"],
+        "schema": schema["schema"],
+    }
+    return Page(id, shown)
+
+
+@screens.add("/task-runs", "task_runs.html")
+def task_runs(view: View) -> Page:
+    """The task runs of all runs, or only standalone tasks."""
+    standalone = "true" if view.given.get("of", "standalone") == "standalone" else "false"
+    names = ("taskId", "status", "worker", "createdAfter", "createdBefore", "cursor")
+    found = view.ask("runs.find_task_runs", view.only(*names, limit="50", standalone=standalone))
+    shown = {
+        "task_runs": found["taskRuns"],
+        "cursor": found["nextCursor"],
+        "scanned": found["scanned"],
+        "scanned_to": found["scannedTo"],
+        "statuses": [each.value for each in TaskStatus],
+        "of": view.given.get("of", "standalone"),
+        "is_filtered": any(view.given.get(each) for each in names),
+    }
+    return Page("Task runs", shown)
+
+
+# --- verbs ------------------------------------------------------------------------------------------------
+
+_REASON = Field("reason", "Reason", about="Shown wherever the task is.", flag="--reason")
+VERBS.add(
+    Verb(
+        "tasks.pause",
+        "Pause",
+        "Pause this task?",
+        "The task is paused.",
+        command="pipeweave pause {id}",
+        fields=(_REASON,),
+    )
+)
+VERBS.add(
+    Verb(
+        "tasks.resume",
+        "Resume",
+        "Let this task run again?",
+        "The task runs again.",
+        command="pipeweave resume {id}",
+    )
+)

@@ -1,0 +1,160 @@
+"""Starts runs: a form made from the pipeline's input schema, with the plan of the run beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pipeweave.api.ui import forms, words
+from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
+from pipeweave.api.ui.view import View
+from pipeweave.errors import NotFound
+
+FAILURE_MODES = [
+    ("", "that of the pipeline"),
+    ("fail-fast", "fail-fast"),
+    ("continue", "continue"),
+    ("partial-merge", "partial-merge"),
+]
+# Warnings and mistakes that are listed.
+_MOST = 10
+
+
+def input_of(view: View, pipeline_id: str) -> Any:
+    """The input that the form shows at first: that of the run that the address names, if any."""
+    run_id = view.given.get("from")
+    if not run_id:
+        return None
+    try:
+        run = view.ask("runs.get_run", {"load": "true", "taskRuns": "0"}, id=run_id)
+    except NotFound:
+        return None
+    return run["input"] if run["pipelineId"] == pipeline_id else None
+
+
+def schema_of(view: View, pipeline_id: str) -> Mapping[str, Any] | None:
+    """The fields of the pipeline's own input schema, and those that its entry tasks have besides."""
+    pipeline = view.ask("pipelines.get_pipeline", id=pipeline_id)["pipeline"]
+    own = pipeline["spec"].get("inputSchema")
+    if own is not None:
+        return own  # type: ignore[no-any-return]
+    found: dict[str, Any] = {}
+    for task_id in dict.fromkeys(pipeline["entryTasks"]):
+        try:
+            schema = view.ask("tasks.input_schema", id=task_id)["schema"]
+        except NotFound:
+            continue
+        for each in (schema or {}).get("fields", ()):
+            found.setdefault(each["name"], each)
+    return {"fields": list(found.values())} if found else None
+
+
+def _fields(view: View) -> list[Field]:
+    pipeline_id = view.given.get("id", "")
+    schema, value = schema_of(view, pipeline_id), input_of(view, pipeline_id)
+    made = forms.as_json if view.given.get("mode") == "json" else forms.fields_of
+    return [
+        *made(schema, value),
+        Field("priority", "Priority", "number", about="Lower runs first. Empty: that of the pipeline."),
+        Field("failureMode", "When a step fails", "choice", choices=FAILURE_MODES),
+        Field(
+            "runToken", "Run token", about="A second trigger with the same token and input starts nothing."
+        ),
+        Field("mode", "", "hidden"),
+        Field("from", "", "hidden"),
+    ]
+
+
+def _plan(view: View, ids: Mapping[str, str], body: Any) -> Effects:
+    """What the run would be: its levels, how long it will take, and what is wrong with its input."""
+    asked = {"input": body["input"]} if "input" in body and view.given.keys() & _names(body) else None
+    plan, _ = view.inside.ask(view.caller, "pipelines.dry_run", ids, None, asked)
+    return Effects(list(_told(plan))[:_MOST], 1)
+
+
+def _names(body: Any) -> set[str]:
+    value = body["input"]
+    return {"input", *(f"input.{name}" for name in value)} if isinstance(value, dict) else {"input"}
+
+
+def _told(plan: Mapping[str, Any]) -> Iterator[str]:
+    levels = plan["executionPlan"]
+    steps = sum(len(each["tasks"]) for each in levels)
+    wide = max((len(each["tasks"]) for each in levels), default=0)
+    shape = f"{_number(steps, 'step')} in {_number(len(levels), 'level')}, up to {wide:,} at once"
+    yield f"Starts 1 run: {shape}."
+    forecast = plan.get("forecast")
+    if forecast and forecast["p50Ms"] is not None:
+        few = " (too few runs to be sure)" if forecast["tooFewRuns"] else ""
+        half, most = words.duration(forecast["p50Ms"]), words.duration(forecast["p95Ms"])
+        yield f"Takes ≈ {half} as a rule, ≈ {most} at worst, by {forecast['runs']} runs{few}."
+    elif forecast:
+        yield "How long it takes is not known: no run has completed."
+    for faults in plan.get("validationErrors", {}).values():
+        for each in faults:
+            name = f"input.{each['field']}" if each["field"] else "input"
+            yield f"`{name}` {each['message']}"
+    for each in (*plan["errors"], *plan["warnings"]):
+        yield str(each["message"])
+
+
+def _number(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
+
+
+def _options(body: Any) -> Sequence[str]:
+    flags = {"priority": "--priority", "failureMode": "--failure-mode", "runToken": "--run-token"}
+    found = ["-i", json.dumps(body["input"], ensure_ascii=False)] if "input" in body else []
+    for name, flag in flags.items():
+        if name in body:
+            found += [flag, str(body[name])]
+    return found
+
+
+class _Trigger(Verb):
+    """A trigger sends neither where its form began, nor how it was shown."""
+
+    def read(self, given: Mapping[str, str]) -> dict[str, Any]:
+        body = super().read(given)
+        for name in ("mode", "from"):
+            body.pop(name, None)
+        return body
+
+
+VERBS.add(
+    _Trigger(
+        "pipelines.trigger",
+        "Start run",
+        "Start a run",
+        "The run has started.",
+        command="pipeweave trigger {id}",
+        effects=_plan,
+        after="/runs/{pipelineRunId}",
+        fields_of=_fields,
+        options=_options,
+    )
+)
+
+
+def _task_fields(view: View) -> list[Field]:
+    task_id = view.given.get("taskId", "")
+    schema = view.ask("tasks.input_schema", id=task_id)["schema"]
+    return [
+        Field("taskId", "Task", "hidden"),
+        *forms.fields_of(schema, None),
+        Field("priority", "Priority", "number", about="Lower runs first. Empty: that of the task."),
+        Field("idempotencyKey", "Idempotency key", about="A second one with this key starts nothing."),
+    ]
+
+
+VERBS.add(
+    Verb(
+        "queue.queue_task",
+        "Queue one",
+        "Queue one task run",
+        "The task run is queued.",
+        after="/task-runs/{runId}",
+        fields_of=_task_fields,
+    )
+)

@@ -1,0 +1,315 @@
+"""Overview, runs, pipelines, tasks and task runs, as people use them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from playwright.sync_api import Browser, expect
+from support.browser import PHONE, Visit, visiting
+from support.failed_runs import DIAMOND, MAP, TWO, failed_run
+from support.inline_worker import InlineWorker
+from support.run_driver import RunDriver
+
+from pipeweave import ids
+from pipeweave.orchestrator.security import READ, WRITE
+
+HOSTILE = "<b>x</b>\"'&{{7*7}}"
+FIELDS = [
+    {"name": "day", "label": "Day", "type": "date", "required": True},
+    {"name": "mail", "label": "Mail", "type": "email", "required": True},
+    {"name": "rows", "label": "Rows", "type": "integer", "default": 10},
+    {"name": "share", "label": "Share", "type": "number", "max": 1},
+    {"name": "fast", "label": "Fast", "type": "boolean"},
+    {
+        "name": "kind",
+        "label": "Kind",
+        "type": "select",
+        "options": [{"value": "a", "label": "A"}, {"value": "b", "label": "B"}],
+    },
+    {
+        "name": "tags",
+        "label": "Tags",
+        "type": "array",
+        "items": {"name": "t", "label": "T", "type": "string"},
+    },
+    {
+        "name": "to",
+        "label": "To",
+        "type": "object",
+        "properties": [{"name": "name", "label": "Name", "type": "string"}],
+    },
+    {"name": "more", "label": "More", "type": "json"},
+]
+SCREENS = (
+    "/",
+    "/runs",
+    "/runs?status=failed&text=broke&cols=status,pipeline,metadata",
+    "/pipelines",
+    "/pipelines/report",
+    "/pipelines/report?tab=grid",
+    "/pipelines/report?tab=runs",
+    "/pipelines/report?tab=versions",
+    "/pipelines/report?tab=trigger",
+    "/do/pipelines.trigger?id=report",
+    "/tasks",
+    "/tasks/noop",
+    "/task-runs?of=all",
+)
+
+
+def shown(run_id: UUID) -> str:
+    return ids.show(ids.RUN, run_id)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_screen_breaks_a_rule_of_accessibility(
+    browser: Browser, server: str, worker: InlineWorker, make_token: Callable[..., str], scheme: str
+) -> None:
+    failed_run(worker, TWO, "c", id="report")
+    worker.driver.store({**TWO, "d": ["c"]}, id="report", inputSchema={"fields": FIELDS})
+    worker.driver.store(MAP, id="mapped", maps={"m": "${input}"})
+    worker.driver.trigger("mapped", [1, 2])
+    with visiting(
+        browser, server, worker.driver.tenant, make_token(READ, WRITE), color_scheme=scheme
+    ) as visit:
+        for path in SCREENS:
+            visit.open(path)
+            visit.axe()
+
+
+def test_empty_screens_say_how_to_fill_them_also_on_a_phone(
+    browser: Browser, server: str, driver: RunDriver, make_token: Callable[..., str]
+) -> None:
+    with visiting(browser, server, driver.tenant, make_token(READ), viewport=PHONE) as visit:
+        for path, text in (
+            ("/", "No run yet"),
+            ("/runs", "No run yet."),
+            ("/pipelines", "Define one in Python"),
+            ("/task-runs", "No standalone task was queued yet."),
+            ("/runs?status=failed", "Nothing matches."),
+        ):
+            visit.open(path)
+            visit.see(text)
+            width = visit.page.evaluate("document.documentElement.scrollWidth")
+            assert width <= PHONE["width"], path
+            visit.axe()
+
+
+# --- from an empty server to a green graph ----------------------------------------------------------------
+
+
+def test_the_first_run_is_started_by_the_form_and_its_steps_turn_green(
+    visit: Visit, driver: RunDriver
+) -> None:
+    visit.open("/")
+    visit.see("No run yet")
+    driver.store(DIAMOND, id="first")
+    page = visit.open("/pipelines")
+    page.get_by_role("link", name="first", exact=True).click()
+    page.get_by_role("link", name="Trigger…").first.click()
+    page.get_by_role("button", name="Start run").click()
+    page.wait_for_url(re.compile("/runs/prun_"))
+    [run] = driver.rows("SELECT id FROM runs WHERE tenant_id = :t", t=driver.tenant)
+    driver.finish(run.id, *DIAMOND)
+    visit.open("/pipelines/first?tab=grid")
+    assert page.locator("[data-grid] tbody use[href='#m-completed']").count() == 4
+
+
+# --- the form of a trigger --------------------------------------------------------------------------------
+
+
+def test_each_kind_of_field_is_sent_as_what_it_means(visit: Visit, driver: RunDriver) -> None:
+    driver.store({"a": []}, id="formed", inputSchema={"fields": FIELDS})
+    page = visit.open("/do/pipelines.trigger?id=formed")
+    page.get_by_label("Day").fill("2026-11-22")
+    page.get_by_label("Mail").fill("a@example.com")
+    page.get_by_label("Share").fill("0.5")
+    page.get_by_label("Fast").select_option("false")
+    page.get_by_label("Kind").select_option("b")
+    page.get_by_label("Tags").fill("one\ntwo")
+    page.get_by_label("To · Name").fill("Ann")
+    page.get_by_label("More").fill('{"deep": [1]}')
+    page.get_by_role("button", name="Start run").click()
+    page.wait_for_url(re.compile("/runs/prun_"))
+    run = driver.rows("SELECT * FROM runs WHERE tenant_id = :t", t=driver.tenant)[0]
+    assert run.input == {
+        "day": "2026-11-22",
+        "mail": "a@example.com",
+        "rows": 10,
+        "share": 0.5,
+        "fast": False,
+        "kind": "b",
+        "tags": ["one", "two"],
+        "to": {"name": "Ann"},
+        "more": {"deep": [1]},
+    }
+
+
+def test_a_bad_input_marks_its_field_and_keeps_what_was_typed_also_without_scripts(
+    browser: Browser, server: str, driver: RunDriver, make_token: Callable[..., str]
+) -> None:
+    driver.store({"a": []}, id="formed", inputSchema={"fields": FIELDS})
+    token = make_token(READ, WRITE)
+    with visiting(browser, server, driver.tenant, token, java_script_enabled=False) as visit:
+        visit.expected.append("status of")
+        page = visit.open("/do/pipelines.trigger?id=formed")
+        page.get_by_label("Day").fill("2026-11-22")
+        page.get_by_label("Mail").fill("a@b")
+        page.get_by_label("Share").fill("7")
+        page.get_by_label("Tags").fill(HOSTILE)
+        page.get_by_role("button", name="Start run").click()
+        wrong = page.locator("[aria-invalid='true']")
+        assert sorted(wrong.evaluate_all("all => all.map(each => each.name)")) == [
+            "input.mail",
+            "input.share",
+        ]
+        assert page.get_by_label("Tags").input_value() == HOSTILE
+        assert page.get_by_label("Rows").input_value() == "10"
+    assert driver.rows("SELECT 1 FROM runs WHERE tenant_id = :t", t=driver.tenant) == []
+
+
+def test_an_earlier_runs_input_fills_the_form(visit: Visit, driver: RunDriver) -> None:
+    driver.store({"a": []}, id="formed", inputSchema={"fields": FIELDS})
+    driver.trigger("formed", {"day": "2026-01-02", "mail": "old@example.com", "fast": True})
+    page = visit.open("/pipelines/formed?tab=trigger")
+    page.get_by_role("link", name="Use its input…").click()
+    expect(page.get_by_label("Mail")).to_have_value("old@example.com")
+    expect(page.get_by_label("Fast")).to_have_value("true")
+
+
+# --- many runs --------------------------------------------------------------------------------------------
+
+
+def test_all_runs_of_a_filter_are_cancelled_after_their_number_is_typed(
+    visit: Visit, driver: RunDriver
+) -> None:
+    driver.store({"a": []}, id="many")
+    driver.store({"a": []}, id="other")
+    kept = driver.trigger("other")
+    made = [driver.trigger("many") for _ in range(101)]
+    page = visit.open("/runs?pipelineId=many&status=running")
+    page.get_by_role("link", name="Cancel all that match…").click()
+    visit.see("concerns 101 runs")
+    page.get_by_label("Type 101 to confirm").fill("101")
+    page.get_by_role("button", name="Cancel runs").click()
+    visit.see("The runs are cancelled")
+    assert {driver.run(each).status for each in made} == {"cancelled"}
+    assert driver.run(kept).status == "running"
+
+
+def test_chosen_runs_are_cancelled_and_no_other(visit: Visit, driver: RunDriver) -> None:
+    driver.store({"a": []}, id="many")
+    one, two, three = (driver.trigger("many") for _ in range(3))
+    page = visit.open("/runs")
+    for each in (one, three):
+        page.locator(f"#{shown(each)} input").check()
+    visit.see("2 selected")
+    page.get_by_role("button", name="Cancel…").click()
+    visit.see("concerns 2 runs")
+    page.get_by_role("button", name="Cancel runs").click()
+    visit.see("The runs are cancelled")
+    assert [driver.run(each).status for each in (one, two, three)] == ["cancelled", "running", "cancelled"]
+
+
+def test_new_runs_wait_behind_a_pill(visit: Visit, driver: RunDriver) -> None:
+    driver.store({"a": []}, id="many")
+    first = driver.trigger("many")
+    page = visit.open("/runs")
+    page.locator(f"#{shown(first)}").wait_for()
+    second = driver.trigger("many")
+    visit.see("1 new ↑")
+    assert page.locator(f"#{shown(second)}").count() == 0
+    page.keyboard.press("n")
+    page.locator(f"#{shown(second)}").wait_for()
+    assert page.locator("[data-pill]").count() == 0
+
+
+# --- addresses --------------------------------------------------------------------------------------------
+
+
+def test_filters_are_in_the_address_and_back_restores_them(visit: Visit, worker: InlineWorker) -> None:
+    failed_run(worker, TWO, "c", id="report")
+    worker.driver.store({"a": []}, id="fine")
+    worker.driver.trigger("fine", metadata={"customer": HOSTILE})
+    page = visit.open("/runs")
+    page.get_by_role("link", name="failed", exact=True).click()
+    page.wait_for_url(re.compile("status=failed"))
+    page.get_by_label("Text").fill("it broke")
+    page.get_by_role("button", name="Filter").click()
+    page.wait_for_url(re.compile("text=it"))
+    assert page.locator("[data-row]").count() == 1
+    page.go_back()
+    page.wait_for_url(lambda url: "text=" not in url and "status=failed" in url)
+    visit.open("/runs?cols=status,pipeline,metadata")
+    visit.see(f"customer={HOSTILE}")
+    page.get_by_role("link", name=f"customer={HOSTILE}").click()
+    assert page.locator("[data-row]").count() == 1
+
+
+def test_a_grid_moves_to_older_runs_and_back(visit: Visit, driver: RunDriver) -> None:
+    driver.store({"a": [], "b": ["a"], "c": ["b"]}, id="grown")
+    made = [shown(driver.trigger("grown")) for _ in range(5)]
+    page = visit.open("/pipelines/grown?tab=grid&runs=2&steps=2")
+
+    def columns() -> list[str]:
+        links = page.locator("[data-grid] thead a")
+        hrefs: list[Any] = links.evaluate_all("all => all.map(each => each.getAttribute('href'))")
+        return [href.rpartition("/")[2] for href in hrefs]
+
+    assert columns() == [made[4], made[3]]
+    page.get_by_role("link", name="Older →").click()
+    page.wait_for_url(re.compile("before="))
+    assert columns() == [made[2], made[1]]
+    page.get_by_role("link", name="← Newer").click()
+    page.wait_for_url(re.compile("after="))
+    assert columns() == [made[4], made[3]]
+    page.get_by_role("link", name="Further steps").click()
+    page.wait_for_url(re.compile("fromStep=c"))
+    assert page.locator("[data-grid] tbody th").all_inner_texts() == ["c"]
+
+
+def test_versions_are_compared(visit: Visit, driver: RunDriver) -> None:
+    driver.store({"a": [], "b": ["a"]}, id="grown")
+    driver.store({"a": [], "c": ["a"]}, id="grown")
+    visit.open("/pipelines/grown?tab=versions")
+    visit.see("From v1 to v2")
+    text = visit.page.locator("main").inner_text()
+    assert "+ added c" in text and "removed b" in text
+
+
+def test_the_palette_finds_a_run_by_its_id_and_a_pipeline_by_its_name(
+    visit: Visit, driver: RunDriver
+) -> None:
+    driver.store({"a": []}, id="nightly-report")
+    run_id = shown(driver.trigger("nightly-report"))
+    page = visit.open("/runs")
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Search").fill(run_id)
+    page.get_by_role("option", name=re.compile(run_id)).wait_for()
+    page.get_by_role("combobox", name="Search").fill("report")
+    page.get_by_role("option", name=re.compile("nightly-report")).wait_for()
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/pipelines/nightly-report"))
+
+
+# --- tasks ------------------------------------------------------------------------------------------------
+
+
+def test_a_task_is_paused_and_one_is_queued_from_its_page(visit: Visit, driver: RunDriver) -> None:
+    page = visit.open("/tasks/noop")
+    page.get_by_role("link", name="Pause…").click()
+    page.get_by_label("Reason").fill("the bank is closed")
+    page.get_by_role("button", name="Pause").click()
+    visit.see("the bank is closed")
+    page.get_by_role("link", name="Queue one…").click()
+    page.get_by_label("Input").fill('{"n": 1}')
+    page.get_by_role("button", name="Queue one").click()
+    page.wait_for_url(re.compile("/task-runs/trun_"))
+    visit.open("/task-runs")
+    assert page.locator("[data-row]").count() == 1
+    visit.open("/task-runs?status=completed")
+    visit.see("Nothing matches.")
