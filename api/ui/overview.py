@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from pipeweave.api.ui import words
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.view import View
-from pipeweave.orchestrator.domain.states import FINAL_RUN, OPEN_RUN
+from pipeweave.orchestrator.domain import RunStatus
 
 screens = Screens("overview")
 
@@ -26,6 +26,10 @@ MOST_COUNTED = 1_000
 # What has waited longer than this is a problem.
 LONG_WAIT = timedelta(minutes=5)
 GROUPS = 5
+# How far back the counts of what ended go.
+WINDOW = timedelta(hours=24)
+_ENDED = sorted(each.value for each in RunStatus if each.is_final)
+_OPEN = sorted(each.value for each in RunStatus if not each.is_final)
 _MINUTE_S = 60.0
 
 
@@ -46,11 +50,12 @@ class Problem:
 @screens.add("/", "overview.html", every_s=EVERY_S)
 def overview(view: View) -> Page:
     """What needs attention, what waits and runs, and what ended in the last half hour."""
-    now = datetime.now(UTC)
     queue = view.ask("queue.queue_status")
+    # The time of PostgreSQL, from which the window of this answer is counted back.
+    now = datetime.fromisoformat(queue["since"]) + WINDOW
     groups = view.ask("dead_letters.group_dead_letters", {"limit": str(GROUPS)})["groups"]
     workers = view.ask("workers.list_workers", {"limit": str(UNDER_WAY)})
-    under_way = view.ask("runs.list_runs", {"status": sorted(OPEN_RUN), "limit": str(UNDER_WAY)})["runs"]
+    under_way = view.ask("runs.list_runs", {"status": _OPEN, "limit": str(UNDER_WAY)})["runs"]
     waiting = view.ask("queue.queue_items", {"limit": str(UNDER_WAY)})["items"] if queue["pending"] else []
     ended = _ended(view, now)
     shown = {
@@ -74,7 +79,7 @@ def overview(view: View) -> Page:
 def _ended(view: View, now: datetime) -> list[Any]:
     # Whole minutes, so that pages of the same minute ask the same.
     since = (now - LANES_TIME).replace(second=0, microsecond=0).strftime("%Y-%m-%dT%H:%M:%SZ")
-    query = {"status": sorted(FINAL_RUN), "createdAfter": since, "limit": str(MOST_TICKS)}
+    query = {"status": _ENDED, "createdAfter": since, "limit": str(MOST_TICKS)}
     return list(view.ask("runs.list_runs", query)["runs"])
 
 

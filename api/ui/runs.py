@@ -63,9 +63,7 @@ def runs(view: View) -> Page:
     """The tenant's runs, newest first."""
     query = view.only(*FILTERS, "cursor", limit="50")
     if (window := WINDOWS.get(view.given.get("window", ""))) is not None:
-        # Whole minutes, so that the address of a page that looks again stays the same for a while.
-        since = (datetime.now(UTC) - window).replace(second=0, microsecond=0)
-        query["createdAfter"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
+        query["createdAfter"] = _since(window)
     found = view.ask("runs.list_runs", query)
     shown = {
         "runs": found["runs"],
@@ -82,6 +80,12 @@ def runs(view: View) -> Page:
         "bulk": _bulk(view),
     }
     return Page("Runs", shown)
+
+
+def _since(window: timedelta) -> str:
+    """The beginning of a window, in whole minutes: a page that looks again asks the same for a while."""
+    since = (datetime.now(UTC) - window).replace(second=0, microsecond=0)
+    return since.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _columns(view: View) -> list[str]:

@@ -149,6 +149,10 @@ READS: dict[str, tuple[Read, int]] = {
     "standalone task runs": (lambda tx: task_run_list(tx, is_standalone=True), 4_000),
     "task runs that are queued": (lambda tx: task_run_list(tx, status="queued"), 1_000),
     "a grid": (lambda tx: reading.grid(tx, TENANT, "chain", reading.Window()), 300),
+    "pipelines with their newest runs": (
+        lambda tx: reading.pipeline_list(tx, TENANT, Page(), recent=20),
+        200,
+    ),
     "a search by id": (
         lambda tx: reading.search(tx, TENANT, ids.show(ids.RUN, newest_run(tx))[5:17]),
         300,

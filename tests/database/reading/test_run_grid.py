@@ -15,6 +15,7 @@ from pipeweave.orchestrator.reading import Window
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Page
 
 TENANT = "grid-tests"
 
@@ -87,3 +88,12 @@ def test_a_pipeline_without_runs_has_its_steps(tx: Transaction) -> None:
     assert (found["runs"], [each["statuses"] for each in found["steps"]]) == ([], [[], []])
     with pytest.raises(NotFound):
         reading.grid(tx, TENANT, "nothing", Window())
+
+
+def test_pipelines_come_with_their_newest_runs(tx: Transaction) -> None:
+    a_pipeline(tx, TENANT, "a", id="p")
+    a_pipeline(tx, TENANT, "a", id="q")
+    runs = [trigger(tx, at) for at in range(1, 4)]
+    listed = reading.pipeline_list(tx, TENANT, Page(), recent=2)["items"]
+    assert [[run["id"] for run in each["recentRuns"]] for each in listed] == [shown(runs[2], runs[1]), []]
+    assert [each["recentRuns"] for each in reading.pipeline_list(tx, TENANT, Page())["items"]] == [[], []]

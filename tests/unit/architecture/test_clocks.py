@@ -23,6 +23,8 @@ MAY_READ = {
     "pipeweave.orchestrator.store.values._is_kept",
     # Says when an answer was made.
     "pipeweave.api.routes.system._now",
+    # How far back somebody looks who asks for the last hours.
+    "pipeweave.api.ui.runs._since",
     "pipeweave.workers.process.health_reports._now",
 }
 
