@@ -265,6 +265,10 @@ def test_a_grid_moves_to_older_runs_and_back(visit: Visit, driver: RunDriver) ->
         return [href.rpartition("/")[2] for href in hrefs]
 
     assert columns() == [made[4], made[3]]
+    page.locator("[data-grid] thead a").first.focus()
+    for key in ("ArrowDown", "ArrowRight", "ArrowDown"):
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.getAttribute('href')").endswith(f"{made[3]}?step=b")
     page.get_by_role("link", name="Older →").click()
     page.wait_for_url(re.compile("before="))
     assert columns() == [made[2], made[1]]

@@ -56,8 +56,8 @@ def test_tabs_share_one_stream_and_another_leads_when_one_closes(visit: Visit, d
     assert opened
     with second.expect_request(lambda request: "/api/live" in request.url):
         first.close()
-    other = trigger(driver)
-    second.locator(f"#{other}").wait_for()
+    trigger(driver)
+    second.get_by_text("1 new ↑").wait_for()
 
 
 def test_without_locks_a_page_asks_every_few_seconds(visit: Visit, driver: RunDriver) -> None:

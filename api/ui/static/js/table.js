@@ -11,12 +11,28 @@ export function startTable() {
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping) return;
     if (event.key === "j" || event.key === "k") move(event.key === "j" ? 1 : -1);
     else if (event.key.toLowerCase() === "x") choose(event.shiftKey);
+    else if (ARROWS[event.key] && target.closest("[data-grid]")) walk(target, ARROWS[event.key]);
     else return;
     event.preventDefault();
   });
   document.addEventListener("change", count);
   document.addEventListener("pw-patched", count);
   count();
+}
+
+/** Key -> columns and rows to go. @type {Record<string, [number, number]>} */
+const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+/** Move to the next cell of a grid that leads anywhere. @param {Element} from @param {[number, number]} step */
+function walk(from, [dx, dy]) {
+  const cell = from.closest("td, th");
+  const lines = [...(from.closest("[data-grid]")?.querySelectorAll("tr") ?? [])];
+  let y = lines.findIndex((each) => each.contains(cell)) + dy;
+  let x = [...(cell?.parentElement?.children ?? [])].indexOf(/** @type {Element} */ (cell)) + dx;
+  for (; lines[y]?.children[x]; x += dx, y += dy) {
+    const link = lines[y].children[x].querySelector("a");
+    if (link) return link.focus();
+  }
 }
 
 const rows = () => [...document.querySelectorAll("[data-row]")];
