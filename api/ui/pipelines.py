@@ -41,9 +41,7 @@ def pipeline(view: View, id: str) -> Page:
 
 
 def _graph(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    query = view.only("view", "open")
-    drawn = view.ask("graphs.get_graph", query, id=id, version=str(found["version"]))
-    return {"graph": drawn, "steps": found["spec"]["steps"]}
+    return {"steps": found["spec"]["steps"]}
 
 
 def _grid(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
