@@ -289,6 +289,17 @@ class Task(AnswerModel):
     heartbeat_interval_ms: int
     concurrency: int = Field(description="How many may run at once; 0 is unlimited.")
     rate_limit: str | None = Field(description="How often it may start over all workers, e.g. `100/m`.")
+    declared_concurrency: int = Field(description="As its code has it.")
+    declared_rate_limit: str | None = Field(description="As its code has it.")
+    concurrency_override: int | None = Field(
+        description="What an operator has set, which holds instead; 0 is unlimited."
+    )
+    rate_limit_override: str | None = Field(
+        description="What an operator has set, which holds instead; empty: no limit."
+    )
+    limits_set_at: AwareDatetime | None
+    limits_set_by: str | None
+    limits_reason: str | None
     paused_at: AwareDatetime | None = Field(description="When it was paused; null: it is not paused.")
     pause_reason: str | None
     priority: int

@@ -195,6 +195,18 @@ class LimitsRequest(Request):
     )
 
 
+class TaskLimitsRequest(Request):
+    """What holds of a task instead of what its code declares, as a whole."""
+
+    concurrency: Annotated[int, Field(ge=0, le=MAX_INT32), WHOLE] | None = Field(
+        None, description="Task runs at once; 0: no limit; null: what the code declares."
+    )
+    rate_limit: Annotated[str, Field(pattern=f"{RATE_PATTERN}|^none$")] | None = Field(
+        None, description="Starts in a time, as `100/m`; `none`: no limit; null: what the code declares."
+    )
+    reason: Annotated[str, Field(max_length=MAX_REASON)] | None = None
+
+
 class MaintenanceRequest(Request):
     """Change the maintenance mode."""
 

@@ -418,12 +418,69 @@ class QueueStatus(AnswerModel):
     since: AwareDatetime
 
 
+class SlotHolder(AnswerModel):
+    """A run that holds slots of a task's limit."""
+
+    run_id: RunId | None = Field(description="null for a standalone task.")
+    task_run_id: TaskRunId | None = Field(description="Of a standalone task.")
+    pipeline_id: str | None
+    slots: int
+
+
+class TaskLimit(AnswerModel):
+    """The limits of a task, and how much of them is used."""
+
+    task_id: str
+    concurrency: int = Field(description="0: no limit.")
+    live: int = Field(description="Slots in use; counted up to 10,000.")
+    rate_limit: str | None
+    held: int = Field(description="Task runs that wait for the limits or a pause; counted up to 10,000.")
+    held_is_capped: bool
+    oldest_held: AwareDatetime | None
+    is_overridden: bool = Field(description="Whether an operator has set its limits.")
+    is_paused: bool
+    holders: list[SlotHolder] = Field(description="The runs that hold the most slots, at most 5.")
+
+
+class Queue(AnswerModel):
+    """A queue, with what waits in it and who serves it."""
+
+    queue: str = Field(description="Its full name.")
+    kind: Literal["tasks", "own", "dispatch", "parking"] = Field(
+        description="`own`: of workers with the same code. `dispatch`: of HTTP services. `parking`: of task"
+        " runs whose task no worker has loaded."
+    )
+    service_id: str | None
+    name: str = Field(description="As users write it; of a `parking` queue, the task.")
+    queued: int = Field(description="Counted up to 10,000.")
+    is_capped: bool
+    running: int
+    oldest: AwareDatetime | None
+    oldest_wait_ms: float | None
+    workers: int = Field(description="Live ones that take work from it.")
+    places: int = Field(description="Of these workers together; they may serve other queues, too.")
+    busy: int | None = Field(description="Places in use, in whatever queue; null: nobody knows.")
+    in_per_minute: float | None = Field(description="About so many come; null: too many to count.")
+    out_per_minute: float = Field(description="Attempts that ended, on average of the last five minutes.")
+    empty_in_ms: float | None = Field(description="If it goes on like this; null: never, or nobody knows.")
+
+
+class QueueList(AnswerModel):
+    """Queues, the longest first."""
+
+    queues: list[Queue]
+    is_capped: bool = Field(description="Whether there are more than 500.")
+
+
 class QueueLimits(AnswerModel):
     """The limit of active runs of a tenant, and how many are active."""
 
     max_active_runs: int | None = Field(description="null: there is no limit.")
     active_runs: int
     pending_runs: int = Field(description="Runs that wait for a run slot, in the order of their ids.")
+    tasks: list[TaskLimit] = Field(
+        description="Tasks with limits, at most 200; those that hold back the most come first."
+    )
 
 
 class Reason(BaseModel):

@@ -174,6 +174,7 @@ class Schedule(AnswerModel):
     id: str
     pipeline_id: str
     cron: str | None
+    text: str | None = Field(description="What the cron line says, in words.")
     every_ms: int | None
     at: AwareDatetime | None
     time_zone: str
@@ -216,7 +217,7 @@ class ScheduleDetail(Schedule):
     next_fires: list[AwareDatetime] = Field(
         description="The next due times without the jitter, at most 5; as if it were not paused."
     )
-    last_fires: list[Fire] = Field(description="The newest first, at most 10.")
+    last_fires: list[Fire] = Field(description="The newest first, at most 20.")
 
 
 class ScheduleList(Paged):

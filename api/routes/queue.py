@@ -16,6 +16,7 @@ from pipeweave.api.contract import (
     QueueItemList,
     QueueItemsQuery,
     QueueLimits,
+    QueueList,
     QueueStatus,
     QueueTaskRequest,
     ResumeRequest,
@@ -129,12 +130,29 @@ def resume(call: Call, body: ResumeRequest) -> dict[str, Any]:
     return {"taskId": None, "pausedAt": None, "reason": None}
 
 
-@routes.add("GET", "/api/queue/limits", "Show the limit of active runs", answer=QueueLimits)
+@routes.add("GET", "/api/queues", "List the queues", answer=QueueList)
+def list_queues(call: Call) -> dict[str, Any]:
+    """The queues of the tenant: how much waits in each of them and since when, who serves it, and how fast it
+    empties.
+    """
+    with call.reading() as tx:
+        return reading.queues(tx, call.tenant)
+
+
+@routes.add("GET", "/api/queue/limits", "Show the limits", answer=QueueLimits)
 def get_limits(call: Call) -> dict[str, Any]:
-    """The limit of active runs of the tenant, and the numbers of active and of waiting runs."""
+    """The limit of active runs of the tenant with the numbers of active and of waiting runs, and the limits
+    of its tasks with the runs that hold their slots.
+    """
     with call.reading() as tx:
         found = run_slots.slots_of(tx, call.tenant)
-    return {"maxActiveRuns": found.most, "activeRuns": found.active, "pendingRuns": found.waiting}
+        tasks = reading.task_limits(tx, call.tenant)
+    return {
+        "maxActiveRuns": found.most,
+        "activeRuns": found.active,
+        "pendingRuns": found.waiting,
+        "tasks": tasks,
+    }
 
 
 @routes.add(

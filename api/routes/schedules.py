@@ -75,7 +75,7 @@ def preview(call: Call, body: SchedulePreviewRequest) -> dict[str, Any]:
     errors=(NotFound,),
 )
 def get_schedule(call: Call, id: str) -> dict[str, Any]:
-    """One schedule with its next five due times and its last ten fires."""
+    """One schedule with its next five due times and its last twenty fires."""
     with call.reading() as tx:
         return reading.schedule(tx, call.tenant, id)
 

@@ -15,6 +15,7 @@ from pipeweave.api.contract import (
     RemoveTaskRequest,
     ResumeRequest,
     TaskAnswer,
+    TaskLimitsRequest,
     TaskList,
     ValidateInputRequest,
     ValidationAnswer,
@@ -23,10 +24,10 @@ from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain import iso
-from pipeweave.orchestrator.queueing import pauses
+from pipeweave.orchestrator.queueing import pauses, task_limits
 from pipeweave.orchestrator.registry import TaskRow, task_rows, unknown_names
 from pipeweave.orchestrator.runs import task_removal
-from pipeweave.orchestrator.security import READ, WRITE
+from pipeweave.orchestrator.security import ADMIN, READ, WRITE
 from pipeweave.schema import validate_input as faults_of
 
 routes = Routes("tasks")
@@ -81,6 +82,38 @@ def resume(call: Call, id: str, body: ResumeRequest) -> dict[str, Any]:
     """Let the task's waiting task runs start, by priority, then age, as far as limits have room."""
     call.change(lambda tx: pauses.resume(tx, call.tenant, id))
     return {"taskId": id, "pausedAt": None, "reason": None}
+
+
+@routes.add(
+    "PUT",
+    "/api/tasks/{id}/limits",
+    "Set a task's limits",
+    scopes=(ADMIN,),
+    ids=TASK,
+    body=TaskLimitsRequest,
+    answer=TaskAnswer,
+    errors=(NotFound,),
+    example={"concurrency": 4, "rateLimit": "100/m", "reason": "the printer is slow today"},
+)
+def put_limits(call: Call, id: str, body: TaskLimitsRequest) -> dict[str, Any]:
+    """Let other limits hold than those that the task's code declares. They stay across deployments, until
+    they are taken away: `{}` lets what the code declares hold again.
+
+    More room is used at once; a lower limit stops nothing that runs.
+    """
+    rate = task_limits.NO_RATE if body.rate_limit == "none" else body.rate_limit
+    call.change(
+        lambda tx: task_limits.set_limits(
+            tx,
+            call.tenant,
+            id,
+            concurrency=body.concurrency,
+            rate=rate,
+            by=call.token_name or None,
+            reason=body.reason,
+        )
+    )
+    return get_task(call, id)
 
 
 @routes.add(

@@ -10,10 +10,13 @@ from pipeweave.api.ui.dashboard import Dashboard
 from pipeweave.api.ui.dead_letters import screens as dead_letters
 from pipeweave.api.ui.overview import screens as overview
 from pipeweave.api.ui.pipelines import screens as pipelines
+from pipeweave.api.ui.queues import screens as queues
 from pipeweave.api.ui.run_page import screens as run_page
 from pipeweave.api.ui.run_times import screens as run_times
 from pipeweave.api.ui.runs import screens as runs
+from pipeweave.api.ui.schedules import screens as schedules
 from pipeweave.api.ui.screens import Screen
+from pipeweave.api.ui.storage import screens as storage
 from pipeweave.api.ui.task_run_page import screens as task_run_page
 from pipeweave.api.ui.tasks import screens as tasks
 from pipeweave.api.ui.workers import screens as workers
@@ -29,6 +32,9 @@ _SCREENS = (
     tasks,
     workers,
     dead_letters,
+    queues,
+    schedules,
+    storage,
 )
 SCREENS: tuple[Screen, ...] = tuple(row for screens in _SCREENS for row in screens.rows)
 

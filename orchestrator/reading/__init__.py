@@ -7,6 +7,7 @@ from pipeweave.orchestrator.reading.list_of_runs import run_list
 from pipeweave.orchestrator.reading.list_of_task_runs import TaskRunFilter, task_run_list
 from pipeweave.orchestrator.reading.log_search import find_in_log
 from pipeweave.orchestrator.reading.queue import queue_items, queue_status
+from pipeweave.orchestrator.reading.queues import queues, task_limits
 from pipeweave.orchestrator.reading.registry import (
     input_schema,
     pipeline,
@@ -60,6 +61,7 @@ __all__ = [
     "pipeline_versions",
     "queue_items",
     "queue_status",
+    "queues",
     "read_log",
     "require_run",
     "run",
@@ -77,6 +79,7 @@ __all__ = [
     "step_states",
     "task",
     "task_history",
+    "task_limits",
     "task_run",
     "task_run_list",
     "tasks",

@@ -7,7 +7,7 @@ from typing import Any
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id
 from pipeweave.orchestrator.reading.service_list import require_service
-from pipeweave.orchestrator.registry import pipelines, unknown_names
+from pipeweave.orchestrator.registry import code_versions, pipelines, unknown_names
 from pipeweave.orchestrator.registry.loaded_tasks import last_seen_sql
 from pipeweave.orchestrator.schedule import declaring
 from pipeweave.orchestrator.state.pause_sql import from_pauses
@@ -21,6 +21,8 @@ _TASKS = f"""
 SELECT t.id, t.service_id, t.code_hash, t.code_version, t.allowed_next, t.timeout_seconds, t.max_attempts,
        t.retry_backoff, t.retry_delay_ms, t.max_retry_delay_ms, t.retry_multiplier, t.retry_jitter,
        t.retry_on, t.heartbeat_interval_ms, t.concurrency, t.rate_limit, t.rate_seconds, t.priority,
+       t.declared_concurrency, t.declared_rate, t.concurrency_override, t.rate_override, t.limits_set_at,
+       t.limits_set_by, t.limits_reason,
        t.idempotency_ttl_seconds, t.description, t.input_schema IS NOT NULL AS has_input_schema,
        t.orphaned_at, t.registered_at, t.updated_at, p.paused_at, p.reason AS pause_reason, t.queue,
        (SELECT count(*) FROM workers AS w JOIN worker_tasks AS h ON h.worker_id = w.id
@@ -93,6 +95,7 @@ def _task(row: Any) -> Document:
         "heartbeatIntervalMs": row.heartbeat_interval_ms,
         "concurrency": row.concurrency,
         "rateLimit": None if row.rate_limit is None else str(Rate(row.rate_limit, row.rate_seconds)),
+        **_limits(row),
         "pausedAt": iso(row.paused_at),
         "pauseReason": row.pause_reason,
         "priority": row.priority,
@@ -105,6 +108,20 @@ def _task(row: Any) -> Document:
         "registeredAt": iso(row.registered_at),
         "updatedAt": iso(row.updated_at),
         "orphanedAt": iso(row.orphaned_at),
+    }
+
+
+def _limits(row: Any) -> Document:
+    """What the code declares, and what an operator has set beside it."""
+    declared = code_versions.declared_of(row)
+    return {
+        "declaredConcurrency": declared.concurrency,
+        "declaredRateLimit": declared.rate or None,
+        "concurrencyOverride": row.concurrency_override,
+        "rateLimitOverride": row.rate_override,
+        "limitsSetAt": iso(row.limits_set_at),
+        "limitsSetBy": row.limits_set_by,
+        "limitsReason": row.limits_reason,
     }
 
 

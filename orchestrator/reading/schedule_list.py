@@ -8,10 +8,11 @@ from pipeweave.orchestrator.domain.json_shapes import iso, run_id
 from pipeweave.orchestrator.schedule.row import COLUMNS, not_found, timetable_of
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.spec import timetable
 from pipeweave.spec.timetable import first_times
 
 NEXT_SHOWN = 5
-LAST_SHOWN = 10
+LAST_SHOWN = 20
 
 _SCHEDULES = f"""
 SELECT {COLUMNS} FROM schedules AS s
@@ -64,6 +65,7 @@ def _schedule(row: Any) -> Document:
         "id": row.id,
         "pipelineId": row.pipeline_id,
         "cron": row.cron,
+        "text": None if row.cron is None else timetable.in_words(row.cron),
         "everyMs": row.every_ms,
         "at": iso(row.at),
         "timeZone": row.time_zone,

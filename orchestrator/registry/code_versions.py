@@ -13,7 +13,7 @@ from typing import Any
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
 from pipeweave.orchestrator.store.database import Transaction, to_json
-from pipeweave.rates import parse_rate
+from pipeweave.rates import Rate, parse_rate
 
 # A statement that read a task before it changed may commit later, but no statement takes as long as this.
 SETTLED_AFTER = timedelta(seconds=15)
@@ -57,6 +57,8 @@ _COLUMNS = (
     "concurrency",
     "rate_limit",
     "rate_seconds",
+    "declared_concurrency",
+    "declared_rate",
     "priority",
     "idempotency_ttl_seconds",
     "description",
@@ -104,7 +106,7 @@ def store_tasks(
     for task in registration.tasks:
         row = stored.get(task.id)
         version = 1 if row is None else row.code_version + (row.code_hash != task.code_hash)
-        wanted = _row(task, registration.service_id, version)
+        wanted = _row(task, registration.service_id, version, row)
         if row is None or any(getattr(row, name) != wanted[name] for name in _COLUMNS):
             changed.append(wanted)
         if row is None or version != row.code_version:
@@ -118,9 +120,43 @@ def store_tasks(
     return changes
 
 
-def _row(task: TaskRegistration, service_id: str, code_version: int) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of a task, declared or in force.
+
+    Args:
+        concurrency: task runs at once; 0 for no limit.
+        rate: starts in a time, as `100/m`; empty for no limit.
+    """
+
+    concurrency: int
+    rate: str
+
+
+def declared_of(row: Any) -> Limits:
+    """What the code of a stored task declares. Before it was kept by itself, it was what held."""
+    rate = "" if row.rate_limit is None else str(Rate(row.rate_limit, row.rate_seconds))
+    return Limits(
+        row.concurrency if row.declared_concurrency is None else row.declared_concurrency,
+        rate if row.declared_rate is None else row.declared_rate,
+    )
+
+
+def held(declared: Limits, concurrency: int | None, rate: str | None) -> Limits:
+    """The limits that hold: an operator's where one is given, else the declared ones."""
+    return Limits(
+        declared.concurrency if concurrency is None else concurrency,
+        declared.rate if rate is None else rate,
+    )
+
+
+def _row(task: TaskRegistration, service_id: str, code_version: int, stored: Any) -> dict[str, Any]:
     schema = task.input_schema
-    rate = None if task.rate_limit is None else parse_rate(task.rate_limit)
+    declared = Limits(int(task.concurrency), task.rate_limit or "")
+    # What an operator has set stays, whatever is deployed.
+    override = (None, None) if stored is None else (stored.concurrency_override, stored.rate_override)
+    in_force = held(declared, *override)
+    rate = parse_rate(in_force.rate) if in_force.rate else None
     values: Sequence[Any] = (
         service_id,
         None if task.queue in (None, queue_names.DEFAULT) else task.queue,
@@ -137,9 +173,11 @@ def _row(task: TaskRegistration, service_id: str, code_version: int) -> dict[str
         # Sorted, so that another order of the same codes is no change.
         None if task.retry_on is None else sorted(set(task.retry_on)),
         int(task.heartbeat_interval_ms),
-        int(task.concurrency),
+        in_force.concurrency,
         None if rate is None else rate.limit,
         None if rate is None else rate.seconds,
+        declared.concurrency,
+        declared.rate,
         int(task.priority),
         int(task.idempotency_ttl),
         task.description,

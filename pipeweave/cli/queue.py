@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +11,7 @@ from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.run_changes import Chosen, change_all, filter_options, is_run
+from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Document
@@ -19,10 +21,10 @@ if TYPE_CHECKING:
 @json_option
 @connected
 def queue(client: Client, as_json: bool) -> None:
-    """Count what waits and runs; show pauses and limits."""
+    """Count what waits and runs; show queues, pauses and limits."""
     from pipeweave.cli.support.rendering import show_fields, show_json, when
 
-    found = {**client.queue_status(), **client.limits()}
+    found = {**client.queue_status(), **client.limits(), "queues": client.queues()}
     if as_json:
         show_json(found)
         return
@@ -41,6 +43,32 @@ def queue(client: Client, as_json: bool) -> None:
             *_limits(found),
         )
     )
+    if found["queues"]:
+        click.echo()
+        _show_queues(found["queues"])
+
+
+def _show_queues(found: list[Document]) -> None:
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
+
+    cells: dict[Column, Callable[[Mapping[str, Any]], Any]] = {
+        Column("queue"): _name,
+        Column("waits"): lambda each: f"{each['queued']:,}{'+' if each['isCapped'] else ''}",
+        Column("running", drop=2): field("running"),
+        Column("workers"): field("workers"),
+        Column("places", drop=3): field("places"),
+        Column("out/min", drop=4): field("outPerMinute"),
+        moment("oldest (UTC)", drop=1): lambda each: each["oldest"] and when(each["oldest"]),
+    }
+    show_list("queues", found, cells, as_json=False)
+
+
+def _name(queue: Mapping[str, Any]) -> str:
+    """A queue as users write it, with its service before it."""
+    if queue["kind"] == "parking":
+        return f"waits for {queue['name']}"
+    own = " (one code)" if queue["kind"] == "own" else ""
+    return f"{queue['serviceId']}/{queue['name']}{own}" if queue["serviceId"] else str(queue["name"])
 
 
 @click.command(

@@ -85,6 +85,59 @@ def remove(client: Client, task: str, reason: str | None, as_json: bool) -> None
         click.echo(text(f"Removed task {found['taskId']}; cancelled task runs: {found['cancelled']:,}"))
 
 
+@tasks.command(
+    epilog=examples(
+        "pipeweave tasks limits resize --concurrency 8 --reason 'the disk is faster now'",
+        "pipeweave tasks limits resize --declared",
+    )
+)
+@click.argument("task")
+@click.option(
+    "--concurrency", type=click.IntRange(min=0), metavar="N", help="Task runs at once; 0: no limit."
+)
+@click.option("--rate", metavar="100/m|none", help="Starts in a time; none: no limit.")
+@click.option("--declared", is_flag=True, help="Let what the code declares hold again.")
+@click.option("--reason", help="Shown with the task.")
+@json_option
+@connected
+def limits(
+    client: Client,
+    task: str,
+    concurrency: int | None,
+    rate: str | None,
+    declared: bool,
+    reason: str | None,
+    as_json: bool,
+) -> None:
+    """Show or set the limits of a task.
+
+    Limits that are set hold instead of those that its code declares, across deployments. They are set as a
+    whole: what is not given is as the code declares it.
+    """
+    from pipeweave.cli.support.rendering import show_fields, show_json, when
+
+    is_given = concurrency is not None or rate is not None
+    if declared and is_given:
+        raise click.UsageError("give --declared, or --concurrency and --rate")
+    if declared or is_given:
+        found = client.set_task_limits(task, concurrency=concurrency, rate_limit=rate, reason=reason)
+    else:
+        found = client.task(task)
+    if as_json:
+        show_json(found)
+        return
+    set_at = found["limitsSetAt"]
+    declared_limits = (found["declaredConcurrency"] or "unlimited", found["declaredRateLimit"] or "unlimited")
+    shown = {
+        "task": found["id"],
+        "concurrency": found["concurrency"] or "unlimited",
+        "rate": found["rateLimit"] or "unlimited",
+        "declared": "{}, {}".format(*declared_limits),
+        "set (UTC)": set_at and f"{when(set_at)} by {found['limitsSetBy']} {found['limitsReason'] or ''}",
+    }
+    show_fields(shown.items())
+
+
 @click.command()
 @click.argument("task", required=False)
 @json_option

@@ -96,8 +96,37 @@ class QueueMethods(Methods):
         """
         return document_of(self._http.send("POST", f"{_pausable(task_id)}/resume", {}))
 
+    def queues(self) -> list[Document]:
+        """List the tenant's queues, the longest first."""
+        return list(document_of(self._http.get("/api/queues"))["queues"])
+
+    def set_task_limits(
+        self,
+        task_id: str,
+        *,
+        concurrency: int | None = None,
+        rate_limit: str | None = None,
+        reason: str | None = None,
+    ) -> Document:
+        """Let other limits of a task hold than its code declares; return the task.
+
+        They stay across deployments. Needs an administrator's token.
+
+        Args:
+            task_id: the task.
+            concurrency: task runs at once; 0 for no limit, None for what the code declares.
+            rate_limit: starts in a time, as `100/m`; `none` for no limit, None for what the code declares.
+            reason: shown with the task.
+
+        Raises:
+            NotFound: there is no such task.
+        """
+        body = without_none(concurrency=concurrency, rateLimit=rate_limit, reason=reason)
+        path = f"/api/tasks/{checked_id(task_id)}/limits"
+        return document_of(document_of(self._http.send("PUT", path, body))["task"])
+
     def limits(self) -> Document:
-        """Read the tenant's limit and its use: {maxActiveRuns, activeRuns, pendingRuns}."""
+        """Read the limits and their use: {maxActiveRuns, activeRuns, pendingRuns, tasks}."""
         return document_of(self._http.get("/api/queue/limits"))
 
     def set_limits(self, max_active_runs: int | None) -> Document:

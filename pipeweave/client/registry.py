@@ -106,6 +106,14 @@ class RegistryMethods(Methods):
         path = "/api/tasks" if service_id is None else f"/api/services/{checked_id(service_id)}/tasks"
         return list(self._all(path, "tasks", {}))
 
+    def task(self, task_id: str) -> Document:
+        """Read a task.
+
+        Raises:
+            NotFound: there is no such task.
+        """
+        return document_of(document_of(self._http.get(f"/api/tasks/{checked_id(task_id)}"))["task"])
+
     def remove_task(self, task_id: str, reason: str | None = None) -> Document:
         """Remove a task that no live worker has; its task runs that have not started are cancelled.
 

@@ -49,6 +49,21 @@ def pause(task: str | None, reason: str | None = None) -> tuple[int, Any]:
     return 200, {"taskId": task, "pausedAt": SINCE, "reason": reason}
 
 
+QUEUE = {
+    "queue": "pipeweave.default.python/gpu",
+    "kind": "tasks",
+    "serviceId": "python",
+    "name": "gpu",
+    "queued": 10_000,
+    "isCapped": True,
+    "running": 2,
+    "oldest": SINCE,
+    "workers": 1,
+    "places": 2,
+    "outPerMinute": 12.5,
+}
+
+
 def test_a_task_is_paused_with_a_reason(call: Call, served: Served) -> None:
     served.put("POST /api/tasks/send-mail/pause", pause("send-mail", "full"))
     result = call("pause", "send-mail", "--reason", "full")
@@ -98,10 +113,13 @@ def test_two_limits_at_once_are_wrong_usage(call: Call) -> None:
 
 def test_the_queue_shows_what_is_paused(call: Call, served: Served) -> None:
     served.put("GET /api/queue/limits", (200, LIMITS))
+    served.put("GET /api/queues", (200, {"queues": [QUEUE], "isCapped": False}))
     paused = {"pausedAt": SINCE, "pauseReason": "moving house"}
     served.put("GET /api/queue/status", (200, STATUS), (200, {**STATUS, **paused}))
     first, second = call("queue").output, call("queue").output
     assert "send-mail" in first
+    assert "python/gpu" in first
+    assert "10,000+" in first
     assert "paused since" not in first
     assert "2026-11-20 12:00:00 moving house" in second
     assert json.loads(call("queue", "--json").output)["activeRuns"] == 10
@@ -117,3 +135,20 @@ def test_why_says_each_reason_in_a_line(call: Call, served: Served) -> None:
     served.put(f"GET /api/task-runs/{id_}/why", (200, answer))
     assert call("why", id_).output == f"{id_} is ready\n  the tenant is paused\n  2 of the 2 are live\n"
     assert json.loads(call("why", id_, "--json").output) == answer
+
+
+def test_the_limits_of_a_task_are_set_as_a_whole_and_taken_away(call: Call, served: Served) -> None:
+    task = {"id": "resize", "concurrency": 8, "rateLimit": None, "declaredConcurrency": 2}
+    task |= {"declaredRateLimit": "5/s", "limitsSetAt": SINCE, "limitsSetBy": "alice", "limitsReason": "disk"}
+    served.put("PUT /api/tasks/resize/limits", (200, {"task": task}))
+    served.put("GET /api/tasks/resize", (200, {"task": task}))
+    shown = call("tasks", "limits", "resize", "--concurrency", "8", "--rate", "none", "--reason", "disk")
+    assert shown.exit_code == 0
+    assert served.asked[-1][2] == {"concurrency": 8, "rateLimit": "none", "reason": "disk"}
+    assert "2, 5/s" in shown.output
+    assert "by alice disk" in shown.output
+    assert call("tasks", "limits", "resize", "--declared").exit_code == 0
+    assert served.asked[-1][2] == {}
+    call("tasks", "limits", "resize")
+    assert served.asked[-1][0] == "GET /api/tasks/resize"
+    assert call("tasks", "limits", "resize", "--declared", "--concurrency", "1").exit_code == 2

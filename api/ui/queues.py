@@ -1,0 +1,139 @@
+"""Queues: what waits in each of them, the limits of tasks and who holds their slots, and the line itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
+from pipeweave.api.ui.view import View
+
+screens = Screens("queues")
+
+EVERY_S = 2.0
+STATUSES = ("pending", "ready", "queued", "running", "waiting")
+_REASON = Field("reason", "Reason", about="Shown wherever a task run waits for it.", flag="--reason")
+
+
+def _pauses(view: View, ids: Mapping[str, str], body: Any) -> Effects:
+    found = view.ask("queue.queue_status")
+    waits = "1 task run waits" if found["pending"] == 1 else f"{found['pending']:,} task runs wait"
+    return Effects([f"starts nothing more of this tenant: {waits}; {found['running']:,} that run go on"])
+
+
+def _limits(view: View, ids: Mapping[str, str], body: Any) -> Effects:
+    task = view.ask("tasks.get_task", id=ids["id"])["task"]
+    declared = f"{task['declaredConcurrency'] or 'any number'} at once"
+    rate = task["declaredRateLimit"]
+    sentences = [f"the code of `{task['id']}` declares {declared}{f', {rate}' if rate else ''}"]
+    if "concurrency" not in body and "rateLimit" not in body:
+        sentences.append("what the code declares holds")
+    else:
+        now = body.get("concurrency", task["declaredConcurrency"])
+        sentences.append(f"from now on {now or 'any number'} at once, across deployments; what runs goes on")
+    return Effects(sentences)
+
+
+VERBS.add(
+    Verb(
+        "queue.pause",
+        "Pause the tenant",
+        "Pause all tasks of this tenant?",
+        "The tenant is paused.",
+        command="pipeweave pause",
+        fields=(_REASON,),
+        effects=_pauses,
+        is_dangerous=True,
+    ),
+    "queues",
+)
+VERBS.add(
+    Verb(
+        "queue.resume",
+        "Resume the tenant",
+        "Resume all tasks of this tenant?",
+        "The tenant is resumed.",
+        command="pipeweave resume",
+    ),
+    "queues",
+)
+VERBS.add(
+    Verb(
+        "tasks.pause",
+        "Pause",
+        "Pause this task?",
+        "The task is paused.",
+        command="pipeweave pause {id}",
+        fields=(_REASON,),
+    ),
+    "queues",
+)
+VERBS.add(
+    Verb(
+        "tasks.resume",
+        "Resume",
+        "Resume this task?",
+        "The task is resumed.",
+        command="pipeweave resume {id}",
+    ),
+    "queues",
+)
+VERBS.add(
+    Verb(
+        "tasks.put_limits",
+        "Set limits",
+        "Set the limits of this task?",
+        "The limits hold from now on.",
+        command="pipeweave tasks limits {id}",
+        fields=(
+            Field(
+                "concurrency",
+                "At once",
+                "number",
+                "`0` is no limit; empty is what the code declares.",
+                flag="--concurrency",
+            ),
+            Field(
+                "rateLimit",
+                "Starts in a time",
+                about="Such as `100/m`; `none` is no limit; empty is what the code declares.",
+                flag="--rate",
+            ),
+            Field("reason", "Reason", about="Shown with the task.", flag="--reason"),
+        ),
+        effects=_limits,
+    ),
+    "queues",
+)
+VERBS.add(
+    Verb(
+        "queue.put_limits",
+        "Limit active runs",
+        "Limit the active runs of this tenant?",
+        "The limit holds from now on.",
+        command="pipeweave limits",
+        body={"maxActiveRuns": None},
+        fields=(
+            Field("maxActiveRuns", "Active runs", "number", "Empty: no limit.", flag="--max-active-runs"),
+        ),
+    ),
+    "queues",
+)
+
+
+@screens.add("/queues", "queues.html", every_s=EVERY_S)
+def queues(view: View) -> Page:
+    """The queues, the limits, and the open task runs in the order in which they start."""
+    status = view.ask("queue.queue_status")
+    items = view.ask("queue.queue_items", view.only("status", "taskId", "cursor", limit="50"))
+    shown = {
+        "status": status,
+        "queues": view.ask("queue.list_queues")["queues"],
+        "limits": view.ask("queue.get_limits"),
+        "items": items["items"],
+        "cursor": items["nextCursor"],
+        "statuses": STATUSES,
+        "paused_tasks": set(status["pausedTasks"]),
+    }
+    return Page("Queues", shown, status="paused" if status["pausedAt"] else None)

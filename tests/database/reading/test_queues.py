@@ -1,0 +1,94 @@
+"""The list of queues: what waits in them, who serves them, and how fast they empty."""
+
+from __future__ import annotations
+
+import pytest
+from support.factories import a_chain, a_task, a_worker, register
+from support.stored_values import VALUES
+
+from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.domain import queue_names
+from pipeweave.orchestrator.registry import drains, pipelines
+from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
+
+TENANT = "queue-list-tests"
+
+
+@pytest.fixture
+def service(tx: Transaction) -> str:
+    """A service with a task in its own queue and one in `gpu`; the full name of its queue."""
+    register(tx, TENANT, "count", a_task("render", queue="gpu"))
+    pipelines.store(tx, TENANT, a_chain("count"), source="api")
+    return queue_names.service_queue(TENANT, "python")
+
+
+def listed(tx: Transaction) -> dict[str, Document]:
+    return {each["queue"]: each for each in reading.queues(tx, TENANT)["queues"]}
+
+
+def trigger(tx: Transaction, times: int = 1) -> None:
+    for _ in range(times):
+        triggering.trigger(tx, VALUES, TENANT, triggering.Trigger("chain", {}))
+
+
+def test_queues_of_registered_tasks_are_listed_also_while_they_are_empty(
+    tx: Transaction, service: str
+) -> None:
+    found = listed(tx)
+    assert set(found) == {service, f"{service}/gpu"}
+    own, gpu = found[service], found[f"{service}/gpu"]
+    assert (own["kind"], own["serviceId"], own["name"]) == ("tasks", "python", "default")
+    assert (gpu["name"], gpu["queued"], gpu["workers"], gpu["emptyInMs"]) == ("gpu", 0, 0, 0.0)
+
+
+def test_what_waits_and_who_serves_it_is_counted(tx: Transaction, service: str) -> None:
+    worker = a_worker(tx, TENANT, "count")
+    trigger(tx, 3)
+    tx.execute(
+        "UPDATE task_runs SET queued_at = now() - interval '2 minutes' WHERE tenant_id = :tenant"
+        " AND run_id = (SELECT min(CAST(run_id AS text))::uuid FROM task_runs WHERE tenant_id = :tenant)",
+        {"tenant": TENANT},
+    )
+    found = listed(tx)[service]
+    assert (found["queued"], found["isCapped"], found["workers"], found["places"]) == (3, False, 1, 2)
+    assert found["oldestWaitMs"] == pytest.approx(120_000, abs=5_000)
+    assert (found["inPerMinute"], found["outPerMinute"], found["emptyInMs"]) == (2.0, 0.0, None)
+    drains.drain(tx, TENANT, worker)
+    assert listed(tx)[service]["workers"] == 0, "one that drains takes nothing"
+
+
+def test_statistics_say_how_fast_it_empties(tx: Transaction, service: str) -> None:
+    trigger(tx, 2)
+    tx.execute(
+        "UPDATE task_runs SET queued_at = now() - interval '2 minutes' WHERE tenant_id = :tenant",
+        {"tenant": TENANT},
+    )
+    tx.execute(
+        """INSERT INTO task_stats (tenant_id, scope, id, grain, at, completed, cached, failed, timed_out,
+            lost, interrupted, cancelled, retried, again, dead, dead_timed_out, redriven, codes, took,
+            took_sum, wait, wait_sum)
+        VALUES (:tenant, 'task', 'count', 'minute', date_trunc('minute', now()) - interval '2 minutes', 18, 0,
+            2, 0, 0, 0, 0, 0, 0, 0, 0, 0, '{}', '{}', 0, '{}', 0)""",
+        {"tenant": TENANT},
+    )
+    found = listed(tx)[service]
+    assert (found["outPerMinute"], found["inPerMinute"]) == (4.0, 0.0)
+    assert found["emptyInMs"] == 30_000
+
+
+def test_what_no_worker_has_waits_in_a_queue_of_its_own(tx: Transaction, service: str) -> None:
+    trigger(tx)
+    parking = f"{service}#waiting#count"
+    tx.execute(
+        "UPDATE task_runs SET queue = :queue WHERE tenant_id = :tenant", {"queue": parking, "tenant": TENANT}
+    )
+    found = listed(tx)[parking]
+    assert (found["kind"], found["name"], found["queued"]) == ("parking", "count", 1)
+
+
+def test_nobody_sees_what_is_anothers(tx: Transaction, service: str) -> None:
+    trigger(tx)
+    assert reading.queues(tx, "another-tenant")["queues"] == []
+    assert reading.queues(tx, "queue-list-test")["queues"] == [], "a name that only begins alike"

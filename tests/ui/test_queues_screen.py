@@ -1,0 +1,127 @@
+"""Queues, limits, schedules and storage, as a person sees and changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser
+from support.browser import PHONE, Visit, visiting
+from support.run_driver import RunDriver
+
+from pipeweave.orchestrator.schedule import storing
+from pipeweave.orchestrator.security import ADMIN, READ, WRITE
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def admin(
+    browser: Browser, server: str, driver: RunDriver, make_token: Callable[..., str]
+) -> Iterator[Visit]:
+    """An administrator of the tenant."""
+    with visiting(browser, server, driver.tenant, make_token(READ, WRITE, ADMIN)) as visit:
+        yield visit
+
+
+@pytest.fixture
+def held(driver: RunDriver) -> RunDriver:
+    """Five runs of a task of which two may run at once."""
+    driver.store({"a": []}, id="limited", tasks={"a": "limited"})
+    for _ in range(5):
+        driver.trigger("limited")
+    return driver
+
+
+@pytest.fixture
+def scheduled(driver: RunDriver) -> RunDriver:
+    """A schedule whose input tries to be more than text."""
+    driver.store({"a": []})
+    spec = storing.ScheduleSpec("driven", cron="30 2 * * *", time_zone="Europe/Berlin", input={"x": HOSTILE})
+    driver.database.run(lambda tx: storing.put(tx, driver.tenant, "nightly", spec))
+    return driver
+
+
+def test_an_empty_queue_says_so(visit: Visit) -> None:
+    visit.open("/queues")
+    visit.see("Nothing waits, and nothing runs.")
+    visit.axe()
+
+
+def test_raising_a_limit_lets_what_waits_go(admin: Visit, held: RunDriver) -> None:
+    admin.open("/queues")
+    row = admin.page.locator("tr", has=admin.page.get_by_role("link", name="limited", exact=True)).first
+    assert "2 of 2" in row.inner_text()
+    row.get_by_role("link", name="Set limits…").click()
+    admin.see("declares 2 at once")
+    admin.page.get_by_label("At once").fill("4")
+    admin.page.get_by_label("Reason").fill(f"more tonight {HOSTILE}")
+    admin.page.get_by_role("button", name="Set limits").click()
+    admin.see("4 of 4")
+    admin.see("set by hand")
+    rows = held.rows("SELECT status FROM task_runs WHERE tenant_id = :tenant", tenant=held.tenant)
+    assert sorted(each.status for each in rows) == ["queued"] * 4 + ["ready"]
+    assert admin.page.locator("img").count() == 0
+
+
+def test_pausing_the_tenant_says_how_much_waits(visit: Visit, held: RunDriver) -> None:
+    visit.open("/queues")
+    visit.page.get_by_role("link", name="Pause the tenant").click()
+    visit.see("5 task runs wait")
+    visit.page.get_by_label("Reason").fill("moving house")
+    visit.page.get_by_role("button", name="Pause the tenant").click()
+    visit.see("moving house")
+    visit.page.get_by_role("link", name="Resume the tenant").click()
+    visit.page.get_by_role("button", name="Resume the tenant").click()
+    visit.page.get_by_role("link", name="Pause the tenant").wait_for()
+
+
+def test_a_schedule_shows_its_times_in_its_zone_and_is_paused(visit: Visit, scheduled: RunDriver) -> None:
+    visit.open("/schedules")
+    visit.page.get_by_role("link", name="nightly").click()
+    visit.see("in Europe/Berlin")
+    visit.see(HOSTILE)
+    assert visit.page.locator("img").count() == 0
+    assert "02:30:00 CE" in visit.page.locator("#next + ol").inner_text()
+    visit.axe()
+    visit.page.get_by_role("link", name="Pause", exact=True).click()
+    visit.page.get_by_role("button", name="Pause", exact=True).click()
+    visit.see("While it is paused, nothing starts at these times.")
+
+
+def test_a_backfill_says_how_many_runs_it_would_start(visit: Visit, scheduled: RunDriver) -> None:
+    visit.open("/do/schedules.backfill?id=nightly&from=2026-01-01T00:00:00Z&to=2026-01-05T00:00:00Z")
+    visit.see("starts 4 runs, one for each due time of the range")
+
+
+def test_firing_a_schedule_leads_to_its_run(visit: Visit, scheduled: RunDriver) -> None:
+    visit.open("/do/schedules.fire?id=nightly")
+    visit.expected.append("status of 404")
+    visit.page.get_by_role("button", name="Fire now").click()
+    visit.page.wait_for_url("**/runs/prun_*")
+
+
+def test_storage_names_its_backends_and_nothing_secret(visit: Visit) -> None:
+    visit.open("/storage")
+    visit.see("new values go here")
+    visit.see("pipeweave upload FILE")
+    visit.axe()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [None, PHONE])
+def test_these_screens_break_no_rule_of_accessibility(
+    browser: Browser,
+    server: str,
+    held: RunDriver,
+    scheduled: RunDriver,
+    make_token: Callable[..., str],
+    scheme: str,
+    viewport: dict[str, int] | None,
+) -> None:
+    size = {} if viewport is None else {"viewport": viewport}
+    token = make_token(READ, WRITE, ADMIN)
+    with visiting(browser, server, held.tenant, token, color_scheme=scheme, **size) as visit:
+        for path in ("/queues", "/schedules", "/triggers"):
+            visit.open(path)
+            visit.axe()
