@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pipeweave.orchestrator.deadletters.filters import OPEN
 from pipeweave.orchestrator.deadletters.redrive_pace import Outcomes
-from pipeweave.orchestrator.domain.states import FINAL_TASK, sql_in
+from pipeweave.orchestrator.domain.states import FINAL_TASK, TaskStatus
 from pipeweave.orchestrator.store.database import Transaction
 
 # Outcomes are counted of so many retries, the newest: a redrive may have a hundred thousand of them.
@@ -19,20 +19,29 @@ WITH retries AS MATERIALIZED (
     SELECT r.fingerprint, r.retry_run_id, r.retry_task_run_id FROM dead_letters AS r
     WHERE r.redrive_id = :id ORDER BY r.id DESC LIMIT :most
 )
-SELECT count(*) FILTER (WHERE e.status = 'completed') AS completed,
-    count(*) FILTER (WHERE e.status IN ('failed', 'timeout')) AS failed_again,
-    count(*) FILTER (WHERE e.status IN ('failed', 'timeout') AND EXISTS (
-        SELECT 1 FROM dead_letters AS d WHERE d.task_run_id = r.retry_task_run_id AND {OPEN}
-            AND d.fingerprint = r.fingerprint)) AS same_again,
-    count(*) FILTER (WHERE e.status IN ('cancelled', 'skipped') OR e.status IS NULL) AS ended_otherwise,
-    count(*) FILTER (WHERE e.status NOT IN {sql_in(FINAL_TASK)}) AS unended
+SELECT e.status, count(*) AS number, count(*) FILTER (WHERE EXISTS (
+    SELECT 1 FROM dead_letters AS d WHERE d.task_run_id = r.retry_task_run_id AND {OPEN}
+        AND d.fingerprint = r.fingerprint)) AS same
 FROM retries AS r LEFT JOIN LATERAL (
     SELECT t.status FROM task_runs AS t
     WHERE t.run_id = r.retry_run_id AND t.id = r.retry_task_run_id) AS e ON true
+GROUP BY e.status
 """
+_FAILED = (TaskStatus.FAILED, TaskStatus.TIMEOUT)
 
 
 def count(tx: Transaction, redrive_id: UUID) -> Outcomes:
     """The outcomes of the newest MOST_COUNTED retries of a redrive."""
-    row: Any = tx.execute(_COUNT, {"id": redrive_id, "most": MOST_COUNTED}).one()
-    return Outcomes(row.completed, row.failed_again, row.same_again, row.ended_otherwise, row.unended)
+    rows: list[Any] = list(tx.execute(_COUNT, {"id": redrive_id, "most": MOST_COUNTED}))
+    # Without a status, the history of the retry is gone.
+    numbers = {None if row.status is None else TaskStatus(row.status): row for row in rows}
+    completed = sum(row.number for each, row in numbers.items() if each is TaskStatus.COMPLETED)
+    failed = sum(row.number for each, row in numbers.items() if each in _FAILED)
+    ended = sum(row.number for each, row in numbers.items() if each is None or each in FINAL_TASK)
+    return Outcomes(
+        completed=completed,
+        failed_again=failed,
+        same_again=sum(row.same for each, row in numbers.items() if each in _FAILED),
+        ended_otherwise=ended - completed - failed,
+        unended=sum(row.number for row in rows) - ended,
+    )

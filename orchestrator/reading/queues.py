@@ -12,6 +12,7 @@ from uuid import UUID
 
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
+from pipeweave.orchestrator.domain.states import LIVE_TASK, sql_in
 from pipeweave.orchestrator.queueing import placement
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER
 from pipeweave.orchestrator.state.pause_sql import is_paused
@@ -151,7 +152,7 @@ FROM tasks AS k
 CROSS JOIN LATERAL (
     SELECT count(*) AS number FROM (SELECT 1 FROM task_runs AS t WHERE t.tenant_id = k.tenant_id
         AND t.task_id = k.id AND t.is_limited AND t.kind <> 'map'
-        AND t.status IN ('queued', 'running', 'waiting')
+        AND t.status IN {sql_in(LIVE_TASK)}
         AND NOT {queue_names.is_parking_sql("t.queue")} LIMIT :most) AS n) AS l
 CROSS JOIN LATERAL (
     SELECT count(*) AS number, min(n.created_at) AS oldest FROM (
@@ -169,7 +170,7 @@ FROM unnest(CAST(:tasks AS text[])) AS k(id)
 CROSS JOIN LATERAL (
     SELECT n.run_id, count(*) AS number, min(CAST(n.id AS text)) AS first FROM (
         SELECT t.run_id, t.id FROM task_runs AS t WHERE t.tenant_id = :tenant AND t.task_id = k.id
-            AND t.is_limited AND t.kind <> 'map' AND t.status IN ('queued', 'running', 'waiting')
+            AND t.is_limited AND t.kind <> 'map' AND t.status IN {sql_in(LIVE_TASK)}
             AND NOT {queue_names.is_parking_sql("t.queue")} LIMIT :most) AS n
     GROUP BY n.run_id ORDER BY count(*) DESC, n.run_id LIMIT :holders) AS g
 LEFT JOIN runs AS r ON r.id = g.run_id
