@@ -24,7 +24,7 @@ def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number:,} {status}" for status, number in counts.items()) or "nothing"
 
 
-def cancel_effects(view: View, ids: Mapping[str, str], body: Any) -> Effects:
+def _cancel_effects(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     """What the end of a run ends, and what stays."""
     counts = _counts(view, ids)
     opened = {status: number for status, number in counts.items() if status not in _ENDED}
@@ -67,6 +67,19 @@ VERBS.add(
         fields=(REASON,),
         effects=_pause_effects,
     )
+)
+VERBS.add(
+    Verb(
+        "runs.cancel",
+        "Cancel run",
+        "Cancel this run?",
+        "The run is cancelled.",
+        command="pipeweave cancel {id}",
+        fields=(REASON,),
+        effects=_cancel_effects,
+        is_dangerous=True,
+    ),
+    "one",
 )
 VERBS.add(
     Verb(
@@ -118,7 +131,7 @@ VERBS.add(
 
 # Verb -> the key that opens its question.
 _KEYS = {
-    "runs.cancel": "c",
+    "runs.cancel:one": "c",
     "runs.pause": "u",
     "runs.resume": "u",
     "reruns.rerun": "r",
@@ -149,7 +162,7 @@ def offered(view: View, run: Mapping[str, Any]) -> list[Offered]:
     if RunStatus(run["status"]).is_final:
         names.append("reruns.rerun")
     else:
-        names += ["runs.resume" if run["pausedAt"] else "runs.pause", "runs.cancel"]
+        names += ["runs.resume" if run["pausedAt"] else "runs.pause", "runs.cancel:one"]
     keys: set[str] = set()
     found = []
     for name in names:

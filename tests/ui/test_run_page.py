@@ -169,6 +169,9 @@ def test_a_run_that_waits_says_why_and_what_clears_it(visit: Visit, driver: RunD
     visit.page.get_by_role("dialog").get_by_role("button", name="Pause run").click()
     visit.see("The run is paused.")
     visit.see(": holiday")
+    visit.page.keyboard.press("c")
+    effects = visit.page.get_by_role("dialog").locator(".effects")
+    expect(effects).to_contain_text("Task runs that end with it: 1 pending, 1 ")
 
 
 def test_a_run_is_verified_and_run_again_from_a_step(visit: Visit, worker: InlineWorker, failed: str) -> None:
