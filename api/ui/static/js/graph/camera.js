@@ -1,6 +1,6 @@
 // Where the view is: the world's point at its top left, and the zoom; and the gestures that move it.
 
-const LEAST = 0.002, MOST = 2.5;
+const LEAST = 0.0005, MOST = 2.5;
 /** Pixels that a finger may move in a tap. */
 const STILL = 4;
 
