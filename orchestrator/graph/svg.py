@@ -70,9 +70,11 @@ def svg(
         statuses: ordinal of a step -> its status in a run; None: of no run.
         href: the address of a box; None: boxes lead nowhere.
     """
+    # What has links in it is no image for those who hear it.
+    role = "img" if href is None else "group"
     size = f'viewBox="0 0 {layout.width} {layout.height}" width="{layout.width}" height="{layout.height}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="graph-drawing" role="img" {size}'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="graph-drawing" role="{role}" {size}'
         f' font-family="system-ui, sans-serif"><title>{escape(title)}</title>',
         f'<rect class="graph-ground" width="100%" height="100%" fill="{CANVAS}"/>',
         f'<g class="graph-links" fill="none" stroke="{MUTED}" stroke-opacity="0.55">',
