@@ -84,11 +84,14 @@ def keep(request: Request, response: Response, secret: str) -> None:
 
 
 def forget(request: Request, response: Response) -> None:
-    """Make the browser forget the session, and whatever it kept of its pages."""
+    """Make the browser forget the session, and the pages that it kept.
+
+    Not `cookies` and `storage`: on localhost, other programs' cookies would go, too.
+    """
     response.delete_cookie(
         cookie_name(request), path="/", secure=request.is_secure, httponly=True, samesite="Lax"
     )
-    response.headers["Clear-Site-Data"] = '"cache", "cookies", "storage"'
+    response.headers["Clear-Site-Data"] = '"cache"'
 
 
 def _is_own(request: Request) -> bool:

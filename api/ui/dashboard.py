@@ -22,6 +22,7 @@ from pipeweave.api.ui import confirm, policy, words
 from pipeweave.api.ui.graphs import graph_of
 from pipeweave.api.ui.live_views import Fragment, Fragments, LiveView, shared
 from pipeweave.api.ui.screens import NAV, Page, Redirect, Screen
+from pipeweave.api.ui.session import Login
 from pipeweave.api.ui.static_files import StaticFiles
 from pipeweave.api.ui.verbs import VERBS
 from pipeweave.api.ui.view import ROOT, View
@@ -93,6 +94,8 @@ class Dashboard:
             self._guarded(self.files.serve),
             methods=["GET"],
         )
+        login = Login(self._inside.deployment, self._authenticator, self._plain)
+        login.register(app, self._guarded)
         app.add_url_rule(f"{ROOT}/r/<id>", "ui.find", self._guarded(self.find), methods=["GET"])
         for screen in self._screens:
             name = f"ui.screen:{screen.path}"
@@ -276,16 +279,19 @@ class Dashboard:
         if isinstance(error, Unauthenticated) and request.method == "GET" and FRAGMENT not in request.headers:
             return redirect(f"{ROOT}/login?{_next_query()}", 303)
         problem: Mapping[str, Any] = orjson.loads(refused.get_data())
-        page = Page(str(problem.get("title", "Error")), {"problem": problem})
-        shown = {
-            "page": page,
-            "layout": "fragment.html" if FRAGMENT in request.headers else "plain.html",
-            **self._shell(None),
-            **page.shown,
-        }
-        html = self._templates.get_template("problem.html").render(shown)
-        kept = {name: value for name, value in refused.headers.items() if name == "Retry-After"}
-        return Response(html, refused.status_code, kept, content_type=HTML)
+        title = str(problem.get("title", "Error"))
+        found = self._plain("problem.html", {"title": title, "problem": problem}, refused.status_code)
+        if "Retry-After" in refused.headers:
+            found.headers["Retry-After"] = refused.headers["Retry-After"]
+        return found
+
+    def _plain(self, template: str, variables: Mapping[str, Any], status: int) -> Response:
+        """A page of nobody's: an error, the login. `title` is among the variables."""
+        layout = "fragment.html" if FRAGMENT in request.headers else "plain.html"
+        page = Page(variables["title"], variables)
+        shown = {"page": page, "layout": layout, **self._shell(None), **variables}
+        html = self._templates.get_template(template).render(shown)
+        return Response(html, status, content_type=HTML)
 
 
 def _marked(fragment: Fragment) -> Response:

@@ -39,7 +39,7 @@ acts for all tenants: an administrator may call it with a token that is valid fo
 EVERY_TENANT = "*"
 
 
-_PREFIX = "pw_"
+PREFIX = "pw_"
 
 
 TOKEN_ID = "tok"
@@ -121,7 +121,7 @@ def make_token(
     """
     if faults := _faults(tx, name, tenants, scopes, expires_at):
         raise InvalidInput(f"{faults[0].field}: {faults[0].message}", errors=faults)
-    token = _PREFIX + secrets.token_urlsafe(32)
+    token = PREFIX + secrets.token_urlsafe(32)
     parameters = {
         "id": (made := tx.new_id()),
         "name": name,
@@ -146,7 +146,7 @@ def verify(tx: Transaction, token: str) -> Access | None:
 
     It costs one look-up by a unique index.
     """
-    if not token.startswith(_PREFIX) or not token.isascii():
+    if not token.startswith(PREFIX) or not token.isascii():
         return None
     row = tx.execute(_VERIFY, {"hash": _hash(token), "now": tx.now}).one_or_none()
     if row is None:

@@ -33,6 +33,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "ps": "pipeweave.cli.stack:ps",
         "restart": "pipeweave.cli.restart:restart",
         "logs": "pipeweave.cli.logs:logs",
+        "open": "pipeweave.cli.open:open_",
         "demo": "pipeweave.cli.demo:demo",
         "init": "pipeweave.cli.init:init",
     },

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pipeweave.client.access import AccessMethods
 from pipeweave.client.dead_letters import DeadLetters
 from pipeweave.client.exports import ExportMethods
 from pipeweave.client.http import Transport
@@ -42,6 +43,7 @@ class Client(
     OperationMethods,
     WorkerMethods,
     StatisticsMethods,
+    AccessMethods,
 ):
     """A client of one orchestrator for one tenant. Thread safe; reuses its connections.
 

@@ -262,3 +262,99 @@ def test_a_tenant_is_made_and_limited(owner: Api, admin: Api) -> None:
     assert owner.put("/api/tenants/made-here", {}).json["maxActiveRuns"] is None
     assert code(admin.put("/api/tenants/made-here", {})) == (404, "NOT_FOUND")
     assert code(owner.put("/api/tenants/made-here", {"maxActiveRuns": 0})) == (400, "INVALID_INPUT")
+
+
+# --- the login --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh(deployment: Deployment) -> Flask:
+    """An application of its own: failed logins are counted by application."""
+    return create_app(deployment.settings, deployment)
+
+
+def log_in(app: Flask, secret: str, base: str = BASE, **more: str) -> TestResponse:
+    fields = {"secret": secret, "next": more.pop("next", "")}
+    headers = {"Sec-Fetch-Site": "same-origin"} | {
+        name.replace("_", "-"): text for name, text in more.items()
+    }
+    return app.test_client().post("/ui/login", base_url=base, data=fields, headers=headers)
+
+
+def test_a_login_gives_a_cookie_and_leads_on(fresh: Flask, tokens: Tokens) -> None:
+    answer = log_in(fresh, tokens.make(READ), next="/ui/default/runs?status=failed")
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == "/ui/default/runs?status=failed"
+    assert answer.headers["Set-Cookie"].startswith("pipeweave-3000=")
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "https://evil.example/",
+        "//evil.example",
+        "/ui//evil.example",
+        "/ui/\\evil",
+        "/docs",
+        "/ui/logout",
+        "\r\nX: y",
+    ],
+)
+def test_a_login_leads_to_no_other_place(fresh: Flask, tokens: Tokens, target: str) -> None:
+    assert log_in(fresh, tokens.make(READ), next=target).headers["Location"] == "/ui/"
+
+
+@pytest.mark.parametrize("headers", [{"Sec_Fetch_Site": "cross-site"}, {"Sec_Fetch_Site": "same-site"}])
+def test_another_site_logs_nobody_in_or_out(fresh: Flask, tokens: Tokens, headers: dict[str, str]) -> None:
+    answer = log_in(fresh, tokens.make(READ), **headers)
+    assert answer.status_code == 403 and "Set-Cookie" not in answer.headers
+    out = fresh.test_client().post("/ui/logout", base_url=BASE, headers={"Sec-Fetch-Site": "cross-site"})
+    assert out.status_code == 403 and "Set-Cookie" not in out.headers
+
+
+def test_over_plain_http_nobody_logs_in_from_elsewhere(fresh: Flask, tokens: Tokens) -> None:
+    token, elsewhere = tokens.make(READ), "http://pipes.example.com:3000"
+    assert log_in(fresh, token, elsewhere).status_code == 403
+    secure = log_in(fresh, token, "https://pipes.example.com")
+    assert secure.status_code == 303 and "__Host-pipeweave=" in secure.headers["Set-Cookie"]
+    settings = replace(fresh.extensions["pipeweave"].settings, ui_insecure=True)
+    deployment = replace(fresh.extensions["pipeweave"], settings=settings)
+    assert log_in(create_app(settings, deployment), token, elsewhere).status_code == 303
+
+
+def test_a_token_that_may_not_read_begins_no_session(fresh: Flask, tokens: Tokens) -> None:
+    assert log_in(fresh, tokens.make(WORKER)).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "secret", ["", "pw_wrong", "wrong", "x" * 100_000, "\0", "<script>alert(1)</script>"]
+)
+def test_a_wrong_secret_logs_nobody_in_and_is_not_shown(fresh: Flask, secret: str) -> None:
+    answer = log_in(fresh, secret)
+    assert answer.status_code == 401 and "Set-Cookie" not in answer.headers
+    assert not secret.strip("\0") or secret not in answer.text
+
+
+def test_ten_failures_a_minute_are_enough(fresh: Flask, tokens: Tokens) -> None:
+    assert {log_in(fresh, "pw_wrong").status_code for _ in range(10)} == {401}
+    refused = log_in(fresh, tokens.make(READ))
+    assert refused.status_code == 429 and refused.headers["Retry-After"] == "60"
+
+
+def test_what_a_form_says_stays_text(fresh: Flask) -> None:
+    hostile = '"><script>alert(1)</script>{{7*7}}'
+    page = fresh.test_client().get("/ui/login", query_string={"next": hostile}, base_url=BASE)
+    assert page.status_code == 200 and "<script>alert" not in page.text and "49" not in page.text
+
+
+def test_no_answer_of_the_api_is_something_that_a_browser_would_run(reader: Api) -> None:
+    for path in (
+        "/api/runs",
+        "/api/runs?status=<script>",
+        "/api/nowhere/<script>alert(1)</script>",
+        "/metrics",
+    ):
+        answer = reader.get(path)
+        assert answer.mimetype in {"application/json", "application/problem+json", "text/plain"}
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"

@@ -1,0 +1,143 @@
+"""The login and the logout: a token or the code of a link begins a session, whose cookie the browser keeps.
+
+A link has its code behind `#`, which browsers send to no server. A script puts it into the form; without
+scripts it can be pasted like a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flask import Flask, Response, request
+from werkzeug.wrappers import Response as AnyResponse
+
+from pipeweave.api.http import Authenticator, browser
+from pipeweave.api.ui.login_limit import LoginLimit
+from pipeweave.api.ui.view import ROOT
+from pipeweave.errors import Forbidden, PipeWeaveError, TooManyRequests, Unauthenticated
+from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.security import READ, access_tokens, sessions
+from pipeweave.orchestrator.store import Transaction
+
+LOGIN, LOGOUT = f"{ROOT}/login", f"{ROOT}/logout"
+# The longest text that is looked up; a token has 46 characters, a code 43.
+MAX_SECRET = 200
+
+Render = Callable[[str, dict[str, Any], int], Response]
+Guard = Callable[[Callable[..., AnyResponse]], Callable[..., AnyResponse]]
+
+
+class Login:
+    """Begins and ends the sessions of browsers.
+
+    Args:
+        render: renders a template with a title, variables and a status.
+        limit: bounds failed logins.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        authenticator: Authenticator,
+        render: Render,
+        limit: LoginLimit | None = None,
+    ) -> None:
+        self._deployment = deployment
+        self._authenticator = authenticator
+        self._render = render
+        self._limit = limit or LoginLimit()
+
+    def register(self, app: Flask, guarded: Guard) -> None:
+        """Add the paths `/ui/login` and `/ui/logout`."""
+        app.add_url_rule(LOGIN, "ui.login", guarded(self.ask), methods=["GET"])
+        app.add_url_rule(LOGIN, "ui.log_in", guarded(self.log_in), methods=["POST"])
+        app.add_url_rule(LOGOUT, "ui.log_out", guarded(self.log_out), methods=["POST"])
+
+    def ask(self) -> AnyResponse:
+        """Show the form."""
+        return self._form(request.args.get("next", ""))
+
+    def log_in(self) -> AnyResponse:
+        """Begin a session, and go on to the page that was asked for.
+
+        Raises:
+            CrossSite: a page of another site sends the form.
+        """
+        browser.require_own_page(request)
+        target = request.form.get("next", "")
+        try:
+            session = self._begun(request.form.get("secret", "").strip())
+        except PipeWeaveError as error:
+            if error.status >= 500:
+                raise
+            return self._form(target, error)
+        answer = Response(status=303, headers={"Location": _safe(target)})
+        browser.keep(request, answer, session.secret)
+        return answer
+
+    def log_out(self) -> AnyResponse:
+        """End the session, and forget it here at once.
+
+        Raises:
+            CrossSite: a page of another site sends the form.
+        """
+        browser.require_own_page(request)
+        secret = request.cookies.get(browser.cookie_name(request), "")
+        if secret:
+            self._deployment.database.run(lambda tx: sessions.end(tx, secret))
+            self._authenticator.forget_session(secret)
+        answer = Response(status=303, headers={"Location": LOGIN})
+        browser.forget(request, answer)
+        return answer
+
+    def _begun(self, secret: str) -> sessions.Session:
+        """A new session.
+
+        Raises:
+            Forbidden: the line is not private, or the token may not read.
+            TooManyRequests: too many logins failed from this address.
+            Unauthenticated: the text is no valid token and no valid code.
+        """
+        browser.require_private_line(request, is_insecure_allowed=self._deployment.settings.ui_insecure)
+        address = request.remote_addr or ""
+        self._limit.check(address)
+        session = self._deployment.database.run(lambda tx: _begin(tx, secret)) if secret else None
+        if session is None:
+            self._limit.failed(address)
+            raise Unauthenticated(
+                "this is no valid token or login code",
+                hint="a code works once, within a minute: `pipeweave open` makes another",
+            )
+        return session
+
+    def _form(self, target: str, error: PipeWeaveError | None = None) -> Response:
+        status = error.status if error else 200
+        shown = {"next": target, "problem": error and error.to_problem()}
+        answer = self._render("login.html", {"title": "Log in", **shown}, status)
+        if isinstance(error, TooManyRequests):
+            answer.headers["Retry-After"] = "60"
+        return answer
+
+
+def _begin(tx: Transaction, secret: str) -> sessions.Session | None:
+    agent = request.user_agent.string
+    if len(secret) > MAX_SECRET:
+        return None
+    if not secret.startswith(access_tokens.PREFIX):
+        return sessions.begin_by_link(tx, secret, agent)
+    access = access_tokens.verify(tx, secret)
+    if access is not None and not access.allows(READ):
+        raise Forbidden(
+            "the token may not read, so it has no use for the dashboard",
+            hint="`pipeweave token create NAME --scope read` makes one that may",
+        )
+    return sessions.begin_by_token(tx, secret, agent)
+
+
+def _safe(target: str) -> str:
+    """Where to go on: only to a page of this dashboard."""
+    is_ours = target.startswith(f"{ROOT}/") and not any(
+        each in target for each in ("\\", "\r", "\n", "\t", "//")
+    )
+    return target if is_ours and not target.startswith((LOGIN, LOGOUT)) else f"{ROOT}/"
