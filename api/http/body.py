@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any, TypeVar, get_origin
 
 from flask import Request
@@ -109,8 +110,14 @@ def parse_query(names: MultiDict[str, str], model: type[Model] | None) -> Model 
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        found = field_errors(error, model)
+        found = [_of_parameter(each, names) for each in field_errors(error, model)]
         raise InvalidInput(summary(found, "the query"), errors=found) from None
+
+
+def _of_parameter(error: FieldError, given: MultiDict[str, str]) -> FieldError:
+    """A parameter that may be given several times, and was given once, is named as it was given."""
+    name = error.field.removesuffix("[0]")
+    return replace(error, field=name) if len(given.getlist(name)) == 1 else error
 
 
 def content_of(request: Request) -> bytes:
