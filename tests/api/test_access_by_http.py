@@ -191,6 +191,11 @@ def test_an_administrator_makes_lists_and_revokes_tokens(admin: Api, app: Flask)
     assert code(admin.post(f"/api/tokens/{made.json['id']}/revoke")) == (404, "NOT_FOUND")
 
 
+@pytest.mark.parametrize("ends", ["2168-05-28T03:44:39+17:28", "9999-12-31T23:59:59-23:59"])
+def test_a_token_may_end_at_a_time_of_any_offset(admin: Api, ends: str) -> None:
+    assert created(admin, expiresAt=ends).status_code == 201
+
+
 def test_tokens_are_paged(admin: Api) -> None:
     names = [created(admin).json["name"] for _ in range(3)]
     first = admin.get("/api/tokens", limit=2).json
