@@ -87,7 +87,7 @@ def remove(client: Client, task: str, reason: str | None, as_json: bool) -> None
 
 @tasks.command(
     epilog=examples(
-        "pipeweave tasks limits resize --concurrency 8 --reason 'the disk is faster now'",
+        "pipeweave tasks limits resize --concurrency 8 --reason 'a faster disk'",
         "pipeweave tasks limits resize --declared",
     )
 )

@@ -63,7 +63,7 @@ def test_worker_and_beat_do_not_start_without_the_schema(
     start: Callable[[Settings], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(json_logs, "configure", lambda level: None)
+    monkeypatch.setattr(json_logs, "configure", lambda *levels: None)
     monkeypatch.setattr(launch, "load", lambda apps: Loaded({}, []))
     at(fresh_database, "0001")
     with pytest.raises(SchemaOutdated, match="is at 0001"):
