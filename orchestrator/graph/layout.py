@@ -7,7 +7,7 @@ in shelves, the largest first. A layer with very many boxes stands in several co
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pipeweave.orchestrator.graph import layers as layering
@@ -116,11 +116,22 @@ def _levels(shape: Shape) -> list[int]:
         direct += [(source, targets[0]) for source in sources]
         direct += [(sources[0], target) for target in targets[1:]]
     levels = [2 * level for level in layering.levels_of(boxes, direct)]
-    for sources, targets in through.values():
+    while _has_raised(levels, through.values()):
+        # What follows a box that was raised may have to be raised, too: from left to right, mostly at once.
+        for source, target in sorted(direct, key=lambda link: levels[link[0]]):
+            levels[target] = max(levels[target], levels[source] + 2)
+    return levels + [min(levels[each] for each in through[at][1]) - 1 for at in range(boxes, len(shape))]
+
+
+def _has_raised(levels: list[int], junctions: Iterable[tuple[list[int], list[int]]]) -> bool:
+    """Raise what follows a junction behind all that leads to it, and say whether anything was raised."""
+    has_raised = False
+    for sources, targets in junctions:
         after = 2 + max(levels[each] for each in sources)
         for each in targets:
-            levels[each] = max(levels[each], after)
-    return levels + [min(levels[each] for each in through[at][1]) - 1 for at in range(boxes, len(shape))]
+            if levels[each] < after:
+                levels[each], has_raised = after, True
+    return has_raised
 
 
 def _parts(count: int, pairs: Sequence[tuple[int, int]]) -> list[_Part]:

@@ -16,7 +16,7 @@ REFRESHED = timedelta(hours=1)
 # SQL: whether there is anything to count. What an open transaction wrote is found by the next look.
 IS_DUE = """EXISTS (SELECT 1 FROM stats_place AS p WHERE cardinality(p.open) > 0
     OR p.folded_at < now() - interval '1 hour'
-    OR EXISTS (SELECT 1 FROM events AS e WHERE e.txid >= p.before))"""
+    OR (SELECT max(e.txid) FROM events AS e) >= p.before)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def move(tx: Transaction, span: Span, *, is_missed: bool) -> None:
 
 # What is not counted yet makes the difference between now and the last fold.
 _AS_OF = """
-SELECT CASE WHEN cardinality(p.open) > 0 OR EXISTS (SELECT 1 FROM events AS e WHERE e.txid >= p.before)
+SELECT CASE WHEN cardinality(p.open) > 0 OR (SELECT max(e.txid) FROM events AS e) >= p.before
         THEN p.folded_at ELSE now() END AS as_of,
     p.since, p.missed_at, p.rebuilt_before IS NOT NULL AS is_rebuilding
 FROM stats_place AS p

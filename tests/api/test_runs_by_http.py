@@ -46,7 +46,7 @@ def test_runs_are_found_by_what_no_index_knows(api: Api, pipeline: str) -> None:
     assert runs(minMs=10**11) == []
     wrong = api.get("/api/runs", meta="k", version="0", minMs="-1", status="bad")
     assert wrong.status_code == 400
-    assert {each["field"] for each in wrong.json["errors"]} >= {"meta[0]", "version", "minMs", "status[0]"}
+    assert {each["field"] for each in wrong.json["errors"]} >= {"meta", "version", "minMs", "status"}
 
 
 def test_all_task_runs_are_listed_and_an_id_is_looked_for_alone(api: Api, run_id: str) -> None:

@@ -1,4 +1,4 @@
-"""A real API on a real PostgreSQL, and a real browser: one of each for all tests of a process."""
+"""A real API on a real PostgreSQL for all tests of a process, and a real browser for those of a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 
 
-@pytest.fixture(scope="session")
+# Of each file anew: as long as it is open, this thread counts as one with a running event loop.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     # .ci/run names the browser it found; when that one does not start, it is a failure and no reason to skip.
     named = os.environ.get("PIPEWEAVE_TEST_BROWSER")

@@ -131,6 +131,8 @@ def test_a_cleanup_says_what_it_did_and_is_done(database: Database, folder: Path
             "scheduleFires": 0,
             "triggerFires": 0,
             "enqueuedRuns": 0,
+            "sessions": 0,
+            "loginLinks": 0,
         },
     }
     assert (folder / "storage" / did["months"][0]["archive"]).exists()

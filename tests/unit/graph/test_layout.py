@@ -46,6 +46,14 @@ def test_the_same_shape_gets_the_same_layout(plan: Plan) -> None:
     assert layout(shape_of(plan, View.ALL)) == layout(shape_of(plan, View.ALL))
 
 
+def test_what_follows_a_step_behind_a_junction_stays_right_of_it() -> None:
+    joined = ["s0", "s1", "s2", "s3"]
+    needs: dict[str, list[str]] = {"s0": [], "s1": [], "s2": [], "s3": ["s0"]}
+    needs |= {"s4": joined, "s5": joined, "s6": joined, "s7": ["s0", "s1", "s5"]}
+    shape = shape_of(plan_of(needs), View.ALL)
+    check(shape, layout(shape))
+
+
 def check(shape: Shape, found: Layout) -> None:
     for link, bends in zip(shape.links, found.bends, strict=True):
         right_of_source = found.places[link.source][0] + found.sizes[link.source][0]
