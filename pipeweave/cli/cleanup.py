@@ -77,6 +77,7 @@ def cleanup(
                     "triggerFires": purged.of_triggers,
                     "enqueuedRuns": purged.enqueued_runs,
                     "sessions": purged.sessions,
+                    "loginLinks": purged.login_links,
                 },
             }
         )
