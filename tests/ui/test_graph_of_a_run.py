@@ -114,6 +114,7 @@ def test_a_class_of_the_pattern_opens_in_the_address(see: Callable[..., Visit], 
     visit = see()
     page = visit.open(f"/drawn/{shown}")
     stage = page.get_by_role("application")
+    until(visit, "document.querySelector('pw-graph').scene")
     stage.press("v")
     page.wait_for_url("**view=pattern")
     until(visit, "document.querySelector('pw-graph').scene.boxes === 3")
