@@ -58,7 +58,8 @@ def demo(ctx: click.Context, data_dir: Path | None, keep: bool, limit: int, as_j
     with _stack(data_dir, keep=keep, is_quiet=as_json) as (folder, ready):
         with _client(ready) as client:
             run = _run(client, limit, is_quiet=as_json)
-            place = folder if keep or data_dir else None
+            # The stack's own folder is removed; a name of its own, as all users share the folder above.
+            place = folder if keep or data_dir else Path(tempfile.mkdtemp(prefix="pipeweave-pictures-"))
             picture, timeline = _picture(client, run, place), _timeline(client, run, place)
         found = run.output if run.status == "completed" else None
         if as_json:
@@ -92,18 +93,18 @@ def _run(client: Client, limit: int, *, is_quiet: bool) -> Run:
     return follow(client, run.id, DEADLINE_S, shows_output=False)
 
 
-def _picture(client: Client, run: Run, folder: Path | None) -> Path:
-    """Draw the graph of the run's pipeline; without a folder, where it stays when the demo has ended."""
-    to = (folder or Path(tempfile.gettempdir())) / f"{PIPELINE}.svg"
+def _picture(client: Client, run: Run, folder: Path) -> Path:
+    """Draw the graph of the run's pipeline into a folder."""
+    to = folder / f"{PIPELINE}.svg"
     client.draw_graph(PIPELINE, run.document["pipelineVersion"], to)
     return to
 
 
-def _timeline(client: Client, run: Run, folder: Path | None) -> Path:
-    """Draw when each step of the run did what; where `_picture` draws its graph."""
+def _timeline(client: Client, run: Run, folder: Path) -> Path:
+    """Draw when each step of the run did what, into a folder."""
     from pipeweave.cli.ledger import write_picture
 
-    to = (folder or Path(tempfile.gettempdir())) / f"{PIPELINE}-timeline.svg"
+    to = folder / f"{PIPELINE}-timeline.svg"
     write_picture(client, run.id, to)
     return to
 

@@ -48,7 +48,9 @@ def test_the_demo_shows_its_report_and_removes_everything(here: StackFolder, tem
     assert "Next steps:" in done.stdout
     assert done.stdout.endswith("Everything is stopped and removed.\n")
     # What people are meant to look at afterwards.
-    assert {each.name for each in temporary.iterdir()} == {"stdlib-report.svg", "stdlib-report-timeline.svg"}
+    (pictures,) = temporary.iterdir()
+    assert {each.name for each in pictures.iterdir()} == {"stdlib-report.svg", "stdlib-report-timeline.svg"}
+    assert str(pictures / "stdlib-report.svg") in done.stdout
     assert left_behind(temporary) == []
 
 
