@@ -27,9 +27,13 @@ from support.servers import (
     server_folder,
 )
 
-# How long an example takes says more about the machine than about the code.
-settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any-machine")
+# How long an example takes says more about the machine than about the code. The gate tries the same examples
+# each time: it fails for what a change did. `pytest --hypothesis-profile=search` looks for new ones.
+for _profile, _same in (("gate", True), ("search", False)):
+    settings.register_profile(
+        _profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=_same
+    )
+settings.load_profile("gate")
 
 TEMPLATE = "migrated"
 _names = itertools.count(1)

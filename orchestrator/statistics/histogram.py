@@ -48,7 +48,7 @@ def _edge(bucket: int) -> float:
     return math.pow(10, bucket / PER_DECADE)
 
 
-def _told(bucket: int) -> float:
+def _middle(bucket: int) -> float:
     low, high = _edge(bucket), _edge(bucket + 1)
     return 2 * low * high / (low + high)
 
@@ -100,14 +100,20 @@ class Durations:
     def quantile(self, share: float) -> float | None:
         """The duration (ms) that this share of them does not exceed, within QUANTILE_ERROR; None without any.
 
-        What is shorter than 1 ms counts as at most 1 ms, what is longer than 27 hours as the longest.
+        What is shorter than 1 ms counts as at most 1 ms. Once one is longer than 27 hours, all of the last
+        bucket count as the longest: it has no upper edge that could tell them apart.
         """
         rank = math.ceil(share * self.count)
         for bucket, number in sorted(self.buckets.items()):
             rank -= number
             if rank <= 0:
-                return self._within(self.most or 0.0 if bucket == BUCKETS - 1 else _told(bucket))
+                return self._within(self._told(bucket))
         return None
+
+    def _told(self, bucket: int) -> float:
+        if bucket == BUCKETS - 1 and self.most is not None and self.most > _edge(BUCKETS):
+            return self.most
+        return _middle(bucket)
 
     def _within(self, ms: float) -> float:
         """A duration that is not beyond the shortest and the longest, which are exact."""
