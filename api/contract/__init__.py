@@ -39,6 +39,7 @@ from pipeweave.api.contract.answers import (
     ValidationAnswer,
     type_id_pattern,
 )
+from pipeweave.api.contract.audit import AuditList, AuditQuery
 from pipeweave.api.contract.dead_letters import (
     DeadLetterDetail,
     DeadLetterGroups,
@@ -56,6 +57,7 @@ from pipeweave.api.contract.dead_letters import (
     RetriedAnswer,
     RetryAllRequest,
 )
+from pipeweave.api.contract.deployment import ConfigAnswer, DoctorAnswer, DoctorRequest
 from pipeweave.api.contract.exports import ExportQuery
 from pipeweave.api.contract.pipeline_answers import (
     DryRunAnswer,
@@ -221,6 +223,8 @@ __all__ = [
     "PLACE_CHARS",
     "AttemptList",
     "AttemptsQuery",
+    "AuditList",
+    "AuditQuery",
     "BackfillAnswer",
     "BackfillRequest",
     "CancelRequest",
@@ -228,6 +232,7 @@ __all__ = [
     "CompareQuery",
     "CompletionAnswer",
     "CompletionReport",
+    "ConfigAnswer",
     "CreatedToken",
     "DeadLetterDetail",
     "DeadLetterGroups",
@@ -241,6 +246,8 @@ __all__ = [
     "DiscardMatchingRequest",
     "DiscardRequest",
     "DiscardedAnswer",
+    "DoctorAnswer",
+    "DoctorRequest",
     "DrainRequest",
     "DryRunAnswer",
     "DryRunRequest",

@@ -17,7 +17,7 @@ from pipeweave.api.http.auth import Identity
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain import TriggeredBy
-from pipeweave.orchestrator.security import READ, Access
+from pipeweave.orchestrator.security import READ, Access, audit
 from pipeweave.orchestrator.store import Transaction
 from pipeweave.orchestrator.stream import Hub, LiveClock, LiveView
 
@@ -76,6 +76,7 @@ class Call:
         peer: the address that the request came from, if it is known.
         traceparent: the trace context of the request; None without one, or with an invalid one.
         watching: for an endpoint that `streams`.
+        note: for an audited endpoint, its row of the audit, which `change` writes.
         tenants: of an endpoint that `spans_tenants`: the tenants to answer for; None: every tenant.
     """
 
@@ -88,6 +89,7 @@ class Call:
     traceparent: str | None = None
     watching: Watching | None = None
     tenants: tuple[str, ...] | None = ()
+    note: audit.Note | None = None
 
     @property
     def token_name(self) -> str:
@@ -111,9 +113,16 @@ class Call:
         Args:
             verb: gets the transaction and changes rows.
             is_one: False: each statement commits by itself, unless the verb holds them together
-                (`Database.statements`).
+                (`Database.statements`). The verb of an audited endpoint is one transaction in any case.
         """
-        return self.deployment.database.run(verb, is_one=is_one)
+        note = self.note
+        if note is None:
+            return self.deployment.database.run(verb, is_one=is_one)
+        return self.deployment.database.run(lambda tx: audit.recorded(tx, note, verb), is_one=is_one)
+
+    def look(self, verb: Callable[[Transaction], Result]) -> Result:
+        """Read, before a change, from the connections of verbs."""
+        return self.deployment.database.run(verb, is_one=False)
 
     def reading(self) -> AbstractContextManager[Transaction]:
         """A read-only transaction from the pool of readers, with a statement timeout."""

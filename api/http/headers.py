@@ -11,7 +11,9 @@ REQUEST_ID = "X-Request-Id"
 TRACEPARENT = "traceparent"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._~:@-]{1,128}\Z")
 
-ALLOWED_HEADERS = "Authorization, Content-Type, Idempotency-Key, X-Request-Id, X-Tenant, traceparent"
+ALLOWED_HEADERS = (
+    "Authorization, Content-Type, Idempotency-Key, X-Reason, X-Request-Id, X-Tenant, traceparent"
+)
 # Seconds for which a browser may cache the answer to a preflight request.
 PREFLIGHT_MAX_AGE_S = 600
 

@@ -8,8 +8,9 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from werkzeug.datastructures import MultiDict
+from werkzeug.datastructures import Headers, MultiDict
 
+from pipeweave.api.http import audited
 from pipeweave.api.http.auth import Identity, check_scopes
 from pipeweave.api.http.body import parse_body, parse_query
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint
@@ -43,12 +44,14 @@ class Caller:
     Args:
         peer: the address that the browser came from, if it is known.
         session_id: the browser's session, if it has one.
+        request_id: of the request for the page.
     """
 
     access: Access
     tenant: str
     peer: str | None = None
     session_id: UUID | None = None
+    request_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -121,8 +124,19 @@ class Inside:
             arguments["body"] = parse_body(orjson.dumps({} if body is None else body), endpoint.body)
         tenant = caller.tenant
         identity = Identity(caller.access, caller.session_id)
-        call = Call(self.deployment, tenant, key, identity=identity, peer=caller.peer)
-        answer = endpoint.handler(call, **arguments)
+        note = audited.note_of(
+            endpoint, tenant, identity, ids, arguments.get("body"), Headers(), caller.request_id
+        )
+        call = Call(
+            self.deployment,
+            tenant,
+            key,
+            identity=identity,
+            peer=caller.peer,
+            tenants=(tenant,),
+            note=audited.written_by_change(note),
+        )
+        answer = audited.handled(self.deployment.database, note, lambda: endpoint.handler(call, **arguments))
         shown = Asked(endpoint.method, _path(endpoint, ids), given, body)
         return _plain(answer), shown
 

@@ -14,13 +14,13 @@ import orjson
 from flask import Response, request
 from werkzeug.datastructures import Headers
 
-from pipeweave.api.http import browser, idempotency_header, streaming, worker_paths
+from pipeweave.api.http import audited, browser, idempotency_header, streaming, worker_paths
 from pipeweave.api.http.auth import Admission, Authenticator, Identity
 from pipeweave.api.http.body import parse_query, read_body
 from pipeweave.api.http.download import Download, answered
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint, Watching
 from pipeweave.api.http.form_file import FormFile
-from pipeweave.api.http.headers import TRACEPARENT
+from pipeweave.api.http.headers import TRACEPARENT, request_id
 from pipeweave.api.http.inside import Caller
 from pipeweave.api.http.metrics_text import Text
 from pipeweave.api.http.ndjson import Lines, streamed
@@ -73,8 +73,22 @@ class RequestPipeline:
         watching = self._watching(endpoint, tenant, identity) if endpoint.streams and identity else None
         peer = request.remote_addr
         tenants = admission.tenants if admission else None
-        call = Call(self._deployment, tenant, key, sees_all, identity, peer, traceparent, watching, tenants)
-        result = endpoint.handler(call, **arguments)
+        body = arguments.get("body")
+        asked = request.headers
+        note = audited.note_of(endpoint, tenant, identity, path_ids, body, asked, request_id())
+        call = Call(
+            self._deployment,
+            tenant,
+            key,
+            sees_all,
+            identity,
+            peer,
+            traceparent,
+            watching,
+            tenants,
+            audited.written_by_change(note),
+        )
+        result = audited.handled(self._deployment.database, note, lambda: endpoint.handler(call, **arguments))
         return _rendered(result)
 
     def _watching(self, endpoint: Endpoint, tenant: str, identity: Identity) -> Watching:

@@ -7,7 +7,9 @@ does the first two, the orchestrator the last.
 
 from pipeweave.api.http import Endpoint
 from pipeweave.api.routes.access import routes as access
+from pipeweave.api.routes.audit import routes as audit
 from pipeweave.api.routes.dead_letters import routes as dead_letters
+from pipeweave.api.routes.deployment import routes as deployment
 from pipeweave.api.routes.exports import routes as exports
 from pipeweave.api.routes.graphs import routes as graphs
 from pipeweave.api.routes.maintenance import routes as maintenance
@@ -60,6 +62,8 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         uploads,
         maintenance,
         access,
+        audit,
+        deployment,
     )
     for endpoint in routes.endpoints
 )

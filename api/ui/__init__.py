@@ -5,6 +5,8 @@ API, and its template lies in `templates`. This package must never read from the
 never render a text of a user as anything but text.
 """
 
+from pipeweave.api.ui.access import screens as access
+from pipeweave.api.ui.audit import screens as audit
 from pipeweave.api.ui.compare_page import screens as compare_page
 from pipeweave.api.ui.dashboard import Dashboard
 from pipeweave.api.ui.dead_letters import screens as dead_letters
@@ -17,6 +19,7 @@ from pipeweave.api.ui.runs import screens as runs
 from pipeweave.api.ui.schedules import screens as schedules
 from pipeweave.api.ui.screens import Screen
 from pipeweave.api.ui.storage import screens as storage
+from pipeweave.api.ui.settings import screens as settings
 from pipeweave.api.ui.task_run_page import screens as task_run_page
 from pipeweave.api.ui.tasks import screens as tasks
 from pipeweave.api.ui.workers import screens as workers
@@ -35,6 +38,9 @@ _SCREENS = (
     queues,
     schedules,
     storage,
+    access,
+    audit,
+    settings,
 )
 SCREENS: tuple[Screen, ...] = tuple(row for screens in _SCREENS for row in screens.rows)
 

@@ -67,8 +67,8 @@ def page(view: View, name: str, problem: PipeWeaveError | None = None) -> Page:
     return Page(verb.question, shown)
 
 
-def send(view: View, name: str) -> Redirect:
-    """Do it, and go on to the screen that follows.
+def send(view: View, name: str) -> Redirect | Page:
+    """Do it, and go on to the screen that follows, or show the answer.
 
     Raises:
         PipeWeaveError: as the endpoint; nothing was changed.
@@ -84,8 +84,15 @@ def send(view: View, name: str) -> Redirect:
     key = view.given.get(KEY) if endpoint.longest_key and not has_own else None
     body = form.body if endpoint.body is not None else None
     answer, _ = view.inside.ask(view.caller, verb.operation, form.ids, {}, body, key)
+    if verb.shows:
+        return Page(verb.done, {"answer": answer, "next": _next(view)})
     target = view.url(verb.after.format_map(answer)) if verb.after else _next(view)
     return Redirect(f"{target}{'&' if '?' in target else '?'}done={name}")
+
+
+def template(name: str) -> str:
+    """The template that shows the answer of a verb."""
+    return VERBS.rows[name].shows
 
 
 def told(name: str | None) -> str:

@@ -17,8 +17,9 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.utils import redirect
 from werkzeug.wrappers import Response as AnyResponse
 
-from pipeweave.api.http import Authenticator, Caller, Identity, Inside, browser, errors
+from pipeweave.api.http import Authenticator, Caller, Identity, Inside, browser, errors, headers
 from pipeweave.api.ui import confirm, policy, words
+from pipeweave.api.ui.banner import Banner
 from pipeweave.api.ui.graphs import graph_of
 from pipeweave.api.ui.live_views import Fragment, Fragments, LiveView, shared
 from pipeweave.api.ui.screens import NAV, Page, Redirect, Screen
@@ -71,6 +72,7 @@ class Dashboard:
         self._inside = inside
         self._screens = screens
         self._is_read_only = is_read_only
+        self._banner = Banner()
         self.files = StaticFiles()
         self._by_name: dict[str, Screen] = {}
         self._fragments = Fragments(self._rendered_view)
@@ -141,7 +143,10 @@ class Dashboard:
         try:
             if self._is_read_only:
                 raise NotFound("this dashboard is for reading only")
-            return redirect(confirm.send(view, name).url, 303)
+            done = confirm.send(view, name)
+            if isinstance(done, Page):
+                return self._answer(view, done, confirm.template(name), "")
+            return redirect(done.url, 303)
         except PipeWeaveError as error:
             if isinstance(error, Unauthenticated) or error.status >= 500:
                 raise
@@ -224,7 +229,7 @@ class Dashboard:
         if not access.may_enter(check_name(tenant, "tenant")):
             raise NotFound(f"tenant {tenant[:80]!r} not found: not here, or not yours")
         fields = request.form if request.method == "POST" else request.args
-        caller = Caller(access, tenant, request.remote_addr, identity.session_id)
+        caller = Caller(access, tenant, request.remote_addr, identity.session_id, headers.request_id())
         return self._view_of(caller, path, fields, request.host_url.rstrip("/"))
 
     def _view_of(self, caller: Caller, path: str, fields: MultiDict[str, str], host: str) -> View:
@@ -259,6 +264,7 @@ class Dashboard:
             "theme": theme if theme in THEMES else "",
             "nav": [each for each in NAV if each.path in paths],
             "done": confirm.told(view.given.get("done")) if view else "",
+            "banner": self._banner.text(view) if view else "",
             "is_static": False,
         }
 

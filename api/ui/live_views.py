@@ -112,4 +112,5 @@ def shared(caller: Caller) -> Caller:
     """The caller without a name: what all with the same rights in the tenant share."""
     tenants = ("*",) if caller.access.may_enter("*") else (caller.tenant,)
     scopes = tuple(sorted(caller.access.scopes))
-    return Caller(replace(caller.access, id=_NOBODY, name="", tenants=tenants, scopes=scopes), caller.tenant)
+    access = replace(caller.access, id=_NOBODY, name="", tenants=tenants, scopes=scopes, is_use_due=False)
+    return Caller(access, caller.tenant)

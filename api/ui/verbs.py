@@ -107,6 +107,7 @@ class Verb:
         is_dangerous: it ends or removes something.
         fields_of: gives the fields where they depend on what it is done to.
         options: further words of the command, which the body gives.
+        shows: the template of a page that shows the answer, once, instead of a screen that follows.
     """
 
     operation: str
@@ -121,6 +122,7 @@ class Verb:
     is_dangerous: bool = False
     fields_of: Callable[[View], Sequence[Field]] | None = None
     options: Callable[[Any], Sequence[str]] | None = None
+    shows: str = ""
 
     def of(self, view: View) -> Verb:
         """The verb with the fields that it has here."""

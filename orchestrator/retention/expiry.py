@@ -33,6 +33,7 @@ class Purged:
     hook_fires: int = 0
     sessions: int = 0
     login_links: int = 0
+    audit: int = 0
     is_full: bool = field(default=False, kw_only=True)
 
     def __add__(self, other: Purged) -> Purged:
@@ -49,6 +50,7 @@ class Purged:
             self.hook_fires + other.hook_fires,
             self.sessions + other.sessions,
             self.login_links + other.login_links,
+            self.audit + other.audit,
             is_full=other.is_full,
         )
 
@@ -61,7 +63,7 @@ class Purged:
     def total(self) -> int:
         rows = self.dead_letters + self.idempotency_claims + self.workers
         rows += self.redrives + self.uploads + self.fires + self.of_triggers + self.enqueued_runs
-        return rows + self.sessions + self.login_links
+        return rows + self.sessions + self.login_links + self.audit
 
 
 # A locked row is being retried, taken over or discarded: SKIP LOCKED leaves it to the next call.
@@ -97,6 +99,7 @@ def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]
         ("hook_fires", "fired_at", tx.now - policy.fires),
         ("ui_sessions", "expires_at", tx.now),
         ("ui_links", "expires_at", tx.now),
+        ("audit", "at", tx.now - policy.fires),
     ]
 
 

@@ -1,5 +1,5 @@
 """Access tokens, each with tenants and scopes, and the sessions of browsers that stand for them: create,
-verify, revoke. Stored secrets: encrypt them.
+verify, revoke. The audit of changes. Stored secrets: encrypt them.
 
 Called by `api`, `triggers`, the command line and `pipeweave up`. This room says what a token allows; it must
 never decide which scope a request needs."""
@@ -14,10 +14,12 @@ from pipeweave.orchestrator.security.access_tokens import (
     WRITE,
     Access,
 )
+from pipeweave.orchestrator.security.audit import ENTRY_ID
 from pipeweave.orchestrator.security.sessions import SESSION_ID
 
 __all__ = [
     "ADMIN",
+    "ENTRY_ID",
     "EVERY_TENANT",
     "READ",
     "SESSION_ID",

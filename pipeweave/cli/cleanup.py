@@ -10,6 +10,7 @@ import click
 
 from pipeweave import ids
 from pipeweave.cli.months import Place, with_place
+from pipeweave.cli.support import audited
 from pipeweave.cli.support.connection import json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import show_json
@@ -54,13 +55,20 @@ def cleanup(
     """
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import drop_months, expiry
+    from pipeweave.orchestrator.security import audit
 
     with opened(place.database_url, pool_size=2) as database:
         given = database.now() - older_than if isinstance(older_than, datetime) else older_than
         policy = _policy(place.settings, given, dlq_retention_days, is_archived=not no_archive)
         drop_months.check_clock(database)
+        if not dry_run:
+            note = audited.note("db cleanup", given={"olderThan": older_than and str(older_than)})
+            audit.begin_many(database, note)
         done = drop_months.run_once(database, place.storage, policy, is_rehearsal=dry_run)
         purged = expiry.count_expired(database, policy) if dry_run else expiry.purge_all(database, policy)
+        if not dry_run:
+            dropped = sum(each.outcome is drop_months.MonthOutcome.DROPPED for each in done)
+            audit.end_many(database, note, {"months": dropped, "rows": purged.total})
     if as_json:
         show_json(
             {
@@ -78,6 +86,7 @@ def cleanup(
                     "enqueuedRuns": purged.enqueued_runs,
                     "sessions": purged.sessions,
                     "loginLinks": purged.login_links,
+                    "audit": purged.audit,
                 },
             }
         )
@@ -147,4 +156,5 @@ def _deleted(purged: expiry.Purged, *, dry_run: bool) -> str:
     others = f"{purged.workers:,} workers, {purged.redrives:,} redrives, {purged.uploads:,} uploads"
     others += f", {purged.fires:,} fires of schedules, {purged.of_triggers:,} of triggers"
     others += f", {purged.enqueued_runs:,} enqueued runs, {purged.sessions:,} sessions"
+    others += f", {purged.audit:,} rows of the audit"
     return f"{verb} {purged.dead_letters:,} dead letters, {claims}, {others}."

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
 
+from pipeweave.cli.support import audited
 from pipeweave.cli.support.connection import json_option, with_database
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.tables import Column
@@ -103,12 +104,20 @@ def create(
     """
     from pipeweave.cli.support.rendering import show_json
     from pipeweave.orchestrator.domain import iso
-    from pipeweave.orchestrator.security import access_tokens
+    from pipeweave.orchestrator.security import access_tokens, audit
 
     full = [SCOPE_PREFIX + scope for scope in scopes]
     with _transaction(database_url) as tx:
         expires_at = tx.now + expires if isinstance(expires, timedelta) else expires
-        made = access_tokens.create_token(tx, name=name, tenants=tenants, scopes=full, expires_at=expires_at)
+        given = {"name": name, "tenants": list(tenants), "scopes": full, "expiresAt": iso(expires_at)}
+        note = audited.note("token create", name, given, _only(tenants))
+        made = audit.recorded(
+            tx,
+            note,
+            lambda tx: access_tokens.create_token(
+                tx, name=name, tenants=tenants, scopes=full, expires_at=expires_at
+            ),
+        )
     if as_json:
         ends = iso(expires_at)
         show_json({"name": name, "token": made, "tenants": tenants, "scopes": full, "expiresAt": ends})
@@ -148,14 +157,20 @@ def list_(database_url: str, as_json: bool) -> None:
 def revoke(database_url: str, name_or_id: str, as_json: bool) -> None:
     """Revoke a token by its id, or all tokens of a name."""
     from pipeweave.cli.support.rendering import show_json
-    from pipeweave.orchestrator.security import access_tokens
+    from pipeweave.orchestrator.security import access_tokens, audit
 
     with _transaction(database_url) as tx:
-        revoked = access_tokens.revoke(tx, name_or_id)
+        note = audited.note("token revoke", name_or_id)
+        revoked = audit.recorded(tx, note, lambda tx: access_tokens.revoke(tx, name_or_id))
     if as_json:
         show_json({"revoked": revoked})
     else:
         click.echo(f"Revoked {', '.join(revoked)}")
+
+
+def _only(tenants: Sequence[str]) -> str | None:
+    """The tenant whose audit has the row; None for a token that is valid for several."""
+    return tenants[0] if len(tenants) == 1 and tenants[0] != "*" else None
 
 
 def _scope(full: str) -> str:

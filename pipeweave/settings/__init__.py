@@ -160,6 +160,26 @@ def explain(environ: Mapping[str, str] | None = None) -> list[SettingRow]:
     return rows
 
 
+def explain_given(settings: Settings, environ: Mapping[str, str] | None = None) -> list[SettingRow]:
+    """List every setting as a process has it: as `explain`, but a value that differs from the environment's
+    has the source `program`.
+    """
+    try:
+        given = _read(environ)
+    except InvalidSetting:
+        given = {}
+    defaults = {each.name: each.default for each in fields(Settings)}
+    rows = []
+    for setting in TABLE:
+        value = getattr(settings, setting.field)
+        origin = given.get(setting.field, _Given(defaults[setting.field], "default"))
+        is_masked = setting.mask is not None and value is not None and value != ()
+        shown = setting.mask(value) if is_masked and setting.mask else _text(value)
+        source = origin.source if origin.value == value else "program"
+        rows.append(SettingRow(setting.name, shown, source, setting.about))
+    return rows
+
+
 def environment() -> dict[str, str]:
     """A copy of this process's environment, for the processes that it starts."""
     return dict(os.environ)

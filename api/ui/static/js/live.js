@@ -15,7 +15,7 @@ let freshAt = performance.now();
 
 export function startLive() {
   const main = document.getElementById("main");
-  if (!main || !document.getElementById("live") || main.querySelector("[data-confirm-form]")) return;
+  if (!main || !document.getElementById("live") || main.querySelector("[data-confirm-form], [data-still]")) return;
   document.addEventListener("keydown", (event) => {
     const target = /** @type {Element} */ (event.target);
     if (event.key === "." && !target.closest("input, select, textarea")) {

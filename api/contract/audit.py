@@ -1,0 +1,57 @@
+"""Models of the audit."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, Field
+
+from pipeweave.api.contract.access import SessionId, TokenId
+from pipeweave.api.contract.answers import AnswerModel, Paged, type_id_pattern
+from pipeweave.api.contract.query_parameters import Moment, PageQuery
+from pipeweave.orchestrator.reading.audit_list import AuditFilter
+from pipeweave.orchestrator.security import ENTRY_ID
+
+Text = Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class AuditQuery(PageQuery):
+    """Which rows of the audit to list."""
+
+    actor: Text | None = Field(None, description="The name of the token; of a command, `user@host`.")
+    verb: Text | None = Field(None, description="The operation id, e.g. `tasks.pause`.")
+    object: Text | None = Field(None, description="The id of the object, as the request had it.")
+    since: Moment | None = Field(None, description="At this time or later.")
+    until: Moment | None = Field(None, description="Before this time.")
+
+    def filter(self) -> AuditFilter:
+        """The filter in the form that the orchestrator takes."""
+        return AuditFilter(self.actor, self.verb, self.object, self.since, self.until)
+
+
+class AuditEntry(AnswerModel):
+    """One request or command that changed something."""
+
+    id: Annotated[str, Field(pattern=type_id_pattern(ENTRY_ID))]
+    at: AwareDatetime
+    tenant: str | None = Field(description="Null: it concerns the whole deployment.")
+    source: Literal["token", "session", "command"] = Field(
+        description="With a token, with a browser's session, or with a command on the database itself."
+    )
+    actor: str = Field(description="The name of the token; of a command, `user@host`.")
+    token_id: TokenId | None
+    session_id: SessionId | None
+    verb: str = Field(description="The operation id, or the command.")
+    kind: str = Field(description="Of the object, e.g. `task`.")
+    object: str = Field(description="Empty: all of the kind, or what `given` chooses.")
+    given: Any = Field(description="The body of the request, without secrets; of a large one the size.")
+    before: dict[str, Any] | None = Field(description="What the change changed, as it was.")
+    after: dict[str, Any] | None = Field(description="The same afterwards; of many objects how many.")
+    reason: str | None
+    request_id: str | None
+
+
+class AuditList(Paged):
+    """Rows of the audit, newest first."""
+
+    entries: list[AuditEntry]

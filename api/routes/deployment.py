@@ -1,0 +1,74 @@
+"""Endpoints of the deployment as a whole: its settings, and its checkup."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from pipeweave.api.contract import ConfigAnswer, DoctorAnswer, DoctorRequest
+from pipeweave.api.http import Call, Routes
+from pipeweave.errors import TooManyRequests
+from pipeweave.orchestrator.diagnosis import checks, doctor
+from pipeweave.orchestrator.security import ADMIN
+from pipeweave.settings import explain_given
+
+routes = Routes("system")
+
+# Seconds for all checks together, and for each of them.
+DOCTOR_LIMIT_S = 15.0
+CHECK_LIMIT_S = 5.0
+
+# A checkup opens connections of its own: one at a time in each process.
+_checking = threading.Lock()
+_BADNESS = ("ok", "warning", "error")
+
+
+@routes.add("GET", "/api/config", "Show the settings", scopes=(ADMIN,), is_for_all=True, answer=ConfigAnswer)
+def get_config(call: Call) -> dict[str, Any]:
+    """Every setting of the API process that answers, its value and where that comes from, as `pipeweave
+    config` shows them. Secrets are masked. Workers and beat may have other settings.
+    """
+    rows = explain_given(call.deployment.settings)
+    return {
+        "settings": [
+            {"name": row.name, "value": row.value, "source": row.source, "about": row.about} for row in rows
+        ]
+    }
+
+
+@routes.add(
+    "POST",
+    "/api/doctor",
+    "Check the deployment",
+    scopes=(ADMIN,),
+    is_for_all=True,
+    body=DoctorRequest,
+    is_body_optional=True,
+    answer=DoctorAnswer,
+    errors=(TooManyRequests,),
+)
+def run_doctor(call: Call, body: DoctorRequest) -> dict[str, Any]:
+    """Check every part, as `pipeweave doctor` does, from where the API runs: what is wrong, and what to do
+    about it. It takes 15 seconds at most, and changes nothing. While one checkup runs, another answers 429.
+    """
+    if not _checking.acquire(blocking=False):
+        raise TooManyRequests("a checkup is under way", hint="wait for it: 15 seconds at most")
+    try:
+        return _examined(call)
+    finally:
+        _checking.release()
+
+
+def _examined(call: Call) -> dict[str, Any]:
+    ends, found, is_complete = time.monotonic() + DOCTOR_LIMIT_S, list[dict[str, Any]](), True
+    all_checks = checks.checks()
+    for finding in doctor.examine(call.deployment.settings, all_checks, limit_s=CHECK_LIMIT_S):
+        verdict = finding.verdict
+        level = finding.level.value
+        found.append({"name": finding.name, "level": level, "detail": verdict.line, "hint": verdict.hint})
+        if time.monotonic() >= ends and len(found) < len(all_checks):
+            is_complete = False
+            break
+    worst = max((each["level"] for each in found), key=_BADNESS.index)
+    return {"status": worst, "isComplete": is_complete, "checks": found}

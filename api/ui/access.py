@@ -1,0 +1,79 @@
+"""The screen of access: tokens, sessions of browsers, and tenants."""
+
+from __future__ import annotations
+
+from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.verbs import VERBS, Field, Verb
+from pipeweave.api.ui.view import View
+
+screens = Screens("access")
+
+TABS = (("tokens", "Tokens"), ("sessions", "Sessions"), ("tenants", "Tenants"))
+_SCOPES = (
+    ("orchestrator:read", "read"),
+    ("orchestrator:write", "write (includes read)"),
+    ("orchestrator:admin", "admin (includes write)"),
+    ("orchestrator:worker", "worker"),
+    ("orchestrator:tick", "tick"),
+)
+
+VERBS.add(
+    Verb(
+        "access.create_token",
+        "Create a token",
+        "Create an access token?",
+        "The token is made.",
+        command="pipeweave token create {name}",
+        fields=(
+            Field("name", "Name", about="For people; it stands in the audit.", is_required=True),
+            Field("scopes", "Scopes", "several", choices=_SCOPES, default="orchestrator:read", is_required=True),
+            Field("tenants", "Tenants", "lines", about="One a line; `*` stands for all.",
+                is_required=True,
+            ),
+            Field(
+                "expiresAt",
+                "Expires at",
+                about="E.g. `2027-01-31T12:00:00Z`; empty: never.",
+                flag="--expires",
+            ),
+        ),
+        shows="created_token.html",
+    )
+)
+VERBS.add(
+    Verb(
+        "access.revoke_token",
+        "Revoke",
+        "Revoke this token?",
+        "The token is refused within two seconds, and its sessions are over.",
+        command="pipeweave token revoke {name}",
+        is_dangerous=True,
+    )
+)
+VERBS.add(
+    Verb(
+        "access.end_session",
+        "End",
+        "Log this browser out?",
+        "The session is over within two seconds.",
+        is_dangerous=True,
+    )
+)
+VERBS.add(
+    Verb(
+        "access.put_tenant",
+        "Limit",
+        "Limit the tenant's active runs?",
+        "The limit is set.",
+        fields=(Field("maxActiveRuns", "Active runs at most", "number", about="Empty: no limit."),),
+    )
+)
+
+
+@screens.add("/access", "access.html")
+def access(view: View) -> Page:
+    """Who may enter: the tokens and sessions that the caller may see, and its tenants."""
+    tab = view.given.get("tab", TABS[0][0])
+    tab = tab if tab in dict(TABS) else TABS[0][0]
+    found = view.ask(f"access.list_{tab}", view.only("cursor", limit="50"))
+    return Page("Access", {"tab": tab, "tabs": TABS, "rows": found[tab], "cursor": found["nextCursor"]})

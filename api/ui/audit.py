@@ -1,0 +1,19 @@
+"""The screen of the audit: who changed what."""
+
+from __future__ import annotations
+
+from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.view import View
+
+screens = Screens("audit")
+
+_FILTERS = ("actor", "verb", "object", "since", "until")
+
+
+@screens.add("/audit", "audit.html")
+def audit(view: View) -> Page:
+    """The rows of the tenant, newest first."""
+    found = view.ask("audit.list_entries", view.only(*_FILTERS, "cursor", limit="50"))
+    is_filtered = any(view.given.get(name) for name in _FILTERS)
+    shown = {"entries": found["entries"], "cursor": found["nextCursor"], "is_filtered": is_filtered}
+    return Page("Audit", shown)

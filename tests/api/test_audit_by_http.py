@@ -1,0 +1,108 @@
+"""What the audit says of requests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeweave.orchestrator.security.access_tokens import ADMIN
+
+if TYPE_CHECKING:
+    from conftest import Api, Tokens
+
+
+@pytest.fixture
+def admin(api: Api, tokens: Tokens) -> Api:
+    return replace(api, token=tokens.make(ADMIN), sent={"X-Request-Id": "req-of-the-test"})
+
+
+def rows(api: Api, **query: str) -> list[dict[str, Any]]:
+    answer = api.get("/api/audit", **query)
+    assert answer.status_code == 200, answer.json
+    return list(answer.json["entries"])
+
+
+def test_a_pause_and_its_end_are_two_rows(admin: Api) -> None:
+    assert admin.post("/api/tasks/count/pause", {"reason": "the printer is out of paper"}).status_code == 200
+    assert admin.post("/api/tasks/count/resume").status_code == 200
+    resumed, paused = rows(admin, object="count")[:2]
+    assert (paused["verb"], paused["kind"], paused["reason"]) == (
+        *("tasks.pause", "task"),
+        "the printer is out of paper",
+    )
+    assert paused["before"]["pausedAt"] is None and paused["after"]["pauseReason"] == paused["reason"]
+    assert (resumed["verb"], resumed["requestId"]) == ("tasks.resume", "req-of-the-test")
+    assert paused["source"] == "token" and paused["actor"] == "test"
+
+
+def test_a_header_gives_the_reason_where_the_body_has_none(admin: Api) -> None:
+    admin.sent["X-Reason"] = "we move house"
+    assert admin.put("/api/queue/limits", {"maxActiveRuns": 7}).status_code == 200
+    (row, *_) = rows(admin, verb="queue.put_limits")
+    assert (row["reason"], row["after"], row["given"]) == (
+        "we move house",
+        {"maxActiveRuns": 7},
+        {"maxActiveRuns": 7},
+    )
+    admin.put("/api/queue/limits", {"maxActiveRuns": None})
+
+
+def test_a_refused_request_has_no_row(admin: Api) -> None:
+    assert admin.post("/api/tasks/no-such-task/pause").status_code == 404
+    assert rows(admin, object="no-such-task") == []
+
+
+def test_a_cancelled_run_has_a_row_and_a_triggered_one_has_not(admin: Api, run_id: str) -> None:
+    assert rows(admin, object=run_id) == []
+    assert admin.post(f"/api/runs/{run_id}/cancel", {"reason": "wrong input"}).status_code == 200
+    (row,) = rows(admin, object=run_id)
+    assert (row["before"]["status"], row["after"]["status"]) == ("running", "cancelled")
+
+
+def test_a_change_of_many_runs_is_one_row_with_numbers(admin: Api, run_id: str) -> None:
+    body = {"action": "cancel", "filter": {"pipelineId": "files"}, "reason": "all wrong"}
+    before = len(rows(admin, verb="runs.change_runs"))
+    assert admin.post("/api/runs/bulk", body | {"dryRun": True}).status_code == 200
+    assert admin.post("/api/runs/bulk", body).status_code == 200
+    found = rows(admin, verb="runs.change_runs")
+    assert len(found) == before + 1
+    assert found[0]["after"]["changed"] >= 1 and found[0]["given"]["filter"] == {"pipelineId": "files"}
+
+
+def test_a_refused_change_of_many_says_so(admin: Api) -> None:
+    answer = admin.post("/api/dlq/purge", {"before": "nonsense"})
+    assert answer.status_code == 400
+    # What is wrong in itself does not reach the verb.
+    assert not [each for each in rows(admin, verb="dead_letters.purge") if "nonsense" in str(each["given"])]
+
+
+def test_the_text_of_a_token_is_nowhere_in_the_audit(admin: Api) -> None:
+    made = admin.post(
+        "/api/tokens", {"name": "quiet", "scopes": ["orchestrator:read"], "tenants": ["default"]}
+    )
+    (row, *_) = rows(admin, verb="access.create_token")
+    assert row["object"] == "quiet" and made.json["token"] not in str(row)
+    assert admin.post("/api/tokens/quiet/revoke").status_code == 200
+    (revoked, *_) = rows(admin, verb="access.revoke_token")
+    assert revoked["object"] == "quiet" and revoked["before"]
+
+
+def test_another_tenant_sees_nothing_of_it(admin: Api, neighbour: Api, tokens: Tokens) -> None:
+    admin.post("/api/queue/pause", {"reason": "only ours"})
+    admin.post("/api/queue/resume")
+    other = replace(neighbour, token=tokens.make(ADMIN, tenants=("neighbour",)))
+    assert not [each for each in rows(other) if each["tenant"] != "neighbour"]
+
+
+def test_only_administrators_see_it(api: Api) -> None:
+    assert api.get("/api/audit").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("since", "yesterday"), ("cursor", "x"), ("limit", "0"), ("a", "b")]
+)
+def test_a_wrong_filter_is_refused(admin: Api, name: str, value: str) -> None:
+    answer = admin.get("/api/audit", **{name: value})
+    assert answer.status_code == 400 and answer.json["errors"]
