@@ -23,9 +23,8 @@ from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.queueing import maintenance_mode
-from pipeweave.orchestrator.reading import dead_letters as letter_lists
-from pipeweave.orchestrator.reading import list_of_runs as run_lists
 from pipeweave.orchestrator.reading import (
+    audit_list,
     queue,
     registry,
     schedule_list,
@@ -33,6 +32,8 @@ from pipeweave.orchestrator.reading import (
     service_list,
     trigger_list,
 )
+from pipeweave.orchestrator.reading import dead_letters as letter_lists
+from pipeweave.orchestrator.reading import list_of_runs as run_lists
 from pipeweave.orchestrator.reading import task_runs as task_run_lists
 from pipeweave.orchestrator.reading.run_filter import RunFilter
 from pipeweave.orchestrator.recovery import look, tick
@@ -49,6 +50,7 @@ from pipeweave.orchestrator.retention import (
 from pipeweave.orchestrator.retention.archive_format import HISTORY_TABLES
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import bulk
+from pipeweave.orchestrator.security import audited_objects
 from pipeweave.orchestrator.state import cancelling, completing, releasing, run_transitions
 from pipeweave.orchestrator.statistics import answers as statistics
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -239,6 +241,14 @@ CALLS: Calls = [
     ("the first page", lambda tx, _: schedule_list.schedules(tx, TENANT, PAGE)),
     ("the first page", lambda tx, _: trigger_list.triggers(tx, TENANT, PAGE)),
     ("the first page", lambda tx, _: registry.tasks(tx, TENANT, PAGE)),
+    ("the first page", lambda tx, _: audit_list.audit(tx, [TENANT], PAGE)),
+    (
+        "filtered",
+        lambda tx, _: audit_list.audit(
+            tx, None, PAGE, audit_list.AuditFilter("alice", "tasks.pause", "resize", NOW, NOW)
+        ),
+    ),
+    ("of a task", lambda tx, _: audited_objects.state_of(tx, "task", TENANT, "resize")),
     ("the first page", lambda tx, _: run_lists.run_list(tx, TENANT, PAGE)),
     (
         "every filter",

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, Field
 from pipeweave.api.contract.access import SessionId, TokenId
 from pipeweave.api.contract.answers import AnswerModel, Paged, type_id_pattern
 from pipeweave.api.contract.query_parameters import Moment, PageQuery
-from pipeweave.orchestrator.reading.audit_list import AuditFilter
+from pipeweave.orchestrator.reading import audit_list
 from pipeweave.orchestrator.security import ENTRY_ID
 
 Text = Annotated[str, Field(min_length=1, max_length=500)]
@@ -24,9 +24,9 @@ class AuditQuery(PageQuery):
     since: Moment | None = Field(None, description="At this time or later.")
     until: Moment | None = Field(None, description="Before this time.")
 
-    def filter(self) -> AuditFilter:
+    def filter(self) -> audit_list.AuditFilter:
         """The filter in the form that the orchestrator takes."""
-        return AuditFilter(self.actor, self.verb, self.object, self.since, self.until)
+        return audit_list.AuditFilter(self.actor, self.verb, self.object, self.since, self.until)
 
 
 class AuditEntry(AnswerModel):

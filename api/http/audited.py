@@ -15,7 +15,6 @@ from pipeweave.api.http.auth import Identity
 from pipeweave.api.http.endpoint import Answer, Endpoint
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.security import audit
-from pipeweave.orchestrator.security.audit import Actor, Note
 from pipeweave.orchestrator.store import Database
 
 REASON = "X-Reason"
@@ -111,7 +110,7 @@ def note_of(
     body: Any,
     headers: Headers,
     request_id: str | None,
-) -> Note | None:
+) -> audit.Note | None:
     """The note of a request; None for one that is not audited.
 
     The reason is the body's `reason`, or the header X-Reason.
@@ -125,7 +124,7 @@ def note_of(
     if given.get("dryRun") is True:
         return None
     reason = given.pop("reason", None) or headers.get(REASON)
-    return Note(
+    return audit.Note(
         actor_of(identity),
         endpoint.operation_id,
         kind,
@@ -144,14 +143,14 @@ def _tenant(kind: str, tenant: str, identity: Identity, ids: Mapping[str, str]) 
     return tenant or (tenants[0] if len(tenants) == 1 and tenants[0] != "*" else None)
 
 
-def actor_of(identity: Identity) -> Actor:
+def actor_of(identity: Identity) -> audit.Actor:
     """Who sends the request, as the audit tells it."""
     access = identity.access
     source: Literal["session", "token"] = "session" if identity.session_id else "token"
-    return Actor(source, access.name, access.id, identity.session_id)
+    return audit.Actor(source, access.name, access.id, identity.session_id)
 
 
-def handled(database: Database, note: Note | None, handle: Callable[[], Any]) -> Any:
+def handled(database: Database, note: audit.Note | None, handle: Callable[[], Any]) -> Any:
     """Call the handler of an endpoint. The row of a verb that changes many objects is written before the
     first change, and gets the numbers of the answer, or the code of the error.
 
@@ -170,6 +169,6 @@ def handled(database: Database, note: Note | None, handle: Callable[[], Any]) ->
     return result
 
 
-def written_by_change(note: Note | None) -> Note | None:
+def written_by_change(note: audit.Note | None) -> audit.Note | None:
     """The note, if `Call.change` writes its row."""
     return note if note is not None and note.verb in KINDS else None

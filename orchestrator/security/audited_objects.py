@@ -116,9 +116,10 @@ def state_of(tx: Transaction, kind: str, tenant: str | None, object: str) -> dic
     reads = _reader(kind, object)
     if reads is None:
         return {}
-    statement, more = reads
-    found = tx.execute(statement, {"tenant": tenant, "object": object.replace("\0", ""), **more}).first()
-    state: dict[str, Any] = found[0] if found and found[0] else {}
+    text, more = reads
+    parameters = {"tenant": tenant, "object": object.replace("\0", ""), **more}
+    found = tx.execute(f"SELECT state FROM ({text}) AS found (state)", parameters).first()
+    state: dict[str, Any] = (found.state if found else None) or {}
     return state
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.security.audit import Note
+    from pipeweave.orchestrator.security import audit
 
 # Command -> the kind of object that it changes.
 COMMANDS: Mapping[str, str] = {
@@ -32,7 +32,7 @@ NOT_AUDITED: Mapping[str, str] = {
 }
 
 
-def note(command: str, object: str = "", given: Any = None, tenant: str | None = None) -> Note:
+def note(command: str, object: str = "", given: Any = None, tenant: str | None = None) -> audit.Note:
     """The row of a command: its actor is the user of this machine."""
     from pipeweave.orchestrator.security import audit
 
