@@ -28,6 +28,7 @@ KINDS: Mapping[str, str] = {
     "tasks.pause": "task",
     "tasks.resume": "task",
     "tasks.remove": "task",
+    "tasks.put_limits": "task",
     "pipelines.put_pipeline": "pipeline",
     "queue.pause": "tenant",
     "queue.resume": "tenant",

@@ -18,8 +18,8 @@ from pipeweave.api.ui.run_times import screens as run_times
 from pipeweave.api.ui.runs import screens as runs
 from pipeweave.api.ui.schedules import screens as schedules
 from pipeweave.api.ui.screens import Screen
-from pipeweave.api.ui.storage import screens as storage
 from pipeweave.api.ui.settings import screens as settings
+from pipeweave.api.ui.storage import screens as storage
 from pipeweave.api.ui.task_run_page import screens as task_run_page
 from pipeweave.api.ui.tasks import screens as tasks
 from pipeweave.api.ui.workers import screens as workers

@@ -26,8 +26,14 @@ VERBS.add(
         command="pipeweave token create {name}",
         fields=(
             Field("name", "Name", about="For people; it stands in the audit.", is_required=True),
-            Field("scopes", "Scopes", "several", choices=_SCOPES, default="orchestrator:read", is_required=True),
-            Field("tenants", "Tenants", "lines", about="One a line; `*` stands for all.",
+            Field(
+                "scopes", "Scopes", "several", choices=_SCOPES, default="orchestrator:read", is_required=True
+            ),
+            Field(
+                "tenants",
+                "Tenants",
+                "lines",
+                about="One a line; `*` stands for all.",
                 is_required=True,
             ),
             Field(

@@ -5,8 +5,8 @@ The table is new, so processes of the previous version can use this schema; what
 
 from alembic import op
 
-revision = "0026"
-down_revision = "0025"
+revision = "0027"
+down_revision = "0026"
 
 UP = """
 -- One row for each request or command that changes something, written in the transaction of the change.
