@@ -14,8 +14,8 @@ from pipeweave.orchestrator.store.database import Transaction
 
 # Kind -> the state of the object, as one JSON object. `:object` is its name, or `:id` its id.
 _TASK = """
-SELECT jsonb_build_object('serviceId', t.service_id, 'pausedAt', p.paused_at,
-    'pauseReason', p.reason)
+SELECT jsonb_build_object('serviceId', t.service_id, 'pausedAt', p.paused_at, 'pauseReason', p.reason,
+    'concurrencyOverride', t.concurrency_override, 'rateOverride', t.rate_override)
 FROM tasks AS t LEFT JOIN pauses AS p ON p.tenant_id = t.tenant_id AND p.task_id = t.id
 WHERE t.tenant_id = :tenant AND t.id = :object
 """
