@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -75,10 +75,18 @@ def audit(
     for name, text in _WHERE.items():
         value = getattr(chosen, name)
         if value is not None:
-            parameters[name] = value.replace("\0", "") if isinstance(value, str) else value
+            parameters[name] = value.replace("\0", "") if isinstance(value, str) else _utc(value)
             where.append(text)
     rows = tx.execute(_PAGE.format(where=" AND ".join(where) or "true"), parameters).all()
     return page.cut(rows, "audit", lambda row: (row.id,), _shape)
+
+
+def _utc(moment: datetime) -> datetime:
+    """In UTC: PostgreSQL knows no offsets of 16 hours and more."""
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:  # in the first or last hours of all years
+        return moment.replace(tzinfo=UTC)
 
 
 def _shape(row: Any) -> Document:

@@ -106,3 +106,11 @@ def test_only_administrators_see_it(api: Api) -> None:
 def test_a_wrong_filter_is_refused(admin: Api, name: str, value: str) -> None:
     answer = admin.get("/api/audit", **{name: value})
     assert answer.status_code == 400 and answer.json["errors"]
+
+
+@pytest.mark.parametrize(
+    "moment", ["1168-05-28T03:44:39+17:28", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"]
+)
+def test_any_time_with_any_offset_is_a_time(admin: Api, moment: str) -> None:
+    assert rows(admin, since=moment) is not None
+    assert rows(admin, until=moment) is not None
