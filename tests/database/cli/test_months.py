@@ -133,6 +133,7 @@ def test_a_cleanup_says_what_it_did_and_is_done(database: Database, folder: Path
             "enqueuedRuns": 0,
             "sessions": 0,
             "loginLinks": 0,
+            "audit": 0,
         },
     }
     assert (folder / "storage" / did["months"][0]["archive"]).exists()
