@@ -1,7 +1,7 @@
 # Everything a developer does here. A machine with Python 3.11 to 3.13 and make is enough.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test tests check lint bench chaos sql lock lowest links
+.PHONY: help setup demo up test tests check lint looks bench chaos sql lock lowest links
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -65,6 +65,11 @@ lint: setup links ## Format, lint and types alone: what of the checks is no test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+looks: setup ## Make the pictures of the dashboard anew, and one sheet with all of them to look at
+	rm -f docs/pictures/*.png tests/ui/looks/*.txt tests/ui/looks/*.boxes
+	PIPEWEAVE_TEST_LOOKS=renew $(PYTEST) tests/ui/looks
+	@git status --short docs/pictures tests/ui/looks
 
 bench: setup ## Measure against plain Celery on the same machine (HISTORY=1000000: with that many finished runs, too)
 	$(BIN)/python -m benchmarks $(if $(HISTORY),--history $(HISTORY))

@@ -40,6 +40,7 @@ class InlineWorker:
         waiting: the messages in the queue.
         sizes: how many parts each chord waits for, by run and join.
         counted: the parts that each chord counted.
+        name: under which it claims.
     """
 
     driver: RunDriver
@@ -51,6 +52,7 @@ class InlineWorker:
     waiting: list[RunMessage | JoinCheck] = field(default_factory=list)
     sizes: dict[tuple[UUID, int], int] = field(default_factory=dict)
     counted: dict[tuple[UUID, int], set[str]] = field(default_factory=dict)
+    name: str = "w1"
 
     def __post_init__(self) -> None:
         self.driver.database.sender = self.receive
@@ -99,7 +101,7 @@ class InlineWorker:
         was_claimed = False
         for ordinal in message.ordinals:
             with self.driver.database.transaction() as tx:
-                claimed = claiming.start(tx, message.run_id, [ordinal], message.attempt, worker="w1")
+                claimed = claiming.start(tx, message.run_id, [ordinal], message.attempt, worker=self.name)
             was_claimed = was_claimed or bool(claimed)
             while claimed:
                 claimed = self._run(claimed[0], message)
@@ -125,7 +127,7 @@ class InlineWorker:
             run,
             [completion if failure is None else (each, failure)],
             message.queue,
-            claimant=Claimant("w1", message.queue) if is_taken_along else None,
+            claimant=Claimant(self.name, message.queue) if is_taken_along else None,
             counting=Counting.UNCOUNTED if message.part == UNCOUNTED else Counting.COUNTED,
             max_retry_delay_ms=None,
         )
