@@ -141,13 +141,19 @@ def contact_sheet() -> Path:
 def _small(shot: bytes) -> bytes:
     """The picture with its most frequent colours alone: those of the statuses are kept as they are."""
     image = Image.open(io.BytesIO(shot)).convert("RGB")
-    counted: Any = sorted(image.getcolors(1 << 24) or (), reverse=True)
+    counted: Any = sorted(image.getcolors(1 << 24) or (), key=_weight, reverse=True)
     colours = [channel for _, colour in counted[:COLOURS] for channel in colour]
     palette = Image.new("P", (1, 1))
     palette.putpalette(colours + colours[:3] * (256 - len(colours) // 3))
     packed = io.BytesIO()
     image.quantize(palette=palette, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
     return packed.getvalue()
+
+
+def _weight(counted: Any) -> float:
+    """How much a colour matters: a status may have a few pixels only, and is what is not grey."""
+    number, channels = counted
+    return float(number * (1 + (max(channels) - min(channels)) / 4))
 
 
 def _lines(path: Path, now: str) -> list[str]:
