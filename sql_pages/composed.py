@@ -243,6 +243,10 @@ CALLS: Calls = [
     ("the first page", lambda tx, _: registry.tasks(tx, TENANT, PAGE)),
     ("the first page", lambda tx, _: audit_list.audit(tx, [TENANT], PAGE)),
     (
+        "of an export",
+        lambda tx, _: audit_list.audit_after(tx, [TENANT], audit_list.AuditFilter(), RUN, 1000),
+    ),
+    (
         "filtered",
         lambda tx, _: audit_list.audit(
             tx, None, PAGE, audit_list.AuditFilter("alice", "tasks.pause", "resize", NOW, NOW)

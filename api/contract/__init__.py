@@ -16,6 +16,7 @@ from pipeweave.api.contract.access import (
     Tenant,
     TenantList,
     TenantRequest,
+    TenantUse,
     TokenList,
     TokenRequest,
 )
@@ -39,7 +40,7 @@ from pipeweave.api.contract.answers import (
     ValidationAnswer,
     type_id_pattern,
 )
-from pipeweave.api.contract.audit import AuditList, AuditQuery
+from pipeweave.api.contract.audit import AuditExportQuery, AuditList, AuditQuery
 from pipeweave.api.contract.dead_letters import (
     DeadLetterDetail,
     DeadLetterGroups,
@@ -223,6 +224,7 @@ __all__ = [
     "PLACE_CHARS",
     "AttemptList",
     "AttemptsQuery",
+    "AuditExportQuery",
     "AuditList",
     "AuditQuery",
     "BackfillAnswer",
@@ -376,6 +378,7 @@ __all__ = [
     "Tenant",
     "TenantList",
     "TenantRequest",
+    "TenantUse",
     "TickAnswer",
     "TimelineAnswer",
     "TimelineQuery",

@@ -129,6 +129,15 @@ class Tenant(AnswerModel):
     max_active_runs: int | None = Field(description="Runs that may be active at a time; null: no limit.")
 
 
+class TenantUse(Tenant):
+    """A tenant with its limit, and how much of it is used."""
+
+    active_runs: int
+    pending_runs: int = Field(description="Runs that wait for a run slot, in the order of their ids.")
+    paused_at: AwareDatetime | None = Field(description="Null: the tenant is not paused.")
+    pause_reason: str | None
+
+
 class TenantList(Paged):
     """Tenants, by id."""
 

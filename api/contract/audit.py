@@ -8,16 +8,15 @@ from pydantic import AwareDatetime, Field
 
 from pipeweave.api.contract.access import SessionId, TokenId
 from pipeweave.api.contract.answers import AnswerModel, Paged, type_id_pattern
-from pipeweave.api.contract.query_parameters import Moment, PageQuery
+from pipeweave.api.contract.exports import ExportCursor
+from pipeweave.api.contract.query_parameters import Moment, PageQuery, Query
 from pipeweave.orchestrator.reading import audit_list
 from pipeweave.orchestrator.security import ENTRY_ID
 
 Text = Annotated[str, Field(min_length=1, max_length=500)]
 
 
-class AuditQuery(PageQuery):
-    """Which rows of the audit to list."""
-
+class _Chosen(Query):
     actor: Text | None = Field(None, description="The name of the token; of a command, `user@host`.")
     verb: Text | None = Field(None, description="The operation id, e.g. `tasks.pause`.")
     object: Text | None = Field(None, description="The id of the object, as the request had it.")
@@ -27,6 +26,18 @@ class AuditQuery(PageQuery):
     def filter(self) -> audit_list.AuditFilter:
         """The filter in the form that the orchestrator takes."""
         return audit_list.AuditFilter(self.actor, self.verb, self.object, self.since, self.until)
+
+
+class AuditQuery(_Chosen, PageQuery):
+    """Which rows of the audit to list."""
+
+
+class AuditExportQuery(_Chosen):
+    """Which rows of the audit to export, and where it goes on."""
+
+    after: ExportCursor | None = Field(
+        None, description="The last `cursor` of an export that broke off, with the same filters."
+    )
 
 
 class AuditEntry(AnswerModel):

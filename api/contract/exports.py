@@ -23,6 +23,9 @@ def _checked(cursor: str) -> str:
     return cursor
 
 
+ExportCursor = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,400}$"), AfterValidator(_checked)]
+
+
 class ExportQuery(Query):
     """Which runs an export is about, and where it goes on."""
 
@@ -37,7 +40,7 @@ class ExportQuery(Query):
     standalone: Annotated[bool, BeforeValidator(truth)] = Field(
         False, description="`true`: the runs of standalone tasks instead of those of pipelines."
     )
-    after: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,400}$"), AfterValidator(_checked)] | None = Field(
+    after: ExportCursor | None = Field(
         None, description="The last `cursor` of an export that broke off, with the same filters."
     )
 

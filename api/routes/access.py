@@ -18,6 +18,7 @@ from pipeweave.api.contract import (
     Tenant,
     TenantList,
     TenantRequest,
+    TenantUse,
     TokenList,
     TokenRequest,
 )
@@ -182,6 +183,24 @@ def list_tenants(call: Call, query: PageQuery) -> dict[str, Any]:
 
 
 @routes.add(
+    "GET",
+    "/api/tenants/{id}",
+    "Show a tenant",
+    is_about_caller=True,
+    ids={"id": PathId(None, "The tenant.")},
+    answer=TenantUse,
+    errors=(NotFound,),
+)
+def get_tenant(call: Call, id: str) -> dict[str, Any]:
+    """The tenant's limit with the numbers of active and of waiting runs, and since when it is paused. Answers
+    404 if the request's token may not enter it.
+    """
+    _check_entry(call, id)
+    with call.reading() as tx:
+        return tenant_list.tenant_in_use(tx, id)
+
+
+@routes.add(
     "PUT",
     "/api/tenants/{id}",
     "Create or limit a tenant",
@@ -197,8 +216,12 @@ def put_tenant(call: Call, id: str, body: TenantRequest) -> dict[str, Any]:
     """Set how many runs of the tenant may be active at a time, and create the tenant if it is new. Answers
     404 if the request's token may not enter it.
     """
-    if not call.access.may_enter(id):
-        raise NotFound(f"tenant {id!r} not found")
+    _check_entry(call, id)
     call.change(lambda tx: admission.set_limit(tx, id, body.max_active_runs))
     with call.reading() as tx:
         return tenant_list.tenant(tx, id)
+
+
+def _check_entry(call: Call, id: str) -> None:
+    if not call.access.may_enter(id):
+        raise NotFound(f"tenant {id!r} not found")

@@ -1,11 +1,13 @@
-"""The endpoint of the audit."""
+"""Endpoints of the audit: its list, and its export."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.contract import AuditList, AuditQuery
-from pipeweave.api.http import Call, Routes
+from pipeweave.api.contract import AuditExportQuery, AuditList, AuditQuery
+from pipeweave.api.http import Call, Lines, Routes
+from pipeweave.errors import TooManyRequests, Unavailable
+from pipeweave.orchestrator.export import AuditExport, Position
 from pipeweave.orchestrator.reading import audit_list
 from pipeweave.orchestrator.security import ADMIN, EVERY_TENANT
 
@@ -34,3 +36,22 @@ def list_entries(call: Call, query: AuditQuery) -> dict[str, Any]:
             tx, call.tenants, query.page(), query.filter(), sees_deployment=sees_deployment
         )
     return query.named("entries", found)
+
+
+@routes.add(
+    "GET",
+    "/api/export/audit",
+    "Export the audit",
+    scopes=(ADMIN,),
+    spans_tenants=True,
+    query=AuditExportQuery,
+    gives_lines=True,
+    errors=(TooManyRequests, Unavailable),
+)
+def export_entries(call: Call, query: AuditExportQuery) -> Lines:
+    """The chosen rows as `GET /api/audit` lists them, one a line, the oldest first, with cursors as in `GET
+    /api/export/runs`. The last cursor of a complete export goes on later with what was added since.
+    """
+    sees_deployment = call.access.may_enter(EVERY_TENANT)
+    export = AuditExport(call.deployment.database, call.tenants, query.filter(), sees_deployment)
+    return Lines(export.parts(Position() if query.after is None else export.position(query.after)))

@@ -1,10 +1,10 @@
-"""Lists the audit, newest first."""
+"""Lists the audit, newest first, or hands it out from the oldest on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +16,10 @@ from pipeweave.orchestrator.security.sessions import SESSION_ID
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
-_AFTER_ALL = UUID(int=(1 << 128) - 1)
+_BEFORE_ALL, _AFTER_ALL = UUID(int=0), UUID(int=(1 << 128) - 1)
+# Ids have the time of the process that made them, rows that of PostgreSQL.
+_CLOCKS_DIFFER = timedelta(days=1)
+_MOST_MS = (1 << 48) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +38,17 @@ class AuditFilter:
     until: datetime | None = None
 
 
-_PAGE = """
-SELECT id, tenant_id, at, source, actor, token_id, session_id, verb, kind, object, given, before, after,
-    reason, request_id
-FROM audit
-WHERE id < :before_id AND {where} ORDER BY id DESC LIMIT :limit
+_COLUMNS = (
+    "id, tenant_id, at, source, actor, token_id, session_id, verb, kind, object, given, before, after,"
+    " reason, request_id"
+)
+_PAGE = f"""
+SELECT {_COLUMNS} FROM audit
+WHERE id >= :first AND id < :before_id AND {{where}} ORDER BY id DESC LIMIT :limit
+"""
+_NEXT = f"""
+SELECT {_COLUMNS} FROM audit
+WHERE id > :after_id AND id <= :last AND {{where}} ORDER BY id LIMIT :limit
 """
 _WHERE = {
     "actor": "actor = :actor",
@@ -65,8 +74,35 @@ def audit(
         sees_deployment: also rows of what concerns the whole deployment.
     """
     chosen = chosen or AuditFilter()
+    where, parameters = _where(tenants, chosen, sees_deployment)
+    first, last = _ids(chosen)
     after = page.after("audit", UUID)
-    parameters: dict[str, Any] = {"before_id": after[0] if after else _AFTER_ALL, "limit": page.limit + 1}
+    parameters |= {"first": first, "before_id": min(after[0], last) if after else last}
+    parameters["limit"] = page.limit + 1
+    rows = tx.execute(_PAGE.format(where=where), parameters).all()
+    return page.cut(rows, "audit", lambda row: (row.id,), _shape)
+
+
+def audit_after(
+    tx: Transaction,
+    tenants: Sequence[str] | None,
+    chosen: AuditFilter,
+    after: UUID,
+    limit: int,
+    *,
+    sees_deployment: bool = False,
+) -> list[tuple[UUID, Document]]:
+    """The rows behind this id, the oldest first, with their ids. The arguments are as for `audit`."""
+    where, parameters = _where(tenants, chosen, sees_deployment)
+    first, last = _ids(chosen)
+    parameters |= {"after_id": max(after, first), "last": last, "limit": limit}
+    return [(row.id, _shape(row)) for row in tx.execute(_NEXT.format(where=where), parameters)]
+
+
+def _where(
+    tenants: Sequence[str] | None, chosen: AuditFilter, sees_deployment: bool
+) -> tuple[str, dict[str, Any]]:
+    parameters: dict[str, Any] = {}
     where = []
     if tenants is not None:
         parameters["tenants"] = list(tenants)
@@ -77,8 +113,18 @@ def audit(
         if value is not None:
             parameters[name] = value.replace("\0", "") if isinstance(value, str) else _utc(value)
             where.append(text)
-    rows = tx.execute(_PAGE.format(where=" AND ".join(where) or "true"), parameters).all()
-    return page.cut(rows, "audit", lambda row: (row.id,), _shape)
+    return " AND ".join(where) or "true", parameters
+
+
+def _ids(chosen: AuditFilter) -> tuple[UUID, UUID]:
+    """Between which ids the rows of the chosen time lie: so an old page reads no newer rows."""
+    first = _BEFORE_ALL if chosen.since is None else _id_at(_utc(chosen.since), -_CLOCKS_DIFFER)
+    return first, _AFTER_ALL if chosen.until is None else _id_at(_utc(chosen.until), _CLOCKS_DIFFER)
+
+
+def _id_at(moment: datetime, off: timedelta) -> UUID:
+    ms = int((moment.timestamp() + off.total_seconds()) * 1000)
+    return ids.first_id_at(min(max(ms, 0), _MOST_MS))
 
 
 def _utc(moment: datetime) -> datetime:

@@ -1,4 +1,4 @@
-"""Lists the tenants that a token may enter, with their limits."""
+"""Lists the tenants that a token may enter, with their limits, and shows the use of one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.queueing import run_slots
 from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -45,6 +46,26 @@ def tenant(tx: Transaction, id: str) -> Document:
     if row is None:
         raise NotFound(f"tenant {id!r} not found", hint="PUT /api/tenants/{id} makes it")
     return _shape(row)
+
+
+_PAUSE = "SELECT paused_at, reason FROM pauses WHERE tenant_id = :id AND task_id = ''"
+
+
+def tenant_in_use(tx: Transaction, id: str) -> Document:
+    """One tenant with its active and waiting runs, and its pause.
+
+    Raises:
+        NotFound: there is no such tenant yet.
+    """
+    found, slots = tenant(tx, id), run_slots.slots_of(tx, id)
+    paused = tx.execute(_PAUSE, {"id": id}).one_or_none()
+    return {
+        **found,
+        "activeRuns": slots.active,
+        "pendingRuns": slots.waiting,
+        "pausedAt": paused and iso(paused.paused_at),
+        "pauseReason": paused and paused.reason,
+    }
 
 
 def _shape(row: Any) -> Document:

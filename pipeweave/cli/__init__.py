@@ -90,6 +90,8 @@ GROUPS: dict[str, dict[str, str]] = {
     "Administer": {
         "db": "pipeweave.cli.db:db",
         "token": "pipeweave.cli.token:token",
+        "tenant": "pipeweave.cli.tenant:tenant",
+        "audit": "pipeweave.cli.audit:audit",
         "config": "pipeweave.cli.config:config",
         "env": "pipeweave.cli.env:env",
     },

@@ -71,14 +71,15 @@ def _filters(client: Client, options: dict[str, Any]) -> dict[str, Any]:
         "run": None if run is None else id_arguments.run(client, run, None),
         "pipelineId": options["pipeline"],
         "status": options["status"],
-        "createdAfter": _time(options["since"], now),
-        "createdBefore": _time(options["until"], now),
+        "createdAfter": time_of(options["since"], now),
+        "createdBefore": time_of(options["until"], now),
         "standalone": True if options["standalone"] else None,
     }
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _time(given: timedelta | datetime | None, now: datetime) -> str | None:
+def time_of(given: timedelta | datetime | None, now: datetime) -> str | None:
+    """A time, or one so long ago, as the API takes it."""
     if given is None:
         return None
     moment = now - given if isinstance(given, timedelta) else given

@@ -1,10 +1,11 @@
-"""Login links of the dashboard and tenants over HTTP."""
+"""Login links of the dashboard, tenants and the audit over HTTP."""
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import quote
 
-from pipeweave.client.models import Document, checked_id, document_of, without_none
+from pipeweave.client.models import Document, Page, checked_id, document_of, without_none
 from pipeweave.client.paging import Methods
 
 
@@ -26,7 +27,26 @@ class AccessMethods(Methods):
         """List the tenants that the token may enter, with their limits."""
         return list(self._all("/api/tenants", "tenants", {}))
 
+    def tenant(self, tenant: str) -> Document:
+        """Read a tenant's limit, its active and waiting runs, and its pause.
+
+        Raises:
+            NotFound: there is no such tenant, or the token may not enter it.
+        """
+        return document_of(self._http.get(f"/api/tenants/{checked_id(tenant)}", {}))
+
     def set_tenant(self, tenant: str, max_active_runs: int | None) -> Document:
         """Create a tenant or change its limit of active runs; None for no limit. For administrators."""
         body = without_none(maxActiveRuns=max_active_runs)
         return document_of(self._http.send("PUT", f"/api/tenants/{checked_id(tenant)}", body))
+
+    def audit(self, /, *, limit: int | None = None, cursor: str | None = None, **filters: Any) -> Page:
+        """List one page of who changed what, newest first. For administrators.
+
+        Args:
+            limit: rows per page, 1 to 1,000; None for 50.
+            cursor: `next_cursor` of the page before.
+            filters: parameters of the API: `actor`, `verb`, `object`, `since`, `until`. `export("audit")`
+                takes them, too, and gives all rows.
+        """
+        return self._page("/api/audit", "entries", {"limit": limit, "cursor": cursor, **filters})

@@ -1,4 +1,4 @@
-"""Export runs, task runs, attempts, events and logs over HTTP, however many they are."""
+"""Export runs, task runs, attempts, events, logs and the audit over HTTP, however many they are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeweave.client.models import Document
 from pipeweave.client.paging import Methods
 from pipeweave.errors import FieldError, InvalidInput, TooManyRequests, Unavailable
 
-KINDS = ("runs", "task-runs", "attempts", "events", "logs")
+KINDS = ("runs", "task-runs", "attempts", "events", "logs", "audit")
 # An export that gets nowhere is asked for again so often, and at first after so long (s).
 TRIES = 8
 FIRST_PAUSE_S = 0.2
@@ -41,10 +41,10 @@ class ExportMethods(Methods):
         """Iterate over the rows of runs, the oldest run first. A broken connection does not end it.
 
         Args:
-            kind: `runs`, `task-runs`, `attempts`, `events` or `logs`.
+            kind: `runs`, `task-runs`, `attempts`, `events`, `logs`; or `audit`, for administrators.
             after: the cursor of an `ExportPage`: go on after it.
             filters: parameters of the API: `run`, `status`, `pipelineId`, `createdAfter`, `createdBefore`,
-                `triggeredBy`, `standalone`.
+                `triggeredBy`, `standalone`; of the audit `actor`, `verb`, `object`, `since`, `until`.
 
         Raises:
             InvalidInput: there is no such kind, or a filter or the cursor is not valid.

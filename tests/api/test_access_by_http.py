@@ -363,3 +363,14 @@ def test_no_answer_of_the_api_is_something_that_a_browser_would_run(reader: Api)
         answer = reader.get(path)
         assert answer.mimetype in {"application/json", "application/problem+json", "text/plain"}
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_a_tenant_is_shown_with_its_use_to_those_who_may_enter(api: Api, owner: Api) -> None:
+    assert owner.put("/api/tenants/shown", {"maxActiveRuns": 3}).status_code == 200
+    found = owner.get("/api/tenants/shown").json
+    assert (found["maxActiveRuns"], found["activeRuns"], found["pausedAt"]) == (3, 0, None)
+    paused = replace(owner, sent={"X-Tenant": "shown"}).post("/api/queue/pause", {"reason": "stocktaking"})
+    assert paused.status_code == 200, paused.json
+    assert owner.get("/api/tenants/shown").json["pauseReason"] == "stocktaking"
+    assert code(api.get("/api/tenants/shown")) == (404, "NOT_FOUND")
+    assert code(owner.get("/api/tenants/nowhere")) == (404, "NOT_FOUND")

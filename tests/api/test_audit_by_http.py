@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -114,3 +115,35 @@ def test_a_wrong_filter_is_refused(admin: Api, name: str, value: str) -> None:
 def test_any_time_with_any_offset_is_a_time(admin: Api, moment: str) -> None:
     assert rows(admin, since=moment) is not None
     assert rows(admin, until=moment) is not None
+
+
+def exported(api: Api, **query: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    answer = api.get("/api/export/audit", **query)
+    assert (answer.status_code, answer.mimetype) == (200, "application/x-ndjson"), answer.data
+    lines = [json.loads(each) for each in answer.data.splitlines()]
+    return [each for each in lines if "cursor" not in each], lines[-1]
+
+
+def test_an_export_has_the_rows_of_the_list_oldest_first_and_goes_on_later(admin: Api) -> None:
+    admin.post("/api/tasks/count/pause", {"reason": "first"})
+    admin.post("/api/tasks/count/resume")
+    found, end = exported(admin, object="count", verb="tasks.pause")
+    listed = rows(admin, object="count", verb="tasks.pause")
+    assert found == listed[::-1] and found[-1]["reason"] == "first"
+    assert (end["rows"], end["isComplete"]) == (len(found), True)
+    admin.post("/api/tasks/count/pause", {"reason": "second"})
+    admin.post("/api/tasks/count/resume")
+    (later,), _ = exported(admin, object="count", verb="tasks.pause", after=end["cursor"])
+    assert later["reason"] == "second"
+
+
+def test_a_cursor_of_other_filters_or_of_another_export_is_refused(admin: Api) -> None:
+    _, end = exported(admin, verb="tasks.pause")
+    answer = admin.get("/api/export/audit", verb="tasks.resume", after=end["cursor"])
+    assert answer.status_code == 400 and "other filters" in answer.json["detail"]
+    answer = admin.get("/api/export/runs", after=end["cursor"])
+    assert answer.status_code == 400 and "export of audit" in answer.json["detail"]
+
+
+def test_only_administrators_export_it(api: Api) -> None:
+    assert api.get("/api/export/audit").status_code == 403

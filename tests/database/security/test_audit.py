@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from support.plans import plans_of, rows_looked_at
 
 from pipeweave import ids
 from pipeweave.orchestrator.queueing import pauses
-from pipeweave.orchestrator.reading.audit_list import AuditFilter
+from pipeweave.orchestrator.reading.audit_list import AuditFilter, audit_after
 from pipeweave.orchestrator.reading.audit_list import audit as listed
 from pipeweave.orchestrator.registry import tenants
 from pipeweave.orchestrator.retention import expiry
@@ -111,6 +113,44 @@ def test_rows_are_filtered_and_paged(tx: Transaction) -> None:
     first = listed(tx, [TENANT], Page(limit=3))
     second = listed(tx, [TENANT], Page(limit=3, cursor=first["nextCursor"]))
     assert [each["object"] for each in second["items"]] == ["task-0"] and second["nextCursor"] is None
+
+
+def test_an_export_is_handed_out_from_the_oldest_row_on(tx: Transaction) -> None:
+    for number in range(3):
+        audit.write(tx, note(object=f"task-{number}"), {}, {})
+    rows = audit_after(tx, [TENANT], AuditFilter(), UUID(int=0), 2)
+    assert [each["object"] for _, each in rows] == ["task-0", "task-1"]
+    ((_, last),) = audit_after(tx, [TENANT], AuditFilter(), rows[-1][0], 2)
+    assert last["object"] == "task-2"
+    assert audit_after(tx, [TENANT], AuditFilter(until=tx.now), UUID(int=0), 2) == []
+
+
+_HISTORY = """
+INSERT INTO audit (id, tenant_id, at, source, actor, verb, kind, object)
+SELECT CAST(lpad(to_hex(CAST(extract(epoch FROM CAST(:now AS timestamptz) - n * interval '1 hour') * 1000
+    AS bigint)), 12, '0') || '7000800000000000' || lpad(to_hex(n), 4, '0') AS uuid),
+    'long-audited', CAST(:now AS timestamptz) - n * interval '1 hour', 'token', 'alice', 'tasks.pause',
+    'task', 'resize'
+FROM generate_series(1, 20000) AS n
+"""
+
+
+def test_a_page_of_any_time_reads_about_as_many_rows_as_it_has(
+    fresh_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fresh_database.transaction() as tx:
+        tx.execute(_HISTORY, {"now": tx.now})
+        tx.execute("ANALYZE audit")
+        old = tx.now - timedelta(hours=15_000)
+        chosen = AuditFilter(since=old - timedelta(days=2), until=old)
+        for read in (
+            lambda: listed(tx, ["long-audited"], Page(limit=20)),
+            lambda: listed(tx, ["long-audited"], Page(limit=20), chosen),
+            lambda: listed(tx, None, Page(limit=20), AuditFilter(object="resize", until=old)),
+            lambda: audit_after(tx, ["long-audited"], chosen, UUID(int=0), 100),
+        ):
+            assert read()
+            assert rows_looked_at(plans_of(tx, read, monkeypatch)) <= 200
 
 
 def items(tx: Transaction, chosen: AuditFilter) -> list[dict[str, object]]:
