@@ -10,9 +10,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import history, report
+from benchmarks import history, open_pages, report
 from benchmarks.environment import Environment, environment
-from benchmarks.figures import Benchmark
+from benchmarks.figures import Benchmark, Figures
 from benchmarks.measure import benchmarks, warm_up
 from benchmarks.report import Again, Measured
 from benchmarks.sizes import FULL, QUICK, SMOKE, Sizes
@@ -24,8 +24,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the requested benchmarks and return the exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.results and (options.only or options.smoke):
-        parser.error("--results takes the whole: not with --only or --smoke")
+    if options.results and (options.only or options.smoke or options.watched):
+        parser.error("--results takes the whole: not with --only, --smoke or --watched")
     sizes = QUICK if options.quick else SMOKE if options.smoke else FULL
     if options.rounds:
         sizes = replace(sizes, rounds=options.rounds)
@@ -35,12 +35,12 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"no such benchmark; there are {names}", file=sys.stderr)
         return 2
     try:
-        figures, again = measure(chosen, sizes, options.history)
+        figures, again = measure(chosen, sizes, options.history, options.watched)
     except (BenchmarkFailed, PipeWeaveError) as error:
         print(f"not measured: {error}", file=sys.stderr)
         return 1
     print("\n" + report.table(figures, again))
-    is_whole = not options.only and not options.smoke
+    is_whole = not (options.only or options.smoke or options.watched)
     file = options.out or (report.LATEST if is_whole else report.LATEST.with_name("partial.json"))
     report.write_json(figures, file, again)
     print(f"\nwritten to {file}")
@@ -49,14 +49,17 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def measure(chosen: list[Benchmark], sizes: Sizes, finished: int = 0) -> tuple[Measured, Again | None]:
+def measure(
+    chosen: list[Benchmark], sizes: Sizes, finished: int = 0, watched: int = 0
+) -> tuple[Measured, Again | None]:
     """Start everything in a new folder, measure, stop everything.
 
     Args:
         finished: runs to put into the tables afterwards, to measure ours before and after that.
+        watched: open pages, without and with which ours alone is measured; then nothing else is.
 
     Returns:
-        The figures, and ours alone without and with that history.
+        The figures, and ours alone without and with that history, or those pages.
 
     Raises:
         BenchmarkFailed: a benchmark failed; the message names the folder with the logs.
@@ -72,6 +75,9 @@ def measure(chosen: list[Benchmark], sizes: Sizes, finished: int = 0) -> tuple[M
             print(
                 f"up and warm after {time.monotonic() - began:.0f} s; medians of {sizes.rounds}", flush=True
             )
+            if watched:
+                again = _watched(chosen, up.alone, watched)
+                return again.without, again
             figures = _measure(chosen, up)
             return figures, _with_history(chosen, up, sizes, finished) if finished else None
     except BenchmarkFailed as error:
@@ -81,7 +87,7 @@ def measure(chosen: list[Benchmark], sizes: Sizes, finished: int = 0) -> tuple[M
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _measure(chosen: list[Benchmark], up: Environment) -> Measured:
+def _measure(chosen: list[Benchmark], up: Environment) -> dict[str, Figures]:
     figures = {}
     for each in chosen:
         began = time.monotonic()
@@ -102,6 +108,18 @@ def _with_history(chosen: list[Benchmark], up: Environment, sizes: Sizes, count:
     history.fill(up.settings.database_url, count, "single")
     print(f"{count:,} finished runs put there in {time.monotonic() - began:.0f} s; ours again", flush=True)
     return Again(without, _measure_settled(chosen, up, sizes))
+
+
+def _watched(chosen: list[Benchmark], alone: Environment, count: int) -> Again:
+    """Measure each figure without and with open pages, one after the other: other load disturbs both."""
+    without: dict[str, Figures] = {}
+    beside: dict[str, Figures] = {}
+    # Those two open pages and streams themselves.
+    for each in (one for one in chosen if one.name not in ("pages", "watchers")):
+        without |= _measure([each], alone)
+        with open_pages.opened(alone.pipeweave, count):
+            beside |= _measure([each], alone)
+    return Again(without, beside, "pages")
 
 
 def _measure_settled(chosen: list[Benchmark], up: Environment, sizes: Sizes) -> Measured:
@@ -140,6 +158,13 @@ def _parser() -> argparse.ArgumentParser:
         type=_whole,
         metavar="N",
         help="afterwards, put N finished runs into the tables and measure ours again",
+    )
+    parser.add_argument(
+        "--watched",
+        type=_whole,
+        metavar="N",
+        default=0,
+        help="instead, measure ours without and with N open pages of the dashboard",
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON document here instead")
     parser.add_argument("--results", action="store_true", help="put the figures into benchmarks/RESULTS.md")

@@ -16,7 +16,6 @@ RESULTS = FOLDER / "RESULTS.md"
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 _HEADER = ("benchmark", "unit", "ours", "celery", "celery tuned", "ours / celery", "ours / tuned", "goal")
-_HISTORY_HEADER = ("alone", "with history", "with / without")
 # Columns of text are aligned left, columns of numbers right.
 _TEXTS = ("benchmark", "unit", "goal")
 
@@ -26,10 +25,20 @@ Measured = Mapping[str, Figures]
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """PipeWeave measured alone, twice by the same processes: with empty tables, and with a history."""
+    """PipeWeave measured alone, twice by the same processes: without something, and with it.
+
+    Args:
+        what: that something: `history` (in tables that were empty) or `pages` (that are open).
+    """
 
     without: Measured
-    with_history: Measured
+    beside: Measured
+    what: str = "history"
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """Of the columns that tell it."""
+        return ("alone", f"with {self.what}", "with / without")
 
 
 def to_json(figures: Measured, again: Again | None = None) -> dict[str, Any]:
@@ -37,7 +46,7 @@ def to_json(figures: Measured, again: Again | None = None) -> dict[str, Any]:
 
     Args:
         figures: of all systems.
-        again: shown below `alone` and `with_history`, with the ratio of the two.
+        again: shown below `alone` and `with_history` (or `with_pages`), with the ratio of the two.
     """
     return {
         name: {**_entry(each), **(_history_entry(name, again) if again else {})}
@@ -56,11 +65,11 @@ def _entry(figures: Figures) -> dict[str, Any]:
 
 
 def _history_entry(name: str, again: Again) -> dict[str, Any]:
-    before, after = again.without[name], again.with_history[name]
+    before, after = again.without[name], again.beside[name]
     alone, shown = ({k: v for k, v in _entry(each).items() if k != "goal"} for each in (before, after))
     without = before.values["ours"]
     ratio = _rounded(after.values["ours"] / without if without else None)
-    return {"alone": alone, "with_history": {**shown, "ratio": ratio}}
+    return {"alone": alone, f"with_{again.what}": {**shown, "ratio": ratio}}
 
 
 def write_json(figures: Measured, file: Path, again: Again | None = None) -> None:
@@ -93,9 +102,9 @@ def write_results(text: str, file: Path = RESULTS) -> None:
 
 def _rows(figures: Measured, again: Again | None) -> list[Row]:
     """The header, and the lines of every benchmark."""
-    rows: list[Row] = [(*_HEADER, *_HISTORY_HEADER) if again else _HEADER]
+    rows: list[Row] = [(*_HEADER, *again.header) if again else _HEADER]
     for name, each in figures.items():
-        before, after = (_lines(m[name]) for m in (again.without, again.with_history)) if again else ({}, {})
+        before, after = (_lines(m[name]) for m in (again.without, again.beside)) if again else ({}, {})
         for unit, (values, goal) in _lines(each).items():
             row = _row(name, unit, values, goal)
             rows.append((*row, *_history_cells(before[unit], after[unit])) if again else row)

@@ -49,6 +49,11 @@ def idle(systems: Sequence[System], seconds: float) -> dict[str, Usage]:
     return found
 
 
+def cpu_seconds(process_id: int) -> float:
+    """CPU time so far of a process and its children."""
+    return _cpu_seconds({"": _family(process_id)})[""]
+
+
 @contextmanager
 def largest_during(system: System, every_s: float = 0.05) -> Iterator[dict[str, float]]:
     """Watch a system's memory while the block works: the largest PSS seen of a process, in MB, by name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 
-from flask import Flask, Response, request
+from flask import Flask, Request, Response, request
 
 # Shorter answers gain nothing (bytes). A higher level costs more time than it saves bytes.
 LEAST = 1_024
@@ -17,6 +17,11 @@ def register(app: Flask) -> None:
     app.after_request(_pack)
 
 
+def is_wanted(asking: Request, content: bytes) -> bool:
+    """Whether this content is to be packed for who asks."""
+    return len(content) >= LEAST and asking.accept_encodings["gzip"] > 0
+
+
 def _pack(answer: Response) -> Response:
     # Answers to other methods may hold a new secret beside what the caller sent: packing would tell of it.
     if request.method != "GET" or answer.mimetype not in TYPES or answer.status_code != 200:
@@ -25,7 +30,7 @@ def _pack(answer: Response) -> Response:
         return answer
     answer.vary.add("Accept-Encoding")
     content = answer.get_data()
-    if len(content) >= LEAST and request.accept_encodings["gzip"] > 0:
+    if is_wanted(request, content):
         answer.set_data(gzip.compress(content, LEVEL, mtime=0))
         answer.headers["Content-Encoding"] = "gzip"
     return answer

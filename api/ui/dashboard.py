@@ -17,7 +17,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.utils import redirect
 from werkzeug.wrappers import Response as AnyResponse
 
-from pipeweave.api.http import Authenticator, Caller, Identity, Inside, browser, errors, headers
+from pipeweave.api.http import Authenticator, Caller, Identity, Inside, browser, errors, headers, packing
 from pipeweave.api.ui import confirm, policy, words
 from pipeweave.api.ui.banner import Banner
 from pipeweave.api.ui.graphs import graph_of
@@ -79,6 +79,7 @@ class Dashboard:
         self._templates = Environment(
             loader=FileSystemLoader(Path(__file__).parent / "templates"),
             autoescape=True,
+            auto_reload=False,
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -301,9 +302,12 @@ class Dashboard:
 
 
 def _marked(fragment: Fragment) -> Response:
-    answer = Response(fragment.body, content_type=HTML)
+    is_packed = packing.is_wanted(request, fragment.body)
+    answer = Response(fragment.packed if is_packed else fragment.body, content_type=HTML)
+    if is_packed:
+        answer.headers["Content-Encoding"] = "gzip"
     answer.headers[FRAGMENT] = "1"
-    answer.headers["Vary"] = f"Cookie, {FRAGMENT}"
+    answer.headers["Vary"] = f"Cookie, {FRAGMENT}, Accept-Encoding"
     answer.headers["Cache-Control"] = "private, no-cache"
     answer.set_etag(fragment.tag)
     answer.make_conditional(request)

@@ -6,6 +6,7 @@ reader. `LiveClock` computes the watched ones anew when something may have chang
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import threading
 import time
@@ -14,11 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from pipeweave.api.http import Caller
+from pipeweave.api.http import Caller, packing
+from pipeweave.orchestrator.stream import Pace
 
-# A fragment that was computed less than so many seconds ago is served again.
-FRESH_S = 0.5
 MOST_KEPT = 256
+# A page that was told of a tag may come for it when there are already so many newer ones.
+TAGS_BEHIND = 8
 _NOBODY = UUID(int=0)
 
 
@@ -42,18 +44,38 @@ class LiveView:
     def name(self) -> str:
         return self.url
 
+    @property
+    def rest_s(self) -> float:
+        return self.fragments.pace.rest_s(self)
+
     def compute(self) -> str:
         """Render it, keep it, and return its tag."""
         return self.fragments.compute(self).tag
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Fragment:
-    """A rendered fragment."""
+    """A rendered fragment.
+
+    Args:
+        tags: its tag, and those of the fragments before it, the newest first.
+    """
 
     body: bytes
-    tag: str
+    tags: tuple[str, ...]
     computed_at: float
+    _packed: bytes | None = None
+
+    @property
+    def tag(self) -> str:
+        return self.tags[0]
+
+    @property
+    def packed(self) -> bytes:
+        """The body for a browser that unpacks it; packed once for all of them."""
+        if self._packed is None:
+            self._packed = gzip.compress(self.body, packing.LEVEL, mtime=0)
+        return self._packed
 
 
 class Fragments:
@@ -64,13 +86,14 @@ class Fragments:
     """
 
     def __init__(self, render: Callable[[LiveView], bytes]) -> None:
+        self.pace = Pace()
         self._render = render
         self._lock = threading.Lock()
         self._kept: OrderedDict[LiveView, Fragment] = OrderedDict()
         self._computing: dict[LiveView, threading.Lock] = {}
 
     def get(self, view: LiveView, announced: str | None = None) -> Fragment:
-        """The fragment: the kept one if it is fresh, or the announced one; else a new one.
+        """The fragment: the kept one if it is fresh, or not older than the announced one; else a new one.
 
         Args:
             announced: the tag that the reader was told of.
@@ -90,10 +113,19 @@ class Fragments:
         Raises:
             PipeWeaveError: the page is an error.
         """
+        began = time.monotonic()
         body = self._render(view)
-        made = Fragment(body, hashlib.sha256(body).hexdigest()[:32], time.monotonic())
+        now = time.monotonic()
+        self.pace.note(view, now - began)
+        tag = hashlib.sha256(body).hexdigest()[:32]
         with self._lock:
-            self._kept[view] = made
+            kept = self._kept.get(view)
+            if kept is not None and kept.tag == tag:
+                # What was packed stays.
+                kept.computed_at, made = now, kept
+            else:
+                before = kept.tags[:TAGS_BEHIND] if kept is not None else ()
+                made = self._kept[view] = Fragment(body, (tag, *before), now)
             self._kept.move_to_end(view)
             self._computing.pop(view, None)
             while len(self._kept) > MOST_KEPT:
@@ -103,9 +135,11 @@ class Fragments:
     def _fresh(self, view: LiveView, announced: str | None) -> Fragment | None:
         with self._lock:
             kept = self._kept.get(view)
-        if kept is None or (kept.tag != announced and time.monotonic() - kept.computed_at > FRESH_S):
-            return None
-        return kept
+        if kept is None or announced in kept.tags:
+            return kept
+        # Half of the rest: who asks without having been told sees nothing that is older.
+        is_fresh = time.monotonic() - kept.computed_at <= self.pace.rest_s(view) / 2
+        return kept if is_fresh else None
 
 
 def shared(caller: Caller) -> Caller:

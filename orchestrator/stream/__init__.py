@@ -9,11 +9,13 @@ from pipeweave.orchestrator.stream import changes, feed, place_text, span
 from pipeweave.orchestrator.stream.changes import Wanted
 from pipeweave.orchestrator.stream.feed import Batch, FeedEvent
 from pipeweave.orchestrator.stream.hub import Hub, Sink
-from pipeweave.orchestrator.stream.live_clock import LiveClock, LiveWanted
-from pipeweave.orchestrator.stream.live_clock import View as LiveView
+from pipeweave.orchestrator.stream.live_clock import LiveClock
 from pipeweave.orchestrator.stream.log_watch import LogWatch
+from pipeweave.orchestrator.stream.pace import Pace
 from pipeweave.orchestrator.stream.place import Place, Seen
 from pipeweave.orchestrator.stream.span import Span
+from pipeweave.orchestrator.stream.watching import LiveWanted
+from pipeweave.orchestrator.stream.watching import View as LiveView
 
 __all__ = [
     "Batch",
@@ -23,6 +25,7 @@ __all__ = [
     "LiveView",
     "LiveWanted",
     "LogWatch",
+    "Pace",
     "Place",
     "Seen",
     "Sink",

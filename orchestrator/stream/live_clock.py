@@ -11,16 +11,13 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
-import orjson
-
-from pipeweave import ids
 from pipeweave.errors import PipeWeaveError, TooManyStreams, Unavailable
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.stream.pace import Allowance
+from pipeweave.orchestrator.stream.watching import LiveSink, LiveWanted, View, WatchedView, Watcher
 
 log = logging.getLogger(__name__)
 
@@ -29,84 +26,13 @@ EVERY_S = 0.25
 AWAY_S = 1.0
 # The number of an event is drawn before the event can be read: seconds for which it may still appear.
 LATE_S = 2.0
-# A view is computed at most once in this time (s), and takes at most a twentieth of the time.
-VIEW_EVERY_S = 1.0
-VIEW_SHARE = 20
 # Whoever hears of something fetches it: announcements of all watchers together are at most so many a second.
-FETCHES_PER_S = 25
+FETCHES_PER_S = 20
 # Seconds between two signs of life to a watcher, and between two looks whether it may still watch.
 PING_S = 10.0
 CHECK_S = 2.0
 # The threads end when nobody has watched for so long (s).
 IDLE_S = 5.0
-
-
-class LiveSink(Protocol):
-    """Where the announcements for one watcher go. Its methods return at once."""
-
-    def begin(self, cursor: str) -> None:
-        """The watcher is served from now on."""
-
-    def change(self, cursor: str | None, content: bytes) -> None:
-        """An announcement as JSON."""
-
-    def ping(self) -> None:
-        """Nothing new."""
-
-    def end(self, error: PipeWeaveError | None) -> None:
-        """Nothing follows. None: this process stops."""
-
-    def check(self) -> object:
-        """Raise the error for which the watcher may not watch any more."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the watcher is still there."""
-
-
-class View(Protocol):
-    """Something that is computed, and whose content has a tag that changes with it. Equal views are one."""
-
-    @property
-    def name(self) -> str:
-        """As the watcher calls it."""
-
-    @property
-    def every_s(self) -> float:
-        """Seconds after which it is computed also without an event; 0: never."""
-
-    def compute(self) -> str:
-        """Compute it, keep it for whoever asks, and return its tag."""
-
-    def __hash__(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class LiveWanted:
-    """What one watcher looks at. The runs are its tenant's: somebody has checked that."""
-
-    runs: tuple[UUID, ...] = ()
-    views: tuple[View, ...] = ()
-
-
-@dataclass(slots=True, eq=False)
-class _Watcher:
-    wanted: LiveWanted
-    sink: LiveSink
-    # What it was told last, and when it was told of runs and of views (monotonic s).
-    told: dict[Hashable, object] = field(default_factory=dict)
-    told_at: dict[str, float] = field(default_factory=dict)
-    ping_at: float = 0.0
-    check_at: float = 0.0
-
-
-@dataclass(slots=True)
-class _Known:
-    tag: str
-    due_at: float
-    # The clock when it was computed.
-    clock: int
-    by_time_at: float
 
 
 _CLOCK = "SELECT last_value FROM event_seq"
@@ -128,13 +54,16 @@ class LiveClock:
         self._database = database
         self._most = most
         self._lock = threading.Lock()
-        self._watchers: list[_Watcher] = []
+        self._watchers: list[Watcher] = []
         self._threads: dict[str, threading.Thread] = {}
         self._stop = threading.Event()
         self._clock = -1
         # When the clock last moved (monotonic s).
         self._moved_at = 0.0
-        self._views: dict[View, _Known] = {}
+        self._views: dict[View, WatchedView] = {}
+        self._allowed = {
+            each: Allowance(FETCHES_PER_S, FETCHES_PER_S * EVERY_S) for each in ("runs", "views")
+        }
         # The number of the newest event of each watched run.
         self._newest: dict[UUID, int | None] = {}
         self._watched_at = 0.0
@@ -161,7 +90,10 @@ class LiveClock:
             if self._stop.is_set():
                 sink.end(None)
                 return
-            self._watchers.append(_Watcher(wanted, sink, ping_at=now + PING_S, check_at=now + CHECK_S))
+            views = tuple(self._views.setdefault(each, WatchedView(each)) for each in wanted.views)
+            self._watchers.append(
+                Watcher(wanted.runs, views, sink, ping_at=now + PING_S, check_at=now + CHECK_S)
+            )
             self._watched_at = now
             # What was known before may be old.
             self._moved_at = now
@@ -198,16 +130,13 @@ class LiveClock:
 
     def _look_at_runs(self) -> float:
         watchers = self._tend()
-        runs = sorted({run for each in watchers for run in each.wanted.runs})
-        self._newest = {run: seq for run, seq in self._newest.items() if run in set(runs)}
-        now = time.monotonic()
+        runs = {run for each in watchers for run in each.runs}
+        self._newest = {run: seq for run, seq in self._newest.items() if run in runs}
         with self._database.following() as tx:
             self._read_clock(tx)
-            if runs and now - self._moved_at < LATE_S:
-                self._newest = {row.id: row.seq for row in tx.execute(_NEWEST, {"runs": runs})}
-        for each in watchers:
-            known = {run: self._newest[run] for run in each.wanted.runs if run in self._newest}
-            self._tell(each, "runs", known, len(watchers))
+            if runs and time.monotonic() - self._moved_at < LATE_S:
+                self._newest = {row.id: row.seq for row in tx.execute(_NEWEST, {"runs": sorted(runs)})}
+        self._tell("runs", [(each, each.news_of_runs(self._newest)) for each in watchers])
         return EVERY_S
 
     def _read_clock(self, tx: Transaction) -> None:
@@ -218,45 +147,42 @@ class LiveClock:
     def _look_at_views(self) -> float:
         with self._lock:
             watchers = [each for each in self._watchers if each.sink.is_open]
-        views = dict.fromkeys(view for each in watchers for view in each.wanted.views)
-        self._views = {view: known for view, known in self._views.items() if view in views}
-        for view in views:
-            if self._is_due(view):
-                self._compute(view)
-        for each in watchers:
-            known = {view: self._views[view].tag for view in each.wanted.views if view in self._views}
-            self._tell(each, "views", known, len(watchers))
+            watched = dict.fromkeys(view for each in watchers for view in each.views)
+            if len(watched) < len(self._views):
+                self._views = {each.view: each for each in watched}
+        for each in watched:
+            if self._is_due(each):
+                self._compute(each)
+        self._tell("views", [(each, each.news_of_views()) for each in watchers])
         return EVERY_S
 
-    def _is_due(self, view: View) -> bool:
-        known, now = self._views.get(view), time.monotonic()
-        if known is None:
+    def _is_due(self, watched: WatchedView) -> bool:
+        now = time.monotonic()
+        if watched.tag is None:
             return True
-        has_moved = self._clock != known.clock or now - self._moved_at < LATE_S
-        return now >= known.due_at and (has_moved or now >= known.by_time_at)
+        has_moved = self._clock != watched.clock or now - self._moved_at < LATE_S
+        return now >= watched.due_at and (has_moved or now >= watched.by_time_at)
 
-    def _compute(self, view: View) -> None:
-        clock, began = self._clock, time.monotonic()
+    def _compute(self, watched: WatchedView) -> None:
+        view, began = watched.view, time.monotonic()
+        watched.clock = self._clock
         try:
-            tag = view.compute()
+            watched.tag = view.compute()
         except PipeWeaveError as error:
             # Whoever looks gets the same error.
-            tag = error.code
-        took = time.monotonic() - began
-        due_at = began + max(VIEW_EVERY_S, VIEW_SHARE * took)
-        by_time_at = began + view.every_s if view.every_s else math.inf
-        self._views[view] = _Known(tag, due_at, clock, by_time_at)
+            watched.tag = error.code
+        watched.due_at = began + view.rest_s
+        watched.by_time_at = began + view.every_s if view.every_s else math.inf
 
-    def _tell(self, watcher: _Watcher, kind: str, found: Mapping[Any, object], watchers: int) -> None:
-        news = {key: value for key, value in found.items() if watcher.told.get(key, self) != value}
+    def _tell(self, kind: str, found: Sequence[tuple[Watcher, dict[UUID | str, object]]]) -> None:
+        """Announce to as many as may fetch now; first to those who have not heard for longest."""
+        behind = [(each, news) for each, news in found if news and each.sink.is_open]
+        behind.sort(key=lambda pair: pair[0].told_at.get(kind, 0.0))
         now = time.monotonic()
-        is_soon = now - watcher.told_at.get(kind, -math.inf) < watchers / FETCHES_PER_S - EVERY_S
-        if news and not is_soon and watcher.sink.is_open:
-            watcher.told |= news
-            watcher.told_at[kind] = now
-            watcher.sink.change(None, announcement(kind, news))
+        for each, news in behind[: self._allowed[kind].take(len(behind))]:
+            each.tell(kind, news, now)
 
-    def _tend(self) -> Sequence[_Watcher]:
+    def _tend(self) -> Sequence[Watcher]:
         now = time.monotonic()
         with self._lock:
             self._watchers = [each for each in self._watchers if each.sink.is_open]
@@ -278,18 +204,6 @@ class LiveClock:
                 return False
             del self._threads[name]
             return True
-
-
-def announcement(kind: str, news: Mapping[Any, object]) -> bytes:
-    """The JSON that says what to look at again: `{"runs": {id: number}}` or `{"views": {name: tag}}`."""
-    named = {
-        ids.show(ids.RUN, key) if isinstance(key, UUID) else _name(key): value for key, value in news.items()
-    }
-    return orjson.dumps({kind: named})
-
-
-def _name(view: object) -> str:
-    return str(getattr(view, "name", view))
 
 
 def _check(sink: LiveSink) -> None:
