@@ -109,6 +109,42 @@ def work_waits(watched: Watched) -> None:
     watched.sql("UPDATE task_runs SET queued_at = now() - interval '20 minutes' WHERE status = 'queued'")
 
 
+def very_much_waits(watched: Watched) -> None:
+    """More than is counted of one queue: rows like that of one task run, as far as counting goes."""
+    run_id = watched.driver.trigger("one")
+    watched.sql(
+        """INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts,
+            priority, queue, is_limited, code_version, code_hash, created_at, queued_at)
+        SELECT t.run_id, gen_random_uuid(), t.tenant_id, t.step_id, t.task_id, t.kind, t.status,
+            t.max_attempts, t.priority, t.queue, t.is_limited, t.code_version, t.code_hash, now(), now()
+        FROM task_runs AS t CROSS JOIN generate_series(1, 10001) WHERE t.run_id = :run_id""",
+        run_id=run_id,
+    )
+
+
+def a_trigger_that_fails(watched: Watched) -> None:
+    watched.sql(
+        """INSERT INTO triggers (tenant_id, id, kind, pipeline_id, filter, event, enabled_at, last_error_at,
+            last_error_code, last_error, created_at, updated_at)
+        VALUES (:tenant, 'broken', 'event', 'one', '{}', 'pipeline-completed', now(), now(), 'X', 'y', now(),
+            now())""",
+        tenant=watched.driver.tenant,
+    )
+
+
+def an_instance_that_does_not_answer(watched: Watched) -> None:
+    watched.sql(
+        """WITH s AS (INSERT INTO services (tenant_id, id, kind, version, base_url, queue, status,
+            registered_at, last_heartbeat)
+            VALUES (:tenant, 'shop', 'http', '1', 'http://shop', 'q', 'active', now(), now()) RETURNING *)
+        INSERT INTO service_instances (tenant_id, service_id, base_url, registered_url, version, tasks,
+            digest, registered_at, last_seen_at, set_aside_at, refusals, probe_at, last_error)
+        SELECT s.tenant_id, s.id, s.base_url, s.base_url, '1', '{}', 'd', now(), now(), now(), 3,
+            now() + interval '1 hour', 'refused' FROM s""",
+        tenant=watched.driver.tenant,
+    )
+
+
 def work_waits_beside_an_idle_worker(watched: Watched) -> None:
     work_waits(watched)
     watched.sql("UPDATE workers SET last_fetch_at = now() - interval '10 minutes', busy = 0")
@@ -184,11 +220,31 @@ TROUBLES: dict[str, tuple[Callable[[Watched], None], dict[str, float | None]]] =
         ),
         {"PipeWeaveEnqueuedRunsWait": None},
     ),
+    "a queue with more than is counted": (very_much_waits, {"PipeWeaveQueueDeep": 10_000.0}),
+    "a trigger that fails": (a_trigger_that_fails, {"PipeWeaveTriggersFail": 1.0}),
+    "an instance that does not answer": (
+        an_instance_that_does_not_answer,
+        {"PipeWeaveInstancesSetAside": 1.0},
+    ),
+}
+# What concerns one process of the API, and is brought about below.
+OF_PROCESSES = {
+    "PipeWeaveApiDown",
+    "PipeWeaveDatabaseAway",
+    "PipeWeaveMetricsIncomplete",
+    "PipeWeaveDatabaseCrowded",
+    "PipeWeavePoolUsedUp",
+    "PipeWeavePublishingFails",
+    "PipeWeaveStatisticsLate",
+    "PipeWeaveApiErrors",
 }
 # What puts it right again, beside `live`.
 AFTERWARDS = (
     "DELETE FROM schedules",
     "DELETE FROM enqueued_runs",
+    "DELETE FROM triggers",
+    "DELETE FROM service_instances",
+    "DELETE FROM services WHERE kind = 'http'",
     "DELETE FROM dead_letters",
     "UPDATE orchestrator_state SET mode = 'running'",
     "UPDATE tick_chores SET failures = 0, took_ms = 0",
@@ -212,6 +268,43 @@ def test_each_trouble_brings_its_alerts_and_no_others(watched: Watched) -> None:
         watched.live()
         before = watched.scraped()
         assert alerts(before, before) == {}, f"after {trouble}"
+
+
+def test_every_alert_is_made_to_fire() -> None:
+    fired = {name for _, expected in TROUBLES.values() for name in expected} | OF_PROCESSES
+    assert fired == {rule["alert"] for rule in RULES}
+
+
+def test_errors_of_the_api_bring_an_alert(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two scrapes of one process, with real answers before and in between."""
+    for name in ("KEPT_S", "KEPT_PER_COST"):
+        monkeypatch.setattr(f"pipeweave.orchestrator.metrics.kept.{name}", 0)
+    app = watched.app()
+    client = app.test_client()
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("broken")
+
+    def scraped() -> Found:
+        found = values(scrape(app)).items()
+        return {(name, labels | {("instance", "one")}): value for (name, labels), value in found}
+
+    def ask(good: int, bad: int) -> None:
+        for _ in range(good):
+            assert client.get("/health").status_code == 200
+        with monkeypatch.context() as patched:
+            patched.setitem(app.extensions, "pipeweave.openapi", fails)
+            for _ in range(bad):
+                assert client.get("/api/openapi.json").status_code == 500
+
+    ask(good=40, bad=1)
+    before = scraped()
+    ask(good=40, bad=1)
+    few = scraped()
+    assert "PipeWeaveApiErrors" not in alerts(before, few)
+    ask(good=40, bad=10)
+    (share,) = alerts(few, scraped())["PipeWeaveApiErrors"]
+    assert share == pytest.approx(10 / 51, abs=0.01)
 
 
 def test_what_happens_to_a_process_brings_an_alert(watched: Watched) -> None:

@@ -157,7 +157,11 @@ def test_open_dead_letters_are_counted_by_task(tx: Transaction) -> None:
     assert found == {(TENANT, "a"): 2, (TENANT, "b"): 1, (OTHER, "a"): 1}
 
 
-def test_the_lag_of_schedules_is_that_of_the_most_overdue_one(tx: Transaction) -> None:
+def test_the_lag_of_schedules_is_that_of_the_most_overdue_one(
+    tx: Transaction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Tests before this one left tenants behind, and only the first ones are shown when nothing is overdue.
+    monkeypatch.setitem(machine._BOUNDS, "tenants", 1_000_000)
     a_pipeline(tx, TENANT, "a")
     a_pipeline(tx, OTHER, "a")
     for tenant, id, minutes in ((TENANT, "late", -3), (TENANT, "later", -5), (OTHER, "coming", 5)):
