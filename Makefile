@@ -44,8 +44,10 @@ $(STAMP): requirements.lock pyproject.toml
 	$(PIP_INSTALL) --no-build-isolation --no-deps -e .
 	@touch $(STAMP)
 
-demo: setup ## Start everything, run a real pipeline, show its report, stop everything
-	$(BIN)/pipeweave demo
+# make takes --keep as short for its own --keep-going, so `make demo --keep` arrives here as the letter k.
+KEEP = $(if $(findstring k,$(filter-out --%,$(firstword -$(MAKEFLAGS)))), --keep)
+demo: setup ## Start everything, run a real pipeline, show its report, stop everything (make demo --keep: leave it running)
+	$(BIN)/pipeweave demo$(KEEP)
 
 up: setup ## Start everything on this machine and stay (Ctrl-C stops it)
 	$(BIN)/pipeweave up

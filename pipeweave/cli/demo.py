@@ -52,6 +52,7 @@ def demo(ctx: click.Context, data_dir: Path | None, keep: bool, limit: int, as_j
     The pipeline measures the source of Python's standard library, each file as a task run.
     """
     from pipeweave.cli.demo_report import next_steps, show_report
+    from pipeweave.cli.support.dashboard import dashboard_lines, login_link
     from pipeweave.cli.support.rendering import show_json
 
     began = time.monotonic()
@@ -63,12 +64,17 @@ def demo(ctx: click.Context, data_dir: Path | None, keep: bool, limit: int, as_j
             picture, timeline = _picture(client, run, place), _timeline(client, run, place)
         found = run.output if run.status == "completed" else None
         if as_json:
-            show_json({"run": run.id, "status": run.status, "report": found, "picture": str(picture)})
+            link = login_link(ready, f"/ui/r/{run.id}") if keep else None
+            told = {"run": run.id, "status": run.status, "report": found}
+            show_json({**told, "picture": str(picture), "timeline": str(timeline), "dashboard": link})
         elif found is not None:
             show_report(found, run, time.monotonic() - began)
             click.echo(f"The pipeline's graph as a picture: {picture}")
             click.echo(f"When each step did what, as a picture: {timeline}")
-            next_steps(folder, ready.connection.url, run, is_kept=keep)
+            next_steps(folder, run, is_kept=keep)
+            if keep:
+                again = f"pipeweave open --data-dir {folder}"
+                click.echo("\n".join(dashboard_lines(ready, f"/ui/r/{run.id}", again=again)))
         if found is None:
             raise PipeWeaveError(
                 f"the demo's run ended {run.status}", hint="its first errors are printed above"

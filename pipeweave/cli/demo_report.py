@@ -39,11 +39,11 @@ def show_report(report: Mapping[str, Any], run: Run, total_s: float) -> None:
     )
 
 
-def next_steps(folder: Path, url: str, run: Run, *, is_kept: bool) -> None:
+def next_steps(folder: Path, run: Run, *, is_kept: bool) -> None:
     """Print commands to try next."""
     where = f"--data-dir {folder}"
     kept = [
-        (f"open {url}/docs", "the API's documentation"),
+        (f"pipeweave open {run.id} {where}", "this run in the dashboard"),
         (f"pipeweave status {run.id} {where}", "this run"),
         (f"pipeweave pipelines show stdlib-report {where}", "its steps"),
         (f"pipeweave trigger stdlib-report --wait {where}", "run it again"),

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeweave.cli.support.dashboard import dashboard_lines
 from pipeweave.cli.support.extras import check_up
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.stack_folder import stack_folder, stack_option
-from pipeweave.errors import PipeWeaveError
 from pipeweave.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -154,22 +154,9 @@ def _announce(ready: Announcement, options: UpOptions, how_to_stop: str) -> None
     lines = [
         f"PipeWeave is ready: {ready.connection.url}",
         f"Connection: {options.data_dir / 'connection.json'}",
-        *_dashboard(ready),
+        *dashboard_lines(ready),
     ]
     click.echo("\n".join([*lines, *ready.notes, how_to_stop]))
-
-
-def _dashboard(ready: Announcement) -> list[str]:
-    """The link that logs a browser in; the address alone where none can be made."""
-    from pipeweave.client import Client
-
-    if not load().ui:
-        return []
-    try:
-        with Client(ready.connection.url, ready.connection.token) as client:
-            return [f"Dashboard: {client.login_link()} (works once, within a minute; later: pipeweave open)"]
-    except PipeWeaveError as error:
-        return [f"Dashboard: {ready.connection.url}/ui/ (log in with `pipeweave open`; {error.code})"]
 
 
 def _show_json(rows: list[ProcessRow]) -> None:

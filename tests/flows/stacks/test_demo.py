@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
+from urllib.parse import parse_qs, urljoin, urlsplit
 
 import psutil
 import pytest
+import urllib3
 from support.cli_stack import StackFolder
+from support.installed_wheel import python_with_wheel
 
 from pipeweave.settings import environment
 
@@ -75,14 +79,51 @@ def test_an_interrupted_demo_leaves_nothing_behind(
     assert left_behind(temporary) == []
 
 
-def test_a_demo_that_is_kept_goes_on_until_it_is_stopped(here: StackFolder) -> None:
-    done = here.call("demo", "--limit", "5", "--data-dir", "kept", "--keep")
+def test_a_kept_demo_of_the_installed_wheel_ends_with_a_link_to_its_dashboard(tmp_path: Path) -> None:
+    """It goes on until it is stopped; the pages and what they are made of come out of the wheel."""
+    there = StackFolder(tmp_path, (str(python_with_wheel(tmp_path / "wheel")),))
+    done = there.call("demo", "--limit", "5", "--data-dir", "kept", "--keep")
     try:
         assert done.returncode == 0, done.stdout + done.stderr
-        assert f"pipeweave down --data-dir {here.folder / 'kept'}" in done.stdout
-        shown = here.call("runs", "--data-dir", "kept", "--json")
-        assert json.loads(shown.stdout)["runs"][0]["status"] == "completed"
+        assert f"pipeweave down --data-dir {there.folder / 'kept'}" in done.stdout
+        shown = json.loads(there.call("runs", "--data-dir", "kept", "--json").stdout)["runs"]
+        assert shown[0]["status"] == "completed"
+        last = done.stdout.splitlines()[-1]
+        assert last.startswith("Dashboard: http://127.0.0.1:")
+        page, linked = logged_in(last.split()[1])
+        assert str(shown[0]["id"]) in page
+        assert {Path(address).suffix for address in linked} >= {".css", ".js"}
     finally:
-        stopped: subprocess.CompletedProcess[str] = here.call("down", "--data-dir", "kept")
+        stopped: subprocess.CompletedProcess[str] = there.call("down", "--data-dir", "kept")
     assert stopped.returncode == 0
-    assert left_behind(here.folder / "kept") == []
+    assert left_behind(there.folder / "kept") == []
+
+
+def logged_in(link: str) -> tuple[str, dict[str, bytes]]:
+    """The page that a login link leads to, and the files that the page links, each of them there."""
+    address, _, code = link.partition("#")
+    asked = urlsplit(address)
+    base = f"{asked.scheme}://{asked.netloc}"
+    form = {"secret": code, "next": parse_qs(asked.query)["next"][0]}
+    with urllib3.PoolManager(retries=False) as http:
+
+        def get(path: str, **headers: str) -> urllib3.BaseHTTPResponse:
+            answer = http.request("GET", urljoin(base, path), headers=headers, redirect=False)
+            if answer.status in (302, 303):
+                return get(answer.headers["Location"], **headers)
+            assert answer.status == 200, (path, answer.status, answer.data)
+            return answer
+
+        begun = http.request_encode_body(
+            "POST",
+            f"{base}/ui/login",
+            fields=form,
+            encode_multipart=False,
+            headers={"Origin": base},
+            redirect=False,
+        )
+        assert begun.status == 303, begun.data
+        cookie = begun.headers["Set-Cookie"].partition(";")[0]
+        page = get(begun.headers["Location"], Cookie=cookie).data.decode()
+        linked = sorted(set(re.findall(r'(?:href|src)="([^"]*/ui/static/[^"#]+)', page)))
+        return page, {each: get(each).data for each in linked}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -56,6 +57,17 @@ def test_every_make_target_explains_itself() -> None:
     assert phony
     explained = re.findall(r"^([a-z]+):.* ## \S", text_of("Makefile"), re.MULTILINE)
     assert sorted(phony[1].split()) == sorted(explained)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [((), False), (("--keep",), True), (("-j2", "--no-print-directory"), False)]
+)
+def test_make_hands_its_keep_to_the_demo(given: tuple[str, ...], kept: bool) -> None:
+    argv = ["make", "--dry-run", "--assume-old=.venv/.installed", *given, "demo"]
+    done = subprocess.run(
+        argv, cwd=ROOT, env={"PATH": os.defpath}, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == ".venv/bin/pipeweave demo" + (" --keep" if kept else "")
 
 
 def test_the_changelog_has_a_place_for_what_is_new() -> None:
