@@ -117,7 +117,7 @@ class PathOtherThan(BaseConverter):
 
 
 def _none_of(words: Sequence[str]) -> str:
-    return rf"(?!(?:{'|'.join(re.escape(word) for word in words)})\Z)"
+    return rf"(?!(?:{'|'.join(re.escape(word) for word in words)})\Z)" if words else ""
 
 
 def _add_endpoints(app: Flask, requests: RequestPipeline, endpoints: Sequence[Endpoint]) -> None:
@@ -144,7 +144,8 @@ def _rule(endpoint: Endpoint, endpoints: Sequence[Endpoint]) -> str:
         other.path.removeprefix(f"{parent}/") for other in endpoints if other.path.startswith(f"{parent}/")
     }
     words = sorted(word for word in siblings if "/" not in word and "{" not in word)
-    if last.startswith("{") and words:
+    if last.startswith("{") and (words or endpoint.ids[last[1:-1]].is_path):
         converter = "path_other_than" if endpoint.ids[last[1:-1]].is_path else "other_than"
-        last = f"<{converter}({', '.join(map(repr, words))}):{last[1:-1]}>"
+        given = f"({', '.join(map(repr, words))})" if words else ""
+        last = f"<{converter}{given}:{last[1:-1]}>"
     return f"{parent}/{last}".replace("{", "<").replace("}", ">")

@@ -172,8 +172,11 @@ from pipeweave.api.contract.statistics import (
 from pipeweave.api.contract.storage import (
     DeletedUpload,
     LogsQuery,
+    ObjectPreview,
     ObjectQuery,
+    PreviewQuery,
     StorageBackends,
+    StorageUsage,
     StoredObject,
     SweepReport,
     SweepRequest,
@@ -182,6 +185,7 @@ from pipeweave.api.contract.storage import (
     UploadedAnswer,
     UploadList,
     UploadStats,
+    UsageQuery,
 )
 from pipeweave.api.contract.streams import LiveQuery, StreamQuery
 from pipeweave.api.contract.triggers import (
@@ -283,6 +287,7 @@ __all__ = [
     "MaintenanceState",
     "NamedHeartbeatReport",
     "NestedTask",
+    "ObjectPreview",
     "ObjectQuery",
     "PageQuery",
     "PauseRequest",
@@ -294,6 +299,7 @@ __all__ = [
     "PipelineList",
     "PipelineStats",
     "PipelinesQuery",
+    "PreviewQuery",
     "Problem",
     "PurgeRequest",
     "PurgedAnswer",
@@ -360,6 +366,7 @@ __all__ = [
     "StatisticsQuery",
     "StatsQuery",
     "StorageBackends",
+    "StorageUsage",
     "StoredAnswer",
     "StoredObject",
     "StreamQuery",
@@ -402,6 +409,7 @@ __all__ = [
     "UpstreamQuery",
     "UrlsAnswer",
     "UrlsRequest",
+    "UsageQuery",
     "ValidateInputRequest",
     "ValidationAnswer",
     "ValuesQuery",

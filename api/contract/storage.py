@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BeforeValidator, Field
 
@@ -85,6 +85,70 @@ class StoredObject(AnswerModel):
     path: str
     backend: str
     content: Any
+
+
+class PreviewQuery(Query):
+    """Which backend has the object."""
+
+    backend: _BACKEND_ID | None = Field(None, description="The id of a backend; absent: the default backend.")
+
+
+class ObjectPreview(AnswerModel):
+    """What a stored object holds, as data; only the member that `kind` names is not null."""
+
+    path: str
+    backend: str
+    size: int = Field(description="Bytes.")
+    modified_at: AwareDatetime = Field(description="When it was written, by the storage's clock.")
+    kind: Literal["json", "text", "table", "image", "none"] = Field(
+        description="`image`: a PNG, JPEG, GIF or WebP of at most 1 MB. `none`: something that is no text, or"
+        " a larger image. `raw=true` of the object itself answers the bytes of these."
+    )
+    media_type: str
+    content: Any = Field(description="Of JSON of at most 1 MB.")
+    text: str | None = Field(description="Of other text in UTF-8, its first 256,000 bytes.")
+    rows: list[list[str]] | None = Field(
+        description="Of a table (`.csv`, `.tsv`), at most 200 rows of 50 cells of 300 characters. The first"
+        " row has the names of the columns."
+    )
+    is_cut: bool = Field(description="There is more than is shown.")
+
+
+class UsageQuery(Query):
+    """What is measured."""
+
+    backend: _BACKEND_ID | None = Field(None, description="The id of a backend; absent: the default backend.")
+    prefix: Annotated[str, Field(min_length=1, max_length=MAX_REFERENCE)] | None = Field(
+        None, description="Only paths that begin with it, such as `runs/`."
+    )
+
+
+class PrefixUsage(AnswerModel):
+    """What was found of one beginning of paths."""
+
+    prefix: str
+    objects: int
+    bytes: int
+    newest: AwareDatetime | None = Field(description="When the newest one was written that was looked at.")
+    is_estimate: bool = Field(description="About so many, from some of their folders.")
+    is_capped: bool = Field(description="At least so many: not all of them were looked at.")
+
+
+class SeenObject(AnswerModel):
+    """An object that was looked at."""
+
+    path: str
+    size: int = Field(description="Bytes.")
+    modified_at: AwareDatetime
+
+
+class StorageUsage(AnswerModel):
+    """What lies in a backend, by the beginnings of paths, from a sample."""
+
+    backend: str
+    prefixes: list[PrefixUsage]
+    seen: int = Field(description="The number of objects that were looked at.")
+    largest: list[SeenObject] = Field(description="The largest of them, at most 10.")
 
 
 class SweepReport(AnswerModel):

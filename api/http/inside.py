@@ -13,6 +13,7 @@ from werkzeug.datastructures import Headers, MultiDict
 from pipeweave.api.http import audited
 from pipeweave.api.http.auth import Identity, check_scopes
 from pipeweave.api.http.body import parse_body, parse_query
+from pipeweave.api.http.download import Download
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint
 from pipeweave.errors import Forbidden, InvalidInput
 from pipeweave.ids import check_name
@@ -110,6 +111,31 @@ class Inside:
         Raises:
             PipeWeaveError: as the endpoint.
         """
+        answer, shown = self._called(caller, operation, ids, query, body, key)
+        return _plain(answer), shown
+
+    def fetch(
+        self, caller: Caller, operation: str, ids: Mapping[str, str], query: Query | None = None
+    ) -> Download:
+        """Call an endpoint that answers with a stored object; see `ask`.
+
+        Raises:
+            PipeWeaveError: as the endpoint.
+        """
+        answer, _ = self._called(caller, operation, ids, query)
+        if not isinstance(answer, Download):
+            raise InvalidInput("this endpoint does not answer with an object")
+        return answer
+
+    def _called(
+        self,
+        caller: Caller,
+        operation: str,
+        ids: Mapping[str, str] | None,
+        query: Query | None,
+        body: Any = None,
+        key: str | None = None,
+    ) -> tuple[Any, Asked]:
         endpoint, ids = self._by_id[operation], dict(ids or {})
         self._check(caller, endpoint)
         given = _pairs(query or {})
@@ -137,8 +163,7 @@ class Inside:
             note=audited.written_by_change(note),
         )
         answer = audited.handled(self.deployment.database, note, lambda: endpoint.handler(call, **arguments))
-        shown = Asked(endpoint.method, _path(endpoint, ids), given, body)
-        return _plain(answer), shown
+        return answer, Asked(endpoint.method, _path(endpoint, ids), given, body)
 
 
 def _pairs(query: Query) -> tuple[tuple[str, str], ...]:

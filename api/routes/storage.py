@@ -8,7 +8,17 @@ from typing import Any
 
 import orjson
 
-from pipeweave.api.contract import ObjectQuery, StorageBackends, StoredObject, SweepReport, SweepRequest
+from pipeweave.api.contract import (
+    ObjectPreview,
+    ObjectQuery,
+    PreviewQuery,
+    StorageBackends,
+    StorageUsage,
+    StoredObject,
+    SweepReport,
+    SweepRequest,
+    UsageQuery,
+)
 from pipeweave.api.http import Answer, Call, Download, PathId, Routes
 from pipeweave.api.http.download import of_object
 from pipeweave.errors import (
@@ -20,7 +30,8 @@ from pipeweave.errors import (
     RangeNotSatisfiable,
     Unavailable,
 )
-from pipeweave.orchestrator.objects import media_types, owners, requested_sweep
+from pipeweave.orchestrator.domain import iso
+from pipeweave.orchestrator.objects import media_types, owners, previews, requested_sweep, usage
 from pipeweave.orchestrator.security import ADMIN
 from pipeweave.size_limits import MAX_LOADED_BYTES
 from pipeweave.storage import Backends, ObjectInfo, ObjectRef, Storage
@@ -61,6 +72,61 @@ def get_object(call: Call, path: str, query: ObjectQuery) -> Answer | Download:
     if media_types.is_json(path) and not query.raw:
         return Answer(_document(where, _content(storage, path)))
     return of_object(storage, found, media_types.media_type(path))
+
+
+@routes.add(
+    "GET",
+    "/api/storage/preview/{path}",
+    "Show what a stored object holds",
+    ids=OBJECT,
+    query=PreviewQuery,
+    answer=ObjectPreview,
+    errors=(NotFound, Unavailable),
+)
+def preview_object(call: Call, path: str, query: PreviewQuery) -> dict[str, Any]:
+    """The beginning of an object that belongs to the tenant, as data: JSON, text, or the rows of a table.
+    HTML and SVG are text. Any other path answers 404.
+    """
+    backends = call.deployment.values.backends
+    where = ObjectRef(query.backend or backends.default_id, path)
+    storage, found = _found(call, backends, where)
+    return {
+        "path": path,
+        "backend": where.backend,
+        "size": found.size,
+        "modifiedAt": iso(found.modified_at),
+        **_shown(previews.preview(storage, found)),
+    }
+
+
+@routes.add(
+    "GET",
+    "/api/storage/usage",
+    "Measure what lies in a backend",
+    scopes=(ADMIN,),
+    is_for_all=True,
+    query=UsageQuery,
+    answer=StorageUsage,
+    errors=(NotFound, Unavailable),
+)
+def storage_usage(call: Call, query: UsageQuery) -> dict[str, Any]:
+    """How many objects of each kind there are and how large they are together, of all tenants, from a sample
+    of at most 5,000 of each kind within about 3 seconds. The answer says how exact each number is.
+    """
+    backends = call.deployment.values.backends
+    backend = query.backend or backends.default_id
+    if backend not in backends.ids:
+        raise _no_backend(backend)
+    found = usage.measure(backends.get(backend), query.prefix or "")
+    return {
+        "backend": backend,
+        "prefixes": [_use(each) for each in found.parts],
+        "seen": found.seen,
+        "largest": [
+            {"path": each.path, "size": each.size, "modifiedAt": iso(each.modified_at)}
+            for each in found.largest
+        ],
+    }
 
 
 @routes.add(
@@ -107,6 +173,36 @@ def _found(call: Call, backends: Backends, where: ObjectRef) -> tuple[Storage, O
         hint="GET /api/storage/backends lists the backends",
         path=where.path[:200],
     )
+
+
+def _no_backend(backend: str) -> NotFound:
+    return NotFound(
+        f"there is no backend {backend[:200]!r}",
+        hint="GET /api/storage/backends lists the backends",
+        backend=backend[:200],
+    )
+
+
+def _shown(found: previews.Preview) -> dict[str, Any]:
+    return {
+        "kind": found.kind,
+        "mediaType": found.media_type,
+        "content": found.content,
+        "text": found.text,
+        "rows": found.rows,
+        "isCut": found.is_cut,
+    }
+
+
+def _use(found: usage.Use) -> dict[str, Any]:
+    return {
+        "prefix": found.prefix,
+        "objects": found.objects,
+        "bytes": found.bytes,
+        "newest": iso(found.newest),
+        "isEstimate": found.is_estimate,
+        "isCapped": found.is_capped,
+    }
 
 
 def _content(storage: Storage, path: str) -> bytes:

@@ -17,7 +17,18 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.utils import redirect
 from werkzeug.wrappers import Response as AnyResponse
 
-from pipeweave.api.http import Authenticator, Caller, Identity, Inside, browser, errors, headers, packing
+from pipeweave.api.http import (
+    Authenticator,
+    Caller,
+    Download,
+    Identity,
+    Inside,
+    browser,
+    download,
+    errors,
+    headers,
+    packing,
+)
 from pipeweave.api.ui import confirm, policy, words
 from pipeweave.api.ui.banner import Banner
 from pipeweave.api.ui.graphs import graph_of
@@ -160,9 +171,11 @@ class Dashboard:
             if request.path == f"{ROOT}/{tenant}":
                 return redirect(f"{ROOT}/{quote(tenant)}/", 302)
             view = self._view(tenant, request.path.removeprefix(f"{ROOT}/{tenant}"))
-            if FRAGMENT in request.headers:
+            if FRAGMENT in request.headers and screen.template:
                 return self._fragment(view)
             page = screen.read(view, **ids)
+            if isinstance(page, Download):
+                return download.answered(request, page)
             if isinstance(page, Redirect):
                 return redirect(page.url, 302)
             return self._answer(view, page, screen.template, screen.nav)
@@ -187,7 +200,7 @@ class Dashboard:
         except HTTPException:
             name, ids = "", {}
         screen = self._by_name.get(name)
-        if screen is None:
+        if screen is None or not screen.template:
             raise NotFound(f"the dashboard has no page {url[:200]!r}")
         return screen, {key: text for key, text in ids.items() if key != "tenant"}
 
@@ -197,6 +210,7 @@ class Dashboard:
         view = self._view_of(asked.caller, path, MultiDict(parse_qsl(query)), asked.host)
         view.is_fragment = True
         page = screen.read(view, **ids)
+        assert not isinstance(page, Download), "it has a template"
         if isinstance(page, Redirect):
             page = Page("Moved", {"target": page.url})
             return self.rendered(view, page, "moved.html", screen.nav, is_fragment=True)

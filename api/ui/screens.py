@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeweave.api.http import Download
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -31,6 +33,9 @@ class Redirect:
     url: str
 
 
+Answered = Page | Redirect | Download
+
+
 @dataclass(frozen=True, slots=True)
 class Screen:
     """One row of the table.
@@ -38,14 +43,14 @@ class Screen:
     Args:
         path: below `/ui/{tenant}`, with ids as `<id>`.
         read: gets the view and the ids of the path.
-        template: its file in `templates`.
+        template: its file in `templates`; empty: it answers with a stored object.
         nav: the entry of the navigation that it belongs to.
         every_s: seconds after which the page looks again that shows what no event tells; 0: only after
             events.
     """
 
     path: str
-    read: Callable[..., Page | Redirect]
+    read: Callable[..., Answered]
     template: str
     nav: str
     every_s: float = 0
@@ -64,14 +69,18 @@ class Screens:
 
     def add(
         self, path: str, template: str, *, every_s: float = 0
-    ) -> Callable[[Callable[..., Page | Redirect]], Callable[..., Page | Redirect]]:
+    ) -> Callable[[Callable[..., Answered]], Callable[..., Answered]]:
         """Add the decorated function to the table; the arguments are those of Screen."""
 
-        def append(read: Callable[..., Page | Redirect]) -> Callable[..., Page | Redirect]:
+        def append(read: Callable[..., Answered]) -> Callable[..., Answered]:
             self.rows.append(Screen(path, read, template, self.nav, every_s))
             return read
 
         return append
+
+    def file(self, path: str) -> Callable[[Callable[..., Answered]], Callable[..., Answered]]:
+        """Add the decorated function, which answers with a stored object."""
+        return self.add(path, "")
 
 
 @dataclass(frozen=True, slots=True)

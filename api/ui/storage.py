@@ -1,23 +1,31 @@
-"""Storage: where values lie now, what was uploaded, and one stored object."""
+"""Storage: where values lie now and how much, what was uploaded, and one stored object."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from pipeweave.api.http import Download
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.view import View
-from pipeweave.errors import Forbidden, InvalidInput, LimitExceeded, NotJson
+from pipeweave.errors import Forbidden
 
 screens = Screens("storage")
 
-# Of an object that is JSON, so much text is shown.
-MOST_SHOWN = 1_000_000
+# What lies below a first folder.
+HOLDS = {
+    "artifacts": "values, by their content",
+    "pipelines": "what the steps of runs read",
+    "runs": "outputs, files and logs of attempts",
+    "standalone": "what standalone tasks read",
+    "temp-uploads": "uploads",
+}
 
 
 @screens.add("/storage", "storage.html")
 def storage(view: View) -> Page:
-    """The backends without their credentials, and the files that were uploaded."""
+    """The backends without their credentials, the files that were uploaded, and what lies in one backend."""
     found = view.ask("storage.list_backends")
     uploads = view.ask("uploads.list_uploads", view.only("cursor", limit="50"))
     shown = {
@@ -26,30 +34,41 @@ def storage(view: View) -> Page:
         "uploads": uploads["uploads"],
         "cursor": uploads["nextCursor"],
         "stats": None,
+        "usage": None,
+        "holds": HOLDS,
     }
     with suppress(Forbidden):
         shown["stats"] = view.ask("uploads.upload_stats")
+    if view.given.get("backend"):
+        shown["usage"] = view.ask("storage.storage_usage", view.only("backend", "prefix"))
     return Page("Storage", shown)
 
 
 @screens.add("/storage/object", "stored_object.html")
 def stored_object(view: View) -> Page:
-    """One object: JSON as text, anything else to download. What an object holds is never rendered."""
-    path = view.given.get("path", "").strip()
-    shown: dict[str, Any] = {
-        "path": path,
-        "backend": view.given.get("backend", ""),
-        "content": None,
-        "why": "",
-    }
+    """One object: JSON, text, a table or an image. Nothing else that an object holds is ever shown."""
+    path = _path(view)
+    shown: dict[str, Any] = {"path": path, "found": None}
     if path:
-        try:
-            found = view.ask("storage.get_object", view.only("backend"), path=path)
-            shown["content"], shown["backend"] = found["content"], found["backend"]
-        except (NotJson, LimitExceeded) as error:
-            shown["why"] = error.detail
-        except InvalidInput as error:
-            if error.errors:
-                raise
-            shown["why"] = "It is not JSON."
+        shown["found"] = found = view.ask("storage.preview_object", view.only("backend"), path=path)
+        shown["why"] = _why(found)
     return Page(path.rpartition("/")[2] or "Stored object", shown)
+
+
+@screens.file("/storage/file")
+def stored_file(view: View) -> Download:
+    """The bytes of an object, which a browser saves, or shows as an image within a page."""
+    return view.fetch("storage.get_object", view.only("backend", raw="true"), path=_path(view) or "-")
+
+
+def _path(view: View) -> str:
+    return view.given.get("path", "").strip()
+
+
+def _why(found: Mapping[str, Any]) -> str:
+    """Why an object is not shown, in a sentence."""
+    if found["kind"] != "none":
+        return ""
+    if found["mediaType"].startswith("image/"):
+        return "Images of at most 1 MB are shown here."
+    return "It is no text, so only its bytes are to be had."

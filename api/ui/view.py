@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from pipeweave.api.http import Asked, Caller, Inside
+from pipeweave.api.http import Asked, Caller, Download, Inside
 from pipeweave.api.http.inside import Query
 
 ROOT = "/ui"
@@ -55,6 +55,10 @@ class View:
         self.asked.append(asked)
         return answer
 
+    def fetch(self, operation: str, query: Query | None = None, **ids: str) -> Download:
+        """The stored object that an endpoint answers with; see `ask`."""
+        return self.inside.fetch(self.caller, operation, ids, query)
+
     def only(self, *names: str, **more: str | None) -> dict[str, str | Sequence[str] | None]:
         """These parameters of the address as the query of an endpoint, and further ones.
 
@@ -72,7 +76,7 @@ class View:
         """Whether to show the verb of this endpoint."""
         return not self.is_read_only and self.inside.may(self.caller, operation)
 
-    def url(self, path: str, **query: Any) -> str:
+    def url(self, path: str, /, **query: Any) -> str:
         """The address of a screen of this tenant; parameters that are None or empty are left out."""
         pairs = [(name, value) for name, value in query.items() if value not in (None, "")]
         return f"{ROOT}/{quote(self.tenant)}{path}" + (f"?{urlencode(pairs, doseq=True)}" if pairs else "")

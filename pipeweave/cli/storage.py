@@ -48,6 +48,30 @@ def list_backends(client: Client, as_json: bool) -> None:
     show_list("backends", found["backends"], cells, as_json=as_json, default=found["default"])
 
 
+@storage.command(epilog=examples("pipeweave storage usage", "pipeweave storage usage --prefix runs/"))
+@click.option("--backend", metavar="ID", help="Of this backend. Defaults to the default backend.")
+@click.option("--prefix", metavar="PATH", help="Only paths that begin with it.")
+@json_option
+@connected
+def usage(client: Client, backend: str | None, prefix: str | None, as_json: bool) -> None:
+    """Measure what lies in a backend, from a sample: ~ is about, + is at least."""
+    from pipeweave.cli.support.rendering import show_list
+
+    found = client.storage_usage(backend, prefix)
+    cells = {
+        Column("paths"): lambda each: each["prefix"],
+        Column("objects"): lambda each: _measured(each, "objects"),
+        Column("bytes"): lambda each: _measured(each, "bytes"),
+        Column("newest seen", drop=1): lambda each: each["newest"],
+    }
+    more = {name: found[name] for name in ("backend", "seen", "largest")}
+    show_list("prefixes", found["prefixes"], cells, as_json=as_json, **more)
+
+
+def _measured(part: Document, name: str) -> str:
+    return f"{'~' if part['isEstimate'] else ''}{part[name]:,}{'+' if part['isCapped'] else ''}"
+
+
 @storage.command(epilog=examples("pipeweave storage sweep --dry-run"))
 @click.option("--dry-run", is_flag=True, help="Only print what would be deleted.")
 @click.option("--backend", metavar="ID", help="Only this backend.")

@@ -47,6 +47,32 @@ class StorageMethods(Methods):
         """
         return self._http.download(_object(path), {"raw": True, "backend": backend}, Path(to))
 
+    def object_preview(self, path: str, backend: str | None = None) -> Document:
+        """Read what a stored object holds, as data: {kind, size, mediaType, content, text, rows, isCut}.
+
+        Args:
+            path: its path.
+            backend: the backend that has it; None for the default backend.
+
+        Raises:
+            NotFound: the tenant has no such object.
+        """
+        return document_of(self._http.get(_object(path, "/preview"), {"backend": backend}))
+
+    def storage_usage(self, backend: str | None = None, prefix: str | None = None) -> Document:
+        """Measure what lies in a backend, of all tenants, from a sample: {prefixes, seen, largest}.
+
+        Needs an administrator's token of every tenant.
+
+        Args:
+            backend: None for the default backend.
+            prefix: only paths that begin with it, such as `runs/`.
+
+        Raises:
+            NotFound: there is no such backend. InvalidInput: no object of ours begins like this.
+        """
+        return document_of(self._http.get("/api/storage/usage", {"backend": backend, "prefix": prefix}))
+
     def upload(self, file: str | Path, name: str | None = None) -> Document:
         """Upload a file of at most 100 MiB: {uploadId, filename, size, …}.
 
@@ -143,7 +169,7 @@ class StorageMethods(Methods):
         return document_of(self._http.send("POST", "/api/storage/sweep", body))
 
 
-def _object(path: str) -> str:
+def _object(path: str, view: str = "") -> str:
     if not path or path.startswith("/"):
         raise InvalidInput("the path of an object must not be empty or absolute")
-    return f"/api/storage/{quote(path, safe='/~:@')}"
+    return f"/api/storage{view}/{quote(path, safe='/~:@')}"

@@ -206,6 +206,28 @@ def test_what_should_be_json_and_is_not_says_so(api: Api, storage: Storage, task
     assert (answer.status_code, answer.json["code"]) == (422, "NOT_JSON")
 
 
+# --- looked at --------------------------------------------------------------------------------------------
+
+
+def test_what_an_object_holds_is_shown_as_data(api: Api, neighbour: Api, asset: str) -> None:
+    found = api.get(f"/api/storage/preview/{asset}").json
+    assert found.pop("modifiedAt")
+    assert found == {
+        "path": asset,
+        "backend": "local",
+        "size": 10,
+        "kind": "text",
+        "mediaType": "text/html",
+        "content": None,
+        "text": "0123456789",
+        "rows": None,
+        "isCut": False,
+    }
+    assert neighbour.get(f"/api/storage/preview/{asset}").status_code == 404
+    assert api.get(f"/api/storage/preview/{asset}", backend="nowhere").status_code == 404
+    assert api.get("/api/storage/preview/archive/x").status_code == 404
+
+
 # --- logs -------------------------------------------------------------------------------------------------
 
 
@@ -347,3 +369,27 @@ def test_sweeping_takes_an_administrator_of_every_tenant(api: Api, app: Flask, t
 )
 def test_a_wrong_order_to_sweep_is_refused(admin: Api, body: dict[str, object], status: int) -> None:
     assert admin.post("/api/storage/sweep", body).status_code == status
+
+
+# --- use --------------------------------------------------------------------------------------------------
+
+
+def test_an_administrator_measures_a_backend(admin: Api, storage: Storage, task_run: str) -> None:
+    storage.put(f"runs/{task_run}.1/assets/large.bin", bytes(3_000_000))
+    found = admin.get("/api/storage/usage", prefix=f"runs/{task_run}").json
+    assert (found["backend"], found["seen"]) == ("local", 1)
+    [part] = found["prefixes"]
+    assert (part["objects"], part["bytes"], part["isCapped"], part["isEstimate"]) == (
+        1,
+        3_000_000,
+        False,
+        False,
+    )
+    assert found["largest"][0]["path"] == f"runs/{task_run}.1/assets/large.bin"
+
+
+def test_measuring_takes_an_administrator_of_every_tenant(api: Api, admin: Api, tokens: Tokens) -> None:
+    assert replace(api, token=tokens.make(ADMIN)).get("/api/storage/usage").status_code == 403
+    assert admin.get("/api/storage/usage", backend="nowhere").status_code == 404
+    wrong = admin.get("/api/storage/usage", prefix="secret/")
+    assert (wrong.status_code, wrong.json["errors"][0]["field"]) == (400, "prefix")

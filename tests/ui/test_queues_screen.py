@@ -1,4 +1,4 @@
-"""Queues, limits, schedules and storage, as a person sees and changes them."""
+"""Queues, limits and schedules, as a person sees and changes them."""
 
 from __future__ import annotations
 
@@ -99,13 +99,6 @@ def test_firing_a_schedule_leads_to_its_run(visit: Visit, scheduled: RunDriver) 
     visit.expected.append("status of 404")
     visit.page.get_by_role("button", name="Fire now").click()
     visit.page.wait_for_url("**/runs/prun_*")
-
-
-def test_storage_names_its_backends_and_nothing_secret(visit: Visit) -> None:
-    visit.open("/storage")
-    visit.see("new values go here")
-    visit.see("pipeweave upload FILE")
-    visit.axe()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

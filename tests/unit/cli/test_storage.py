@@ -46,6 +46,22 @@ def test_the_backends_are_listed(call: Call, served: Served) -> None:
     assert json.loads(call("storage", "list", "--json").output) == document
 
 
+def test_use_says_how_exact_it_is(call: Call, served: Served) -> None:
+    values = {"prefix": "artifacts/sha256/", "objects": 12_800, "bytes": 38_400, "newest": None}
+    runs = {"prefix": "runs/", "objects": 5_000, "bytes": 7, "newest": "2026-11-01T00:00:00Z"}
+    prefixes = [
+        {**values, "isEstimate": True, "isCapped": False},
+        {**runs, "isEstimate": False, "isCapped": True},
+    ]
+    document = {"backend": "local", "prefixes": prefixes, "seen": 5_300, "largest": []}
+    served.put("GET /api/storage/usage", (200, document))
+    lines = call("storage", "usage", "--prefix", "r").output.splitlines()
+    assert lines[1].split() == ["artifacts/sha256/", "~12,800", "~38,400", "-"]
+    assert lines[2].split()[:3] == ["runs/", "5,000+", "7+"]
+    assert json.loads(call("storage", "usage", "--json").output) == document
+    assert served.asked[0][1].endswith("/api/storage/usage?prefix=r")
+
+
 def test_a_sweep_goes_on_until_all_was_seen(call: Call, served: Served) -> None:
     served.put("POST /api/storage/sweep", (200, report(next="local//runs/y")), (200, report()))
     result = call("storage", "sweep", "--dry-run", "--backend", "local")
