@@ -54,7 +54,10 @@ def list_backends(client: Client, as_json: bool) -> None:
 @json_option
 @connected
 def usage(client: Client, backend: str | None, prefix: str | None, as_json: bool) -> None:
-    """Measure what lies in a backend, from a sample: ~ is about, + is at least."""
+    """Measure what lies in a backend, from a sample.
+
+    `~` is about so much, `+` is at least so much.
+    """
     from pipeweave.cli.support.rendering import show_list
 
     found = client.storage_usage(backend, prefix)
