@@ -284,6 +284,8 @@ class AsyncClient(_InThreads):
     deploys = _awaited(Client.deploys)
     storage_backends = _awaited(Client.storage_backends)
     stored_value = _awaited(Client.stored_value)
+    object_preview = _awaited(Client.object_preview)
+    storage_usage = _awaited(Client.storage_usage)
     download = _awaited(Client.download)
     upload = _awaited(Client.upload)
     uploads = _iterated(Client.uploads)
