@@ -208,6 +208,7 @@ class StepProgress(AnswerModel):
     cancelled: int
     skipped: int
     total: int = Field(description="1, or the number of items of a map; 0 until that is known.")
+    code_version: int = Field(description="Of its task: the one that it ran last, or would run.")
     error_code: str | None
     due_at: AwareDatetime | None = Field(description="When the next attempt is due, while it waits for that.")
     started_at: AwareDatetime | None = Field(description="The start of the first attempt.")

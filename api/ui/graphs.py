@@ -5,6 +5,7 @@ A screen that shows a `run`, or else a `pipeline`, includes `parts/graph.html`, 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -20,7 +21,13 @@ _WORDS = {letter: word for word, letter in STATUS_LETTERS.items()}
 
 
 def graph_of(
-    view: View, pipeline_id: str, version: int, *, run_id: str | None = None, selected: str | None = None
+    view: View,
+    pipeline_id: str,
+    version: int,
+    *,
+    run_id: str | None = None,
+    selected: str | None = None,
+    changed: Collection[str] = (),
 ) -> dict[str, Any]:
     """What `parts/graph.html` shows.
 
@@ -30,6 +37,7 @@ def graph_of(
         version: its version.
         run_id: the run whose states are shown; None: those of no run.
         selected: the step that is selected; None: what the address says.
+        changed: the steps whose code is not that of the last run that completed.
     """
     query = {name: view.given[name] for name in ("view", "open") if view.given.get(name)}
     path = f"/api/pipelines/{quote(pipeline_id, safe='')}/versions/{version}/graph"
@@ -41,6 +49,7 @@ def graph_of(
         "selected": selected if selected is not None else view.given.get("step", ""),
         "colour": view.given.get("colour", ""),
         "label": label,
+        "changed": " ".join(changed),
     }
     if view.is_fragment:
         # The element on the page asks for these by itself.
@@ -53,11 +62,13 @@ def graph_of(
     found = view.ask("graphs.get_graph", query, id=pipeline_id, version=str(version))
     known = None if run_id is None else view.ask("runs.get_steps", id=run_id)
     count = len(found["boxes"]["keys"])
-    drawn = _drawn(view, found, known, label) if count <= drawing.MOST_IN_PAGE else None
+    drawn = _drawn(view, found, known, label, changed) if count <= drawing.MOST_IN_PAGE else None
     return {**shown, "drawing": drawn, "boxes": count}
 
 
-def _drawn(view: View, found: dict[str, Any], known: dict[str, Any] | None, title: str) -> Markup:
+def _drawn(
+    view: View, found: dict[str, Any], known: dict[str, Any] | None, title: str, changed: Collection[str]
+) -> Markup:
     """The drawing. A box leads to its step; that of a class opens or closes it."""
     opened = set(found["open"])
 
@@ -70,6 +81,7 @@ def _drawn(view: View, found: dict[str, Any], known: dict[str, Any] | None, titl
     if known is not None:
         pairs = zip(known["ordinals"], known["statuses"], strict=True)
         statuses = {ordinal: _WORDS[letter] for ordinal, letter in pairs}
+    marked = {at for at, step in enumerate(found["steps"]["ids"], 1) if step in changed}
     shape, layout = drawing.read_document(found)
     # The drawing escapes every text and address itself.
-    return Markup(drawing.svg(shape, layout, title=title, statuses=statuses, href=href))
+    return Markup(drawing.svg(shape, layout, title=title, statuses=statuses, href=href, changed=marked))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeweave.api.ui import run_tabs, run_times, run_verbs
+from pipeweave.api.ui import run_changes, run_tabs, run_times, run_verbs
 from pipeweave.api.ui.run_step import Selected, selected
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.view import View
@@ -55,10 +55,11 @@ def run(view: View, id: str) -> Page:
         "tab": tab,
         "is_beside": tab in WITH_PANEL,
         "selected": chosen,
-        "newest": _newest_version(view, found),
+        **_newest(view, found),
+        **run_changes.around(view, found),
+        "failures": _failures(found, step),
         "verified": _verified(view, id),
         "verbs_offered": run_verbs.offered(view, found),
-        "compare_with": _run_before(view, found),
         "ledger": _ledger(view, found, tab),
         **_tab(view, found, tab, chosen),
     }
@@ -99,19 +100,25 @@ def _worth(step: Mapping[str, Any]) -> int:
     return 0 if step["failed"] else _WORTH.index(step["status"])
 
 
-def _newest_version(view: View, run: Mapping[str, Any]) -> int | None:
+def _newest(view: View, run: Mapping[str, Any]) -> dict[str, Any]:
+    """The newest version of the pipeline, and how many of its steps differ from this run's."""
+    id, own = run["pipelineId"], run["pipelineVersion"]
     try:
-        found = view.ask("pipelines.list_versions", {"limit": "1"}, id=run["pipelineId"])["versions"]
+        found = view.ask("pipelines.list_versions", {"limit": "1"}, id=id)["versions"]
     except NotFound:
-        return None
-    return int(found[0]["version"]) if found else None
+        found = []
+    newest = int(found[0]["version"]) if found else own
+    return {"newest": newest, "newest_differs": run_changes.steps_between(view, id, own, newest)}
 
 
-def _run_before(view: View, run: Mapping[str, Any]) -> str | None:
-    """The run of the same pipeline before this one."""
-    query = {"pipelineId": run["pipelineId"], "createdBefore": run["createdAt"], "limit": "1"}
-    found = view.ask("runs.list_runs", query)["runs"]
-    return str(found[0]["id"]) if found else None
+def _failures(run: Mapping[str, Any], step: str) -> dict[str, Any]:
+    """The steps that failed: {count, place, before, after}; place is that of the selected one, 0 of none."""
+    failed = [each["id"] for each in run["steps"] if each["failed"]]
+    if not failed or step not in failed:
+        return {"count": len(failed), "place": 0, "before": None, "after": failed[0] if failed else None}
+    at = failed.index(step)
+    after = failed[(at + 1) % len(failed)]
+    return {"count": len(failed), "place": at + 1, "before": failed[at - 1], "after": after}
 
 
 def _verified(view: View, id: str) -> dict[str, Any] | None:

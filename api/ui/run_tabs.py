@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from pipeweave.api.ui import logs
+from pipeweave.api.ui import logs, run_changes
 from pipeweave.api.ui.run_step import Selected
 from pipeweave.api.ui.view import View
 from pipeweave.errors import LimitExceeded, NotFound
-from pipeweave.orchestrator.domain import TaskStatus, json_differences
+from pipeweave.orchestrator.domain import TaskStatus
 
 STEPS_A_PAGE = 200
 EVENTS_A_PAGE = "200"
 ATTEMPTS_A_PAGE = "100"
-DIFFERENCES_SHOWN = 200
 ATTEMPT_STATUSES = (
     *("failed", "timeout", "lost", "interrupted", "cancelled", "running", "waiting", "completed"),
 )
@@ -122,35 +121,12 @@ def _around(listed: Sequence[Mapping[str, Any]], state: Mapping[str, Any] | None
 
 
 def data(view: View, run: Run, chosen: Selected | None) -> Shown:
-    """Input and output of the run, or of the selected step; how it differs from the last good run's."""
+    """Input and output of the run, or of the selected step; how they differ from the last good run's."""
     subject = run if chosen is None or chosen.task_run is None else chosen.task_run
     shown: Shown = {"subject": subject, "is_step": subject is not run, "diff": None}
     if view.given.get("diff") == "last":
-        shown["diff"] = _difference(view, run, chosen)
+        shown["diff"] = run_changes.values_since(view, run, chosen)
     return shown
-
-
-def _difference(view: View, run: Run, chosen: Selected | None) -> Shown:
-    """How the output differs from that of the last completed run before this one."""
-    query = {
-        "pipelineId": run["pipelineId"],
-        "status": "completed",
-        "createdBefore": run["createdAt"],
-        "limit": "1",
-    }
-    found = view.ask("runs.list_runs", query)["runs"]
-    if not found:
-        return {"other": None}
-    other = view.ask("runs.get_run", {"taskRuns": "0"}, id=found[0]["id"])
-    before, after = other["output"], run["output"]
-    if chosen is not None and chosen.task_run is not None:
-        step = next((each for each in other["steps"] if each["id"] == chosen.step_id), None)
-        if step is None:
-            return {"other": None}
-        before = view.ask("runs.get_task_run", id=step["taskRunId"])["output"]
-        after = chosen.task_run["output"]
-    listed, is_complete = json_differences.differences(before, after, DIFFERENCES_SHOWN)
-    return {"other": other, "listed": listed, "is_complete": is_complete}
 
 
 # --- log, attempts, why -----------------------------------------------------------------------------------

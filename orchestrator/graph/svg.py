@@ -7,7 +7,7 @@ has its own for the same classes. There is no `style` in it, which a strict page
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
@@ -43,6 +43,8 @@ LOOKS: Mapping[str, tuple[str, str]] = {
 }
 # Boxes beyond which a page without script shows a smaller drawing, or none.
 MOST_IN_PAGE = 400
+# On a step whose code has changed.
+CHANGED = "Δ"
 # Before the number of steps of a class.
 TIMES = "\N{MULTIPLICATION SIGN}"
 # The mean width of a character, in parts of its size.
@@ -60,6 +62,7 @@ def svg(
     title: str,
     statuses: Statuses | None = None,
     href: Callable[[Box], str] | None = None,
+    changed: Collection[int] = (),
 ) -> str:
     """Draw a graph.
 
@@ -69,6 +72,7 @@ def svg(
         title: what a reader who cannot see it is told.
         statuses: ordinal of a step -> its status in a run; None: of no run.
         href: the address of a box; None: boxes lead nowhere.
+        changed: the ordinals of the steps whose code has changed, which get a mark.
     """
     # What has links in it is no image for those who hear it.
     role = "img" if href is None else "group"
@@ -84,7 +88,7 @@ def svg(
         *_junctions(shape, layout),
     ]
     for at, box in enumerate(shape.boxes):
-        drawn = "".join(_box(box, layout.places[at], layout.sizes[at], statuses))
+        drawn = "".join(_box(box, layout.places[at], layout.sizes[at], statuses, changed))
         parts.append(drawn if href is None else f"<a href={quoteattr(href(box))}>{drawn}</a>")
     return "\n".join([*parts, "</svg>"])
 
@@ -133,7 +137,9 @@ def _junctions(shape: Shape, layout: Layout) -> Iterator[str]:
         yield _rect("graph-junction", layout.places[at], layout.sizes[at], INK)
 
 
-def _box(box: Box, place: Point, size: Point, statuses: Statuses | None) -> Iterator[str]:
+def _box(
+    box: Box, place: Point, size: Point, statuses: Statuses | None, changed: Collection[int]
+) -> Iterator[str]:
     if box.is_open:
         yield from _block(box, place, size, statuses)
         return
@@ -150,12 +156,14 @@ def _box(box: Box, place: Point, size: Point, statuses: Statuses | None) -> Iter
     name = _fitted(box.title, (width - indent - 10) / _BOLD, 13, more)
     yield _text(x + indent, y + 19, name, 13, INK, "graph-ink", weight=600)
     below = f"map of {box.task}" if box.is_map else box.task
-    right = _done(box, statuses)
+    is_changed = not set(box.steps).isdisjoint(changed)
+    right = " ".join(filter(None, (CHANGED if is_changed else "", _done(box, statuses))))
     room = width - 20 - _WIDTH * 11 * (len(right) + 2)
     yield _text(x + 10, y + 35, _fitted(below, room, 11), 11, MUTED, "graph-muted")
     if right:
         yield _text(x + width - 10, y + 35, right, 11, MUTED, "graph-muted", anchor="end")
-        yield from _bar(box, place, size, statuses or {})
+    if statuses is not None and len(box.steps) > 1:
+        yield from _bar(box, place, size, statuses)
 
 
 def _done(box: Box, statuses: Statuses | None) -> str:

@@ -18,7 +18,7 @@ from pipeweave.size_limits import MAX_STEPS
 # A run's steps have its lowest ordinals: this bound keeps PostgreSQL from reading its map items.
 _STEPS = """
 SELECT t.id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.max_attempts, t.progress,
-       t.progress_message, t.map_count, t.error_code, t.due_at, t.started_at, t.finished_at
+       t.progress_message, t.map_count, t.code_version, t.error_code, t.due_at, t.started_at, t.finished_at
 FROM task_runs AS t WHERE t.run_id = :id AND t.id <= :last AND t.kind <> 'item' ORDER BY t.id
 """
 
@@ -41,6 +41,7 @@ _SHARED = (
     "maxAttempts",
     "progress",
     "progressMessage",
+    "codeVersion",
     "errorCode",
     "finishedAt",
 )
@@ -76,6 +77,7 @@ def _step_row(row: Any) -> Document:
         "progress": row.progress,
         "progressMessage": row.progress_message,
         "mapCount": row.map_count,
+        "codeVersion": row.code_version,
         "errorCode": row.error_code,
         "dueAt": iso(row.due_at),
         "startedAt": iso(row.started_at),

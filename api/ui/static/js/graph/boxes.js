@@ -93,10 +93,11 @@ function drawCard(pen, look, box) {
 /** What a card says on the right: how much is over, or attempts and duration. @param {Look} look @param {number} box */
 export function figures({ scene, states }, box) {
   const steps = scene.steps(box), progress = states.progress(steps);
-  if (progress) return `${progress.done.toLocaleString("en")} / ${progress.total.toLocaleString("en")}`;
-  if (steps.length > 1) return "";
+  const delta = steps.some((each) => scene.changed.has(scene.id(each))) ? "Δ" : "";
+  if (progress) return `${delta} ${progress.done.toLocaleString("en")} / ${progress.total.toLocaleString("en")}`.trim();
+  if (steps.length > 1) return delta;
   const took = states.finished[steps[0]] - states.started[steps[0]], attempt = states.attempts[steps[0]];
-  return [attempt > 1 ? `↻${attempt}` : "", Number.isNaN(took) ? "" : shortDuration(took)].filter(Boolean).join(" ");
+  return [delta, attempt > 1 ? `↻${attempt}` : "", Number.isNaN(took) ? "" : shortDuration(took)].filter(Boolean).join(" ");
 }
 
 /** The members of an open class and where they are, worst status first. @param {Look} look @param {number} box */

@@ -99,7 +99,7 @@ export class PwGraph extends HTMLElement {
   /** @param {import("./scene.js").GraphDocument} graph */
   show(graph) {
     const before = this.scene?.graph;
-    this.scene = new Scene(graph);
+    this.scene = new Scene(graph, (this.getAttribute("changed") ?? "").split(" "));
     if (this.states.letters.length !== graph.steps.ids.length + 1) this.states = new States(graph.steps.ids.length);
     for (const each of this.querySelectorAll(":scope > .graph-static")) /** @type {HTMLElement} */ (each).hidden = true;
     this.#parts.view.hidden = false;

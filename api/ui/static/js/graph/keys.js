@@ -38,7 +38,7 @@ export function speak(look, box, ordinal) {
   const { scene, states } = look, steps = scene.steps(box);
   const letter = ordinal ? states.letter(ordinal) : states.lead(steps);
   const name = ordinal ? scene.id(ordinal) : scene.title(box) + (steps.length > 1 ? `, ${steps.length} steps` : "");
-  const said = [name, letter && WORDS[letter], figures(look, box).replace("/", "of").replace("↻", "attempt ")];
+  const said = [name, letter && WORDS[letter], figures(look, box).replace("/", "of").replace("↻", "attempt ").replace("Δ", "other code,")];
   const [before, after] = [scene.before, scene.after].map((side) => scene.beside(box, side).length);
   return `${said.filter(Boolean).join(", ")}; ${before} before, ${after} after`;
 }

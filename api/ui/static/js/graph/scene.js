@@ -13,10 +13,11 @@
  */
 
 export class Scene {
-  /** @param {GraphDocument} graph */
-  constructor(graph) {
+  /** @param {GraphDocument} graph @param {string[]} changed ids of the steps whose code has changed */
+  constructor(graph, changed = []) {
     const { boxes, junctions, links, steps } = graph;
     this.graph = graph;
+    this.changed = new Set(changed);
     this.boxes = boxes.x.length;
     const count = this.boxes + junctions.x.length;
     this.x = Float32Array.from([...boxes.x, ...junctions.x]);

@@ -1,4 +1,5 @@
 // <pw-matrix data-run data-step>: a cell for each item of a map. The table and the filters below say the same.
+// With data-list, the address of that table, it stands beside a run, which shows the item that is chosen (data-at).
 import { Island, check } from "../timeline/island.js";
 import { LEVELS, STATUS, levels, statuses } from "./decode.js";
 
@@ -36,7 +37,7 @@ class Matrix extends Island {
     this.append(bar, this.box, this.told);
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
     this.canvas.addEventListener("pointerdown", (event) => this.choose(this.hit(event), event.shiftKey));
-    this.canvas.addEventListener("pointerup", () => this.from !== this.at && this.tell());
+    this.canvas.addEventListener("pointerup", () => (this.from === this.at ? this.announce() : this.tell()));
     this.canvas.addEventListener("dblclick", () => this.enter());
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     this.begin(KEYS);
@@ -49,6 +50,8 @@ class Matrix extends Island {
     this.total = found.total;
     this.letters = statuses(found.matrix.statuses, found.total);
     this.levels = levels(found.matrix.durations);
+    const { at = "" } = this.dataset;
+    if (this.at < 0 && at && Number(at) < this.total) this.choose(Number(at), false);
     this.paint();
   }
 
@@ -176,12 +179,17 @@ class Matrix extends Island {
     }
     const several = [...counts].map(([status, count]) => `${count.toLocaleString("en")} ${status}`).join(", ");
     this.told.replaceChildren(from === to ? `${this.words(from)}. ` : `Items ${from} to ${to}: ${several}. `, link);
-    this.dispatchEvent(new CustomEvent("pw-select", { bubbles: true, detail: { step: this.dataset.step, item: from, source: "matrix" } }));
+  }
+
+  /** Have the page show the chosen item; one that only lists items does not listen. */
+  announce() {
+    const detail = { step: this.dataset.step, item: this.at, source: "matrix" };
+    if (this.at >= 0) this.dispatchEvent(new CustomEvent("pw-select", { bubbles: true, detail }));
   }
 
   /** The address of this page with only these items. @param {number} from @param {number} to */
   address(from, to) {
-    const url = new URL(location.href);
+    const url = new URL(this.dataset.list ?? location.href, location.href);
     for (const name of ["itemStatus", "errorCode", "itemsCursor"]) url.searchParams.delete(name);
     url.searchParams.set("first", String(from));
     url.searchParams.set("last", String(to));
@@ -190,7 +198,8 @@ class Matrix extends Island {
 
   enter() {
     const [from = 0, to = 0] = this.range();
-    if (this.at >= 0) location.assign(this.address(from, to));
+    if (this.dataset.list && from === to) this.announce();
+    else if (this.at >= 0) location.assign(this.address(from, to));
   }
 
   /** @param {KeyboardEvent} event */
@@ -210,7 +219,10 @@ class Matrix extends Island {
   nextFailure() {
     for (let step = 1; step <= this.total; step++) {
       const at = (Math.max(this.at, -1) + step) % this.total;
-      if (this.isFailure(at)) return this.choose(at, false);
+      if (this.isFailure(at)) {
+        this.choose(at, false);
+        return this.announce();
+      }
     }
   }
 }
