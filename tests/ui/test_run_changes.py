@@ -11,7 +11,7 @@ from support.browser import Visit, visiting
 from support.factories import a_task, register
 from support.failed_runs import TWO
 from support.inline_worker import InlineWorker, failing
-from support.run_driver import RunDriver
+from support.run_driver import TASKS, RunDriver
 
 from pipeweave import ids
 from pipeweave.orchestrator.security import READ, WRITE
@@ -26,7 +26,7 @@ def id_of(run_id: UUID) -> str:
 def other_code(driver: RunDriver) -> None:
     """A worker comes with other code of the task `limited`."""
     with driver.database.transaction() as tx:
-        register(tx, driver.tenant, a_task("limited", "second"), id="second")
+        register(tx, driver.tenant, "noop", a_task("limited", "second", concurrency=2), TASKS[2])
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def three(worker: InlineWorker) -> list[str]:
 
 
 def test_a_failed_run_says_what_changed_since_the_last_that_completed(visit: Visit, three: list[str]) -> None:
-    good, bad, later = three
+    good, bad, _ = three
     visit.open(f"/runs/{bad}")
     since = visit.page.locator("#since")
     expect(since).to_contain_text("another input")
