@@ -7,20 +7,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from pipeweave.api.contract.answers import AnswerModel
-from pipeweave.api.contract.query_parameters import Query, truth
-
-View = Literal["all", "pattern"]
+from pipeweave.api.contract.query_parameters import GraphView, OpenClasses, Query, opened_classes, truth
 
 
 class DrawingQuery(Query):
     """What a drawing of a pipeline's graph shows."""
 
-    view: View | None = Field(
+    view: GraphView | None = Field(
         None,
         description="`all` steps, or their `pattern`: steps of the same task and level are one box. Absent:"
         " all up to 150 steps, else the pattern.",
     )
-    open: Annotated[str, Field(max_length=4_000, pattern=r"^[A-Za-z0-9._~:@/,-]*$")] | None = Field(
+    open: OpenClasses = Field(
         None,
         description="Keys of the boxes of the pattern that show their members, with commas between. Keys that"
         " are not in it are ignored.",
@@ -29,7 +27,7 @@ class DrawingQuery(Query):
     @property
     def opened(self) -> tuple[str, ...]:
         """The keys in a fixed order, each once."""
-        return tuple(sorted({each for each in (self.open or "").split(",") if each}))
+        return opened_classes(self.open)
 
 
 class GraphQuery(DrawingQuery):
@@ -104,7 +102,7 @@ class GraphAnswer(AnswerModel):
 
     pipeline_id: str
     version: int
-    view: View
+    view: GraphView
     open: list[str] = Field(description="Keys of the classes that show their members.")
     step_count: int
     edge_count: int

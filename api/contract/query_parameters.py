@@ -42,7 +42,16 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d
 DIGITS = BeforeValidator(_digits)
 # Not strict, because a query parameter is always text.
 Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc3339)]
+GraphView = Literal["all", "pattern"]
+# The key of a class of steps: its level and its task.
+CLASS_KEY = r"^[A-Za-z0-9._~:@/-]*$"
+OpenClasses = Annotated[str, Field(max_length=4_000, pattern=r"^[A-Za-z0-9._~:@/,-]*$")] | None
 OpenStatus = Literal["pending", "ready", "queued", "running", "waiting"]
+
+
+def opened_classes(given: str | None) -> tuple[str, ...]:
+    """The keys of classes in a parameter, in a fixed order, each once."""
+    return tuple(sorted({each for each in (given or "").split(",") if each}))
 
 
 class Query(BaseModel):
@@ -221,12 +230,23 @@ class GridQuery(Query):
     after: RunId | None = Field(
         None, description="Only runs newer than this one. Without `before` and `after`: the newest."
     )
-    from_step: Name | None = Field(None, description="The first step of the window.")
+    from_step: Annotated[str, Field(max_length=500, pattern=CLASS_KEY)] | None = Field(
+        None, description="The first row of the window, a step or a class."
+    )
+    view: GraphView | None = Field(
+        None,
+        description="`all` steps, or their `pattern`: a row for the steps of the same task and level. Absent:"
+        " all up to 150 steps, else the pattern. A window of large classes has fewer runs.",
+    )
+    open: OpenClasses = Field(
+        None, description="Keys of the classes whose members have rows, too, with commas between."
+    )
 
     def window(self) -> Window:
         """The window in the form that the orchestrator takes."""
         before, after = (each and ids.read(ids.RUN, each) for each in (self.before, self.after))
-        return Window(self.runs, self.steps, before or None, after or None, self.from_step)
+        opened = opened_classes(self.open)
+        return Window(self.runs, self.steps, before or None, after or None, self.from_step, self.view, opened)
 
 
 class SearchQuery(Query):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipeweave.api.ui import triggering
+from pipeweave.api.ui import run_plan, triggering
 from pipeweave.api.ui.runs import SHOWN
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.view import View
@@ -45,9 +45,17 @@ def _graph(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _grid(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    grid = view.ask("pipelines.get_grid", view.only("runs", "steps", "before", "after", "fromStep"), id=id)
+    names = ("runs", "steps", "before", "after", "fromStep", "view", "open")
+    grid = view.ask("pipelines.get_grid", view.only(*names), id=id)
     longest = max((each["durationMs"] or 0 for each in grid["runs"]), default=0)
-    return {"grid": grid, "longest": longest}
+    # A class in the grid opens and closes with the others as they are.
+    opened = set(grid["open"])
+    toggled = {
+        each["id"]: ",".join(sorted(opened ^ {each["id"]})) or None
+        for each in grid["steps"]
+        if each["stepCount"] > 1
+    }
+    return {"grid": grid, "longest": longest, "toggled": toggled}
 
 
 def _runs(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,7 +83,8 @@ def _versions(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
 def _trigger(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
     recent = view.ask("runs.list_runs", {"pipelineId": id, "limit": str(OFFERED)})["runs"]
     schema = triggering.schema_of(view, id)
-    return {"recent": recent, "schema": schema}
+    plan = run_plan.plan_of(view, found, view.ask("pipelines.dry_run", id=id))
+    return {"recent": recent, "schema": schema, "plan": plan}
 
 
 _TABS = {"graph": _graph, "grid": _grid, "runs": _runs, "versions": _versions, "trigger": _trigger}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pipeweave.api.ui import forms, words
+from pipeweave.api.ui import forms, run_plan
 from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
 from pipeweave.errors import NotFound
@@ -67,10 +67,11 @@ def _fields(view: View) -> list[Field]:
 
 
 def _plan(view: View, ids: Mapping[str, str], body: Any) -> Effects:
-    """What the run would be: its levels, how long it will take, and what is wrong with its input."""
+    """What the run would be: its levels, what holds it, how long it takes, what is wrong with its input."""
     asked = {"input": body["input"]} if "input" in body and view.given.keys() & _names(body) else None
     plan, _ = view.inside.ask(view.caller, "pipelines.dry_run", ids, None, asked)
-    return Effects(list(_told(plan))[:_MOST], 1)
+    pipeline = view.ask("pipelines.get_pipeline", id=ids["id"])["pipeline"]
+    return Effects(list(_told(plan))[:_MOST], 1, plan=run_plan.plan_of(view, pipeline, plan))
 
 
 def _names(body: Any) -> set[str]:
@@ -84,19 +85,10 @@ def _told(plan: Mapping[str, Any]) -> Iterator[str]:
     wide = max((len(each["tasks"]) for each in levels), default=0)
     shape = f"{_number(steps, 'step')} in {_number(len(levels), 'level')}, up to {wide:,} at once"
     yield f"Starts 1 run: {shape}."
-    forecast = plan.get("forecast")
-    if forecast and forecast["p50Ms"] is not None:
-        few = " (too few runs to be sure)" if forecast["tooFewRuns"] else ""
-        half, most = words.duration(forecast["p50Ms"]), words.duration(forecast["p95Ms"])
-        yield f"Takes ≈ {half} as a rule, ≈ {most} at worst, by {forecast['runs']} runs{few}."
-    elif forecast:
-        yield "How long it takes is not known: no run has completed."
     for faults in plan.get("validationErrors", {}).values():
         for each in faults:
             name = f"input.{each['field']}" if each["field"] else "input"
             yield f"`{name}` {each['message']}"
-    for each in (*plan["errors"], *plan["warnings"]):
-        yield str(each["message"])
 
 
 def _number(number: int, name: str) -> str:

@@ -79,11 +79,13 @@ class Effects:
         sentences: in numbers, e.g. `cancels 1 run: 3 task runs run, 412 wait`.
         count: how many objects it changes.
         sample: some of them, as text.
+        plan: of a run that would start; see `run_plan`.
     """
 
     sentences: Sequence[str] = ()
     count: int = 1
     sample: Sequence[str] = ()
+    plan: Mapping[str, Any] | None = None
 
 
 def _nothing_more(view: View, ids: Mapping[str, str], body: Any) -> Effects:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from pipeweave.orchestrator.domain import step_classes
 from pipeweave.spec import PINNED, PipelineSpec, StepSpec
 
 # The end of the run, as if it were a step.
@@ -58,6 +59,14 @@ class Plan:
     joins: dict[int, JoinKind]
     # Its runs keep the code that their tasks had when they began.
     is_pinned: bool = False
+
+    @functools.cached_property
+    def classes(self) -> dict[str, list[int]]:
+        """The ordinals of the steps of each class, by its key; see `step_classes`."""
+        kinds = [f"{'map/' if each.step.map is not None else ''}{each.step.task}" for each in self.steps]
+        links = [(before - 1, each.ordinal - 1) for each in self.steps for before in each.predecessors]
+        found = step_classes.classes_of(kinds, links)
+        return {key: [at + 1 for at in members] for key, members in found.items()}
 
     def __getitem__(self, ordinal: int) -> PlannedStep:
         return self.steps[ordinal - 1]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipeweave.orchestrator.domain.step_classes import Neighbours
+
 # Lanes beyond this are not worth their time: the longest links are then drawn as one curve.
 MOST_LANES = 60_000
-
-Neighbours = list[list[int]]
 
 
 @dataclass(slots=True)
@@ -34,36 +34,6 @@ class Layers:
     after: Neighbours
     lanes: list[tuple[int, ...]]
     count: int
-
-
-def levels_of(count: int, links: Sequence[tuple[int, int]]) -> list[int]:
-    """The level of each element: the longest path to it; those without predecessors stand right before their
-    first successor.
-    """
-    before, after = neighbours(count, links)
-    waiting = [len(each) for each in before]
-    free = [each for each in range(count) if not waiting[each]]
-    levels = [0] * count
-    for element in free:  # the loop appends to the list that it walks
-        for each in after[element]:
-            levels[each] = max(levels[each], levels[element] + 1)
-            waiting[each] -= 1
-            if not waiting[each]:
-                free.append(each)
-    for element in range(count):
-        if not before[element] and after[element]:
-            levels[element] = min(levels[each] for each in after[element]) - 1
-    return levels
-
-
-def neighbours(count: int, links: Sequence[tuple[int, int]]) -> tuple[Neighbours, Neighbours]:
-    """The predecessors and the successors of each element."""
-    before: Neighbours = [[] for _ in range(count)]
-    after: Neighbours = [[] for _ in range(count)]
-    for source, target in links:
-        before[target].append(source)
-        after[source].append(target)
-    return before, after
 
 
 def layered(levels: Sequence[int], links: Sequence[tuple[int, int]]) -> Layers:

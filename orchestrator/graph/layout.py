@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pipeweave.orchestrator.domain import step_classes
 from pipeweave.orchestrator.graph import layers as layering
 from pipeweave.orchestrator.graph import ordering, placement
 from pipeweave.orchestrator.graph.shapes import BOX_HEIGHT, BOX_WIDTH, Layout, Point, Shape
@@ -115,7 +116,7 @@ def _levels(shape: Shape) -> list[int]:
     for sources, targets in through.values():
         direct += [(source, targets[0]) for source in sources]
         direct += [(sources[0], target) for target in targets[1:]]
-    levels = [2 * level for level in layering.levels_of(boxes, direct)]
+    levels = [2 * level for level in step_classes.levels_of(boxes, direct)]
     while _has_raised(levels, through.values()):
         # What follows a box that was raised may have to be raised, too: from left to right, mostly at once.
         for source, target in sorted(direct, key=lambda link: levels[link[0]]):

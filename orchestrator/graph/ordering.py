@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from pipeweave.orchestrator.graph.layers import Layers, Neighbours
+from pipeweave.orchestrator.domain.step_classes import Neighbours
+from pipeweave.orchestrator.graph.layers import Layers
 
 SWEEPS = 6
 # Beyond this many elements and lanes, the crossings are not counted.

@@ -11,12 +11,9 @@ from collections.abc import Collection, Iterator
 from enum import Enum
 
 from pipeweave.orchestrator.domain.plan import Plan, PlannedStep
-from pipeweave.orchestrator.graph import layers as layering
+from pipeweave.orchestrator.domain.step_classes import SHOWN_SINGLY
 from pipeweave.orchestrator.graph.junctions import with_junctions
 from pipeweave.orchestrator.graph.shapes import MEMBERS_SHOWN, Box, Link, Shape
-
-# Up to so many steps, a drawing shows each of them unless it is asked for the pattern.
-SHOWN_SINGLY = 150
 
 
 class View(Enum):
@@ -55,22 +52,10 @@ def _single(step: PlannedStep) -> Box:
 
 
 def _pattern(plan: Plan, opened: Collection[str]) -> Shape:
-    members = _classes(plan)
-    boxes = tuple(_box(plan, key, steps, opened) for key, steps in members.items())
+    boxes = tuple(_box(plan, key, steps, opened) for key, steps in plan.classes.items())
     class_of = {step: at for at, box in enumerate(boxes) for step in box.steps}
     links = tuple(_links(plan, boxes, class_of))
     return Shape(boxes, *with_junctions(len(boxes), links))
-
-
-def _classes(plan: Plan) -> dict[str, list[int]]:
-    """The ordinals of the steps of each class, by its key; classes in the order of their first steps."""
-    pairs = [(before - 1, each.ordinal - 1) for each in plan.steps for before in each.predecessors]
-    levels = layering.levels_of(len(plan.steps), pairs)
-    found: dict[str, list[int]] = {}
-    for each in plan.steps:
-        kind = "map/" if each.step.map is not None else ""
-        found.setdefault(f"{levels[each.ordinal - 1]}/{kind}{each.step.task}", []).append(each.ordinal)
-    return found
 
 
 def _box(plan: Plan, key: str, steps: list[int], opened: Collection[str]) -> Box:

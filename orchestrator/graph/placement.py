@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from pipeweave.orchestrator.graph.layers import Layers, Neighbours
+from pipeweave.orchestrator.domain.step_classes import Neighbours
+from pipeweave.orchestrator.graph.layers import Layers
 
 ROUNDS = 4
 GAP, LANE_GAP = 16, 10

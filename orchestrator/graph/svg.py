@@ -12,6 +12,7 @@ from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
 from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.domain.step_classes import worst
 from pipeweave.orchestrator.graph.shapes import (
     BLOCK_HEAD,
     BLOCK_PADDING,
@@ -98,7 +99,7 @@ def lead(box: Box, statuses: Statuses | None) -> str | None:
     if statuses is None:
         return None
     found = {statuses.get(each, TaskStatus.PENDING.value) for each in box.steps}
-    return next(status for status in LOOKS if status in found)
+    return worst(found)
 
 
 def _ends(layout: Layout, source: int, target: int) -> tuple[Point, Point]:

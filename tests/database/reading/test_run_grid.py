@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
 from support.factories import a_pipeline, end
+from support.failed_runs import MAP, failed_run, letters, retry
+from support.inline_worker import InlineWorker
+from support.run_driver import PERMANENT, RunDriver
 from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.reading import Window
+from pipeweave.orchestrator.reading import Window, run_grid
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
-from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page
 
 TENANT = "grid-tests"
@@ -97,3 +101,84 @@ def test_pipelines_come_with_their_newest_runs(tx: Transaction) -> None:
     listed = reading.pipeline_list(tx, TENANT, Page(), recent=2)["items"]
     assert [[run["id"] for run in each["recentRuns"]] for each in listed] == [shown(runs[2], runs[1]), []]
     assert [each["recentRuns"] for each in reading.pipeline_list(tx, TENANT, Page())["items"]] == [[], []]
+
+
+# --- classes ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def driver(database: Database) -> RunDriver:
+    """A tenant whose runs are committed."""
+    return RunDriver(database)
+
+
+WIDE = {"list": [], **{f"c{at}": ["list"] for at in range(4)}, "report": [f"c{at}" for at in range(4)]}
+
+
+def test_steps_of_one_task_and_level_are_one_row_that_opens(driver: RunDriver) -> None:
+    driver.store(WIDE, id="p", tasks={f"c{at}": "limited" for at in range(4)}, failureMode="continue")
+    run_id = driver.trigger("p")
+    driver.finish(run_id, "list", "c0")
+    driver.finish(run_id, "c1", failure=PERMANENT)
+    with driver.database.reading() as tx:
+        found = reading.grid(tx, driver.tenant, "p", Window(view="pattern"))
+        again = reading.grid(tx, driver.tenant, "p", Window(view="pattern", opened=("1/limited",), steps=3))
+        rest = reading.grid(
+            tx, driver.tenant, "p", Window(view="pattern", opened=("1/limited",), from_step="c1")
+        )
+    assert [(each["id"], each["stepCount"], each["statuses"]) for each in found["steps"]] == [
+        ("list", 1, ["completed"]),
+        ("1/limited", 4, ["failed"]),
+        ("report", 1, ["pending"]),
+    ]
+    [folded] = found["steps"][1:2]
+    assert (folded["failed"], folded["ms"], folded["isOpen"]) == ([1], [None], False)
+    assert (found["view"], found["open"], found["stepCount"]) == ("pattern", [], 6)
+    assert [each["id"] for each in again["steps"]] == ["list", "1/limited", "c0"]
+    assert (again["open"], again["nextSteps"], again["stepCount"]) == (["1/limited"], "c1", 6)
+    assert [each["id"] for each in rest["steps"]] == ["c1", "c2", "c3", "report"]
+    assert [each["classId"] for each in rest["steps"]] == ["1/limited"] * 3 + [None]
+
+
+def test_large_classes_leave_room_for_fewer_runs(driver: RunDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_grid, "MOST_CELLS", 12)
+    driver.store(WIDE, id="p")
+    runs = [driver.trigger("p") for _ in range(4)]
+    with driver.database.reading() as tx:
+        newest, middle, back = (
+            reading.grid(tx, driver.tenant, "p", Window(view="pattern", **place))
+            for place in ({}, {"before": runs[2]}, {"after": runs[1]})
+        )
+    for found, expected in ((newest, runs[3:1:-1]), (middle, runs[1::-1]), (back, runs[3:1:-1])):
+        assert [each["id"] for each in found["runs"]] == shown(*expected)
+    assert [(each["hasNewer"], each["hasOlder"]) for each in (newest, middle, back)] == [
+        (False, True),
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_failed_items_of_a_map_are_counted_until_they_are_retried(driver: RunDriver) -> None:
+    worker = InlineWorker(driver)
+    run_id = failed_run(
+        worker,
+        MAP,
+        ("m", 1),
+        ("m", 3),
+        input={"l": [1] * 5},
+        maps={"m": "${input.l}"},
+        failureMode="continue",
+    )
+
+    def counts() -> Any:
+        with driver.database.reading() as tx:
+            found = reading.grid(tx, driver.tenant, "driven", Window())
+        return [(each["items"], each["failed"]) for each in found["steps"]]
+
+    assert counts() == [([5], [2]), ([None], [0])]
+    retry(driver, letters(driver, run_id)[0])
+    assert counts()[0] == ([5], [1])
+    driver.rows("DELETE FROM dead_letters WHERE run_id = :id RETURNING 1", id=run_id)
+    worker.fails = {}
+    worker.consume_all()
+    assert counts()[0] == ([5], [None]), "nobody knows how many, once dead letters are gone"

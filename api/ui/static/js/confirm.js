@@ -51,7 +51,7 @@ function preview(dialog, link) {
     const url = new URL(link.href);
     for (const [name, value] of new FormData(form)) url.searchParams.set(name, String(value));
     const found = await fetchFragment(url.href).catch(() => null);
-    for (const part of [".sent", ".effects"]) {
+    for (const part of [".sent", ".effects", ".plan"]) {
       const [old, fresh] = [dialog.querySelector(part), found?.main.querySelector(part)];
       if (old && fresh) patch(old, fresh);
     }
