@@ -12,11 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import orjson
+
 from pipeweave.api.ui.view import View
 from pipeweave.errors import FieldError, InvalidInput
 
 # A change of more objects than this is confirmed by typing their number.
 TYPED_ABOVE = 100
+# Numbers of a field are smaller, so that JSON holds them.
+_TOO_LARGE = 10**18
 
 Kind = Literal[
     "text",
@@ -201,19 +205,24 @@ def _value(field: Field, text: str) -> Any:
             raise ValueError("must be true or false")
         return text == "true"
     if field.kind == "number":
-        try:
-            return int(text)
-        except ValueError:
-            try:
-                return float(text)
-            except ValueError:
-                raise ValueError("must be a number") from None
+        return _number(text)
     if field.kind == "json":
         try:
-            return json.loads(text)
+            # As the API reads a body: it takes neither NaN nor half a character.
+            return orjson.loads(text)
         except ValueError as error:
             raise ValueError(f"is not JSON: {error}") from None
     return text
+
+
+def _number(text: str) -> float:
+    try:
+        value = int(text) if text.removeprefix("-").isdecimal() else float(text)
+    except ValueError:
+        raise ValueError("must be a number") from None
+    if not abs(value) < _TOO_LARGE:
+        raise ValueError("must be a number of at most 18 digits")
+    return value
 
 
 def _put(body: dict[str, Any], name: str, value: Any) -> None:

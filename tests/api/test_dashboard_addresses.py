@@ -1,0 +1,162 @@
+"""Whatever stands in an address of the dashboard, a page answers: of the table of screens and of verbs, each
+parameter that a screen reads is given what it does not expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import pytest
+from support.api_samples import TENANT
+
+from pipeweave import ids
+from pipeweave.api.ui import SCREENS, dashboard
+from pipeweave.api.ui.verbs import VERBS
+from pipeweave.orchestrator.security import ADMIN, READ, WRITE
+
+if TYPE_CHECKING:
+    from conftest import Api, Tokens
+    from flask import Flask
+
+MARKUP = "<script>alert(1)</script>\"'&{{7*7}}"
+ODD = (
+    MARKUP,
+    "-1",
+    "9" * 30,
+    "1e309",
+    "nan",
+    "²",  # a digit, and no number
+    "\0\r\n\t\x1b[31m",
+    "2026-13-45T99:99:99Z",
+    "9999-12-31T23:59:59-14:00",
+    '{"a": [',
+    "x" * 2_000,
+    "\u202ertl\ufeff\U0001f600",
+    "../../etc",
+    "%00%ff",
+    "prun_" + "z" * 26,
+    "a=b=c",
+)
+# What no encoder makes: bytes that are no text.
+NO_TEXT = "%ff%fe%ed%a0%80"
+
+
+class Read(dict[str, Any]):
+    """Parameters of an address, which notes the names that a screen looks for."""
+
+    names: set[str]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.names.add(key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        self.names.add(key)
+        return super().__getitem__(key)
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of all parameters that were looked for."""
+    found: set[str] = set()
+    make = dashboard.View
+
+    def noting(inside: Any, caller: Any, path: str, given: Any, lists: Any, *rest: Any) -> Any:
+        read = Read(given), Read(lists)
+        for each in read:
+            each.names = found
+        return make(inside, caller, path, *read, *rest)
+
+    monkeypatch.setattr(dashboard, "View", noting)
+    return found
+
+
+@pytest.fixture
+def person(app: Flask, api: Api, tokens: Tokens) -> Api:
+    """Somebody who may do everything in the tenant."""
+    return type(api)(app.test_client(), tokens.make(READ, WRITE, ADMIN))
+
+
+@pytest.fixture
+def known(run_id: str) -> dict[str, str]:
+    """Kind of screen -> an id that is there."""
+    first = ids.show(ids.TASK_RUN, ids.task_run_id(ids.read(ids.RUN, run_id), 1))
+    return {"runs": run_id, "task-runs": first, "pipelines": "files", "tasks": "count", "compare": run_id}
+
+
+def path_of(screen: str, known: dict[str, str]) -> str:
+    """The path of a screen with ids that are there, as far as some are."""
+    id = known.get(screen.split("/")[1], "nothing")
+    for part in ("<id>", "<left>", "<right>"):
+        screen = screen.replace(part, id)
+    return screen.replace("<step>", "count")
+
+
+def ask(person: Api, path: str) -> str:
+    """The page of an address below the tenant; it answers, and what was given stays text."""
+    answer = person.get(f"/ui/{TENANT}{path}")
+    assert answer.status_code < 500, f"{answer.status_code} at {path}"
+    page = answer.get_data(as_text=True)
+    assert "<script>alert" not in page, path
+    assert "Traceback (most recent" not in page, path
+    return page
+
+
+def queries(names: list[str], turn: int) -> Iterator[str]:
+    """Each parameter with something odd, alone; and all of them at once."""
+    for number, name in enumerate(names):
+        yield urlencode({name: ODD[(number + turn) % len(ODD)]})
+    yield urlencode({name: ODD[turn % len(ODD)] for name in names})
+    yield "&".join(f"{name}={NO_TEXT}" for name in names)
+    yield urlencode([(name, value) for name in names[:5] for value in ODD[:4]])
+
+
+TABS = {
+    "/runs/<id>": ("graph", "timeline", "steps", "events", "data", "log", "attempts", "why"),
+    "/task-runs/<id>": ("events", "data", "log", "attempts", "why"),
+    "/pipelines/<id>": ("graph", "grid", "runs", "versions", "statistics", "trigger"),
+}
+
+
+@pytest.mark.parametrize("screen", [each.path for each in SCREENS])
+def test_a_screen_answers_whatever_its_address_says(
+    person: Api, names: set[str], known: dict[str, str], screen: str
+) -> None:
+    path = path_of(screen, known)
+    for turn, tab in enumerate(TABS.get(screen, ("",))):
+        place = f"{path}?tab={tab}" if tab else f"{path}?"
+        ask(person, place)
+        for query in queries(sorted(names - {"tab"}), turn * 5):
+            ask(person, f"{place}&{query}")
+    ask(person, f"{path}?{urlencode({'tab': MARKUP})}")
+
+
+@pytest.mark.parametrize("screen", [each.path for each in SCREENS if "<" in each.path])
+def test_an_id_may_be_anything(person: Api, screen: str) -> None:
+    for odd in ODD:
+        given = quote(odd, safe="").replace(".", "%2E")
+        path = screen
+        for part in ("<id>", "<left>", "<right>", "<step>"):
+            path = path.replace(part, given)
+        ask(person, path)
+
+
+@pytest.mark.parametrize("name", sorted(VERBS.rows))
+def test_the_question_of_a_verb_answers_whatever_its_address_says(
+    person: Api, names: set[str], known: dict[str, str], name: str
+) -> None:
+    for id in (known["pipelines"], known["runs"]):
+        ask(person, f"/do/{name}?id={id}")
+    wanted = {each.name for each in VERBS.rows[name].fields} | names
+    for query in queries(sorted(wanted - {"id"}), len(name)):
+        ask(person, f"/do/{name}?id={id}&{query}")
+    ask(person, f"/do/{name}?{urlencode({'id': MARKUP, 'next': 'https://elsewhere.example/'})}")
+
+
+def test_a_tenant_may_be_anything(person: Api) -> None:
+    for odd in ODD:
+        answer = person.get(f"/ui/{quote(odd, safe='')}/runs")
+        assert answer.status_code < 500, odd
+        assert "<script>alert" not in answer.get_data(as_text=True)
