@@ -18,6 +18,7 @@ _END = b"\r\n\r\n"
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r\n", re.IGNORECASE)
 _EXPECT = re.compile(rb"\r\nexpect:", re.IGNORECASE)
+_PAGE = re.compile(rb"(\r\n)?(GET|HEAD) /ui[/? ]")
 _HEALTH = re.compile(rb"(\r\n)?(GET|HEAD) /health[? ]")
 
 
@@ -32,6 +33,7 @@ class Connection(TConn):
         until: when the loop gives up waiting.
         is_kept: whether the client may send a further request after this one.
         drained: bytes that were dropped in the stage `end`.
+        is_page: whether its request is with the threads for pages.
     """
 
     sock: ClientSocket
@@ -43,6 +45,7 @@ class Connection(TConn):
         self.since = self.until = 0.0
         self.is_kept = False
         self.drained = 0
+        self.is_page = False
         self._wanted = 0
 
     def begin(self, stage: str, seconds: float) -> None:
@@ -74,6 +77,11 @@ class Connection(TConn):
     def asks_for_health(self) -> bool:
         """Whether the request is for `/health`."""
         return _HEALTH.match(self.arrived) is not None
+
+    @property
+    def asks_for_page(self) -> bool:
+        """Whether the request reads a page of the dashboard, or a file of it."""
+        return _PAGE.match(self.arrived) is not None
 
     def hand_over(self) -> None:
         """Give what has arrived to gunicorn's parser."""

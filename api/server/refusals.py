@@ -1,4 +1,4 @@
-"""Answers of the server itself: to what is no HTTP, and to clients that are too slow."""
+"""Answers of the server itself: to what is no HTTP, to clients that are too slow, and to too many."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import orjson
 from gunicorn.http.errors import LimitRequestHeaders, LimitRequestLine, ParseException
 
 from pipeweave.api.http.errors import PROBLEM_TYPE
-from pipeweave.errors import InternalError, InvalidInput, PipeWeaveError, RequestTimeout
+from pipeweave.errors import InternalError, InvalidInput, PipeWeaveError, RequestTimeout, TooManyRequests
+
+# Seconds after which a refused client may ask again.
+RETRY_AFTER_S = 5
 
 
 def unreadable(error: Exception) -> bytes:
-    """The complete HTTP answer to a request that could not be read."""
+    """The complete HTTP answer to a request that could not be read, or is not served."""
     status, problem = _refusal(error)
     content = orjson.dumps({**problem.to_problem(), "status": status.value})
+    later = f"Retry-After: {RETRY_AFTER_S}\r\n" if isinstance(error, TooManyRequests) else ""
     head = (
-        f"HTTP/1.1 {status.value} {status.phrase}\r\nConnection: close\r\n"
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nConnection: close\r\n{later}"
         f"Content-Type: {PROBLEM_TYPE}\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     return head.encode("ascii") + content
@@ -32,5 +36,7 @@ def _refusal(error: Exception) -> tuple[HTTPStatus, PipeWeaveError]:
             return HTTPStatus.BAD_REQUEST, InvalidInput("the request is not valid HTTP")
         case RequestTimeout():
             return HTTPStatus.REQUEST_TIMEOUT, error
+        case TooManyRequests():
+            return HTTPStatus.TOO_MANY_REQUESTS, error
         case _:
             return HTTPStatus.INTERNAL_SERVER_ERROR, InternalError()

@@ -23,9 +23,10 @@ from gunicorn.workers.gthread import ThreadWorker
 from pipeweave.api.http.outlet import Outlet
 from pipeweave.api.server.connection import Connection
 from pipeweave.api.server.deadlines import ANSWER_S, BODY_S, HEAD_S, LINGER_S, STALL_S, STREAM_STALL_S
+from pipeweave.api.server.page_threads import PageThreads
 from pipeweave.api.server.refusals import unreadable
 from pipeweave.api.server.request_body import with_request_body
-from pipeweave.errors import RequestTimeout
+from pipeweave.errors import RequestTimeout, TooManyRequests
 from pipeweave.size_limits import MAX_BODY_BYTES
 
 # Threads that answer nothing but /health, so that it does not wait for the others.
@@ -49,6 +50,7 @@ class Worker(ThreadWorker):
     def get_thread_pool(self) -> ThreadPoolExecutor:
         """The threads. Called after the fork."""
         self._health_threads = ThreadPoolExecutor(HEALTH_THREADS, "health")
+        self._page_threads = PageThreads()
         return super().get_thread_pool()
 
     def load_wsgi(self) -> None:
@@ -89,6 +91,8 @@ class Worker(ThreadWorker):
 
     def finish_request(self, conn: Connection, done: Future[Any]) -> None:
         """Go on with a connection whose request a thread has answered."""
+        if conn.is_page:
+            self._page_threads.done()
         conn.is_kept = not done.cancelled() and done.exception() is None and bool(done.result())
         self._guarded(self._begin_answer, conn)
 
@@ -112,7 +116,16 @@ class Worker(ThreadWorker):
 
     def enqueue_req(self, conn: Connection) -> None:
         """Let a thread answer the request of a connection."""
-        threads = self._health_threads if conn.asks_for_health else self.tpool
+        threads: Any = self._health_threads if conn.asks_for_health else self.tpool
+        conn.is_page = conn.asks_for_page
+        if conn.is_page:
+            if not self._page_threads.has_room:
+                conn.is_page = False
+                self._refuse(
+                    conn, TooManyRequests("too many pages are asked for", hint="try again in a few seconds")
+                )
+                return
+            threads = self._page_threads
         conn.hand_over()
         answered = threads.submit(self.handle, conn)
         answered.add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
@@ -139,7 +152,7 @@ class Worker(ThreadWorker):
             self.enqueue_req(conn)
 
     def _refuse(self, conn: Connection, error: Exception) -> None:
-        self.log.info("unreadable request: %s", type(error).__name__)
+        self.log.info("refused request: %s", type(error).__name__)
         conn.is_kept = False
         conn.sock.sendall(unreadable(error))
         self._begin_answer(conn)

@@ -11,6 +11,7 @@ let isStopped = false;
 let isLooking = false;
 let again = "";
 let isHeard = false;
+let quietUntil = 0;
 let freshAt = performance.now();
 
 export function startLive() {
@@ -66,7 +67,7 @@ export async function lookAnew() {
  * @param {string} tag that was announced
  */
 export async function look(tag = "") {
-  if (isStopped || document.visibilityState === "hidden") return;
+  if (isStopped || document.visibilityState === "hidden" || performance.now() < quietUntil) return;
   if (isLooking) {
     again = tag;
     return;
@@ -79,8 +80,10 @@ export async function look(tag = "") {
       etag = found.etag;
       show(found.main);
     }
-  } catch {
-    // The page says how old it is.
+  } catch (error) {
+    // The page says how old it is. A server that has too much to do says when to ask again; not all at once.
+    const { after = 0 } = /** @type {{after?: number}} */ (error);
+    if (after) quietUntil = performance.now() + after * 1000 * (1 + Math.random());
   } finally {
     isLooking = false;
     tell();

@@ -27,7 +27,8 @@ export async function fetchFragment(url, etag = "", announced = "") {
   if (answer.status === 304) return null;
   const isOurs = new URL(answer.url).origin === location.origin && answer.headers.get(HEADER) === "1";
   if (!isOurs) {
-    throw Object.assign(new Error(`the server answered ${answer.status}`), { status: answer.status });
+    const after = Number(answer.headers.get("Retry-After"));
+    throw Object.assign(new Error(`the server answered ${answer.status}`), { status: answer.status, after });
   }
   const template = document.createElement("template");
   template.innerHTML = /** @type {string} */ (policy.createHTML(await answer.text()));
