@@ -93,6 +93,7 @@ def _start_run(tx: Transaction, run: RunHeader, touched: TouchedLimits) -> None:
     spec = pipelines.get(tx, run.tenant, run.pipeline_id or "", run.pipeline_version).spec
     if not run_transitions.admit(tx, run.id, timeout_ms=spec.timeout_ms):
         return
+    run_transitions.announce_start(tx, run)
     advance = Advance(tx, run, counting=Counting.UNCOUNTED, touched=touched)
     removed = _removed(tx, run)
     if removed:

@@ -23,7 +23,7 @@ from pipeweave.orchestrator.queueing.start_conditions import Holds
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOutdated
 from pipeweave.orchestrator.registry.task_rows import TaskRow
-from pipeweave.orchestrator.state import deployment_mode, reusing
+from pipeweave.orchestrator.state import deployment_mode, reusing, run_transitions
 from pipeweave.orchestrator.state.reusing import Reused
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -119,6 +119,8 @@ def write(
         if found == expected:
             raise _refused(tx, catalog)
         expected = found
+    begun = [new for new, run in zip(new_runs, written, strict=True) if run.status is RunStatus.RUNNING]
+    run_transitions.announce_start(tx, *(each.header for each in begun))
     for new, run in zip(new_runs, written, strict=True):
         if new.reused is not None:
             reusing.reuse(tx, new.header, new.reused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -51,6 +52,21 @@ def announce_end(tx: Transaction, run_id: UUID, row: Any) -> None:
     tx.announce(RunEnded(run_id, row.is_awaited, row.limited_tenant))
     if row.ended is not None:
         tx.after_commit(lambda: _log_end(run_id, *row.ended))
+
+
+def announce_start(tx: Transaction, *runs: RunHeader) -> None:
+    """Log after the commit that runs of pipelines started. Standalone tasks have lines of their ends alone:
+    thousands of them may begin in one request.
+    """
+    started = [each for each in runs if each.pipeline_id is not None]
+    if started and log.isEnabledFor(logging.INFO):
+        tx.after_commit(lambda: _log_start(started))
+
+
+def _log_start(runs: Sequence[RunHeader]) -> None:
+    for run in runs:
+        names = {"tenant": run.tenant, "pipeline_id": run.pipeline_id, "run_id": ids.show(ids.RUN, run.id)}
+        log.info("run.started", extra={**names, "trace_id": run.trace_id})
 
 
 def _log_end(

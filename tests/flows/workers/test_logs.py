@@ -40,6 +40,8 @@ def of_logger(lines: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
         ("pipeweave.stdout", "info", "printed 7"),
         ("pipeweave.stdout", "info", "without an end"),
         ("pipeweave.stderr", "warning", "complaint"),
+        ("pipeweave.stdout", "info", "captured"),
+        ("some.library", "error", "caught"),
     ],
 )
 def test_every_line_of_a_task_carries_its_ids(
@@ -48,6 +50,23 @@ def test_every_line_of_a_task_carries_its_ids(
     [line] = [each for each in of_logger(lines, logger) if each["message"] == message]
     assert (line["level"], line["task_id"], line["step_id"]) == (level, "talk", "charge")
     assert line["task_run_id"].startswith("trun_")
+    assert line["trace_id"] == ids.read(ids.RUN, line["run_id"]).hex
+
+
+def test_a_traceback_is_in_the_line_of_its_attempt(lines: list[dict[str, Any]]) -> None:
+    [line] = of_logger(lines, "some.library")
+    assert line["exception_type"] == "KeyError"
+    assert 'raise KeyError("card")' in line["exception"]
+
+
+def test_all_that_an_attempt_caused_names_it_wholly(lines: list[dict[str, Any]]) -> None:
+    """Whoever wrote the line: the task, a library, Python itself, or PipeWeave about its failure."""
+    of_attempt = [each for each in lines if "attempt" in each]
+    # Python shows the same warning once.
+    assert len(of_attempt) == 17
+    names = ("tenant", "pipeline_id", "run_id", "task_run_id", "task_id", "step_id", "trace_id")
+    assert len({tuple(each[name] for name in names) for each in of_attempt}) == 1
+    assert {each["attempt"] for each in of_attempt} == {1, 2}
 
 
 def test_a_warning_of_python_carries_the_ids_too(lines: list[dict[str, Any]]) -> None:
