@@ -13,10 +13,18 @@ from pipeweave.orchestrator.stream.place import texts
 # An idle deployment writes its place so often.
 REFRESHED = timedelta(hours=1)
 
+# SQL: the last transaction of this server that wrote an event. Events that were restored from a dump may have
+# higher numbers, for years.
+_LAST = "(SELECT max(e.txid) FROM events AS e WHERE e.txid < pg_snapshot_xmax(pg_current_snapshot()))"
+
+# SQL: whether the numbers of a place are those of another server, on which the database was before it was
+# restored here, or lie beyond the end of this one's.
+_IS_MOVED = """(p.server <> (SELECT CAST(c.system_identifier AS text) FROM pg_control_system() AS c)
+    OR p.before > pg_snapshot_xmax(pg_current_snapshot()))"""
+
 # SQL: whether there is anything to count. What an open transaction wrote is found by the next look.
-IS_DUE = """EXISTS (SELECT 1 FROM stats_place AS p WHERE cardinality(p.open) > 0
-    OR p.folded_at < now() - interval '1 hour'
-    OR (SELECT max(e.txid) FROM events AS e) >= p.before)"""
+IS_DUE = f"""EXISTS (SELECT 1 FROM stats_place AS p WHERE cardinality(p.open) > 0
+    OR p.folded_at < now() - interval '1 hour' OR {_LAST} >= p.before OR {_IS_MOVED})"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +35,8 @@ class Folded:
         seen: the transactions whose events are counted.
         at: when that was so.
         is_old: it should be written anew, even if nothing is new.
-        is_moved: the database was restored on another server, whose transactions have other numbers.
+        is_moved: the database was restored on another server, whose transactions have other numbers; or the
+            place is beyond the end of this one's.
         written_by: the transaction that wrote this row.
         was_dropped: months of history were dropped since.
     """
@@ -41,15 +50,15 @@ class Folded:
 
 
 # The numbers of transactions in a row's header have 32 bits; the high bits are those of the present.
-_LOCK = """
+_LOCK = f"""
 SELECT CAST(p.before AS text) AS before, CAST(p.open AS text[]) AS open, p.folded_at,
     p.folded_at < now() - interval '1 hour' AS is_old,
-    p.server <> CAST(c.system_identifier AS text) AS is_moved,
+    {_IS_MOVED} AS is_moved,
     CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint)
         - ((CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint)
             - CAST(CAST(p.xmin AS text) AS bigint)) & 4294967295) AS written_by,
     EXISTS (SELECT 1 FROM dropped_months AS d WHERE d.dropped_at > p.folded_at) AS was_dropped
-FROM stats_place AS p CROSS JOIN pg_control_system() AS c
+FROM stats_place AS p
 FOR NO KEY UPDATE OF p SKIP LOCKED
 """
 
@@ -98,8 +107,8 @@ def move(tx: Transaction, span: Span, *, is_missed: bool) -> None:
 
 
 # What is not counted yet makes the difference between now and the last fold.
-_AS_OF = """
-SELECT CASE WHEN cardinality(p.open) > 0 OR (SELECT max(e.txid) FROM events AS e) >= p.before
+_AS_OF = f"""
+SELECT CASE WHEN cardinality(p.open) > 0 OR {_LAST} >= p.before OR {_IS_MOVED}
         THEN p.folded_at ELSE now() END AS as_of,
     p.since, p.missed_at, p.rebuilt_before IS NOT NULL AS is_rebuilding
 FROM stats_place AS p

@@ -18,11 +18,17 @@ SELECT CAST(CAST(:before AS text) AS xid8), CAST(CAST(:open AS text[]) AS xid8[]
        CAST(c.system_identifier AS text), statement_timestamp() FROM pg_control_system() AS c
 ON CONFLICT (singleton) DO UPDATE SET before = EXCLUDED.before, open = EXCLUDED.open,
     server = EXCLUDED.server, sent_at = EXCLUDED.sent_at
-WHERE trace_place.server <> EXCLUDED.server
+WHERE trace_place.server <> EXCLUDED.server OR trace_place.before > pg_snapshot_xmax(pg_current_snapshot())
     OR trace_place.sent_at < EXCLUDED.sent_at - CAST(:kept AS interval)
 """
 
-_READ = "SELECT CAST(before AS text) AS before, CAST(open AS text[]) AS open FROM trace_place"
+# A place whose numbers are those of another server, on which the database was before it was restored here, is
+# none, and neither is one beyond the end of this server's.
+_READ = """
+SELECT CAST(p.before AS text) AS before, CAST(p.open AS text[]) AS open FROM trace_place AS p
+WHERE p.server = (SELECT CAST(c.system_identifier AS text) FROM pg_control_system() AS c)
+    AND p.before <= pg_snapshot_xmax(pg_current_snapshot())
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,7 @@ def begin(tx: Transaction) -> None:
 
 
 def read(tx: Transaction) -> Sent | None:
-    """Where sending goes on; None before `begin`."""
+    """Where sending goes on; None before `begin`, and after the database was restored on another server."""
     row = tx.execute(_READ).one_or_none()
     return row and Sent(Seen(int(row.before), tuple(int(each) for each in row.open)))
 

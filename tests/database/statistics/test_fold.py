@@ -276,3 +276,49 @@ def test_a_dead_letter_that_is_retried_counts(driver: RunDriver) -> None:
     fold_all(driver.database)
     check(driver)
     assert stored(driver.database, "task_stats", "task")["noop"]["redriven"] == 1
+
+
+# --- restores ---------------------------------------------------------------------------------------------
+
+# What a dump brings from another server, whose transactions had numbers so much higher (or lower, to 100).
+FROM_HIGHER = ("CAST(CAST(CAST({0} AS text) AS bigint) + 1000000000 AS text)", "'other'")
+FROM_LOWER = ("'100'", "'other'")
+# The same server again, which gives out numbers a second time.
+REPEATED = (FROM_HIGHER[0], "server")
+
+
+def restore(driver: RunDriver, numbers: str, server: str) -> None:
+    """Every row is written by one transaction, as by pg_restore, with the numbers that it had elsewhere."""
+    driver.rows(f"UPDATE events SET txid = CAST({numbers.format('txid')} AS xid8) RETURNING 1")
+    driver.rows(
+        f"""UPDATE stats_place SET before = CAST({numbers.format("before")} AS xid8), open = '{{}}',
+            server = {server}, folded_at = folded_at - interval '10 minutes' RETURNING 1"""
+    )
+    # 100 is below the place, as every number of an event that was counted is.
+    driver.rows("UPDATE stats_place SET before = '101' WHERE before = '100' RETURNING 1")
+
+
+def behind(driver: RunDriver) -> timedelta:
+    with driver.database.transaction() as tx:
+        return tx.now - place.as_of(tx).at
+
+
+@pytest.mark.parametrize(
+    "elsewhere", [FROM_HIGHER, FROM_LOWER, REPEATED], ids=["higher-numbers", "lower-numbers", "same-server"]
+)
+def test_a_restored_database_goes_on_to_count(driver: RunDriver, elsewhere: tuple[str, str]) -> None:
+    one(driver)
+    fold_all(driver.database)
+    restore(driver, *elsewhere)
+    assert is_due(driver.database), "the chore must not wait for an hour"
+    assert behind(driver) > timedelta(minutes=9), "what nobody has looked for is not called counted"
+    one(driver, failure=PERMANENT)
+    fold_all(driver.database)
+    one(driver)
+    fold_all(driver.database)
+    runs = stored(driver.database, "run_stats", "pipeline")["one"]
+    assert (runs["created"], runs["completed"], runs["failed"]) == (3, 2, 1)
+    check(driver)
+    assert not is_due(driver.database)
+    driver.rows("UPDATE stats_place SET folded_at = folded_at - interval '10 minutes' RETURNING 1")
+    assert behind(driver) < timedelta(minutes=1), "numbers of elsewhere are nothing new"

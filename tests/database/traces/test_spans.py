@@ -193,3 +193,21 @@ def test_after_a_day_without_sending_it_begins_anew(worker: InlineWorker, collec
     traces.begin(database)
     send_all(database, collector)
     assert collector.of(run_id) == {}
+
+
+@pytest.mark.parametrize("server", ["'other'", "server"])
+def test_after_a_restore_spans_go_on_without_a_restart(
+    worker: InlineWorker, collector: Collector, server: str
+) -> None:
+    """The place has numbers of another server, or lies beyond the end of this one's."""
+    before = failed_run(worker, TWO)
+    database = worker.driver.database
+    worker.driver.rows(
+        f"""UPDATE trace_place SET server = {server}, before =
+            CAST(CAST(CAST(CAST(before AS text) AS bigint) + 1000000000 AS text) AS xid8) RETURNING 1"""
+    )
+    send_all(database, collector)
+    after = failed_run(worker, TWO)
+    send_all(database, collector)
+    assert collector.of(before) == {}
+    assert "run" in collector.of(after)
