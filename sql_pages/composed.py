@@ -253,6 +253,7 @@ CALLS: Calls = [
         ),
     ),
     ("of a task", lambda tx, _: audited_objects.state_of(tx, "task", TENANT, "resize")),
+    ("of a view", lambda tx, _: audited_objects.state_of(tx, "view", TENANT, "failed")),
     ("the first page", lambda tx, _: run_lists.run_list(tx, TENANT, PAGE)),
     (
         "every filter",

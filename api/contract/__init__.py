@@ -199,6 +199,7 @@ from pipeweave.api.contract.triggers import (
     TriggerStored,
     TriggerVerbRequest,
 )
+from pipeweave.api.contract.views import DeletedView, NamedView, ViewList, ViewRequest, ViewsQuery
 from pipeweave.api.contract.worker_reports import (
     CompletionAnswer,
     CompletionReport,
@@ -247,6 +248,7 @@ __all__ = [
     "DeletedSchedule",
     "DeletedTrigger",
     "DeletedUpload",
+    "DeletedView",
     "DeliveryAnswer",
     "DeployList",
     "DiscardMatchingRequest",
@@ -286,6 +288,7 @@ __all__ = [
     "MaintenanceRequest",
     "MaintenanceState",
     "NamedHeartbeatReport",
+    "NamedView",
     "NestedTask",
     "ObjectPreview",
     "ObjectQuery",
@@ -416,6 +419,9 @@ __all__ = [
     "VerifyRequest",
     "VersionList",
     "VersionQuery",
+    "ViewList",
+    "ViewRequest",
+    "ViewsQuery",
     "WhyAnswer",
     "WorkerAnswer",
     "WorkerList",

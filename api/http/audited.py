@@ -61,6 +61,8 @@ KINDS: Mapping[str, str] = {
     "access.make_link": "link",
     "access.end_session": "session",
     "access.put_tenant": "tenant",
+    "views.save_view": "view",
+    "views.delete_view": "view",
 }
 
 # They change many objects in many transactions: one row, written before the first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipeweave.api.ui import saved_views
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.view import View
 
@@ -15,5 +16,10 @@ def audit(view: View) -> Page:
     """The rows of the tenant, newest first."""
     found = view.ask("audit.list_entries", view.only(*_FILTERS, "cursor", limit="50"))
     is_filtered = any(view.given.get(name) for name in _FILTERS)
-    shown = {"entries": found["entries"], "cursor": found["nextCursor"], "is_filtered": is_filtered}
+    shown = {
+        "entries": found["entries"],
+        "cursor": found["nextCursor"],
+        "is_filtered": is_filtered,
+        **saved_views.shown(view, "audit", _FILTERS),
+    }
     return Page("Audit", shown)

@@ -43,7 +43,9 @@ def page(view: View, name: str, problem: PipeWeaveError | None = None) -> Page:
     try:
         form: _Form | None = _form(view, name, verb)
     except InvalidInput as error:
-        problem, form = problem or error, None
+        # What is only missing yet is no mistake of a person who has just been asked.
+        is_unasked = all(each.code == "required" for each in error.errors)
+        problem, form = problem or (None if is_unasked else error), None
     endpoint = view.inside.endpoint(verb.operation)
     ids = _ids(view, verb)
     path = endpoint.path

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pipeweave.api.ui import saved_views
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.verbs import REASON, VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
@@ -78,6 +79,7 @@ def runs(view: View) -> Page:
         "columns": _columns(view),
         "all_columns": COLUMNS,
         "bulk": _bulk(view),
+        **saved_views.shown(view, "runs", (*FILTERS, "window", "cols")),
     }
     return Page("Runs", shown)
 

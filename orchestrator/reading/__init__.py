@@ -35,6 +35,7 @@ from pipeweave.orchestrator.reading.task_runs import find_task_runs, task_run
 from pipeweave.orchestrator.reading.trigger_list import trigger, triggers
 from pipeweave.orchestrator.reading.uploads import upload, upload_stats, uploads, uploads_of_run
 from pipeweave.orchestrator.reading.version_list import pipeline_versions
+from pipeweave.orchestrator.reading.view_list import views
 from pipeweave.orchestrator.reading.worker_list import worker, worker_counts, workers
 from pipeweave.orchestrator.store.keyset import Document as Document
 from pipeweave.orchestrator.store.keyset import Page as Page
@@ -89,6 +90,7 @@ __all__ = [
     "upload_stats",
     "uploads",
     "uploads_of_run",
+    "views",
     "worker",
     "worker_counts",
     "workers",

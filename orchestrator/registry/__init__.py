@@ -12,12 +12,15 @@ from pipeweave.orchestrator.registry.registration import (
 )
 from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.registry.tenants import ensure_tenant
+from pipeweave.orchestrator.registry.views import MOST_VIEWS, VIEW_ID
 from pipeweave.orchestrator.registry.worker_processes import BEAT_EVERY, WorkerLoad, WorkerStart, child_of
 
 __all__ = [
     "BEAT_EVERY",
     "MAX_TASKS",
     "MAX_VERSION",
+    "MOST_VIEWS",
+    "VIEW_ID",
     "LoadedTask",
     "Registration",
     "TaskRegistration",

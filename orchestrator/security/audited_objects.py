@@ -75,6 +75,13 @@ FROM access_tokens AS t WHERE t.name = :object AND t.revoked_at IS NULL
 _TOKEN_BY_ID = """
 SELECT jsonb_build_object('name', t.name, 'revokedAt', t.revoked_at) FROM access_tokens AS t WHERE t.id = :id
 """
+_VIEW = """
+SELECT jsonb_object_agg(v.screen, v.query) FROM views AS v WHERE v.tenant_id = :tenant AND v.name = :object
+"""
+_VIEW_BY_ID = """
+SELECT jsonb_build_object('screen', v.screen, 'name', v.name, 'query', v.query)
+FROM views AS v WHERE v.id = :id AND v.tenant_id = :tenant
+"""
 _SESSION = """
 SELECT jsonb_build_object('tokenName', t.name, 'agent', s.agent)
 FROM ui_sessions AS s JOIN access_tokens AS t ON t.id = s.token_id WHERE s.id = :id
@@ -99,10 +106,15 @@ _BY_ID: Mapping[str, tuple[str, str]] = {
     "upload": (ids.UPLOAD, _UPLOAD),
     "session": (SESSION_ID, _SESSION),
 }
+# Kind -> the prefix of its ids, and its state by its name and by its id.
+_BY_NAME_OR_ID: Mapping[str, tuple[str, str, str]] = {
+    "token": (TOKEN_ID, _TOKEN, _TOKEN_BY_ID),
+    "view": ("view", _VIEW, _VIEW_BY_ID),
+}
 # Kinds of which a verb changes many at once, or that have no row.
 _WITHOUT_STATE = frozenset({"runs", "dead letters", "objects", "file", "months", "link"})
 
-KINDS = frozenset({*_BY_NAME, *_BY_ID, "token", *_WITHOUT_STATE})
+KINDS = frozenset({*_BY_NAME, *_BY_ID, *_BY_NAME_OR_ID, *_WITHOUT_STATE})
 
 
 def state_of(tx: Transaction, kind: str, tenant: str | None, object: str) -> dict[str, Any]:
@@ -126,9 +138,10 @@ def state_of(tx: Transaction, kind: str, tenant: str | None, object: str) -> dic
 def _reader(kind: str, object: str) -> tuple[str, dict[str, UUID]] | None:
     if kind in _BY_NAME:
         return _BY_NAME[kind], {}
-    if kind == "token":
-        id = _read(TOKEN_ID, object)
-        return (_TOKEN, {}) if id is None else (_TOKEN_BY_ID, {"id": id})
+    if kind in _BY_NAME_OR_ID:
+        prefix, by_name, by_id = _BY_NAME_OR_ID[kind]
+        id = _read(prefix, object)
+        return (by_name, {}) if id is None else (by_id, {"id": id})
     if kind in _BY_ID:
         prefix, statement = _BY_ID[kind]
         id = _read(prefix, object)

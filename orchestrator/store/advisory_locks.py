@@ -12,6 +12,8 @@ from pipeweave.orchestrator.store.database import Transaction
 MIGRATION = 0x70697065_77656176
 # The class of a lock per tenant: services of a tenant register one after the other.
 REGISTRATION = 0x72656769
+# The class of a lock per tenant: views are counted before one is added.
+VIEWS = 0x76696577
 
 _UNTIL_COMMIT = "SELECT pg_advisory_xact_lock(:lock)"
 _TENANT_UNTIL_COMMIT = "SELECT pg_advisory_xact_lock(:class, hashtext(:tenant))"

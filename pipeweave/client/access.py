@@ -1,4 +1,4 @@
-"""Login links of the dashboard, tenants and the audit over HTTP."""
+"""Login links and named views of the dashboard, tenants and the audit over HTTP."""
 
 from __future__ import annotations
 
@@ -50,3 +50,31 @@ class AccessMethods(Methods):
                 takes them, too, and gives all rows.
         """
         return self._page("/api/audit", "entries", {"limit": limit, "cursor": cursor, **filters})
+
+    def views(self, screen: str | None = None) -> list[Document]:
+        """List the named views of the tenant, filters of a screen of the dashboard, by name.
+
+        Args:
+            screen: only those of this screen, e.g. `runs`.
+        """
+        return list(document_of(self._http.get("/api/views", {"screen": screen}))["views"])
+
+    def save_view(self, screen: str, name: str, query: str) -> Document:
+        """Save the filters of a screen under a name; a view of this name is replaced.
+
+        Args:
+            query: the parameters of the screen's address, e.g. `status=failed&window=24h`.
+
+        Raises:
+            LimitExceeded: the tenant has as many views as it may have.
+        """
+        body = {"screen": screen, "name": name, "query": query}
+        return document_of(self._http.send("POST", "/api/views", body))
+
+    def delete_view(self, view_id: str) -> None:
+        """Delete a view for everybody.
+
+        Raises:
+            NotFound: there is no such view.
+        """
+        self._http.send("DELETE", f"/api/views/{checked_id(view_id)}")
