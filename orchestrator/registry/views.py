@@ -56,7 +56,7 @@ def save(
         raise LimitExceeded(
             f"the tenant has {MOST_VIEWS} views, as many as it may have", hint="delete one that nobody uses"
         )
-    id = ids.new_id()
+    id = tx.new_id()
     tx.execute(_INSERT, {**parameters, "id": id})
     return id, True
 
