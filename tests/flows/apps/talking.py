@@ -26,5 +26,5 @@ def talk(order: int, ctx: Context) -> None:
     try:
         raise KeyError("card")
     except KeyError:
-        logging.getLogger("some.library").exception("caught")
+        logging.getLogger("vendor.cards").exception("caught")
     raise ValueError(f"order {order} cannot be charged")

@@ -41,7 +41,7 @@ def of_logger(lines: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
         ("pipeweave.stdout", "info", "without an end"),
         ("pipeweave.stderr", "warning", "complaint"),
         ("pipeweave.stdout", "info", "captured"),
-        ("some.library", "error", "caught"),
+        ("vendor.cards", "error", "caught"),
     ],
 )
 def test_every_line_of_a_task_carries_its_ids(
@@ -54,7 +54,7 @@ def test_every_line_of_a_task_carries_its_ids(
 
 
 def test_a_traceback_is_in_the_line_of_its_attempt(lines: list[dict[str, Any]]) -> None:
-    [line] = of_logger(lines, "some.library")
+    [line] = of_logger(lines, "vendor.cards")
     assert line["exception_type"] == "KeyError"
     assert 'raise KeyError("card")' in line["exception"]
 
