@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Field
 
 from pipeweave.api.contract.answers import AnswerModel, TaskRunId
-from pipeweave.api.contract.query_parameters import Moment, Query
+from pipeweave.api.contract.pipeline_answers import RecentRun
+from pipeweave.api.contract.query_parameters import DIGITS, Moment, Query
 from pipeweave.api.contract.requests import Name
 from pipeweave.orchestrator import statistics
-from pipeweave.orchestrator.statistics import MOST_BUCKETS, MOST_POINTS, StatsWindow
+from pipeweave.orchestrator.statistics import MOST_BUCKETS, MOST_IDS, MOST_POINTS, POINTS, StatsWindow
 
 # The names of `statistics.STEPS`, which a test compares.
 _Minutes = Literal["1m", "2m", "5m", "10m", "15m", "30m"]
@@ -36,11 +37,48 @@ class StatsQuery(Query):
         return statistics.window(now, self.from_, self.to, step=self.bucket)
 
 
+class RunStatsQuery(StatsQuery):
+    """Of which runs, and of which time."""
+
+    pipeline_id: Name | None = None
+
+
 class TaskStatsQuery(StatsQuery):
     """Of which tasks, and of which time."""
 
     task_id: Name | None = None
     service_id: Name | None = Field(None, description="All tasks of this service. Not with `taskId`.")
+
+
+class _RowsQuery(Query):
+    from_: Moment | None = Field(None, alias="from", description="Absent: a day before `to`.")
+    to: Moment | None = Field(None, description="Not included. Absent: now.")
+
+    def window(self, now: datetime) -> StatsWindow:
+        """The window in the form that the orchestrator takes."""
+        return statistics.window(now, self.from_, self.to, most=POINTS)
+
+
+class ByPipelineQuery(_RowsQuery):
+    """Of which pipelines, and of which time."""
+
+    pipeline_id: Annotated[list[Name], Field(max_length=MOST_IDS)] = Field(
+        [], description="May be given several times. Absent: those of which most runs failed."
+    )
+    limit: Annotated[int, Field(ge=1, le=50), DIGITS] = Field(
+        10, description="So many of those that fail most."
+    )
+    recent: Annotated[int, Field(ge=0, le=20), DIGITS] = Field(
+        0, description="So many of the newest runs of each."
+    )
+
+
+class ByTaskQuery(_RowsQuery):
+    """Of which tasks, and of which time."""
+
+    task_id: Annotated[list[Name], Field(min_length=1, max_length=MOST_IDS)] = Field(
+        description="May be given several times."
+    )
 
 
 class StatisticsQuery(Query):
@@ -176,6 +214,37 @@ class PipelineStats(RunStats):
     tasks: TaskColumns = Field(
         description="Those of the newest version, at most 50; attempts in other pipelines are among them."
     )
+
+
+class PipelineRow(RunFigures):
+    """The runs of one pipeline, in short."""
+
+    pipeline_id: str
+    per_minute: float = Field(description="Runs that ended a minute.")
+    per_day: float
+    ends: list[Count] = Field(description="How many ended in each bucket.")
+    recent_runs: list[RecentRun] = Field(description="Newest first, as many as `recent` asks for.")
+
+
+class StatsByPipeline(Counted):
+    """The runs of many pipelines, in at most 25 buckets."""
+
+    pipelines: list[PipelineRow] = Field(description="In the order in which they were asked for.")
+
+
+class TaskRow(TaskFigures):
+    """The attempts of one task, in short."""
+
+    task_id: str
+    per_minute: float = Field(description="Attempts that ended a minute.")
+    per_day: float
+    ends: list[Count] = Field(description="How many ended in each bucket.")
+
+
+class StatsByTask(Counted):
+    """The attempts of many tasks, in at most 25 buckets."""
+
+    tasks: list[TaskRow] = Field(description="In the order in which they were asked for.")
 
 
 # --- as the worker protocol's documentation has them ------------------------------------------------------

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave.api.contract import (
+    ByPipelineQuery,
+    ByTaskQuery,
     PipelineStats,
     QueueStatistics,
     RunStats,
+    RunStatsQuery,
     Statistics,
     StatisticsQuery,
+    StatsByPipeline,
+    StatsByTask,
     StatsQuery,
     TaskStats,
     TaskStatsQuery,
@@ -25,13 +30,21 @@ TASK = {"id": PathId(None, "The task's id.")}
 SERVICE = {"id": PathId(None, "The service's id.")}
 
 
-@routes.add("GET", "/api/stats/runs", "Show what runs came to", query=StatsQuery, answer=RunStats)
-def runs(call: Call, query: StatsQuery) -> dict[str, Any]:
-    """The tenant's runs in up to 300 buckets: how many there were, how they ended, how long they took and
-    waited. Quantiles are approximate. Minutes are kept for 48 hours, hours for 90 days, days for ever.
+@routes.add(
+    "GET",
+    "/api/stats/runs",
+    "Show what runs came to",
+    query=RunStatsQuery,
+    answer=RunStats,
+    errors=(NotFound,),
+)
+def runs(call: Call, query: RunStatsQuery) -> dict[str, Any]:
+    """The runs of a pipeline or of the tenant in up to 300 buckets: how many there were, how they ended, how
+    long they took and waited. Quantiles are approximate. Minutes are kept for 48 hours, hours for 90 days,
+    days for ever.
     """
     with call.reading() as tx:
-        return answers.runs(tx, call.tenant, query.window(tx.now))
+        return answers.runs(tx, call.tenant, query.window(tx.now), query.pipeline_id)
 
 
 @routes.add(
@@ -65,6 +78,39 @@ def pipeline(call: Call, id: str, query: StatsQuery) -> dict[str, Any]:
     """A pipeline's runs in up to 300 buckets, its new versions, and how long its tasks took."""
     with call.reading() as tx:
         return answers.pipeline(tx, call.tenant, id, query.window(tx.now))
+
+
+@routes.add(
+    "GET",
+    "/api/stats/by-pipeline",
+    "Show what the runs of many pipelines came to",
+    query=ByPipelineQuery,
+    answer=StatsByPipeline,
+)
+def by_pipeline(call: Call, query: ByPipelineQuery) -> dict[str, Any]:
+    """The runs of each of these pipelines, or of those that fail most: sums, rates, and a line of bars.
+
+    A pipeline that nobody knows has zeros. Which ones fail most is found among 1,000 pipelines.
+    """
+    with call.reading() as tx:
+        window = query.window(tx.now)
+        most, recent = query.limit, query.recent
+        return answers.by_pipeline(tx, call.tenant, window, query.pipeline_id, most=most, recent=recent)
+
+
+@routes.add(
+    "GET",
+    "/api/stats/by-task",
+    "Show what the attempts of many tasks came to",
+    query=ByTaskQuery,
+    answer=StatsByTask,
+)
+def by_task(call: Call, query: ByTaskQuery) -> dict[str, Any]:
+    """The attempts of each of these tasks: sums, rates, and a line of bars. A task that nobody knows has
+    zeros.
+    """
+    with call.reading() as tx:
+        return answers.by_task(tx, call.tenant, query.window(tx.now), query.task_id)
 
 
 @routes.add(

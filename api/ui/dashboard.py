@@ -31,7 +31,9 @@ from pipeweave.api.http import (
 )
 from pipeweave.api.ui import confirm, policy, words
 from pipeweave.api.ui.banner import Banner
+from pipeweave.api.ui.charts import sparkline
 from pipeweave.api.ui.graphs import graph_of
+from pipeweave.api.ui.kept_answers import KeptAnswers
 from pipeweave.api.ui.live_views import Fragment, Fragments, LiveView, shared
 from pipeweave.api.ui.screens import NAV, Page, Redirect, Screen
 from pipeweave.api.ui.session import Login
@@ -87,6 +89,7 @@ class Dashboard:
         self.files = StaticFiles()
         self._by_name: dict[str, Screen] = {}
         self._fragments = Fragments(self._rendered_view)
+        self._kept = KeptAnswers(inside)
         self._templates = Environment(
             loader=FileSystemLoader(Path(__file__).parent / "templates"),
             autoescape=True,
@@ -97,6 +100,7 @@ class Dashboard:
         )
         self._templates.filters |= words.FILTERS
         self._templates.globals |= {"static": self.files.url, "verbs": VERBS.rows, "graph_of": graph_of}
+        self._templates.globals["sparkline"] = sparkline
 
     def register(self, app: Flask) -> None:
         """Add the paths below `/ui`."""
@@ -254,7 +258,7 @@ class Dashboard:
             if "\0" not in name
         }
         given = {name: values[0] for name, values in lists.items()}
-        return View(self._inside, caller, path, given, lists, self._is_read_only, host)
+        return View(self._inside, caller, path, given, lists, self._is_read_only, host, kept=self._kept)
 
     def _answer(self, view: View, page: Page, template: str, nav: str, status: int = 200) -> Response:
         is_fragment = FRAGMENT in request.headers

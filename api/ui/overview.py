@@ -1,4 +1,4 @@
-"""The first screen: what needs attention, what runs, and what ended just now."""
+"""The first screen: what needs attention, what runs, what ended just now, and what runs came to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from pipeweave.api.ui import words
+from pipeweave.api.ui import figures, periods, words
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.domain import RunStatus
@@ -26,8 +26,10 @@ MOST_COUNTED = 1_000
 # What has waited longer than this is a problem.
 LONG_WAIT = timedelta(minutes=5)
 GROUPS = 5
-# How far back the counts of what ended go.
+# How far back the counts of task runs go, from which the time of the answer is known.
 WINDOW = timedelta(hours=24)
+# Pipelines whose runs fail most, and runs of each.
+FAILING, STRIP = 5, 20
 _ENDED = sorted(each.value for each in RunStatus if each.is_final)
 _OPEN = sorted(each.value for each in RunStatus if not each.is_final)
 _MINUTE_S = 60.0
@@ -62,18 +64,41 @@ def overview(view: View) -> Page:
         "problems": list(_problems(queue, groups, workers["counts"], now)),
         "queue": queue,
         "oldest_ms": _age_ms(queue["oldestPending"], now),
-        "share": _failed_share(queue),
         "workers": workers["workers"],
         "counts": workers["counts"],
         "under_way": [_with_progress(view, run) for run in under_way],
         "waiting": waiting,
         "lanes": _lanes(ended, now),
-        "ended": ended,
-        "mean_ms": _mean([run["durationMs"] for run in ended if run["durationMs"] is not None]),
         "is_new": not (under_way or ended or queue["pending"]) and _is_new(view),
         "minutes": int(LANES_TIME.total_seconds() / _MINUTE_S),
+        **_statistics(view),
     }
     return Page("Overview", shown)
+
+
+def _statistics(view: View) -> dict[str, Any]:
+    """What runs came to in the period that the address names, and which pipelines fail most."""
+    period = periods.chosen(view, "6h")
+    found = view.ask_now_and_then("statistics.runs", period.query)
+    summary = found["summary"]
+    query = {"from": period.begin, "limit": str(FAILING), "recent": str(STRIP)}
+    has_failed = summary["failed"] or summary["partial"]
+    failing = view.ask_now_and_then("statistics.by_pipeline", query)["pipelines"] if has_failed else []
+    return {
+        "period": period.name,
+        "periods": periods.PERIODS,
+        "counted": found,
+        "figures": summary,
+        "per_hour": summary["ended"] / (periods.PERIODS[period.name] / timedelta(hours=1)),
+        "chart": figures.ends(
+            found,
+            f"Runs that ended, {period.words}, each bar {found['bucket']}",
+            link=lambda begin, end: view.url(
+                "/runs", createdAfter=periods.text(begin), createdBefore=periods.text(end)
+            ),
+        ),
+        "failing": failing,
+    }
 
 
 def _ended(view: View, now: datetime) -> list[Any]:
@@ -138,16 +163,6 @@ def _task_runs(number: int) -> str:
 
 def _age_ms(since: str | None, now: datetime) -> float | None:
     return None if since is None else max(0.0, (now - datetime.fromisoformat(since)).total_seconds() * 1_000)
-
-
-def _failed_share(queue: Mapping[str, Any]) -> float | None:
-    """Failed task runs of a hundred that ended in the last day; None while none has."""
-    total = queue["completed"] + queue["failed"]
-    return 100 * queue["failed"] / total if total else None
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def _lanes(ended: Sequence[Mapping[str, Any]], now: datetime) -> list[tuple[str, list[dict[str, Any]]]]:

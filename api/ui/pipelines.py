@@ -1,11 +1,14 @@
-"""The list of pipelines, and one pipeline: its graph, the grid of its runs, its runs and its versions."""
+"""The list of pipelines, and one pipeline: its graph, the grid of its runs, its runs, its versions, and what
+they came to.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
-from pipeweave.api.ui import run_plan, triggering
+from pipeweave.api.ui import figures, periods, run_plan, triggering
 from pipeweave.api.ui.runs import SHOWN
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.view import View
@@ -17,6 +20,7 @@ TABS = [
     ("grid", "Grid"),
     ("runs", "Runs"),
     ("versions", "Versions"),
+    ("statistics", "Statistics"),
     ("trigger", "Trigger"),
 ]
 # Recent runs whose inputs the trigger form offers.
@@ -27,7 +31,15 @@ OFFERED = 10
 def pipelines(view: View) -> Page:
     """The tenant's pipelines, each with its last runs."""
     found = view.ask("pipelines.list_pipelines", view.only("cursor", limit="25", recent="20"))
-    return Page("Pipelines", {"pipelines": found["pipelines"], "cursor": found["nextCursor"]})
+    ids = [each["id"] for each in found["pipelines"]]
+    # Without a time, it is the last day.
+    rows = view.ask_now_and_then("statistics.by_pipeline", {"pipelineId": ids})["pipelines"] if ids else []
+    shown = {
+        "pipelines": found["pipelines"],
+        "cursor": found["nextCursor"],
+        "figures": {each["pipelineId"]: each for each in rows},
+    }
+    return Page("Pipelines", shown)
 
 
 @screens.add("/pipelines/<id>", "pipeline.html")
@@ -80,6 +92,33 @@ def _versions(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
     return {"versions": listed["versions"], "cursor": listed["nextCursor"], "differences": differences}
 
 
+def _statistics(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    period = periods.chosen(view)
+    counted = view.ask_now_and_then("statistics.pipeline", period.query, id=id)
+    tasks = [each["taskId"] for each in counted["tasks"]["rows"]]
+    query = {"taskId": tasks, "from": period.begin}
+    rows = view.ask_now_and_then("statistics.by_task", query)["tasks"] if tasks else []
+    bars = f"{period.words}, each step {counted['bucket']}"
+
+    def link(begin: datetime, end: datetime) -> str:
+        times = {"createdAfter": periods.text(begin), "createdBefore": periods.text(end)}
+        return view.url("/runs", pipelineId=id, **times)
+
+    return {
+        "period": period.name,
+        "periods": periods.PERIODS,
+        "counted": counted,
+        "figures": counted["summary"],
+        "charts_shown": [
+            figures.ends(counted, f"Runs that ended, {bars}", link=link),
+            figures.durations(counted, f"How long they took, {bars}"),
+            figures.durations(counted, f"How long they waited to be admitted, {bars}", "waitMs"),
+        ],
+        "heat": figures.by_task(counted["tasks"], "p95 of attempts: the darker, the longer"),
+        "slowest": sorted(rows, key=lambda each: -(each["durationMs"]["p95"] or 0)),
+    }
+
+
 def _trigger(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
     recent = view.ask("runs.list_runs", {"pipelineId": id, "limit": str(OFFERED)})["runs"]
     schema = triggering.schema_of(view, id)
@@ -87,4 +126,11 @@ def _trigger(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
     return {"recent": recent, "schema": schema, "plan": plan}
 
 
-_TABS = {"graph": _graph, "grid": _grid, "runs": _runs, "versions": _versions, "trigger": _trigger}
+_TABS = {
+    "graph": _graph,
+    "grid": _grid,
+    "runs": _runs,
+    "versions": _versions,
+    "statistics": _statistics,
+    "trigger": _trigger,
+}

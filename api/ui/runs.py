@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from pipeweave.api.ui import saved_views
+from pipeweave.api.ui import figures, periods, saved_views
+from pipeweave.api.ui.chart_parts import Chart
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.verbs import REASON, VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
+from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator.domain import RunStatus
 from pipeweave.orchestrator.runs import bulk
 
@@ -36,13 +38,8 @@ _LABELS = {
     "minMs": "took ms ≥",
     "taskId": "task",
 }
-# Name -> how far back a list looks that is asked for this window.
-WINDOWS = {
-    "1h": timedelta(hours=1),
-    "24h": timedelta(days=1),
-    "7d": timedelta(days=7),
-    "30d": timedelta(days=30),
-}
+# What statistics know of a run; a chart beside another filter shows more than the list.
+_COUNTED = {"status", "pipelineId", "createdAfter", "createdBefore", "window"}
 COLUMNS = {
     "status": "Status",
     "pipeline": "Pipeline",
@@ -63,8 +60,8 @@ TRIGGERS = ("api", "schedule", "webhook", "event", "rerun", "redrive", "transact
 def runs(view: View) -> Page:
     """The tenant's runs, newest first."""
     query = view.only(*FILTERS, "cursor", limit="50")
-    if (window := WINDOWS.get(view.given.get("window", ""))) is not None:
-        query["createdAfter"] = _since(window)
+    if (window := periods.PERIODS.get(view.given.get("window", ""))) is not None:
+        query["createdAfter"] = periods.since(window)
     found = view.ask("runs.list_runs", query)
     shown = {
         "runs": found["runs"],
@@ -73,21 +70,54 @@ def runs(view: View) -> Page:
         "scanned_to": found["scannedTo"],
         "statuses": [each.value for each in RunStatus],
         "chosen": view.lists.get("status", ()),
-        "windows": WINDOWS,
+        "windows": periods.PERIODS,
         "triggers": TRIGGERS,
         "chips": _chips(view),
         "columns": _columns(view),
         "all_columns": COLUMNS,
         "bulk": _bulk(view),
         **saved_views.shown(view, "runs", (*FILTERS, "window", "cols")),
+        "is_narrowed": any(view.given.get(name) for name in FILTERS if name not in _COUNTED),
+        "chart": _chart(view) if found["runs"] or view.given else None,
     }
     return Page("Runs", shown)
 
 
-def _since(window: timedelta) -> str:
-    """The beginning of a window, in whole minutes: a page that looks again asks the same for a while."""
-    since = (datetime.now(UTC) - window).replace(second=0, microsecond=0)
-    return since.strftime("%Y-%m-%dT%H:%M:%SZ")
+def _chart(view: View) -> Chart | None:
+    """The runs over the time that the list shows, without one the last day; None of what is not counted."""
+    period, pipelines = _period(view), [each for each in view.lists.get("pipelineId", ()) if each]
+    if period is None or len(pipelines) > 1:
+        return None
+    try:
+        query = {**period.query, "pipelineId": pipelines[0] if pipelines else None}
+        found = view.ask_now_and_then("statistics.runs", query)
+    except (NotFound, InvalidInput):
+        return None
+    statuses = [each for each in figures.RUN_ENDS if each in view.lists.get("status", figures.RUN_ENDS)]
+    title = f"Runs that ended, {period.words}, each bar {found['bucket']}"
+    return figures.ends(found, title, statuses, _narrowed(view)) if statuses else None
+
+
+def _period(view: View) -> periods.Period | None:
+    """The time that the list shows; None of one that makes no sense."""
+    after, before = (view.given.get(name) for name in ("createdAfter", "createdBefore"))
+    if not after:
+        return periods.chosen(view)
+    try:
+        begin, end = datetime.fromisoformat(after), datetime.fromisoformat(before) if before else None
+        return periods.between(begin, end)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _narrowed(view: View) -> figures.Link:
+    """This list, of runs that were created in a stretch of time."""
+
+    def link(begin: datetime, end: datetime) -> str:
+        times = {"createdAfter": periods.text(begin), "createdBefore": periods.text(end)}
+        return view.here(window=None, **times)
+
+    return link
 
 
 def _columns(view: View) -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pipeweave.api.ui import figures, periods
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.verbs import VERBS, Field, Verb
 from pipeweave.api.ui.view import View
@@ -19,7 +22,15 @@ FAILURES = VERSIONS = 10
 def tasks(view: View) -> Page:
     """The tenant's tasks."""
     found = view.ask("tasks.list_tasks", view.only("cursor", limit="100"))
-    return Page("Tasks", {"tasks": found["tasks"], "cursor": found["nextCursor"]})
+    ids = [each["id"] for each in found["tasks"]]
+    # Without a time, it is the last day.
+    rows = view.ask_now_and_then("statistics.by_task", {"taskId": ids})["tasks"] if ids else []
+    shown = {
+        "tasks": found["tasks"],
+        "cursor": found["nextCursor"],
+        "figures": {each["taskId"]: each for each in rows},
+    }
+    return Page("Tasks", shown)
 
 
 @screens.add("/tasks/<id>", "task.html", every_s=EVERY_S)
@@ -37,8 +48,27 @@ def task(view: View, id: str) -> Page:
         "failed": failed["items"],
         "history": history["history"],
         "schema": schema["schema"],
+        **_statistics(view, id),
     }
     return Page(id, shown)
+
+
+def _statistics(view: View, id: str) -> dict[str, Any]:
+    """What its attempts came to in the period that the address names."""
+    period = periods.chosen(view)
+    counted = view.ask_now_and_then("statistics.tasks", {**period.query, "taskId": id})
+    bars = f"{period.words}, each step {counted['bucket']}"
+    return {
+        "period": period.name,
+        "periods": periods.PERIODS,
+        "counted": counted,
+        "figures": counted["summary"],
+        "charts_shown": [
+            figures.ends(counted, f"Attempts that ended, {bars}", figures.OUTCOMES),
+            figures.durations(counted, f"How long they took, {bars}"),
+            figures.durations(counted, f"How long they waited in the queue, {bars}", "waitMs"),
+        ],
+    }
 
 
 @screens.add("/task-runs", "task_runs.html")

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 from pipeweave.api.http import Asked, Caller, Download, Inside
 from pipeweave.api.http.inside import Query
+from pipeweave.api.ui.kept_answers import KeptAnswers
 
 ROOT = "/ui"
 
@@ -29,6 +30,7 @@ class View:
         is_read_only: no verb may be shown, whatever the caller may do.
         host: the address of the server, e.g. `http://localhost:3000`.
         is_fragment: a script asks, which shows what has changed on a page that it has.
+        kept: answers of some seconds ago.
     """
 
     inside: Inside
@@ -40,6 +42,7 @@ class View:
     host: str = ""
     is_fragment: bool = False
     asked: list[Asked] = field(default_factory=list)
+    kept: KeptAnswers | None = None
 
     @property
     def tenant(self) -> str:
@@ -58,6 +61,18 @@ class View:
     def fetch(self, operation: str, query: Query | None = None, **ids: str) -> Download:
         """The stored object that an endpoint answers with; see `ask`."""
         return self.inside.fetch(self.caller, operation, ids, query)
+
+    def ask_now_and_then(self, operation: str, query: Query | None = None, **ids: str) -> Any:
+        """What an endpoint of statistics answers, or did some seconds ago. It must not be changed.
+
+        Raises:
+            PipeWeaveError: as the endpoint.
+        """
+        if self.kept is None:
+            return self.ask(operation, query, **ids)
+        answer, asked = self.kept.ask(self.caller, operation, query or {}, ids)
+        self.asked.append(asked)
+        return answer
 
     def only(self, *names: str, **more: str | None) -> dict[str, str | Sequence[str] | None]:
         """These parameters of the address as the query of an endpoint, and further ones.

@@ -54,6 +54,13 @@ def moment(text: str | None) -> Markup:
 
 
 @_filter
+def minute(text: str) -> Markup:
+    """A time as `moment` shows it, of which only the minute matters: the page stays the same for as long."""
+    shown: Markup = moment(datetime.fromisoformat(text).replace(second=0, microsecond=0).isoformat())
+    return shown
+
+
+@_filter
 def number(value: float | None) -> str:
     """`12,340`; nothing for None."""
     if value is None:

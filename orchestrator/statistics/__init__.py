@@ -3,9 +3,8 @@
 The tick counts (`fold`); API, screens and metrics read. None of these reads history, so none grows with it:
 
     window(now, begin, end)             a stretch of time in at most 300 steps, for those below
-    overview(tx, tenant, last)          the tenant's runs over the last hours, and the figures of the cards
-    pipeline_rows(tx, tenant, ids)      by pipeline, for a page of a list, in one statement: `documents.runs`
-    task_rows(tx, tenant, ids)          by task, for a page of a list, in one statement: `documents.attempts`
+    pipeline_rows(tx, tenant, ids, …)   by pipeline, for a page of a list, in one statement: `documents.runs`
+    task_rows(tx, tenant, ids, …)       by task, for a page of a list, in one statement: `documents.attempts`
     last_runs(tx, tenant, ids)          by pipeline: its newest runs, for a strip
     answers                             the documents of the endpoints
     queue(tx, tenant)                   what waits and runs now, by task
@@ -19,17 +18,19 @@ The tick counts (`fold`); API, screens and metrics read. None of these reads his
 from pipeweave.orchestrator.statistics import answers, documents, histogram, series
 from pipeweave.orchestrator.statistics.answers import MOST_BUCKETS
 from pipeweave.orchestrator.statistics.open_queue import queue
-from pipeweave.orchestrator.statistics.overview import last_runs, overview, pipeline_rows, task_rows
 from pipeweave.orchestrator.statistics.place import AsOf, as_of
 from pipeweave.orchestrator.statistics.rebuilding import rebuild
-from pipeweave.orchestrator.statistics.series import Series
+from pipeweave.orchestrator.statistics.rows import POINTS, last_runs, pipeline_rows, task_rows
+from pipeweave.orchestrator.statistics.series import MOST_IDS, Series
 from pipeweave.orchestrator.statistics.tallies import Tally
 from pipeweave.orchestrator.statistics.totals import RunTotals, TaskTotals, Totals, totals
 from pipeweave.orchestrator.statistics.windows import MOST_POINTS, STEPS, StatsWindow, window
 
 __all__ = [
     "MOST_BUCKETS",
+    "MOST_IDS",
     "MOST_POINTS",
+    "POINTS",
     "STEPS",
     "AsOf",
     "RunTotals",
@@ -43,7 +44,6 @@ __all__ = [
     "documents",
     "histogram",
     "last_runs",
-    "overview",
     "pipeline_rows",
     "queue",
     "rebuild",

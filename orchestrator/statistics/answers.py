@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.registry.unknown_names import Kind
-from pipeweave.orchestrator.statistics import buckets, documents, series
+from pipeweave.orchestrator.statistics import buckets, documents, rows, series
 from pipeweave.orchestrator.statistics.place import as_of
 from pipeweave.orchestrator.statistics.tallies import SERVICE, TASK, TENANT
 from pipeweave.orchestrator.statistics.windows import StatsWindow, window
@@ -25,9 +25,16 @@ COLUMNS = 31
 MOST_BUCKETS = 1_500
 
 
-def runs(tx: Transaction, tenant: str, chosen: StatsWindow) -> Document:
-    """The tenant's runs over time: `documents.series`."""
-    return documents.series(series.of_runs(tx, tenant, chosen), as_of(tx), documents.runs)
+def runs(tx: Transaction, tenant: str, chosen: StatsWindow, pipeline_id: str | None = None) -> Document:
+    """The runs of a pipeline or of the tenant over time: `documents.series`.
+
+    Raises:
+        NotFound: the tenant never had this pipeline.
+    """
+    found = series.of_runs(tx, tenant, chosen, pipeline_id)
+    if pipeline_id is not None:
+        _check(tx, tenant, "pipeline", pipeline_id, found)
+    return documents.series(found, as_of(tx), documents.runs)
 
 
 def tasks(
@@ -111,8 +118,8 @@ def _span(chosen: StatsWindow) -> dict[str, datetime]:
     return {"begin": chosen.begin, "end": chosen.end}
 
 
-def _versions(rows: Any) -> list[Document]:
-    return [{"version": row.version, "at": iso(row.at)} for row in reversed(rows)]
+def _versions(found: Any) -> list[Document]:
+    return [{"version": row.version, "at": iso(row.at)} for row in reversed(found)]
 
 
 _KNOWN: dict[Kind, str] = {
@@ -130,6 +137,36 @@ def _check(tx: Transaction, tenant: str, kind: Kind, id: str, found: series.Seri
 
 def _is_known(tx: Transaction, tenant: str, kind: Kind, id: str) -> bool:
     return tx.execute(_KNOWN[kind], {"tenant": tenant, "id": id}).first() is not None
+
+
+def by_pipeline(
+    tx: Transaction,
+    tenant: str,
+    chosen: StatsWindow,
+    ids: Sequence[str],
+    *,
+    most: int,
+    recent: int,
+) -> Document:
+    """{from, to, bucket, asOf, …, pipelines}: `rows.pipeline_rows`, each with `recentRuns`.
+
+    Args:
+        ids: in this order; without any, those that fail most.
+        most: so many, if no ids are given.
+        recent: newest runs of each.
+    """
+    wanted = list(dict.fromkeys(ids)) or rows.failing_pipelines(tx, tenant, chosen, most)
+    found = rows.pipeline_rows(tx, tenant, wanted, chosen) if wanted else {}
+    strips = rows.last_runs(tx, tenant, wanted, recent) if wanted and recent else {}
+    shown = [{"pipelineId": id, **found[id], "recentRuns": strips.get(id, ())} for id in wanted]
+    return {**documents.window(chosen, as_of(tx)), "pipelines": shown}
+
+
+def by_task(tx: Transaction, tenant: str, chosen: StatsWindow, ids: Sequence[str]) -> Document:
+    """{from, to, bucket, asOf, …, tasks}: `rows.task_rows`, in the order of the ids."""
+    found = rows.task_rows(tx, tenant, ids, chosen)
+    shown = [{"taskId": id, **found[id]} for id in dict.fromkeys(ids)]
+    return {**documents.window(chosen, as_of(tx)), "tasks": shown}
 
 
 def system(tx: Transaction, tenant: str, chosen: StatsWindow) -> Document:

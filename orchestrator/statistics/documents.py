@@ -10,6 +10,7 @@ from pipeweave.orchestrator.statistics.histogram import Durations
 from pipeweave.orchestrator.statistics.place import AsOf
 from pipeweave.orchestrator.statistics.series import Series
 from pipeweave.orchestrator.statistics.tallies import OUTCOMES, RUN_ENDS, Tally
+from pipeweave.orchestrator.statistics.windows import StatsWindow
 from pipeweave.orchestrator.store.keyset import Document
 
 # How statuses and outcomes are named in documents.
@@ -96,6 +97,16 @@ def current(as_of: AsOf) -> Document:
     }
 
 
+def window(chosen: StatsWindow, as_of: AsOf) -> Document:
+    """{from, to, bucket, asOf, …}."""
+    return {
+        "from": iso(chosen.begin),
+        "to": iso(chosen.end),
+        "bucket": chosen.step,
+        **current(as_of),
+    }
+
+
 def series(found: Series, as_of: AsOf, shown: Callable[[Tally], Document]) -> Document:
     """{from, to, bucket, asOf, …, points, summary}.
 
@@ -103,11 +114,4 @@ def series(found: Series, as_of: AsOf, shown: Callable[[Tally], Document]) -> Do
         shown: the document of a tally: `runs` or `attempts`.
     """
     points: list[Any] = [{"at": iso(at), **shown(tally)} for at, tally in found.points]
-    return {
-        "from": iso(found.window.begin),
-        "to": iso(found.window.end),
-        "bucket": found.window.step,
-        **current(as_of),
-        "points": points,
-        "summary": shown(found.sum),
-    }
+    return {**window(found.window, as_of), "points": points, "summary": shown(found.sum)}

@@ -319,3 +319,5 @@ class AsyncClient(_InThreads):
     timeline = _awaited(Client.timeline)
     run_stats = _awaited(Client.run_stats)
     task_stats = _awaited(Client.task_stats)
+    stats_by_pipeline = _awaited(Client.stats_by_pipeline)
+    stats_by_task = _awaited(Client.stats_by_task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from pipeweave.client.models import Document, checked_id, document_of, without_none
@@ -55,7 +56,39 @@ class StatisticsMethods(Methods):
         chosen = without_none(taskId=task, serviceId=service)
         return document_of(self._http.get("/api/stats/tasks", {**chosen, **_window(begin, end, bucket)}))
 
+    def stats_by_pipeline(
+        self,
+        pipelines: Sequence[str] = (),
+        *,
+        limit: int | None = None,
+        recent: int | None = None,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+    ) -> Document:
+        """Read what the runs of many pipelines came to: {pipelines: [{pipelineId, successRate, …}], …}.
 
-def _window(begin: datetime | None, end: datetime | None, bucket: str | None) -> Document:
+        Args:
+            pipelines: at most 200; without any, those of which most runs failed.
+            limit: so many of those that fail most; 10 unless given.
+            recent: so many of the newest runs of each, at most 20.
+            begin, end: as of `run_stats`.
+        """
+        chosen = without_none(pipelineId=list(pipelines) or None, limit=limit, recent=recent)
+        return document_of(self._http.get("/api/stats/by-pipeline", {**chosen, **_window(begin, end)}))
+
+    def stats_by_task(
+        self, tasks: Sequence[str], *, begin: datetime | None = None, end: datetime | None = None
+    ) -> Document:
+        """Read what the attempts of many tasks came to: {tasks: [{taskId, successRate, …}], …}.
+
+        Args:
+            tasks: at most 200.
+            begin, end: as of `run_stats`.
+        """
+        chosen = {"taskId": list(tasks)}
+        return document_of(self._http.get("/api/stats/by-task", {**chosen, **_window(begin, end)}))
+
+
+def _window(begin: datetime | None, end: datetime | None, bucket: str | None = None) -> Document:
     times = {"from": begin and begin.isoformat(), "to": end and end.isoformat(), "bucket": bucket}
     return {name: value for name, value in times.items() if value is not None}

@@ -12,7 +12,6 @@ from support.run_driver import PERMANENT, RunDriver
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.security.access_tokens import READ
-from pipeweave.orchestrator.statistics import last_runs, overview, pipeline_rows, task_rows
 
 if TYPE_CHECKING:
     from conftest import Api, Tokens
@@ -113,6 +112,8 @@ def test_what_nobody_knows_is_not_found(api: Api) -> None:
 @pytest.mark.parametrize(
     ("query", "field"),
     [
+        ("stats/by-task", "taskId"),
+        ("stats/by-pipeline?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "from"),
         ("stats/runs?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "from"),
         ("stats/runs?from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z&bucket=1m", "bucket"),
         ("stats/tasks?taskId=noop&serviceId=python", "serviceId"),
@@ -125,22 +126,35 @@ def test_a_window_that_makes_no_sense_is_refused(api: Api, query: str, field: st
     assert [each["field"] for each in answer.json["errors"]] == [field]
 
 
-def test_rows_for_lists_and_the_overview(driver: RunDriver) -> None:
-    with driver.database.reading() as tx:
-        found, cards = overview(tx, driver.tenant)
-        pipelines = pipeline_rows(tx, driver.tenant, ["two", "none"])
-        tasks = task_rows(tx, driver.tenant, ["noop", "limited"])
-        strips = last_runs(tx, driver.tenant, ["two", "none"])
-    assert found.sum.counts["completed"] == 2
-    assert cards["ended"] == 3
-    assert cards["errorRate"] == pytest.approx(0.3333)
-    assert pipelines["two"]["successRate"] == pytest.approx(0.6667)
-    assert sum(pipelines["two"]["ends"]) == 3
-    assert pipelines["none"]["ended"] == 0
-    assert tasks["noop"]["attempts"] == 3
-    assert tasks["limited"]["waitMs"]["count"] == 2
-    assert [each["status"] for each in strips["two"]] == ["completed", "completed", "failed"]
-    assert strips["none"] == []
+def test_rows_of_many_pipelines_and_tasks(api: Api, driver: RunDriver) -> None:
+    found = shown(api, "/api/stats/by-pipeline?pipelineId=two&pipelineId=none&recent=2")
+    two, none = found["pipelines"]
+    assert (two["pipelineId"], two["ended"], two["failed"]) == ("two", 3, 1)
+    assert two["successRate"] == pytest.approx(0.6667)
+    assert sum(two["ends"]) == 3
+    assert len(two["ends"]) <= 25
+    assert [each["status"] for each in two["recentRuns"]] == ["failed", "completed"]
+    assert (none["ended"], none["successRate"], none["recentRuns"]) == (0, None, [])
+    rows = shown(api, "/api/stats/by-task?taskId=noop&taskId=limited")["tasks"]
+    assert [(each["taskId"], each["attempts"]) for each in rows] == [("noop", 3), ("limited", 2)]
+    assert rows[0]["perDay"] > 0
+
+
+def test_the_pipelines_that_fail_most_come_first(api: Api, driver: RunDriver) -> None:
+    driver.store({"a": []}, id="worse")
+    driver.store({"a": []}, id="fine")
+    for _ in range(2):
+        driver.finish(driver.trigger("worse"), "a", failure=PERMANENT)
+    driver.finish(driver.trigger("fine"), "a")
+    settle(driver)
+    found = shown(api, "/api/stats/by-pipeline")["pipelines"]
+    assert [(each["pipelineId"], each["failed"]) for each in found] == [("worse", 2), ("two", 1)]
+    assert len(shown(api, "/api/stats/by-pipeline?limit=1")["pipelines"]) == 1
+
+
+def test_runs_of_one_pipeline_without_its_tasks(api: Api) -> None:
+    assert shown(api, "/api/stats/runs?pipelineId=two")["summary"]["ended"] == 3
+    assert api.get("/api/stats/runs?pipelineId=thre").status_code == 404
 
 
 def test_another_tenant_sees_nothing_of_it(api: Api, tokens: Tokens, driver: RunDriver) -> None:

@@ -10,7 +10,7 @@ from support.plans import plans_of, read_whole, rows_looked_at
 from support.servers import new_database
 
 from pipeweave.orchestrator import statistics
-from pipeweave.orchestrator.statistics import answers, window
+from pipeweave.orchestrator.statistics import StatsWindow, answers, window
 from pipeweave.orchestrator.statistics.ageing import EXPIRING, delete
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.up.postgres import Postgres
@@ -42,11 +42,19 @@ def filled(postgres_server: Postgres, database_template: str) -> Iterator[Databa
         database.dispose()
 
 
+def day(tx: Transaction) -> StatsWindow:
+    return window(tx.now, None, None, most=statistics.POINTS)
+
+
 IDS = [f"it-{number}" for number in range(1, 26)]
 READS: dict[str, tuple[Callable[[Transaction], Any], int]] = {
+    "the pipelines that fail most": (
+        lambda tx: answers.by_pipeline(tx, TENANT, day(tx), (), most=5, recent=20),
+        40 * 30,
+    ),
     "the tenant's runs": (lambda tx: answers.runs(tx, TENANT, window(tx.now, None, None)), 50),
-    "a page of pipelines": (lambda tx: statistics.pipeline_rows(tx, TENANT, IDS), 25 * 30),
-    "a page of tasks": (lambda tx: statistics.task_rows(tx, TENANT, IDS), 25 * 30),
+    "a page of pipelines": (lambda tx: statistics.pipeline_rows(tx, TENANT, IDS, day(tx)), 25 * 30),
+    "a page of tasks": (lambda tx: statistics.task_rows(tx, TENANT, IDS, day(tx)), 25 * 30),
     "strips": (lambda tx: statistics.last_runs(tx, TENANT, IDS), 50),
     "the totals": (lambda tx: statistics.totals(tx), 50),
     "how current it is": (lambda tx: statistics.as_of(tx), 50),

@@ -24,7 +24,7 @@ MAY_READ = {
     # Says when an answer was made.
     "pipeweave.api.routes.system._now",
     # How far back somebody looks who asks for the last hours.
-    "pipeweave.api.ui.runs._since",
+    "pipeweave.api.ui.periods._now",
     "pipeweave.workers.process.health_reports._now",
 }
 

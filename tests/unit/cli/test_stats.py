@@ -96,3 +96,13 @@ def test_the_client_asks_for_a_window(served: Served) -> None:
     served.put("GET /api/stats/tasks?taskId=a&bucket=5m", (200, {"points": []}))
     client = Client(served.url, token="t", tenant="default")
     assert client.task_stats("a", bucket="5m") == {"points": []}
+
+
+def test_the_client_asks_about_many(served: Served) -> None:
+    served.put("GET /api/stats/by-pipeline?pipelineId=a&pipelineId=b&recent=3", (200, {"pipelines": []}))
+    served.put("GET /api/stats/by-pipeline?limit=5", (200, {"pipelines": [1]}))
+    served.put("GET /api/stats/by-task?taskId=a&taskId=b", (200, {"tasks": []}))
+    client = Client(served.url, token="t", tenant="default")
+    assert client.stats_by_pipeline(["a", "b"], recent=3) == {"pipelines": []}
+    assert client.stats_by_pipeline(limit=5) == {"pipelines": [1]}
+    assert client.stats_by_task(["a", "b"]) == {"tasks": []}

@@ -3,6 +3,8 @@
 const HOUR = 3_600_000;
 const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const minutes = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const dated = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
 
 export function startTimes() {
   show();
@@ -50,5 +52,12 @@ function show() {
     if (each.textContent !== text) each.textContent = text;
     const title = `${format.format(at)}, ${each.getAttribute("datetime")}`;
     if (each.getAttribute("title") !== title) each.setAttribute("title", title);
+  }
+  // Charts: the text begins with the label, a time in UTC.
+  for (const each of document.querySelectorAll("[data-at]")) {
+    const at = new Date(each.getAttribute("data-at") ?? "");
+    const shown = (each.hasAttribute("data-dated") ? dated : minutes).format(at);
+    const text = each.textContent?.replace(each.getAttribute("data-label") ?? "", shown) ?? "";
+    if (each.textContent !== text) each.textContent = text;
   }
 }

@@ -1,0 +1,83 @@
+"""Charts of what endpoints of statistics answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from pipeweave.api.ui import charts
+from pipeweave.api.ui.chart_parts import Chart, Marks, Stretch
+from pipeweave.orchestrator.statistics import STEPS
+
+# How runs and attempts end, as the answers name it.
+RUN_ENDS = ("completed", "partial", "failed", "cancelled")
+OUTCOMES = ("completed", "failed", "timeout", "lost", "cancelled", "interrupted")
+_DAY = timedelta(days=1)
+
+# The address of a screen for a stretch of time: gets when it begins and ends.
+Link = Callable[[datetime, datetime], str]
+
+
+def stretches(found: Mapping[str, Any], link: Link | None = None) -> list[Stretch]:
+    """The buckets of an answer."""
+    begin, end = (datetime.fromisoformat(found[name]) for name in ("from", "to"))
+    starts = [datetime.fromisoformat(each["at"]) for each in found["points"]]
+    return [_stretch(each, STEPS[found["bucket"]], end - begin > _DAY, link) for each in starts]
+
+
+def _stretch(at: datetime, step: timedelta, is_dated: bool, link: Link | None = None) -> Stretch:
+    href = link(at, at + step) if link else ""
+    if step >= _DAY:
+        # Days are counted in UTC, whatever the reader's zone.
+        return Stretch(f"{at:%-d %b %Y}", href=href)
+    label = f"{at:%-d %b %H:%M} UTC" if is_dated else f"{at:%H:%M} UTC"
+    return Stretch(label, at.isoformat(), href, is_dated)
+
+
+def ends(
+    found: Mapping[str, Any], title: str, names: Sequence[str] = RUN_ENDS, link: Link | None = None
+) -> Chart:
+    """How many ended in which way.
+
+    Args:
+        names: the ways that are shown.
+        link: where a click on a bucket leads.
+    """
+    counts = [{name: point[name] for name in names} for point in found["points"]]
+    return charts.stacked(list(zip(stretches(found, link), counts, strict=True)), title, _marks(found))
+
+
+def durations(found: Mapping[str, Any], title: str, part: str = "durationMs") -> Chart:
+    """Median and 95 % quantile over time.
+
+    Args:
+        part: `durationMs` or `waitMs`.
+    """
+    series = {name: [point[part][name] for point in found["points"]] for name in ("p50", "p95")}
+    shown = {f"≈ {name}": values for name, values in series.items()}
+    return charts.lines(stretches(found), shown, title, _marks(found))
+
+
+def _marks(found: Mapping[str, Any]) -> Marks:
+    """Where new versions begin."""
+    begin, end = (datetime.fromisoformat(found[name]) for name in ("from", "to"))
+    return [
+        ((datetime.fromisoformat(each["at"]) - begin) / (end - begin), f"v{each['version']} is new")
+        for each in found.get("versions", ())
+    ]
+
+
+def by_task(tasks: Mapping[str, Any], title: str) -> Chart | None:
+    """What the attempts of tasks took, over time, as a heat map; None without any.
+
+    Args:
+        tasks: {from, bucket, rows}, as in the answer about a pipeline.
+    """
+    rows = [(each["taskId"], each["p95Ms"]) for each in tasks["rows"] if any(each["p95Ms"])]
+    if not rows:
+        return None
+    begin, step = datetime.fromisoformat(tasks["from"]), STEPS[tasks["bucket"]]
+    length = len(rows[0][1])
+    columns = [_stretch(begin + number * step, step, length * step > _DAY) for number in range(length)]
+    return charts.heat_map(columns, rows, title)

@@ -1,0 +1,137 @@
+"""What the dashboard's pages ask for statistics: few statements, and none again within seconds."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from support.counted_events import fold_all
+from support.run_driver import PERMANENT, RunDriver
+from support.sent_statements import sent_statements
+
+from pipeweave.api.ui import kept_answers, periods
+from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.security.access_tokens import READ
+
+if TYPE_CHECKING:
+    from conftest import Api, Tokens
+
+_numbers = itertools.count(1)
+_STATISTICS = re.compile(r"run_stats|task_stats|stats_place")
+
+
+@pytest.fixture
+def driver(deployment: Deployment) -> RunDriver:
+    """A tenant with runs of two pipelines, all of them counted."""
+    driver = RunDriver(deployment.database, f"pages-{next(_numbers)}")
+    for pipeline in ("two", "worse"):
+        driver.store({"a": [], "b": ["a"]}, id=pipeline, tasks={"b": "limited"})
+        driver.finish(driver.trigger(pipeline), "a", "b")
+    for _ in range(2):
+        driver.finish(driver.trigger("worse"), "a", failure=PERMANENT)
+    # Others may be counting at the same time.
+    while any(fold_all(driver.database) for _ in range(2)):
+        pass
+    return driver
+
+
+@pytest.fixture
+def api(api: Api, tokens: Tokens, driver: RunDriver) -> Api:
+    api.token, api.tenant = tokens.make(READ, tenants=(driver.tenant,)), driver.tenant
+    return api
+
+
+def page(api: Api, path: str) -> str:
+    answer = api.get(f"/ui/{api.tenant}{path}")
+    assert answer.status_code == 200, answer.text[:2_000]
+    return answer.text
+
+
+# Page -> the most statements of a first look, and those of statistics among them.
+PAGES = {
+    "/": (33, 5),
+    "/runs": (8, 2),
+    "/runs?pipelineId=worse&status=failed": (8, 2),
+    # The last runs of each pipeline are a statement of their own.
+    "/pipelines": (13, 2),
+    "/pipelines/two?tab=statistics": (19, 6),
+    "/tasks": (11, 2),
+    "/tasks/noop": (19, 2),
+}
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_asks_little_for_statistics_and_nothing_when_it_looks_again(
+    api: Api, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime.now(UTC)
+    monkeypatch.setattr(periods, "_now", lambda: now)
+    monkeypatch.setattr(kept_answers, "KEPT_S", 3_600.0)
+    most, most_of_statistics = PAGES[path]
+    with sent_statements() as first:
+        page(api, path)
+    assert len(first) <= most, first
+    assert 0 < sum(bool(_STATISTICS.search(each)) for each in first) <= most_of_statistics
+    with sent_statements() as again:
+        page(api, path)
+    assert not [each for each in again if _STATISTICS.search(each)]
+
+
+def test_the_overview_says_what_runs_came_to(api: Api) -> None:
+    text = page(api, "/")
+    assert "2 completed" in text
+    assert "2 failed" in text
+    assert "50.0 %" in text
+    failing = text[text.index('id="failing"') :]
+    assert "2 of 3" in failing
+    assert "two" not in failing.partition("</section>")[0]
+
+
+def test_a_chart_shows_the_statuses_that_are_chosen(api: Api) -> None:
+    assert "2 failed" in page(api, "/runs")
+    text = page(api, "/runs?status=failed")
+    assert "2 failed" in text
+    assert "2 completed" not in text
+    assert "Nothing in this time." in page(api, "/runs?status=cancelled")
+    assert "figure" not in page(api, "/runs?status=running")
+
+
+def test_lists_say_what_their_rows_came_to(api: Api) -> None:
+    rows = page(api, "/pipelines").split("<tr id=")
+    assert "100.0 %" in rows[1]
+    assert "33.3 %" in rows[2]
+    tasks = page(api, "/tasks").split("<tr id=")
+    assert "100.0 %" in tasks[1]
+    assert "50.0 %" in tasks[2]
+    assert "%" not in tasks[3]
+
+
+def test_a_pipeline_has_charts_and_its_slowest_tasks(api: Api) -> None:
+    text = page(api, "/pipelines/worse?tab=statistics&window=1h")
+    assert text.count("<figure") == 4
+    assert "1 completed" in text
+    assert "v1 is new" in text
+    assert text.index('id="slow-') < text.index("/tasks/noop")
+
+
+def test_a_task_says_why_its_attempts_failed(api: Api) -> None:
+    text = page(api, "/tasks/noop")
+    assert "2 completed, 2 failed" in text
+    assert "errorCode=BOOM" in text
+    assert "No attempt failed" in page(api, "/tasks/limited")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "pipelineId=two&pipelineId=worse",
+        "pipelineId=unknown",
+        "createdAfter=2999-01-01T00:00:00Z",
+        "createdAfter=1900-01-01T00:00:00Z",
+    ],
+)
+def test_what_has_no_statistics_has_no_chart(api: Api, query: str) -> None:
+    assert "<figure" not in page(api, f"/runs?{query}")
