@@ -156,17 +156,30 @@ def _kept(
 _LETTER = "CASE t.status {} END".format(
     " ".join(f"WHEN '{status}' THEN '{letter}'" for status, letter in matrix.LETTERS.items())
 )
-# What took equally long has the same level. Items that have not ended have none.
+# What took equally long has the same level, by how many took less: the level k begins behind the item before
+# which a share k / top of the others stands. So durations are sorted once, for the edges of the levels, and
+# each is looked up among those. Items that have not ended have none. Indexes are read in order, and rows that
+# are kept stay in it.
 _MATRIX = f"""
-SELECT string_agg(i.letter, '' ORDER BY i.id) AS letters, string_agg(i.level, '' ORDER BY i.id) AS levels,
-       max(i.took_ms) AS slowest_ms, percentile_disc(0.5) WITHIN GROUP (ORDER BY i.took_ms) AS median_ms
-FROM (
-    SELECT t.id, {_LETTER} AS letter, extract(epoch FROM t.finished_at - t.started_at) * 1000 AS took_ms,
-        CASE WHEN t.finished_at - t.started_at IS NULL THEN '{matrix.NONE}' ELSE
-            substr(:alphabet, 1 + CAST(floor((percent_rank() OVER (
-                PARTITION BY t.finished_at - t.started_at IS NULL
-                ORDER BY t.finished_at - t.started_at)) * :top) AS integer), 1) END AS level
-    FROM task_runs AS t WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last) AS i
+WITH i AS MATERIALIZED (
+    SELECT {_LETTER} AS letter, round(date_part('epoch', t.finished_at - t.started_at) * 1e6) AS took
+    FROM task_runs AS t WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last ORDER BY t.run_id, t.id
+), ended AS (
+    SELECT count(i.took) AS n FROM i
+), shape AS (
+    SELECT percentile_disc((
+            SELECT array_agg((ceil(k * (e.n - 1) / CAST(:top AS float8)) - 0.5) / e.n ORDER BY k)
+            FROM ended AS e, generate_series(1, CAST(:top AS integer)) AS k WHERE e.n > 1))
+            WITHIN GROUP (ORDER BY i.took) AS edges,
+        max(i.took) / 1000 AS slowest_ms,
+        percentile_disc(0.5) WITHIN GROUP (ORDER BY i.took) / 1000 AS median_ms
+    FROM i
+)
+SELECT string_agg(i.letter, '') AS letters,
+    string_agg(CASE WHEN i.took IS NULL THEN '{matrix.NONE}' ELSE substr(:alphabet, 1 + coalesce(
+        width_bucket(i.took - 1, (SELECT s.edges FROM shape AS s)), 0), 1) END, '') AS levels,
+    (SELECT s.slowest_ms FROM shape AS s) AS slowest_ms, (SELECT s.median_ms FROM shape AS s) AS median_ms
+FROM i
 """
 _CODES = f"""
 SELECT t.error_code, array_agg(CAST(t.map_index AS integer) ORDER BY t.map_index) AS indexes
@@ -185,7 +198,9 @@ def matrix_of(tx: Transaction, found: MapOfRun) -> Document:
         more = {"alphabet": matrix.level_letters(), "top": matrix.LEVELS - 1}
         row = tx.execute(_MATRIX, {**given, **more}).one()
         letters, levels, slowest, median = row.letters, row.levels, row.slowest_ms, row.median_ms
-        codes = [_code(row) for row in tx.execute(_CODES, {**given, "limit": CODES_SHOWN})]
+        # Without a failed item, there is no second pass.
+        if any(matrix.LETTERS[each] in letters for each in FAILED_TASK):
+            codes = [_code(row) for row in tx.execute(_CODES, {**given, "limit": CODES_SHOWN})]
     return {
         "statuses": matrix.run_lengths(letters),
         "counts": {

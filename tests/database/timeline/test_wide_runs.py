@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any
+from uuid import UUID
 
 import orjson
 from support.factories import register
@@ -13,8 +15,24 @@ from benchmarks.wide_runs import TENANT
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.keyset import Page
 from pipeweave.orchestrator.timeline import items, ledger, timeline
+from pipeweave.orchestrator.timeline.matrix import LEVELS, level_letters
 
 ITEMS, STEPS = 10_000, 1_000
+
+
+_TOOK = """
+SELECT CAST(extract(epoch FROM finished_at - started_at) * 1000000 AS bigint) FROM task_runs
+WHERE run_id = :id AND kind = 'item' ORDER BY id
+"""
+
+
+def levels(database: Database, run_id: UUID) -> str:
+    """The level of each item by its definition: how many of the others took less, as a share."""
+    with database.reading() as tx:
+        took = tx.execute(_TOOK, {"id": run_id}).scalars()
+    in_order, letters = sorted(took), level_letters()
+    levels = ((LEVELS - 1) * bisect_left(in_order, each) // (len(took) - 1) for each in took)
+    return "".join(letters[each] for each in levels)
 
 
 def test_wide_runs_take_few_statements_and_few_bytes(fresh_database: Database) -> None:
@@ -30,6 +48,7 @@ def test_wide_runs_take_few_statements_and_few_bytes(fresh_database: Database) -
     # 100,000 items in 110 KB.
     assert len(orjson.dumps(matrix)) <= 1.1 * ITEMS
     assert matrix["matrix"]["counts"] == {"completed": ITEMS}
+    assert matrix["matrix"]["durations"] == levels(database, wide)
 
     with sent_statements() as sent, database.reading() as tx:
         of_items = ledger(tx, TENANT, wide)
