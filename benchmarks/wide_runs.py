@@ -79,7 +79,7 @@ ORDER BY t.n, e.n
 """
 
 
-def insert(database: Database, count: int, *, is_map: bool) -> UUID:
+def insert(database: Database, count: int, *, is_map: bool, tenant: str = TENANT) -> UUID:
     """Insert a completed run of so many steps in a chain, or of one map with so many items; its id."""
     name = f"{'map' if is_map else 'chain'}-{count}"
     steps = [{"id": "m", "task": "noop", "map": {"over": "${input.list}"}}]
@@ -89,11 +89,11 @@ def insert(database: Database, count: int, *, is_map: bool) -> UUID:
             for n in range(1, count + 1)
         ]
     with database.transaction() as tx:
-        service_registration.register(tx, TENANT, _SERVICE)
-        pipelines.store(tx, TENANT, parse_spec({"id": name, "steps": steps}), source="api")
+        service_registration.register(tx, tenant, _SERVICE)
+        pipelines.store(tx, tenant, parse_spec({"id": name, "steps": steps}), source="api")
         run_id = tx.new_id()
     rows = count + 1 if is_map else count
-    given = {"id": str(run_id), "text": str(run_id), "tenant": TENANT, "pipeline": name}
+    given = {"id": str(run_id), "text": str(run_id), "tenant": tenant, "pipeline": name}
     with closing(psycopg2.connect(database.url)) as connection, connection, connection.cursor() as cursor:
         for statement in (_RUN, _TASK_RUNS, _ATTEMPTS, _EVENTS):
             cursor.execute(statement, {**given, "count": rows, "is_map": is_map})
