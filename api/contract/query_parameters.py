@@ -190,7 +190,7 @@ class FindTaskRunsQuery(PageQuery):
     task_id: Name | None = None
     status: Annotated[TaskStatus, Field(strict=False)] | None = None
     worker: Annotated[str, Field(min_length=1, max_length=400)] | None = Field(
-        None, description="Run by this worker process, or by those with this name."
+        None, description="Run by this worker (its id), by this process of it, or by those with this name."
     )
     created_after: Moment | None = Field(None, description="Of runs created at this time or later.")
     created_before: Moment | None = Field(None, description="Of runs created before this time.")

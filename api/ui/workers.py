@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
+from pipeweave.api.ui import periods
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
@@ -13,6 +16,10 @@ screens = Screens("workers")
 
 # Heartbeats come each second; nothing that happens to a worker is an event of a run.
 EVERY_S = 5.0
+
+# Task runs of the last hour that the page of a worker lists.
+RAN = 50
+_HOUR = timedelta(hours=1)
 
 # The mark of each state; its word is that of the API.
 MARKS = {
@@ -75,6 +82,17 @@ def workers(view: View) -> Page:
 
 @screens.add("/workers/<id>", "worker.html", every_s=EVERY_S)
 def worker(view: View, id: str) -> Page:
-    """One worker: what it is, what it has loaded, and what it runs now."""
+    """One worker: what it is, what it has loaded, what it runs now, and what it ran in the last hour."""
     found = view.ask("workers.get_worker", id=id)["worker"]
-    return Page(found["name"], {"worker": found, "marks": MARKS})
+    name = f"{found['serviceId']} {found['name']}" if found["kind"] == "http" else id
+    query = {"worker": name, "createdAfter": periods.since(_HOUR), "limit": str(RAN)}
+    ran = view.ask_now_and_then("runs.find_task_runs", query)
+    shown = {
+        "worker": found,
+        "marks": MARKS,
+        "worker_name": name,
+        "ran": ran["taskRuns"],
+        "counts": Counter(each["status"] for each in ran["taskRuns"]),
+        "has_more": ran["nextCursor"] is not None,
+    }
+    return Page(found["name"], shown)

@@ -31,7 +31,8 @@ class TaskRunFilter:
     """Which task runs of a tenant; all that is given must hold.
 
     Args:
-        worker: that this worker process ran, or the processes with this name (`name@host`).
+        worker: that this worker process ran, or one of its children, or the processes with this name
+            (`name@host`).
         created_after: of runs that were created at this time or later.
         created_before: of runs that were created earlier than this time.
         is_standalone: only standalone tasks.
@@ -129,7 +130,8 @@ WHERE t.run_id = ANY(CAST(:runs AS uuid[])) AND t.id = ANY(CAST(:ids AS uuid[]))
   AND t.run_id >= :oldest AND t.run_id <= :newest AND t.tenant_id = :tenant
   AND (CAST(:task AS text) IS NULL OR t.task_id = :task)
   AND (CAST(:status AS text) IS NULL OR t.status = :status)
-  AND (CAST(:worker AS text) IS NULL OR t.worker = :worker OR starts_with(t.worker, :name))
+  AND (CAST(:worker AS text) IS NULL OR t.worker = :worker OR starts_with(t.worker, :name)
+    OR starts_with(t.worker, :children))
 ORDER BY t.id DESC LIMIT :limit
 """
 
@@ -148,6 +150,7 @@ def _matching(
         "status": chosen.status,
         "worker": chosen.worker,
         "name": f"{chosen.worker}:",
+        "children": f"{chosen.worker}#",
         "limit": most,
     }
     return tx.execute(_MATCHING, parameters).all()

@@ -6,15 +6,19 @@ import itertools
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 from support.counted_events import fold_all
+from support.factories import a_worker
 from support.run_driver import PERMANENT, RunDriver
 from support.sent_statements import sent_statements
 
 from pipeweave.api.ui import kept_answers, periods
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.security.access_tokens import READ
+from pipeweave.orchestrator.state import claiming
 
 if TYPE_CHECKING:
     from conftest import Api, Tokens
@@ -135,3 +139,17 @@ def test_a_task_says_why_its_attempts_failed(api: Api) -> None:
 )
 def test_what_has_no_statistics_has_no_chart(api: Api, query: str) -> None:
     assert "<figure" not in page(api, f"/runs?{query}")
+
+
+def test_a_worker_shows_what_its_processes_ran_in_the_last_hour(api: Api, driver: RunDriver) -> None:
+    with driver.database.transaction() as tx:
+        worker = a_worker(tx, driver.tenant, "noop")
+        other = a_worker(tx, driver.tenant, "noop")
+    run_id = driver.trigger("two")
+    with driver.database.transaction() as tx:
+        claiming.start(tx, run_id, [1], 1, worker=worker_processes.child_of(worker, 12))
+    listed = api.get(f"/api/task-runs?worker={quote(worker)}").json["taskRuns"]
+    assert [each["taskId"] for each in listed] == ["noop"]
+    text = page(api, f"/workers/{quote(worker)}")
+    assert listed[0]["id"] in text.partition("Last hour")[2]
+    assert "Nothing of the runs" in page(api, f"/workers/{quote(other)}")
