@@ -146,6 +146,21 @@ class RunVerification(AnswerModel):
     verified_at: AwareDatetime
 
 
+# --- forecast ---------------------------------------------------------------------------------------------
+
+
+class RunForecast(AnswerModel):
+    """When a run will probably end."""
+
+    id: RunId
+    status: RunStatus
+    runs: int = Field(description="How many completed runs it is from, the last 100 at most.")
+    too_few_runs: bool = Field(description="There are fewer than 10: take the numbers as examples.")
+    left_ms: float | None = Field(description="null: not known, or the run is not running.")
+    ends_at: AwareDatetime | None
+    unknown_steps: int = Field(description="Open steps that no past run had; they count as nothing.")
+
+
 # --- why --------------------------------------------------------------------------------------------------
 
 

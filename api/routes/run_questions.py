@@ -13,6 +13,7 @@ from pipeweave.api.contract import (
     CompareQuery,
     RunAt,
     RunComparison,
+    RunForecast,
     RunVerification,
     RunWhyAnswer,
     StateAtQuery,
@@ -99,6 +100,22 @@ def why(call: Call, id: str) -> dict[str, Any]:
         is_serverless = call.deployment.settings.mode == "serverless"
         oldest = call.deployment.publisher.oldest
         return why_run.why_run(tx, call.tenant, ids.read(ids.RUN, id), oldest, is_serverless=is_serverless)
+
+
+@routes.add(
+    "GET",
+    "/api/runs/{id}/forecast",
+    "Forecast the end of a run",
+    ids=RUN,
+    answer=RunForecast,
+    errors=(NotFound,),
+)
+def forecast(call: Call, id: str) -> dict[str, Any]:
+    """When an open run will probably end: what is left of its steps, as long as each usually takes, over its
+    graph. Waits for workers and limits are not in it.
+    """
+    with call.reading() as tx:
+        return reading.run_forecast(tx, call.tenant, ids.read(ids.RUN, id))
 
 
 @routes.add(

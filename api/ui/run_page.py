@@ -35,6 +35,8 @@ WITH_PANEL = ("graph", "timeline", "steps")
 _PARTS = Path(__file__).parent / "templates" / "parts"
 # The order in which a step is worth looking at.
 _WORTH = ("failed", "timeout", "running", "waiting", "queued", "ready", "pending")
+# What is left of a run below so much is told in steps of so much (ms).
+_ROUNDED = ((10_000, 1_000), (60_000, 5_000), (600_000, 10_000), (float("inf"), 60_000))
 # No event tells of progress.
 PROGRESS_S = 2.0
 
@@ -58,6 +60,7 @@ def run(view: View, id: str) -> Page:
         **_newest(view, found),
         **run_changes.around(view, found),
         "failures": _failures(found, step),
+        "left": _left(view, found),
         "verified": _verified(view, id),
         "verbs_offered": run_verbs.offered(view, found),
         "ledger": _ledger(view, found, tab),
@@ -109,6 +112,23 @@ def _newest(view: View, run: Mapping[str, Any]) -> dict[str, Any]:
         found = []
     newest = int(found[0]["version"]) if found else own
     return {"newest": newest, "newest_differs": run_changes.steps_between(view, id, own, newest)}
+
+
+def _left(view: View, run: Mapping[str, Any]) -> dict[str, Any] | None:
+    """When an open run will probably end: {ms, runs, isFew, isMore}; in steps, so that it seldom changes."""
+    if not is_open(run) or run["startedAt"] is None:
+        return None
+    found = view.ask("run_questions.forecast", id=run["id"])
+    if found["leftMs"] is None:
+        return None
+    size = next(each for below, each in _ROUNDED if found["leftMs"] < below)
+    ms = round(found["leftMs"] / size) * size
+    return {
+        "ms": ms,
+        "runs": found["runs"],
+        "isFew": found["tooFewRuns"],
+        "isMore": found["unknownSteps"] > 0,
+    }
 
 
 def _failures(run: Mapping[str, Any], step: str) -> dict[str, Any]:

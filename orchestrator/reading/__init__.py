@@ -20,6 +20,7 @@ from pipeweave.orchestrator.reading.run_attempts import run_attempts
 from pipeweave.orchestrator.reading.run_comparison import compare_runs
 from pipeweave.orchestrator.reading.run_events import run_events
 from pipeweave.orchestrator.reading.run_filter import RunFilter
+from pipeweave.orchestrator.reading.run_forecast import run_forecast
 from pipeweave.orchestrator.reading.run_grid import MOST_RUNS, MOST_STEPS, Window, grid
 from pipeweave.orchestrator.reading.runs import require_run, run, run_task_runs
 from pipeweave.orchestrator.reading.schedule_list import schedule, schedules
@@ -68,6 +69,7 @@ __all__ = [
     "run",
     "run_attempts",
     "run_events",
+    "run_forecast",
     "run_list",
     "run_state",
     "run_steps",

@@ -245,6 +245,7 @@ class AsyncClient(_InThreads):
     compare = _awaited(Client.compare)
     verify_run = _awaited(Client.verify_run)
     why_run = _awaited(Client.why_run)
+    forecast = _awaited(Client.forecast)
     queue = _awaited(Client.queue)
     queue_batch = _awaited(Client.queue_batch)
     queue_status = _awaited(Client.queue_status)

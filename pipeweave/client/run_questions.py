@@ -54,3 +54,11 @@ class RunQuestionMethods(Methods):
             NotFound: there is no such run.
         """
         return document_of(self._http.get(f"/api/runs/{checked_id(run_id)}/why"))
+
+    def forecast(self, run_id: str) -> Document:
+        """Read when a run will probably end: {leftMs, endsAt, runs, tooFewRuns, unknownSteps}.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        return document_of(self._http.get(f"/api/runs/{checked_id(run_id)}/forecast"))

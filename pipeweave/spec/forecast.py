@@ -110,6 +110,20 @@ def forecast(spec: PipelineSpec, past: Sequence[PastRun]) -> Forecast:
     return Forecast(Spread.of(played), Spread.of([each.took_ms for each in past]), spreads, path)
 
 
+def usual_ms(spec: PipelineSpec, past: Sequence[PastRun]) -> dict[str, float | None]:
+    """How long each step took in half of the past runs (ms); None: it is not known."""
+    found: dict[str, float | None] = {}
+    for step in spec.steps:
+        took = [each.steps[step.id] for each in past if step.id in each.steps]
+        found[step.id] = median(took) if took else None
+    return found
+
+
+def longest_ms(graph: Graph, durations: Mapping[str, float]) -> float:
+    """The length of the longest path (ms) with these durations of its steps."""
+    return _longest(graph, durations)[0]
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     """The smallest of the values that so large a share of them does not exceed (nearest rank)."""
     ordered = sorted(values)

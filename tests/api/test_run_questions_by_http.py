@@ -90,3 +90,9 @@ def test_events_and_items_are_found_by_what_they_are_about(api: Api, run_id: str
     assert {each["taskRunId"] for each in found} <= {step}
     assert api.get(f"/api/runs/{run_id}/events", taskRunId="x").status_code == 400
     assert api.get(f"/api/runs/{run_id}/task-runs", stepId="count", mapIndex=0).json["taskRuns"] == []
+
+
+def test_the_end_of_a_run_is_forecast_once_a_run_has_completed(api: Api, neighbour: Api, run_id: str) -> None:
+    found = api.get(f"/api/runs/{run_id}/forecast").json
+    assert (found["id"], found["leftMs"], found["endsAt"], found["runs"]) == (run_id, None, None, 0)
+    assert neighbour.get(f"/api/runs/{run_id}/forecast").status_code == 404
