@@ -119,9 +119,10 @@ def spec_of(steps: int, seed: int = 1) -> PipelineSpec:
     return PipelineSpec("bench", tuple(made))
 
 
-def graph_of(steps: int) -> dict[str, Any]:
+def graph_of(steps: int, *, is_down: bool = False) -> dict[str, Any]:
     """The document of the graph of such a pipeline, as the endpoint answers it."""
-    return {"pipelineId": "bench", "version": 1, **graph_document(compile_plan(spec_of(steps)), View.ALL)}
+    found = graph_document(compile_plan(spec_of(steps)), View.ALL, is_down=is_down)
+    return {"pipelineId": "bench", "version": 1, **found}
 
 
 def states_of(ordinals: list[int], seed: int = 1) -> dict[str, Any]:

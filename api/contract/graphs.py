@@ -9,6 +9,8 @@ from pydantic import BeforeValidator, Field
 from pipeweave.api.contract.answers import AnswerModel
 from pipeweave.api.contract.query_parameters import GraphView, OpenClasses, Query, opened_classes, truth
 
+Direction = Literal["right", "down"]
+
 
 class DrawingQuery(Query):
     """What a drawing of a pipeline's graph shows."""
@@ -23,6 +25,12 @@ class DrawingQuery(Query):
         description="Keys of the boxes of the pattern that show their members, with commas between. Keys that"
         " are not in it are ignored.",
     )
+
+    direction: Direction = Field("right", description="From left to right, or from the top `down`.")
+
+    @property
+    def is_down(self) -> bool:
+        return self.direction == "down"
 
     @property
     def opened(self) -> tuple[str, ...]:
@@ -98,11 +106,12 @@ class GraphLinks(AnswerModel):
 
 
 class GraphAnswer(AnswerModel):
-    """The graph of one version of a pipeline, laid out from left to right."""
+    """The graph of one version of a pipeline, laid out from left to right or from the top down."""
 
     pipeline_id: str
     version: int
     view: GraphView
+    direction: Direction
     open: list[str] = Field(description="Keys of the classes that show their members.")
     step_count: int
     edge_count: int

@@ -51,6 +51,7 @@ def get_graph(call: Call, id: str, version: str, query: GraphQuery) -> Answer:
             _number(version),
             view=query.view,
             opened=query.opened,
+            is_down=query.is_down,
             has_layout=query.layout,
         )
     return Answer(drawn, headers=_FOR_EVER)
@@ -69,7 +70,15 @@ def get_graph(call: Call, id: str, version: str, query: GraphQuery) -> Answer:
 def draw_graph(call: Call, id: str, version: str, query: DrawingQuery) -> Download:
     """The graph of one version as a picture in a file."""
     with call.reading() as tx:
-        drawn = graph.version_svg(tx, call.tenant, id, _number(version), view=query.view, opened=query.opened)
+        drawn = graph.version_svg(
+            tx,
+            call.tenant,
+            id,
+            _number(version),
+            view=query.view,
+            opened=query.opened,
+            is_down=query.is_down,
+        )
 
     def opened(start: int, length: int) -> AbstractContextManager[Iterator[bytes]]:
         return nullcontext(iter([drawn[start : start + length]]))

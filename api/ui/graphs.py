@@ -32,14 +32,15 @@ def graph_of(
     """What `parts/graph.html` shows.
 
     Args:
-        view: the parameters `view`, `open`, `colour` and `step` of its address say what the graph shows.
+        view: the parameters `view`, `open`, `direction`, `colour` and `step` of its address say what the
+            graph shows.
         pipeline_id: the pipeline.
         version: its version.
         run_id: the run whose states are shown; None: those of no run.
         selected: the step that is selected; None: what the address says.
         changed: the steps whose code is not that of the last run that completed.
     """
-    query = {name: view.given[name] for name in ("view", "open") if view.given.get(name)}
+    query = {name: view.given[name] for name in ("view", "open", "direction") if view.given.get(name)}
     path = f"/api/pipelines/{quote(pipeline_id, safe='')}/versions/{version}/graph"
     states = None if run_id is None else f"/api/runs/{run_id}/steps"
     label = f"Graph of {pipeline_id}, version {version}"

@@ -21,9 +21,17 @@ from pipeweave.orchestrator.graph.shapes import (
 )
 from pipeweave.orchestrator.store.keyset import Document
 
+# Where a drawing goes: from left to right, or from the top down.
+RIGHT, DOWN = "right", "down"
+
 
 def graph_document(
-    plan: Plan, view: View, opened: Collection[str] = (), *, has_layout: bool = True
+    plan: Plan,
+    view: View,
+    opened: Collection[str] = (),
+    *,
+    has_layout: bool = True,
+    is_down: bool = False,
 ) -> Document:
     """The graph of a plan: {view, open, steps, boxes, junctions, links, …}.
 
@@ -32,13 +40,15 @@ def graph_document(
         view: all steps, or the pattern.
         opened: keys of the classes that show their members.
         has_layout: False: leave places and sizes out, which are what takes time.
+        is_down: from the top down, not from left to right.
     """
     shape = shape_of(plan, view, opened)
     tasks = sorted({each.step.task for each in plan.steps})
     number = {task: at for at, task in enumerate(tasks)}
-    found = layout(shape) if has_layout else None
+    found = layout(shape, is_down=is_down) if has_layout else None
     return {
         "view": view.value,
+        "direction": DOWN if is_down else RIGHT,
         "open": [box.key for box in shape.boxes if box.is_open],
         "stepCount": len(plan.steps),
         "edgeCount": sum(len(each.predecessors) for each in plan.steps),
@@ -85,10 +95,13 @@ def _blocks(shape: Shape, found: Layout | None) -> list[Document]:
 
 def _junctions(shape: Shape, found: Layout | None) -> Document:
     places = None if found is None else found.places[len(shape.boxes) :]
+    width, height = JUNCTION_WIDTH, JUNCTION_HEIGHT
+    if found is not None and found.is_down:
+        width, height = height, width
     return {
         "count": shape.junctions,
-        "width": JUNCTION_WIDTH,
-        "height": JUNCTION_HEIGHT,
+        "width": width,
+        "height": height,
         "x": None if places is None else [x for x, _ in places],
         "y": None if places is None else [y for _, y in places],
     }
@@ -144,4 +157,5 @@ def read_document(document: Document) -> tuple[Shape, Layout]:
             *[(joints["width"], joints["height"])] * joints["count"],
         ],
         [tuple(zip(each[::2], each[1::2], strict=True)) for each in bends],
+        document["direction"] == DOWN,
     )

@@ -1,7 +1,8 @@
-"""Finds a place for everything in a drawing of a graph, from left to right (pure).
+"""Finds a place for everything in a drawing of a graph, from left to right or from the top down (pure).
 
-The same shape always gets the same layout. Parts that no link connects are laid out by themselves and stand
-in shelves, the largest first. A layer with very many boxes stands in several columns.
+What goes from the top down is laid out from left to right, lying on its side, and then turned. The same shape
+always gets the same layout. Parts that no link connects are laid out by themselves and stand in shelves, the
+largest first. A layer with very many boxes stands in several columns.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ LAYER_GAP, COLUMN_GAP, PART_GAP = 56, 12, 40
 MOST_LAYER_GAP = 160
 # Boxes in one column, at least; a larger graph may have higher columns.
 LEAST_IN_COLUMN = 40
+# From the top down: boxes beside each other, at least. They are wider than high.
+LEAST_IN_ROW = 12
 # Width by height that the drawing of a large graph aims at.
 ASPECT = 16 / 9
 
@@ -41,7 +44,7 @@ class _Part:
 class _Canvas:
     """What is known of a shape's places so far."""
 
-    shape: Shape
+    sizes: list[Point]
     pairs: list[tuple[int, int]]
     levels: list[int]
     places: list[tuple[float, float]]
@@ -49,16 +52,19 @@ class _Canvas:
     most_in_column: int
 
 
-def layout(shape: Shape) -> Layout:
-    """Lay out a shape."""
+def layout(shape: Shape, *, is_down: bool = False) -> Layout:
+    """Lay out a shape, from left to right unless it `is_down`."""
     pairs = [(link.source, link.target) for link in shape.links]
+    sizes = [shape.size_of(each) for each in range(len(shape))]
+    boxes = len(shape.boxes)
     canvas = _Canvas(
-        shape,
+        # Boxes lie on their sides meanwhile; junctions will.
+        [*map(_turned, sizes[:boxes]), *sizes[boxes:]] if is_down else sizes,
         pairs,
         _levels(shape),
         [(0.0, 0.0)] * len(shape),
         [[] for _ in pairs],
-        _most_in_column(len(shape)),
+        _most_in_row(len(shape)) if is_down else _most_in_column(len(shape)),
     )
     parts = _parts(len(shape), pairs)
     for part in parts:
@@ -71,13 +77,18 @@ def layout(shape: Shape) -> Layout:
             canvas.places[element] = x + left, y + top
         for at in part.links:
             canvas.bends[at] = [(x + left, y + top) for x, y in canvas.bends[at]]
-    return Layout(
-        round(width + 2 * MARGIN),
-        round(height + 2 * MARGIN),
-        [_whole(each) for each in canvas.places],
-        [shape.size_of(each) for each in range(len(shape))],
-        [_straightened(bends) for bends in canvas.bends],
-    )
+    whole = round(width + 2 * MARGIN), round(height + 2 * MARGIN)
+    places = [_whole(each) for each in canvas.places]
+    bends = [_straightened(each) for each in canvas.bends]
+    if is_down:
+        whole, places = _turned(whole), [_turned(each) for each in places]
+        sizes[boxes:] = map(_turned, sizes[boxes:])
+        bends = [tuple(_turned(point) for point in each) for each in bends]
+    return Layout(*whole, places, sizes, bends, is_down)
+
+
+def _turned(point: Point) -> Point:
+    return point[1], point[0]
 
 
 def _whole(point: tuple[float, float]) -> Point:
@@ -98,6 +109,11 @@ def _straightened(bends: Sequence[tuple[float, float]]) -> tuple[Point, ...]:
 def _most_in_column(boxes: int) -> int:
     area = boxes * (BOX_WIDTH + LAYER_GAP) * (BOX_HEIGHT + placement.GAP)
     return max(LEAST_IN_COLUMN, round(math.sqrt(area / ASPECT) / (BOX_HEIGHT + placement.GAP)))
+
+
+def _most_in_row(boxes: int) -> int:
+    area = boxes * (BOX_WIDTH + placement.GAP) * (BOX_HEIGHT + LAYER_GAP)
+    return max(LEAST_IN_ROW, round(math.sqrt(area * ASPECT) / (BOX_WIDTH + placement.GAP)))
 
 
 def _levels(shape: Shape) -> list[int]:
@@ -162,7 +178,7 @@ def _lay_out(canvas: _Canvas, part: _Part) -> None:
     links = [(number[canvas.pairs[at][0]], number[canvas.pairs[at][1]]) for at in part.links]
     found = layering.layered([canvas.levels[each] for each in part.elements], links)
     ordering.order(found)
-    sizes = [canvas.shape.size_of(each) for each in part.elements]
+    sizes = [canvas.sizes[each] for each in part.elements]
     heights = [height for _, height in sizes]
     columns = [placement.columns_of(row, heights, found.count, canvas.most_in_column) for row in found.rows]
     middles = placement.placed(found, heights, columns)

@@ -93,7 +93,7 @@ Point = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything of a shape lies, left to right.
+    """Where everything of a shape lies, from left to right or from the top down.
 
     Args:
         width: of the whole drawing.
@@ -101,7 +101,9 @@ class Layout:
         places: left and top of each element.
         sizes: width and height of each element.
         bends: the points between the two ends of each link. Between two points of the same height the link
-            is straight, else a curve that is level at both.
+            is straight, else a curve that is level at both. From the top down, the same holds of points one
+            above the other.
+        is_down: whether it goes from the top down.
     """
 
     width: int
@@ -109,3 +111,4 @@ class Layout:
     places: Sequence[Point]
     sizes: Sequence[Point]
     bends: Sequence[tuple[Point, ...]]
+    is_down: bool = False

@@ -105,6 +105,8 @@ def lead(box: Box, statuses: Statuses | None) -> str | None:
 def _ends(layout: Layout, source: int, target: int) -> tuple[Point, Point]:
     (x, y), (width, height) = layout.places[source], layout.sizes[source]
     left, top = layout.places[target]
+    if layout.is_down:
+        return (x + width // 2, y + height), (left + layout.sizes[target][0] // 2, top)
     return (x + width, y + height // 2), (left, top + layout.sizes[target][1] // 2)
 
 
@@ -112,15 +114,26 @@ def _link(shape: Shape, layout: Layout, at: int) -> str:
     link = shape.links[at]
     start, end = _ends(layout, link.source, link.target)
     drawn = [f"M{start[0]} {start[1]}"]
-    for (x, y), (right, low) in pairwise([start, *layout.bends[at], end]):
-        middle = max(16, abs(right - x) // 2)
-        curve = f"C{x + middle} {y} {right - middle} {low} {right} {low}"
-        drawn.append(f"H{right}" if low == y else curve)
+    for one, other in pairwise([start, *layout.bends[at], end]):
+        drawn.append((_down if layout.is_down else _right)(one, other))
     path = f'<path d="{"".join(drawn)}"/>'
     if link.target >= len(shape.boxes):
         return path
     x, y = end
-    return f'{path}<path d="M{x} {y}l-7 -3.5v7z" fill="{MUTED}" stroke="none"/>'
+    head = "l-3.5 -7h7z" if layout.is_down else "l-7 -3.5v7z"
+    return f'{path}<path d="M{x} {y}{head}" fill="{MUTED}" stroke="none"/>'
+
+
+def _right(start: Point, end: Point) -> str:
+    (x, y), (right, low) = start, end
+    middle = max(16, abs(right - x) // 2)
+    return f"H{right}" if low == y else f"C{x + middle} {y} {right - middle} {low} {right} {low}"
+
+
+def _down(start: Point, end: Point) -> str:
+    (x, y), (right, low) = start, end
+    middle = max(16, abs(low - y) // 2)
+    return f"V{low}" if right == x else f"C{x} {y + middle} {right} {low - middle} {right} {low}"
 
 
 def _labels(shape: Shape, layout: Layout) -> Iterator[str]:

@@ -89,7 +89,8 @@ def _usual(tx: Transaction, tenant: str, spec: PipelineSpec, version: int) -> Us
         return kept
     past = past_runs(tx, tenant, spec)
     found = Usual(time.monotonic(), Graph(spec), len(past), usual_ms(spec, past))
-    tx.cache(USUAL).put(key, found)
+    if past:
+        tx.cache(USUAL).put(key, found)
     return found
 
 

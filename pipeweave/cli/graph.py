@@ -27,6 +27,11 @@ WIDTH = 80
     help="All steps, or one box for the steps of each task and level. Defaults to all up to 150 steps.",
 )
 @click.option(
+    "--direction",
+    type=click.Choice(["right", "down"]),
+    help="Of the SVG file: from left to right, or from the top down. Defaults to right.",
+)
+@click.option(
     "--svg",
     metavar="FILE",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -35,7 +40,13 @@ WIDTH = 80
 @json_option
 @connected
 def graph(
-    client: Client, pipeline: str, number: int | None, view: str | None, svg: Path | None, as_json: bool
+    client: Client,
+    pipeline: str,
+    number: int | None,
+    view: str | None,
+    direction: str | None,
+    svg: Path | None,
+    as_json: bool,
 ) -> None:
     """Draw the graph of a pipeline.
 
@@ -47,7 +58,7 @@ def graph(
     version = number or int(client.pipeline(pipeline)["version"])
     if svg is not None:
         try:
-            size = client.draw_graph(pipeline, version, svg, view=view)
+            size = client.draw_graph(pipeline, version, svg, view=view, direction=direction)
         except OSError as error:
             raise Unavailable(f"{svg} cannot be written: {error.strerror}") from error
         if as_json:

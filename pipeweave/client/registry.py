@@ -50,10 +50,26 @@ class RegistryMethods(Methods):
         query = {"view": view, "layout": None if layout else "false"}
         return document_of(self._http.get(path, query))
 
-    def draw_graph(self, pipeline_id: str, version: int, to: Path, *, view: str | None = None) -> int:
-        """Write the graph of a version into an SVG file; gives its size in bytes. Arguments as of `graph`."""
+    def draw_graph(
+        self,
+        pipeline_id: str,
+        version: int,
+        to: Path,
+        *,
+        view: str | None = None,
+        direction: str | None = None,
+    ) -> int:
+        """Write the graph of a version into an SVG file; gives its size in bytes.
+
+        Args:
+            pipeline_id: the pipeline.
+            version: its version.
+            to: the file.
+            view: `all` steps or their `pattern`; None: what fits its size.
+            direction: `right`, or from the top `down`; None: right.
+        """
         path = f"/api/pipelines/{checked_id(pipeline_id)}/versions/{version}/graph.svg"
-        return self._http.download(path, {"view": view}, to)
+        return self._http.download(path, {"view": view, "direction": direction}, to)
 
     def dry_run(self, pipeline_id: str, input: Any = None, spec: Mapping[str, Any] | None = None) -> Document:
         """Plan a run without starting it: {valid, errors, warnings, executionPlan}.

@@ -56,6 +56,16 @@ def test_a_graph_without_layout_has_the_same_links(api: Api) -> None:
     assert without["links"]["sources"] == with_places["links"]["sources"]
 
 
+def test_a_graph_may_go_from_the_top_down(api: Api) -> None:
+    right, down = api.get(GRAPH).json, api.get(GRAPH, direction="down").json
+    assert (right["direction"], down["direction"]) == ("right", "down")
+    first, last = (down["boxes"]["keys"].index(each) for each in ("list_files", "report"))
+    assert down["boxes"]["y"][first] < down["boxes"]["y"][last]
+    drawn = ElementTree.fromstring(api.get(f"{GRAPH}.svg", direction="down").data)
+    assert drawn.get("viewBox") == f"0 0 {down['width']} {down['height']}"
+    assert api.get(GRAPH, direction="up").status_code == 400
+
+
 def test_a_drawing_is_a_file(api: Api) -> None:
     answer = api.get(f"{GRAPH}.svg")
     assert answer.content_type == "image/svg+xml"

@@ -132,6 +132,28 @@ def test_a_class_of_the_pattern_opens_in_the_address(see: Callable[..., Visit], 
     assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_graph_turns_and_stays_so_in_its_address(see: Callable[..., Visit], driver: RunDriver) -> None:
+    shown = begin(driver)
+    visit = see()
+    page = visit.open(f"/drawn/{shown}")
+    stage = page.get_by_role("application")
+    until(visit, "document.querySelector('pw-graph').scene")
+    stage.press("o")
+    page.wait_for_url("**direction=down**")
+    until(visit, "document.querySelector('pw-graph').scene.isDown")
+    places = "(({x, y}) => [[...x], [...y]])(document.querySelector('pw-graph').scene)"
+    [[_, b, c, d], [_, below, beside, last]] = page.evaluate(places)
+    assert b != c and below == beside < last and min(b, c) < d < max(b, c)
+    for key, step in (("ArrowDown", "a"), ("ArrowDown", "b"), ("ArrowRight", "c"), ("ArrowUp", "a")):
+        stage.press(key)
+        page.wait_for_url(f"**step={step}**")
+    page.reload()
+    until(visit, "document.querySelector('pw-graph').scene?.isDown")
+    page.get_by_role("button", name="From left to right").click()
+    page.wait_for_url(lambda url: "direction" not in url)
+    until(visit, "!document.querySelector('pw-graph').scene.isDown")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_on_a_phone_a_graph_breaks_no_rule_and_needs_no_sideways_scrolling(
     see: Callable[..., Visit], driver: RunDriver, scheme: str

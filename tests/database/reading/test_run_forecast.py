@@ -45,7 +45,7 @@ def forecast(driver: RunDriver, run_id: UUID) -> Document:
 
 def test_what_is_left_shrinks_as_steps_end(driver: RunDriver, clock: Clock) -> None:
     first, second = driver.trigger("p"), driver.trigger("p")
-    assert forecast(driver, first)["leftMs"] is None, "it has not begun"
+    assert forecast(driver, first)["leftMs"] is None, "no run has completed"
     # 400 s: a for 100, the map for 200 beside b for 50, end for 100.
     work(driver, clock, first, A, 100)
     for item in range(ITEMS):

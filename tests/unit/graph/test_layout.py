@@ -31,6 +31,7 @@ def plans(draw: st.DrawFn) -> Plan:
 def test_links_lead_to_the_right_and_no_two_boxes_overlap(plan: Plan, view: View) -> None:
     shape = shape_of(plan, view)
     check(shape, layout(shape))
+    check(shape, turned(layout(shape, is_down=True)))
 
 
 @pytest.mark.parametrize("name", [path.stem for path in WORKFLOWS])
@@ -52,6 +53,13 @@ def test_what_follows_a_step_behind_a_junction_stays_right_of_it() -> None:
     needs |= {"s4": joined, "s5": joined, "s6": joined, "s7": ["s0", "s1", "s5"]}
     shape = shape_of(plan_of(needs), View.ALL)
     check(shape, layout(shape))
+
+
+def turned(found: Layout) -> Layout:
+    """What goes from the top down as if it went from left to right."""
+    places, sizes = ([(y, x) for x, y in each] for each in (found.places, found.sizes))
+    bends = [tuple((y, x) for x, y in each) for each in found.bends]
+    return Layout(found.height, found.width, places, sizes, bends)
 
 
 def check(shape: Shape, found: Layout) -> None:
@@ -123,3 +131,17 @@ def test_lanes_are_shared_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     bounded = layers.layered(list(range(10)), links)
     assert len(bounded.layer_of) <= 17
     assert bounded.lanes[9] == (), "the longest is drawn as one curve"
+
+
+def test_from_the_top_down_boxes_keep_their_shape_and_bars_lie() -> None:
+    steps = [f"b{at}" for at in range(4)]
+    needs: dict[str, list[str]] = {"a": [], **{each: ["a"] for each in steps}}
+    needs |= {each: steps for each in ("y1", "y2", "y3")}
+    shape = shape_of(plan_of(needs), View.ALL)
+    right, down = layout(shape), layout(shape, is_down=True)
+    assert (shape.junctions, down.is_down) == (1, True)
+    assert down.sizes[: len(shape.boxes)] == right.sizes[: len(shape.boxes)]
+    assert down.sizes[-1] == right.sizes[-1][::-1]
+    tops = [down.places[at][1] for at in (0, 1, 5)]
+    assert tops == sorted(set(tops)), "what follows stands below"
+    assert down.width > down.height

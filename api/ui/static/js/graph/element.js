@@ -104,7 +104,7 @@ export class PwGraph extends HTMLElement {
     for (const each of this.querySelectorAll(":scope > .graph-static")) /** @type {HTMLElement} */ (each).hidden = true;
     this.#parts.view.hidden = false;
     this.marked = { ...NOTHING };
-    if (before?.view !== graph.view || before.version !== graph.version) this.fit();
+    if (before?.view !== graph.view || before.version !== graph.version || before.direction !== graph.direction) this.fit();
     this.refresh();
     this.select(this.getAttribute("selected") ?? "", { isTold: true });
   }
@@ -179,13 +179,12 @@ export class PwGraph extends HTMLElement {
     this.go({ open: open.includes(key) ? open.filter((each) => each !== key) : [...open, key] });
   }
 
-  /** Show another view of the graph. @param {{view?: string, open?: string[]}} to */
-  go({ view = this.scene?.graph.view ?? "all", open = [] }) {
-    const url = new URL(this.src, document.baseURI);
-    url.searchParams.set("view", view);
-    url.searchParams.set("open", open.join(","));
+  /** Show another view of the graph. @param {{view?: string, open?: string[], direction?: string}} to */
+  go({ view = this.scene?.graph.view ?? "all", open = [], direction = this.scene?.graph.direction ?? "right" }) {
+    const url = new URL(this.src, document.baseURI), shown = { view, open: open.join(","), direction };
+    for (const [name, value] of Object.entries(shown)) url.searchParams.set(name, value);
     this.src = url.pathname + url.search;
-    this.tell("pw-view", { view, open: open.join(",") });
+    this.tell("pw-view", { ...shown, direction: direction === "right" ? "" : direction });
     return this.load();
   }
 

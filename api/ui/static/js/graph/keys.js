@@ -16,6 +16,7 @@ export const ACTS = {
   "-": (graph) => graph.camera.zoomAt(0.8),
   e: (graph) => graph.fit(),
   v: (graph) => graph.go({ view: graph.scene?.graph.view === "all" ? "pattern" : "all", open: [] }),
+  o: (graph) => graph.go({ open: graph.scene?.graph.open, direction: graph.scene?.isDown ? "right" : "down" }),
   f: (graph) => nextFailure(graph, 1),
   F: (graph) => nextFailure(graph, -1),
   p: (graph) => showPath(graph),
@@ -43,14 +44,16 @@ export function speak(look, box, ordinal) {
   return `${said.filter(Boolean).join(", ")}; ${before} before, ${after} after`;
 }
 
-/** Go along an edge, or to the next box above or below. @param {Graph} graph @param {number} right @param {number} down */
+/** Go along an edge, or across to the next box beside. @param {Graph} graph @param {number} right @param {number} down */
 function walk(graph, right, down) {
   const { scene, marked } = graph;
   if (!scene) return;
-  const from = marked.box, middle = (/** @type {number} */ box) => scene.y[box] + scene.h[box] / 2;
-  const column = () => scene.boxesIn(scene.x[from] + 1, -Infinity, scene.x[from] + scene.w[from] - 1, Infinity)
-    .filter((box) => (middle(box) - middle(from)) * down > 0);
-  const near = from < 0 ? [0] : right ? scene.beside(from, right > 0 ? scene.after : scene.before) : column();
+  const { x, y, w, h, isDown } = scene, from = marked.box, [along, across] = isDown ? [down, right] : [right, down];
+  const middle = (/** @type {number} */ box) => (isDown ? x[box] + w[box] / 2 : y[box] + h[box] / 2);
+  const line = () => (isDown ? scene.boxesIn(-Infinity, y[from] + 1, Infinity, y[from] + h[from] - 1)
+    : scene.boxesIn(x[from] + 1, -Infinity, x[from] + w[from] - 1, Infinity))
+    .filter((box) => (middle(box) - middle(from)) * across > 0);
+  const near = from < 0 ? [0] : along ? scene.beside(from, along > 0 ? scene.after : scene.before) : line();
   const far = (/** @type {number} */ box) => (from < 0 ? 0 : Math.abs(middle(box) - middle(from)));
   const [next] = near.sort((a, b) => far(a) - far(b) || a - b);
   if (next !== undefined) graph.select(scene.id(scene.steps(next)[0]));

@@ -18,7 +18,7 @@ export function drawLinks(pen, look, links, zoom) {
   for (let first = 0; first < links.length; first += AT_ONCE) {
     pen.beginPath();
     for (const at of links.slice(first, first + AT_ONCE)) {
-      if (isCurved) curve(pen, scene.links[at]);
+      if (isCurved) curve(pen, scene.links[at], scene.isDown);
       else straight(pen, scene.links[at], zoom);
     }
     pen.stroke();
@@ -27,13 +27,14 @@ export function drawLinks(pen, look, links, zoom) {
   if (isCurved && zoom >= 0.45) for (const at of links) drawEnd(pen, look, at);
 }
 
-/** One link with all its bends. @param {CanvasRenderingContext2D} pen @param {Float32Array} line */
-export function curve(pen, line) {
+/** One link with all its bends. @param {CanvasRenderingContext2D} pen @param {Float32Array} line @param {boolean} isDown */
+export function curve(pen, line, isDown) {
   let [x, y] = line;
   pen.moveTo(x, y);
   for (let at = 2; at < line.length; at += 2) {
-    const right = line[at], low = line[at + 1], middle = Math.max(16, Math.abs(right - x) / 2);
-    if (low === y) pen.lineTo(right, low);
+    const right = line[at], low = line[at + 1], middle = Math.max(16, Math.abs(isDown ? low - y : right - x) / 2);
+    if (isDown ? right === x : low === y) pen.lineTo(right, low);
+    else if (isDown) pen.bezierCurveTo(x, y + middle, right, low - middle, right, low);
     else pen.bezierCurveTo(x + middle, y, right - middle, low, right, low);
     [x, y] = [right, low];
   }
@@ -52,7 +53,7 @@ function drawEnd(pen, { scene, colours }, at) {
   const { targets, labels } = scene.graph.links, line = scene.links[at];
   const [left, top, x, y] = line.slice(-4);
   pen.fillStyle = colours.muted;
-  if (targets[at] < scene.boxes) pen.fill(new Path2D(`M${x} ${y}l-7 -3.5v7z`));
+  if (targets[at] < scene.boxes) pen.fill(new Path2D(`M${x} ${y}${scene.isDown ? "l-3.5 -7h7z" : "l-7 -3.5v7z"}`));
   if (!labels[at]) return;
   const [middle, low] = [(left + x) / 2, (top + y) / 2];
   pen.fillStyle = colours.canvas;

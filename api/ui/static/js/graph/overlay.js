@@ -57,7 +57,7 @@ function dim(pen, { scene, colours }, camera, lit) {
   pen.beginPath();
   const { sources, targets } = scene.graph.links;
   for (const at of scene.linksIn(x, y, x + w, y + h)) {
-    if (lit.has(sources[at]) && lit.has(targets[at])) curve(pen, scene.links[at]);
+    if (lit.has(sources[at]) && lit.has(targets[at])) curve(pen, scene.links[at], scene.isDown);
   }
   pen.stroke();
 }

@@ -2,7 +2,7 @@
 
 /**
  * What the endpoint of a graph answers, with its layout.
- * @typedef {{pipelineId: string, version: number, view: "all" | "pattern", open: string[], stepCount: number,
+ * @typedef {{pipelineId: string, version: number, view: "all" | "pattern", direction: "right" | "down", open: string[], stepCount: number,
  *   width: number, height: number, tasks: string[], steps: {ids: string[], tasks: number[]},
  *   boxes: {keys: string[], tasks: number[], maps: number[], steps: number[][], x: number[], y: number[]},
  *   box: {width: number, height: number},
@@ -36,11 +36,13 @@ export class Scene {
     boxes.steps.forEach((ordinals, box) => ordinals.forEach((each) => (this.boxOf[each] = box)));
     this.after = neighbours(count, links.sources, links.targets);
     this.before = neighbours(count, links.targets, links.sources);
-    /** The points of each link, from the right of its source to the left of its target. */
-    this.links = links.sources.map((source, at) => Float32Array.from([
-      this.x[source] + this.w[source], this.y[source] + this.h[source] / 2, ...(links.bends[at] ?? []),
-      this.x[links.targets[at]], this.y[links.targets[at]] + this.h[links.targets[at]] / 2,
-    ]));
+    this.isDown = graph.direction === "down";
+    // Where links leave a box, and where they enter it: its right and left, or its foot and head.
+    const [out, into] = this.isDown ? [[0.5, 1], [0.5, 0]] : [[1, 0.5], [0, 0.5]];
+    const at = (/** @type {number} */ each, /** @type {number[]} */ [right, low]) => [this.x[each] + this.w[each] * right, this.y[each] + this.h[each] * low];
+    /** The points of each link. */
+    this.links = links.sources.map((source, link) => Float32Array.from(
+      [...at(source, out), ...(links.bends[link] ?? []), ...at(links.targets[link], into)]));
   }
 
   /** The ordinals of a box's steps. @param {number} box */
@@ -95,16 +97,18 @@ export class Scene {
    * @param {number} left @param {number} top @param {number} right @param {number} bottom
    */
   linksIn(left, top, right, bottom) {
-    const found = [];
+    // Along the way that links go, their ends tell where they are; across it, all their points.
+    const along = Number(this.isDown), found = [];
+    const [first, last, least, most] = this.isDown ? [top, bottom, left, right] : [left, right, top, bottom];
     for (let at = 0; at < this.links.length; at++) {
       const line = this.links[at];
-      if (line[0] > right || line[line.length - 2] < left) continue;
-      let low = line[1], high = line[1];
-      for (let y = 3; y < line.length; y += 2) {
-        if (line[y] < low) low = line[y];
-        else if (line[y] > high) high = line[y];
+      if (line[along] > last || line[line.length - 2 + along] < first) continue;
+      let low = line[1 - along], high = low;
+      for (let each = 3 - along; each < line.length; each += 2) {
+        if (line[each] < low) low = line[each];
+        else if (line[each] > high) high = line[each];
       }
-      if (low <= bottom && high >= top) found.push(at);
+      if (low <= most && high >= least) found.push(at);
     }
     return found;
   }

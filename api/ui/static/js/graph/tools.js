@@ -8,7 +8,7 @@ import { Surface } from "./surface.js";
 /** Words of a button, its key, and what is said of it. @type {[string, string, string][]} */
 const BUTTONS = [
   ["−", "-", "Zoom out"], ["+", "+", "Zoom in"], ["Fit", "e", "Show all"],
-  ["Pattern", "v", "All steps, or their pattern"], ["Failure", "f", "Select the next step that failed"],
+  ["Pattern", "v", "All steps, or their pattern"], ["Turn", "o", "From left to right, or from the top down"], ["Failure", "f", "Select the next step that failed"],
   ["Critical path", "p", "What decided when the run ended"],
 ];
 const COLOURS = { "": "status", duration: "duration", wait: "share of waiting", attempts: "attempts", code: "code version" };
