@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from uuid import UUID
 
@@ -120,3 +121,17 @@ def test_without_a_completed_run_nothing_is_compared(visit: Visit, worker: Inlin
     expect(visit.page.locator("#since")).to_have_count(0)
     visit.open(f"/runs/{run_id}?tab=data&diff=last")
     visit.see("No run of this pipeline completed before this one.")
+
+
+def test_an_open_run_says_about_how_long_it_takes_still(visit: Visit, worker: InlineWorker) -> None:
+    driver = worker.driver
+    driver.store(TWO, id="timed")
+    driver.trigger("timed")
+    worker.consume_all()
+    longer = """UPDATE task_runs SET finished_at = started_at + interval '30 s'
+        WHERE tenant_id = :tenant AND step_id = 'b' RETURNING 1"""
+    driver.rows(longer, tenant=driver.tenant)
+    visit.open(f"/runs/{id_of(driver.trigger('timed'))}")
+    left = visit.page.locator(".run-head span", has_text="about")
+    expect(left).to_have_text("about 30 s left")
+    expect(left).to_have_attribute("title", re.compile("^By 1 completed run, too few to be sure;"))
