@@ -58,7 +58,14 @@ from pipeweave.api.contract.dead_letters import (
     RetriedAnswer,
     RetryAllRequest,
 )
-from pipeweave.api.contract.deployment import ConfigAnswer, DoctorAnswer, DoctorRequest
+from pipeweave.api.contract.deployment import (
+    ConfigAnswer,
+    DoctorAnswer,
+    DoctorRequest,
+    MonthsAnswer,
+    SampleAnswer,
+    SampleRequest,
+)
 from pipeweave.api.contract.exports import ExportQuery
 from pipeweave.api.contract.pipeline_answers import (
     DryRunAnswer,
@@ -295,6 +302,7 @@ __all__ = [
     "LogsQuery",
     "MaintenanceRequest",
     "MaintenanceState",
+    "MonthsAnswer",
     "NamedHeartbeatReport",
     "NamedView",
     "NestedTask",
@@ -359,6 +367,8 @@ __all__ = [
     "RunVerification",
     "RunWhyAnswer",
     "RunsQuery",
+    "SampleAnswer",
+    "SampleRequest",
     "ScheduleDetail",
     "ScheduleList",
     "SchedulePreview",

@@ -98,6 +98,7 @@ NOT_AUDITED: Mapping[str, str] = {
     "worker_reports.make_urls": _WORKER,
     "objects.write_object": _WORKER,
     "deployment.run_doctor": _READS,
+    "deployment.verify_history": _READS,
     "tasks.validate_input": _READS,
     "pipelines.dry_run": _READS,
     "run_questions.verify": _READS,

@@ -1,4 +1,4 @@
-"""Endpoints of the deployment as a whole: its settings, and its checkup."""
+"""Endpoints of the deployment as a whole: its settings, its checkup and its history."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ import threading
 import time
 from typing import Any
 
-from pipeweave.api.contract import ConfigAnswer, DoctorAnswer, DoctorRequest
+from pipeweave.api.contract import (
+    ConfigAnswer,
+    DoctorAnswer,
+    DoctorRequest,
+    MonthsAnswer,
+    SampleAnswer,
+    SampleRequest,
+)
 from pipeweave.api.http import Call, Routes
 from pipeweave.errors import TooManyRequests
-from pipeweave.orchestrator.diagnosis import checks, doctor
+from pipeweave.orchestrator.diagnosis import checks, doctor, history
+from pipeweave.orchestrator.retention import Policy
 from pipeweave.orchestrator.security import ADMIN
 from pipeweave.settings import explain_given
 
@@ -19,8 +27,8 @@ routes = Routes("system")
 DOCTOR_LIMIT_S = 15.0
 CHECK_LIMIT_S = 5.0
 
-# A checkup opens connections of its own: one at a time in each process.
-_checking = threading.Lock()
+# A checkup opens connections of its own, a sample reads much: one at a time in each process.
+_checking, _verifying = threading.Lock(), threading.Lock()
 _BADNESS = ("ok", "warning", "error")
 
 
@@ -72,3 +80,41 @@ def _examined(call: Call) -> dict[str, Any]:
             break
     worst = max((each["level"] for each in found), key=_BADNESS.index)
     return {"status": worst, "isComplete": is_complete, "checks": found}
+
+
+@routes.add(
+    "GET",
+    "/api/history",
+    "Show the months of history",
+    scopes=(ADMIN,),
+    is_for_all=True,
+    answer=MonthsAnswer,
+)
+def get_history(call: Call) -> dict[str, Any]:
+    """The months of history of all tenants in the tables, with their sizes, and when each may be dropped."""
+    with call.reading() as tx:
+        return history.months(tx, Policy.of(call.deployment.settings))
+
+
+@routes.add(
+    "POST",
+    "/api/history/verify",
+    "Verify a sample of the history",
+    scopes=(ADMIN,),
+    is_for_all=True,
+    body=SampleRequest,
+    is_body_optional=True,
+    answer=SampleAnswer,
+    errors=(TooManyRequests,),
+)
+def verify_history(call: Call, body: SampleRequest) -> dict[str, Any]:
+    """Rebuild the newest runs of all tenants from their events and compare that with their rows, in 5 seconds
+    at most. Nothing is changed or repaired. `pipeweave verify --all` takes all runs. While one sample is
+    verified, another answers 429.
+    """
+    if not _verifying.acquire(blocking=False):
+        raise TooManyRequests("a sample is being verified", hint="wait for it: 5 seconds at most")
+    try:
+        return history.sample(call.deployment.database, body.limit)
+    finally:
+        _verifying.release()

@@ -68,6 +68,19 @@ VERBS.add(
 )
 
 
+VERBS.add(
+    Verb(
+        "deployment.verify_history",
+        "Verify a sample",
+        "Rebuild the newest runs from their events?",
+        "The sample is verified.",
+        command="pipeweave verify --all",
+        fields=(Field("limit", "Runs", "number", default="50", about="The newest, 200 at most.", flag="-n"),),
+        shows="verified.html",
+    )
+)
+
+
 @screens.add("/settings", "settings.html", every_s=5.0)
 def settings(view: View) -> Page:
     """What concerns the deployment, for those who may see it, and the limits of the tenant."""
@@ -75,6 +88,7 @@ def settings(view: View) -> Page:
     shown = {
         "limits": view.ask("queue.get_limits"),
         "maintenance": view.ask("maintenance.get_maintenance") if may_all else None,
+        "history": view.ask("deployment.get_history") if may_all else None,
         "settings": view.ask("deployment.get_config")["settings"] if may_all else None,
     }
     return Page("Settings", shown)

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import LimitExceeded
+from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.diagnosis.verify import Difference
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
@@ -35,10 +35,26 @@ def verified(tx: Transaction, tenant: str, id: UUID) -> Document:
         NotFound: the tenant has no such run.
         LimitExceeded: it has too many events or task runs for a request.
     """
+    _become_snapshot(tx)
+    require_run(tx, tenant, id)
+    return _compared(tx, id)
+
+
+def verified_of_any(tx: Transaction, id: UUID) -> Document:
+    """As `verified`, whosever run it is; also that of a standalone task."""
+    _become_snapshot(tx)
+    return _compared(tx, id)
+
+
+def _become_snapshot(tx: Transaction) -> None:
     tx.hold()
     tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-    require_run(tx, tenant, id)
-    size: Any = tx.execute(_SIZE, {"id": id, "most": MOST_EVENTS + 1}).one()
+
+
+def _compared(tx: Transaction, id: UUID) -> Document:
+    size: Any = tx.execute(_SIZE, {"id": id, "most": MOST_EVENTS + 1}).one_or_none()
+    if size is None:
+        raise NotFound(f"run {ids.show(ids.RUN, id)} not found")
     _require_small(id, size)
     found = verify.run(tx, id)
     return {

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pipeweave import ids
 from pipeweave.orchestrator.security.access_tokens import ADMIN, READ, WRITE
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings, explain_given
 
 if TYPE_CHECKING:
@@ -68,3 +70,41 @@ def test_they_are_for_administrators_of_every_tenant(
     api: Api, tokens: Tokens, scopes: tuple[str, ...], method: str, path: str
 ) -> None:
     assert replace(api, token=tokens.make(*scopes)).raw(method, path, b"{}").status_code == 403
+
+
+def test_the_months_of_history_have_sizes_and_an_end(owner: Api, run_id: str) -> None:
+    found = owner.get("/api/history").json
+    assert found["months"] and found["retentionDays"] is None
+    newest = found["months"][-1]
+    assert newest["bytes"] > 0 and (newest["policy"], newest["dueAt"]) == ("kept", None)
+    assert [each["month"] for each in found["months"]] == sorted(each["month"] for each in found["months"])
+
+
+def test_a_sample_agrees_with_its_events_until_a_row_is_changed_by_hand(
+    owner: Api, run_id: str, database: Database
+) -> None:
+    id = ids.read(ids.RUN, run_id)
+    found = owner.post("/api/history/verify", {"limit": 1}).json
+    assert (found["verified"], found["differing"], found["isComplete"]) == (1, [], True)
+    assert found["oldestRunId"] == run_id
+    with database.transaction() as tx:
+        tx.execute("UPDATE runs SET error_code = 'BY_HAND' WHERE id = :id", {"id": id})
+    try:
+        (differing,) = owner.post("/api/history/verify", {"limit": 1}).json["differing"]
+    finally:
+        with database.transaction() as tx:
+            tx.execute("UPDATE runs SET error_code = NULL WHERE id = :id", {"id": id})
+    assert differing["runId"] == run_id
+    assert [each["stored"] for each in differing["differences"]] == ["BY_HAND"]
+
+
+def test_a_second_sample_waits_and_a_sample_has_bounds(owner: Api) -> None:
+    with route._verifying:
+        assert owner.post("/api/history/verify").status_code == 429
+    assert owner.post("/api/history/verify", {"limit": 201}).status_code == 400
+
+
+def test_history_concerns_every_tenant(api: Api, tokens: Tokens) -> None:
+    admin = replace(api, token=tokens.make(ADMIN))
+    assert admin.get("/api/history").status_code == 403
+    assert admin.post("/api/history/verify").status_code == 403

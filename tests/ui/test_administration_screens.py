@@ -10,7 +10,9 @@ from support.browser import PHONE, Visit, visiting
 from support.run_driver import RunDriver
 from support.servers import wait_until
 
+from pipeweave import ids
 from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.registry import tenants
 from pipeweave.orchestrator.security import ADMIN, READ, access_tokens
 from pipeweave.orchestrator.security.audit import Actor, Note, write
 from pipeweave.orchestrator.store.database import Database
@@ -99,6 +101,49 @@ def test_the_owner_sees_settings_without_secrets_and_checks_the_deployment(owner
     owner.see("What was found")
     assert page.get_by_role("row").count() > 5
     owner.axe()
+
+
+def test_the_owner_sees_the_months_of_history_and_verifies_a_sample(owner: Visit, driver: RunDriver) -> None:
+    driver.store({"only": []}, id="verified")
+    driver.trigger("verified")
+    page = owner.open("/settings")
+    assert "kept" in page.get_by_role("region", name="Months of history").inner_text()
+    page.get_by_role("link", name="Verify a sample").click()
+    page.get_by_label("Runs").fill("1")
+    page.get_by_role("button", name="Verify a sample").click()
+    owner.see("History agrees: 1 runs verified")
+    owner.axe()
+
+
+def test_a_tenant_of_another_is_not_there_and_nothing_of_it_is_kept(
+    browser: Browser, server: str, driver: RunDriver, make_token: Callable[..., str], database: Database
+) -> None:
+    driver.store({"only": []}, id="private")
+    run = ids.show(ids.RUN, driver.trigger("private"))
+    with database.transaction() as tx:
+        tenants.ensure_tenant(tx, "next-door")
+    with visiting(browser, server, driver.tenant, make_token(READ)) as visit:
+        visit.open("/runs")
+        visit.see("private")
+    with visiting(browser, server, "next-door", make_token(READ, tenants=("next-door",))) as other:
+        page = other.open("/runs")
+        other.see("No run yet")
+        assert run not in page.content()
+        other.open(f"/runs/{run}", status=404)
+        other.expected.append("status of 404")
+        answer = page.goto(f"{server}/ui/{driver.tenant}/runs")
+        assert answer is not None and answer.status == 404
+        assert run not in page.content() and "private" not in page.content()
+    # One person in both: the switch keeps the screen, and each tenant has its own rows.
+    both = make_token(READ, tenants=(driver.tenant, "next-door"))
+    with visiting(browser, server, driver.tenant, both) as visit:
+        page = visit.open("/runs")
+        visit.see("private")
+        page.goto(f"{server}/ui/next-door/runs")
+        visit.see("No run yet")
+        assert "private" not in page.content()
+        answer = page.goto(f"{server}/ui/r/{run}")
+        assert answer is not None and page.url == f"{visit.root}/runs/{run}"
 
 
 def test_an_administrator_of_a_tenant_sees_no_settings_of_the_deployment(admin: Visit) -> None:

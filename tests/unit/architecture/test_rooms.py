@@ -50,7 +50,7 @@ DOORS = {
         *("domain", "store", "security", "registry", "queueing", "objects", "runs", "schedule"),
         "triggers",
         *("deadletters", "reading", "timeline", "graph", "stream", "statistics", "export", "dispatch"),
-        *("deployment", "recovery", "diagnosis", "metrics"),
+        *("deployment", "recovery", "diagnosis", "metrics", "retention"),
     },
     "workers": {
         *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "schedule"),
