@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, Field
 from pipeweave.api.contract.answers import AnswerModel, RunId
 from pipeweave.api.contract.requests import WHOLE, Request
 from pipeweave.api.contract.run_questions import RunVerification
-from pipeweave.orchestrator.diagnosis.history import MOST_RUNS
+from pipeweave.orchestrator.diagnosis import history
 
 
 class SettingAnswer(AnswerModel):
@@ -53,7 +53,9 @@ class DoctorAnswer(AnswerModel):
 class SampleRequest(Request):
     """Verify a sample of the history."""
 
-    limit: Annotated[int, Field(ge=1, le=MOST_RUNS), WHOLE] = Field(50, description="Runs, the newest.")
+    limit: Annotated[int, Field(ge=1, le=history.MOST_RUNS), WHOLE] = Field(
+        50, description="Runs, the newest."
+    )
 
 
 class SampleAnswer(AnswerModel):

@@ -160,6 +160,7 @@ class Dashboard:
             if self._is_read_only:
                 raise NotFound("this dashboard is for reading only")
             done = confirm.send(view, name)
+            self._fragments.forget()
             if isinstance(done, Page):
                 return self._answer(view, done, confirm.template(name), "")
             return redirect(done.url, 303)

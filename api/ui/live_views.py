@@ -132,6 +132,11 @@ class Fragments:
                 self._kept.popitem(last=False)
         return made
 
+    def forget(self) -> None:
+        """Keep nothing: a person has just changed something, and expects to see it."""
+        with self._lock:
+            self._kept.clear()
+
     def _fresh(self, view: LiveView, announced: str | None) -> Fragment | None:
         with self._lock:
             kept = self._kept.get(view)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipeweave import ids
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.security.access_tokens import ADMIN, READ, WRITE
-from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings, explain_given
 
 if TYPE_CHECKING:
@@ -81,18 +81,18 @@ def test_the_months_of_history_have_sizes_and_an_end(owner: Api, run_id: str) ->
 
 
 def test_a_sample_agrees_with_its_events_until_a_row_is_changed_by_hand(
-    owner: Api, run_id: str, database: Database
+    owner: Api, run_id: str, deployment: Deployment
 ) -> None:
     id = ids.read(ids.RUN, run_id)
     found = owner.post("/api/history/verify", {"limit": 1}).json
     assert (found["verified"], found["differing"], found["isComplete"]) == (1, [], True)
     assert found["oldestRunId"] == run_id
-    with database.transaction() as tx:
+    with deployment.database.transaction() as tx:
         tx.execute("UPDATE runs SET error_code = 'BY_HAND' WHERE id = :id", {"id": id})
     try:
         (differing,) = owner.post("/api/history/verify", {"limit": 1}).json["differing"]
     finally:
-        with database.transaction() as tx:
+        with deployment.database.transaction() as tx:
             tx.execute("UPDATE runs SET error_code = NULL WHERE id = :id", {"id": id})
     assert differing["runId"] == run_id
     assert [each["stored"] for each in differing["differences"]] == ["BY_HAND"]

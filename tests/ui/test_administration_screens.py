@@ -109,7 +109,7 @@ def test_the_owner_sees_the_months_of_history_and_verifies_a_sample(owner: Visit
     page = owner.open("/settings")
     assert "kept" in page.get_by_role("region", name="Months of history").inner_text()
     page.get_by_role("link", name="Verify a sample").click()
-    page.get_by_label("Runs").fill("1")
+    page.get_by_role("textbox", name="Runs").fill("1")
     page.get_by_role("button", name="Verify a sample").click()
     owner.see("History agrees: 1 runs verified")
     owner.axe()

@@ -68,3 +68,10 @@ def test_what_stays_equal_is_packed_once(screen: Screen) -> None:
     assert gzip.decompress(packed) == b"one"
     screen.view().compute()
     assert screen.fragments.get(screen.view()).packed is packed
+
+
+def test_who_has_changed_something_gets_nothing_that_is_older(screen: Screen) -> None:
+    before = screen.fragments.get(screen.view())
+    screen.text = "two"
+    screen.fragments.forget()
+    assert screen.fragments.get(screen.view(), before.tag).body == b"two"
