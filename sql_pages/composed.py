@@ -234,7 +234,7 @@ CALLS: Calls = [
     ("the first page", lambda tx, _: queue.queue_items(tx, TENANT, PAGE)),
     (
         "every filter",
-        lambda tx, _: queue.queue_items(tx, TENANT, BEHIND["items"], status="queued", task_id="a"),
+        lambda tx, _: queue.queue_items(tx, TENANT, BEHIND["items"], status="queued", task_id="a", queue="a"),
     ),
     ("the first page", lambda tx, _: registry.pipeline_list(tx, TENANT, PAGE)),
     ("the first page", lambda tx, _: service_list.services(tx, TENANT, PAGE)),

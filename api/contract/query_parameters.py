@@ -288,3 +288,13 @@ class QueueItemsQuery(_Filtered):
 
     status: OpenStatus | None = None
     task_id: Name | None = None
+    queue: Annotated[str, Field(min_length=1, max_length=1_000)] | None = Field(
+        None, description="The full name of a queue."
+    )
+    reasons: Annotated[bool, BeforeValidator(truth)] = Field(
+        False, description="`true`: say of each what it waits for first. At most 200 on a page then."
+    )
+
+    def filters(self) -> dict[str, Any]:
+        """The filters alone."""
+        return {name: value for name, value in super().filters().items() if name != "reasons"}

@@ -466,11 +466,47 @@ class Queue(AnswerModel):
     empty_in_ms: float | None = Field(description="If it goes on like this; null: never, or nobody knows.")
 
 
-class QueueList(AnswerModel):
+class QueueList(Paged):
     """Queues, the longest first."""
 
     queues: list[Queue]
-    is_capped: bool = Field(description="Whether there are more than 500.")
+
+
+class WaitingTask(AnswerModel):
+    """What waits of one task in a queue."""
+
+    task_id: str
+    queued: int
+    oldest: AwareDatetime
+
+
+class WaitingPriority(AnswerModel):
+    """What waits with one priority in a queue."""
+
+    priority: int
+    queued: int
+    oldest: AwareDatetime
+
+
+class QueueWorker(AnswerModel):
+    """A live worker that serves a queue."""
+
+    id: str
+    name: str
+    places: int
+    busy: int | None = Field(description="Places in use, in whatever queue; null: nobody knows.")
+    is_draining: bool
+    heartbeat_at: AwareDatetime
+
+
+class QueueDetail(Queue):
+    """One queue: what waits in it, and who serves it."""
+
+    tasks: list[WaitingTask] = Field(
+        description="By task, of the first 10,000 in the queue; at most 20 tasks, those with most first."
+    )
+    priorities: list[WaitingPriority] = Field(description="By priority, what starts first is first.")
+    served_by: list[QueueWorker] = Field(description="At most 100.")
 
 
 class QueueLimits(AnswerModel):
@@ -515,6 +551,7 @@ class QueueItem(AnswerModel):
     attempt: int
     max_attempts: int
     priority: int
+    queue: str = Field(description="The full name of its queue.")
     progress: Percent | None
     progress_message: str | None
     worker: str | None
@@ -523,6 +560,9 @@ class QueueItem(AnswerModel):
     queued_at: AwareDatetime | None
     started_at: AwareDatetime | None
     wait_ms: float | None = Field(description="Milliseconds from queued to started, or until now.")
+    reason: Reason | None = Field(
+        None, description="With `reasons=true`: what it waits for first; null of one that runs."
+    )
 
 
 class QueueItemList(Paged):

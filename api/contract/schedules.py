@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from pipeweave.api.contract.answers import AnswerModel, Paged, RunId
-from pipeweave.api.contract.query_parameters import Moment, PageQuery
+from pipeweave.api.contract.query_parameters import Moment, PageQuery, Query
 from pipeweave.api.contract.requests import WHOLE, Name, Request
-from pipeweave.errors import FieldError
+from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.schedule import ScheduleSpec, by_hand
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.spec import timetable
 from pipeweave.spec.timetable import FIRST_YEAR, LAST_YEAR, MAX_JITTER_MS, Timetable
 
+LONGEST = timedelta(days=35)
 _ONE_OF: Final = "one of cron, everyMs and at must be given"
 _RANGE: Final = "endAt must not lie before startAt"
 
@@ -156,6 +157,30 @@ class SchedulesQuery(PageQuery):
     """Parameters of the list of schedules."""
 
     pipeline_id: Name | None = Field(None, description="Only schedules of this pipeline.")
+    state: Literal["on", "failed", "paused", "over"] | None = Field(
+        None, description="`failed`: its last fire failed. `over`: it is not due any more."
+    )
+
+
+class CalendarQuery(Query):
+    """Of which time a calendar is wanted."""
+
+    from_: Time | None = Field(None, alias="from", description="Absent: now.")
+    to: Time | None = Field(None, description="Not included; at most 35 days later. Absent: 7 days later.")
+    pipeline_id: Name | None = Field(None, description="Only schedules of this pipeline.")
+
+    def window(self, now: datetime) -> tuple[datetime, datetime]:
+        """The first moment, and the one after the last.
+
+        Raises:
+            InvalidInput: it is empty or too long.
+        """
+        begin = self.from_ or now
+        end = self.to or begin + timedelta(days=7)
+        if begin < end <= begin + LONGEST:
+            return begin, end
+        message = f"must lie after from, and at most {LONGEST.days} days"
+        raise InvalidInput(f"to {message}", errors=[FieldError("to", message, "out_of_range")])
 
 
 # --- answers ----------------------------------------------------------------------------------------------
@@ -224,6 +249,40 @@ class ScheduleList(Paged):
     """One page of schedules, in the order of their ids."""
 
     schedules: list[Schedule]
+
+
+class CalendarFire(AnswerModel):
+    """A time of a schedule."""
+
+    schedule_id: str
+    pipeline_id: str
+    at: AwareDatetime
+    outcome: Literal["fired", "skipped", "waiting", "failed"] | None = Field(
+        description="What came of it; null: it is ahead."
+    )
+    run_id: RunId | None
+
+
+class OftenDue(AnswerModel):
+    """A schedule whose times are not listed."""
+
+    schedule_id: str
+    pipeline_id: str
+    text: str | None = Field(description="What its cron line says, in words.")
+    every_ms: int | None
+
+
+class ScheduleCalendar(AnswerModel):
+    """What schedules did in a stretch of time, and when they are due in it."""
+
+    from_: AwareDatetime = Field(alias="from")
+    to: AwareDatetime
+    fires: list[CalendarFire] = Field(
+        description="In the order of their times; those ahead without the jitter. At most 168 of a schedule."
+    )
+    often: list[OftenDue] = Field(description="Schedules with more times than that, which are not listed.")
+    paused: list[str] = Field(description="Schedules that are paused: only what they did is listed.")
+    is_capped: bool = Field(description="There are more than 100 schedules.")
 
 
 class DeletedSchedule(AnswerModel):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pipeweave import ids
 from pipeweave.api.contract import (
     PLACE_CHARS,
     LimitsRequest,
+    PageQuery,
     PauseRequest,
     PauseState,
     QueueBatchAnswer,
     QueueBatchRequest,
     Queued,
+    QueueDetail,
     QueueItemList,
     QueueItemsQuery,
     QueueLimits,
@@ -21,9 +24,10 @@ from pipeweave.api.contract import (
     QueueTaskRequest,
     ResumeRequest,
 )
-from pipeweave.api.http import Call, Routes, idempotency_header
+from pipeweave.api.http import Call, PathId, Routes, idempotency_header
 from pipeweave.errors import Conflict, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.diagnosis import why_line
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.queueing import pauses, run_slots
 from pipeweave.orchestrator.runs import admission, standalone_tasks
@@ -32,6 +36,9 @@ from pipeweave.size_limits import MAX_KEY_CHARS
 from pipeweave.storage import plain_path
 
 routes = Routes("queue")
+QUEUE = {"queue": PathId(None, "The full name of the queue; it may have slashes.", is_path=True)}
+# Of so many task runs on a page a reason is looked for.
+MOST_EXPLAINED = 200
 
 
 @routes.add(
@@ -93,9 +100,20 @@ def queue_status(call: Call) -> dict[str, Any]:
 
 @routes.add("GET", "/api/queue/items", "List the open task runs", query=QueueItemsQuery, answer=QueueItemList)
 def queue_items(call: Call, query: QueueItemsQuery) -> dict[str, Any]:
-    """Open task runs in the order in which they start: priority, then age."""
+    """Open task runs in the order in which they start: priority, then age. With `reasons=true`, each says
+    what it waits for first; `/api/task-runs/{id}/why` has all its reasons.
+    """
+    page, filters = query.page(), query.filters()
     with call.reading() as tx:
-        return query.named("items", reading.queue_items(tx, call.tenant, query.page(), **query.filters()))
+        if not query.reasons:
+            return query.named("items", reading.queue_items(tx, call.tenant, page, **filters))
+        page = replace(page, limit=min(page.limit, MOST_EXPLAINED))
+        is_serverless = call.deployment.settings.mode == "serverless"
+        oldest = call.deployment.publisher.oldest
+        found = why_line.items_with_reasons(
+            tx, call.tenant, page, oldest, is_serverless=is_serverless, **filters
+        )
+        return query.named("items", found)
 
 
 @routes.add(
@@ -130,13 +148,20 @@ def resume(call: Call, body: ResumeRequest) -> dict[str, Any]:
     return {"taskId": None, "pausedAt": None, "reason": None}
 
 
-@routes.add("GET", "/api/queues", "List the queues", answer=QueueList)
-def list_queues(call: Call) -> dict[str, Any]:
-    """The queues of the tenant: how much waits in each of them and since when, who serves it, and how fast it
-    empties.
+@routes.add("GET", "/api/queues", "List the queues", query=PageQuery, answer=QueueList)
+def list_queues(call: Call, query: PageQuery) -> dict[str, Any]:
+    """The queues of the tenant, the longest first: how much waits in each of them and since when, who serves
+    it, and how fast it empties.
     """
     with call.reading() as tx:
-        return reading.queues(tx, call.tenant)
+        return query.named("queues", reading.queues(tx, call.tenant, query.page()))
+
+
+@routes.add("GET", "/api/queues/{queue}", "Show a queue", ids=QUEUE, answer=QueueDetail, errors=(NotFound,))
+def get_queue(call: Call, queue: str) -> dict[str, Any]:
+    """One queue: beside its row of the list, what waits in it by task and by priority, and who serves it."""
+    with call.reading() as tx:
+        return reading.queue_detail(tx, call.tenant, queue)
 
 
 @routes.add("GET", "/api/queue/limits", "Show the limits", answer=QueueLimits)

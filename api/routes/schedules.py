@@ -10,7 +10,9 @@ from pipeweave.api.contract import (
     MAX_TOKEN,
     BackfillAnswer,
     BackfillRequest,
+    CalendarQuery,
     DeletedSchedule,
+    ScheduleCalendar,
     ScheduleDetail,
     ScheduleList,
     SchedulePreview,
@@ -45,8 +47,26 @@ _VERB: dict[str, Any] = {
 def list_schedules(call: Call, query: SchedulesQuery) -> dict[str, Any]:
     """Schedules in the order of their ids, without those that their code or document declares no more."""
     with call.reading() as tx:
-        found = reading.schedules(tx, call.tenant, query.page(), pipeline_id=query.pipeline_id)
+        found = reading.schedules(
+            tx, call.tenant, query.page(), pipeline_id=query.pipeline_id, state=query.state
+        )
         return query.named("schedules", found)
+
+
+@routes.add(
+    "GET",
+    "/api/schedule-calendar",
+    "Show the times of all schedules",
+    query=CalendarQuery,
+    answer=ScheduleCalendar,
+)
+def calendar(call: Call, query: CalendarQuery) -> dict[str, Any]:
+    """What the schedules did in a stretch of time, and when they are due in it. Schedules that are due very
+    often are named, and their times are not listed.
+    """
+    with call.reading() as tx:
+        begin, end = query.window(tx.now)
+        return reading.schedule_calendar(tx, call.tenant, begin, end, pipeline_id=query.pipeline_id)
 
 
 @routes.add(

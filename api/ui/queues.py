@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pipeweave.api.ui.screens import Page, Screens
@@ -12,6 +13,7 @@ from pipeweave.api.ui.view import View
 screens = Screens("queues")
 
 EVERY_S = 2.0
+ON_A_PAGE = 25
 STATUSES = ("pending", "ready", "queued", "running", "waiting")
 _REASON = Field("reason", "Reason", about="Shown wherever a task run waits for it.", flag="--reason")
 
@@ -124,16 +126,34 @@ VERBS.add(
 
 @screens.add("/queues", "queues.html", every_s=EVERY_S)
 def queues(view: View) -> Page:
-    """The queues, the limits, and the open task runs in the order in which they start."""
+    """The queues or one of them, the limits, and the open task runs in the order in which they start."""
     status = view.ask("queue.queue_status")
-    items = view.ask("queue.queue_items", view.only("status", "taskId", "cursor", limit="50"))
+    wanted = view.only("status", "taskId", "queue", "cursor", limit=str(ON_A_PAGE), reasons="true")
+    items = view.ask("queue.queue_items", wanted)
+    name = view.given.get("queue")
     shown = {
         "status": status,
-        "queues": view.ask("queue.list_queues")["queues"],
         "limits": view.ask("queue.get_limits"),
         "items": items["items"],
         "cursor": items["nextCursor"],
         "statuses": STATUSES,
         "paused_tasks": set(status["pausedTasks"]),
+        "queue": view.ask("queue.get_queue", queue=name) if name else None,
+        "queues": [],
+        "more_queues": None,
+        "busy": None,
     }
-    return Page("Queues", shown, status="paused" if status["pausedAt"] else None)
+    if not name:
+        found = view.ask("queue.list_queues", view.only("queues=cursor", limit="100"))
+        shown |= {"queues": found["queues"], "more_queues": found["nextCursor"]}
+    if not (items["items"] or view.given.get("status") or view.given.get("taskId") or name):
+        shown["busy"] = _last_busy(view)
+    title = f"Queue {shown['queue']['name']}" if shown["queue"] else "Queues"
+    return Page(title, shown, status="paused" if status["pausedAt"] else None)
+
+
+def _last_busy(view: View) -> Mapping[str, Any] | None:
+    """The last hour of the week in which attempts ended; None without any."""
+    since = datetime.now(UTC) - timedelta(days=7)
+    found = view.ask("statistics.tasks", {"from": since.isoformat(), "bucket": "1h"})
+    return next((each for each in reversed(found["points"]) if each["attempts"]), None)

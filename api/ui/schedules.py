@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from pipeweave.api.ui.schedule_week import Week
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
+from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.spec import timetable
+from pipeweave.spec.timetable import FIRST_YEAR, LAST_YEAR
 
 screens = Screens("schedules")
 
@@ -17,18 +21,33 @@ EVERY_S = 5.0
 # The mark of what a fire came to.
 MARKS = {"fired": "completed", "skipped": "skipped", "waiting": "waiting", "failed": "failed"}
 
+STATES = ("on", "failed", "paused", "over")
+# The policies in words.
+MISSED = {
+    "skip": "nothing starts for times that passed more than a minute ago",
+    "one": "one run starts for all times that passed more than a minute ago",
+    "all": "a run starts for each time that passed, up to 100 of them",
+}
+OVERLAP = {
+    "allow": "another one starts beside it",
+    "skip": "a due time is skipped",
+    "queue": "one due time waits for its end, further ones are skipped",
+    "cancel-old": "the open run is cancelled, and the new one starts",
+}
+
 
 def _backfills(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     if "from" not in body or "to" not in body:
         return Effects(["give the first time and the end of the range"])
     found = view.ask("schedules.backfill", body={**body, "dryRun": True}, id=ids["id"])
-    count = len(found["times"])
-    sentences = [f"starts {count:,} run{'' if count == 1 else 's'}, one for each due time of the range"]
+    count = len(found["times"]) - found["known"]
+    runs = "1 run" if count == 1 else f"{count:,} runs"
+    sentences = [f"starts {runs}, one for each due time that nothing was decided about"]
     if found["known"]:
         sentences.append(f"{found['known']:,} due times were decided before, and start nothing")
     if found["nextFrom"]:
         sentences.append(f"more follow: send it again from `{found['nextFrom']}`")
-    return Effects(sentences, count, found["times"][:5])
+    return Effects(sentences, count, found["times"][:5] if count else ())
 
 
 VERBS.add(
@@ -106,9 +125,66 @@ VERBS.add(
 
 @screens.add("/schedules", "schedules.html", every_s=EVERY_S)
 def schedules(view: View) -> Page:
-    """The schedules by id, with their next time and what came of the last one."""
-    found = view.ask("schedules.list_schedules", view.only("pipelineId", "cursor", limit="100"))
-    return Page("Schedules", {"schedules": found["schedules"], "cursor": found["nextCursor"]})
+    """The schedules by id, with their next time and what came of the last one; or the times of a week."""
+    found = view.ask("schedules.list_schedules", view.only("pipelineId", "state", "cursor", limit="100"))
+    is_week = view.given.get("tab") == "week"
+    zones = {each["timeZone"] for each in found["schedules"]} | {"UTC"}
+    shown: dict[str, Any] = {
+        "schedules": found["schedules"],
+        "cursor": found["nextCursor"],
+        "tab": "week" if is_week else "list",
+        "states": STATES,
+        "marks": MARKS,
+    }
+    return Page("Schedules", shown | (_week(view, zones) if is_week else {}))
+
+
+def _week(view: View, zones: set[str]) -> dict[str, Any]:
+    zone = _zone(view.given.get("zone") or _usual(zones))
+    now = datetime.now(UTC)
+    week = Week.of(_day(view.given.get("week")) or now.astimezone(zone).date(), zone)
+    wanted = {"from": week.begin.isoformat(), "to": week.end.isoformat()}
+    found = view.ask("schedules.calendar", {**wanted, **view.only("pipelineId")})
+    return {
+        "week": week,
+        "days": week.days(now),
+        "rows": week.rows(found["fires"]),
+        "calendar": found,
+        "zones": sorted(zones | {zone.key}),
+        "before": str(week.monday - timedelta(days=7)),
+        "after": str(week.monday + timedelta(days=7)),
+    }
+
+
+def _usual(zones: set[str]) -> str:
+    """The zone of the clocks that are shown at first: that of the schedules if they have one alone."""
+    others = zones - {"UTC"}
+    return next(iter(others)) if len(others) == 1 else "UTC"
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return timetable.zone(name)
+    except ValueError as error:
+        raise InvalidInput(str(error), errors=[FieldError("zone", str(error), "unknown")]) from None
+
+
+def _day(text: str | None) -> date | None:
+    """A day of the address.
+
+    Raises:
+        InvalidInput: it is none, or lies in years that no schedule has.
+    """
+    if not text:
+        return None
+    message = f"must be a day such as 2026-11-23, in the years {FIRST_YEAR} to {LAST_YEAR}"
+    try:
+        found = date.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or not FIRST_YEAR < found.year < LAST_YEAR:
+        raise InvalidInput(f"week {message}", errors=[FieldError("week", message, "invalid")])
+    return found
 
 
 @screens.add("/schedules/<id>", "schedule.html", every_s=EVERY_S)
@@ -119,6 +195,8 @@ def schedule(view: View, id: str) -> Page:
         "schedule": found,
         "next": _in_zone(found["nextFires"], found["timeZone"]),
         "marks": MARKS,
+        "missed": MISSED,
+        "overlap": OVERLAP,
     }
     return Page(id, shown, status="paused" if found["paused"] else None)
 

@@ -46,7 +46,7 @@ def why(tx: Transaction, tenant: str, id: UUID, oldest: Oldest, *, is_serverless
     Raises:
         NotFound: the tenant has no such task run.
     """
-    row: Any = tx.execute(_ROW, {"run_id": ids.run_id_of(id), "id": id, "tenant": tenant}).one_or_none()
+    row = _row(tx, tenant, id)
     if row is None:
         raise NotFound(f"task run {task_run_id(id)} not found", taskRunId=task_run_id(id))
     return {
@@ -55,6 +55,21 @@ def why(tx: Transaction, tenant: str, id: UUID, oldest: Oldest, *, is_serverless
         "status": row.status,
         "reasons": [each.to_json() for each in _reasons(tx, row, oldest, is_serverless)],
     }
+
+
+def first_reason(
+    tx: Transaction, tenant: str, id: UUID, oldest: Oldest, *, is_serverless: bool = False
+) -> Reason | None:
+    """The reason that has to be resolved first; None if there is none, or no such task run any more.
+
+    The arguments are those of `why`. Nothing is read for the reasons behind it.
+    """
+    row = _row(tx, tenant, id)
+    return None if row is None else next(_reasons(tx, row, oldest, is_serverless), None)
+
+
+def _row(tx: Transaction, tenant: str, id: UUID) -> Any:
+    return tx.execute(_ROW, {"run_id": ids.run_id_of(id), "id": id, "tenant": tenant}).one_or_none()
 
 
 def _reasons(tx: Transaction, row: Any, oldest: Oldest, is_serverless: bool) -> Iterator[Reason]:
@@ -77,8 +92,9 @@ def _reasons(tx: Transaction, row: Any, oldest: Oldest, is_serverless: bool) -> 
             yield from why_pending.pending_reasons(tx, row)
             yield from why_held.limit_reasons(tx, row)
         case T.READY:
-            held = list(why_held.limit_reasons(tx, row))
-            yield from held or [reason("goes_now", "its limits have room: it starts within a second")]
+            held = why_held.limit_reasons(tx, row)
+            yield next(held, reason("goes_now", "its limits have room: it starts within a second"))
+            yield from held
         case T.QUEUED:
             yield from why_held.pause_reasons(tx, row)
             if queue_names.is_dispatch(row.queue):

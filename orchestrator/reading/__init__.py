@@ -7,6 +7,7 @@ from pipeweave.orchestrator.reading.list_of_runs import run_list
 from pipeweave.orchestrator.reading.list_of_task_runs import TaskRunFilter, task_run_list
 from pipeweave.orchestrator.reading.log_search import find_in_log
 from pipeweave.orchestrator.reading.queue import queue_items, queue_status
+from pipeweave.orchestrator.reading.queue_detail import queue_detail
 from pipeweave.orchestrator.reading.queues import queues, task_limits
 from pipeweave.orchestrator.reading.registry import (
     input_schema,
@@ -23,6 +24,7 @@ from pipeweave.orchestrator.reading.run_filter import RunFilter
 from pipeweave.orchestrator.reading.run_forecast import run_forecast
 from pipeweave.orchestrator.reading.run_grid import MOST_RUNS, MOST_STEPS, Window, grid
 from pipeweave.orchestrator.reading.runs import require_run, run, run_task_runs
+from pipeweave.orchestrator.reading.schedule_calendar import schedule_calendar
 from pipeweave.orchestrator.reading.schedule_list import schedule, schedules
 from pipeweave.orchestrator.reading.searching import search
 from pipeweave.orchestrator.reading.service_list import service, services
@@ -61,6 +63,7 @@ __all__ = [
     "pipeline",
     "pipeline_list",
     "pipeline_versions",
+    "queue_detail",
     "queue_items",
     "queue_status",
     "queues",
@@ -75,6 +78,7 @@ __all__ = [
     "run_steps",
     "run_task_runs",
     "schedule",
+    "schedule_calendar",
     "schedules",
     "search",
     "service",

@@ -129,11 +129,18 @@ def _ended_parameters(tenant: str, since: float) -> dict[str, Any]:
 
 
 _COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.map_index, t.status, t.attempt, t.max_attempts,
-t.priority, t.progress, t.progress_message, t.worker, t.created_at, t.due_at, t.queued_at, t.started_at"""
+t.priority, t.queue, t.progress, t.progress_message, t.worker, t.created_at, t.due_at, t.queued_at,
+t.started_at"""
 
 
 def queue_items(
-    tx: Transaction, tenant: str, page: Page, *, status: str | None = None, task_id: str | None = None
+    tx: Transaction,
+    tenant: str,
+    page: Page,
+    *,
+    status: str | None = None,
+    task_id: str | None = None,
+    queue: str | None = None,
 ) -> Document:
     """The open task runs in the order in which they start (priority, then age): {items, nextCursor}.
 
@@ -148,9 +155,16 @@ def queue_items(
         raise InvalidInput(f"status {message}", errors=[FieldError("status", message, "invalid_value")])
     after = page.after("queue", Int32, UUID)
     where = [_MINE]
-    parameters: dict[str, Any] = {"tenant": tenant, "task_id": task_id, "limit": page.limit + 1}
+    parameters: dict[str, Any] = {
+        "tenant": tenant,
+        "task_id": task_id,
+        "queue": queue,
+        "limit": page.limit + 1,
+    }
     if task_id is not None:
         where.append("t.task_id = :task_id")
+    if queue is not None:
+        where.append("t.queue = :queue")
     if after:
         where.append("(t.priority, t.id) > (:priority, CAST(:after AS uuid))")
         parameters |= {"priority": after[0], "after": after[1]}
@@ -182,6 +196,7 @@ def _item(row: Any, now: datetime) -> Document:
         "attempt": row.attempt,
         "maxAttempts": row.max_attempts,
         "priority": row.priority,
+        "queue": row.queue,
         "progress": row.progress,
         "progressMessage": row.progress_message,
         "worker": row.worker,

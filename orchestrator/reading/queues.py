@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
 from pipeweave.orchestrator.domain.states import LIVE_TASK, sql_in
@@ -17,11 +18,8 @@ from pipeweave.orchestrator.queueing import placement
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER
 from pipeweave.orchestrator.state.pause_sql import is_paused
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document
+from pipeweave.orchestrator.store.keyset import Document, Int32, Page
 from pipeweave.rates import Rate
-
-MOST_QUEUES = 500
-"""The most queues that are shown, those with the most work first."""
 
 MOST_COUNTED = 10_000
 """What waits in a queue is counted up to here."""
@@ -54,8 +52,8 @@ WITH RECURSIVE {placement.WITH_WORK}, named AS (
     SELECT t.queue, count(*) AS number FROM task_runs AS t
     WHERE t.status = 'running' AND t.tenant_id = :tenant GROUP BY t.queue
 )
-SELECT n.queue, c.number, c.recent, c.oldest, w.workers, w.places, w.busy, coalesce(e.number, 0) AS ended,
-    coalesce(a.number, 0) AS running
+SELECT f.* FROM (SELECT n.queue, c.number, c.recent, c.oldest, w.workers, w.places, w.busy,
+    coalesce(e.number, 0) AS ended, coalesce(a.number, 0) AS running
 FROM named AS n
 CROSS JOIN LATERAL (
     SELECT count(*) AS number, min(f.queued_at) AS oldest,
@@ -68,24 +66,46 @@ CROSS JOIN LATERAL (
         AND w.heartbeat_at >= now() - CAST(:lost AS interval) AND n.queue = ANY(w.queues)) AS w
 LEFT JOIN ended AS e ON e.queue = n.queue
 LEFT JOIN at_work AS a ON a.queue = n.queue
-ORDER BY c.number DESC, n.queue LIMIT :queues + 1
+WHERE CAST(:queue AS text) IS NULL OR n.queue = :queue) AS f
+WHERE CAST(:number AS bigint) IS NULL OR (-f.number, f.queue) > (-CAST(:number AS bigint), :after)
+ORDER BY -f.number, f.queue LIMIT :limit
 """
 
 
-def queues(tx: Transaction, tenant: str) -> Document:
-    """The tenant's queues, the longest first: {queues, isCapped}."""
+def queues(tx: Transaction, tenant: str, page: Page) -> Document:
+    """The tenant's queues, the longest first: {items, nextCursor}. One that becomes longer or shorter between
+    two pages may be on both of them, or on none.
+    """
+    number, after = page.after("queues", Int32, str) or (None, None)
+    rows = _rows(tx, tenant, number=number, after=after, limit=page.limit + 1)
     prefix = queue_names.service_queue(tenant, "")
+    return page.cut(
+        rows, "queues", lambda row: (row.number, row.queue), lambda row: _queue(row, prefix, tx.now)
+    )
+
+
+def queue(tx: Transaction, tenant: str, name: str) -> Document:
+    """One queue, as the list shows it.
+
+    Raises:
+        NotFound: the tenant has no such queue.
+    """
+    rows = _rows(tx, tenant, queue=name, limit=1)
+    if not rows:
+        raise NotFound(f"there is no queue {name[:200]!r}", hint="GET /api/queues lists the queues")
+    return _queue(rows[0], queue_names.service_queue(tenant, ""), tx.now)
+
+
+def _rows(tx: Transaction, tenant: str, **chosen: Any) -> list[Any]:
     parameters = {
         "tenant": tenant,
-        "prefix": prefix,
+        "prefix": queue_names.service_queue(tenant, ""),
         "window": timedelta(minutes=MINUTES),
         "most": MOST_COUNTED,
         "lost": LOST_AFTER,
-        "queues": MOST_QUEUES,
     }
-    rows = tx.execute(_QUEUES, parameters).all()
-    shown = [_queue(row, prefix, tx.now) for row in rows[:MOST_QUEUES]]
-    return {"queues": shown, "isCapped": len(rows) > MOST_QUEUES}
+    given = {"queue": None, "number": None, "after": None}
+    return tx.execute(_QUEUES, parameters | given | chosen).all()
 
 
 def _queue(row: Any, prefix: str, now: Any) -> Document:

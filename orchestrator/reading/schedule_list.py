@@ -20,12 +20,28 @@ WHERE s.tenant_id = :tenant AND {{where}} ORDER BY s.id LIMIT :limit
 """
 
 
-def schedules(tx: Transaction, tenant: str, page: Page, *, pipeline_id: str | None = None) -> Document:
+# State -> SQL condition; a schedule is in one of them.
+STATES = {
+    "on": "s.enabled AND s.next_fire_at IS NOT NULL AND s.last_error_code IS NULL",
+    "failed": "s.enabled AND s.last_error_code IS NOT NULL",
+    "paused": "NOT s.enabled",
+    "over": "s.enabled AND s.next_fire_at IS NULL AND s.last_error_code IS NULL",
+}
+
+
+def schedules(
+    tx: Transaction, tenant: str, page: Page, *, pipeline_id: str | None = None, state: str | None = None
+) -> Document:
     """The tenant's schedules by id, all of them or those of one pipeline: {items, nextCursor}. Those that
     their code declares no more are left out.
+
+    Args:
+        state: one of STATES; `failed` are those whose last fire failed.
     """
     after = page.after("schedules", str)
     where = "s.withdrawn_at IS NULL" + (" AND s.id > :after" if after else "")
+    if state is not None:
+        where += f" AND {STATES[state]}"
     if pipeline_id is not None:
         where += " AND s.pipeline_id = :pipeline_id"
     parameters = {"tenant": tenant, "after": after and after[0], "pipeline_id": pipeline_id}

@@ -5,12 +5,23 @@ from __future__ import annotations
 import functools
 from collections import namedtuple
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from psycopg2.extensions import cursor as Cursor
 
 # A column named like an attribute of tuples, such as `count`, hides it; an invalid name becomes `_0`, `_1`.
 _named = functools.partial(namedtuple, "Row", rename=True)
+
+
+class Rows(Protocol):
+    """Where a result reads its rows: a cursor, or rows that were kept."""
+
+    description: Any
+    rowcount: int
+
+    def fetchone(self) -> tuple[Any, ...] | None: ...
+
+    def fetchall(self) -> list[tuple[Any, ...]]: ...
 
 
 class Result:
@@ -23,7 +34,7 @@ class Result:
 
     __slots__ = ("_cursor",)
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: Cursor | Rows) -> None:
         self._cursor = cursor
 
     @property
@@ -54,6 +65,10 @@ class Result:
         if row is None:
             raise LookupError("a row was expected, there is none")
         return row
+
+    def kept(self) -> tuple[Any, list[tuple[Any, ...]]]:
+        """The description of the columns, and the plain rows, to be read more than once."""
+        return self._cursor.description, self._cursor.fetchall()
 
     def scalars(self) -> list[Any]:
         """The first column of every row."""

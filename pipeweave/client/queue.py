@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from pipeweave.client.models import Document, checked_id, document_of, without_none
-from pipeweave.client.paging import Methods
+from pipeweave.client.paging import PAGE_SIZE, Methods
 
 
 def _pausable(task_id: str | None) -> str:
@@ -98,7 +99,34 @@ class QueueMethods(Methods):
 
     def queues(self) -> list[Document]:
         """List the tenant's queues, the longest first."""
-        return list(document_of(self._http.get("/api/queues"))["queues"])
+        return list(self._all("/api/queues", "queues", {"limit": PAGE_SIZE}))
+
+    def queue_detail(self, name: str) -> Document:
+        """Read one queue by its full name: what waits in it by task and priority, and who serves it.
+
+        Raises:
+            NotFound: there is no such queue.
+        """
+        return document_of(self._http.get(f"/api/queues/{quote(name, safe='/')}"))
+
+    def queue_items(
+        self,
+        *,
+        status: str | None = None,
+        task_id: str | None = None,
+        queue: str | None = None,
+        reasons: bool = False,
+    ) -> Iterator[Document]:
+        """Iterate over the open task runs in the order in which they start.
+
+        Args:
+            status: only `pending`, `ready`, `queued`, `running` or `waiting` ones.
+            task_id: only those of this task.
+            queue: only those in the queue with this full name.
+            reasons: say of each what it waits for first.
+        """
+        filters = {"status": status, "taskId": task_id, "queue": queue}
+        return self._all("/api/queue/items", "items", {"limit": PAGE_SIZE, "reasons": reasons, **filters})
 
     def set_task_limits(
         self,

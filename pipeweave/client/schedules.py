@@ -21,9 +21,25 @@ def _time(moment: datetime | str | None) -> str | None:
 class ScheduleMethods(Methods):
     """The methods of the client about schedules."""
 
-    def schedules(self, pipeline_id: str | None = None) -> list[Document]:
-        """List all schedules, or those of one pipeline."""
-        return list(self._all("/api/schedules", "schedules", {"pipelineId": pipeline_id}))
+    def schedules(self, pipeline_id: str | None = None, state: str | None = None) -> list[Document]:
+        """List all schedules, or those of one pipeline or state (`on`, `failed`, `paused`, `over`)."""
+        return list(self._all("/api/schedules", "schedules", {"pipelineId": pipeline_id, "state": state}))
+
+    def schedule_calendar(
+        self,
+        begin: datetime | str | None = None,
+        end: datetime | str | None = None,
+        pipeline_id: str | None = None,
+    ) -> Document:
+        """Read what the schedules did in a stretch of time, and when they are due in it: {fires, often, …}.
+
+        Args:
+            begin: the first moment; None for now.
+            end: the moment after the last, at most 35 days later; None for 7 days later.
+            pipeline_id: only schedules of this pipeline.
+        """
+        query = {"from": _time(begin), "to": _time(end), "pipelineId": pipeline_id}
+        return document_of(self._http.get("/api/schedule-calendar", query))
 
     def schedule(self, schedule_id: str) -> Document:
         """Read a schedule with `nextFires` and `lastFires`.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -83,6 +83,11 @@ class Timetable:
         while found is not None:
             yield found
             found = self.after(found)
+
+    def within(self, begin: datetime, end: datetime, most: int) -> list[datetime]:
+        """The due times from `begin` until just before `end`, the first so many of them."""
+        upcoming = self.upcoming(begin - _JUST_BEFORE)
+        return list(islice(takewhile(lambda each: each < end, upcoming), most))
 
     def last(self, first: datetime, until: datetime) -> datetime:
         """The last due time up to `until`; `first`, which is a due time, when there is no later one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -155,3 +156,61 @@ def test_a_start_that_is_sent_twice_with_its_key_starts_one_run(api: Api) -> Non
     other = replace(api, sent={"Idempotency-Key": "k" * 200}).post("/api/schedules/keyed/fire", {}).json
     assert other["created"]
     assert other["pipelineRunId"] != first["pipelineRunId"]
+
+
+# --- the calendar -----------------------------------------------------------------------------------------
+
+
+def test_a_calendar_tells_what_came_and_what_is_ahead(api: Api) -> None:
+    put(api)
+    put(api, "off", paused=True)
+    put(api, "often", cron=None, everyMs=60_000)
+    begin = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=7)
+    window = {"from": (begin - timedelta(days=1)).isoformat(), "to": begin.isoformat()}
+    assert api.post("/api/schedules/nightly/backfill", window).json["created"] == 1
+    found = api.get(
+        "/api/schedule-calendar", **{**window, "to": (begin + timedelta(days=14)).isoformat()}
+    ).json
+    behind = [each for each in found["fires"] if each["outcome"] is not None]
+    ahead = [each for each in found["fires"] if each["outcome"] is None]
+    assert [(each["scheduleId"], each["outcome"]) for each in behind] == [("nightly", "fired")]
+    assert behind[0]["runId"].startswith("prun_")
+    assert {each["scheduleId"] for each in ahead} == {"nightly"}
+    assert len(ahead) in (6, 7)
+    assert [each["at"] for each in found["fires"]] == sorted(each["at"] for each in found["fires"])
+    assert [(each["scheduleId"], each["everyMs"]) for each in found["often"]] == [("often", 60_000)]
+    assert (found["paused"], found["isCapped"]) == (["off"], False)
+
+
+def test_a_calendar_is_of_one_tenant_and_if_wanted_of_one_pipeline(api: Api, tokens: Tokens) -> None:
+    put(api)
+    assert len(api.get("/api/schedule-calendar").json["fires"]) == 7
+    assert api.get("/api/schedule-calendar", pipelineId="others").json["fires"] == []
+    stranger = replace(api, tenant="stranger", token=tokens.make(READ, tenants=("stranger",)))
+    assert stranger.get("/api/schedule-calendar").json["fires"] == []
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        {"from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"},
+        {"from": "2026-01-01T00:00:00Z", "to": "2026-03-01T00:00:00Z"},
+        {"from": "9999-12-31T23:00:00Z"},
+        {"from": "never"},
+    ],
+)
+def test_a_calendar_of_no_time_or_too_much_is_refused(api: Api, window: dict[str, str]) -> None:
+    assert api.get("/api/schedule-calendar", **window).status_code == 400
+
+
+def test_schedules_are_listed_by_state(api: Api, deployment: Deployment) -> None:
+    put(api)
+    put(api, "off", paused=True)
+    put(api, "past", cron=None, at="2998-01-01T00:00:00Z")
+    with deployment.database.transaction() as tx:
+        statement = """UPDATE schedules SET next_scheduled_at = NULL, next_fire_at = NULL
+            WHERE tenant_id = :tenant AND id = 'past'"""
+        tx.execute(statement, {"tenant": api.tenant})
+    for state, ids in (("on", ["nightly"]), ("paused", ["off"]), ("over", ["past"]), ("failed", [])):
+        assert [each["id"] for each in api.get("/api/schedules", state=state).json["schedules"]] == ids
+    assert api.get("/api/schedules", state="lost").status_code == 400

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Browser
 from support.browser import PHONE, Visit, visiting
+from support.factories import a_task, register
+from support.inline_worker import InlineWorker
 from support.run_driver import RunDriver
 
+from pipeweave import ids
 from pipeweave.orchestrator.schedule import storing
 from pipeweave.orchestrator.security import ADMIN, READ, WRITE
 
@@ -64,6 +68,46 @@ def test_raising_a_limit_lets_what_waits_go(admin: Visit, held: RunDriver) -> No
     assert admin.page.locator("img").count() == 0
 
 
+def test_why_a_run_waits_leads_to_the_limit_that_holds_it(admin: Visit, worker: InlineWorker) -> None:
+    driver = worker.driver
+    driver.database.run(lambda tx: register(tx, driver.tenant, a_task("alone", concurrency=1), id="alone"))
+    driver.store({"a": []}, id="photos", tasks={"a": "alone"})
+    driver.trigger("photos")
+    second = ids.show(ids.RUN, driver.trigger("photos"))
+    admin.open(f"/runs/{second}?tab=why")
+    admin.see("its task allows 1 at once, and 1 are running or queued")
+    admin.page.keyboard.press("g")
+    admin.page.keyboard.press("q")
+    admin.page.wait_for_url("**/queues")
+    waits = admin.page.get_by_role("region", name="Open task runs").locator("tr", has_text="ready")
+    assert "its task allows 1 at once" in waits.inner_text()
+    assert "it is number 1 in its queue" in waits.inner_text()
+    limits = admin.page.get_by_role("region", name="Limits").locator("tr", has_text="alone")
+    limits.get_by_role("link", name="Set limits…").click()
+    admin.page.get_by_label("At once").fill("2")
+    admin.page.get_by_role("button", name="Set limits").click()
+    admin.see("2 of 2")
+    worker.consume_all()
+    admin.open(f"/runs/{second}")
+    assert admin.page.title().startswith("completed")
+
+
+def test_one_queue_shows_what_waits_in_it_and_who_serves_it(visit: Visit, held: RunDriver) -> None:
+    visit.open("/queues")
+    visit.page.get_by_role("region", name="Queues").get_by_role("link").first.click()
+    visit.page.get_by_role("heading", name="Who serves it").wait_for()
+    visit.see("pipeweave worker --app YOUR_MODULE")
+    assert visit.page.get_by_role("region", name="Open task runs").get_by_role("row").count() == 6
+    assert "no running worker serves" in visit.page.locator("main").inner_text()
+    visit.axe()
+    visit.page.get_by_label("Status").select_option("waiting")
+    visit.page.get_by_role("button", name="Filter").click()
+    visit.see("Nothing matches.")
+    visit.page.get_by_role("link", name="Remove the filters").click()
+    visit.page.get_by_role("heading", name="Who serves it").wait_for()
+    visit.open("/queues?queue=pipeweave.another.python", status=404)
+
+
 def test_pausing_the_tenant_says_how_much_waits(visit: Visit, held: RunDriver) -> None:
     visit.open("/queues")
     visit.page.get_by_role("link", name="Pause the tenant").click()
@@ -91,7 +135,39 @@ def test_a_schedule_shows_its_times_in_its_zone_and_is_paused(visit: Visit, sche
 
 def test_a_backfill_says_how_many_runs_it_would_start(visit: Visit, scheduled: RunDriver) -> None:
     visit.open("/do/schedules.backfill?id=nightly&from=2026-01-01T00:00:00Z&to=2026-01-05T00:00:00Z")
-    visit.see("starts 4 runs, one for each due time of the range")
+    visit.see("starts 4 runs, one for each due time that nothing was decided about")
+
+
+def test_a_week_shows_the_times_of_all_schedules(visit: Visit, scheduled: RunDriver) -> None:
+    put = functools.partial(storing.put, tenant=scheduled.tenant)
+    often = storing.ScheduleSpec("driven", every_ms=60_000)
+    scheduled.database.run(lambda tx: put(tx, schedule_id="often", spec=often))
+    visit.open("/schedules")
+    visit.page.get_by_role("link", name="Week", exact=True).click()
+    visit.page.get_by_role("textbox", name="Week of").fill("2031-03-27")
+    visit.page.get_by_role("button", name="Show").click()
+    visit.see("clocks go forward: this day has 23 hours")
+    region = visit.page.get_by_role("region", name="Week of 2031-03-24")
+    assert region.get_by_role("link", name="02:30 nightly").count() == 6
+    assert region.get_by_role("link", name="03:00 nightly").count() == 1
+    visit.see("Due too often to be listed")
+    visit.see("every 1 min")
+    visit.axe()
+    visit.page.get_by_role("link", name="Week before").click()
+    visit.page.wait_for_url("**week=2031-03-17**")
+    assert visit.page.get_by_role("link", name="02:30 nightly").count() == 7
+    visit.page.get_by_role("link", name="02:30 nightly").first.click()
+    visit.page.wait_for_url("**/schedules/nightly")
+    visit.see("one run starts for all times that passed more than a minute ago")
+    for wrong in ("week=never", "week=9999-12-31", "zone=Mars/Base"):
+        visit.open(f"/schedules?tab=week&{wrong}", status=400)
+
+
+def test_schedules_are_filtered_by_state(visit: Visit, scheduled: RunDriver) -> None:
+    visit.open("/schedules?state=paused")
+    visit.see("Nothing matches.")
+    visit.open("/schedules?state=on")
+    visit.page.get_by_role("link", name="nightly").wait_for()
 
 
 def test_firing_a_schedule_leads_to_its_run(visit: Visit, scheduled: RunDriver) -> None:
@@ -115,6 +191,6 @@ def test_these_screens_break_no_rule_of_accessibility(
     size = {} if viewport is None else {"viewport": viewport}
     token = make_token(READ, WRITE, ADMIN)
     with visiting(browser, server, held.tenant, token, color_scheme=scheme, **size) as visit:
-        for path in ("/queues", "/schedules", "/triggers"):
+        for path in ("/queues", "/schedules", "/schedules?tab=week", "/triggers"):
             visit.open(path)
             visit.axe()

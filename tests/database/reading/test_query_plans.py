@@ -18,6 +18,7 @@ from support.servers import new_database
 from pipeweave import ids
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
+from pipeweave.orchestrator.diagnosis import why_line
 from pipeweave.orchestrator.metrics.reading import PARTS
 from pipeweave.orchestrator.reading import dead_letters as letters
 from pipeweave.orchestrator.reading.scanning import MOST_ROWS
@@ -222,6 +223,11 @@ READS: dict[str, tuple[Read, int]] = {
         200,
     ),
     "queue items": (lambda tx: reading.queue_items(tx, TENANT, Page()), 500),
+    "queue items with what they wait for": (
+        lambda tx: why_line.items_with_reasons(tx, TENANT, Page(), lambda _: {}),
+        1_500,
+    ),
+    "queues": (lambda tx: reading.queues(tx, TENANT, Page()), 500),
 }
 
 

@@ -6,12 +6,13 @@ import pytest
 from support.factories import a_chain, a_task, a_worker, register
 from support.stored_values import VALUES
 
+from pipeweave.errors import NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.registry import drains, pipelines
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document
+from pipeweave.orchestrator.store.keyset import Document, Page
 
 TENANT = "queue-list-tests"
 
@@ -25,7 +26,7 @@ def service(tx: Transaction) -> str:
 
 
 def listed(tx: Transaction) -> dict[str, Document]:
-    return {each["queue"]: each for each in reading.queues(tx, TENANT)["queues"]}
+    return {each["queue"]: each for each in reading.queues(tx, TENANT, Page())["items"]}
 
 
 def trigger(tx: Transaction, times: int = 1) -> None:
@@ -90,5 +91,39 @@ def test_what_no_worker_has_waits_in_a_queue_of_its_own(tx: Transaction, service
 
 def test_nobody_sees_what_is_anothers(tx: Transaction, service: str) -> None:
     trigger(tx)
-    assert reading.queues(tx, "another-tenant")["queues"] == []
-    assert reading.queues(tx, "queue-list-test")["queues"] == [], "a name that only begins alike"
+    assert reading.queues(tx, "another-tenant", Page())["items"] == []
+    assert reading.queues(tx, "queue-list-test", Page())["items"] == [], "a name that only begins alike"
+
+
+# --- pages, and one queue ---------------------------------------------------------------------------------
+
+
+def test_queues_come_page_by_page_the_longest_first(tx: Transaction, service: str) -> None:
+    register(tx, TENANT, a_task("a", queue="a"), a_task("b", queue="b"), id="other")
+    trigger(tx, 2)
+    names, page = [], Page(1)
+    while True:
+        found = reading.queues(tx, TENANT, page)
+        names += [each["name"] for each in found["items"]]
+        if found["nextCursor"] is None:
+            break
+        page = Page(1, found["nextCursor"])
+    assert names[0] == "default"
+    assert sorted(names[1:]) == names[1:]
+    assert len(names) == len(set(names)) == len(reading.queues(tx, TENANT, Page())["items"])
+
+
+def test_one_queue_says_what_waits_and_who_serves_it(tx: Transaction, service: str) -> None:
+    worker = a_worker(tx, TENANT, "count")
+    trigger(tx, 3)
+    found = reading.queue_detail(tx, TENANT, service)
+    assert (found["queued"], found["name"]) == (3, "default")
+    [task] = found["tasks"]
+    assert (task["taskId"], task["queued"]) == ("count", 3)
+    assert [each["queued"] for each in found["priorities"]] == [3]
+    assert [(each["id"], each["isDraining"]) for each in found["servedBy"]] == [(str(worker), False)]
+
+
+def test_a_queue_of_another_tenant_is_not_there(tx: Transaction, service: str) -> None:
+    with pytest.raises(NotFound):
+        reading.queue_detail(tx, "another-tenant", service)
