@@ -9,7 +9,6 @@ import pytest
 from playwright.sync_api import Browser
 from support.browser import PHONE, Visit, visiting
 from support.factories import a_task, register
-from support.inline_worker import InlineWorker
 from support.run_driver import RunDriver
 
 from pipeweave import ids
@@ -68,28 +67,28 @@ def test_raising_a_limit_lets_what_waits_go(admin: Visit, held: RunDriver) -> No
     assert admin.page.locator("img").count() == 0
 
 
-def test_why_a_run_waits_leads_to_the_limit_that_holds_it(admin: Visit, worker: InlineWorker) -> None:
-    driver = worker.driver
+def test_why_a_run_waits_leads_to_the_limit_that_holds_it(admin: Visit, driver: RunDriver) -> None:
     driver.database.run(lambda tx: register(tx, driver.tenant, a_task("alone", concurrency=1), id="alone"))
     driver.store({"a": []}, id="photos", tasks={"a": "alone"})
     driver.trigger("photos")
-    second = ids.show(ids.RUN, driver.trigger("photos"))
+    waits = driver.trigger("photos")
+    second = ids.show(ids.RUN, waits)
     admin.open(f"/runs/{second}?tab=why")
     admin.see("its task allows 1 at once, and 1 are running or queued")
     admin.page.keyboard.press("g")
     admin.page.keyboard.press("q")
     admin.page.wait_for_url("**/queues")
-    waits = admin.page.get_by_role("region", name="Open task runs").locator("tr", has_text="ready")
-    assert "its task allows 1 at once" in waits.inner_text()
-    assert "it is number 1 in its queue" in waits.inner_text()
+    row = admin.page.get_by_role("region", name="Open task runs").locator("tr", has_text="ready")
+    assert "its task allows 1 at once" in row.inner_text()
+    assert "it is number 1 in its queue" in row.inner_text()
     limits = admin.page.get_by_role("region", name="Limits").locator("tr", has_text="alone")
     limits.get_by_role("link", name="Set limits…").click()
     admin.page.get_by_label("At once").fill("2")
     admin.page.get_by_role("button", name="Set limits").click()
     admin.see("2 of 2")
-    worker.consume_all()
     admin.open(f"/runs/{second}")
-    assert admin.page.title().startswith("completed")
+    driver.finish(waits, "a")
+    admin.page.locator(".run-head strong", has_text="completed").wait_for()
 
 
 def test_one_queue_shows_what_waits_in_it_and_who_serves_it(visit: Visit, held: RunDriver) -> None:
