@@ -21,7 +21,10 @@ import pipeweave.orchestrator
 
 ROOT = "pipeweave.orchestrator."
 # What these modules execute is sent by others: it has a name there. `other_end` speaks to the driver itself.
-TRANSPORT = {"store.database", "store.statements", "store.connections", "store.silence", "store.other_end"}
+TRANSPORT = {
+    *("store.database", "store.statements", "store.connections", "store.silence", "store.other_end"),
+    "store.remembering",
+}
 
 _TEMPLATE = re.compile(r"\{\w+\}")
 _STATEMENT = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH|SET|DROP|CREATE|LOCK|DECLARE|FETCH)\b")

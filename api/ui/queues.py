@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from pipeweave.api.ui.screens import Page, Screens
@@ -154,6 +154,6 @@ def queues(view: View) -> Page:
 
 def _last_busy(view: View) -> Mapping[str, Any] | None:
     """The last hour of the week in which attempts ended; None without any."""
-    since = datetime.now(UTC) - timedelta(days=7)
+    since = view.now - timedelta(days=7)
     found = view.ask("statistics.tasks", {"from": since.isoformat(), "bucket": "1h"})
     return next((each for each in reversed(found["points"]) if each["attempts"]), None)

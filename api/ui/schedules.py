@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -141,7 +141,7 @@ def schedules(view: View) -> Page:
 
 def _week(view: View, zones: set[str]) -> dict[str, Any]:
     zone = _zone(view.given.get("zone") or _usual(zones))
-    now = datetime.now(UTC)
+    now = view.now
     week = Week.of(_day(view.given.get("week")) or now.astimezone(zone).date(), zone)
     wanted = {"from": week.begin.isoformat(), "to": week.end.isoformat()}
     found = view.ask("schedules.calendar", {**wanted, **view.only("pipelineId")})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -47,6 +48,11 @@ class View:
     @property
     def tenant(self) -> str:
         return self.caller.tenant
+
+    @property
+    def now(self) -> datetime:
+        """The time by PostgreSQL's clock."""
+        return self.inside.deployment.database.now()
 
     def ask(self, operation: str, query: Query | None = None, body: Any = None, **ids: str) -> Any:
         """What an endpoint answers; see `Inside.ask`. `ids` are the parts of its path.

@@ -86,9 +86,10 @@ def test_why_a_run_waits_leads_to_the_limit_that_holds_it(admin: Visit, driver: 
     admin.page.get_by_label("At once").fill("2")
     admin.page.get_by_role("button", name="Set limits").click()
     admin.see("2 of 2")
-    admin.open(f"/runs/{second}")
     driver.finish(waits, "a")
-    admin.page.locator(".run-head strong", has_text="completed").wait_for()
+    assert driver.run(waits).status == "completed"
+    admin.open(f"/runs/{second}")
+    assert admin.page.locator(".run-head strong").inner_text() == "completed"
 
 
 def test_one_queue_shows_what_waits_in_it_and_who_serves_it(visit: Visit, held: RunDriver) -> None:
