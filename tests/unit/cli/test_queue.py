@@ -113,7 +113,7 @@ def test_two_limits_at_once_are_wrong_usage(call: Call) -> None:
 
 def test_the_queue_shows_what_is_paused(call: Call, served: Served) -> None:
     served.put("GET /api/queue/limits", (200, LIMITS))
-    served.put("GET /api/queues", (200, {"queues": [QUEUE], "nextCursor": None}))
+    served.put("GET /api/queues?limit=500", (200, {"queues": [QUEUE], "nextCursor": None}))
     paused = {"pausedAt": SINCE, "pauseReason": "moving house"}
     served.put("GET /api/queue/status", (200, STATUS), (200, {**STATUS, **paused}))
     first, second = call("queue").output, call("queue").output
