@@ -15,6 +15,7 @@ from pipeweave.orchestrator.security.access_tokens import READ
 
 if TYPE_CHECKING:
     from conftest import Api, Tokens
+    from flask import Flask
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +51,12 @@ def test_more_than_twenty_are_refused(reader: Api) -> None:
     answer = reader.http.get("/api/live", query_string={"view": ["/runs"] * 21}, headers=reader.headers)
     assert answer.status_code == 400
     assert answer.json["errors"][0]["field"] == "view"
+
+
+def test_beyond_the_cap_a_page_is_told_to_poll(
+    app: Flask, reader: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.extensions["pipeweave.live"], "_most", 0)
+    answer = reader.get("/api/live", view="/runs")
+    assert (answer.status_code, answer.json["code"]) == (503, "TOO_MANY_STREAMS")
+    assert int(answer.headers["Retry-After"]) > 0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import orjson
+import psutil
 import pytest
 import urllib3
 from support.api_samples import OTHER_TENANT, TENANT
@@ -193,6 +194,35 @@ def test_who_reads_slowly_gets_everything_once(
     numbers = [each.data["seq"] for each in found if each is not None]
     assert numbers == sorted(set(numbers))
     assert len(numbers) == 601
+
+
+# Who reads nothing, and how much all of them together may take of the server's memory (bytes): half of what
+# they would if all of it waited for each.
+SILENT, EVENTS, MOST_MEMORY = 16, 60, 50_000_000
+
+
+def memory_of(server: Server) -> int:
+    process = psutil.Process(server.process.pid)
+    return sum(int(each.memory_info().rss) for each in (process, *process.children(recursive=True)))
+
+
+def test_who_reads_nothing_takes_bounded_memory_and_stalls_nobody(
+    server: Server, deployment: Deployment, token: str, run_id: str
+) -> None:
+    path = f"/api/stream?run={run_id}"
+    with ExitStack() as stack:
+        silent = [
+            stack.enter_context(streaming(server.url, path, token, TENANT, receive_buffer=4_096))
+            for _ in range(SILENT)
+        ]
+        reader = stack.enter_context(streaming(server.url, path, token, TENANT))
+        for each in (*silent, reader):
+            assert each.next() is not None
+        before = memory_of(server)
+        for _ in range(EVENTS):
+            write(deployment, run_id, *["run.paused"] * 10, size=10_000)
+        assert reader.types(EVENTS * 10) == ["run.paused"] * EVENTS * 10
+        assert memory_of(server) - before < MOST_MEMORY
 
 
 def test_logs_that_grow_are_told_to_all_who_want_them(
