@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from pipeweave import ids
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, JoinCheck, Outgoing, Part
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
@@ -21,7 +22,7 @@ from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.messaging.batching import RunMessage, group_into_messages
 from pipeweave.orchestrator.state import claiming
-from support.run_driver import PERMANENT, RunDriver, header
+from support.run_driver import PERMANENT, RunDriver, header, settle
 
 Call = tuple[str, int | None]
 
@@ -111,6 +112,18 @@ class InlineWorker:
             )
         else:
             self.receive([JoinCheck(message.run_id, join, message.queue) for join in message.joins])
+
+    def take_over(self) -> None:
+        """Do what other processes released: their messages went to another broker."""
+        driver = self.driver
+        queued = "SELECT run_id, id, attempt FROM task_runs WHERE tenant_id = :tenant AND status = 'queued'"
+        for row in driver.rows(queued, tenant=driver.tenant):
+            with driver.database.transaction() as tx:
+                [started] = claiming.start(
+                    tx, row.run_id, [ids.ordinal_of(row.id)], row.attempt, worker=self.name
+                )
+                settle(tx, started, output={"of": started.step_id})
+        self.consume_all()
 
     def _run(self, each: TaskRun, message: RunMessage) -> list[TaskRun]:
         self.calls[each.step_id, each.map_index] += 1

@@ -10,14 +10,13 @@ from playwright.sync_api import Browser, expect
 from support.browser import PHONE, Visit, visiting
 from support.failed_runs import TWO
 from support.inline_worker import InlineWorker
-from support.run_driver import RunDriver, settle
+from support.run_driver import RunDriver
 from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.security import READ, WRITE
-from pipeweave.orchestrator.state import claiming
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&{{7*7}}"
 TRACEBACK = """Traceback (most recent call last):
@@ -58,19 +57,8 @@ def test_from_the_list_to_the_traceback_and_to_the_end(
     assert "POST /api/dlq/" in dialog.inner_text()
     dialog.get_by_role("button", name="Retry").click()
     visit.see("The task run is tried again.")
-    take_over(worker)
+    worker.take_over()
     visit.page.locator(".run-head strong", has_text="completed").wait_for()
-
-
-def take_over(worker: InlineWorker) -> None:
-    """Do what the server released: its messages went to another broker."""
-    driver = worker.driver
-    queued = "SELECT run_id, id, attempt FROM task_runs WHERE tenant_id = :tenant AND status = 'queued'"
-    for row in driver.rows(queued, tenant=driver.tenant):
-        with driver.database.transaction() as tx:
-            [started] = claiming.start(tx, row.run_id, [ids.ordinal_of(row.id)], row.attempt, worker="w1")
-            settle(tx, started, output={"of": started.step_id})
-    worker.consume_all()
 
 
 def test_without_scripts_and_on_a_phone_the_same_way_is_open(
@@ -85,7 +73,7 @@ def test_without_scripts_and_on_a_phone_the_same_way_is_open(
         visit.page.locator("#step").get_by_role("link", name="Retry").click()
         visit.page.get_by_role("button", name="Retry").click()
         visit.see("The task run is tried again.")
-        take_over(worker)
+        worker.take_over()
         visit.page.reload()
         assert visit.page.locator(".run-head strong").inner_text() == "completed"
 
