@@ -260,11 +260,24 @@ def _at(path: str) -> Callable[[Studio], str]:
 # Name of a screen -> its address; of each there is a picture in either theme. Those of PHONES have one of a
 # phone, too.
 SCREENS: dict[str, Callable[[Studio], str]] = {
+    "overview": _at("/"),
+    "runs": _at("/runs"),
+    "run": _run("failed"),
+    "graph": _run("going"),
     "timeline": _run("partial", "/timeline"),
+    "items": _run("partial", "/steps/resize/items"),
     "log": _run("failed", "?tab=log&step=charge"),
+    "pipelines": _at("/pipelines"),
+    "grid": _at("/pipelines/photos?tab=grid"),
+    "trigger": _at("/do/pipelines.trigger?id=photos"),
+    "tasks": _at("/tasks"),
+    "queues": _at("/queues"),
     "dead-letters": _at("/dead-letters"),
+    "workers": _at("/workers"),
+    "schedules": _at("/schedules"),
+    "storage": _at("/storage"),
 }
-PHONES = ("log", "dead-letters")
+PHONES = ("overview", "runs", "run", "log", "dead-letters")
 PICTURES = {f"{name}-{theme}.png" for name in SCREENS for theme in ("light", "dark")} | {
     f"{name}-phone.png" for name in PHONES
 }
