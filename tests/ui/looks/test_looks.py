@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from flask import Flask
@@ -18,6 +19,7 @@ from support.stage import staged
 from support.studio import PHONES, SCREENS, TENANT, Studio
 
 from pipeweave.api import create_app
+from pipeweave.api.ui import periods
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.security import ADMIN, READ, WRITE, access_tokens
 from pipeweave.settings import Settings
@@ -51,7 +53,8 @@ def stage(
             token = access_tokens.create_token(
                 tx, name="alice", tenants=(TENANT,), scopes=(READ, WRITE, ADMIN)
             )
-        yield Stage(studio, create_app(settings, deployment), token)
+        with patch.object(periods, "_now", lambda: FROZEN):
+            yield Stage(studio, create_app(settings, deployment), token)
         studio.close()
 
 
