@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.imports import importing
 from pipeweave.cli.worker_check import check
 from pipeweave.settings import connecting, load
 
@@ -66,7 +67,8 @@ def _address(host: str, port: int | None) -> HealthAddress | None:
 @_data_dir
 def api(host: str | None, port: int | None, processes: int, data_dir: Path | None) -> None:
     """Serve the HTTP API until SIGINT or SIGTERM."""
-    from pipeweave.api.serve import serve
+    with importing():
+        from pipeweave.api.serve import serve
 
     serve(connecting.servers(load(), data_dir), host, port, processes=processes)
 
@@ -126,7 +128,8 @@ def worker(
         raise click.MissingParameter(
             ctx=ctx, param=next(each for each in worker.params if each.name == "apps")
         )
-    from pipeweave.workers.process.launch import run_worker
+    with importing():
+        from pipeweave.workers.process.launch import run_worker
 
     run_worker(
         connecting.servers(load(), data_dir),
@@ -162,7 +165,8 @@ def dispatcher(
 
     Every worker does that, too, unless it has --queues. A dispatcher never waits for a long Python task.
     """
-    from pipeweave.workers.process.launch import run_worker
+    with importing():
+        from pipeweave.workers.process.launch import run_worker
 
     run_worker(connecting.servers(load(), data_dir), (), name=name, concurrency=concurrency, health=health)
 
@@ -175,6 +179,7 @@ def beat(data_dir: Path | None, health: HealthAddress | None) -> None:
 
     Several beats may run; only one acts at a time.
     """
-    from pipeweave.workers.process.launch import run_beat
+    with importing():
+        from pipeweave.workers.process.launch import run_beat
 
     run_beat(connecting.servers(load(), data_dir), health)

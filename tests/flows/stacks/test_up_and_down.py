@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -64,10 +65,13 @@ def test_down_leaves_no_process_and_no_lock_and_keeps_the_data(folder: StackFold
         assert client.queue_status()["completed"] == 1
 
 
-def test_ctrl_c_stops_everything(used: StackFolder) -> None:
-    running = used.begin("up", "--port", "0", "--no-flower")
+def test_ctrl_c_stops_everything_also_a_flower_that_asked_for_a_password(used: StackFolder) -> None:
+    has_flower = find_spec("flower") is not None
+    running = used.begin("up", "--port", "0")
     try:
         wait_until((used.data / "connection.json").exists)
+        if has_flower:
+            flower_asks_for_a_password(used)
         processes = used.family()
         running.send_signal(signal.SIGINT)
         printed, _ = running.communicate(timeout=WAIT_DEADLINE_S)
@@ -78,6 +82,18 @@ def test_ctrl_c_stops_everything(used: StackFolder) -> None:
     assert "PipeWeave is ready: http://127.0.0.1:" in printed
     assert "worker-1  | " in printed
     assert are_gone(processes)
+
+
+def flower_asks_for_a_password(used: StackFolder) -> None:
+    kept = json.loads((used.data / "secrets.json").read_text())
+    page = f"http://127.0.0.1:{kept['flower_port']}/workers"
+    signed_in = urllib3.make_headers(basic_auth=f"pipeweave:{kept['flower_password']}")
+    with urllib3.PoolManager(retries=False) as http:
+        wait_until(lambda: can_connect(kept["flower_port"]), what="Flower does not answer")
+        assert http.request("GET", page).status == 401
+        assert http.request("GET", page, headers=signed_in).status == 200
+    flower = psutil.Process(used.ps()["flower"]["pid"])
+    assert kept["flower_password"] not in " ".join(flower.cmdline())
 
 
 def test_nothing_outlives_a_killed_supervisor_and_the_next_up_ends_leftovers(
@@ -98,20 +114,6 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_up_ends_leftovers(
     used.up()
     assert are_gone(processes)
     assert used.greeting("Ada") == "hello Ada"
-
-
-def test_flower_asks_for_a_password(used: StackFolder) -> None:
-    pytest.importorskip("flower")
-    assert used.call("up", "--port", "0", "--detach").returncode == 0
-    kept = json.loads((used.data / "secrets.json").read_text())
-    page = f"http://127.0.0.1:{kept['flower_port']}/workers"
-    signed_in = urllib3.make_headers(basic_auth=f"pipeweave:{kept['flower_password']}")
-    with urllib3.PoolManager(retries=False) as http:
-        wait_until(lambda: can_connect(kept["flower_port"]), what="Flower does not answer")
-        assert http.request("GET", page).status == 401
-        assert http.request("GET", page, headers=signed_in).status == 200
-    flower = psutil.Process(used.ps()["flower"]["pid"])
-    assert kept["flower_password"] not in " ".join(flower.cmdline())
 
 
 # --- what may be wrong ------------------------------------------------------------------------------------
