@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pipeweave.orchestrator.statistics.sizes import BOUNDS as STEP_BOUNDS
+
 PREFIX = "orchestrator_"
 TENANT = "tenant"
 OTHER = "other"
@@ -98,6 +100,13 @@ FLOW_EXECUTIONS = _counter(
 )
 FLOW_DURATION = _histogram(
     "flow_duration_seconds", "orchestrator.flow.duration: how long the runs of all pipelines took.", "tenant"
+)
+FLOW_STEPS = Family(
+    PREFIX + "flow_steps",
+    Kind.HISTOGRAM,
+    "orchestrator.flow.steps: how many task runs, steps and items, the runs of all pipelines had that ended.",
+    (TENANT,),
+    bounds=tuple(map(float, STEP_BOUNDS)),
 )
 STEP_EXECUTIONS = _counter(
     "step_executions",

@@ -17,6 +17,7 @@ from pipeweave.orchestrator.metrics.catalogue import (
     DURATION_EDGES,
     FLOW_DURATION,
     FLOW_EXECUTIONS,
+    FLOW_STEPS,
     RETRIES,
     RUN_DURATION,
     RUNS,
@@ -60,6 +61,8 @@ def _add_runs(made: Samples, runs: RunTotals) -> None:
     took = of_durations(runs.took)
     made.observe(RUN_DURATION, took, runs.tenant, runs.pipeline_id)
     made.observe(FLOW_DURATION, took, runs.tenant)
+    sizes = [runs.steps.get(bucket, 0) for bucket in range(len(FLOW_STEPS.bounds) + 1)]
+    made.observe(FLOW_STEPS, Histogram.of(sizes, float(runs.steps_sum)), runs.tenant)
 
 
 def _add_tasks(made: Samples, tasks: TaskTotals) -> None:

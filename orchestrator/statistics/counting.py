@@ -7,6 +7,7 @@ queued. What is counted twice is what happened twice: a run that was continued e
 
 from __future__ import annotations
 
+from pipeweave.orchestrator.statistics import sizes
 from pipeweave.orchestrator.statistics.histogram import bucket_sql
 
 ENDS = ("run.completed", "run.partial", "run.failed", "run.cancelled")
@@ -27,7 +28,8 @@ _MINUTE = "CAST(floor(extract(epoch FROM e.at) / 60) AS bigint) AS minute"
 _DURATIONS = f"""
     {bucket_sql("w.took_ms")} AS took, {bucket_sql("w.wait_ms")} AS wait,
     sum(w.took_ms) AS took_sum, min(w.took_ms) AS took_min, max(w.took_ms) AS took_max,
-    sum(w.wait_ms) AS wait_sum, min(w.wait_ms) AS wait_min, max(w.wait_ms) AS wait_max
+    sum(w.wait_ms) AS wait_sum, min(w.wait_ms) AS wait_min, max(w.wait_ms) AS wait_max,
+    {sizes.bucket_sql("w.size")} AS steps, sum(w.size) AS steps_sum
 """
 
 
@@ -51,9 +53,11 @@ SELECT r.tenant_id, CAST(NULL AS text) AS task_id, r.pipeline_id, {_MINUTE}, e.t
     e.type = 'run.running' OR (e.type = 'run.created' AND e.data ->> 'status' IS NULL) AS is_started,
     {_RUN_TOOK} AS took_ms,
     CASE WHEN e.type = 'run.running' THEN {_ms("e.at", "r.created_at")}
-         WHEN e.type = 'run.created' AND e.data ->> 'status' IS NULL THEN 0 END AS wait_ms
+         WHEN e.type = 'run.created' AND e.data ->> 'status' IS NULL THEN 0 END AS wait_ms,
+    CASE WHEN e.type IN {ENDS} THEN r.task_run_count END AS size
 FROM e CROSS JOIN LATERAL (
-    SELECT r.tenant_id, r.pipeline_id, r.created_at, r.started_at, r.reopened_at, r.paused_ms
+    SELECT r.tenant_id, r.pipeline_id, r.created_at, r.started_at, r.reopened_at, r.paused_ms,
+        r.task_run_count
     FROM runs AS r WHERE r.id = e.run_id AND r.pipeline_id IS NOT NULL OFFSET 0
 ) AS r
 WHERE e.type LIKE 'run.%'
@@ -80,7 +84,7 @@ CASE WHEN t.attempt = e.attempt AND e.type IN ('task_run.completed', 'task_run.f
 _ONES = f"""
 SELECT t.tenant_id, t.task_id, CAST(NULL AS text) AS pipeline_id, {_MINUTE}, e.type, {_OUTCOME} AS outcome,
     e.data ->> 'errorCode' AS code, e.type = 'task_run.completed' AND e.attempt > 1 AS is_again,
-    false AS is_started, {_TASK_TOOK} AS took_ms, {_TASK_WAIT} AS wait_ms
+    false AS is_started, {_TASK_TOOK} AS took_ms, {_TASK_WAIT} AS wait_ms, CAST(NULL AS integer) AS size
 FROM e CROSS JOIN LATERAL (
     SELECT t.tenant_id, t.task_id, t.attempt, t.queued_at, t.started_at
     FROM task_runs AS t WHERE t.run_id = e.run_id AND t.id = e.task_run_id AND t.kind <> 'map' OFFSET 0
@@ -102,7 +106,8 @@ def _id_of(ordinal: str) -> str:
 _CANCELLED = f"""
 SELECT t.tenant_id, t.task_id, CAST(NULL AS text) AS pipeline_id, {_MINUTE}, e.type,
     'cancelled' AS outcome, e.data ->> 'errorCode' AS code, false AS is_again, false AS is_started,
-    {_ms("e.at", "t.started_at")} AS took_ms, CAST(NULL AS double precision) AS wait_ms
+    {_ms("e.at", "t.started_at")} AS took_ms, CAST(NULL AS double precision) AS wait_ms,
+    CAST(NULL AS integer) AS size
 FROM e CROSS JOIN LATERAL jsonb_array_elements(e.data -> 'ordinals') AS o CROSS JOIN LATERAL (
     SELECT t.tenant_id, t.task_id, t.started_at FROM task_runs AS t
     WHERE t.run_id = e.run_id AND t.kind <> 'map' AND t.started_at IS NOT NULL AND t.status = 'cancelled'
@@ -119,7 +124,7 @@ _GROUPS = f"""
 WITH e AS MATERIALIZED ({{events}})
 SELECT w.*, k.service_id FROM (
     SELECT {_GROUP}, count(*) AS number, {_DURATIONS}
-    FROM ({_RUNS} UNION ALL {_ONES} UNION ALL {_CANCELLED}) AS w GROUP BY {_GROUP}, took, wait
+    FROM ({_RUNS} UNION ALL {_ONES} UNION ALL {_CANCELLED}) AS w GROUP BY {_GROUP}, took, wait, steps
 ) AS w LEFT JOIN tasks AS k ON k.tenant_id = w.tenant_id AND k.id = w.task_id
 """
 

@@ -16,7 +16,7 @@ from pipeweave.orchestrator.statistics.histogram import Durations, add_counts
 
 TENANT, PIPELINE, SERVICE, TASK = "tenant", "pipeline", "service", "task"
 
-RUN_COUNTS = ("created", "started", "completed", "partial", "failed", "cancelled")
+RUN_COUNTS = ("created", "started", "completed", "partial", "failed", "cancelled", "steps_sum")
 RUN_ENDS = ("completed", "partial", "failed", "cancelled")
 # How attempts end.
 OUTCOMES = ("completed", "failed", "timed_out", "lost", "interrupted", "cancelled")
@@ -45,17 +45,20 @@ class Tally:
 
     Args:
         codes: attempts that did not complete, by `outcome/error code`.
+        steps: runs that ended by the bucket of their task runs; `steps_sum` of `counts` adds those up.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     took: Durations = field(default_factory=Durations)
     wait: Durations = field(default_factory=Durations)
     codes: dict[str, int] = field(default_factory=dict)
+    steps: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Tally) -> None:
         """Add another tally to this one."""
         add_counts(self.counts, other.counts)
         add_counts(self.codes, other.codes)
+        add_counts(self.steps, other.steps)
         self.took.add(other.took)
         self.wait.add(other.wait)
 
@@ -93,7 +96,11 @@ def _of_runs(group: Any) -> Tally:
     counts = {} if name == "running" else {name: group.number}
     if group.is_started:
         counts["started"] = group.number
-    return Tally(counts, _took(group), _wait(group))
+    steps = {}
+    if group.steps is not None:
+        counts["steps_sum"] = int(group.steps_sum)
+        steps[str(group.steps)] = group.number
+    return Tally(counts, _took(group), _wait(group), steps=steps)
 
 
 def _names(group: Any) -> Iterator[str]:

@@ -25,6 +25,7 @@ class RunTotals:
         ended: end status -> runs; a run that was continued counts each time it ended.
         took: the durations of runs that ended (ms).
         waited: how long runs waited to be admitted (ms).
+        steps: runs that ended by the bucket of their task runs (sizes.py); `steps_sum`: all of those.
     """
 
     tenant: str
@@ -33,6 +34,8 @@ class RunTotals:
     ended: Mapping[str, int]
     took: Durations
     waited: Durations
+    steps: Mapping[int, int]
+    steps_sum: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ ORDER BY {weight} DESC, s.tenant_id, s.id LIMIT :limit
 """
 
 
-_RUNS = _select("run_stats", "pipeline", RUN_COUNTS, "s.created")
+_RUNS = _select("run_stats", "pipeline", (*RUN_COUNTS, "steps"), "s.created")
 _TASKS = _select("task_stats", "task", (*TASK_COUNTS, "codes"), "s.completed")
 
 
@@ -103,6 +106,8 @@ def totals(tx: Transaction, most: int = MOST) -> Totals:
                 {each: getattr(row, each) for each in RUN_ENDS},
                 Durations.of_row(row, "took"),
                 Durations.of_row(row, "wait"),
+                {int(bucket): number for bucket, number in row.steps.items()},
+                row.steps_sum,
             )
             for row in runs[:most]
         ],

@@ -19,7 +19,7 @@ _DURATIONS = (
 _TYPES = {
     **dict.fromkeys(("tenant_id", "scope", "id", "grain"), "text"),
     "at": "timestamptz",
-    **dict.fromkeys(("took", "wait", "codes"), "jsonb"),
+    **dict.fromkeys(("took", "wait", "codes", "steps"), "jsonb"),
     **dict.fromkeys(_DURATIONS[1:4] + _DURATIONS[5:], "double precision"),
 }
 
@@ -47,7 +47,7 @@ ON CONFLICT ({", ".join(_KEY)}) DO UPDATE SET {", ".join(map(_added, values))}
 """
 
 
-_ADD_RUNS = _upsert("run_stats", RUN_COUNTS)
+_ADD_RUNS = _upsert("run_stats", (*RUN_COUNTS, "steps"))
 _ADD_TASKS = _upsert("task_stats", (*TASK_COUNTS, "codes"))
 
 _CODES = """
@@ -61,7 +61,7 @@ JOIN task_stats AS s ON s.tenant_id = w.tenant_id AND s.scope = w.scope AND s.id
 def add_runs(tx: Transaction, tallies: Tallies) -> None:
     """Add tallies of runs."""
     if tallies:
-        tx.execute(_ADD_RUNS, {"rows": _rows(tallies, RUN_COUNTS)})
+        tx.execute(_ADD_RUNS, {"rows": _rows(tallies, RUN_COUNTS, "steps")})
 
 
 def add_tasks(tx: Transaction, tallies: Tallies) -> None:
@@ -69,7 +69,7 @@ def add_tasks(tx: Transaction, tallies: Tallies) -> None:
     if not tallies:
         return
     _bound_codes(tx, tallies)
-    tx.execute(_ADD_TASKS, {"rows": _rows(tallies, TASK_COUNTS, has_codes=True)})
+    tx.execute(_ADD_TASKS, {"rows": _rows(tallies, TASK_COUNTS, "codes")})
 
 
 def _bound_codes(tx: Transaction, tallies: Tallies) -> None:
@@ -84,14 +84,14 @@ def _bound_codes(tx: Transaction, tallies: Tallies) -> None:
         tally.codes = bounded(tally.codes, known.get((key.tenant, key.scope, key.id), ()))
 
 
-def _rows(tallies: Tallies, counts: Sequence[str], *, has_codes: bool = False) -> str:
+def _rows(tallies: Tallies, counts: Sequence[str], objects: str) -> str:
     # In the order of their keys, in which rows are locked.
-    rows = [_row(key, tallies[key], counts, has_codes) for key in sorted(tallies)]
+    rows = [_row(key, tallies[key], counts, objects) for key in sorted(tallies)]
     return orjson.dumps(rows).decode()
 
 
-def _row(key: Key, tally: Tally, counts: Sequence[str], has_codes: bool) -> Mapping[str, Any]:
+def _row(key: Key, tally: Tally, counts: Sequence[str], objects: str) -> Mapping[str, Any]:
     row = {"tenant_id": key.tenant, "scope": key.scope, "id": key.id, "grain": key.grain.value, "at": key.at}
     numbers = {name: tally.counts.get(name, 0) for name in counts}
-    codes = {"codes": tally.codes} if has_codes else {}
-    return {**row, **numbers, **codes, **tally.took.to_row("took"), **tally.wait.to_row("wait")}
+    by_name = tally.codes if objects == "codes" else tally.steps
+    return {**row, **numbers, objects: by_name, **tally.took.to_row("took"), **tally.wait.to_row("wait")}

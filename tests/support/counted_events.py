@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.orchestrator.statistics import fold
+from pipeweave.orchestrator.statistics import fold, sizes
 from pipeweave.orchestrator.statistics.histogram import bucket_of
 from pipeweave.orchestrator.store.database import Database
 
@@ -69,7 +69,8 @@ def expected_runs(database: Database) -> Numbers:
             wait = (event.at - run.created_at).total_seconds() * 1000 if kind == "running" else 0
             numbers.update(["started", f"wait {bucket_of(wait)}"])
         if kind in _RUN_ENDS:
-            numbers[kind] += 1
+            numbers.update({kind: 1, "steps_sum": run.task_run_count})
+            numbers[f"steps {sizes.bucket_of(run.task_run_count)}"] += 1
             if run.started_at is not None:
                 again = run.reopened_at is not None and run.reopened_at <= event.at
                 began = run.reopened_at if again else run.started_at
