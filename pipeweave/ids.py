@@ -15,10 +15,17 @@ from uuid import UUID
 from pipeweave.errors import InvalidId, NotFound
 
 RUN, TASK_RUN, DEAD_LETTER, SERVICE, EVENT = "prun", "trun", "dlq", "svc", "evt"
-REDRIVE, UPLOAD = "rdr", "tmp"
+REDRIVE, UPLOAD, BULK = "rdr", "tmp", "bulk"
 
 # What an id of a prefix names, for messages.
-_KINDS = {RUN: "run", TASK_RUN: "task run", DEAD_LETTER: "dead letter", REDRIVE: "redrive", UPLOAD: "upload"}
+_KINDS = {
+    RUN: "run",
+    TASK_RUN: "task run",
+    DEAD_LETTER: "dead letter",
+    REDRIVE: "redrive",
+    UPLOAD: "upload",
+    BULK: "bulk change",
+}
 
 ORDINAL_BITS = 24
 MAX_TASK_RUNS = 1 << ORDINAL_BITS

@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator.bulk import asked, choosing
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.domain.months import Month
@@ -181,6 +182,11 @@ FULL = LetterFilter("a", "b", "C", "d", NOW, NOW)
 LETTERS = LetterFilter()
 SEVERAL = RunFilter(("failed", "partial"), ("a", "b"))
 
+
+def _look(tx: Transaction, action: asked.Action, selection: asked.Selection) -> object:
+    return choosing.look(tx, TENANT, action, selection, RUN, None)
+
+
 # Which of the texts of a function a call gives (nothing where there is only one), and the call.
 Calls = list[tuple[str, Callable[[Transaction, Database], object]]]
 CALLS: Calls = [
@@ -283,6 +289,13 @@ CALLS: Calls = [
     ("to pause", lambda tx, _: bulk._next_runs(tx, bulk.Action.PAUSE, {})),
     ("to resume", lambda tx, _: bulk._next_runs(tx, bulk.Action.RESUME, {})),
     ("to cancel", lambda tx, _: bulk._next_runs(tx, bulk.Action.CANCEL, {})),
+    # bulk changes
+    ("cancel", lambda tx, _: _look(tx, asked.Action.CANCEL, asked.Selection())),
+    ("rerun", lambda tx, _: _look(tx, asked.Action.RERUN, asked.Selection())),
+    ("rerun of some pipelines", lambda tx, _: _look(tx, asked.Action.RERUN, asked.Selection(SEVERAL))),
+    ("retry", lambda tx, _: _look(tx, asked.Action.RETRY, asked.Selection())),
+    ("pause of named runs", lambda tx, _: _look(tx, asked.Action.PAUSE, asked.Selection(ids=(RUN,)))),
+    ("resume", lambda tx, _: _look(tx, asked.Action.RESUME, asked.Selection())),
     # retention
     ("", lambda tx, _: archive.count_rows(tx, MONTH)),
     ("", lambda tx, _: month_status.count_rows(tx, month_status.MonthOnDisk(MONTH, {"runs": 0}))),

@@ -41,6 +41,14 @@ from pipeweave.api.contract.answers import (
     type_id_pattern,
 )
 from pipeweave.api.contract.audit import AuditExportQuery, AuditList, AuditQuery
+from pipeweave.api.contract.bulk import (
+    BulkChange,
+    BulkChangeList,
+    BulkChangeRequest,
+    BulkPlan,
+    BulkRunList,
+    BulkRunsQuery,
+)
 from pipeweave.api.contract.dead_letters import (
     DeadLetterDetail,
     DeadLetterGroups,
@@ -66,6 +74,7 @@ from pipeweave.api.contract.deployment import (
     SampleAnswer,
     SampleRequest,
 )
+from pipeweave.api.contract.enqueued import EnqueuedList, EnqueuedQuery
 from pipeweave.api.contract.exports import ExportQuery
 from pipeweave.api.contract.pipeline_answers import (
     DryRunAnswer,
@@ -250,6 +259,12 @@ __all__ = [
     "AuditQuery",
     "BackfillAnswer",
     "BackfillRequest",
+    "BulkChange",
+    "BulkChangeList",
+    "BulkChangeRequest",
+    "BulkPlan",
+    "BulkRunList",
+    "BulkRunsQuery",
     "ByPipelineQuery",
     "ByTaskQuery",
     "CalendarQuery",
@@ -280,6 +295,8 @@ __all__ = [
     "DryRunRequest",
     "EndSessionRequest",
     "EndedSession",
+    "EnqueuedList",
+    "EnqueuedQuery",
     "EventList",
     "EventsQuery",
     "ExportQuery",

@@ -38,6 +38,8 @@ KINDS: Mapping[str, str] = {
     "runs.resume": "run",
     "runs.cancel_task_run": "task run",
     "reruns.rerun": "run",
+    "bulk.start": "runs",
+    "bulk.cancel": "bulk change",
     "schedules.put_schedule": "schedule",
     "schedules.delete_schedule": "schedule",
     "schedules.pause": "schedule",

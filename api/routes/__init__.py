@@ -8,8 +8,10 @@ does the first two, the orchestrator the last.
 from pipeweave.api.http import Endpoint
 from pipeweave.api.routes.access import routes as access
 from pipeweave.api.routes.audit import routes as audit
+from pipeweave.api.routes.bulk import routes as bulk
 from pipeweave.api.routes.dead_letters import routes as dead_letters
 from pipeweave.api.routes.deployment import routes as deployment
+from pipeweave.api.routes.enqueued import routes as enqueued
 from pipeweave.api.routes.exports import routes as exports
 from pipeweave.api.routes.graphs import routes as graphs
 from pipeweave.api.routes.maintenance import routes as maintenance
@@ -53,6 +55,8 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         run_times,
         run_questions,
         reruns,
+        bulk,
+        enqueued,
         exports,
         statistics,
         schedules,

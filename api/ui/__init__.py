@@ -7,9 +7,11 @@ never render a text of a user as anything but text.
 
 from pipeweave.api.ui.access import screens as access
 from pipeweave.api.ui.audit import screens as audit
+from pipeweave.api.ui.bulk import screens as bulk
 from pipeweave.api.ui.compare_page import screens as compare_page
 from pipeweave.api.ui.dashboard import Dashboard
 from pipeweave.api.ui.dead_letters import screens as dead_letters
+from pipeweave.api.ui.enqueued import screens as enqueued
 from pipeweave.api.ui.overview import screens as overview
 from pipeweave.api.ui.pipelines import screens as pipelines
 from pipeweave.api.ui.queues import screens as queues
@@ -27,6 +29,7 @@ from pipeweave.api.ui.workers import screens as workers
 _SCREENS = (
     overview,
     runs,
+    bulk,
     run_page,
     run_times,
     task_run_page,
@@ -36,6 +39,7 @@ _SCREENS = (
     workers,
     dead_letters,
     queues,
+    enqueued,
     schedules,
     storage,
     access,

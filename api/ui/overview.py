@@ -25,6 +25,8 @@ MOST_TICKS = 200
 MOST_COUNTED = 1_000
 # What has waited longer than this is a problem.
 LONG_WAIT = timedelta(minutes=5)
+# An enqueued run starts within a second.
+LONG_START = timedelta(minutes=1)
 GROUPS = 5
 # How far back the counts of task runs go, from which the time of the answer is known.
 WINDOW = timedelta(hours=24)
@@ -60,8 +62,9 @@ def overview(view: View) -> Page:
     under_way = view.ask("runs.list_runs", {"status": _OPEN, "limit": str(UNDER_WAY)})["runs"]
     waiting = view.ask("queue.queue_items", {"limit": str(UNDER_WAY)})["items"] if queue["pending"] else []
     ended = _ended(view, now)
+    enqueued = view.ask("enqueued.list_enqueued", {"status": "refused", "limit": "1"})
     shown = {
-        "problems": list(_problems(queue, groups, workers["counts"], now)),
+        "problems": [*_problems(queue, groups, workers["counts"], now), *_enqueued_problems(enqueued, now)],
         "queue": queue,
         "oldest_ms": _age_ms(queue["oldestPending"], now),
         "workers": workers["workers"],
@@ -148,6 +151,19 @@ def _problems(
         yield Problem("paused", f"All tasks are paused{reason}", "/queues")
     for task in queue["pausedTasks"][:GROUPS]:
         yield Problem("paused", f"{task} is paused", f"/tasks/{task}")
+
+
+def _enqueued_problems(enqueued: Mapping[str, Any], now: datetime) -> Iterator[Problem]:
+    age = _age_ms(enqueued["oldest"], now)
+    if age is not None and age > LONG_START.total_seconds() * 1_000:
+        number = f"{enqueued['waiting']:,}{'+' if enqueued['waitingIsCapped'] else ''}"
+        text = f"Enqueued runs that wait to start: {number}, the oldest for {words.duration(age)}"
+        yield Problem("queued", text, "/enqueued")
+    for newest in enqueued["enqueuedRuns"]:
+        refused_ms = _age_ms(newest["settledAt"], now)
+        if refused_ms is not None and refused_ms < WINDOW.total_seconds() * 1_000:
+            text = f"An enqueued run of {newest['pipelineId']} was refused: {newest['errorCode']}"
+            yield Problem("failed", text, "/enqueued?status=refused")
 
 
 def _names(groups: Sequence[Any]) -> str:

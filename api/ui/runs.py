@@ -1,4 +1,4 @@
-"""The list of runs, and the verbs for one run and for many."""
+"""The list of runs, and the verb for one of them; bulk.py has those for many."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 from pipeweave.api.ui import figures, periods, saved_views
 from pipeweave.api.ui.chart_parts import Chart
 from pipeweave.api.ui.screens import Page, Screens
-from pipeweave.api.ui.verbs import REASON, VERBS, Effects, Field, Verb
+from pipeweave.api.ui.verbs import REASON, VERBS, Verb
 from pipeweave.api.ui.view import View
 from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator.domain import RunStatus
-from pipeweave.orchestrator.runs import bulk
 
 screens = Screens("runs")
 
@@ -75,7 +74,7 @@ def runs(view: View) -> Page:
         "chips": _chips(view),
         "columns": _columns(view),
         "all_columns": COLUMNS,
-        "bulk": _bulk(view),
+        "bulk": _bulk(query),
         **saved_views.shown(view, "runs", (*FILTERS, "window", "cols")),
         "is_narrowed": any(view.given.get(name) for name in FILTERS if name not in _COUNTED),
         "chart": _chart(view) if found["runs"] or view.given else None,
@@ -136,14 +135,9 @@ def _chips(view: View) -> list[tuple[str, str]]:
     return found
 
 
-def _bulk(view: View) -> dict[str, str] | None:
-    """The filter of the list as the verbs for many runs take it; None where they cannot."""
-    statuses, pipelines = view.lists.get("status", ()), view.lists.get("pipelineId", ())
-    others = set(FILTERS) - {"status", "pipelineId", "createdAfter", "createdBefore", "triggeredBy"}
-    if len(statuses) > 1 or len(pipelines) > 1 or any(view.given.get(each) for each in others):
-        return None
-    names = ("status", "pipelineId", "createdAfter", "createdBefore", "triggeredBy")
-    return {f"filter.{name}": view.given[name] for name in names if view.given.get(name)}
+def _bulk(query: Mapping[str, Any]) -> dict[str, Any]:
+    """The filter of the list as the verbs for many runs take it; empty without one."""
+    return {f"filter.{name}": query[name] for name in FILTERS if query.get(name)}
 
 
 # --- verbs ------------------------------------------------------------------------------------------------
@@ -159,45 +153,3 @@ VERBS.add(
         is_dangerous=True,
     )
 )
-
-_CHOICE = (
-    Field("filter.ids", "Runs", "list"),
-    Field("filter.status", "Status", "hidden", flag="--status"),
-    Field("filter.pipelineId", "Pipeline", "hidden", flag="--pipeline"),
-    Field("filter.triggeredBy", "Began by", "hidden"),
-    Field("filter.createdAfter", "Since", "hidden"),
-    Field("filter.createdBefore", "Before", "hidden"),
-)
-
-
-def _matching(view: View, ids: Mapping[str, str], body: Any) -> Effects:
-    """How many runs the verb would change, by a dry run."""
-    if not body.get("filter"):
-        return Effects(("No run is chosen.",), 0)
-    dry = {**body, "dryRun": True, "limit": bulk.MAX_LIMIT}
-    found, _ = view.inside.ask(view.caller, "runs.change_runs", {}, None, dry)
-    matched, named = found["matched"], len(body["filter"].get("ids", ()))
-    runs = f"{matched:,} run{'' if matched == 1 else 's'}"
-    told = [f"`{body['action']}` concerns {runs}{'' if found['isComplete'] else ' and more'}."]
-    if named > matched:
-        told.append(f"{named - matched:,} of the {named:,} that are chosen have ended, or are so already.")
-    if not found["isComplete"]:
-        told.append(f"One request changes {bulk.MAX_LIMIT:,} runs at most: do it again for the others.")
-    return Effects(told, matched, found["runs"][:5])
-
-
-for _action, _past in (("cancel", "cancelled"), ("pause", "paused"), ("resume", "resumed")):
-    VERBS.add(
-        Verb(
-            "runs.change_runs",
-            f"{_action.capitalize()} runs",
-            f"{_action.capitalize()} these runs?",
-            f"The runs are {_past}, as far as they had not ended.",
-            command=f"pipeweave {_action}",
-            fields=_CHOICE if _action == "resume" else (*_CHOICE, REASON),
-            effects=_matching,
-            body={"action": _action, "filter": {}, "limit": bulk.MAX_LIMIT},
-            is_dangerous=_action == "cancel",
-        ),
-        _action,
-    )

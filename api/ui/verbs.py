@@ -49,7 +49,8 @@ class Field:
         label: before the field.
         about: a sentence below the field.
         kind: a `list` is hidden, and has the values of all parameters with its name, as have `several` of
-            some choices; `lines` are plain values, one a line; a `truth` is chosen as true or false.
+            some choices; a `hidden` number has `number` as its `items`; `lines` are plain values, one a line;
+            a `truth` is chosen as true or false.
         choices: values of a `choice` with their words.
         default: what the field shows at first.
         flag: the option of the command that has the same meaning, e.g. `--reason`.
@@ -174,8 +175,12 @@ class Verb:
         parts = [self.command.format_map(_Blank(quoted))]
         for each in self.fields:
             text = given.get(each.name, each.default).strip()
+            values = text.split(_SEPARATORS["list"]) if each.kind == "list" else [text]
             if each.flag and text:
-                parts.append(each.flag if each.kind == "boolean" else f"{each.flag} {shlex.quote(text)}")
+                parts += [
+                    each.flag if each.kind == "boolean" else f"{each.flag} {shlex.quote(value)}"
+                    for value in values
+                ]
         if self.options is not None:
             parts += map(shlex.quote, self.options(body or {}))
         if tenant != "default":
@@ -184,7 +189,7 @@ class Verb:
 
 
 # How the values of fields are joined that have several.
-_SEPARATORS = {"list": ",", "several": "\n"}
+_SEPARATORS = {"list": "\x1f", "several": "\n"}
 
 
 class _Blank(dict[str, str]):
@@ -204,7 +209,7 @@ def _value(field: Field, text: str) -> Any:
         if text not in ("true", "false"):
             raise ValueError("must be true or false")
         return text == "true"
-    if field.kind == "number":
+    if field.kind == "number" or (field.kind == "hidden" and field.items == "number"):
         return _number(text)
     if field.kind == "json":
         try:

@@ -7,7 +7,7 @@ from string import ascii_lowercase
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.reading.run_filter import RunFilter, contains, indexed
+from pipeweave.orchestrator.reading.run_filter import MATCHES, RunFilter, indexed, match_parameters
 from pipeweave.orchestrator.reading.runs import COLUMNS, FROM, PAUSE, listed_row
 from pipeweave.orchestrator.reading.scanning import SLICE, scan
 from pipeweave.orchestrator.store.database import Transaction
@@ -79,23 +79,11 @@ def _named(name: str, values: Iterable[str]) -> dict[str, str]:
 
 # --- by looking -------------------------------------------------------------------------------------------
 
-# Each condition applies only if its filter is given. The bounds choose the partitions.
+# The bounds choose the partitions.
 _MATCHING = f"""
 SELECT {COLUMNS} {FROM}
 WHERE r.id = ANY(CAST(:ids AS uuid[])) AND r.id >= :oldest AND r.id <= :newest AND r.tenant_id = :tenant
-  AND (CAST(:text AS text) IS NULL OR r.error_code ILIKE :text OR r.error ->> 'message' ILIKE :text
-       OR r.pipeline_id ILIKE :text OR CAST(r.metadata AS text) ILIKE :text
-       OR CAST(r.input AS text) ILIKE :text)
-  AND (CAST(:version AS integer) IS NULL OR r.pipeline_version = :version)
-  AND (CAST(:min_ms AS bigint) IS NULL
-       OR coalesce(r.finished_at, now()) - r.started_at >= :min_ms * interval '1 millisecond')
-  AND NOT EXISTS (
-      SELECT FROM unnest(CAST(:keys AS text[]), CAST(:values AS text[])) AS m(key, value)
-      WHERE r.metadata ->> m.key IS DISTINCT FROM m.value)
-  AND (CAST(:task AS text) IS NULL OR EXISTS (
-      SELECT FROM pipeline_versions AS v
-      WHERE v.tenant_id = r.tenant_id AND v.pipeline_id = r.pipeline_id AND v.version = r.pipeline_version
-        AND v.spec @> jsonb_build_object('steps', jsonb_build_array(jsonb_build_object('task', :task)))))
+  AND {MATCHES}
 ORDER BY r.id DESC LIMIT :limit
 """
 
@@ -119,15 +107,9 @@ def _next_ids(tx: Transaction, tenant: str, chosen: RunFilter, behind: UUID | No
 def _matching(
     tx: Transaction, tenant: str, chosen: RunFilter, looked_at: Sequence[UUID], most: int
 ) -> Sequence[Any]:
-    text = chosen.sought_text
     parameters = {
+        **match_parameters(chosen),
         "tenant": tenant,
-        "text": None if text is None else contains(text),
-        "version": chosen.version,
-        "min_ms": chosen.min_ms,
-        "keys": list(chosen.metadata),
-        "values": list(chosen.metadata.values()),
-        "task": chosen.task_id,
         "ids": list(looked_at),
         "oldest": looked_at[-1],
         "newest": looked_at[0],

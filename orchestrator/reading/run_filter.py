@@ -110,3 +110,32 @@ def contains(text: str) -> str:
     """The pattern of ILIKE for texts that contain this one."""
     escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return f"%{escaped}%"
+
+
+# SQL on rows `r` for the parts of a filter that no index serves. Each applies only if it is given.
+MATCHES = """(CAST(:text AS text) IS NULL OR r.error_code ILIKE :text OR r.error ->> 'message' ILIKE :text
+       OR r.pipeline_id ILIKE :text OR CAST(r.metadata AS text) ILIKE :text
+       OR CAST(r.input AS text) ILIKE :text)
+  AND (CAST(:version AS integer) IS NULL OR r.pipeline_version = :version)
+  AND (CAST(:min_ms AS bigint) IS NULL
+       OR coalesce(r.finished_at, now()) - r.started_at >= :min_ms * interval '1 millisecond')
+  AND NOT EXISTS (
+      SELECT FROM unnest(CAST(:keys AS text[]), CAST(:values AS text[])) AS m(key, value)
+      WHERE r.metadata ->> m.key IS DISTINCT FROM m.value)
+  AND (CAST(:task AS text) IS NULL OR EXISTS (
+      SELECT FROM pipeline_versions AS v
+      WHERE v.tenant_id = r.tenant_id AND v.pipeline_id = r.pipeline_id AND v.version = r.pipeline_version
+        AND v.spec @> jsonb_build_object('steps', jsonb_build_array(jsonb_build_object('task', :task)))))"""
+
+
+def match_parameters(chosen: RunFilter) -> dict[str, Any]:
+    """The parameters of MATCHES."""
+    text = chosen.sought_text
+    return {
+        "text": None if text is None else contains(text),
+        "version": chosen.version,
+        "min_ms": chosen.min_ms,
+        "keys": list(chosen.metadata),
+        "values": list(chosen.metadata.values()),
+        "task": chosen.task_id,
+    }

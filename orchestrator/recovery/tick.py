@@ -22,6 +22,7 @@ from typing import Any
 
 from pipeweave.errors import PartlyFailed, PipeWeaveError
 from pipeweave.orchestrator import enqueued
+from pipeweave.orchestrator.bulk import working as bulk
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.dispatch import probes, serverless
@@ -83,6 +84,7 @@ class Ticked:
     runs_admitted: int = 0
     purged: int = 0
     redriven: int = 0
+    bulk_changed: int = 0
     dispatched: int = 0
     schedules_fired: int = 0
     triggers_fired: int = 0
@@ -222,6 +224,12 @@ CHORES = (
         lambda each: redrives.run_once(each.database, each.values),
         "redriven",
         is_due=redrives.IS_DUE,
+    ),
+    Chore(
+        "bulk_changes",
+        lambda each: bulk.run_once(each.database, each.values),
+        "bulk_changed",
+        is_due=bulk.IS_DUE,
     ),
     Chore("expiry", lambda each: expiry.run_hourly(each.database, Policy.of(each.settings)), "purged"),
     Chore(

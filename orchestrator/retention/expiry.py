@@ -34,6 +34,8 @@ class Purged:
     sessions: int = 0
     login_links: int = 0
     audit: int = 0
+    bulk_change_runs: int = 0
+    bulk_changes: int = 0
     is_full: bool = field(default=False, kw_only=True)
 
     def __add__(self, other: Purged) -> Purged:
@@ -51,6 +53,8 @@ class Purged:
             self.sessions + other.sessions,
             self.login_links + other.login_links,
             self.audit + other.audit,
+            self.bulk_change_runs + other.bulk_change_runs,
+            self.bulk_changes + other.bulk_changes,
             is_full=other.is_full,
         )
 
@@ -63,6 +67,7 @@ class Purged:
     def total(self) -> int:
         rows = self.dead_letters + self.idempotency_claims + self.workers
         rows += self.redrives + self.uploads + self.fires + self.of_triggers + self.enqueued_runs
+        rows += self.bulk_change_runs + self.bulk_changes
         return rows + self.sessions + self.login_links + self.audit
 
 
@@ -100,6 +105,8 @@ def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]
         ("ui_sessions", "expires_at", tx.now),
         ("ui_links", "expires_at", tx.now),
         ("audit", "at", tx.now - policy.fires),
+        ("bulk_change_runs", "at", tx.now - policy.dead_letters),
+        ("bulk_changes", "finished_at", tx.now - policy.dead_letters),
     ]
 
 

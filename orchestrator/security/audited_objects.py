@@ -62,6 +62,10 @@ _REDRIVE = """
 SELECT jsonb_build_object('status', r.status, 'retried', r.retried, 'skipped', r.skipped)
 FROM redrives AS r WHERE r.id = :id AND r.tenant_id = :tenant
 """
+_BULK_CHANGE = """
+SELECT jsonb_build_object('status', b.status, 'changed', b.changed, 'skipped', b.skipped)
+FROM bulk_changes AS b WHERE b.id = :id AND b.tenant_id = :tenant
+"""
 _UPLOAD = """
 SELECT jsonb_build_object('deletedAt', u.deleted_at) FROM temp_uploads AS u
 WHERE u.id = :id AND u.tenant_id = :tenant
@@ -103,6 +107,7 @@ _BY_ID: Mapping[str, tuple[str, str]] = {
     "task run": (ids.TASK_RUN, _TASK_RUN),
     "dead letter": (ids.DEAD_LETTER, _DEAD_LETTER),
     "redrive": (ids.REDRIVE, _REDRIVE),
+    "bulk change": (ids.BULK, _BULK_CHANGE),
     "upload": (ids.UPLOAD, _UPLOAD),
     "session": (SESSION_ID, _SESSION),
 }

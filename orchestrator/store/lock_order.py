@@ -17,6 +17,7 @@ in which both stood still. So a transaction that waits for a row of one table ho
     temp_uploads          a new run, for the uploads of its input, in the order of their ids
     tasks                 limits (queueing/limits.py): last, in the order of their names
     redrives              the progress of a redrive, after its retries
+    bulk_changes          the progress of a bulk change, after the change of a run
 
 Three rules keep the order short:
 
@@ -48,6 +49,7 @@ LOCK_ORDER = (
     "temp_uploads",
     "tasks",
     "redrives",
+    "bulk_changes",
 )
 
 BOTH_WAYS = frozenset({("task_runs", "runs")})

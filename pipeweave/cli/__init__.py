@@ -78,6 +78,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "deploys": "pipeweave.cli.registry:deploys",
         "storage": "pipeweave.cli.storage:storage",
         "export": "pipeweave.cli.export:export",
+        "bulk": "pipeweave.cli.bulk:bulk",
     },
     "Processes": {
         "api": "pipeweave.cli.processes:api",

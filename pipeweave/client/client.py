@@ -15,6 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeweave.client.access import AccessMethods
+from pipeweave.client.bulk import BulkMethods
 from pipeweave.client.dead_letters import DeadLetters
 from pipeweave.client.exports import ExportMethods
 from pipeweave.client.http import Transport
@@ -34,6 +35,7 @@ from pipeweave.settings import connecting, load_for_client
 class Client(
     RunMethods,
     RunQuestionMethods,
+    BulkMethods,
     QueueMethods,
     RegistryMethods,
     ScheduleMethods,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from pipeweave.client.models import Document, checked_id, document_of, without_none
+from pipeweave.client.models import Document, Page, checked_id, document_of, without_none
 from pipeweave.client.paging import PAGE_SIZE, Methods
 
 
@@ -127,6 +127,14 @@ class QueueMethods(Methods):
         """
         filters = {"status": status, "taskId": task_id, "queue": queue}
         return self._all("/api/queue/items", "items", {"limit": PAGE_SIZE, "reasons": reasons, **filters})
+
+    def enqueued_runs(self, /, **filters: Any) -> Page:
+        """List one page of the enqueued runs that have not started.
+
+        Args:
+            filters: `status` (`waiting`, `refused` or `repeated`), `limit`, `cursor`.
+        """
+        return self._page("/api/enqueued", "enqueuedRuns", filters)
 
     def set_task_limits(
         self,

@@ -188,37 +188,6 @@ def test_an_earlier_runs_input_fills_the_form(visit: Visit, driver: RunDriver) -
 # --- many runs --------------------------------------------------------------------------------------------
 
 
-def test_all_runs_of_a_filter_are_cancelled_after_their_number_is_typed(
-    visit: Visit, driver: RunDriver
-) -> None:
-    driver.store({"a": []}, id="many")
-    driver.store({"a": []}, id="other")
-    kept = driver.trigger("other")
-    made = [driver.trigger("many") for _ in range(101)]
-    page = visit.open("/runs?pipelineId=many&status=running")
-    page.get_by_role("link", name="Cancel all that match…").click()
-    visit.see("concerns 101 runs")
-    page.get_by_label("Type 101 to confirm").fill("101")
-    page.get_by_role("button", name="Cancel runs").click()
-    visit.see("The runs are cancelled")
-    assert {driver.run(each).status for each in made} == {"cancelled"}
-    assert driver.run(kept).status == "running"
-
-
-def test_chosen_runs_are_cancelled_and_no_other(visit: Visit, driver: RunDriver) -> None:
-    driver.store({"a": []}, id="many")
-    one, two, three = (driver.trigger("many") for _ in range(3))
-    page = visit.open("/runs")
-    for each in (one, three):
-        page.locator(f"#{shown(each)} input").check()
-    visit.see("2 selected")
-    page.get_by_role("button", name="Cancel…").click()
-    visit.see("concerns 2 runs")
-    page.get_by_role("button", name="Cancel runs").click()
-    visit.see("The runs are cancelled")
-    assert [driver.run(each).status for each in (one, two, three)] == ["cancelled", "running", "cancelled"]
-
-
 def test_new_runs_wait_behind_a_pill(visit: Visit, driver: RunDriver) -> None:
     driver.store({"a": []}, id="many")
     first = driver.trigger("many")

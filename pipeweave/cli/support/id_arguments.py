@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 LATEST = "latest"
 # How many ids an error names.
 MOST_NAMED = 5
+# Of what the API does not find by the beginning of an id, so many of the newest are looked at.
+MOST_LOOKED_AT = 1_000
 _KINDS = {
     ids.RUN: "run",
     ids.TASK_RUN: "task run",
     ids.DEAD_LETTER: "dead letter",
     ids.REDRIVE: "redrive",
+    ids.BULK: "bulk change",
     "tok": "token",
     "worker": "worker",
 }
@@ -92,6 +95,20 @@ def redrive(client: Client, given: str) -> str:
     return _chosen(ids.REDRIVE, given, find, has_latest=True)
 
 
+def bulk_change(client: Client, given: str) -> str:
+    """The id of a bulk change: whole, its beginning, or `latest`. Beginnings are looked for among the newest.
+
+    Raises:
+        NotFound, InvalidInput: as `run`.
+    """
+
+    def find(beginning: str, limit: int) -> list[str]:
+        newest = client.bulk_changes(limit=MOST_LOOKED_AT if beginning else 1).items
+        return [each["id"] for each in newest if each["id"].startswith(beginning)][:limit]
+
+    return _chosen(ids.BULK, given, find, has_latest=True)
+
+
 def worker(given: str, known: Sequence[str]) -> str:
     """The id of a worker, given by its beginning.
 
@@ -148,6 +165,7 @@ def _where_to_look(prefix: str) -> str:
         ids.TASK_RUN: "give 8 characters of its id or more; `pipeweave status RUN --json` shows the ids",
         ids.DEAD_LETTER: "`pipeweave dlq list --status all` lists the dead letters",
         ids.REDRIVE: "`pipeweave dlq retry-all` prints the id",
+        ids.BULK: "`pipeweave bulk list` lists the bulk changes",
         "tok": "`pipeweave token list` lists the tokens",
         "worker": "`pipeweave workers` lists them",
     }[prefix]

@@ -172,9 +172,10 @@ def test_an_object_that_is_not_there_has_no_state(tx: Transaction, kind: str, ob
     assert state == {} or kind in {"deployment", "pipeline"}
 
 
-@pytest.mark.parametrize("prefix", ["prun", "trun", "dlq", "rdr", "tmp", "ses", "tok"])
+@pytest.mark.parametrize("prefix", ["prun", "trun", "dlq", "rdr", "bulk", "tmp", "ses", "tok"])
 def test_the_state_of_every_kind_with_an_id_can_be_read(tx: Transaction, prefix: str) -> None:
     kinds = {"prun": "run", "trun": "task run", "dlq": "dead letter", "rdr": "redrive", "tmp": "upload"}
+    kinds["bulk"] = "bulk change"
     kind = {**kinds, "ses": "session", "tok": "token"}[prefix]
     assert audited_objects.state_of(tx, kind, TENANT, ids.show(prefix, ids.new_id())) == {}
 

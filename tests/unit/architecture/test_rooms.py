@@ -28,6 +28,7 @@ ROOMS = (
         "enqueued",
         "deadletters",
         "reading",
+        "bulk",
         "timeline",
         "graph",
         "stream",
@@ -49,7 +50,8 @@ DOORS = {
     "api": {
         *("domain", "store", "security", "registry", "queueing", "objects", "runs", "schedule"),
         "triggers",
-        *("deadletters", "reading", "timeline", "graph", "stream", "statistics", "export", "dispatch"),
+        *("deadletters", "reading", "bulk", "timeline", "graph", "stream", "statistics", "export"),
+        "dispatch",
         *("deployment", "recovery", "diagnosis", "metrics", "retention"),
     },
     "workers": {

@@ -1,0 +1,284 @@
+"""`pipeweave bulk`: cancel, pause, resume, rerun or retry all runs that match, however many."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave.cli.runs import RUN_STATUSES
+from pipeweave.cli.support import id_arguments
+from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.known_names import require_pipeline
+from pipeweave.cli.support.list_options import cursor_option, limit_option
+from pipeweave.cli.support.tables import Column
+from pipeweave.cli.token import Lifetime
+from pipeweave.errors import WaitTimeout
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client, Document
+
+ACTIONS = ("cancel", "pause", "resume", "rerun", "retry")
+DONE = {
+    "cancel": "cancelled",
+    "pause": "paused",
+    "resume": "resumed",
+    "rerun": "run again",
+    "retry": "retried",
+}
+# Interval at which a bulk change is polled (s).
+POLL_INTERVAL_S = 0.5
+# Skipped runs that a command names.
+MOST_SKIPPED = 20
+
+_FILTERS = (
+    click.option("--run", "ids", multiple=True, metavar="RUN", help="This run, or these."),
+    click.option(
+        "--status",
+        multiple=True,
+        metavar="STATUS",
+        type=click.Choice(RUN_STATUSES),
+        help=f"Only runs in this status, or these: {', '.join(RUN_STATUSES)}.",
+    ),
+    click.option("--pipeline", multiple=True, help="Only runs of this pipeline, or these."),
+    click.option("--triggered-by", metavar="KIND", help="Only runs that such a thing began, e.g. schedule."),
+    click.option(
+        "--since", type=Lifetime(), help="Only runs created at most this long ago, or since a time."
+    ),
+    click.option("--until", type=Lifetime(), help="Only runs created longer ago, or before a time."),
+    click.option("--text", help="Only runs with this text in their error, metadata or input."),
+    click.option("--meta", metavar="KEY=VALUE", multiple=True, help="Only runs with this in their metadata."),
+    click.option(
+        "--pipeline-version", metavar="N", type=click.IntRange(1), help="Only runs of this pipeline version."
+    ),
+    click.option("--min-ms", metavar="MS", type=click.IntRange(0), help="Only runs that took so long."),
+    click.option("--task", metavar="TASK", help="Only runs with a step that is this task."),
+)
+
+
+def _filtered(command: Any) -> Any:
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command
+
+
+@click.group()
+def bulk() -> None:
+    """Change many runs.
+
+    A bulk change is worked off in the background, also when this command is gone.
+    """
+
+
+@bulk.command(
+    epilog=examples(
+        "pipeweave bulk start cancel --pipeline nightly --status pending --dry-run",
+        "pipeweave bulk start rerun --status failed --since 24h --from report --wait",
+        "pipeweave bulk start retry --status failed --text 'no space left' --per-second 5",
+    )
+)
+@click.argument("action", type=click.Choice(ACTIONS), metavar="ACTION")
+@_filtered
+@click.option("--reason", help="Of a cancel or a pause: stored with each run.")
+@click.option("--from", "from_step", metavar="STEP", help="Of a rerun: begin at this step in each run.")
+@click.option("--version", metavar="VERSION", help="Of a rerun: same (the default), latest, or a number.")
+@click.option("--limit", type=click.IntRange(1, 100_000), metavar="N", help="Change at most so many.")
+@click.option(
+    "--per-second", type=click.FloatRange(0, 1_000, min_open=True), metavar="N", help="Changes in a second."
+)
+@click.option("--key", metavar="KEY", help="A second command with the same key finds what the first began.")
+@click.option("--dry-run", is_flag=True, help="Only count the runs that match.")
+@click.option("-w", "--wait", is_flag=True, help="Wait for the end; exit 0 only if no run was skipped.")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    help="With --wait: give up after this many seconds.",
+)
+@json_option
+@connected
+@click.pass_context
+def start(
+    ctx: click.Context,
+    /,
+    client: Client,
+    action: str,
+    reason: str | None,
+    from_step: str | None,
+    version: str | None,
+    limit: int | None,
+    per_second: float | None,
+    key: str | None,
+    dry_run: bool,
+    wait: bool,
+    timeout: float | None,
+    as_json: bool,
+    **filters: Any,
+) -> None:
+    """Do an action to all runs that match.
+
+    ACTION is cancel, pause, resume, rerun, or retry, which retries their dead letters. At least one filter is
+    needed. Runs that begin later are not meant.
+    """
+    from pipeweave.cli.support.rendering import show_json
+
+    chosen = _chosen(client, filters)
+    if not chosen:
+        raise click.UsageError("give --run, or a filter such as --pipeline or --status")
+    found = client.bulk(
+        action,
+        chosen,
+        reason=reason,
+        from_step=from_step,
+        version=int(version) if version is not None and version.isdecimal() else version,
+        limit=limit,
+        per_second=per_second,
+        dry_run=dry_run,
+        idempotency_key=key,
+    )
+    if dry_run:
+        _show_plan(client, found, filters["pipeline"], as_json=as_json)
+        return
+    if wait:
+        found = _wait(client, found, timeout, is_silent=as_json)
+    if as_json:
+        show_json(found)
+    else:
+        _show(found)
+    ctx.exit(0 if not wait or (found["status"] == "completed" and not found["skipped"]) else 1)
+
+
+def _chosen(client: Client, options: dict[str, Any]) -> Document:
+    """The filters as the API names them."""
+    now = datetime.now(UTC)
+    given = {
+        "ids": [id_arguments.run(client, each) for each in options["ids"]],
+        "status": list(options["status"]),
+        "pipelineId": list(options["pipeline"]),
+        "triggeredBy": options["triggered_by"],
+        "createdAfter": _time(options["since"], now),
+        "createdBefore": _time(options["until"], now),
+        "text": options["text"],
+        "meta": list(options["meta"]),
+        "version": options["pipeline_version"],
+        "minMs": options["min_ms"],
+        "taskId": options["task"],
+    }
+    return {name: value for name, value in given.items() if value not in (None, [])}
+
+
+def _time(given: timedelta | datetime | None, now: datetime) -> str | None:
+    if given is None:
+        return None
+    moment = now - given if isinstance(given, timedelta) else given
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _show_plan(client: Client, plan: Document, pipelines: tuple[str, ...], *, as_json: bool) -> None:
+    from pipeweave.cli.support.rendering import show_json
+
+    if as_json:
+        show_json(plan)
+        return
+    if not plan["matched"]:
+        for each in pipelines:
+            require_pipeline(client, each)
+    more = "" if plan["isComplete"] else " or more"
+    told = ", ".join(f"{number:,} {status}" for status, number in plan["byStatus"].items())
+    click.echo(
+        f"{plan['matched']:,}{more} runs would be {DONE[plan['action']]}{f' ({told})' if told else ''}"
+    )
+    if plan["skipped"]:
+        click.echo(f"{plan['skipped']:,} of those that are named are not concerned", err=True)
+    for each in plan["sample"]:
+        click.echo(each)
+
+
+def _wait(client: Client, found: Document, timeout: float | None, *, is_silent: bool) -> Document:
+    until = None if timeout is None else time.monotonic() + timeout
+    while found["status"] == "running":
+        if not is_silent and sys.stderr.isatty():
+            click.echo(f"\r{found['changed'] + found['skipped']:,} of {found['total']:,}", nl=False, err=True)
+        if until is not None and time.monotonic() >= until:
+            raise WaitTimeout(f"bulk change {found['id']} is still running after {timeout:g} s")
+        time.sleep(POLL_INTERVAL_S)
+        found = client.bulk_change(found["id"])
+    return found
+
+
+def _show(found: Document) -> None:
+    of = f"{found['total']:,}{'+' if found['totalIsCapped'] else ''}"
+    skipped = f", {found['skipped']:,} skipped" if found["skipped"] else ""
+    done = DONE[found["action"]]
+    click.echo(f"{found['id']} {found['status']}: {found['changed']:,} of {of} runs {done}{skipped}")
+
+
+@bulk.command("list", epilog=examples("pipeweave bulk list --limit 5"))
+@limit_option
+@cursor_option
+@json_option
+@connected
+def list_(client: Client, limit: int, cursor: str | None, as_json: bool) -> None:
+    """List bulk changes, newest first."""
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
+
+    page = client.bulk_changes(limit=limit, cursor=cursor)
+    cells = {
+        Column("bulk change"): field("id"),
+        Column("action"): field("action"),
+        Column("status"): field("status"),
+        Column("changed"): field("changed"),
+        Column("skipped", drop=2): field("skipped"),
+        Column("matched", drop=3): field("total"),
+        moment("began (UTC)", drop=1): lambda each: when(each["createdAt"]),
+        Column("by", drop=4): field("createdBy"),
+    }
+    none = "No bulk change yet. `pipeweave bulk start` begins one."
+    show_list("bulkChanges", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)
+    if page.next_cursor and not as_json:
+        click.echo(f"More: --cursor {page.next_cursor}", err=True)
+
+
+@bulk.command(epilog=examples("pipeweave bulk show latest"))
+@click.argument("bulk_change", metavar="BULK")
+@json_option
+@connected
+def show(client: Client, bulk_change: str, as_json: bool) -> None:
+    """Show how far a bulk change is, and which runs it skipped.
+
+    BULK is its id, the beginning of one, or `latest`.
+    """
+    from pipeweave.cli.support.rendering import show_json, text
+
+    found = client.bulk_change(id_arguments.bulk_change(client, bulk_change))
+    if as_json:
+        show_json(found)
+        return
+    _show(found)
+    skipped = client.bulk_runs(found["id"], "skipped")
+    for each, _ in zip(skipped, range(MOST_SKIPPED), strict=False):
+        click.echo(f"{each['runId']}: {each['errorCode']}: {text(each['error'])}")
+    if found["skipped"] > MOST_SKIPPED:
+        click.echo(f"and {found['skipped'] - MOST_SKIPPED:,} more", err=True)
+
+
+@bulk.command(epilog=examples("pipeweave bulk stop latest"))
+@click.argument("bulk_change", metavar="BULK")
+@json_option
+@connected
+def stop(client: Client, bulk_change: str, as_json: bool) -> None:
+    """Stop a bulk change. What it has changed stays changed.
+
+    BULK is its id, the beginning of one, or `latest`.
+    """
+    from pipeweave.cli.support.rendering import show_json
+
+    found = client.stop_bulk(id_arguments.bulk_change(client, bulk_change))
+    if as_json:
+        show_json(found)
+    else:
+        _show(found)

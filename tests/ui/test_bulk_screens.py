@@ -1,0 +1,153 @@
+"""Many runs at once, as people change them: chosen or by a filter, asked first, followed, stopped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Browser
+from support.browser import PHONE, Visit, visiting
+from support.failed_runs import CHAIN, failed_run
+from support.inline_worker import InlineWorker
+from support.run_driver import RunDriver
+
+from pipeweave import ids
+from pipeweave.orchestrator.bulk import Action, BulkRequest, Selection, changes, choosing, working
+from pipeweave.orchestrator.reading import RunFilter
+from pipeweave.orchestrator.security import READ, WRITE
+
+
+@pytest.fixture(autouse=True)
+def one_tick_does_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(working, "MAX_SECONDS_PER_TICK", 600)
+
+
+def tick(driver: RunDriver) -> None:
+    working.run_once(driver.database, driver.values)
+
+
+def test_all_that_match_are_cancelled_after_a_dry_run_and_a_typed_number(
+    visit: Visit, driver: RunDriver
+) -> None:
+    driver.store({"a": []}, id="many")
+    driver.store({"a": []}, id="other")
+    kept = driver.trigger("other")
+    made = [driver.trigger("many", metadata={"batch": "a,b"}) for _ in range(101)]
+    page = visit.open("/runs?pipelineId=many&pipelineId=none&status=running&meta=batch%3Da%2Cb&window=24h")
+    page.get_by_text("All that match").click()
+    page.get_by_role("link", name="Cancel…").click()
+    visit.see("concerns 101 runs: 101 running")
+    assert "--pipeline many --pipeline none" in (page.locator("#sent").text_content() or "")
+    page.get_by_label("Reason").fill("the wrong day")
+    page.get_by_label("Type 101 to confirm").fill("101")
+    page.get_by_role("button", name="Cancel runs").click()
+    visit.see("The bulk change has begun")
+    visit.see("0 of 101 done")
+    tick(driver)
+    visit.see("101 of 101 done")
+    visit.see("the wrong day")
+    assert {driver.run(each).status for each in made} == {"cancelled"}
+    assert driver.run(made[0]).error["message"] == "the wrong day"
+    assert driver.run(kept).status == "running"
+    page.get_by_role("link", name="Bulk changes").click()
+    page.get_by_role("row", name=re.compile("completed.*cancel.*101")).wait_for()
+
+
+def test_chosen_runs_are_paused_and_no_other_also_without_scripts(
+    browser: Browser, server: str, driver: RunDriver, make_token: Callable[..., str]
+) -> None:
+    driver.store({"a": []}, id="many")
+    one, two, three = (driver.trigger("many") for _ in range(3))
+    token = make_token(READ, WRITE)
+    with visiting(browser, server, driver.tenant, token, java_script_enabled=False) as visit:
+        page = visit.open("/runs")
+        for each in (one, three):
+            page.locator(f"#{ids.show(ids.RUN, each)} input").check()
+        page.get_by_role("button", name="Pause…").click()
+        visit.see("concerns 2 runs")
+        page.get_by_role("button", name="Pause runs").click()
+        visit.see("0 of 2 done")
+        tick(driver)
+        page.reload()
+        visit.see("2 of 2 done")
+    assert [driver.run(each).status for each in (one, two, three)] == ["paused", "running", "paused"]
+
+
+def test_what_was_skipped_says_why_and_a_rerun_leads_to_its_run(visit: Visit, worker: InlineWorker) -> None:
+    driver = worker.driver
+    failed_run(worker, CHAIN, "b", id="one")
+    failed_run(worker, {"a": []}, "a", id="two")
+    page = visit.open("/runs?status=failed")
+    page.get_by_text("All that match").click()
+    page.get_by_role("link", name="Run again…").click()
+    page.get_by_label("From step").fill("b")
+    page.get_by_role("button", name="Run again").click()
+    visit.see("0 of 2 done")
+    tick(driver)
+    visit.see("2 of 2 done")
+    page.get_by_role("link", name="skipped", exact=True).click()
+    visit.see("has no step 'b'")
+    visit.axe()
+    page.get_by_role("link", name="run again", exact=True).click()
+    page.locator("tbody a").nth(1).click()
+    visit.see("repeats")
+
+
+def test_one_under_way_is_stopped(visit: Visit, driver: RunDriver) -> None:
+    driver.store({"a": []}, id="many")
+    run = driver.trigger("many")
+    page = visit.open("/runs")
+    page.locator(f"#{ids.show(ids.RUN, run)} input").check()
+    page.get_by_role("button", name="Cancel…").click()
+    page.get_by_role("button", name="Cancel runs").click()
+    visit.see("0 of 1 done")
+    page.get_by_role("link", name="Stop…").or_(page.get_by_role("link", name="Stop")).click()
+    page.get_by_role("button", name="Stop").click()
+    visit.see("It was stopped")
+    tick(driver)
+    assert driver.run(run).status == "running"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_screens_can_be_used_by_everybody(
+    browser: Browser, server: str, worker: InlineWorker, make_token: Callable[..., str], scheme: str
+) -> None:
+    driver = worker.driver
+    token = make_token(READ, WRITE)
+    with visiting(browser, server, driver.tenant, token, color_scheme=scheme, viewport=PHONE) as visit:
+        visit.open("/bulk")
+        visit.see("No bulk change yet")
+        visit.axe()
+        failed_run(worker, CHAIN, "b", id="one")
+        request = BulkRequest(Action.RERUN, Selection(RunFilter(status=("failed",))), by="alice")
+        counted = choosing.Counted(1)
+        bulk = driver.database.run(lambda tx: changes.create(tx, driver.tenant, request, counted))
+        tick(driver)
+        for path in ("/bulk", f"/bulk/{ids.show(ids.BULK, bulk)}"):
+            visit.open(path)
+            visit.axe()
+    with visiting(browser, server, driver.tenant, make_token(READ)) as visit:
+        page = visit.open("/runs?status=failed")
+        assert page.get_by_text("All that match").count() == 0
+        visit.open("/do/bulk.start:cancel?filter.status=failed", status=403)
+
+
+# --- enqueued runs ----------------------------------------------------------------------------------------
+
+_REFUSED = """
+INSERT INTO enqueued_runs (tenant_id, pipeline_id, settled_at, error_code, error)
+VALUES (:tenant, 'charge', now(), 'INVALID_INPUT', '<b>order</b> is required') RETURNING 1
+"""
+
+
+def test_enqueued_runs_say_why_they_have_not_started(visit: Visit, driver: RunDriver) -> None:
+    page = visit.open("/queues")
+    page.get_by_role("link", name="Enqueued runs").click()
+    visit.see("None waits")
+    visit.axe()
+    driver.rows(_REFUSED, tenant=driver.tenant)
+    visit.open("/")
+    page.get_by_role("link", name="An enqueued run of charge was refused: INVALID_INPUT").click()
+    visit.see("<b>order</b> is required")
+    visit.axe()
