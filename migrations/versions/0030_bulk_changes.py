@@ -6,8 +6,8 @@ leaves these changes alone.
 
 from alembic import op
 
-revision = "0029"
-down_revision = "0028"
+revision = "0030"
+down_revision = "0029"
 
 UP = """
 CREATE TABLE bulk_changes (
