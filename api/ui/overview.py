@@ -134,11 +134,10 @@ def _problems(
     if queue["pending"] and not alive:
         yield Problem("failed", f"No worker is alive, and {_task_runs(queue['pending'])}", "/workers")
     if queue["dlq"]:
-        kinds = (
-            f" of {len(groups)}{' kinds or more' if len(groups) == GROUPS else ''}" if len(groups) > 1 else ""
-        )
-        letters = "1 dead letter" if queue["dlq"] == 1 else f"{queue['dlq']:,} dead letters"
-        yield Problem("failed", f"{letters}{kinds} open: {_names(groups)}", "/dead-letters")
+        more = " or more" if len(groups) == GROUPS else ""
+        kinds = f" of {len(groups)} kinds{more}" if len(groups) > 1 else ""
+        letters = "1 open dead letter" if queue["dlq"] == 1 else f"{queue['dlq']:,} open dead letters"
+        yield Problem("failed", f"{letters}{kinds}: {_names(groups)}", "/dead-letters")
     if workers.get("crashed"):
         yield Problem("lost", f"Workers that crashed: {workers['crashed']}", "/workers?state=crashed")
     if workers.get("stalled"):

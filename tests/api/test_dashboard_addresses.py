@@ -63,11 +63,11 @@ def names(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     found: set[str] = set()
     make = dashboard.View
 
-    def noting(inside: Any, caller: Any, path: str, given: Any, lists: Any, *rest: Any) -> Any:
+    def noting(inside: Any, caller: Any, path: str, given: Any, lists: Any, *rest: Any, **more: Any) -> Any:
         read = Read(given), Read(lists)
         for each in read:
             each.names = found
-        return make(inside, caller, path, *read, *rest)
+        return make(inside, caller, path, *read, *rest, **more)
 
     monkeypatch.setattr(dashboard, "View", noting)
     return found
