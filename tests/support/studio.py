@@ -266,7 +266,7 @@ SCREENS: dict[str, Callable[[Studio], str]] = {
     "overview": _at("/"),
     "runs": _at("/runs"),
     "run": _run("failed"),
-    "graph": _run("going", "?step=tag"),
+    "graph": _run("going"),
     "timeline": _run("partial", "/timeline"),
     "items": _run("partial", "/steps/resize/items"),
     "log": _run("failed", "?tab=log&step=charge"),

@@ -54,7 +54,7 @@ function show() {
     if (each.getAttribute("title") !== title) each.setAttribute("title", title);
   }
   // Charts: the text begins with the label, a time in UTC.
-  for (const each of document.querySelectorAll("[data-at]")) {
+  for (const each of document.querySelectorAll("[data-at][data-label]")) {
     const at = new Date(each.getAttribute("data-at") ?? "");
     const shown = (each.hasAttribute("data-dated") ? dated : minutes).format(at);
     const text = each.textContent?.replace(each.getAttribute("data-label") ?? "", shown) ?? "";
