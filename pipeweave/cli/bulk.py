@@ -78,7 +78,7 @@ def bulk() -> None:
     epilog=examples(
         "pipeweave bulk start cancel --pipeline nightly --status pending --dry-run",
         "pipeweave bulk start rerun --status failed --since 24h --from report --wait",
-        "pipeweave bulk start retry --status failed --text 'no space left' --per-second 5",
+        "pipeweave bulk start retry --status failed --text 'disk full' --per-second 5",
     )
 )
 @click.argument("action", type=click.Choice(ACTIONS), metavar="ACTION")
