@@ -183,7 +183,7 @@ LETTERS = LetterFilter()
 SEVERAL = RunFilter(("failed", "partial"), ("a", "b"))
 
 
-def _look(tx: Transaction, action: asked.Action, selection: asked.Selection) -> object:
+def _look(tx: Transaction, action: asked.BulkAction, selection: asked.Selection) -> object:
     return choosing.look(tx, TENANT, action, selection, RUN, None)
 
 
@@ -290,12 +290,12 @@ CALLS: Calls = [
     ("to resume", lambda tx, _: bulk._next_runs(tx, bulk.Action.RESUME, {})),
     ("to cancel", lambda tx, _: bulk._next_runs(tx, bulk.Action.CANCEL, {})),
     # bulk changes
-    ("cancel", lambda tx, _: _look(tx, asked.Action.CANCEL, asked.Selection())),
-    ("rerun", lambda tx, _: _look(tx, asked.Action.RERUN, asked.Selection())),
-    ("rerun of some pipelines", lambda tx, _: _look(tx, asked.Action.RERUN, asked.Selection(SEVERAL))),
-    ("retry", lambda tx, _: _look(tx, asked.Action.RETRY, asked.Selection())),
-    ("pause of named runs", lambda tx, _: _look(tx, asked.Action.PAUSE, asked.Selection(ids=(RUN,)))),
-    ("resume", lambda tx, _: _look(tx, asked.Action.RESUME, asked.Selection())),
+    ("cancel", lambda tx, _: _look(tx, asked.BulkAction.CANCEL, asked.Selection())),
+    ("rerun", lambda tx, _: _look(tx, asked.BulkAction.RERUN, asked.Selection())),
+    ("rerun of some pipelines", lambda tx, _: _look(tx, asked.BulkAction.RERUN, asked.Selection(SEVERAL))),
+    ("retry", lambda tx, _: _look(tx, asked.BulkAction.RETRY, asked.Selection())),
+    ("pause of named runs", lambda tx, _: _look(tx, asked.BulkAction.PAUSE, asked.Selection(ids=(RUN,)))),
+    ("resume", lambda tx, _: _look(tx, asked.BulkAction.RESUME, asked.Selection())),
     # retention
     ("", lambda tx, _: archive.count_rows(tx, MONTH)),
     ("", lambda tx, _: month_status.count_rows(tx, month_status.MonthOnDisk(MONTH, {"runs": 0}))),

@@ -14,7 +14,7 @@ from pipeweave.api.contract.requests import MAX_INT32, MAX_REASON, MAX_TOKEN, WH
 from pipeweave.api.contract.reruns import Version
 from pipeweave.api.contract.run_answers import TriggerKind
 from pipeweave.api.contract.run_changes import MAX_IDS
-from pipeweave.orchestrator.bulk import MOST_RUNS, Action, BulkRequest, Selection
+from pipeweave.orchestrator.bulk import MOST_RUNS, BulkAction, BulkRequest, Selection
 from pipeweave.orchestrator.domain import RunStatus
 from pipeweave.orchestrator.reading import RunFilter
 
@@ -75,7 +75,7 @@ class BulkChangeRequest(Request):
     """Do an action to many runs. Runs that begin later are not meant."""
 
     action: Annotated[
-        Action,
+        BulkAction,
         Field(
             strict=False,
             description="`rerun` runs those again that have ended, each as a new run. `retry` retries the"
@@ -120,7 +120,7 @@ class BulkPlan(AnswerModel):
     """What a bulk change would do now."""
 
     is_dry_run: Literal[True]
-    action: Action
+    action: BulkAction
     matched: int = Field(description="Runs that match and that the action concerns, counted up to 100,000.")
     is_complete: bool = Field(description="Whether all were counted: a count ends after a second.")
     skipped: int = Field(description="Of the runs that `ids` names: those that the action does not concern.")
@@ -132,7 +132,7 @@ class BulkChange(AnswerModel):
     """An action on many runs. The tick works it off."""
 
     id: BulkId
-    action: Action
+    action: BulkAction
     status: Literal["running", "completed", "cancelled"]
     filter: dict[str, Any]
     reason: str | None

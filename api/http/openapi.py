@@ -45,6 +45,7 @@ TAGS: Mapping[str, str] = {
     "storage": "Stored objects: backends, inputs, outputs, files; the sweep of what nothing refers to.",
     "uploads": "Files that are stored before the run that uses them.",
     "runs": "Runs of pipelines: status, task runs, events; to pause, resume and cancel them.",
+    "bulk changes": "One action on many runs: cancel, pause, resume, rerun, retry. The tick works it off.",
     "exports": "The rows of many runs as lines of JSON: runs, task runs, attempts, events and logs.",
     "workers": "Worker processes: what they do, and their drain. What HTTP workers report, and what they may"
     " read: there the signed `runId` stands for a token.",

@@ -17,7 +17,7 @@ from pipeweave.api.contract import (
 from pipeweave.api.contract.requests import MAX_TOKEN
 from pipeweave.api.http import Answer, Call, PathId, Routes, idempotency_header
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
-from pipeweave.orchestrator.bulk import Action, BulkRequest, Selection, changes, choosing, documents
+from pipeweave.orchestrator.bulk import BulkAction, BulkRequest, Selection, changes, choosing, documents
 from pipeweave.orchestrator.security import WRITE
 
 routes = Routes("bulk changes")
@@ -25,9 +25,9 @@ BULK = {"id": PathId(ids.BULK, "The bulk change's id.")}
 
 # Options -> the actions that take them.
 _TAKEN_BY = {
-    "reason": (Action.CANCEL, Action.PAUSE),
-    "fromStep": (Action.RERUN,),
-    "version": (Action.RERUN,),
+    "reason": (BulkAction.CANCEL, BulkAction.PAUSE),
+    "fromStep": (BulkAction.RERUN,),
+    "version": (BulkAction.RERUN,),
 }
 
 

@@ -3,11 +3,11 @@
 Called by `api`, and worked off by the tick. Each run is changed by the verb for one run, in a transaction of
 its own."""
 
-from pipeweave.orchestrator.bulk.asked import MOST_RUNS, Action, BulkRequest, Selection
+from pipeweave.orchestrator.bulk.asked import MOST_RUNS, BulkAction, BulkRequest, Selection
 
 __all__ = [
     "MOST_RUNS",
-    "Action",
+    "BulkAction",
     "BulkRequest",
     "Selection",
 ]

@@ -17,7 +17,7 @@ from pipeweave.orchestrator.reading import RunFilter
 MOST_RUNS = 100_000
 
 
-class Action(StrEnum):
+class BulkAction(StrEnum):
     """What is done to each run."""
 
     CANCEL = "cancel"
@@ -96,7 +96,7 @@ class BulkRequest:
         by: who asks for it.
     """
 
-    action: Action
+    action: BulkAction
     selection: Selection
     reason: str | None = None
     from_step: str | None = None
@@ -116,7 +116,7 @@ class BulkRequest:
         """The request in a row of `bulk_changes`."""
         options = row.options
         return cls(
-            Action(row.action),
+            BulkAction(row.action),
             Selection.of_json(row.filter),
             options.get("reason"),
             options.get("fromStep"),

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.bulk.asked import MOST_RUNS, Action, Selection
+from pipeweave.orchestrator.bulk.asked import MOST_RUNS, BulkAction, Selection
 from pipeweave.orchestrator.deadletters.filters import OPEN
 from pipeweave.orchestrator.domain.states import FINAL_RUN, OPEN_RUN, RunStatus
 from pipeweave.orchestrator.reading.run_filter import MATCHES, first_id, match_parameters
@@ -32,12 +32,12 @@ _HAS_OPEN_LETTER = (
     f"EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.run_id = r.id AND {OPEN} AND d.id < :bulk)"
 )
 # The runs that each action would change: their statuses, and SQL of a further condition.
-_CONCERNED: Mapping[Action, tuple[frozenset[RunStatus], str]] = {
-    Action.CANCEL: (OPEN_RUN, "true"),
-    Action.PAUSE: (frozenset({RunStatus.PENDING, RunStatus.RUNNING}), f"NOT {is_run_paused('r.id')}"),
-    Action.RESUME: (frozenset({RunStatus.PENDING, RunStatus.PAUSED}), is_run_paused("r.id")),
-    Action.RERUN: (FINAL_RUN, "true"),
-    Action.RETRY: (
+_CONCERNED: Mapping[BulkAction, tuple[frozenset[RunStatus], str]] = {
+    BulkAction.CANCEL: (OPEN_RUN, "true"),
+    BulkAction.PAUSE: (frozenset({RunStatus.PENDING, RunStatus.RUNNING}), f"NOT {is_run_paused('r.id')}"),
+    BulkAction.RESUME: (frozenset({RunStatus.PENDING, RunStatus.PAUSED}), is_run_paused("r.id")),
+    BulkAction.RERUN: (FINAL_RUN, "true"),
+    BulkAction.RETRY: (
         frozenset({RunStatus.RUNNING, RunStatus.PARTIAL, RunStatus.FAILED}),
         _HAS_OPEN_LETTER,
     ),
@@ -85,7 +85,7 @@ class Counted:
 def count(
     tx: Transaction,
     tenant: str,
-    action: Action,
+    action: BulkAction,
     selection: Selection,
     *,
     clock: Callable[[], float] = time.monotonic,
@@ -134,7 +134,7 @@ ORDER BY r.id {order} LIMIT :slice
 def look(
     tx: Transaction,
     tenant: str,
-    action: Action,
+    action: BulkAction,
     selection: Selection,
     bulk: UUID,
     after: UUID | None,
@@ -167,22 +167,22 @@ def look(
     return Slice(runs, rows[-1].id if rows else None, len(rows) < size)
 
 
-def _statement(action: Action, selection: Selection, condition: str) -> str:
+def _statement(action: BulkAction, selection: Selection, condition: str) -> str:
     parts = {
         "columns": _COLUMNS.format(condition=condition, matches=MATCHES),
         "where": _WHERE,
-        "order": "DESC" if action is Action.CANCEL else "ASC",
+        "order": "DESC" if action is BulkAction.CANCEL else "ASC",
     }
     if selection.ids is not None:
         return _NAMED.format(**parts)
     # Few runs are open, and of those that ended the index of their pipeline has fewer than that of a status.
-    is_of_ended = action in (Action.RERUN, Action.RETRY)
+    is_of_ended = action in (BulkAction.RERUN, BulkAction.RETRY)
     if selection.filter.pipeline_id and is_of_ended:
         return _OF_EACH.format(keys=":pipelines", column="r.pipeline_id", **parts)
     return _OF_EACH.format(keys=":statuses", column="r.status", **parts)
 
 
-def _bounds(action: Action, selection: Selection, bulk: UUID, after: UUID | None) -> tuple[UUID, UUID]:
+def _bounds(action: BulkAction, selection: Selection, bulk: UUID, after: UUID | None) -> tuple[UUID, UUID]:
     """The lowest and the highest id to look at."""
     chosen = selection.filter
     first, last = _BEFORE_ALL, UUID(int=bulk.int - 1)
@@ -193,7 +193,7 @@ def _bounds(action: Action, selection: Selection, bulk: UUID, after: UUID | None
         first = max(first, first_id(chosen.created_after))
     if chosen.created_before is not None:
         last = min(last, UUID(int=max(0, first_id(chosen.created_before).int - 1)))
-    if after is not None and action is Action.CANCEL:
+    if after is not None and action is BulkAction.CANCEL:
         last = min(last, UUID(int=max(0, after.int - 1)))
     elif after is not None:
         first = max(first, UUID(int=min(after.int + 1, _AFTER_ALL.int)))

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict
-from pipeweave.orchestrator.bulk.asked import Action, BulkRequest
+from pipeweave.orchestrator.bulk.asked import BulkAction, BulkRequest
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.deadletters.dead_letters import LETTER_COLUMNS, letter_of
 from pipeweave.orchestrator.deadletters.filters import OPEN
@@ -41,15 +41,15 @@ Verb = Callable[[Transaction, UUID], Done]
 def verb_of(request: BulkRequest, tenant: str, bulk: UUID, values: Values) -> Verb:
     """The verb for each run of a bulk change."""
     match request.action:
-        case Action.CANCEL:
+        case BulkAction.CANCEL:
             return lambda tx, run: _cancel(tx, tenant, run, request)
-        case Action.PAUSE:
+        case BulkAction.PAUSE:
             return lambda tx, run: _pause(tx, tenant, run, request)
-        case Action.RESUME:
+        case BulkAction.RESUME:
             return lambda tx, run: _resume(tx, tenant, run, request)
-        case Action.RERUN:
+        case BulkAction.RERUN:
             return lambda tx, run: _rerun(tx, tenant, run, request, bulk, values)
-        case Action.RETRY:
+        case BulkAction.RETRY:
             return lambda tx, run: _retry(tx, tenant, run, request, bulk)
 
 

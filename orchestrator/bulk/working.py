@@ -26,7 +26,7 @@ from pipeweave.errors import (
     UploadNotUsable,
 )
 from pipeweave.orchestrator.bulk import choosing
-from pipeweave.orchestrator.bulk.asked import Action, BulkRequest
+from pipeweave.orchestrator.bulk.asked import BulkAction, BulkRequest
 from pipeweave.orchestrator.bulk.changes import COMPLETED, RUNNING
 from pipeweave.orchestrator.bulk.choosing import Found, Slice
 from pipeweave.orchestrator.bulk.verbs import Verb, verb_of
@@ -218,7 +218,7 @@ class _Batch:
     def _do(self, run_id: UUID) -> bool:
         """Do the action to a run in one transaction with its note; whether nothing more is to be done."""
         # A rerun uses storage before it holds its statements together.
-        is_one = self.bulk.request.action is not Action.RERUN
+        is_one = self.bulk.request.action is not BulkAction.RERUN
         is_over, is_first = self.database.run(
             lambda tx: _do_and_note(tx, self._verb, self.bulk, run_id), is_one=is_one
         )

@@ -87,7 +87,7 @@ RUNS = _counter(
     of="pipeline",
 )
 RUNS_CREATED = _counter(
-    "runs_created", "Runs of pipelines that were created.", "tenant", "pipeline", of="pipeline"
+    "created_runs", "Runs of pipelines that were created.", "tenant", "pipeline", of="pipeline"
 )
 RUN_DURATION = _histogram(
     "run_duration_seconds", "How long runs of pipelines took.", "tenant", "pipeline", of="pipeline"

@@ -13,7 +13,7 @@ from support.inline_worker import InlineWorker
 from support.run_driver import RunDriver
 
 from pipeweave import ids
-from pipeweave.orchestrator.bulk import Action, BulkRequest, Selection, changes, choosing, working
+from pipeweave.orchestrator.bulk import BulkAction, BulkRequest, Selection, changes, choosing, working
 from pipeweave.orchestrator.reading import RunFilter
 from pipeweave.orchestrator.security import READ, WRITE
 
@@ -120,7 +120,7 @@ def test_the_screens_can_be_used_by_everybody(
         visit.see("No bulk change yet")
         visit.axe()
         failed_run(worker, CHAIN, "b", id="one")
-        request = BulkRequest(Action.RERUN, Selection(RunFilter(status=("failed",))), by="alice")
+        request = BulkRequest(BulkAction.RERUN, Selection(RunFilter(status=("failed",))), by="alice")
         counted = choosing.Counted(1)
         bulk = driver.database.run(lambda tx: changes.create(tx, driver.tenant, request, counted))
         tick(driver)

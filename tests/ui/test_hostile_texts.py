@@ -170,7 +170,7 @@ def test_no_screen_is_more_than_text_or_wider_than_its_window(
 
 def _is_empty(path: str) -> bool:
     """Whether there is nothing to see: no redrive, no object, no second run."""
-    return "/nothing" in path or path.startswith(("/storage/object", "/compare?"))
+    return "/nothing" in path or path.startswith(("/storage/object", "/storage/file", "/compare?"))
 
 
 def _change(visit: Visit, seeded: Seeded) -> None:

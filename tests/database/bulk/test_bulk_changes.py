@@ -20,7 +20,7 @@ from support.servers import wait_until
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, PartlyFailed, Unavailable
 from pipeweave.orchestrator.bulk import changes, choosing, documents, working
-from pipeweave.orchestrator.bulk.asked import Action, BulkRequest, Selection
+from pipeweave.orchestrator.bulk.asked import BulkAction, BulkRequest, Selection
 from pipeweave.orchestrator.reading.run_filter import RunFilter
 from pipeweave.orchestrator.runs import pausing, triggering
 from pipeweave.orchestrator.store.database import Transaction
@@ -37,7 +37,7 @@ def one_tick_does_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(working, "MAX_SECONDS_PER_TICK", 600)
 
 
-def asked(action: Action, *, ids: tuple[UUID, ...] | None = None, **options: Any) -> BulkRequest:
+def asked(action: BulkAction, *, ids: tuple[UUID, ...] | None = None, **options: Any) -> BulkRequest:
     """A request; what is no option of it is a filter."""
     own = ("reason", "from_step", "version", "most", "per_second", "token", "by")
     given = {name: options.pop(name) for name in own if name in options}
@@ -85,7 +85,7 @@ def status_of(driver: RunDriver, runs: list[UUID]) -> list[str]:
 def test_a_cancel_ends_the_open_runs_that_match_and_says_so(worker: InlineWorker) -> None:
     driver = worker.driver
     meant, other = some_runs(driver, 3), some_runs(driver, 1, "other")
-    request = asked(Action.CANCEL, pipeline_id=("driven",), reason="wrong day", by="alice")
+    request = asked(BulkAction.CANCEL, pipeline_id=("driven",), reason="wrong day", by="alice")
     bulk = create(driver, request)
     assert numbers(driver, bulk) == ("running", 3, 0, 0)
     assert work_off(driver) == 3
@@ -108,7 +108,7 @@ def test_a_cancel_takes_the_newest_first(worker: InlineWorker, monkeypatch: pyte
     monkeypatch.setattr(working, "MAX_SECONDS_PER_TICK", 0)
     driver = worker.driver
     runs = some_runs(driver, 3)
-    create(driver, asked(Action.CANCEL, pipeline_id=("driven",)))
+    create(driver, asked(BulkAction.CANCEL, pipeline_id=("driven",)))
     work_off(driver)
     assert [each == "cancelled" for each in status_of(driver, runs)] == [False, False, True]
     while work_off(driver):
@@ -120,11 +120,11 @@ def test_pause_and_resume_come_to_those_that_they_concern(worker: InlineWorker) 
     driver = worker.driver
     runs = some_runs(driver, 3)
     driver.database.run(lambda tx: pausing.pause(tx, driver.tenant, runs[0], by="bob"))
-    bulk = create(driver, asked(Action.PAUSE, ids=tuple(runs), by="alice"))
+    bulk = create(driver, asked(BulkAction.PAUSE, ids=tuple(runs), by="alice"))
     work_off(driver)
     assert numbers(driver, bulk) == ("completed", 2, 2, 0)
     assert status_of(driver, runs) == ["paused"] * 3
-    bulk = create(driver, asked(Action.RESUME, ids=tuple(runs), by="alice"))
+    bulk = create(driver, asked(BulkAction.RESUME, ids=tuple(runs), by="alice"))
     work_off(driver)
     assert numbers(driver, bulk) == ("completed", 3, 3, 0)
     assert status_of(driver, runs) == ["running"] * 3
@@ -134,7 +134,7 @@ def test_a_rerun_begins_a_new_run_for_each_and_not_for_those(worker: InlineWorke
     driver = worker.driver
     old = failed_run(worker, CHAIN, "b")
     worker.fails = {}
-    bulk = create(driver, asked(Action.RERUN, status=("failed",), from_step="b", by="alice"))
+    bulk = create(driver, asked(BulkAction.RERUN, status=("failed",), from_step="b", by="alice"))
     work_off(driver)
     assert numbers(driver, bulk) == ("completed", 1, 1, 0)
     [row] = listed(driver, bulk)
@@ -154,7 +154,7 @@ def test_a_retry_takes_the_dead_letters_of_the_runs_however_many(
     fine = failed_run(worker, TWO, id="fine")
     assert len(still_open(driver, run)) == 2
     worker.fails = {}
-    bulk = create(driver, asked(Action.RETRY, created_after=None, status=("failed", "partial")))
+    bulk = create(driver, asked(BulkAction.RETRY, created_after=None, status=("failed", "partial")))
     work_off(driver)
     assert numbers(driver, bulk) == ("completed", 1, 1, 0)
     worker.consume_all()
@@ -165,8 +165,8 @@ def test_runs_that_refuse_are_skipped_with_the_reason(worker: InlineWorker) -> N
     driver = worker.driver
     failed_run(worker, CHAIN, "b", id="one")
     failed_run(worker, TWO, "b", id="two")
-    bulk = create(driver, asked(Action.RERUN, status=("failed",), from_step="c"))
-    other = create(driver, asked(Action.RERUN, status=("failed",), from_step="nowhere"))
+    bulk = create(driver, asked(BulkAction.RERUN, status=("failed",), from_step="c"))
+    other = create(driver, asked(BulkAction.RERUN, status=("failed",), from_step="nowhere"))
     work_off(driver)
     assert progress(driver, bulk)["changed"] == 2
     assert numbers(driver, other) == ("completed", 2, 0, 2)
@@ -189,7 +189,7 @@ def test_a_fault_in_one_run_does_not_keep_the_others_from_their_turn(
         cancel(tx, tenant, run_id, **options)
 
     monkeypatch.setattr(triggering, "cancel", break_for_one)
-    bulk = create(driver, asked(Action.CANCEL, pipeline_id=("driven",)))
+    bulk = create(driver, asked(BulkAction.CANCEL, pipeline_id=("driven",)))
     work_off(driver)
     assert numbers(driver, bulk) == ("completed", 3, 2, 1)
     assert [each["errorCode"] for each in listed(driver, bulk, "skipped")] == ["INTERNAL_ERROR"]
@@ -205,7 +205,7 @@ def test_filters_choose_as_in_the_list_of_runs(worker: InlineWorker) -> None:
     acme = driver.trigger(input={"file": "Acme.csv"}, metadata={"customer": "acme"})
     driver.trigger(metadata={"customer": "other"})
 
-    def matched(action: Action = Action.CANCEL, **filters: Any) -> int:
+    def matched(action: BulkAction = BulkAction.CANCEL, **filters: Any) -> int:
         with driver.database.reading() as tx:
             return choosing.count(tx, driver.tenant, action, Selection(RunFilter(**filters))).matched
 
@@ -219,8 +219,8 @@ def test_filters_choose_as_in_the_list_of_runs(worker: InlineWorker) -> None:
     assert matched(pipeline_id=("driven", "other")) == 2
     assert matched(triggered_kind="schedule") == 0
     assert matched(status=("completed", "failed")) == 0, "those have ended"
-    assert matched(Action.RERUN) == 0
-    assert matched(Action.RERUN, pipeline_id=("driven",)) == 0
+    assert matched(BulkAction.RERUN) == 0
+    assert matched(BulkAction.RERUN, pipeline_id=("driven",)) == 0
     now = driver.run(acme).created_at
     assert matched(created_after=now - timedelta(hours=1), created_before=now + timedelta(hours=1)) == 2
     assert matched(created_before=now - timedelta(hours=1)) == 0
@@ -236,7 +236,7 @@ def test_a_count_says_which_statuses_and_when_it_is_not_complete(
 
     def counted() -> choosing.Counted:
         with driver.database.reading() as tx:
-            return choosing.count(tx, driver.tenant, Action.CANCEL, everything)
+            return choosing.count(tx, driver.tenant, BulkAction.CANCEL, everything)
 
     found = counted()
     assert (found.matched, found.by_status, found.is_complete) == (4, {"running": 3, "paused": 1}, True)
@@ -255,14 +255,14 @@ def test_slices_without_a_match_are_passed(worker: InlineWorker, monkeypatch: py
     driver = worker.driver
     driver.store(LONG)
     runs = [driver.trigger(metadata={"n": str(number % 2)}) for number in range(4)]
-    bulk = create(driver, asked(Action.CANCEL, metadata={"n": "1"}))
+    bulk = create(driver, asked(BulkAction.CANCEL, metadata={"n": "1"}))
     work_off(driver)
     assert numbers(driver, bulk) == ("completed", 2, 2, 0)
     assert [each == "cancelled" for each in status_of(driver, runs)] == [False, True, False, True]
 
 
 def test_nothing_that_matches_is_over_at_once(worker: InlineWorker) -> None:
-    bulk = create(worker.driver, asked(Action.CANCEL, pipeline_id=("nowhere",)))
+    bulk = create(worker.driver, asked(BulkAction.CANCEL, pipeline_id=("nowhere",)))
     assert numbers(worker.driver, bulk) == ("completed", 0, 0, 0)
     assert work_off(worker.driver) == 0
 
@@ -273,7 +273,7 @@ def test_nothing_that_matches_is_over_at_once(worker: InlineWorker) -> None:
 def test_it_changes_no_more_than_it_may(worker: InlineWorker) -> None:
     driver = worker.driver
     runs = some_runs(driver, 3)
-    bulk = create(driver, asked(Action.CANCEL, pipeline_id=("driven",), most=2))
+    bulk = create(driver, asked(BulkAction.CANCEL, pipeline_id=("driven",), most=2))
     work_off(driver)
     assert numbers(driver, bulk) == ("completed", 3, 2, 0)
     assert status_of(driver, runs).count("cancelled") == 2
@@ -282,7 +282,7 @@ def test_it_changes_no_more_than_it_may(worker: InlineWorker) -> None:
 def test_it_keeps_its_rate(isolated_driver: RunDriver, clock: Clock) -> None:
     driver = isolated_driver
     runs = some_runs(driver, 5)
-    create(driver, asked(Action.CANCEL, pipeline_id=("driven",), per_second=2))
+    create(driver, asked(BulkAction.CANCEL, pipeline_id=("driven",), per_second=2))
     done = []
     for _ in range(5):
         done.append(work_off(driver))
@@ -295,7 +295,7 @@ def test_it_keeps_its_rate(isolated_driver: RunDriver, clock: Clock) -> None:
 def test_a_stop_leaves_the_rest_as_it_is(worker: InlineWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = worker.driver
     runs = some_runs(driver, 3)
-    bulk = create(driver, asked(Action.CANCEL, pipeline_id=("driven",)))
+    bulk = create(driver, asked(BulkAction.CANCEL, pipeline_id=("driven",)))
     cancel = triggering.cancel
 
     def cancel_and_stop(tx: Any, tenant: str, run_id: UUID, **options: Any) -> None:
@@ -316,17 +316,17 @@ def test_a_stop_leaves_the_rest_as_it_is(worker: InlineWorker, monkeypatch: pyte
 def test_the_same_key_is_the_same_bulk_change(worker: InlineWorker) -> None:
     driver = worker.driver
     some_runs(driver, 1)
-    first = create(driver, asked(Action.CANCEL, pipeline_id=("driven",), token="k"))
+    first = create(driver, asked(BulkAction.CANCEL, pipeline_id=("driven",), token="k"))
     work_off(driver)
-    assert create(driver, asked(Action.CANCEL, pipeline_id=("driven",), token="k")) == first
+    assert create(driver, asked(BulkAction.CANCEL, pipeline_id=("driven",), token="k")) == first
     with pytest.raises(Conflict, match="asked for something else"):
-        create(driver, asked(Action.PAUSE, pipeline_id=("driven",), token="k"))
+        create(driver, asked(BulkAction.PAUSE, pipeline_id=("driven",), token="k"))
 
 
 def test_two_requests_at_once_with_one_key_are_one(worker: InlineWorker) -> None:
     driver = worker.driver
     some_runs(driver, 1)
-    request = asked(Action.CANCEL, pipeline_id=("driven",), token="k")
+    request = asked(BulkAction.CANCEL, pipeline_id=("driven",), token="k")
     with driver.database.transaction() as tx:
         first = changes.create(tx, driver.tenant, request, choosing.Counted(1))
         other = BackgroundCall(lambda: create(driver, request))
@@ -346,7 +346,7 @@ def test_two_ticks_at_once_change_and_count_each_run_once(worker: InlineWorker) 
         failed = driver.trigger("old")
         worker.consume_all()
     assert driver.run(failed).status == "failed"
-    bulk = create(driver, asked(Action.RERUN, status=("failed",)))
+    bulk = create(driver, asked(BulkAction.RERUN, status=("failed",)))
     # Both have the same run before them: the first holds it, uncommitted, when the second comes to it.
     hold = "SELECT id FROM bulk_changes WHERE id = :id FOR UPDATE"
     with driver.database.transaction() as tx:
@@ -384,7 +384,7 @@ working.run_once(Database(sys.argv[1], react=reactions_to), VALUES)
 def test_a_process_that_is_killed_loses_nothing_and_counts_nothing_twice(worker: InlineWorker) -> None:
     driver = worker.driver
     runs = some_runs(driver, 4)
-    bulk = create(driver, asked(Action.CANCEL, pipeline_id=("driven",)))
+    bulk = create(driver, asked(BulkAction.CANCEL, pipeline_id=("driven",)))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with driver.database.transaction() as tx:
         # The process changes the two newest, and waits at this one with nothing recorded of its batch.
@@ -415,7 +415,7 @@ def test_a_run_that_another_transaction_holds_is_tried_again(
     monkeypatch.setattr("pipeweave.orchestrator.store.lock_timeout.LOCK_TIMEOUT_MS", 20)
     driver = worker.driver
     runs = some_runs(driver, 2)
-    bulk = create(driver, asked(Action.CANCEL, pipeline_id=("driven",)))
+    bulk = create(driver, asked(BulkAction.CANCEL, pipeline_id=("driven",)))
     with driver.database.transaction() as tx:
         tx.execute("SELECT id FROM runs WHERE id = :id FOR UPDATE", {"id": runs[0]})
         with pytest.raises(PartlyFailed):
@@ -428,7 +428,7 @@ def test_a_run_that_another_transaction_holds_is_tried_again(
 def test_storage_that_is_away_delays_a_rerun(worker: InlineWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = worker.driver
     failed_run(worker, CHAIN, "b", input={"much": "x" * 40_000})
-    bulk = create(driver, asked(Action.RERUN, status=("failed",)))
+    bulk = create(driver, asked(BulkAction.RERUN, status=("failed",)))
 
     def away(*_: Any) -> Any:
         raise Unavailable("storage does not answer")

@@ -100,7 +100,7 @@ def test_a_scrape_agrees_with_the_rows(driver: RunDriver, clock: Clock) -> None:
     counted = driver.rows("SELECT sum(task_run_count) AS n FROM runs WHERE finished_at IS NOT NULL")
     assert of(found, "flow_steps_sum") == counted[0].n
     assert of(found, "flow_steps_bucket", le="1.0") == sum(n for (id, _), n in runs.items() if id == "one")
-    assert of(found, "runs_created_total") == len(driver.rows("SELECT 1 FROM runs"))
+    assert of(found, "created_runs_total") == len(driver.rows("SELECT 1 FROM runs"))
     still_open = driver.rows("SELECT 1 FROM runs WHERE finished_at IS NULL")
     assert of(found, "runs_open", pipeline="one", status="running") == len(still_open) == 2
 
