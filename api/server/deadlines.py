@@ -38,7 +38,7 @@ MAX_HEAD = 65_536
 SMALL_BODY = 65_536
 """Bytes of a body that is taken in before a thread is occupied."""
 
-SMALL_ANSWER = 1_000_000
+SMALL_ANSWER = 2_000_000
 """Bytes of an answer that a thread always leaves to the loop. All answers without a token are smaller."""
 
 MAX_BACKLOG = 128_000_000
