@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from math import isfinite
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
@@ -49,6 +50,8 @@ log = logging.getLogger(__name__)
 FRAGMENT = "X-PipeWeave-Fragment"
 # The tag of the fragment that the page was told of.
 ANNOUNCED = "X-PipeWeave-Announced"
+# When what the page shows was read, and in the answer when the fragment was (s since 1970).
+READ_AT = "X-PipeWeave-Read-At"
 HTML = "text/html; charset=utf-8"
 THEMES = ("light", "dark")
 # What stands below /ui in the place of a tenant.
@@ -224,7 +227,8 @@ class Dashboard:
     def _fragment(self, view: View) -> Response:
         url = request.full_path.rstrip("?").removeprefix(f"{ROOT}/{quote(view.tenant)}")
         live = LiveView(shared(view.caller), view.host, url, self._fragments)
-        return _marked(self._fragments.get(live, request.headers.get(ANNOUNCED)))
+        since = request.headers.get(READ_AT, 0.0, type=_seconds)
+        return _marked(self._fragments.get(live, request.headers.get(ANNOUNCED), since))
 
     # --- how ----------------------------------------------------------------------------------------------
 
@@ -328,9 +332,15 @@ def _marked(fragment: Fragment) -> Response:
     answer.headers[FRAGMENT] = "1"
     answer.headers["Vary"] = f"Cookie, {FRAGMENT}, Accept-Encoding"
     answer.headers["Cache-Control"] = "private, no-cache"
+    answer.headers[READ_AT] = f"{fragment.read_at:.6f}"
     answer.set_etag(fragment.tag)
     answer.make_conditional(request)
     return answer
+
+
+def _seconds(text: str) -> float:
+    found = float(text)
+    return found if isfinite(found) else 0.0
 
 
 def _next_query() -> str:

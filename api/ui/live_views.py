@@ -59,11 +59,15 @@ class Fragment:
 
     Args:
         tags: its tag, and those of the fragments before it, the newest first.
+        began_at: when it was last begun to render (monotonic s): what was committed before is in it.
+        read_at: the same moment by the clock of this machine (s since 1970), for comparison with pages that
+            other processes have rendered.
     """
 
     body: bytes
     tags: tuple[str, ...]
-    computed_at: float
+    began_at: float
+    read_at: float
     _packed: bytes | None = None
 
     @property
@@ -92,20 +96,22 @@ class Fragments:
         self._kept: OrderedDict[LiveView, Fragment] = OrderedDict()
         self._computing: dict[LiveView, threading.Lock] = {}
 
-    def get(self, view: LiveView, announced: str | None = None) -> Fragment:
+    def get(self, view: LiveView, announced: str | None = None, since: float = 0.0) -> Fragment:
         """The fragment: the kept one if it is fresh, or not older than the announced one; else a new one.
 
         Args:
             announced: the tag that the reader was told of.
+            since: `read_at` of what the reader sees: nothing older is answered, so that no page goes back in
+                time.
         """
-        kept = self._fresh(view, announced)
+        kept = self._fresh(view, announced, since)
         if kept is not None:
             return kept
         with self._lock:
             mine = self._computing.setdefault(view, threading.Lock())
         with mine:
             # Who waited here takes what the other has computed.
-            return self._fresh(view, announced) or self.compute(view)
+            return self._fresh(view, announced, since) or self.compute(view)
 
     def compute(self, view: LiveView) -> Fragment:
         """Render it now.
@@ -113,19 +119,21 @@ class Fragments:
         Raises:
             PipeWeaveError: the page is an error.
         """
-        began = time.monotonic()
+        began, read_at = time.monotonic(), moment()
         body = self._render(view)
-        now = time.monotonic()
-        self.pace.note(view, now - began)
+        self.pace.note(view, time.monotonic() - began)
         tag = hashlib.sha256(body).hexdigest()[:32]
         with self._lock:
             kept = self._kept.get(view)
-            if kept is not None and kept.tag == tag:
+            if kept is not None and kept.began_at > began:
+                # Somebody began later and was faster.
+                made = kept
+            elif kept is not None and kept.tag == tag:
                 # What was packed stays.
-                kept.computed_at, made = now, kept
+                kept.began_at, kept.read_at, made = began, read_at, kept
             else:
                 before = kept.tags[:TAGS_BEHIND] if kept is not None else ()
-                made = self._kept[view] = Fragment(body, (tag, *before), now)
+                made = self._kept[view] = Fragment(body, (tag, *before), began, read_at)
             self._kept.move_to_end(view)
             self._computing.pop(view, None)
             while len(self._kept) > MOST_KEPT:
@@ -137,14 +145,23 @@ class Fragments:
         with self._lock:
             self._kept.clear()
 
-    def _fresh(self, view: LiveView, announced: str | None) -> Fragment | None:
+    def _fresh(self, view: LiveView, announced: str | None, since: float) -> Fragment | None:
         with self._lock:
             kept = self._kept.get(view)
-        if kept is None or announced in kept.tags:
+        if kept is None or kept.read_at < since:
+            return None
+        if announced in kept.tags:
             return kept
         # Half of the rest: who asks without having been told sees nothing that is older.
-        is_fresh = time.monotonic() - kept.computed_at <= self.pace.rest_s(view) / 2
+        is_fresh = time.monotonic() - kept.began_at <= self.pace.rest_s(view) / 2
         return kept if is_fresh else None
+
+
+def moment() -> float:
+    """Now, by the clock of this machine (s since 1970): only for comparison with other such moments. A wrong
+    clock makes a page fetch what it has, once.
+    """
+    return time.time()
 
 
 def shared(caller: Caller) -> Caller:

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 from pipeweave.api.http import Asked, Caller, Download, Inside
 from pipeweave.api.http.inside import Query
 from pipeweave.api.ui.kept_answers import KeptAnswers
+from pipeweave.api.ui.live_views import moment
 
 ROOT = "/ui"
 
@@ -32,6 +33,7 @@ class View:
         host: the address of the server, e.g. `http://localhost:3000`.
         is_fragment: a script asks, which shows what has changed on a page that it has.
         kept: answers of some seconds ago.
+        read_at: when the reading began (s since 1970, by the clock of this machine).
     """
 
     inside: Inside
@@ -44,6 +46,7 @@ class View:
     is_fragment: bool = False
     asked: list[Asked] = field(default_factory=list)
     kept: KeptAnswers | None = None
+    read_at: float = field(default_factory=moment)
 
     @property
     def tenant(self) -> str:

@@ -160,12 +160,13 @@ class LiveClock:
         now = time.monotonic()
         if watched.tag is None:
             return True
-        has_moved = self._clock != watched.clock or now - self._moved_at < LATE_S
-        return now >= watched.due_at and (has_moved or now >= watched.by_time_at)
+        # However long it rested meanwhile: once more after the last moment at which an event could appear.
+        may_have_missed = self._clock != watched.clock or watched.began_at < self._moved_at + LATE_S
+        return now >= watched.due_at and (may_have_missed or now >= watched.by_time_at)
 
     def _compute(self, watched: WatchedView) -> None:
         view, began = watched.view, time.monotonic()
-        watched.clock = self._clock
+        watched.clock, watched.began_at = self._clock, began
         try:
             watched.tag = view.compute()
         except PipeWeaveError as error:

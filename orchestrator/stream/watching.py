@@ -74,6 +74,7 @@ class WatchedView:
         due_at: it rests until then (monotonic s).
         by_time_at: when it is computed even if nothing has happened.
         clock: the clock when it was computed.
+        began_at: when that began (monotonic s).
     """
 
     view: View
@@ -81,6 +82,7 @@ class WatchedView:
     due_at: float = 0.0
     by_time_at: float = 0.0
     clock: int = -1
+    began_at: float = 0.0
 
 
 @dataclass(slots=True, eq=False)

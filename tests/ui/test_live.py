@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route
 from support.browser import Visit
 from support.run_driver import RunDriver
+from support.servers import wait_until
 
 from pipeweave import ids
 
@@ -81,3 +82,41 @@ def test_what_somebody_types_and_where_they_are_stays(visit: Visit, driver: RunD
     assert field.input_value() == "half a na"
     assert visit.page.locator("details.requests").get_attribute("open") is not None
     assert field.evaluate("node => node === document.activeElement")
+
+
+def test_news_whose_fetch_failed_are_fetched_again(visit: Visit, driver: RunDriver) -> None:
+    visit.open("/runs")
+    visit.see("live")
+    visit.expected += ["ERR_FAILED", "status of 429"]
+    answers = iter(("abort", "busy"))
+
+    def fail(route: Route) -> None:
+        answer = next(answers, "")
+        if "x-pipeweave-fragment" not in route.request.headers or not answer:
+            route.continue_()
+        elif answer == "abort":
+            route.abort()
+        else:
+            route.fulfill(status=429, headers={"Retry-After": "1"})
+
+    visit.page.route("**/runs", fail)
+    shown = trigger(driver)
+    visit.page.locator(f"#{shown}").wait_for()
+
+
+def test_a_fragment_of_an_address_that_was_left_is_not_shown(visit: Visit, driver: RunDriver) -> None:
+    page = visit.page
+    shown = trigger(driver)
+    visit.open("/runs")
+    visit.see("live")
+    held: list[Route] = []
+    page.route("**/runs", lambda route: held.append(route))
+    driver.trigger("driven")
+    # The browser works while it is asked for something.
+    wait_until(lambda: page.evaluate("1") == 1 and bool(held), what="it looks again")
+    page.evaluate(
+        "history.pushState(null, '', '?status=failed'); document.dispatchEvent(new Event('pw-moved'))"
+    )
+    held[0].continue_()
+    visit.see("No run matches.")
+    assert page.locator(f"#{shown}").count() == 0

@@ -60,9 +60,10 @@ class Heard:
 class Counted:
     """A view that counts how often it is computed. Its tag is what the test sets."""
 
-    name, every_s, rest_s = "/runs", 0.0, 0.02
+    name, every_s = "/runs", 0.0
 
     def __init__(self) -> None:
+        self.rest_s = 0.02
         self.tag, self.computed = "one", 0
 
     def compute(self) -> str:
@@ -125,6 +126,20 @@ def test_a_view_that_stays_equal_is_not_announced_again(
     write(driver, run_id)
     wait_until(lambda: view.computed > computed + 1, 30, what="it was not computed again")
     assert heard.tags("/runs") == ["one"]
+
+
+def test_what_appears_while_a_view_rests_for_long_is_announced(
+    clock: LiveClock, driver: RunDriver, run_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_clock, "LATE_S", 0.2)
+    view, heard = Counted(), Heard()
+    view.rest_s = 0.5
+    clock.watch(LiveWanted(views=(view,)), heard)
+    write(driver, run_id)
+    wait_until(lambda: heard.tags("/runs"), 30, what="nothing came")
+    # Its number was drawn before the view was computed, and its commit came after.
+    view.tag = "two"
+    wait_until(lambda: heard.tags("/runs") == ["one", "two"], 30, what="it was missed")
 
 
 def test_while_nobody_watches_there_is_no_thread_and_no_statement(clock: LiveClock, run_id: UUID) -> None:

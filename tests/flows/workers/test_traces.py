@@ -21,6 +21,7 @@ def test_a_run_is_one_trace_and_its_functions_are_in_it(empty_stack: LiveStack) 
         variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
         empty_stack.start_beat(variables)
         empty_stack.start_worker("traced.py", concurrency=1, variables=variables)
+        empty_stack.until(lambda: has_begun(empty_stack), "beat sends spans from now on")
         run = empty_stack.ran(PIPELINE)
         shown = ids.show(ids.RUN, run.id)
         empty_stack.until(lambda: len(collector.of_run(shown)) >= 3, "the spans arrive")
@@ -35,3 +36,9 @@ def test_a_run_is_one_trace_and_its_functions_are_in_it(empty_stack: LiveStack) 
             assert spans[step].attributes["attempt"] == 1 and not spans[step].is_error
             assert outputs[step] == {"trace": run.id.hex, "span": spans[step].span_id}
         assert spans["first"].ended <= spans["second"].ended <= spans["run"].ended
+
+
+def has_begun(stack: LiveStack) -> bool:
+    """Whether beat has noted from where on it sends spans: a worker may be ready earlier."""
+    with stack.deployment.database.reading() as tx:
+        return bool(tx.execute("SELECT EXISTS (SELECT 1 FROM trace_place)").scalar_one())

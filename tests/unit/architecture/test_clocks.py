@@ -25,6 +25,8 @@ MAY_READ = {
     "pipeweave.api.routes.system._now",
     # How far back somebody looks who asks for the last hours.
     "pipeweave.api.ui.periods._now",
+    # Which of two fragments of a page is the newer one.
+    "pipeweave.api.ui.live_views.moment",
     "pipeweave.workers.process.health_reports._now",
 }
 

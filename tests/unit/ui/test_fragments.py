@@ -75,3 +75,26 @@ def test_who_has_changed_something_gets_nothing_that_is_older(screen: Screen) ->
     screen.text = "two"
     screen.fragments.forget()
     assert screen.fragments.get(screen.view(), before.tag).body == b"two"
+
+
+def test_a_page_never_goes_back_in_time(screen: Screen) -> None:
+    before = screen.fragments.get(screen.view())
+    screen.text = "two"
+    after = screen.fragments.get(screen.view(), before.tag, before.read_at + 1e-6)
+    assert after.body == b"two"
+    assert screen.fragments.get(screen.view(), since=after.read_at) is after
+
+
+def test_who_began_earlier_and_was_slower_does_not_win(screen: Screen) -> None:
+    render = screen.fragments._render
+
+    def slowly(view: LiveView) -> bytes:
+        seen = render(view)
+        screen.fragments._render = render
+        screen.text = "two"
+        view.compute()
+        return seen
+
+    screen.fragments._render = slowly
+    assert screen.fragments.compute(screen.view()).body == b"two"
+    assert screen.fragments.get(screen.view()).body == b"two"

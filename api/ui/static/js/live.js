@@ -9,7 +9,10 @@ const STALE_MS = 12_000;
 let etag = "";
 let isStopped = false;
 let isLooking = false;
-let again = "";
+// A look was not answered, or could not begin: there may be news that nobody announces again.
+let isBehind = false;
+/** @type {string | null} */
+let again = null;
 let isHeard = false;
 let quietUntil = 0;
 let freshAt = performance.now();
@@ -26,7 +29,7 @@ export function startLive() {
   });
   document.addEventListener("visibilitychange", () => void look());
   setInterval(tell, 1000);
-  setInterval(() => isHeard || void look(), ASK_MS);
+  setInterval(() => isLooking || (isHeard && !isBehind) || void look(), ASK_MS);
   if (navigator.locks) {
     const { tenant = "", root = "" } = document.body.dataset;
     const runs = main.dataset.run ? [main.dataset.run] : [];
@@ -34,7 +37,7 @@ export function startLive() {
     const channel = new Channel(tenant, topics(), hear, (state) => {
       if (state && !isHeard) void look();
       isHeard = state;
-      if (state) freshAt = performance.now();
+      if (state && !isBehind) freshAt = performance.now();
       tell();
     });
     document.addEventListener("pw-moved", () => {
@@ -47,7 +50,7 @@ export function startLive() {
 
 /** @param {import("./channel.js").News} news */
 function hear(news) {
-  freshAt = performance.now();
+  if (!isBehind) freshAt = performance.now();
   const root = document.body.dataset.root ?? "";
   const tag = news.views?.[location.pathname.slice(root.length) + location.search];
   if (tag && `"${tag}"` !== etag) void look(tag);
@@ -67,18 +70,22 @@ export async function lookAnew() {
  * @param {string} tag that was announced
  */
 export async function look(tag = "") {
+  isBehind = true;
   if (isStopped || document.visibilityState === "hidden" || performance.now() < quietUntil) return;
   if (isLooking) {
     again = tag;
     return;
   }
   isLooking = true;
+  const asked = location.href;
   try {
-    const found = await fetchFragment(location.href, etag, tag);
+    const found = await fetchFragment(asked, etag, tag);
     freshAt = performance.now();
-    if (found && found.status === 200) {
+    // What belongs to an address that was left is not shown.
+    isBehind = location.href !== asked;
+    if (!isBehind && found && found.status === 200) {
       etag = found.etag;
-      show(found.main);
+      show(found);
     }
   } catch (error) {
     // The page says how old it is. A server that has too much to do says when to ask again; not all at once.
@@ -88,18 +95,17 @@ export async function look(tag = "") {
     isLooking = false;
     tell();
   }
-  if (again) {
-    const next = again;
-    again = "";
-    if (`"${next}"` !== etag) await look(next);
-  }
+  if (again === null && location.href === asked) return;
+  const next = again ?? "";
+  again = null;
+  if (!next || `"${next}"` !== etag) await look(next);
 }
 
 function tell() {
   const place = document.getElementById("live");
   if (!place) return;
   const silent = performance.now() - freshAt;
-  const isStale = silent > STALE_MS && !isHeard;
+  const isStale = silent > STALE_MS && (isBehind || !isHeard);
   const state = isStopped ? "paused" : isStale ? "stale" : "live";
   const text = isStopped ? "paused" : isStale ? `no news for ${Math.round(silent / 1000)} s` : "live";
   const word = place.querySelector(".word");

@@ -1,6 +1,7 @@
 // Puts a fragment that the server rendered into the page, and changes only what differs: focus, selection,
 // scroll positions, open details and what somebody typed stay.
 
+/** @typedef {{main: HTMLElement, etag: string, readAt: string, status: number}} Fragment */
 /** @typedef {{createHTML(text: string): unknown}} Policy */
 
 const rules = { createHTML: (/** @type {string} */ text) => text };
@@ -8,22 +9,28 @@ const rules = { createHTML: (/** @type {string} */ text) => text };
 // @ts-ignore: not every browser has trusted types
 const policy = globalThis.trustedTypes ? globalThis.trustedTypes.createPolicy("pipeweave", rules) : rules;
 
+// A connection that hangs for longer is given up.
+const LONGEST_MS = 30_000;
 const HEADER = "X-PipeWeave-Fragment";
+const READ_AT = "X-PipeWeave-Read-At";
 
 /**
  * The fragment of a page of this dashboard.
  * @param {string} url of the page
  * @param {string} etag of the fragment that is shown; nothing is answered when it is still the same
  * @param {string} announced the tag that the server told of; it has kept that fragment
- * @returns {Promise<{main: HTMLElement, etag: string, status: number} | null>} null: nothing has changed
+ * @returns {Promise<Fragment | null>} null: nothing has changed
  */
 export async function fetchFragment(url, etag = "", announced = "") {
   const headers = {
     [HEADER]: "main",
+    // Nothing older than what is shown.
+    [READ_AT]: document.body.dataset.readAt ?? "0",
     ...(etag && { "If-None-Match": etag }),
     ...(announced && { "X-PipeWeave-Announced": announced }),
   };
-  const answer = await fetch(url, { headers, cache: "no-store", credentials: "same-origin" });
+  const signal = AbortSignal.timeout(LONGEST_MS);
+  const answer = await fetch(url, { headers, signal, cache: "no-store", credentials: "same-origin" });
   if (answer.status === 304) return null;
   const isOurs = new URL(answer.url).origin === location.origin && answer.headers.get(HEADER) === "1";
   if (!isOurs) {
@@ -34,7 +41,8 @@ export async function fetchFragment(url, etag = "", announced = "") {
   template.innerHTML = /** @type {string} */ (policy.createHTML(await answer.text()));
   const main = template.content.querySelector("main");
   if (!main) throw new Error("the answer has no content");
-  return { main, etag: answer.headers.get("ETag") ?? "", status: answer.status };
+  const [etagOf, readAt] = ["ETag", READ_AT].map((name) => answer.headers.get(name) ?? "");
+  return { main, etag: etagOf, readAt, status: answer.status };
 }
 
 /**
@@ -105,11 +113,12 @@ function update(old, wanted) {
 
 /**
  * Show a new fragment of this page.
- * @param {HTMLElement} main
+ * @param {Fragment} fragment
  */
-export function show(main) {
+export function show({ main, readAt }) {
   const old = document.getElementById("main");
   if (!old) return;
+  if (readAt) document.body.dataset.readAt = readAt;
   document.dispatchEvent(new CustomEvent("pw-fresh", { detail: main }));
   const title = main.dataset.title;
   if (title) document.title = title;

@@ -44,7 +44,10 @@ function go(href) {
 
 /** Show what the address says, also while live changes are stopped. */
 async function read() {
-  const found = await fetchFragment(location.href).catch(() => null);
-  if (found?.status === 200) show(found.main);
+  const asked = location.href;
+  const found = await fetchFragment(asked).catch(() => null);
+  // Who has moved on meanwhile is answered by a later one.
+  if (location.href !== asked) return;
+  if (found?.status === 200) show(found);
   else location.reload();
 }
