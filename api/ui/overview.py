@@ -64,7 +64,11 @@ def overview(view: View) -> Page:
     ended = _ended(view, now)
     enqueued = view.ask("enqueued.list_enqueued", {"status": "refused", "limit": "1"})
     shown = {
-        "problems": [*_problems(queue, groups, workers["counts"], now), *_enqueued_problems(enqueued, now)],
+        "problems": [
+            *_tick_problems(view.ask("system.health"), now),
+            *_problems(queue, groups, workers["counts"], now),
+            *_enqueued_problems(enqueued, now),
+        ],
         "queue": queue,
         "oldest_ms": _age_ms(queue["oldestPending"], now),
         "workers": workers["workers"],
@@ -124,6 +128,18 @@ def _with_progress(view: View, run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # --- problems ---------------------------------------------------------------------------------------------
+
+
+def _tick_problems(health: Mapping[str, Any], now: datetime) -> Iterator[Problem]:
+    """That nothing drives the deployment, or that a chore fails at each tick."""
+    if not health.get("degraded"):
+        return
+    if health["failingChores"]:
+        yield Problem("failed", f"Chores of the tick fail: {', '.join(health['failingChores'])}", "/settings")
+        return
+    age = _age_ms(health["lastTickAt"], now)
+    since = "There was no tick yet" if age is None else f"The last tick was {words.duration(age)} ago"
+    yield Problem("failed", f"{since}: is beat running? Lost work is not recovered", "/settings")
 
 
 def _problems(

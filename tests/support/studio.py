@@ -25,6 +25,7 @@ from support.counted_events import fold_all
 from support.factories import a_task, register
 from support.frozen import FROZEN, FrozenClock, same_ids
 from support.inline_worker import InlineWorker
+from support.last_tick import last_tick
 from support.run_driver import RunDriver, header
 from support.stored_values import values_in
 
@@ -119,6 +120,7 @@ class Studio:
         self.clock.at = FROZEN
         self._workers()
         fold_all(self.database)
+        last_tick(self.database, "-1 s")
         with self.database.transaction() as tx:
             # The migration wrote it, by the true clock.
             tx.execute("UPDATE stats_place SET since = :at", {"at": FROZEN - timedelta(days=1)})

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, sync_playwright
 from support.api_server import running_api
 from support.browser import BROWSERS, Visit, visiting
 from support.inline_worker import InlineWorker
+from support.last_tick import last_tick
 from support.run_driver import RunDriver
 
 from pipeweave.orchestrator.runs.reactions import reactions_to
@@ -40,8 +41,9 @@ def server_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(database_url: str, broker_url: str, server_folder: Path) -> Iterator[str]:
+def server(database_url: str, broker_url: str, server_folder: Path, database: Database) -> Iterator[str]:
     """The address of a real API process."""
+    last_tick(database, "1 day")
     settings = Settings(
         database_url=database_url, broker_url=broker_url, data_dir=str(server_folder), secret_key="5e" * 32
     )

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 from support.api_server import Server, running_api
-from support.browser import visiting
+from support.browser import Visit, visiting
+from support.last_tick import last_tick
 from support.run_driver import RunDriver
 
 from chaos.proxy import Proxy, proxy_to
 from pipeweave import ids
+from pipeweave.orchestrator.recovery import tick_status
 from pipeweave.orchestrator.security import READ
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.up.postgres import Postgres
 
@@ -65,3 +68,23 @@ def test_a_page_outlives_the_api_and_the_database(
         page.reload()
         for each in (missed, again):
             expect(page.locator(f"#{each}")).to_have_count(1)
+
+
+def test_a_beat_that_died_is_told_on_the_open_overview(
+    visit: Visit, driver: RunDriver, database: Database
+) -> None:
+    driver.store({"a": []})
+    run = ids.show(ids.RUN, driver.trigger())
+    page = visit.open("/")
+    told = page.get_by_text("is beat running?")
+    page.locator(f"a[href$='{run}']").first.wait_for()
+    assert told.count() == 0
+    try:
+        last_tick(database, "-1 hour")
+        told.wait_for(timeout=60_000)
+        assert "The last tick was" in told.inner_text()
+        with database.transaction() as tx:
+            tick_status.note(tx)
+        told.wait_for(state="detached", timeout=60_000)
+    finally:
+        last_tick(database, "1 day")
