@@ -68,6 +68,22 @@ class Plan:
         found = step_classes.classes_of(kinds, links)
         return {key: [at + 1 for at in members] for key, members in found.items()}
 
+    @functools.cached_property
+    def levels(self) -> dict[int, int]:
+        """The longest way from a step without predecessors to each step, in steps, by ordinal."""
+        found: dict[int, int] = {}
+        missing = {each.ordinal: len(each.predecessors) for each in self.steps}
+        ready = [ordinal for ordinal, count in missing.items() if not count]
+        while ready:
+            ordinal = ready.pop()
+            step = self[ordinal]
+            found[ordinal] = max((found[each] + 1 for each in step.predecessors), default=0)
+            for each in step.successors:
+                missing[each] -= 1
+                if not missing[each]:
+                    ready.append(each)
+        return found
+
     def __getitem__(self, ordinal: int) -> PlannedStep:
         return self.steps[ordinal - 1]
 

@@ -8,7 +8,6 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
-from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.orchestrator.timeline import reading
@@ -37,14 +36,16 @@ def timeline(tx: Transaction, tenant: str, id: UUID, page: Page, *, bins: int) -
         NotFound: the tenant has no such run, or its month was dropped.
     """
     run = reading.run_row(tx, tenant, id)
-    times = reading.with_events(tx, run, reading.step_times(tx, run))
+    times = reading.step_times(tx, run)
     after = page.after("timeline", int)
     rows = [each for each in times.steps.values() if after is None or each.ordinal > after[0]]
     rows = rows[: page.limit + 1]
+    # Of all steps, the rows say which are on the critical path; events are read of those that are shown.
+    times = reading.with_events(tx, run, times, rows[: page.limit])
     maps = [each for each in rows[: page.limit] if each.kind == "map"]
     found = lanes(tx, run, maps, bins, times.end)
     path = {each.ordinal for each in critical_path(times)}
-    levels = _levels(run.plan)
+    levels = run.plan.levels
 
     def show(row: TaskRunTimes) -> Document:
         return _step(run, times, row, is_critical=row.ordinal in path, level=levels[row.ordinal], lanes=found)
@@ -59,22 +60,6 @@ def timeline(tx: Transaction, tenant: str, id: UUID, page: Page, *, bins: int) -
         "totalMs": ms(times.end),
         **page.cut(rows, "timeline", lambda each: (each.ordinal,), show),
     }
-
-
-def _levels(plan: Plan) -> Mapping[int, int]:
-    """The longest way from a step without predecessors to each step, in steps."""
-    found: dict[int, int] = {}
-    missing = {each.ordinal: len(each.predecessors) for each in plan.steps}
-    ready = [ordinal for ordinal, count in missing.items() if not count]
-    while ready:
-        ordinal = ready.pop()
-        step = plan[ordinal]
-        found[ordinal] = max((found[each] + 1 for each in step.predecessors), default=0)
-        for each in step.successors:
-            missing[each] -= 1
-            if not missing[each]:
-                ready.append(each)
-    return found
 
 
 def _step(

@@ -57,7 +57,7 @@ def _last(run: RunTimes) -> int | None:
 
 
 def _is_open(step: TaskRunTimes) -> bool:
-    return TaskStatus(step.status) not in FINAL_TASK and (step.status in _FURTHEST or bool(step.attempts))
+    return step.status not in FINAL_TASK and (step.status in _FURTHEST or bool(step.attempts))
 
 
 def _since(step: TaskRunTimes) -> tuple[int, int, int]:
@@ -75,4 +75,4 @@ def _latest(run: RunTimes, ordinals: Collection[int]) -> int | None:
 
 
 def _rank(step: TaskRunTimes) -> tuple[int, bool, bool, int]:
-    return step.finished or 0, TaskStatus(step.status) in ENDED_TASK, step.started is not None, step.ordinal
+    return step.finished or 0, step.status in ENDED_TASK, step.started is not None, step.ordinal

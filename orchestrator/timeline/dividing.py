@@ -8,7 +8,7 @@ and what lies between two marks is a span: so spans always add up, whatever is m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.timeline.spans import Change, Interval, Kind, Span, TaskRunTimes
@@ -35,18 +35,21 @@ _STOPPED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """From `at` on, a task run does this; `kind` is None when it is final."""
+class _Mark(NamedTuple):
+    """From `at` on, a task run does this; `kind` is None when it is final.
+
+    A run of thousands of steps has tens of thousands of marks: a tuple is made several times faster than an
+    object that guards its fields.
+    """
 
     at: int
     kind: Kind | None
     attempt: int
     error_code: str | None = None
 
-    @property
-    def place(self) -> tuple[int, int, int]:
-        return self.at, self.attempt, _RANK[self.kind]
+
+def _place(mark: _Mark) -> tuple[int, int, int]:
+    return mark.at, mark.attempt, _RANK[mark.kind]
 
 
 def spans(times: TaskRunTimes, changes: Sequence[Change], end: int) -> list[Span]:
@@ -57,7 +60,7 @@ def spans(times: TaskRunTimes, changes: Sequence[Change], end: int) -> list[Span
         changes: its events.
         end: when the last span ends, if the task run is open.
     """
-    marks = sorted([*_of_row(times), *_of_events(times, changes)], key=lambda each: each.place)
+    marks = sorted([*_of_row(times), *_of_events(times, changes)], key=_place)
     found: list[Span] = []
     for mark, after in zip(marks, [*marks[1:], None], strict=True):
         until = end if after is None else after.at
@@ -75,7 +78,7 @@ def _add(found: list[Span], span: Span) -> None:
     """Append a span, or lengthen the one before that says the same."""
     last = found[-1] if found else None
     if last is not None and (last.kind, last.attempt) == (span.kind, span.attempt):
-        found[-1] = replace(last, end=span.end)
+        found[-1] = last._replace(end=span.end)
     else:
         found.append(span)
 
@@ -93,7 +96,8 @@ def _of_row(times: TaskRunTimes) -> Iterator[_Mark]:
         yield _Mark(times.started, _begun(times), times.attempt)
     if times.finished is not None:
         # An attempt that failed for good is among the ended ones, and no other follows.
-        yield _Mark(times.finished, None, max([times.attempt, *(number + 1 for number in numbers)]))
+        last = times.attempt if not numbers else max(times.attempt, max(numbers) + 1)
+        yield _Mark(times.finished, None, last)
 
 
 def _released(times: TaskRunTimes) -> Kind:
@@ -110,9 +114,10 @@ def _begun(times: TaskRunTimes) -> Kind:
 
 def _of_events(times: TaskRunTimes, changes: Iterable[Change]) -> Iterator[_Mark]:
     """An event of many task runs names no attempt: it is about the one after those that had ended."""
-    for change in changes:
-        number = 1 + sum(each.end <= change.at for each in times.attempts)
-        yield _Mark(change.at, change.kind, min(number, times.attempt) if change.kind else number)
+    ends = [each.end for each in times.attempts]
+    for at, kind in changes:
+        number = 1 + sum(end <= at for end in ends) if ends else 1
+        yield _Mark(at, kind, min(number, times.attempt) if kind else number)
 
 
 def laid_over(parts: Sequence[Span], intervals: Sequence[Interval], kind: Kind) -> list[Span]:
@@ -129,10 +134,10 @@ def _split(span: Span, interval: Interval, kind: Kind) -> Iterator[Span]:
         yield span
         return
     if span.begin < begin:
-        yield replace(span, end=begin)
-    yield replace(span, kind=kind, begin=begin, end=end)
+        yield span._replace(end=begin)
+    yield span._replace(kind=kind, begin=begin, end=end)
     if end < span.end:
-        yield replace(span, begin=end)
+        yield span._replace(begin=end)
 
 
 def clipped(parts: Iterable[Span], begin: int, end: int) -> list[Span]:
@@ -140,7 +145,7 @@ def clipped(parts: Iterable[Span], begin: int, end: int) -> list[Span]:
     return [
         each
         if begin <= each.begin and each.end <= end
-        else replace(each, begin=max(each.begin, begin), end=min(each.end, end))
+        else each._replace(begin=max(each.begin, begin), end=min(each.end, end))
         for each in parts
         if each.begin < end and each.end > begin
     ]

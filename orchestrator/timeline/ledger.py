@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pipeweave.orchestrator.timeline.critical_path import PathStep
 from pipeweave.orchestrator.timeline.dividing import clipped, laid_over, spans
 from pipeweave.orchestrator.timeline.spans import Kind, RunTimes, Span, TaskRunTimes
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A span of the critical path, and the task run that it belongs to.
 
     Args:
@@ -57,14 +57,14 @@ def parts(run: RunTimes, path: Sequence[PathStep]) -> list[Part]:
     admission = laid_over([Span(Kind.PREDECESSORS, 0, begin)], run.pauses, Kind.PAUSE)
     found = [Part(_waiting_for_slot(each)) for each in admission if each.end > each.begin]
     for step in path:
-        found += _of_step(run, replace(step, begin=max(step.begin, begin)))
+        found += _of_step(run, step if step.begin >= begin else replace(step, begin=begin))
     end = max([begin, *(each.end for each in path)])
     rest = clipped([Span(Kind.PREDECESSORS, end, run.end)], end, run.end)
     return found + [Part(each) for each in _as_run(run, rest)]
 
 
 def _waiting_for_slot(span: Span) -> Span:
-    return replace(span, kind=Kind.TENANT_LIMIT) if span.kind is Kind.PREDECESSORS else span
+    return span._replace(kind=Kind.TENANT_LIMIT) if span.kind is Kind.PREDECESSORS else span
 
 
 def _as_run(run: RunTimes, found: Sequence[Span]) -> list[Span]:
@@ -85,10 +85,13 @@ def _of_step(run: RunTimes, step: PathStep) -> Iterator[Part]:
 
 def _covering(run: RunTimes, times: TaskRunTimes, begin: int, end: int) -> list[Span]:
     """The spans of a task run between two moments; what lies outside its life is a wait for its release."""
-    own = clipped(spans(times, run.changes.get(times.ordinal, ()), run.end), begin, end)
-    edges = (own[0].begin, own[-1].end) if own else (end, end)
-    around = [Span(Kind.PREDECESSORS, begin, edges[0]), *own, Span(Kind.PREDECESSORS, edges[1], end)]
-    return _as_run(run, [each for each in around if each.end > each.begin])
+    found = clipped(spans(times, run.changes.get(times.ordinal, ()), run.end), begin, end)
+    first, last = (found[0].begin, found[-1].end) if found else (end, end)
+    if begin < first:
+        found.insert(0, Span(Kind.PREDECESSORS, begin, first))
+    if last < end:
+        found.append(Span(Kind.PREDECESSORS, last, end))
+    return _as_run(run, found)
 
 
 def sums(found: Sequence[Part]) -> list[Sum]:

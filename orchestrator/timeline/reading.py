@@ -34,6 +34,8 @@ EVENTS_AT_AN_END = 10_000
 # Attempts that are read of steps, or of items, together.
 MOST_ATTEMPTS = 20_000
 
+_MICROSECOND = timedelta(microseconds=1)
+
 # Without statistics of so wide a run, to collect all its pages and to sort them looks cheaper than to read
 # the first few in the order of their index.
 _IN_ORDER = "SET LOCAL enable_bitmapscan = off"
@@ -69,7 +71,7 @@ class RunRow:
         """Microseconds from its creation to a moment. Nothing of a run is before its creation."""
         if moment is None:
             return None
-        return max(0, (moment - self.created_at) // timedelta(microseconds=1))
+        return max(0, (moment - self.created_at) // _MICROSECOND)
 
 
 def run_row(tx: Transaction, tenant: str, id: UUID) -> RunRow:
@@ -230,17 +232,27 @@ WITH head AS MATERIALIZED (
 SELECT e.seq, e.at, e.type, e.task_run_id, e.attempt, e.data
 FROM (SELECT * FROM head UNION ALL SELECT * FROM tail) AS e
 WHERE e.type = ANY(CAST(:types AS text[])) AND CASE
-    WHEN e.task_run_id IS NOT NULL THEN e.task_run_id <= :last OR e.task_run_id = ANY(CAST(:items AS uuid[]))
+    WHEN e.task_run_id IS NOT NULL
+        THEN e.task_run_id BETWEEN :lowest AND :highest OR e.task_run_id = ANY(CAST(:items AS uuid[]))
     WHEN e.data -> 'ordinals' IS NULL THEN true
-    ELSE e.data #> '{ordinals,0,0}' <= to_jsonb(CAST(:steps AS integer)) OR EXISTS (
+    ELSE (e.data #> '{ordinals,0,0}' <= to_jsonb(CAST(:last AS integer))
+          AND e.data #> '{ordinals,-1,1}' >= to_jsonb(CAST(:first AS integer))) OR EXISTS (
         SELECT 1 FROM unnest(CAST(:places AS integer[])) AS p(place)
         WHERE to_jsonb(p.place) BETWEEN e.data #> '{ordinals,0,0}' AND e.data #> '{ordinals,-1,1}') END
 ORDER BY e.seq
 """
 
 
-def with_events(tx: Transaction, run: RunRow, times: RunTimes) -> RunTimes:
-    """The times with what the events say about steps, about the last items, and about the run."""
+def with_events(
+    tx: Transaction, run: RunRow, times: RunTimes, only: Sequence[TaskRunTimes] | None = None
+) -> RunTimes:
+    """The times with what the events say about steps, about the last items, and about the run.
+
+    Args:
+        only: the steps, in their order, whose events are wanted; by default those of all.
+    """
+    steps = [*times.steps.values()] if only is None else only
+    first, last = (steps[0].ordinal, steps[-1].ordinal) if steps else (MAX_STEPS, 1)
     places = [each.ordinal for each in times.last_items.values()]
     rows = tx.execute(
         _EVENTS,
@@ -248,16 +260,17 @@ def with_events(tx: Transaction, run: RunRow, times: RunTimes) -> RunTimes:
             "id": run.id,
             "limit": EVENTS_AT_AN_END,
             "types": [*_CHANGES, *_OF_RUN],
-            "last": ids.task_run_id(run.id, MAX_STEPS),
+            "first": first,
+            "last": last,
+            "lowest": ids.task_run_id(run.id, first),
+            "highest": ids.task_run_id(run.id, last),
             "items": [ids.task_run_id(run.id, each) for each in places],
-            "steps": max(times.steps, default=0),
             "places": places,
         },
     ).all()
     of_run = [each for each in rows if each.type.startswith("run.")]
-    known = sorted((*times.steps.values(), *times.last_items.values()), key=lambda each: each.ordinal)
-    by_ordinal = {each.ordinal: each for each in known}
-    in_order = list(by_ordinal)
+    by_ordinal = {each.ordinal: each for each in (*steps, *times.last_items.values())}
+    in_order = sorted(by_ordinal)
     changes: dict[int, list[Change]] = {}
     for row in rows:
         for ordinal, change in _changes(run, row, by_ordinal, in_order):

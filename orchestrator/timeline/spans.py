@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Kind(StrEnum):
@@ -27,8 +28,7 @@ class Kind(StrEnum):
     ENDED = "ended"  # final, until a dead letter was retried
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A task run did one thing from `begin` to `end`."""
 
     kind: Kind
@@ -48,8 +48,7 @@ class EndedAttempt:
     error_code: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """An event that says what a task run waits for from now on; `kind` is None when it became final."""
 
     at: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -25,6 +26,17 @@ def timeline_of(
     found["steps"] = found.pop("items")
     TimelineAnswer.model_validate_json(to_json(found) or "")
     return found
+
+
+def one_by_one(driver: RunDriver, run_id: UUID) -> Iterator[dict[str, Any]]:
+    """The steps of a run's timeline, each from a page of its own."""
+    cursor = None
+    while True:
+        found = timeline_of(driver, run_id, 1, cursor)
+        yield from found["steps"]
+        cursor = found["nextCursor"]
+        if cursor is None:
+            return
 
 
 def work(driver: RunDriver, clock: Clock, run_id: UUID, *ordinals: int, took: int, **ending: Any) -> None:
@@ -61,6 +73,7 @@ def test_each_step_has_bars_of_what_it_did_and_waited_for(driver: RunDriver, clo
     assert (d["bars"], d["lane"]) == ([], None)
     assert [each["level"] for each in found["steps"]] == [0, 1, 1, 2]
     assert [each["isCritical"] for each in found["steps"]] == [True, True, False, False]
+    assert [minutes(each) for each in one_by_one(driver, run_id)] == [minutes(each) for each in (a, b, c, d)]
 
 
 def test_it_is_read_page_by_page(driver: RunDriver) -> None:

@@ -47,6 +47,11 @@ def test_ancestors_are_all_before_a_step_in_document_order() -> None:
     assert plan.ancestors("a") == []
 
 
+def test_the_level_of_a_step_is_its_longest_way_from_the_beginning() -> None:
+    plan = plan_of(DIAMOND | {"e": ["a", "d"], "f": []})
+    assert plan.levels == {1: 0, 2: 1, 3: 1, 4: 2, 5: 3, 6: 0}
+
+
 @pytest.mark.parametrize(
     ("count", "kind"),
     [(1, JoinKind.SINGLE), (2, JoinKind.NARROW), (WIDE - 1, JoinKind.NARROW), (WIDE, JoinKind.GATHERED)],
