@@ -86,6 +86,30 @@ def test_a_frame_costs_the_same_for_ten_thousand_steps_as_for_five_hundred(
     assert many.heap_mb < 160
 
 
+def test_what_stays_the_same_is_made_once_and_not_with_every_drawing(page: Page) -> None:
+    show(page, 5_000)
+    far, first, again = page.evaluate(
+        """() => {
+            const element = document.querySelector("pw-graph"), { Path2D } = window;
+            const pen = CanvasRenderingContext2D.prototype, { measureText } = pen;
+            let paths = 0, measured = 0;
+            window.Path2D = class extends Path2D { constructor() { super(); paths += 1; } };
+            pen.measureText = function (text) { measured += 1; return measureText.call(this, text); };
+            const drawn = () => {
+                paths = measured = 0;
+                element.surface.redraw();
+                return { paths, measured };
+            };
+            const far = drawn();
+            element.camera.zoomAt(0.5 / element.camera.zoom);
+            return [far, drawn(), drawn()];
+        }"""
+    )
+    assert far == {"paths": 0, "measured": 0}, "links of the whole graph are laid out when it is first drawn"
+    assert first["measured"] > 0
+    assert again["measured"] == 0, "names are cut once"
+
+
 def test_the_letters_of_statuses_are_those_of_the_api() -> None:
     source = (JS / "looks.js").read_text()
     words = dict(re.findall(r"\b(\w): \"(\w+)\"", source.partition("WORDS")[2].partition("});")[0]))

@@ -5,6 +5,9 @@ import { shadeOf } from "./shades.js";
 /** The least zoom of a card, of a name, of a shape; below that, dots. */
 const CARD = 0.9, NAME = 0.45, SHAPE = 0.18;
 const BOLD = "550 13px system-ui, sans-serif", SMALL = "11px system-ui, sans-serif";
+// In world units larger than on a card, so that it can still be read.
+const LARGE = "550 16px system-ui, sans-serif";
+const MOST_CUT = 20_000;
 const IN_BAR = [...OVER, ...WORST_FIRST.filter((each) => !OVER.includes(each))];
 
 /**
@@ -62,10 +65,9 @@ function drawBox(pen, look, box, zoom) {
   if (letter) drawMark(pen, letter, x + 16, y + (isCard ? 15 : h / 2), 12, colours);
   pen.textAlign = "left";
   pen.fillStyle = colours.ink;
-  // Larger in world units than on a card, so that it can still be read.
-  pen.font = isCard ? BOLD : "550 16px system-ui, sans-serif";
-  const times = scene.times(box), room = w - indent - 10 - pen.measureText(times).width;
-  pen.fillText(fitted(pen, scene.title(box), room) + times, x + indent, y + (isCard ? 19 : h / 2 + 6));
+  const font = pen.font = isCard ? BOLD : LARGE;
+  const times = scene.times(box), room = w - indent - 10 - (times ? pen.measureText(times).width : 0);
+  pen.fillText(fitted(pen, font, scene.title(box), room) + times, x + indent, y + (isCard ? 19 : h / 2 + 6));
   if (isCard) drawCard(pen, look, box);
 }
 
@@ -76,7 +78,7 @@ function drawCard(pen, look, box) {
   pen.font = SMALL;
   pen.fillStyle = look.shades ? colours.ink : colours.muted;
   const left = scene.maps.has(box) ? `map of ${scene.task(box)}` : scene.task(box);
-  pen.fillText(fitted(pen, left, w - 26 - pen.measureText(right).width), x + 10, low - 9);
+  pen.fillText(fitted(pen, SMALL, left, w - 26 - pen.measureText(right).width), x + 10, low - 9);
   pen.textAlign = "right";
   pen.fillText(right, x + w - 10, low - 9);
   const progress = states.progress(scene.steps(box));
@@ -126,7 +128,7 @@ function drawBlock(pen, look, box, zoom) {
     if (letter) drawMark(pen, letter, at.x + 11, at.y + 11, 9, colours);
     pen.font = SMALL;
     pen.fillStyle = colours.ink;
-    pen.fillText(fitted(pen, scene.id(ordinal), 106), at.x + (letter ? 21 : 8), at.y + 15);
+    pen.fillText(fitted(pen, SMALL, scene.id(ordinal), 106), at.x + (letter ? 21 : 8), at.y + 15);
   }
   if (zoom < NAME) return;
   pen.fillStyle = colours.ink;
@@ -145,8 +147,21 @@ function frame(pen, x, y, w, h, ground, edge) {
   pen.stroke();
 }
 
-/** A text cut so that it is not wider. @param {Pen} pen @param {string} text @param {number} width */
-function fitted(pen, text, width) {
+/** Texts that were cut, by font, width and text: to measure one takes longer than to draw it. @type {Map<string, string>} */
+const cut = new Map();
+
+/** A text in this font, which the pen has, cut so that it is not wider. @param {Pen} pen @param {string} font @param {string} text @param {number} width */
+function fitted(pen, font, text, width) {
+  const key = `${font} ${width} ${text}`, known = cut.get(key);
+  if (known !== undefined) return known;
+  if (cut.size >= MOST_CUT) cut.clear();
+  const found = cutTo(pen, text, width);
+  cut.set(key, found);
+  return found;
+}
+
+/** @param {Pen} pen @param {string} text @param {number} width */
+function cutTo(pen, text, width) {
   if (pen.measureText(text).width <= width) return text;
   let low = 0, high = text.length;
   while (low < high) {

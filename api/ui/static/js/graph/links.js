@@ -15,19 +15,37 @@ export function drawLinks(pen, look, links, zoom) {
   pen.strokeStyle = colours.muted;
   pen.globalAlpha = isCurved ? 0.6 : FAINT;
   pen.lineWidth = isCurved ? Math.max(0.9, 0.7 / zoom) : 1 / zoom;
-  for (let first = 0; first < links.length; first += AT_ONCE) {
-    pen.beginPath();
-    for (const at of links.slice(first, first + AT_ONCE)) {
-      if (isCurved) curve(pen, scene.links[at], scene.isDown);
-      else straight(pen, scene.links[at], zoom);
-    }
-    pen.stroke();
-  }
+  for (const path of isCurved ? paths(scene, links, curve) : straightPaths(scene, links, zoom)) pen.stroke(path);
   pen.restore();
-  if (isCurved && zoom >= 0.45) for (const at of links) drawEnd(pen, look, at);
+  if (isCurved && zoom >= 0.45) drawEnds(pen, look, links);
 }
 
-/** One link with all its bends. @param {CanvasRenderingContext2D} pen @param {Float32Array} line @param {boolean} isDown */
+/**
+ * Some links as paths.
+ * @param {import("./scene.js").Scene} scene @param {number[]} links
+ * @param {(path: Path2D, line: Float32Array, isDown: boolean) => void} add
+ */
+function paths(scene, links, add) {
+  const found = [];
+  for (let first = 0; first < links.length; first += AT_ONCE) {
+    const path = new Path2D(), end = Math.min(links.length, first + AT_ONCE);
+    for (let at = first; at < end; at++) add(path, scene.links[links[at]], scene.isDown);
+    found.push(path);
+  }
+  return found;
+}
+
+/** Straight links. Those of a whole graph are kept: states change, where links are does not. @param {import("./scene.js").Scene} scene @param {number[]} links @param {number} zoom */
+function straightPaths(scene, links, zoom) {
+  // Bends that nobody can see are not drawn.
+  const add = zoom < 0.1 ? direct : bent;
+  if (links.length < scene.links.length) return paths(scene, links, add);
+  const kept = scene.paths.get(add) ?? paths(scene, links, add);
+  scene.paths.set(add, kept);
+  return kept;
+}
+
+/** One link with all its bends. @param {CanvasPath} pen @param {Float32Array} line @param {boolean} isDown */
 export function curve(pen, line, isDown) {
   let [x, y] = line;
   pen.moveTo(x, y);
@@ -40,26 +58,42 @@ export function curve(pen, line, isDown) {
   }
 }
 
-/** @param {CanvasRenderingContext2D} pen @param {Float32Array} line @param {number} zoom */
-function straight(pen, line, zoom) {
-  pen.moveTo(line[0], line[1]);
-  // Bends that nobody can see are not drawn.
-  const step = zoom < 0.1 ? line.length - 2 : 2;
-  for (let at = step; at < line.length; at += step) pen.lineTo(line[at], line[at + 1]);
+/** @param {Path2D} path @param {Float32Array} line */
+function direct(path, line) {
+  path.moveTo(line[0], line[1]);
+  path.lineTo(line[line.length - 2], line[line.length - 1]);
 }
 
-/** The head of a link, and its label. @param {CanvasRenderingContext2D} pen @param {import("./boxes.js").Look} look @param {number} at */
-function drawEnd(pen, { scene, colours }, at) {
-  const { targets, labels } = scene.graph.links, line = scene.links[at];
-  const [left, top, x, y] = line.slice(-4);
+/** @param {Path2D} path @param {Float32Array} line */
+function bent(path, line) {
+  path.moveTo(line[0], line[1]);
+  for (let at = 2; at < line.length; at += 2) path.lineTo(line[at], line[at + 1]);
+}
+
+/** The heads of links, and their labels. @param {CanvasRenderingContext2D} pen @param {import("./boxes.js").Look} look @param {number[]} links */
+function drawEnds(pen, { scene, colours }, links) {
+  const { targets, labels } = scene.graph.links;
   pen.fillStyle = colours.muted;
-  if (targets[at] < scene.boxes) pen.fill(new Path2D(`M${x} ${y}${scene.isDown ? "l-3.5 -7h7z" : "l-7 -3.5v7z"}`));
-  if (!labels[at]) return;
-  const [middle, low] = [(left + x) / 2, (top + y) / 2];
-  pen.fillStyle = colours.canvas;
-  pen.fillRect(middle - 14, low - 8, 28, 16);
-  pen.fillStyle = colours.muted;
+  pen.beginPath();
+  for (const at of links) if (targets[at] < scene.boxes) head(pen, scene.links[at], scene.isDown);
+  pen.fill();
   pen.font = "11px system-ui, sans-serif";
   pen.textAlign = "center";
-  pen.fillText(labels[at], middle, low + 4);
+  for (const at of links) {
+    if (!labels[at]) continue;
+    const [left, top, x, y] = scene.links[at].slice(-4), middle = (left + x) / 2, low = (top + y) / 2;
+    pen.fillStyle = colours.canvas;
+    pen.fillRect(middle - 14, low - 8, 28, 16);
+    pen.fillStyle = colours.muted;
+    pen.fillText(labels[at], middle, low + 4);
+  }
+}
+
+/** @param {CanvasRenderingContext2D} pen @param {Float32Array} line @param {boolean} isDown */
+function head(pen, line, isDown) {
+  const x = line[line.length - 2], y = line[line.length - 1], [back, side] = [7, 3.5];
+  pen.moveTo(x, y);
+  pen.lineTo(isDown ? x - side : x - back, isDown ? y - back : y - side);
+  pen.lineTo(isDown ? x + side : x - back, isDown ? y - back : y + side);
+  pen.closePath();
 }

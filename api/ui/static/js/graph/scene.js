@@ -43,6 +43,8 @@ export class Scene {
     /** The points of each link. */
     this.links = links.sources.map((source, link) => Float32Array.from(
       [...at(source, out), ...(links.bends[link] ?? []), ...at(links.targets[link], into)]));
+    /** Paths of all links, by what draws them; see links.js. @type {Map<unknown, Path2D[]>} */
+    this.paths = new Map();
   }
 
   /** The ordinals of a box's steps. @param {number} box */
@@ -97,6 +99,8 @@ export class Scene {
    * @param {number} left @param {number} top @param {number} right @param {number} bottom
    */
   linksIn(left, top, right, bottom) {
+    const { width, height } = this.graph;
+    if (left <= 0 && top <= 0 && right >= width && bottom >= height) return [...this.links.keys()];
     // Along the way that links go, their ends tell where they are; across it, all their points.
     const along = Number(this.isDown), found = [];
     const [first, last, least, most] = this.isDown ? [top, bottom, left, right] : [left, right, top, bottom];
