@@ -95,6 +95,8 @@ def test_a_list_is_light_at_first_and_lighter_later(visit: Visit, driver: RunDri
 
 # A page of a run with 5,000 steps, and what it asks the API for: the layout, and what the steps did.
 RUN_PAGE_BYTES, GRAPH_BYTES, RUN_STATE_BYTES = 110_000, 70_000, 65_000
+# Steps of each of two parallels, one behind the other.
+PARALLEL = 100
 _DELETE = "DELETE FROM {table} WHERE {column} = :id"
 
 
@@ -126,6 +128,27 @@ def test_the_page_of_a_chain_of_5000_steps_is_light(
         # The layout of a version never changes.
         assert not [url for url in later if url.endswith("/graph") or "/static/" in url]
         assert sum(size for url, size in later.items() if "/api/" not in url) <= LATER_BYTES, later
+
+
+_DRAWN = """() => {
+  const { scene } = document.querySelector("pw-graph");
+  return scene && [scene.boxes, scene.x.length - scene.boxes, scene.links.length];
+}"""
+
+
+def test_the_page_of_100_steps_that_each_wait_for_100_others_draws_200_links(
+    visit: Visit, driver: RunDriver
+) -> None:
+    first = [f"a{number}" for number in range(PARALLEL)]
+    driver.store({each: [] for each in first} | {f"b{number}": first for number in range(PARALLEL)})
+    run_id = ids.show(ids.RUN, driver.trigger())
+    asked = loaded(visit, f"/runs/{run_id}?view=all", "pw-graph canvas")
+    assert sum(asked.values()) <= RUN_PAGE_BYTES, asked
+    # 10,000 edges: all of the first go into one junction, and from there to all of the others.
+    assert visit.page.evaluate(_DRAWN) == [2 * PARALLEL, 1, 2 * PARALLEL]
+    visit.page.get_by_role("application").press("v")
+    visit.page.wait_for_url("**view=pattern**")
+    wait_until(lambda: visit.page.evaluate(_DRAWN) == [2, 0, 1], what="two classes and a link")
 
 
 def test_the_page_of_a_map_of_100000_items_is_light_and_draws_them_all(

@@ -18,14 +18,14 @@ from support.stored_values import VALUES
 
 from benchmarks import history
 from pipeweave import ids
-from pipeweave.orchestrator import reading
+from pipeweave.orchestrator import reading, timeline
 from pipeweave.orchestrator.diagnosis import repeated_ticks, stalled, verify, why
 from pipeweave.orchestrator.domain.task_run import Completion, KeyWait, TaskRun
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.messaging.celery_app import LEVELS
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, priorities
-from pipeweave.orchestrator.reading import RunFilter, maintenance
+from pipeweave.orchestrator.reading import RunFilter, Window, maintenance
 from pipeweave.orchestrator.recovery import lost_messages, tick
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
@@ -298,7 +298,9 @@ def test_queries_for_open_rows_fetch_no_final_rows(
 
 
 def newest(tx: Transaction) -> UUID:
-    return ids.read(ids.RUN, reading.run_list(tx, TENANT, Page(1))["items"][0]["id"])
+    """The newest run with the four steps of its pipeline."""
+    diamonds = RunFilter(pipeline_id=("diamond",))
+    return ids.read(ids.RUN, reading.run_list(tx, TENANT, Page(1), diamonds)["items"][0]["id"])
 
 
 def months_ago(tx: Transaction, months: int) -> Page:
@@ -311,6 +313,8 @@ def months_ago(tx: Transaction, months: int) -> Page:
 # even the newest runs are those of the last one.
 FIRST = history.MONTHS
 LISTED = 50 + 1 + FIRST
+# Runs of a grid, each with four steps, and of each pipeline of a list.
+GRID = 10
 
 # What is read -> the read, and the rows it may fetch of the partitions of past months.
 READS: dict[str, tuple[Callable[[Transaction], Any], int]] = {
@@ -329,6 +333,19 @@ READS: dict[str, tuple[Callable[[Transaction], Any], int]] = {
     "one run": (lambda tx: reading.run(tx, TENANT, newest(tx)), FIRST),
     "its task runs": (lambda tx: reading.run_task_runs(tx, TENANT, newest(tx), Page()), FIRST),
     "its events": (lambda tx: reading.run_events(tx, TENANT, newest(tx), Page()), FIRST),
+    "its steps": (lambda tx: reading.step_states(tx, TENANT, newest(tx)), FIRST),
+    "its attempts": (lambda tx: reading.run_attempts(tx, TENANT, newest(tx), Page()), FIRST),
+    "its ledger": (lambda tx: timeline.ledger(tx, TENANT, newest(tx)), FIRST),
+    "its timeline": (lambda tx: timeline.timeline(tx, TENANT, newest(tx), Page(), bins=60), FIRST),
+    "what differs from itself": (
+        lambda tx: reading.compare_runs(tx, TENANT, newest(tx), newest(tx)),
+        2 * FIRST,
+    ),
+    "a grid": (lambda tx: reading.grid(tx, TENANT, "diamond", Window(runs=GRID)), 5 * (GRID + 1) + FIRST),
+    "pipelines with their newest runs": (
+        lambda tx: reading.pipeline_list(tx, TENANT, Page(), recent=GRID),
+        3 * (GRID + FIRST),
+    ),
     "why one waits": (
         lambda tx: why.why(tx, TENANT, ids.task_run_id(newest(tx), 1), lambda _: dict.fromkeys(LEVELS)),
         FIRST,

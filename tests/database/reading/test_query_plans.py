@@ -16,7 +16,7 @@ from support.plans import plans_of, read_whole, rows_looked_at
 from support.servers import new_database
 
 from pipeweave import ids
-from pipeweave.orchestrator import reading
+from pipeweave.orchestrator import reading, timeline
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.diagnosis import why_line
 from pipeweave.orchestrator.metrics.reading import PARTS
@@ -201,6 +201,8 @@ READS: dict[str, tuple[Read, int]] = {
     "its task runs": (lambda tx: reading.run_task_runs(tx, TENANT, newest_run(tx), Page()), 100),
     "its events": (lambda tx: reading.run_events(tx, TENANT, newest_run(tx), Page()), 100),
     "its steps": (lambda tx: reading.step_states(tx, TENANT, newest_run(tx)), 100),
+    "its ledger": (lambda tx: timeline.ledger(tx, TENANT, newest_run(tx)), 100),
+    "its timeline": (lambda tx: timeline.timeline(tx, TENANT, newest_run(tx), Page(), bins=60), 100),
     "a task run": (lambda tx: reading.task_run(tx, TENANT, ids.task_run_id(newest_run(tx), 1)), 100),
     "dead letters": (lambda tx: dead_letters(tx), 700),
     "dead letters that are alike": (lambda tx: dead_letters(tx, fingerprint="1" * 64), 700),
