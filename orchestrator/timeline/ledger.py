@@ -85,6 +85,8 @@ def _of_step(run: RunTimes, step: PathStep) -> Iterator[Part]:
 
 def _covering(run: RunTimes, times: TaskRunTimes, begin: int, end: int) -> list[Span]:
     """The spans of a task run between two moments; what lies outside its life is a wait for its release."""
+    if begin >= end:
+        return []
     found = clipped(spans(times, run.changes.get(times.ordinal, ()), run.end), begin, end)
     first, last = (found[0].begin, found[-1].end) if found else (end, end)
     if begin < first:
