@@ -36,6 +36,7 @@ class Traffic:
         session.on("Network.requestServedFromCache", lambda event: self.cached.add(event["requestId"]))
         session.on("Network.responseReceived", self._answered)
         session.on("Network.loadingFinished", self._loaded)
+        session.on("Network.loadingFailed", self._left)
         session.send("Network.enable")
 
     def _asked(self, event: Any) -> None:
@@ -47,6 +48,11 @@ class Traffic:
 
     def _loaded(self, event: Any) -> None:
         self.sizes[event["requestId"]] = event["encodedDataLength"]
+
+    def _left(self, event: Any) -> None:
+        # Nobody reads what comes with a 304, so the browser lets go of it.
+        if event.get("canceled"):
+            self.sizes[event["requestId"]] = 0
 
     @property
     def is_complete(self) -> bool:
