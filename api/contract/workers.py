@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, Field
 from pipeweave.api.contract.answers import AnswerModel, Paged, Percent, RunId, TaskRunId
 from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.contract.requests import MAX_REASON, Name, Request
+from pipeweave.orchestrator.domain import TaskStatus
 
 State = Literal["running", "stalled", "draining", "stopped", "crashed"]
 
@@ -97,11 +98,28 @@ class RunningTaskRun(AnswerModel):
     started_at: AwareDatetime
 
 
+class LostAttempt(AnswerModel):
+    """An attempt that was lost with a worker."""
+
+    id: TaskRunId
+    run_id: RunId | None = Field(description="null for a standalone task.")
+    pipeline_id: str | None
+    task_id: str
+    step_id: str
+    map_index: int | None
+    attempt: int
+    started_at: AwareDatetime | None
+    lost_at: AwareDatetime
+    status: TaskStatus = Field(description="Of the task run now.")
+    worker: str | None = Field(description="Who made a later attempt; null: nobody yet.")
+
+
 class WorkerDetail(Worker):
-    """A worker with what it has loaded and what it runs."""
+    """A worker with what it has loaded, what it runs, and what was lost with it."""
 
     tasks: list[str] = Field(description="The first 100.")
     task_runs: list[RunningTaskRun] = Field(description="The longest-running 100.")
+    lost_attempts: list[LostAttempt] = Field(description="The last 100.")
 
 
 class WorkerAnswer(AnswerModel):

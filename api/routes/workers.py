@@ -33,7 +33,9 @@ def list_workers(call: Call, query: WorkersQuery) -> dict[str, Any]:
 
 @routes.add("GET", "/api/workers/{id}", "Show a worker", ids=WORKER, answer=WorkerAnswer, errors=(NotFound,))
 def get_worker(call: Call, id: str) -> dict[str, Any]:
-    """One worker with the tasks that it has loaded and the task runs that it runs now."""
+    """One worker with the tasks that it has loaded, the task runs that it runs now, and the attempts that
+    were lost with it.
+    """
     with call.reading() as tx:
         return {"worker": reading.worker(tx, call.tenant, id)}
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
+from pipeweave.orchestrator.reading.lost_attempts import lost_attempts
 from pipeweave.orchestrator.registry import drains
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER
 from pipeweave.orchestrator.state.pause_sql import is_paused
@@ -116,7 +117,8 @@ _ONE = f"{_ALL} SELECT f.* FROM found AS f WHERE f.id = :id"
 
 
 def worker(tx: Transaction, tenant: str, worker_id: str) -> Document:
-    """One worker, with the tasks that it has loaded and the task runs that it runs now, MOST_SHOWN of each.
+    """One worker, with the tasks that it has loaded, the task runs that it runs now, and the attempts that
+    were lost with it, MOST_SHOWN of each.
 
     Raises:
         NotFound: the tenant has no such worker.
@@ -128,7 +130,15 @@ def worker(tx: Transaction, tenant: str, worker_id: str) -> Document:
         **_worker(row, tx.now),
         "tasks": _tasks(tx, tenant, row),
         "taskRuns": _running(tx, tenant, row),
+        "lostAttempts": lost_attempts(
+            tx, tenant, _name(row), is_celery=row.kind == "celery", most=MOST_SHOWN
+        ),
     }
+
+
+def _name(row: Any) -> str:
+    """What task runs and attempts call it, but for the children of a Celery worker."""
+    return row.id if row.kind == "celery" else f"{row.service_id} {row.base_url}"
 
 
 _TASKS = """
@@ -161,11 +171,8 @@ _OF_INSTANCE = _RUNNING.format(where="t.worker = :name")
 
 
 def _running(tx: Transaction, tenant: str, row: Any) -> list[Document]:
-    if row.kind == "http":
-        name = f"{row.service_id} {row.base_url}"
-        rows = tx.execute(_OF_INSTANCE, {"tenant": tenant, "name": name, "most": MOST_SHOWN})
-    else:
-        rows = tx.execute(_OF_CHILDREN, {"tenant": tenant, "name": row.id, "most": MOST_SHOWN})
+    statement = _OF_CHILDREN if row.kind == "celery" else _OF_INSTANCE
+    rows = tx.execute(statement, {"tenant": tenant, "name": _name(row), "most": MOST_SHOWN})
     return [
         {
             "id": task_run_id(each.id),

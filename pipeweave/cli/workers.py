@@ -60,7 +60,7 @@ def list_workers(client: Client, state: str | None, service: str | None, as_json
 @json_option
 @connected
 def show(client: Client, worker: str, as_json: bool) -> None:
-    """Show a worker and what it runs.
+    """Show a worker, what it runs, and what was lost with it.
 
     WORKER is its id, or the beginning of one.
     """
@@ -99,6 +99,17 @@ def show(client: Client, worker: str, as_json: bool) -> None:
         moment("since (UTC)", drop=1): lambda each: when(each["startedAt"]),
     }
     show_list("taskRuns", found["taskRuns"], cells, as_json=False, none="It runs nothing.")
+    if found["lostAttempts"]:
+        click.echo("\nLost with it:")
+        lost: dict[Column, Callable[[Mapping[str, Any]], Any]] = {
+            Column("task run"): field("id"),
+            Column("task"): field("taskId"),
+            Column("attempt", drop=3): field("attempt"),
+            moment("lost (UTC)", drop=1): lambda each: when(each["lostAt"]),
+            Column("now"): field("status"),
+            Column("taken over by", drop=2): field("worker"),
+        }
+        show_list("lostAttempts", found["lostAttempts"], lost, as_json=False, none="")
 
 
 @workers.command(epilog=examples("pipeweave workers drain worker-4711 --reason 'a new kernel'"))

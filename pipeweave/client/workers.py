@@ -19,7 +19,7 @@ class WorkerMethods(Methods):
         return list(self._all("/api/workers", "workers", without_none(state=state, service=service)))
 
     def worker(self, worker_id: str) -> Document:
-        """Read a worker with what it has loaded and what it runs now.
+        """Read a worker with what it has loaded, what it runs now, and the attempts that were lost with it.
 
         Raises:
             NotFound: there is no such worker.

@@ -9,8 +9,9 @@ import pytest
 from playwright.sync_api import Browser
 from support.browser import PHONE, Visit, visiting
 from support.factories import a_worker, register
-from support.run_driver import RunDriver
+from support.run_driver import RunDriver, claim, settle
 
+from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.registry import WorkerLoad, drains, worker_processes
 from pipeweave.orchestrator.security import ADMIN, READ, WRITE
 from pipeweave.orchestrator.store.database import Database
@@ -70,6 +71,22 @@ def test_who_may_not_drain_sees_no_verb(visit: Visit, worker_id: str) -> None:
     visit.open(f"/workers/{worker_id}")
     visit.see("It runs nothing now.")
     assert visit.page.get_by_role("link", name="Drain").count() == 0
+
+
+def test_what_was_lost_with_a_worker_is_shown_with_how_it_goes_on(
+    visit: Visit, driver: RunDriver, worker_id: str
+) -> None:
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 1, worker_processes.child_of(worker_id, 4711))
+        assert started is not None
+        settle(tx, started, failure=failure.lost("its process is gone"))
+    page = visit.open(f"/workers/{worker_id}")
+    row = page.locator("#lost ~ .table-scroll tbody tr").first
+    assert "driven" in row.inner_text()
+    visit.axe()
+    row.get_by_role("link").first.click()
+    visit.see("its process is gone")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

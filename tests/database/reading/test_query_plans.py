@@ -21,6 +21,7 @@ from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.diagnosis import why_line
 from pipeweave.orchestrator.metrics.reading import PARTS
 from pipeweave.orchestrator.reading import dead_letters as letters
+from pipeweave.orchestrator.reading.lost_attempts import lost_attempts
 from pipeweave.orchestrator.reading.scanning import MOST_ROWS
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -230,6 +231,10 @@ READS: dict[str, tuple[Read, int]] = {
         1_500,
     ),
     "queues": (lambda tx: reading.queues(tx, TENANT, Page()), 500),
+    "what was lost with a worker": (
+        lambda tx: lost_attempts(tx, TENANT, "worker-1@host:1:ab", is_celery=True, most=100),
+        100,
+    ),
 }
 
 

@@ -13,6 +13,7 @@ import pytest
 from support.live_stack import LiveStack
 from support.servers import away
 
+from pipeweave.orchestrator import reading
 from pipeweave.up.postgres import Postgres
 
 
@@ -108,6 +109,11 @@ def test_a_worker_that_is_killed_in_a_chain_goes_on_elsewhere(stack: LiveStack, 
     assert stack.called(run_id) == {f"s{n}": 2 if n == 7 else 1 for n in range(15)}
     [attempt] = stack.attempts(run_id)
     assert (attempt.number, attempt.status) == (1, "lost")
+    parent = attempt.worker.partition("#")[0]
+    with stack.deployment.database.reading() as tx:
+        [lost] = reading.worker(tx, stack.settings.tenant, parent)["lostAttempts"]
+    assert (lost["stepId"], lost["attempt"], lost["status"]) == ("s7", 1, "completed")
+    assert not lost["worker"].startswith(parent), "the other worker took it over"
 
 
 def test_while_an_item_takes_long_others_do_the_rest_of_its_chunk(stack: LiveStack, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def a_worker(id: str = ID, **more: Any) -> dict[str, Any]:
     given |= {"startedAt": SINCE, "heartbeatAt": SINCE, "heartbeatAgeMs": 200.0, "stoppedAt": None}
     given |= {"lostAt": None, "lastFetchAt": SINCE, "rssBytes": 3 * 2**20, "cpuPercent": 12.5}
     given |= {"startsLastHour": 1200, "drainRequestedAt": None, "drainReason": None, "lastError": None}
-    return given | {"tasks": ["count"], "taskRuns": []} | more
+    return given | {"tasks": ["count"], "taskRuns": [], "lostAttempts": []} | more
 
 
 def list_of(served: Served, *found: dict[str, Any]) -> None:
@@ -76,6 +76,16 @@ def test_an_ambiguous_and_an_unknown_beginning_are_refused(call: Call, served: S
     unknown = call("workers", "resume", "nobody")
     assert (unknown.exit_code, unknown.stdout) == (1, "")
     assert "`pipeweave workers` lists them" in unknown.stderr
+
+
+def test_what_was_lost_with_a_worker_is_shown_with_who_took_it_over(call: Call, served: Served) -> None:
+    lost = {"id": "trun_" + "0" * 26, "taskId": "count", "attempt": 1, "lostAt": SINCE}
+    lost |= {"status": "running", "worker": "worker-99@host-b:99:cafecafe#100"}
+    list_of(served, a_worker())
+    served.put(f"GET /api/workers/{ID}", (200, {"worker": a_worker(lostAttempts=[lost])}))
+    shown = call("workers", "show", ID).output
+    assert "Lost with it:" in shown
+    assert lost["id"] in shown and "running" in shown
 
 
 def test_a_worker_is_shown_with_what_it_runs(call: Call, served: Served) -> None:
