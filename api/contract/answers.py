@@ -123,6 +123,10 @@ class MaintenanceState(Maintenance):
 
     blocking: list[BlockingRun] = Field(description="The oldest 20 open runs of all tenants.")
     blocking_total: int
+    empty_in_ms: float | None = Field(
+        description="About when the last of them ends, if it goes on as in the last minute; null: nobody "
+        "knows, because nothing ended or a run is paused."
+    )
 
 
 class TickAnswer(AnswerModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pipeweave.api.ui import words
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
@@ -16,10 +17,13 @@ _REASON = (Field("reason", "Reason", about="Every refused caller reads it.", fla
 
 def _drains(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     found = view.ask("maintenance.get_maintenance")
+    number, left = found["blockingTotal"], found["emptyInMs"]
+    goes_on = "1 open run goes on" if number == 1 else f"{number:,} open runs go on"
+    about = f", in about {words.duration(left)} if it goes on as now" if number and left else ""
     return Effects(
         (
             "new triggers, queued tasks and retries are refused, in every tenant",
-            f"{found['blockingTotal']:,} open runs go on; maintenance begins when they have ended",
+            f"{goes_on}; maintenance begins when nothing is open any more{about}",
         )
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeweave import ids
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
 from pipeweave.orchestrator.queueing.maintenance_mode import ACTIVE_RUNS, PAUSED_RUNS
+from pipeweave.orchestrator.reading.time_to_drain import empty_in_ms
 from pipeweave.orchestrator.state.deployment_mode import MAINTENANCE, RUNNING, WAITING
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
@@ -85,7 +86,8 @@ ORDER BY b.id
 
 
 def detailed_state(tx: Transaction) -> Document:
-    """`state` with `blocking`, the oldest SHOWN open runs of all tenants, and `blockingTotal`.
+    """`state` with `blocking`, the oldest SHOWN open runs of all tenants, `blockingTotal`, and `emptyInMs`,
+    about when the last of them ends.
 
     For administrators: the runs of every tenant are shown with their ids. Ages are in seconds.
     """
@@ -104,7 +106,9 @@ def detailed_state(tx: Transaction) -> Document:
         }
         for row in tx.execute(_BLOCKING)
     ]
-    return {**state(tx), "blocking": blocking, "blockingTotal": int(total)}
+    shown = state(tx)
+    left = empty_in_ms(tx, shown["pendingTasks"] + shown["runningTasks"])
+    return {**shown, "blocking": blocking, "blockingTotal": int(total), "emptyInMs": left}
 
 
 _COUNTED = ("running", "queued", "ready", "waiting", "pending")

@@ -164,12 +164,23 @@ def _show(found: Document, as_json: bool) -> None:
         ("pending", found["pendingTasks"]),
         ("running", found["runningTasks"]),
         ("unfinished runs", found["blockingTotal"]),
+        ("empty in", _left(found)),
     )
     show_fields(fields)
     click.echo(found["message"])
     if found["blocking"]:
         click.echo()
         show_table(_COLUMNS, [_row(each) for each in found["blocking"]])
+
+
+def _left(found: Document) -> str | None:
+    """About how long the unfinished runs take; None without any."""
+    from pipeweave.cli.support.rendering import seconds
+
+    if not found["blockingTotal"]:
+        return None
+    left = found.get("emptyInMs")
+    return "unknown" if left is None else f"about {seconds(left / 1_000)}"
 
 
 _COUNTED = ("running", "queued", "ready", "waiting", "pending")

@@ -22,7 +22,9 @@ class OperationMethods(Methods):
         return document_of(self._http.get("/api/info"))
 
     def maintenance(self) -> Document:
-        """Read the deployment's mode and its open runs: `blocking` (the oldest 20) and `blockingTotal`."""
+        """Read the deployment's mode and its open runs: `blocking` (the oldest 20), `blockingTotal`, and
+        `emptyInMs`, about when the last of them ends; None when nobody knows.
+        """
         return document_of(self._http.get("/api/maintenance"))
 
     def request_maintenance(self, reason: str | None = None) -> Document:

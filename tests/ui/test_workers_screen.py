@@ -67,6 +67,32 @@ def test_an_administrator_drains_a_worker_and_resumes_it(admin: Visit, worker_id
     admin.page.locator("h1").get_by_text("running").wait_for()
 
 
+def test_what_waits_says_that_its_only_worker_drains_until_it_is_resumed(
+    admin: Visit, driver: RunDriver, worker_id: str
+) -> None:
+    driver.store({"a": []}, tasks={"a": "count"})
+    page = admin.open(f"/workers/{worker_id}")
+    page.get_by_role("link", name="Drain").click()
+    page.get_by_role("button", name="Drain").click()
+    page.locator("h1").get_by_text("draining").wait_for()
+    assert page.get_by_role("link", name="Drain").count() == 0
+    driver.trigger()
+    admin.open("/queues")
+    line = page.get_by_role("region", name="Open task runs").get_by_role("row").nth(1)
+    assert "no live worker has task count" in line.inner_text()
+    queue = page.get_by_role("region", name="Queues").get_by_role("row").filter(has_text="default").first
+    assert "none" in queue.inner_text()
+    queue.get_by_role("link").first.click()
+    page.get_by_role("heading", name="Who serves it").wait_for()
+    assert "draining" in page.locator("main").inner_text()
+    admin.open(f"/workers/{worker_id}")
+    page.get_by_role("link", name="Resume").click()
+    page.get_by_role("button", name="Resume").click()
+    page.locator("h1").get_by_text("running").wait_for()
+    admin.open("/queues")
+    assert "running workers: 1, for 2 task runs at once" in line.inner_text()
+
+
 def test_who_may_not_drain_sees_no_verb(visit: Visit, worker_id: str) -> None:
     visit.open(f"/workers/{worker_id}")
     visit.see("It runs nothing now.")

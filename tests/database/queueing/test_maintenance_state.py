@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from support.counted_events import fold_all
 from support.empty_broker import NOWHERE, EmptyBroker
 from support.factories import register
 from support.maintenance import do, mode, put, state
@@ -93,6 +94,42 @@ def test_the_oldest_open_runs_of_all_tenants_are_shown_with_what_they_wait_for(d
     assert oldest["taskRuns"] == {"running": 1, "queued": 3, "ready": 0, "waiting": 0, "pending": 1}
     assert oldest["age"] >= 0
     assert (second["pipelineId"], second["taskId"], second["tenant"]) == (None, "noop", "neighbour")
+
+
+def test_the_time_until_nothing_is_open_comes_from_what_ended_in_the_last_minute(driver: RunDriver) -> None:
+    assert state(driver)["emptyInMs"] == 0.0
+    left = [driver.begin({"a": []}) for _ in range(4)]
+    fold_all(driver.database)
+    assert state(driver)["emptyInMs"] is None, "nothing ended"
+    driver.finish(left.pop(), "a")
+    driver.finish(left.pop(), "a")
+    fold_all(driver.database)
+    # Two ended in one minute to two: the other two take as long again.
+    assert 60_000 <= state(driver)["emptyInMs"] <= 120_000
+    with driver.database.transaction() as tx:
+        tx.execute("UPDATE runs SET status = 'paused' WHERE id = :id", {"id": left[0]})
+    assert state(driver)["emptyInMs"] is None, "a paused run ends only after it is resumed"
+
+
+def test_standalone_tasks_take_as_long_as_the_attempts_that_end(driver: RunDriver) -> None:
+    with driver.database.transaction() as tx:
+        queued = standalone_tasks.enqueue(tx, VALUES, driver.tenant, [QueueRequest("noop")] * 3)
+    assert state(driver)["emptyInMs"] is None
+    with driver.database.transaction() as tx:
+        started = claim(tx, ids.run_id_of(queued[0].task_run_id), 1)
+        assert started is not None
+        settle(tx, started)
+    fold_all(driver.database)
+    assert 120_000 <= state(driver)["emptyInMs"] <= 240_000
+
+
+def test_what_ended_long_ago_says_nothing(driver: RunDriver) -> None:
+    first, _ = driver.begin({"a": []}), driver.trigger()
+    driver.finish(first, "a")
+    fold_all(driver.database)
+    with driver.database.transaction() as tx:
+        tx.execute("UPDATE run_stats SET at = at - interval '3 minutes' WHERE grain = 'minute'")
+    assert state(driver)["emptyInMs"] is None
 
 
 def test_health_counts_what_waits_and_what_runs(driver: RunDriver) -> None:

@@ -47,6 +47,7 @@ def state(mode: str, *runs: dict[str, Any], total: int | None = None, **more: An
         "message": "That is how it is.",
         "blocking": list(runs),
         "blockingTotal": len(runs) if total is None else total,
+        "emptyInMs": None,
     }
     return 200, {**document, **more}
 
@@ -78,6 +79,20 @@ def test_status_shows_the_mode_and_what_is_open(served: Served, call: Call) -> N
     report, mail = result.stdout.splitlines()[-2:]
     assert report.split()[1:] == ["default", "report", "running", "12.5", "s", "1", "2", "0", "0", "5"]
     assert "task send-mail" in mail
+
+
+@pytest.mark.parametrize(("left", "said"), [(125_000.0, "about 2 min 5 s"), (None, "unknown")])
+def test_status_says_about_how_long_it_takes(
+    served: Served, call: Call, left: float | None, said: str
+) -> None:
+    served.put("GET /api/maintenance", state(WAITING, blocking(), emptyInMs=left))
+    lines = [line.split(None, 2) for line in call("maintenance", "status").stdout.splitlines()]
+    assert ["empty", "in", said] in lines
+
+
+def test_status_says_no_time_when_nothing_is_open(served: Served, call: Call) -> None:
+    served.put("GET /api/maintenance", state("running", emptyInMs=0.0))
+    assert "empty in" not in call("maintenance", "status").stdout
 
 
 def test_status_in_json_is_the_answer(served: Served, call: Call) -> None:
