@@ -6,7 +6,7 @@ lost message. It locks nothing, so the answer may be out of date a moment later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -18,21 +18,29 @@ from pipeweave.orchestrator.diagnosis.why_reasons import Reason, reason, seconds
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
 from pipeweave.orchestrator.domain.states import FINAL_TASK, TaskStatus
+from pipeweave.orchestrator.queueing import placement
 from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
+from pipeweave.orchestrator.store.remembering import Remembering
 
 T = TaskStatus
 # What keeps its service from taking a dispatch matters in these.
 _STARTS_NEXT = frozenset({T.PENDING, T.READY, T.QUEUED})
 
-_ROW = """
+# To which code a task run is pinned costs a look at its pipeline: only what is queued needs it.
+_ROWS = f"""
 SELECT t.id, t.run_id, t.tenant_id, t.task_id, t.step_id, t.kind, t.status, t.attempt, t.max_attempts,
        t.priority, t.queue, t.is_limited, t.due_at, t.awaits, t.queued_at, t.started_at, t.claimed_at,
        t.heartbeat_at, t.finished_at, t.worker, t.progress, t.error_code, t.map_first, t.map_count,
-       r.status AS run_status, r.pipeline_id, now() AS now
-FROM task_runs AS t JOIN runs AS r ON r.id = t.run_id
-WHERE t.run_id = :run_id AND t.id = :id AND t.tenant_id = :tenant
+       r.status AS run_status, r.pipeline_id, now() AS now, t.code_version,
+       CASE WHEN t.status = 'queued' THEN {placement.PINNED_TO} END AS pinned_to,
+       p.paused_at, p.paused_by, p.reason AS pause_reason
+FROM unnest(CAST(:runs AS uuid[]), CAST(:ids AS uuid[])) AS n(run_id, id)
+    JOIN task_runs AS t ON t.run_id = n.run_id AND t.id = n.id AND (n.id = n.id) IS TRUE
+    JOIN runs AS r ON r.id = n.run_id
+    LEFT JOIN run_pauses AS p ON p.run_id = n.run_id
+WHERE t.tenant_id = :tenant
 """
 
 
@@ -46,7 +54,7 @@ def why(tx: Transaction, tenant: str, id: UUID, oldest: Oldest, *, is_serverless
     Raises:
         NotFound: the tenant has no such task run.
     """
-    row = _row(tx, tenant, id)
+    row = _rows(tx, tenant, [id]).get(id)
     if row is None:
         raise NotFound(f"task run {task_run_id(id)} not found", taskRunId=task_run_id(id))
     return {
@@ -57,19 +65,26 @@ def why(tx: Transaction, tenant: str, id: UUID, oldest: Oldest, *, is_serverless
     }
 
 
-def first_reason(
-    tx: Transaction, tenant: str, id: UUID, oldest: Oldest, *, is_serverless: bool = False
-) -> Reason | None:
-    """The reason that has to be resolved first; None if there is none, or no such task run any more.
+def first_reasons(
+    tx: Transaction, tenant: str, wanted: Sequence[UUID], oldest: Oldest, *, is_serverless: bool = False
+) -> dict[UUID, Reason]:
+    """Of each of these task runs the reason that has to be resolved first, if it has one and is still there.
 
-    The arguments are those of `why`. Nothing is read for the reasons behind it.
+    The arguments are those of `why`. Nothing is read for the reasons behind it, and once for all of them what
+    they have in common: what holds for their task, their queue or their tenant.
     """
-    row = _row(tx, tenant, id)
-    return None if row is None else next(_reasons(tx, row, oldest, is_serverless), None)
+    once = Remembering(tx)
+    rows = _rows(tx, tenant, wanted)
+    found = {id: next(_reasons(once, row, oldest, is_serverless), None) for id, row in rows.items()}
+    return {id: each for id, each in found.items() if each is not None}
 
 
-def _row(tx: Transaction, tenant: str, id: UUID) -> Any:
-    return tx.execute(_ROW, {"run_id": ids.run_id_of(id), "id": id, "tenant": tenant}).one_or_none()
+def _rows(tx: Transaction, tenant: str, wanted: Sequence[UUID]) -> dict[UUID, Any]:
+    if not wanted:
+        return {}
+    runs = [ids.run_id_of(each) for each in wanted]
+    found: list[Any] = list(tx.execute(_ROWS, {"runs": runs, "ids": list(wanted), "tenant": tenant}))
+    return {row.id: row for row in found}
 
 
 def _reasons(tx: Transaction, row: Any, oldest: Oldest, is_serverless: bool) -> Iterator[Reason]:

@@ -11,7 +11,7 @@ from pipeweave.orchestrator.diagnosis.why_reasons import MOST_COUNTED, Reason, n
 from pipeweave.orchestrator.domain import gcra, queue_names
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.messaging.publisher import level
-from pipeweave.orchestrator.queueing import limits, paused_runs, pauses, placement
+from pipeweave.orchestrator.queueing import limits, pauses, placement
 from pipeweave.orchestrator.queueing.limits import TaskLimits
 from pipeweave.orchestrator.recovery import lost_messages
 from pipeweave.orchestrator.recovery.lost_messages import LATE
@@ -24,11 +24,11 @@ Oldest = Callable[[str], Mapping[int, float | None]]
 
 def pause_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
     """The pauses that apply to a task run. `row` is a row of why.py's query."""
-    for mine in paused_runs.find(tx, [row.run_id]).values():
-        who = f" by {mine.paused_by}" if mine.paused_by else ""
-        because = f": {mine.reason}" if mine.reason else ""
-        text = f"its run is paused since {iso(mine.paused_at)}{who}{because}"
-        numbers = {"since": iso(mine.paused_at), "by": mine.paused_by, "reason": mine.reason}
+    if row.paused_at is not None:
+        who = f" by {row.paused_by}" if row.paused_by else ""
+        because = f": {row.pause_reason}" if row.pause_reason else ""
+        text = f"its run is paused since {iso(row.paused_at)}{who}{because}"
+        numbers = {"since": iso(row.paused_at), "by": row.paused_by, "reason": row.pause_reason}
         yield reason("run_paused", text, **numbers)
     for each in pauses.find(tx, row.tenant_id):
         if each.task_id not in (None, row.task_id):
@@ -80,7 +80,7 @@ SELECT count(*) FROM (
 
 def queue_reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
     """What a queued task run waits for: a worker, task runs ahead of it, or a message that was lost."""
-    taker = placement.taker_of(tx, row.run_id, row.id)
+    taker = placement.taker_of(tx, row.tenant_id, row.task_id, row.pinned_to)
     if queue_names.is_parking(row.queue):
         yield _not_loaded(row, taker)
         return
@@ -111,13 +111,14 @@ def line_reasons(tx: Transaction, row: Any, oldest: Oldest | None) -> Iterator[R
 
 
 def _not_loaded(row: Any, taker: placement.Taker) -> Reason:
-    code = "" if taker.version is None else f" in code version {taker.version}, to which its run is pinned"
+    version = None if row.pinned_to is None else row.code_version
+    code = "" if version is None else f" in code version {version}, to which its run is pinned"
     since = "" if taker.last_seen is None else f" since {iso(taker.last_seen)}"
     text = (
         f"no live worker has task {row.task_id}{code}{since}: it waits for one; "
         "`pipeweave deploys` shows who has what, `pipeweave tasks remove` cancels it"
     )
-    numbers = {"taskId": row.task_id, "codeVersion": taker.version, "lastSeen": iso(taker.last_seen)}
+    numbers = {"taskId": row.task_id, "codeVersion": version, "lastSeen": iso(taker.last_seen)}
     return reason("task_not_loaded", text, **numbers)
 
 

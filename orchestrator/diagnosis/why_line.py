@@ -1,7 +1,7 @@
 """Says of each task run in the line of a tenant what it waits for first, by the predicates of dispatch.
 
-Those in one line wait for much the same (a task's limit, a queue's workers): what is known of it is read
-once for all of a page.
+Those in one line wait for much the same (a task's limit, a queue's workers): that is read once for a page, and
+so are their rows. What is left is one statement for each: its own place in line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pipeweave.orchestrator.diagnosis.why_held import Oldest
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.store import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
-from pipeweave.orchestrator.store.remembering import Remembering
 
 
 def items_with_reasons(
@@ -30,11 +29,13 @@ def items_with_reasons(
         filters: of `reading.queue_items`.
     """
     found = reading.queue_items(tx, tenant, page, **filters)
-    once = Remembering(tx)
+    waiting = {
+        item["id"]: ids.read(ids.TASK_RUN, item["id"])
+        for item in found["items"]
+        if item["status"] != TaskStatus.RUNNING
+    }
+    reasons = why.first_reasons(tx, tenant, list(waiting.values()), oldest, is_serverless=is_serverless)
     for item in found["items"]:
-        first = None
-        if item["status"] != TaskStatus.RUNNING:
-            id = ids.read(ids.TASK_RUN, item["id"])
-            first = why.first_reason(once, tenant, id, oldest, is_serverless=is_serverless)
+        first = reasons.get(waiting[item["id"]]) if item["id"] in waiting else None
         item["reason"] = first and first.to_json()
     return found

@@ -174,28 +174,29 @@ def parked(tx: Transaction) -> list[Parked]:
 
 
 _TAKER_OF = f"""
-SELECT {_TAKER} IS NOT NULL AS lives, {PINNED_TO} IS NOT NULL AS is_pinned, t.code_version,
-    {loaded_tasks.last_seen_sql("t.tenant_id", "t.task_id")} AS last_seen
-FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id
+SELECT {loaded_tasks.taker_sql(":tenant", ":task", "CAST(:code_hash AS text)", "w.id")} IS NOT NULL AS lives,
+    {loaded_tasks.last_seen_sql(":tenant", ":task")} AS last_seen
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """Whether a live worker can call a task run.
+    """Whether a live worker can call a task.
 
     Args:
         lives: whether there is one, of those that say what they have loaded.
-        version: the only code version that may be called; None if any may.
         last_seen: when the last worker with the task was alive, as far as is known.
     """
 
     lives: bool
-    version: int | None
     last_seen: datetime | None
 
 
-def taker_of(tx: Transaction, run_id: UUID, id: UUID) -> Taker:
-    """Whether a live worker can call a task run."""
-    row: Any = tx.execute(_TAKER_OF, {"run_id": run_id, "id": id}).one()
-    return Taker(row.lives, row.code_version if row.is_pinned else None, row.last_seen)
+def taker_of(tx: Transaction, tenant: str, task: str, code_hash: str | None) -> Taker:
+    """Whether a live worker can call the task runs of a task.
+
+    Args:
+        code_hash: the only code that may be called (PINNED_TO); None if any may.
+    """
+    row: Any = tx.execute(_TAKER_OF, {"tenant": tenant, "task": task, "code_hash": code_hash}).one()
+    return Taker(row.lives, row.last_seen)
