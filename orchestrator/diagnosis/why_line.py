@@ -1,7 +1,7 @@
 """Says of each task run in the line of a tenant what it waits for first, by the predicates of dispatch.
 
-Those in one line wait for much the same (a task's limit, a queue's workers): that is read once for a page, and
-so are their rows. What is left is one statement for each: its own place in line.
+Those in one line wait for much the same (a task's limit, a queue's workers): that is read once for a page,
+and so are their rows. What is left is one statement for each: its own place in line.
 """
 
 from __future__ import annotations
