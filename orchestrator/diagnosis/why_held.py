@@ -113,11 +113,17 @@ def line_reasons(tx: Transaction, row: Any, oldest: Oldest | None) -> Iterator[R
 def _not_loaded(row: Any, taker: placement.Taker) -> Reason:
     version = None if row.pinned_to is None else row.code_version
     code = "" if version is None else f" in code version {version}, to which its run is pinned"
-    since = "" if taker.last_seen is None else f" since {iso(taker.last_seen)}"
-    text = (
-        f"no live worker has task {row.task_id}{code}{since}: it waits for one; "
-        "`pipeweave deploys` shows who has what, `pipeweave tasks remove` cancels it"
-    )
+    if taker.is_leaving and not taker.lives:
+        text = (
+            f"the workers that have task {row.task_id}{code} drain or stop, and take nothing more: it waits "
+            "until one is resumed (`pipeweave workers resume`), or another one starts"
+        )
+    else:
+        since = "" if taker.last_seen is None else f" since {iso(taker.last_seen)}"
+        text = (
+            f"no live worker has task {row.task_id}{code}{since}: it waits for one; "
+            "`pipeweave deploys` shows who has what, `pipeweave tasks remove` cancels it"
+        )
     numbers = {"taskId": row.task_id, "codeVersion": version, "lastSeen": iso(taker.last_seen)}
     return reason("task_not_loaded", text, **numbers)
 

@@ -173,9 +173,11 @@ def parked(tx: Transaction) -> list[Parked]:
     return [Parked(row.tenant_id, row.task_id, row.number) for row in rows]
 
 
+_ASKED = (":tenant", ":task", "CAST(:code_hash AS text)")
 _TAKER_OF = f"""
-SELECT {loaded_tasks.taker_sql(":tenant", ":task", "CAST(:code_hash AS text)", "w.id")} IS NOT NULL AS lives,
-    {loaded_tasks.last_seen_sql(":tenant", ":task")} AS last_seen
+SELECT {loaded_tasks.taker_sql(*_ASKED, "w.own_queue")} IS NOT NULL AS lives,
+    {loaded_tasks.is_leaving_sql(*_ASKED)} AS is_leaving,
+    {loaded_tasks.last_seen_sql(*_ASKED[:2])} AS last_seen
 """
 
 
@@ -185,10 +187,12 @@ class Taker:
 
     Args:
         lives: whether there is one, of those that say what they have loaded.
+        is_leaving: whether there is one that drains or stops, and takes nothing for that.
         last_seen: when the last worker with the task was alive, as far as is known.
     """
 
     lives: bool
+    is_leaving: bool
     last_seen: datetime | None
 
 
@@ -199,4 +203,4 @@ def taker_of(tx: Transaction, tenant: str, task: str, code_hash: str | None) -> 
         code_hash: the only code that may be called (PINNED_TO); None if any may.
     """
     row: Any = tx.execute(_TAKER_OF, {"tenant": tenant, "task": task, "code_hash": code_hash}).one()
-    return Taker(row.lives, row.last_seen)
+    return Taker(row.lives, row.is_leaving, row.last_seen)

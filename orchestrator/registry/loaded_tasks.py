@@ -71,6 +71,16 @@ def taker_sql(tenant: str, task: str, code_hash: str, column: str) -> str:
         ORDER BY random() LIMIT 1)"""
 
 
+def is_leaving_sql(tenant: str, task: str, code_hash: str) -> str:
+    """SQL: whether a live worker process would take a task run of this task if it did not drain or stop. The
+    arguments are those of `taker_sql`.
+    """
+    return f"""EXISTS (SELECT 1 FROM workers AS w JOIN worker_tasks AS h ON h.worker_id = w.id
+        WHERE w.stopped_at IS NULL AND w.stopping_at IS NOT NULL AND w.own_queue IS NOT NULL
+          AND h.tenant_id = {tenant} AND h.task_id = {task} AND h.is_served
+          AND ({code_hash} IS NULL OR h.code_hash = {code_hash}))"""
+
+
 def is_loaded_sql(tenant: str, service: str, task: str) -> str:
     """SQL: whether a live worker has this task.
 

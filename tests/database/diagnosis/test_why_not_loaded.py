@@ -13,7 +13,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.diagnosis import why
 from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_on
 from pipeweave.orchestrator.messaging.celery_app import LEVELS
-from pipeweave.orchestrator.registry import worker_processes
+from pipeweave.orchestrator.registry import drains, worker_processes
 
 
 @pytest.fixture
@@ -64,6 +64,18 @@ def test_the_reason_says_since_when_no_worker_has_the_task(driver: RunDriver) ->
     [reason] = ask(driver, run_id)
     assert reason["lastSeen"] is not None
     assert f"since {reason['lastSeen']}" in reason["text"]
+
+
+def test_the_reason_says_that_the_only_workers_with_the_task_drain(driver: RunDriver) -> None:
+    worker = start_worker(driver, "noop")
+    run_id = driver.begin({"a": []})
+    driver.database.run(lambda tx: drains.drain(tx, driver.tenant, worker))
+    park(driver, run_id)
+    [reason] = ask(driver, run_id)
+    assert reason["code"] == "task_not_loaded"
+    assert reason["text"].startswith("the workers that have task noop drain or stop, and take nothing more")
+    start_worker(driver, "noop")
+    assert "drain" not in ask(driver, run_id)[0]["text"]
 
 
 def test_a_pinned_run_names_the_code_version_that_it_waits_for(driver: RunDriver) -> None:
