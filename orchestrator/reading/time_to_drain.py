@@ -43,8 +43,11 @@ def empty_in_ms(tx: Transaction, task_runs: int) -> float | None:
     if row.is_paused:
         return None
     # Statistics count the runs of pipelines; a standalone task goes with the other task runs.
-    parts = [(row.runs, row.ended_runs), (task_runs if row.standalone else 0, row.ended_attempts)]
+    parts = (
+        (int(row.runs), int(row.ended_runs)),
+        (task_runs if row.standalone else 0, int(row.ended_attempts)),
+    )
     if any(left and not ended for left, ended in parts):
         return None
-    times = [left * float(row.minutes) / float(ended) for left, ended in parts if left]
-    return round(60_000 * max(times, default=0.0), 1)
+    minutes = float(row.minutes)
+    return round(60_000 * max(minutes * left / ended if left else 0.0 for left, ended in parts), 1)

@@ -98,7 +98,7 @@ def test_a_longer_page_costs_one_statement_more_for_each_item(
     assert {each["reason"]["code"] for each in line(driver)} == {"queued", "concurrency_limit"}
     # Ten that wait for a worker and ten that the limit holds, each with a place of its own.
     assert cost() <= served + 20
-    assert few <= 15
+    assert 0 < few <= 15
 
 
 def test_each_of_a_pinned_pipeline_waits_for_its_code(driver: RunDriver) -> None:
