@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from pipeweave import ids
@@ -36,12 +37,19 @@ def _rfc3339(value: Any) -> Any:
     return value
 
 
+def _utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("should be between the years 1 and 9999 in UTC") from None
+
+
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
 
 # Stands after the bounds, for the same reason as WHOLE in requests.py.
 DIGITS = BeforeValidator(_digits)
 # Not strict, because a query parameter is always text.
-Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc3339)]
+Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc3339), AfterValidator(_utc)]
 GraphView = Literal["all", "pattern"]
 # The key of a class of steps: its level and its task.
 CLASS_KEY = r"^[A-Za-z0-9._~:@/-]*$"

@@ -4,16 +4,19 @@ parameter that a screen reads is given what it does not expect.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import pytest
 from support.api_samples import TENANT
+from support.factories import register
 
 from pipeweave import ids
 from pipeweave.api.ui import SCREENS, dashboard
 from pipeweave.api.ui.verbs import VERBS
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.security import ADMIN, READ, WRITE
 
 if TYPE_CHECKING:
@@ -41,6 +44,9 @@ ODD = (
 )
 # What no encoder makes: bytes that are no text.
 NO_TEXT = "%ff%fe%ed%a0%80"
+
+
+_numbers = itertools.count(1)
 
 
 class Read(dict[str, Any]):
@@ -153,6 +159,32 @@ def test_the_question_of_a_verb_answers_whatever_its_address_says(
     for query in queries(sorted(wanted - {"id"}), len(name)):
         ask(person, f"/do/{name}?id={id}&{query}")
     ask(person, f"/do/{name}?{urlencode({'id': MARKUP, 'next': 'https://elsewhere.example/'})}")
+
+
+@pytest.fixture
+def apart(app: Flask, api: Api, tokens: Tokens, deployment: Deployment) -> Api:
+    """An administrator of a tenant of this test's own, in which there is something to change."""
+    tenant = f"posted-{next(_numbers)}"
+    with deployment.database.transaction() as tx:
+        register(tx, tenant, "count")
+    made = type(api)(app.test_client(), tokens.make(READ, WRITE, ADMIN, tenants=(tenant,)), tenant)
+    made.put("/api/pipelines/files", {"steps": [{"id": "count", "task": "count"}]})
+    return made
+
+
+@pytest.mark.parametrize("name", sorted(VERBS.rows))
+def test_a_verb_answers_whatever_its_form_says(apart: Api, name: str) -> None:
+    run = apart.post("/api/pipelines/files/trigger", {"input": {}}).json["pipelineRunId"]
+    fields = [each.name for each in VERBS.rows[name].fields]
+    forms: list[dict[str, str]] = [{} for _ in range(4)]
+    forms += [{each: odd} for number, each in enumerate(fields) for odd in ODD[number % 5 :: 5]]
+    forms += [dict.fromkeys(fields, odd) for odd in ODD[len(name) % 3 :: 3]]
+    for form, id in zip(forms, itertools.cycle((run, "files", "count", MARKUP))):
+        given = {"id": id, "next": "//elsewhere.example/", **form}
+        answer = apart.http.post(f"/ui/{apart.tenant}/do/{name}", data=given, headers=apart.headers)
+        assert answer.status_code < 500, f"{answer.status_code} of {given}"
+        assert "elsewhere.example" not in answer.headers.get("Location", "")
+        assert "<script>alert" not in answer.get_data(as_text=True)
 
 
 def test_a_tenant_may_be_anything(person: Api) -> None:
