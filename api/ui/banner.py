@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
+from pipeweave.api.ui import words
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.queueing import RUNNING
 
 # Every page asks, so it is read at most once in this time (s).
 KEPT_S = 2.0
+_DETAILS = "maintenance.get_maintenance"
 
 
 class Banner:
@@ -24,20 +25,34 @@ class Banner:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: tuple[float, str] = (float("-inf"), "")
+        # Whether the reader may see all tenants -> when it was read, and what it is for such readers.
+        self._known: dict[bool, tuple[float, str]] = {}
 
     def text(self, view: View) -> str:
-        """The sentence; empty while new work is accepted."""
+        """The sentence; empty while new work is accepted.
+
+        Who may see all tenants reads how many runs are open, about how long they take, and the reason.
+        """
+        sees_all = view.inside.may(view.caller, _DETAILS)
         with self._lock:
-            read_at, text = self._known
+            read_at, text = self._known.get(sees_all, (float("-inf"), ""))
             if self._clock() - read_at >= KEPT_S:
-                text = _sentence(view.inside.ask(view.caller, "system.health")[0])
-                self._known = (self._clock(), text)
+                text = _sentence(view, sees_all)
+                self._known[sees_all] = (self._clock(), text)
             return text
 
 
-def _sentence(health: dict[str, Any]) -> str:
-    maintenance = health.get("maintenance")
-    if maintenance is None or maintenance["mode"] == RUNNING:
+def _sentence(view: View, sees_all: bool) -> str:
+    health, _ = view.inside.ask(view.caller, "system.health")
+    found = health.get("maintenance")
+    if found is None or found["mode"] == RUNNING:
         return ""
-    return f"Maintenance: {maintenance['message']}"
+    if sees_all:
+        found, _ = view.inside.ask(view.caller, _DETAILS)
+    left, reason = found.get("emptyInMs"), found.get("reason")
+    parts = [
+        f"Maintenance: {found['message']}",
+        f"«{reason}»" if reason else "",
+        f"≈ {words.duration(left)} left" if left else "",
+    ]
+    return " ".join(part for part in parts if part)

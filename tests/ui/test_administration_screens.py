@@ -157,7 +157,7 @@ def test_an_administrator_of_a_tenant_sees_no_settings_of_the_deployment(admin: 
 
 
 def test_maintenance_is_told_on_every_page_and_ended_on_one(
-    owner: Visit, database: Database, driver: RunDriver
+    owner: Visit, visit: Visit, database: Database, driver: RunDriver
 ) -> None:
     driver.begin({"a": []})
     page = owner.open("/settings")
@@ -170,7 +170,12 @@ def test_maintenance_is_told_on_every_page_and_ended_on_one(
         owner.see("Nothing new is accepted.")
         # The sentence is read once in two seconds.
         wait_until(lambda: owner.open("/runs").locator(".banner").count() == 1, what="the banner")
-        assert "Maintenance: New work is refused" in page.locator(".banner").inner_text()
+        told = page.locator(".banner").inner_text()
+        assert "Maintenance: New work is refused" in told and "«new disks»" in told
+        # Another tenant's reader learns that nothing is accepted, and nothing of the others.
+        visit.open("/runs")
+        told = visit.page.locator(".banner").inner_text()
+        assert "Maintenance: New work is refused" in told and "«" not in told
         page = owner.open("/settings")
         shown = page.locator("#maintenance").inner_text()
         assert "new disks" in shown and "Empty in" in shown
