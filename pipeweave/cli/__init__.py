@@ -68,6 +68,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Operate": {
         "queue": "pipeweave.cli.queue:queue",
+        "enqueued": "pipeweave.cli.enqueued:enqueued",
         "pause": "pipeweave.cli.queue:pause",
         "resume": "pipeweave.cli.queue:resume",
         "limits": "pipeweave.cli.queue:limits",
