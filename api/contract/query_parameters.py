@@ -142,8 +142,8 @@ BEGINNING = "Only ids that begin like this, with or without `{}_` before it."
 MetaEntry = Annotated[str, Field(pattern=r"^[^=]{1,200}=[^\x00]{0,1000}$")]
 
 
-class RunsQuery(PageQuery):
-    """Filters of the list of runs."""
+class RunFilterQuery(Query):
+    """The filters of lists and exports of runs."""
 
     id_prefix: RunIdBeginning | None = Field(None, description=BEGINNING.format(ids.RUN))
     status: Annotated[list[Annotated[RunStatus, Field(strict=False)]], Field(max_length=len(RunStatus))] = (
@@ -171,7 +171,7 @@ class RunsQuery(PageQuery):
     )
     task_id: Name | None = Field(None, description="Only runs with a step that is this task.")
 
-    def chosen(self) -> RunFilter:
+    def run_filter(self) -> RunFilter:
         """The filters in the form that the orchestrator takes."""
         return RunFilter(
             tuple(each.value for each in self.status),
@@ -186,6 +186,10 @@ class RunsQuery(PageQuery):
             self.min_ms,
             self.task_id,
         )
+
+
+class RunsQuery(RunFilterQuery, PageQuery):
+    """Filters of the list of runs."""
 
 
 class FindTaskRunsQuery(PageQuery):

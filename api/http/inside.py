@@ -15,6 +15,7 @@ from pipeweave.api.http.auth import Identity, check_scopes
 from pipeweave.api.http.body import parse_body, parse_query
 from pipeweave.api.http.download import Download
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint
+from pipeweave.api.http.ndjson import Lines
 from pipeweave.errors import Forbidden, InvalidInput
 from pipeweave.ids import check_name
 from pipeweave.orchestrator.deployment import Deployment
@@ -125,6 +126,19 @@ class Inside:
         answer, _ = self._called(caller, operation, ids, query)
         if not isinstance(answer, Download):
             raise InvalidInput("this endpoint does not answer with an object")
+        return answer
+
+    def lines(
+        self, caller: Caller, operation: str, ids: Mapping[str, str], query: Query | None = None
+    ) -> Lines:
+        """Call an endpoint that answers with lines of JSON; see `ask`.
+
+        Raises:
+            PipeWeaveError: as the endpoint.
+        """
+        answer, _ = self._called(caller, operation, ids, query)
+        if not isinstance(answer, Lines):
+            raise InvalidInput("this endpoint does not answer with lines")
         return answer
 
     def _called(

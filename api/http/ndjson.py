@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 from flask import Request, Response
@@ -60,6 +61,13 @@ def streamed(request: Request, lines: Lines) -> Response:
     response.headers["Vary"] = "Accept-Encoding"
     if writing.is_compressed:
         response.headers["Content-Encoding"] = "gzip"
+    return response
+
+
+def saved(request: Request, lines: Lines, filename: str) -> Response:
+    """As `streamed`, as a file that a browser saves under this name."""
+    response = streamed(request, lines)
+    response.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(filename, safe='')}"
     return response
 
 

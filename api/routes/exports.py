@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeweave.api.contract import ExportQuery
 from pipeweave.api.http import Call, Lines, Routes
-from pipeweave.errors import TooManyRequests, Unavailable
+from pipeweave.errors import NotFound, TooManyRequests, Unavailable
 from pipeweave.orchestrator.export import Export, Position, Stores
 
 routes = Routes("exports")
@@ -24,10 +24,11 @@ def _lines(call: Call, kind: str, query: ExportQuery) -> Lines:
     "Export runs",
     query=ExportQuery,
     gives_lines=True,
-    errors=(TooManyRequests, Unavailable),
+    errors=(NotFound, TooManyRequests, Unavailable),
 )
 def export_runs(call: Call, query: ExportQuery) -> Lines:
-    """The chosen runs as records, one a line, the oldest first, with their inputs.
+    """The chosen runs as records, one a line, the oldest first, with their inputs. The filters are those of
+    the list of runs.
 
     After each page of lines comes a line `{"cursor": …, "rows": …}`. The last one has `isComplete`: if that
     is false, or if the answer broke off, ask again with the last cursor as `after`, and drop what came behind
@@ -42,7 +43,7 @@ def export_runs(call: Call, query: ExportQuery) -> Lines:
     "Export task runs",
     query=ExportQuery,
     gives_lines=True,
-    errors=(TooManyRequests, Unavailable),
+    errors=(NotFound, TooManyRequests, Unavailable),
 )
 def export_task_runs(call: Call, query: ExportQuery) -> Lines:
     """The task runs of the chosen runs, steps and items of maps, as `GET /api/export/runs` does with runs."""
@@ -55,7 +56,7 @@ def export_task_runs(call: Call, query: ExportQuery) -> Lines:
     "Export attempts",
     query=ExportQuery,
     gives_lines=True,
-    errors=(TooManyRequests, Unavailable),
+    errors=(NotFound, TooManyRequests, Unavailable),
 )
 def export_attempts(call: Call, query: ExportQuery) -> Lines:
     """All attempts that began of the chosen runs, as `GET /api/export/runs` does with runs."""
@@ -68,7 +69,7 @@ def export_attempts(call: Call, query: ExportQuery) -> Lines:
     "Export events",
     query=ExportQuery,
     gives_lines=True,
-    errors=(TooManyRequests, Unavailable),
+    errors=(NotFound, TooManyRequests, Unavailable),
 )
 def export_events(call: Call, query: ExportQuery) -> Lines:
     """The events of the chosen runs, as `GET /api/export/runs` does with runs. An export does not come
@@ -83,7 +84,7 @@ def export_events(call: Call, query: ExportQuery) -> Lines:
     "Export logs",
     query=ExportQuery,
     gives_lines=True,
-    errors=(TooManyRequests, Unavailable),
+    errors=(NotFound, TooManyRequests, Unavailable),
 )
 def export_logs(call: Call, query: ExportQuery) -> Lines:
     """What the task runs of the chosen runs logged and printed, attempt by attempt, as `GET /api/export/runs`

@@ -60,7 +60,7 @@ def list_runs(call: Call, query: RunsQuery) -> dict[str, Any]:
     ended before a page was full, `scannedTo` says how far back it came, and `nextCursor` goes on there.
     """
     with call.reading() as tx:
-        found = reading.run_list(tx, call.tenant, query.page(), query.chosen())
+        found = reading.run_list(tx, call.tenant, query.page(), query.run_filter())
     return query.named("runs", found) | {name: found[name] for name in ("scanned", "scannedTo")}
 
 

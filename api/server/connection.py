@@ -18,7 +18,8 @@ _END = b"\r\n\r\n"
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r\n", re.IGNORECASE)
 _EXPECT = re.compile(rb"\r\nexpect:", re.IGNORECASE)
-_PAGE = re.compile(rb"(\r\n)?(GET|HEAD) /ui[/? ]")
+# An export takes seconds: it goes to the threads of the API, where few are written at once.
+_PAGE = re.compile(rb"(\r\n)?(GET|HEAD) /ui(?!/[^/? ]+/export/)[/? ]")
 _HEALTH = re.compile(rb"(\r\n)?(GET|HEAD) /health[? ]")
 
 

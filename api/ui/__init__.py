@@ -12,6 +12,7 @@ from pipeweave.api.ui.compare_page import screens as compare_page
 from pipeweave.api.ui.dashboard import Dashboard
 from pipeweave.api.ui.dead_letters import screens as dead_letters
 from pipeweave.api.ui.enqueued import screens as enqueued
+from pipeweave.api.ui.exports import screens as exports
 from pipeweave.api.ui.overview import screens as overview
 from pipeweave.api.ui.pipelines import screens as pipelines
 from pipeweave.api.ui.queues import screens as queues
@@ -29,6 +30,7 @@ from pipeweave.api.ui.workers import screens as workers
 _SCREENS = (
     overview,
     runs,
+    exports,
     bulk,
     run_page,
     run_times,

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from pipeweave.api.ui import saved_views
+from pipeweave.api.ui.exports import AUDIT_FILTERS
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.view import View
 
 screens = Screens("audit")
 
-_FILTERS = ("actor", "verb", "object", "since", "until")
-
 
 @screens.add("/audit", "audit.html")
 def audit(view: View) -> Page:
     """The rows of the tenant, newest first."""
-    found = view.ask("audit.list_entries", view.only(*_FILTERS, "cursor", limit="50"))
-    is_filtered = any(view.given.get(name) for name in _FILTERS)
+    found = view.ask("audit.list_entries", view.only(*AUDIT_FILTERS, "cursor", limit="50"))
+    is_filtered = any(view.given.get(name) for name in AUDIT_FILTERS)
     shown = {
         "entries": found["entries"],
         "cursor": found["nextCursor"],
         "is_filtered": is_filtered,
-        **saved_views.shown(view, "audit", _FILTERS),
+        "export": view.url("/export/audit", **view.only(*AUDIT_FILTERS)),
+        **saved_views.shown(view, "audit", AUDIT_FILTERS),
     }
     return Page("Audit", shown)

@@ -28,6 +28,7 @@ from pipeweave.api.http import (
     download,
     errors,
     headers,
+    ndjson,
     packing,
 )
 from pipeweave.api.ui import confirm, policy, words
@@ -36,7 +37,7 @@ from pipeweave.api.ui.charts import sparkline
 from pipeweave.api.ui.graphs import graph_of
 from pipeweave.api.ui.kept_answers import KeptAnswers
 from pipeweave.api.ui.live_views import Fragment, Fragments, LiveView, shared
-from pipeweave.api.ui.screens import NAV, Page, Redirect, Screen
+from pipeweave.api.ui.screens import NAV, LinesFile, Page, Redirect, Screen
 from pipeweave.api.ui.session import Login
 from pipeweave.api.ui.static_files import StaticFiles
 from pipeweave.api.ui.verbs import VERBS
@@ -184,6 +185,8 @@ class Dashboard:
             page = screen.read(view, **ids)
             if isinstance(page, Download):
                 return download.answered(request, page)
+            if isinstance(page, LinesFile):
+                return ndjson.saved(request, page.lines, page.filename)
             if isinstance(page, Redirect):
                 return redirect(page.url, 302)
             return self._answer(view, page, screen.template, screen.nav)
@@ -218,7 +221,7 @@ class Dashboard:
         view = self._view_of(asked.caller, path, MultiDict(parse_qsl(query)), asked.host)
         view.is_fragment = True
         page = screen.read(view, **ids)
-        assert not isinstance(page, Download), "it has a template"
+        assert not isinstance(page, Download | LinesFile), "it has a template"
         if isinstance(page, Redirect):
             page = Page("Moved", {"target": page.url})
             return self.rendered(view, page, "moved.html", screen.nav, is_fragment=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeweave.api.ui import figures, periods, saved_views
 from pipeweave.api.ui.chart_parts import Chart
+from pipeweave.api.ui.exports import RUN_FILTERS, export_command, export_links, run_query
 from pipeweave.api.ui.screens import Page, Screens
 from pipeweave.api.ui.verbs import REASON, VERBS, Verb
 from pipeweave.api.ui.view import View
@@ -17,18 +18,7 @@ from pipeweave.orchestrator.domain import RunStatus
 screens = Screens("runs")
 
 # Parameters of the address that choose runs, as the API names them.
-FILTERS = (
-    "status",
-    "pipelineId",
-    "createdAfter",
-    "createdBefore",
-    "triggeredBy",
-    "text",
-    "meta",
-    "version",
-    "minMs",
-    "taskId",
-)
+FILTERS = tuple(RUN_FILTERS)
 _LABELS = {
     "pipelineId": "pipeline",
     "createdAfter": "since",
@@ -58,9 +48,7 @@ TRIGGERS = ("api", "schedule", "webhook", "event", "rerun", "redrive", "transact
 @screens.add("/runs", "runs.html")
 def runs(view: View) -> Page:
     """The tenant's runs, newest first."""
-    query = view.only(*FILTERS, "cursor", limit="50")
-    if (window := periods.PERIODS.get(view.given.get("window", ""))) is not None:
-        query["createdAfter"] = periods.since(window)
+    query = {**run_query(view), **view.only("cursor", limit="50")}
     found = view.ask("runs.list_runs", query)
     shown = {
         "runs": found["runs"],
@@ -75,6 +63,8 @@ def runs(view: View) -> Page:
         "columns": _columns(view),
         "all_columns": COLUMNS,
         "bulk": _bulk(query),
+        "exports": export_links(view),
+        "export_command": export_command(view),
         **saved_views.shown(view, "runs", (*FILTERS, "window", "cols")),
         "is_narrowed": any(view.given.get(name) for name in FILTERS if name not in _COUNTED),
         "chart": _chart(view) if found["runs"] or view.given else None,

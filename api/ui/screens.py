@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeweave.api.http import Download
+from pipeweave.api.http import Download, Lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,15 @@ class Redirect:
     url: str
 
 
-Answered = Page | Redirect | Download
+@dataclass(frozen=True, slots=True)
+class LinesFile:
+    """Lines of JSON, which a browser saves as a file with this name."""
+
+    lines: Lines
+    filename: str
+
+
+Answered = Page | Redirect | Download | LinesFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,7 @@ class Screen:
     Args:
         path: below `/ui/{tenant}`, with ids as `<id>`.
         read: gets the view and the ids of the path.
-        template: its file in `templates`; empty: it answers with a stored object.
+        template: its file in `templates`; empty: it answers with a stored object, or with lines of JSON.
         nav: the entry of the navigation that it belongs to.
         every_s: seconds after which the page looks again that shows what no event tells; 0: only after
             events.
@@ -79,7 +87,7 @@ class Screens:
         return append
 
     def file(self, path: str) -> Callable[[Callable[..., Answered]], Callable[..., Answered]]:
-        """Add the decorated function, which answers with a stored object."""
+        """Add the decorated function, which answers with a stored object, or with lines of JSON."""
         return self.add(path, "")
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from pipeweave.api.http import Asked, Caller, Download, Inside
+from pipeweave.api.http import Asked, Caller, Download, Inside, Lines
 from pipeweave.api.http.inside import Query
 from pipeweave.api.ui.kept_answers import KeptAnswers
 from pipeweave.api.ui.live_views import moment
@@ -70,6 +70,10 @@ class View:
     def fetch(self, operation: str, query: Query | None = None, **ids: str) -> Download:
         """The stored object that an endpoint answers with; see `ask`."""
         return self.inside.fetch(self.caller, operation, ids, query)
+
+    def lines(self, operation: str, query: Query | None = None, **ids: str) -> Lines:
+        """The lines of JSON that an endpoint answers with; see `ask`."""
+        return self.inside.lines(self.caller, operation, ids, query)
 
     def ask_now_and_then(self, operation: str, query: Query | None = None, **ids: str) -> Any:
         """What an endpoint of statistics answers, or did some seconds ago. It must not be changed.

@@ -1,39 +1,40 @@
-"""Chooses the runs of an export, the oldest first, in the order of their ids."""
+"""Chooses the runs of an export, the oldest first, in the order of their ids.
+
+It looks along an index, slice by slice, and reads the rows of those that match: so no statement reads much
+history, whatever the filters are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.export.position import END, Position, digest
+from pipeweave.orchestrator.reading.run_filter import MATCHES, RunFilter, first_id, match_parameters
 from pipeweave.orchestrator.store.database import Transaction
 
-# Runs that are read at once; with their inputs, which are in their rows, fewer.
+# Runs that are looked at in one slice; as many are read at once, with their inputs, which are in their rows.
 RUNS_AT_ONCE = 500
+# Slices without a match after which an export says how far it is.
+MOST_SLICES = 20
+
+_LAST_ID = UUID(int=(1 << 128) - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenRuns:
-    """Which runs an export is about; all given filters must match.
+    """Which runs an export is about; all that is given must hold.
 
     Args:
         run: only this run.
-        created_after: created at this time or later.
-        created_before: created earlier than this time.
         is_standalone: the runs of standalone tasks, instead of those of pipelines.
     """
 
     run: UUID | None = None
-    status: str | None = None
-    pipeline_id: str | None = None
-    created_after: datetime | None = None
-    created_before: datetime | None = None
-    triggered_kind: str | None = None
+    filter: RunFilter = field(default_factory=RunFilter)
     is_standalone: bool = False
 
     def digest(self) -> str:
@@ -41,48 +42,112 @@ class ChosenRuns:
         return digest(asdict(self))
 
 
-# A tenant's runs by their ids, from the index of each status: the index without statuses has no standalone
-# tasks. Filters that are NULL choose all.
-_RUNS = """
-SELECT r.* FROM unnest(CAST(:statuses AS text[])) AS s(status) CROSS JOIN LATERAL (
-    SELECT o.* FROM runs AS o
-    WHERE o.tenant_id = :tenant AND o.status = s.status AND o.id BETWEEN :first AND :last
-        AND (o.pipeline_id IS NULL) = :is_standalone
-        AND (CAST(:pipeline AS text) IS NULL OR o.pipeline_id = :pipeline)
-        AND (CAST(:triggered AS text) IS NULL OR o.triggered_kind = :triggered)
-    ORDER BY o.id LIMIT :limit) AS r
-ORDER BY r.id LIMIT :limit
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look has found.
+
+    Args:
+        runs: the rows of those that match, at most RUNS_AT_ONCE.
+        last: the last run that was looked at; None: there is none any more.
+    """
+
+    runs: Sequence[Any]
+    last: UUID | None
+
+
+# `matches` tells the runs that are meant, so that a slice with few of them has an end, too.
+_COLUMNS = f"""r.id, (r.pipeline_id IS NULL) = :is_standalone
+        AND (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(CAST(:statuses AS text[])))
+        AND (CAST(:kind AS text) IS NULL OR r.triggered_kind = CAST(:kind AS text))
+        AND {MATCHES} AS matches"""
+_WHERE = "r.tenant_id = :tenant AND r.id BETWEEN :first AND :last"
+# Each kind of run has an index of its own, and so has each pipeline, and each status.
+_OF_PIPELINES = f"""
+SELECT {_COLUMNS} FROM runs AS r
+WHERE {_WHERE} AND r.pipeline_id IS NOT NULL ORDER BY r.id LIMIT :slice
+"""
+_OF_TASKS = f"""
+SELECT {_COLUMNS} FROM runs AS r
+WHERE {_WHERE} AND r.pipeline_id IS NULL ORDER BY r.id LIMIT :slice
+"""
+_OF_EACH = """
+SELECT c.id, c.matches FROM unnest(CAST(:each AS text[])) AS k(key) CROSS JOIN LATERAL (
+    SELECT {columns} FROM runs AS r WHERE {where} AND r.{column} = k.key ORDER BY r.id LIMIT :slice) AS c
+ORDER BY c.id LIMIT :slice
+"""
+_OF_EACH_PIPELINE = _OF_EACH.format(columns=_COLUMNS, where=_WHERE, column="pipeline_id")
+_OF_EACH_STATUS = _OF_EACH.format(columns=_COLUMNS, where=_WHERE, column="status")
+# The bounds choose the partitions.
+_ROWS = """
+SELECT r.* FROM runs AS r
+WHERE r.id = ANY(CAST(:ids AS uuid[])) AND r.id BETWEEN :first AND :last ORDER BY r.id
 """
 
 
-def runs(tx: Transaction, tenant: str, chosen: ChosenRuns, position: Position) -> Sequence[Any]:
-    """The next chosen runs, at most RUNS_AT_ONCE, beginning with that of the position if it is not over."""
+def look(tx: Transaction, tenant: str, chosen: ChosenRuns, position: Position) -> Look:
+    """The next chosen runs, beginning with that of the position if it is not over.
+
+    Raises:
+        NotFound: no id begins like the one that is asked for.
+    """
     first, last = _bounds(chosen)
-    begin = UUID(int=position.run.int + 1) if position.key == END else position.run
-    parameters = {
+    begin = _behind(position.run) if position.key == END else position.run
+    parameters = {**_parameters(tenant, chosen), "last": last}
+    seen: UUID | None = None
+    for _ in range(MOST_SLICES):
+        rows = _slice(tx, chosen, {**parameters, "first": max(first, begin)})
+        if not rows:
+            break
+        seen = rows[-1].id
+        begin = _behind(rows[-1].id)
+        matching = [row.id for row in rows if row.matches]
+        if matching:
+            found = {"ids": matching, "first": matching[0], "last": matching[-1]}
+            return Look(tx.execute(_ROWS, found).all(), seen)
+    return Look((), seen)
+
+
+def _slice(tx: Transaction, chosen: ChosenRuns, parameters: dict[str, Any]) -> Sequence[Any]:
+    """The next ids along the index that fits best, and whether their runs match."""
+    if chosen.filter.pipeline_id:
+        # A standalone task is of none of them.
+        each = [] if chosen.is_standalone else list(dict.fromkeys(chosen.filter.pipeline_id))
+        return tx.execute(_OF_EACH_PIPELINE, {**parameters, "each": each}).all()
+    if chosen.filter.status:
+        return tx.execute(_OF_EACH_STATUS, {**parameters, "each": parameters["statuses"]}).all()
+    if chosen.is_standalone:
+        return tx.execute(_OF_TASKS, parameters).all()
+    return tx.execute(_OF_PIPELINES, parameters).all()
+
+
+def _parameters(tenant: str, chosen: ChosenRuns) -> dict[str, Any]:
+    return {
+        **match_parameters(chosen.filter),
         "tenant": tenant,
-        "statuses": list(RunStatus) if chosen.status is None else [chosen.status],
-        "first": max(first, begin),
-        "last": last,
         "is_standalone": chosen.is_standalone,
-        "pipeline": chosen.pipeline_id,
-        "triggered": chosen.triggered_kind,
-        "limit": RUNS_AT_ONCE,
+        "statuses": list(dict.fromkeys(chosen.filter.status)) or None,
+        "kind": chosen.filter.triggered_kind,
+        "slice": RUNS_AT_ONCE,
     }
-    return list(tx.execute(_RUNS, parameters))
 
 
 def _bounds(chosen: ChosenRuns) -> tuple[UUID, UUID]:
+    """The lowest and the highest id that is meant."""
+    bounds = [(UUID(int=0), _LAST_ID)]
     if chosen.run is not None:
-        return chosen.run, chosen.run
-    first = UUID(int=0) if chosen.created_after is None else _first_at(chosen.created_after)
-    if chosen.created_before is None:
-        return first, UUID(int=(1 << 128) - 1)
-    return first, UUID(int=max(0, _first_at(chosen.created_before).int - 1))
+        bounds.append((chosen.run, chosen.run))
+    if chosen.filter.sought_id is not None:
+        bounds.append(ids.span(ids.RUN, chosen.filter.sought_id))
+    if chosen.filter.created_after is not None:
+        bounds.append((first_id(chosen.filter.created_after), _LAST_ID))
+    if chosen.filter.created_before is not None:
+        before = first_id(chosen.filter.created_before)
+        bounds.append((UUID(int=0), UUID(int=max(0, before.int - 1))))
+    return max(each for each, _ in bounds), min(each for _, each in bounds)
 
 
-def _first_at(moment: datetime) -> UUID:
-    return ids.first_id_at(max(0, int(moment.timestamp() * 1000)))
+def _behind(run: UUID) -> UUID:
+    return UUID(int=min(run.int + 1, _LAST_ID.int))
 
 
 def groups(found: Sequence[Any], rows: int) -> Iterator[Sequence[Any]]:

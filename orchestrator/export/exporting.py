@@ -1,6 +1,6 @@
 """Hands out an export part by part: lines of JSON, and the cursor after the last of them.
 
-    for part in Export(database, stores, tenant, "events", ChosenRuns(status="failed")).parts(Position()):
+    for part in Export(database, stores, tenant, "events", ChosenRuns(run)).parts(Position()):
         send(part.content)                      # part.cursor: an export that begins there goes on behind them
 
 A caller may stop after any part, and go on later, in another process. Rows are handed out in the order of
@@ -68,20 +68,24 @@ class Export:
         return Position.read(cursor, self.kind, self.chosen.digest())
 
     def parts(self, position: Position) -> Iterator[Part]:
-        """The parts behind a position; the last one is empty.
+        """The parts behind a position; the last one is empty, and so is one for runs that do not match.
 
         Raises:
+            NotFound: no id begins like the one that is asked for.
             Unavailable, Busy: PostgreSQL or storage does not answer. What was handed out stays good.
         """
         while True:
             with self.database.reading() as tx:
-                found = chosen.runs(tx, self.tenant, self.chosen, position)
-            if not found:
+                found = chosen.look(tx, self.tenant, self.chosen, position)
+            if found.last is None:
                 yield Part(b"", 0, self._cursor(position), is_last=True)
                 return
-            for group in chosen.groups(found, EVENTS if self.kind == "events" else ROWS):
+            for group in chosen.groups(found.runs, EVENTS if self.kind == "events" else ROWS):
                 yield from self._of_group(group, position)
                 position = Position(group[-1].id)
+            position = Position(found.last)
+            if not found.runs:
+                yield Part(b"", 0, self._cursor(position))
 
     def _of_group(self, group: Sequence[Any], position: Position) -> Iterator[Part]:
         match self.kind:

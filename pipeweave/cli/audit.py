@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.export import time_of
+from pipeweave.cli.run_filters import time_of
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.list_options import cursor_option, limit_option

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.runs import RUN_STATUSES
+from pipeweave.cli.run_filters import run_filter_options, run_filters
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_pipeline
 from pipeweave.cli.support.list_options import cursor_option, limit_option
 from pipeweave.cli.support.tables import Column
-from pipeweave.cli.token import Lifetime
 from pipeweave.errors import WaitTimeout
 
 if TYPE_CHECKING:
@@ -35,36 +33,6 @@ POLL_INTERVAL_S = 0.5
 # Skipped runs that a command names.
 MOST_SKIPPED = 20
 
-_FILTERS = (
-    click.option("--run", "ids", multiple=True, metavar="RUN", help="This run, or these."),
-    click.option(
-        "--status",
-        multiple=True,
-        metavar="STATUS",
-        type=click.Choice(RUN_STATUSES),
-        help=f"Only runs in this status, or these: {', '.join(RUN_STATUSES)}.",
-    ),
-    click.option("--pipeline", multiple=True, help="Only runs of this pipeline, or these."),
-    click.option("--triggered-by", metavar="KIND", help="Only runs that such a thing began, e.g. schedule."),
-    click.option(
-        "--since", type=Lifetime(), help="Only runs created at most this long ago, or since a time."
-    ),
-    click.option("--until", type=Lifetime(), help="Only runs created longer ago, or before a time."),
-    click.option("--text", help="Only runs with this text in their error, metadata or input."),
-    click.option("--meta", metavar="KEY=VALUE", multiple=True, help="Only runs with this in their metadata."),
-    click.option(
-        "--pipeline-version", metavar="N", type=click.IntRange(1), help="Only runs of this pipeline version."
-    ),
-    click.option("--min-ms", metavar="MS", type=click.IntRange(0), help="Only runs that took so long."),
-    click.option("--task", metavar="TASK", help="Only runs with a step that is this task."),
-)
-
-
-def _filtered(command: Any) -> Any:
-    for option in reversed(_FILTERS):
-        command = option(command)
-    return command
-
 
 @click.group()
 def bulk() -> None:
@@ -82,7 +50,8 @@ def bulk() -> None:
     )
 )
 @click.argument("action", type=click.Choice(ACTIONS), metavar="ACTION")
-@_filtered
+@click.option("--run", "ids", multiple=True, metavar="RUN", help="This run, or these.")
+@run_filter_options
 @click.option("--reason", help="Of a cancel or a pause: stored with each run.")
 @click.option("--from", "from_step", metavar="STEP", help="Of a rerun: begin at this step in each run.")
 @click.option("--version", metavar="VERSION", help="Of a rerun: same (the default), latest, or a number.")
@@ -154,28 +123,8 @@ def start(
 
 def _chosen(client: Client, options: dict[str, Any]) -> Document:
     """The filters as the API names them."""
-    now = datetime.now(UTC)
-    given = {
-        "ids": [id_arguments.run(client, each) for each in options["ids"]],
-        "status": list(options["status"]),
-        "pipelineId": list(options["pipeline"]),
-        "triggeredBy": options["triggered_by"],
-        "createdAfter": _time(options["since"], now),
-        "createdBefore": _time(options["until"], now),
-        "text": options["text"],
-        "meta": list(options["meta"]),
-        "version": options["pipeline_version"],
-        "minMs": options["min_ms"],
-        "taskId": options["task"],
-    }
-    return {name: value for name, value in given.items() if value not in (None, [])}
-
-
-def _time(given: timedelta | datetime | None, now: datetime) -> str | None:
-    if given is None:
-        return None
-    moment = now - given if isinstance(given, timedelta) else given
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    named = [id_arguments.run(client, each) for each in options["ids"]]
+    return {**({"ids": named} if named else {}), **run_filters(options)}
 
 
 def _show_plan(client: Client, plan: Document, pipelines: tuple[str, ...], *, as_json: bool) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from pipeweave.cli.run_filters import run_filter_options, run_filters
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected
 from pipeweave.cli.support.export_file import ExportFile
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.token import Lifetime
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
@@ -24,16 +23,14 @@ _KINDS = ("runs", "task-runs", "attempts", "events", "logs")
 @click.command(
     epilog=examples(
         "pipeweave export events --run latest",
+        "pipeweave export runs --status failed --text 'no space left'",
         "pipeweave export task-runs --since 7d -o steps.ndjson",
         "pipeweave export task-runs -o steps.ndjson --resume",
     )
 )
 @click.argument("kind", type=click.Choice(_KINDS), metavar="KIND")
 @click.option("--run", help="Only this run: an id, the beginning of one, or `latest`.")
-@click.option("--pipeline", help="Only runs of this pipeline.")
-@click.option("--status", metavar="STATUS", help="Only runs in this status.")
-@click.option("--since", type=Lifetime(), help="Only runs created at most this long ago, or since a time.")
-@click.option("--until", type=Lifetime(), help="Only runs created longer ago than this, or before a time.")
+@run_filter_options
 @click.option("--standalone", is_flag=True, help="Standalone tasks instead of runs of pipelines.")
 @click.option(
     "-o",
@@ -64,26 +61,13 @@ def export(
 
 
 def _filters(client: Client, options: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of the API; times that are given as ages become times."""
-    run = options["run"]
-    now = datetime.now(UTC)
-    given = {
-        "run": None if run is None else id_arguments.run(client, run, None),
-        "pipelineId": options["pipeline"],
-        "status": options["status"],
-        "createdAfter": time_of(options["since"], now),
-        "createdBefore": time_of(options["until"], now),
-        "standalone": True if options["standalone"] else None,
-    }
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def time_of(given: timedelta | datetime | None, now: datetime) -> str | None:
-    """A time, or one so long ago, as the API takes it."""
-    if given is None:
-        return None
-    moment = now - given if isinstance(given, timedelta) else given
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    """The parameters of the API."""
+    filters = run_filters(options)
+    if options["run"] is not None:
+        filters["run"] = id_arguments.run(client, options["run"], None)
+    if options["standalone"]:
+        filters["standalone"] = True
+    return filters
 
 
 def _write(client: Client, kind: str, out: BinaryIO, filters: dict[str, Any]) -> int:

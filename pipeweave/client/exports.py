@@ -43,8 +43,9 @@ class ExportMethods(Methods):
         Args:
             kind: `runs`, `task-runs`, `attempts`, `events`, `logs`; or `audit`, for administrators.
             after: the cursor of an `ExportPage`: go on after it.
-            filters: parameters of the API: `run`, `status`, `pipelineId`, `createdAfter`, `createdBefore`,
-                `triggeredBy`, `standalone`; of the audit `actor`, `verb`, `object`, `since`, `until`.
+            filters: parameters of the API: `run`, `standalone`, and those of the list of runs, e.g. `status`,
+                `pipelineId` (one, or a list), `createdAfter`, `text`, `meta`; of the audit `actor`, `verb`,
+                `object`, `since`, `until`.
 
         Raises:
             InvalidInput: there is no such kind, or a filter or the cursor is not valid.

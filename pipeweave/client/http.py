@@ -160,9 +160,10 @@ class Transport:
         Raises:
             PipeWeaveError, Unavailable: as `get`; also in the middle of the answer.
         """
-        given = {name: _text(value) for name, value in query.items() if value is not None}
+        given = {name: _given(value) for name, value in query.items() if value is not None}
         headers = {"Accept": "application/x-ndjson", "Accept-Encoding": "gzip"}
-        answer = self._request("GET", f"{path}?{urlencode(given)}", None, headers, preload_content=False)
+        target = f"{path}?{urlencode(given, doseq=True)}"
+        answer = self._request("GET", target, None, headers, preload_content=False)
         try:
             if answer.status != 200:
                 raise self._problem(answer)

@@ -89,7 +89,14 @@ def person(app: Flask, api: Api, tokens: Tokens) -> Api:
 def known(run_id: str) -> dict[str, str]:
     """Kind of screen -> an id that is there."""
     first = ids.show(ids.TASK_RUN, ids.task_run_id(ids.read(ids.RUN, run_id), 1))
-    return {"runs": run_id, "task-runs": first, "pipelines": "files", "tasks": "count", "compare": run_id}
+    return {
+        "runs": run_id,
+        "task-runs": first,
+        "pipelines": "files",
+        "tasks": "count",
+        "compare": run_id,
+        "export": "runs",
+    }
 
 
 def path_of(screen: str, known: dict[str, str]) -> str:

@@ -40,6 +40,15 @@ def test_an_export_is_lines_with_cursors_and_says_when_it_is_complete(
     assert [each["isComplete"] for each in rest] == [True]
 
 
+def test_an_export_takes_the_filters_of_the_list_of_runs(api: Api, run_id: str) -> None:
+    listed = api.get("/api/runs", limit=1000, status=["pending", "running"], text=run_id).json["runs"]
+    *rows, _ = lines_of(api.get("/api/export/runs", status=["pending", "running"], text=run_id))
+    assert [each["id"] for each in rows if "id" in each] == [each["id"] for each in listed] == [run_id]
+    *rows, _ = lines_of(api.get("/api/export/runs", status=["failed", "partial"], text=run_id))
+    assert [each for each in rows if "id" in each] == []
+    assert api.get("/api/export/runs", text="prun_" + "z" * 26).json["code"] == "NOT_FOUND"
+
+
 def test_an_export_is_compressed_if_the_client_asks(api: Api, run_id: str) -> None:
     plain = lines_of(api.get("/api/export/events", run=run_id))
     api.sent["Accept-Encoding"] = "gzip, br"

@@ -11,9 +11,10 @@ from support.run_driver import PERMANENT, TRANSIENT, RunDriver, finish_task_run
 from support.stored_values import VALUES
 
 from pipeweave import ids
-from pipeweave.errors import InvalidInput
+from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator.export import KINDS, ChosenRuns, Export, Position, Stores, chosen, exporting, logs
 from pipeweave.orchestrator.objects import paths
+from pipeweave.orchestrator.reading import RunFilter
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.store.database import Database
 
@@ -160,18 +161,49 @@ def test_large_runs_and_small_ones_are_read_alike(
 
 
 def test_filters_choose_runs(driver: RunDriver, history: list[UUID]) -> None:
-    def chosen_by(**filters: Any) -> list[int]:
-        found = rows_of(export_of(driver, "runs", ChosenRuns(**filters)))
+    def chosen_by(run: UUID | None = None, **filters: Any) -> list[int]:
+        found = rows_of(export_of(driver, "runs", ChosenRuns(run, RunFilter(**filters))))
         return [history.index(ids.read(ids.RUN, each["id"])) for each in found]
 
     assert chosen_by(run=history[2]) == [2]
-    assert chosen_by(pipeline_id="driven") == [0, 1, 2]
-    assert chosen_by(status="failed") == [4]
-    assert chosen_by(pipeline_id="driven", status="completed") == [0]
+    assert chosen_by(pipeline_id=("driven",)) == [0, 1, 2]
+    assert chosen_by(pipeline_id=("other", "driven", "other")) == [0, 1, 2, 4]
+    assert chosen_by(status=("failed",)) == [4]
+    assert chosen_by(status=("failed", "completed")) == [0, 4]
+    assert chosen_by(pipeline_id=("driven",), status=("completed",)) == [0]
     assert chosen_by(triggered_kind="schedule") == []
+    assert chosen_by(triggered_kind="api") == [0, 1, 2, 3, 4]
+    assert chosen_by(text='"N": 1') == [1]
+    assert chosen_by(text=ids.show(ids.RUN, history[3])) == [3]
+    assert chosen_by(run=history[3], text=ids.show(ids.RUN, history[2])) == []
+    assert chosen_by(id_prefix=ids.show(ids.RUN, history[1])) == [1]
+    assert chosen_by(version=2) == []
+    assert chosen_by(version=1, metadata={"a": "b"}) == []
+    assert chosen_by(min_ms=0, status=("completed", "failed")) == [0, 4]
+    assert chosen_by(min_ms=10**9) == []
+    assert chosen_by(task_id="m") == [3]
     created = driver.run(history[0]).created_at
     assert chosen_by(created_before=created.replace(microsecond=0)) in ([], [0])
     assert chosen_by(created_after=created.replace(microsecond=0)) == [0, 1, 2, 3, 4]
+
+
+def test_a_beginning_that_no_id_has_is_refused(driver: RunDriver) -> None:
+    with pytest.raises(NotFound, match="prun_!"):
+        rows_of(export_of(driver, "runs", ChosenRuns(filter=RunFilter(text="prun_!"))))
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_an_export_that_finds_little_says_how_far_it_has_looked(
+    driver: RunDriver, history: list[UUID], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chosen, "MOST_SLICES", 1)
+    export = export_of(driver, "runs", ChosenRuns(filter=RunFilter(text='"n": 2')))
+    parts = list(export.parts(Position()))
+    # Two runs, of which none matches; two more; the last one; and the end.
+    assert [each.rows for each in parts] == [0, 1, 0, 0]
+    for number, each in enumerate(parts[:-1]):
+        rest = export.parts(export.position(each.cursor))
+        assert [part.rows for part in rest] == [part.rows for part in parts[number + 1 :]]
 
 
 def test_standalone_tasks_are_exported_by_themselves(driver: RunDriver, history: list[UUID]) -> None:
@@ -182,6 +214,12 @@ def test_standalone_tasks_are_exported_by_themselves(driver: RunDriver, history:
     [found] = rows_of(export_of(driver, "task-runs", alone))
     assert (found["id"], found["pipelineId"]) == (ids.show(ids.TASK_RUN, queued.task_run_id), None)
     assert found["inputsHash"] == rows_of(export_of(driver, "runs", alone))[0]["inputsHash"]
+    for filters, count in (
+        ({"status": ("running",)}, 1),
+        ({"status": ("failed",)}, 0),
+        ({"pipeline_id": ("driven",)}, 0),
+    ):
+        assert len(rows_of(export_of(driver, "runs", ChosenRuns(None, RunFilter(**filters), True)))) == count
 
 
 def test_another_tenant_gets_nothing(driver: RunDriver, history: list[UUID], database: Database) -> None:
@@ -204,7 +242,7 @@ def test_a_cursor_of_something_else_is_refused(driver: RunDriver, history: list[
     with pytest.raises(InvalidInput, match="export of events"):
         export_of(driver, "runs").position(cursor)
     with pytest.raises(InvalidInput, match="other filters"):
-        export_of(driver, "events", ChosenRuns(status="failed")).position(cursor)
+        export_of(driver, "events", ChosenRuns(filter=RunFilter(status=("failed",)))).position(cursor)
     with pytest.raises(InvalidInput, match="not a cursor"):
         export_of(driver, "events").position(cursor[:-4])
 

@@ -46,7 +46,27 @@ def test_lines_go_to_the_standard_output_and_the_count_elsewhere(asked: list[dic
     result = call("events", "--standalone", "--pipeline", "p")
     assert result.stdout == '{"n":1}\n{"n":2}\n{"n":3}\n'
     assert "3 events exported" in result.stderr
-    assert asked == [{"kind": "events", "after": None, "standalone": True, "pipelineId": "p"}]
+    assert asked == [{"kind": "events", "after": None, "standalone": True, "pipelineId": ["p"]}]
+
+
+def test_every_filter_is_sent(asked: list[dict[str, Any]]) -> None:
+    words = "--status failed --status partial --pipeline a --pipeline b --triggered-by schedule --text x"
+    more = "--since 2026-11-20T12:00:00Z --meta a=b --meta c=d --pipeline-version 3 --min-ms 5 --task t"
+    call("runs", "--standalone", *words.split(), *more.split())
+    assert asked[0] == {
+        "kind": "runs",
+        "after": None,
+        "status": ["failed", "partial"],
+        "pipelineId": ["a", "b"],
+        "triggeredBy": "schedule",
+        "createdAfter": "2026-11-20T12:00:00Z",
+        "text": "x",
+        "meta": ["a=b", "c=d"],
+        "version": 3,
+        "minMs": 5,
+        "taskId": "t",
+        "standalone": True,
+    }
 
 
 def test_an_interrupted_export_goes_on_with_the_same_filters(

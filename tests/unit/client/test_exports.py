@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from support.stub_http_server import Served
 
 from pipeweave import Client, errors
 from pipeweave.client import exports
@@ -67,6 +68,14 @@ def test_an_answer_without_a_cursor_is_no_progress(client: Client, monkeypatch: 
     with pytest.raises(errors.Unavailable, match="does not go on"):
         list(client.export("runs"))
     assert len(asked) == exports.TRIES
+
+
+def test_a_filter_with_several_values_is_sent_several_times(served: Served) -> None:
+    asked = "GET /api/export/runs?status=failed&status=partial&text=no+space&standalone=false"
+    served.put(asked, (200, b'{"id":"prun_1"}\n{"cursor":"c1","rows":1,"isComplete":true}\n'))
+    client = Client(served.url, "t")
+    filters = {"status": ["failed", "partial"], "text": "no space", "standalone": False}
+    assert list(client.export("runs", **filters)) == [{"id": "prun_1"}]
 
 
 def test_an_unknown_kind_is_refused_before_anything_is_asked(client: Client) -> None:

@@ -1,0 +1,68 @@
+"""Options of commands that choose many runs, as the list of runs in the API filters them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from pipeweave.cli.runs import RUN_STATUSES
+from pipeweave.cli.token import Lifetime
+
+_OPTIONS = (
+    click.option(
+        "--status",
+        multiple=True,
+        metavar="STATUS",
+        type=click.Choice(RUN_STATUSES),
+        help=f"Only runs in this status, or these: {', '.join(RUN_STATUSES)}.",
+    ),
+    click.option("--pipeline", multiple=True, help="Only runs of this pipeline, or these."),
+    click.option("--triggered-by", metavar="KIND", help="Only runs that such a thing began, e.g. schedule."),
+    click.option(
+        "--since", type=Lifetime(), help="Only runs created at most this long ago, or since a time."
+    ),
+    click.option("--until", type=Lifetime(), help="Only runs created longer ago, or before a time."),
+    click.option("--text", help="Only runs with this text in their error, metadata or input."),
+    click.option("--meta", metavar="KEY=VALUE", multiple=True, help="Only runs with this in their metadata."),
+    click.option(
+        "--pipeline-version", metavar="N", type=click.IntRange(1), help="Only runs of this pipeline version."
+    ),
+    click.option("--min-ms", metavar="MS", type=click.IntRange(0), help="Only runs that took so long."),
+    click.option("--task", metavar="TASK", help="Only runs with a step that is this task."),
+)
+
+
+def run_filter_options(command: Any) -> Any:
+    """Add the options to a command; `run_filters` reads them."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def run_filters(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The filters that are given, as the API names them; times that are given as ages become times."""
+    now = datetime.now(UTC)
+    given = {
+        "status": list(options["status"]),
+        "pipelineId": list(options["pipeline"]),
+        "triggeredBy": options["triggered_by"],
+        "createdAfter": time_of(options["since"], now),
+        "createdBefore": time_of(options["until"], now),
+        "text": options["text"],
+        "meta": list(options["meta"]),
+        "version": options["pipeline_version"],
+        "minMs": options["min_ms"],
+        "taskId": options["task"],
+    }
+    return {name: value for name, value in given.items() if value not in (None, [])}
+
+
+def time_of(given: timedelta | datetime | None, now: datetime) -> str | None:
+    """A time, or one so long ago, as the API takes it."""
+    if given is None:
+        return None
+    moment = now - given if isinstance(given, timedelta) else given
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
