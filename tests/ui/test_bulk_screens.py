@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from typing import Any
+from uuid import UUID
 
 import pytest
 from playwright.sync_api import Browser
@@ -15,7 +18,8 @@ from support.run_driver import RunDriver
 from pipeweave import ids
 from pipeweave.orchestrator.bulk import BulkAction, BulkRequest, Selection, changes, choosing, working
 from pipeweave.orchestrator.reading import RunFilter
-from pipeweave.orchestrator.security import READ, WRITE
+from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.security import ADMIN, READ, WRITE
 
 
 @pytest.fixture(autouse=True)
@@ -27,31 +31,40 @@ def tick(driver: RunDriver) -> None:
     working.run_once(driver.database, driver.values)
 
 
-def test_all_that_match_are_cancelled_after_a_dry_run_and_a_typed_number(
+def trigger_many(driver: RunDriver, count: int, metadata: dict[str, str]) -> list[UUID]:
+    requests = [triggering.Trigger("many", n, metadata=metadata) for n in range(count)]
+    with driver.database.transaction() as tx:
+        made = triggering.trigger_many(tx, driver.values, driver.tenant, "many", requests)
+    return [each.id for each in made]
+
+
+def test_five_hundred_that_match_are_cancelled_after_a_dry_run_and_a_typed_number(
     visit: Visit, driver: RunDriver
 ) -> None:
     driver.store({"a": []}, id="many")
     driver.store({"a": []}, id="other")
     kept = driver.trigger("other")
-    made = [driver.trigger("many", metadata={"batch": "a,b"}) for _ in range(101)]
+    made = trigger_many(driver, 500, {"batch": "a,b"})
+    other_batch = trigger_many(driver, 1, {"batch": "a"})
     page = visit.open("/runs?pipelineId=many&pipelineId=none&status=running&meta=batch%3Da%2Cb&window=24h")
     page.get_by_text("All that match").click()
     page.get_by_role("link", name="Cancel…").click()
-    visit.see("concerns 101 runs: 101 running")
+    visit.see("concerns 500 runs: 500 running")
     assert "--pipeline many --pipeline none" in (page.locator("#sent").text_content() or "")
     page.get_by_label("Reason").fill("the wrong day")
-    page.get_by_label("Type 101 to confirm").fill("101")
+    page.get_by_label("Type 500 to confirm").fill("500")
     page.get_by_role("button", name="Cancel runs").click()
     visit.see("The bulk change has begun")
-    visit.see("0 of 101 done")
+    visit.see("0 of 500 done")
     tick(driver)
-    visit.see("101 of 101 done")
+    visit.see("500 of 500 done")
     visit.see("the wrong day")
-    assert {driver.run(each).status for each in made} == {"cancelled"}
+    rows = driver.rows("SELECT status FROM runs WHERE id = ANY(:made)", made=made)
+    assert [each.status for each in rows] == ["cancelled"] * 500
     assert driver.run(made[0]).error["message"] == "the wrong day"
-    assert driver.run(kept).status == "running"
+    assert {driver.run(each).status for each in (kept, *other_batch)} == {"running"}
     page.get_by_role("link", name="Bulk changes").click()
-    page.get_by_role("row", name=re.compile("completed.*cancel.*101")).wait_for()
+    page.get_by_role("row", name=re.compile("completed.*cancel.*500")).wait_for()
 
 
 def test_chosen_runs_are_paused_and_no_other_also_without_scripts(
@@ -131,6 +144,60 @@ def test_the_screens_can_be_used_by_everybody(
         page = visit.open("/runs?status=failed")
         assert page.get_by_text("All that match").count() == 0
         visit.open("/do/bulk.start:cancel?filter.status=failed", status=403)
+
+
+# --- exports ----------------------------------------------------------------------------------------------
+
+
+def saved(visit: Visit, link: str) -> tuple[str, list[Any]]:
+    """The name of the file that a link saves, and its lines without those of cursors."""
+    with visit.page.expect_download() as saving:
+        visit.page.get_by_role("link", name=link, exact=True).click()
+    lines = [json.loads(each) for each in saving.value.path().read_bytes().splitlines()]
+    assert lines[-1]["isComplete"] is True
+    return saving.value.suggested_filename, [each for each in lines if "cursor" not in each]
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_what_the_list_shows_is_exported(
+    browser: Browser, server: str, worker: InlineWorker, make_token: Callable[..., str], script: bool
+) -> None:
+    driver = worker.driver
+    failed = [failed_run(worker, CHAIN, "b", id=name) for name in ("one", "two", "three")]
+    driver.trigger("one")
+    # Of a token with several tenants, the address says for which it is.
+    token = make_token(READ, tenants=(driver.tenant, "another"))
+    with visiting(browser, server, driver.tenant, token, java_script_enabled=script) as visit:
+        page = visit.open("/runs?status=failed&status=partial&pipelineId=one&pipelineId=two&window=24h")
+        page.get_by_text("Export", exact=True).click()
+        command = page.locator(".note .line").inner_text()
+        assert command.startswith(f"pipeweave export runs --tenant {driver.tenant} --status failed --status")
+        name, rows = saved(visit, "Runs")
+        assert name.startswith(f"{driver.tenant}-runs-") and name.endswith(".ndjson")
+        assert [each["id"] for each in rows] == [ids.show(ids.RUN, each) for each in failed[:2]]
+        _, rows = saved(visit, "Attempts")
+        assert {each["runId"] for each in rows} == {ids.show(ids.RUN, each) for each in failed[:2]}
+        if script:
+            visit.axe()
+        visit.open("/export/everything", status=404)
+        visit.open("/export/audit", status=403)
+
+
+def test_the_audit_is_exported_as_it_is_filtered(
+    browser: Browser, server: str, driver: RunDriver, make_token: Callable[..., str]
+) -> None:
+    driver.store({"a": []}, id="many")
+    run = driver.trigger("many")
+    with visiting(browser, server, driver.tenant, make_token(ADMIN, WRITE, READ)) as visit:
+        page = visit.open(f"/do/runs.cancel?id={ids.show(ids.RUN, run)}")
+        page.get_by_role("button", name="Cancel run").click()
+        visit.see("The run is cancelled")
+        visit.open("/audit?verb=runs.pause")
+        visit.see("Nothing matches")
+        visit.open("/audit?verb=runs.cancel")
+        _, [row] = saved(visit, "Export as NDJSON")
+        assert (row["verb"], row["object"]) == ("runs.cancel", ids.show(ids.RUN, run))
+        visit.axe()
 
 
 # --- enqueued runs ----------------------------------------------------------------------------------------
