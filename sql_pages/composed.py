@@ -23,6 +23,7 @@ from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.engine import maps
+from pipeweave.orchestrator.export import chosen
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import (
     audit_list,
@@ -315,6 +316,9 @@ CALLS: Calls = [
     ("redrives", lambda tx, _: expiry._delete(tx, "redrives", "finished_at", NOW, 1)),
     ("", lambda tx, _: month_status.active_runs(tx, MONTH)),
     ("", lambda tx, _: partitions.is_attached(tx, "runs")),
+    # export
+    ("by pipeline", lambda tx, _: chosen._of_each(tx, chosen._OF_PIPELINE, ("a", "b"), {})),
+    ("by status", lambda tx, _: chosen._of_each(tx, chosen._OF_STATUS, ("failed", "partial"), {})),
 ]
 # Calls that come to their statement where there is nothing yet.
 CALLS_OF_NOTHING: Calls = [

@@ -152,7 +152,7 @@ def test_the_screens_can_be_used_by_everybody(
 def saved(visit: Visit, link: str) -> tuple[str, list[Any]]:
     """The name of the file that a link saves, and its lines without those of cursors."""
     with visit.page.expect_download() as saving:
-        visit.page.get_by_role("link", name=link, exact=True).click()
+        visit.page.locator("main").get_by_role("link", name=link, exact=True).click()
     lines = [json.loads(each) for each in saving.value.path().read_bytes().splitlines()]
     assert lines[-1]["isComplete"] is True
     return saving.value.suggested_filename, [each for each in lines if "cursor" not in each]

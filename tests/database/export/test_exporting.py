@@ -61,7 +61,7 @@ def history(driver: RunDriver) -> list[UUID]:
     for ordinal in (2, 3):
         with driver.database.transaction() as tx:
             finish_task_run(tx, runs[3], ordinal, output=ordinal)
-    driver.store({"a": []}, id="other")
+    driver.store({"a": []}, id="other", tasks={"a": "single"})
     runs.append(driver.trigger("other"))
     driver.finish(runs[4], "a", failure=PERMANENT)
     return runs
@@ -181,7 +181,7 @@ def test_filters_choose_runs(driver: RunDriver, history: list[UUID]) -> None:
     assert chosen_by(version=1, metadata={"a": "b"}) == []
     assert chosen_by(min_ms=0, status=("completed", "failed")) == [0, 4]
     assert chosen_by(min_ms=10**9) == []
-    assert chosen_by(task_id="m") == [3]
+    assert chosen_by(task_id="single") == [4]
     created = driver.run(history[0]).created_at
     assert chosen_by(created_before=created.replace(microsecond=0)) in ([], [0])
     assert chosen_by(created_after=created.replace(microsecond=0)) == [0, 1, 2, 3, 4]
