@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 import pytest
@@ -32,6 +33,8 @@ TURNED = "\u202edesrever\u2066\x1b[31m\x07\x08\ufeff"
 LONG = "w" * 10_000
 HOSTILE = f"{MARKUP}{TURNED}{LONG}"
 SHORT = f"{MARKUP}{TURNED}{'w' * 60}"
+# Of a stored object.
+KEY = f"{MARKUP.replace('/', '')}{TURNED[1:8]}{'w' * 100}.txt"
 # As far as names may go.
 NAME = ":@~." + "x" * 190
 TRACEBACK = f'Traceback (most recent call last):\n  File "{SHORT}", line 1, in {LONG}\n    {SHORT}\n{HOSTILE}'
@@ -53,6 +56,7 @@ class Seeded:
     known: dict[str, str]
     failed: str
     open: str
+    asset: str
 
     def paths(self) -> list[str]:
         """All screens with all of their tabs."""
@@ -64,7 +68,12 @@ class Seeded:
             )
             found += [f"{path}?tab={tab}" for tab in TABS.get(screen.path, ())]
             found.append(f"{path}?{QUERIES.get(screen.path, '')}")
-        return found
+        return [*found, self.object]
+
+    @property
+    def object(self) -> str:
+        """The screen of a stored object."""
+        return f"/storage/object?path={quote(self.asset)}"
 
 
 @pytest.fixture
@@ -98,7 +107,7 @@ def seeded(worker: InlineWorker, server_folder: Path) -> Seeded:
         drains.drain(tx, driver.tenant, stopped, reason=SHORT[:500])
         spec = storing.ScheduleSpec(NAME, cron="30 2 * * *", input={**given, "list": [HOSTILE]})
         storing.put(tx, driver.tenant, NAME, spec)
-    _log(failed, server_folder)
+    asset = _files(failed, server_folder)
     [letter] = driver.rows(
         "SELECT id FROM dead_letters WHERE tenant_id = :t AND task_id = :task", t=driver.tenant, task=NAME
     )
@@ -111,17 +120,22 @@ def seeded(worker: InlineWorker, server_folder: Path) -> Seeded:
         "schedules": NAME,
         "workers": stopped,
     }
-    return Seeded(known, ids.show(ids.RUN, failed), ids.show(ids.RUN, waiting))
+    return Seeded(known, ids.show(ids.RUN, failed), ids.show(ids.RUN, waiting), asset)
 
 
-def _log(run_id: UUID, folder: Path) -> None:
+def _files(run_id: UUID, folder: Path) -> str:
+    """Store a log, and an asset; the asset's path."""
     lines: list[Any] = [
         {"time": "2026-01-01T00:00:00Z", "level": "error", "message": HOSTILE, SHORT: HOSTILE},
         {"time": MARKUP, "level": MARKUP, "message": {MARKUP: [MARKUP]}},
     ]
     text = "\n".join([*map(json.dumps, lines), MARKUP, LONG, '{"message": '])
-    path = f"runs/{ids.show(ids.TASK_RUN, ids.task_run_id(run_id, 2))}.1/logs.jsonl"
-    LocalStorage(folder / "storage").put(path, text.encode())
+    place = f"runs/{ids.show(ids.TASK_RUN, ids.task_run_id(run_id, 2))}.1"
+    storage = LocalStorage(folder / "storage")
+    storage.put(f"{place}/logs.jsonl", text.encode())
+    asset = f"{place}/assets/{KEY}"
+    storage.put(asset, HOSTILE.encode())
+    return asset
 
 
 # What is wider than the window, except inside of boxes that scroll.
@@ -160,7 +174,7 @@ def test_no_screen_is_more_than_text_or_wider_than_its_window(
         for path in seeded.paths():
             answer = visit.page.goto(f"{visit.root}{path}")
             assert answer is not None
-            assert answer.status == 200 or (answer.status < 500 and _is_empty(path)), path
+            assert answer.status == 200 or (answer.status < 500 and _is_empty(path, seeded)), path
             wrong += check(visit.page, path)
             visit.page.set_viewport_size(WIDE)
             wrong += check(visit.page, f"{path} (wide)")
@@ -168,9 +182,10 @@ def test_no_screen_is_more_than_text_or_wider_than_its_window(
     assert not wrong, "\n".join(wrong)
 
 
-def _is_empty(path: str) -> bool:
+def _is_empty(path: str, seeded: Seeded) -> bool:
     """Whether there is nothing to see: no redrive, no object, no second run."""
-    return "/nothing" in path or path.startswith(("/storage/object", "/storage/file", "/compare?"))
+    starts = ("/storage/object", "/storage/file", "/compare?")
+    return path != seeded.object and ("/nothing" in path or path.startswith(starts))
 
 
 def _change(visit: Visit, seeded: Seeded) -> None:
@@ -182,6 +197,8 @@ def _change(visit: Visit, seeded: Seeded) -> None:
         (f"tasks/{NAME}/pause", {"reason": SHORT[:500]}),
         ("queue/pause", {"reason": SHORT[:500]}),
         ("uploads", {"name": SHORT[:200], "size": 3}),
+        ("views", {"screen": "runs", "name": MARKUP[:60], "query": f"text={quote(MARKUP)}"}),
+        ("views", {"screen": "audit", "name": f"{MARKUP[:40]}{'w' * 20}", "query": "actor=%3Cscript%3E"}),
     ):
         answer = asked.post(f"{visit.server}/api/{path}", headers=headers, data=body)
         assert answer.status < 500, f"{path}: {answer.text()}"
