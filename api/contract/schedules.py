@@ -10,10 +10,11 @@ from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, model_val
 from pydantic_core import PydanticCustomError
 
 from pipeweave.api.contract.answers import AnswerModel, Paged, RunId
-from pipeweave.api.contract.query_parameters import Moment, PageQuery, Query
+from pipeweave.api.contract.query_parameters import DIGITS, Moment, PageQuery, Query
 from pipeweave.api.contract.requests import WHOLE, Name, Request
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.schedule import ScheduleSpec, by_hand
+from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.spec import timetable
 from pipeweave.spec.timetable import FIRST_YEAR, LAST_YEAR, MAX_JITTER_MS, Timetable
@@ -156,9 +157,15 @@ class BackfillRequest(Request):
 class SchedulesQuery(PageQuery):
     """Parameters of the list of schedules."""
 
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT), DIGITS] = Field(
+        DEFAULT_LIMIT, description="The largest number of rows on the page; 100 at most with `recent`."
+    )
     pipeline_id: Name | None = Field(None, description="Only schedules of this pipeline.")
     state: Literal["on", "failed", "paused", "over"] | None = Field(
         None, description="`failed`: its last fire failed. `over`: it is not due any more."
+    )
+    recent: Annotated[int, Field(ge=0, le=20), DIGITS] = Field(
+        0, description="So many of the last fires of each schedule come with it."
     )
 
 
@@ -245,10 +252,16 @@ class ScheduleDetail(Schedule):
     last_fires: list[Fire] = Field(description="The newest first, at most 20.")
 
 
+class ListedSchedule(Schedule):
+    """A schedule with its last fires."""
+
+    last_fires: list[Fire] = Field(description="The newest first, as many as `recent` asks for.")
+
+
 class ScheduleList(Paged):
     """One page of schedules, in the order of their ids."""
 
-    schedules: list[Schedule]
+    schedules: list[ListedSchedule]
 
 
 class CalendarFire(AnswerModel):

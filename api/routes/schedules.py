@@ -23,7 +23,7 @@ from pipeweave.api.contract import (
     ScheduleVerbRequest,
 )
 from pipeweave.api.http import Answer, Call, PathId, Routes
-from pipeweave.errors import Conflict, NotFound, UploadNotUsable
+from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.schedule import by_hand, storing
@@ -33,6 +33,8 @@ from pipeweave.spec import timetable
 routes = Routes("schedules")
 SCHEDULE = {"id": PathId(None, "The schedule's id.")}
 PREVIEWED = 5
+# Schedules that come with their last fires, at most: each costs a look-up.
+MOST_WITH_FIRES = 100
 
 _VERB: dict[str, Any] = {
     "scopes": (WRITE,),
@@ -46,9 +48,17 @@ _VERB: dict[str, Any] = {
 @routes.add("GET", "/api/schedules", "List the schedules", query=SchedulesQuery, answer=ScheduleList)
 def list_schedules(call: Call, query: SchedulesQuery) -> dict[str, Any]:
     """Schedules in the order of their ids, without those that their code or document declares no more."""
+    if query.recent and query.limit > MOST_WITH_FIRES:
+        message = f"must be {MOST_WITH_FIRES} at most with recent"
+        raise InvalidInput(f"limit {message}", errors=[FieldError("limit", message, "out_of_range")])
     with call.reading() as tx:
         found = reading.schedules(
-            tx, call.tenant, query.page(), pipeline_id=query.pipeline_id, state=query.state
+            tx,
+            call.tenant,
+            query.page(),
+            pipeline_id=query.pipeline_id,
+            state=query.state,
+            recent=query.recent,
         )
         return query.named("schedules", found)
 

@@ -21,6 +21,8 @@ EVERY_S = 5.0
 # The mark of what a fire came to.
 MARKS = {"fired": "completed", "skipped": "skipped", "waiting": "waiting", "failed": "failed"}
 
+# Fires of the strip of each schedule in the list.
+LAST_FIRES = "20"
 STATES = ("on", "failed", "paused", "over")
 # The policies in words.
 MISSED = {
@@ -48,6 +50,19 @@ def _backfills(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     if found["nextFrom"]:
         sentences.append(f"more follow: send it again from `{found['nextFrom']}`")
     return Effects(sentences, count, found["times"][:5] if count else ())
+
+
+def _range(view: View) -> Sequence[Field]:
+    """The fields of a backfill, by the clocks by which the schedule goes."""
+    id = view.given.get("id")
+    zone = view.ask("schedules.get_schedule", id=id)["timeZone"] if id else "UTC"
+    clocks = f"By the clocks of {zone}" + (", the schedule's zone." if zone != "UTC" else ".")
+    end = f"{clocks} Times from here on do not count."
+    return (
+        Field("from", "First time", "moment", clocks, is_required=True, zone=zone),
+        Field("to", "End", "moment", end, is_required=True, zone=zone),
+        Field("limit", "At most", "number", default="100", flag="--limit"),
+    )
 
 
 VERBS.add(
@@ -85,11 +100,7 @@ VERBS.add(
         "Start the runs of times that have passed?",
         "The runs have begun.",
         command="pipeweave schedule backfill {id} {from} {to}",
-        fields=(
-            Field("from", "First time", about="For example 2026-11-01T00:00:00Z.", is_required=True),
-            Field("to", "End", about="Times from here on do not count.", is_required=True),
-            Field("limit", "At most", "number", default="100", flag="--limit"),
-        ),
+        fields_of=_range,
         effects=_backfills,
     )
 )
@@ -126,8 +137,10 @@ VERBS.add(
 @screens.add("/schedules", "schedules.html", every_s=EVERY_S)
 def schedules(view: View) -> Page:
     """The schedules by id, with their next time and what came of the last one; or the times of a week."""
-    found = view.ask("schedules.list_schedules", view.only("pipelineId", "state", "cursor", limit="100"))
     is_week = view.given.get("tab") == "week"
+    recent = None if is_week else LAST_FIRES
+    wanted = view.only("pipelineId", "state", "cursor", limit="100", recent=recent)
+    found = view.ask("schedules.list_schedules", wanted)
     zones = {each["timeZone"] for each in found["schedules"]} | {"UTC"}
     shown: dict[str, Any] = {
         "schedules": found["schedules"],

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import orjson
 
+from pipeweave.api.ui.clock_times import from_clocks
 from pipeweave.api.ui.view import View
 from pipeweave.errors import FieldError, InvalidInput
 
@@ -28,6 +29,7 @@ Kind = Literal[
     "email",
     "url",
     "date",
+    "moment",
     "number",
     "boolean",
     "truth",
@@ -50,7 +52,7 @@ class Field:
         about: a sentence below the field.
         kind: a `list` is hidden, and has the values of all parameters with its name, as have `several` of
             some choices; a `hidden` number has `number` as its `items`; `lines` are plain values, one a line;
-            a `truth` is chosen as true or false.
+            a `truth` is chosen as true or false; a `moment` is typed as the clocks of `zone` show it.
         choices: values of a `choice` with their words.
         default: what the field shows at first.
         flag: the option of the command that has the same meaning, e.g. `--reason`.
@@ -58,6 +60,7 @@ class Field:
         is_wanted: whether the endpoint wants it; the endpoint says so where it is missing.
         items: of `lines`, what each is.
         schema: JSON that says what belongs in the field.
+        zone: of a `moment`, the IANA name.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Field:
     is_wanted: bool = False
     items: Kind = "text"
     schema: str | None = None
+    zone: str = "UTC"
 
 
 REASON = Field("reason", "Reason", about="People read it in the events of the run.", flag="--reason")
@@ -136,13 +140,18 @@ class Verb:
         return self if self.fields_of is None else replace(self, fields=self.fields_of(view))
 
     def given(self, view: View) -> dict[str, str]:
-        """The parameters of the address; the values of a list as one text."""
+        """The parameters of the address; the values of a list as one text, moments with their offset."""
         joined = {
             each.name: _SEPARATORS[each.kind].join(view.lists[each.name])
             for each in self.fields
             if each.kind in _SEPARATORS and each.name in view.lists
         }
-        return {**view.given, **joined}
+        moments = {
+            each.name: from_clocks(view.given[each.name].strip(), each.zone)
+            for each in self.fields
+            if each.kind == "moment" and each.name in view.given
+        }
+        return {**view.given, **joined, **moments}
 
     def read(self, given: Mapping[str, str]) -> dict[str, Any]:
         """The body that these fields make.

@@ -12,9 +12,10 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from pipeweave.api.http import Asked
+from pipeweave.api.ui.clock_times import on_clocks
 
 # Filter name -> function.
-FILTERS: dict[str, Callable[..., Any]] = {}
+FILTERS: dict[str, Callable[..., Any]] = {"on_clocks": on_clocks}
 
 
 def _filter(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id
@@ -30,13 +31,20 @@ STATES = {
 
 
 def schedules(
-    tx: Transaction, tenant: str, page: Page, *, pipeline_id: str | None = None, state: str | None = None
+    tx: Transaction,
+    tenant: str,
+    page: Page,
+    *,
+    pipeline_id: str | None = None,
+    state: str | None = None,
+    recent: int = 0,
 ) -> Document:
     """The tenant's schedules by id, all of them or those of one pipeline: {items, nextCursor}. Those that
     their code declares no more are left out.
 
     Args:
         state: one of STATES; `failed` are those whose last fire failed.
+        recent: so many of the last fires of each come with it, as `lastFires`.
     """
     after = page.after("schedules", str)
     where = "s.withdrawn_at IS NULL" + (" AND s.id > :after" if after else "")
@@ -46,7 +54,20 @@ def schedules(
         where += " AND s.pipeline_id = :pipeline_id"
     parameters = {"tenant": tenant, "after": after and after[0], "pipeline_id": pipeline_id}
     rows = tx.execute(_SCHEDULES.format(where=where), {**parameters, "limit": page.limit + 1}).all()
-    return page.cut(rows, "schedules", lambda row: (row.id,), _schedule)
+    found = page.cut(rows, "schedules", lambda row: (row.id,), _schedule)
+    fires = _last_fires(tx, tenant, [each["id"] for each in found["items"]], recent)
+    return {
+        **found,
+        "items": [{**each, "lastFires": fires.get(each["id"], [])} for each in found["items"]],
+    }
+
+
+def _last_fires(tx: Transaction, tenant: str, ids: Sequence[str], most: int) -> Mapping[str, list[Document]]:
+    found: dict[str, list[Document]] = {}
+    if ids and most:
+        for row in tx.execute(_FIRES, {"tenant": tenant, "ids": ids, "most": most}):
+            found.setdefault(row.schedule_id, []).append(_fire(row))
+    return found
 
 
 def schedule(tx: Transaction, tenant: str, schedule_id: str) -> Document:
@@ -59,20 +80,22 @@ def schedule(tx: Transaction, tenant: str, schedule_id: str) -> Document:
     row = tx.execute(_SCHEDULES.format(where="s.id = :id"), parameters).one_or_none()
     if row is None:
         raise not_found(tx, tenant, schedule_id)
-    fires = tx.execute(_FIRES, {"tenant": tenant, "id": schedule_id, "most": LAST_SHOWN}).all()
     times = [] if row.withdrawn_at is not None else first_times(timetable_of(row), tx.now, NEXT_SHOWN)
     return {
         **_schedule(row),
         "nextFires": [iso(each) for each in times],
-        "lastFires": [_fire(each) for each in fires],
+        "lastFires": _last_fires(tx, tenant, [schedule_id], LAST_SHOWN).get(schedule_id, []),
     }
 
 
-# By the key of the table: the newest times first.
+# By the key of the table, one schedule after the other: the newest times first.
 _FIRES = """
-SELECT f.scheduled_at, f.fired_at, f.kind, f.outcome, f.reason, f.error_code, f.error, f.run_id
-FROM schedule_fires AS f WHERE f.tenant_id = :tenant AND f.schedule_id = :id
-ORDER BY f.scheduled_at DESC LIMIT :most
+SELECT f.* FROM unnest(CAST(:ids AS text[])) AS w(id) CROSS JOIN LATERAL (
+    SELECT f.schedule_id, f.scheduled_at, f.fired_at, f.kind, f.outcome, f.reason, f.error_code, f.error,
+        f.run_id
+    FROM schedule_fires AS f WHERE f.tenant_id = :tenant AND f.schedule_id = w.id
+    ORDER BY f.scheduled_at DESC LIMIT :most
+) AS f ORDER BY f.schedule_id, f.scheduled_at DESC
 """
 
 

@@ -21,9 +21,16 @@ def _time(moment: datetime | str | None) -> str | None:
 class ScheduleMethods(Methods):
     """The methods of the client about schedules."""
 
-    def schedules(self, pipeline_id: str | None = None, state: str | None = None) -> list[Document]:
-        """List all schedules, or those of one pipeline or state (`on`, `failed`, `paused`, `over`)."""
-        return list(self._all("/api/schedules", "schedules", {"pipelineId": pipeline_id, "state": state}))
+    def schedules(
+        self, pipeline_id: str | None = None, state: str | None = None, *, recent: int | None = None
+    ) -> list[Document]:
+        """List all schedules, or those of one pipeline or state (`on`, `failed`, `paused`, `over`).
+
+        Args:
+            recent: so many of the last fires of each come with it, as `lastFires`, at most 20.
+        """
+        query = {"pipelineId": pipeline_id, "state": state, "recent": recent}
+        return list(self._all("/api/schedules", "schedules", query))
 
     def schedule_calendar(
         self,

@@ -98,6 +98,20 @@ def test_it_is_paused_resumed_and_started(api: Api) -> None:
     assert api.post("/api/schedules/nightli/fire", {}).json["hint"] == "did you mean 'nightly'?"
 
 
+def test_the_list_has_the_last_fires_of_each_if_they_are_asked_for(api: Api) -> None:
+    for name in ("nightly", "daily"):
+        put(api, name)
+    for _ in range(2):
+        api.post("/api/schedules/nightly/fire", {})
+    newest = api.get("/api/schedules/nightly").json["lastFires"][0]
+    daily, nightly = api.get("/api/schedules?recent=1&limit=100").json["schedules"]
+    assert (daily["lastFires"], nightly["lastFires"]) == ([], [newest])
+    assert [each["lastFires"] for each in api.get("/api/schedules").json["schedules"]] == [[], []]
+    for wrong, field in (("recent=1&limit=101", "limit"), ("recent=21", "recent")):
+        answer = api.get(f"/api/schedules?{wrong}")
+        assert (answer.status_code, answer.json["errors"][0]["field"]) == (400, field)
+
+
 def test_the_past_is_made_up_for(api: Api) -> None:
     put(api)
     week = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-08T00:00:00Z"}

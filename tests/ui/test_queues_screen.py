@@ -136,6 +136,18 @@ def test_a_schedule_shows_its_times_in_its_zone_and_is_paused(visit: Visit, sche
 def test_a_backfill_says_how_many_runs_it_would_start(visit: Visit, scheduled: RunDriver) -> None:
     visit.open("/do/schedules.backfill?id=nightly&from=2026-01-01T00:00:00Z&to=2026-01-05T00:00:00Z")
     visit.see("starts 4 runs, one for each due time that nothing was decided about")
+    visit.see("By the clocks of Europe/Berlin, the schedule's zone.")
+    first = visit.page.get_by_label("First time")
+    assert first.input_value() == "2026-01-01T01:00"
+    first.fill("2026-01-02T02:31")
+    visit.page.get_by_role("button", name="Backfill").click()
+    visit.see("The runs have begun.")
+    visit.open("/schedules/nightly")
+    fires = visit.page.get_by_role("region", name="Last fires").get_by_role("row")
+    assert fires.count() == 3, "the heading, and the nights to the 3rd and the 4th"
+    visit.open("/schedules")
+    assert visit.page.locator("svg.strip title").text_content() == "fired, fired"
+    visit.axe()
 
 
 def test_a_week_shows_the_times_of_all_schedules(visit: Visit, scheduled: RunDriver) -> None:

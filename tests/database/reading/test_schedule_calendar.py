@@ -1,4 +1,4 @@
-"""The calendar of schedules costs what it shows, however long their history is."""
+"""The calendar and the list of schedules cost what they show, however long their history is."""
 
 from __future__ import annotations
 
@@ -41,6 +41,21 @@ def test_a_week_long_ago_and_the_present_one_are_read_by_key(
         plans = plans_of(tx, lambda: reading.schedule_calendar(tx, TENANT, begin, end), monkeypatch)  # noqa: B023
         assert "schedule_fires" not in read_whole(tx, plans)
         assert rows_looked_at(plans) <= 800
+
+
+def test_a_page_of_schedules_with_their_last_fires_is_read_by_key(
+    tx: Transaction, nightly: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("another", "third"):
+        storing.put(tx, TENANT, name, storing.ScheduleSpec("chain", cron="30 2 * * *"))
+    page = reading.Page(100)
+    plans = plans_of(tx, lambda: reading.schedules(tx, TENANT, page, recent=20), monkeypatch)
+    assert len(plans) == 2
+    assert "schedule_fires" not in read_whole(tx, plans)
+    assert rows_looked_at(plans) <= 50
+    found = reading.schedules(tx, TENANT, page, recent=20)["items"]
+    assert {each["id"]: len(each["lastFires"]) for each in found} == {"another": 0, "nightly": 20, "third": 0}
+    assert reading.schedules(tx, TENANT, page)["items"][1]["lastFires"] == []
 
 
 def test_what_is_behind_is_what_was_recorded_and_what_is_ahead_is_due(tx: Transaction, nightly: None) -> None:
