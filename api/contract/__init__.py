@@ -181,6 +181,7 @@ from pipeweave.api.contract.schedules import (
 )
 from pipeweave.api.contract.statistics import (
     ByPipelineQuery,
+    ByQueueQuery,
     ByTaskQuery,
     PipelineStats,
     QueueStatistics,
@@ -189,6 +190,7 @@ from pipeweave.api.contract.statistics import (
     Statistics,
     StatisticsQuery,
     StatsByPipeline,
+    StatsByQueue,
     StatsByTask,
     StatsQuery,
     TaskStats,
@@ -266,6 +268,7 @@ __all__ = [
     "BulkRunList",
     "BulkRunsQuery",
     "ByPipelineQuery",
+    "ByQueueQuery",
     "ByTaskQuery",
     "CalendarQuery",
     "CancelRequest",
@@ -411,6 +414,7 @@ __all__ = [
     "Statistics",
     "StatisticsQuery",
     "StatsByPipeline",
+    "StatsByQueue",
     "StatsByTask",
     "StatsQuery",
     "StorageBackends",

@@ -12,7 +12,15 @@ from pipeweave.api.contract.pipeline_answers import RecentRun
 from pipeweave.api.contract.query_parameters import DIGITS, Moment, Query
 from pipeweave.api.contract.requests import Name
 from pipeweave.orchestrator import statistics
-from pipeweave.orchestrator.statistics import MOST_BUCKETS, MOST_IDS, MOST_POINTS, POINTS, StatsWindow
+from pipeweave.orchestrator.statistics import (
+    LAST,
+    MOST_BUCKETS,
+    MOST_IDS,
+    MOST_POINTS,
+    POINTS,
+    QUEUE_POINTS,
+    StatsWindow,
+)
 
 # The names of `statistics.STEPS`, which a test compares.
 _Minutes = Literal["1m", "2m", "5m", "10m", "15m", "30m"]
@@ -21,6 +29,7 @@ _Days = Literal["1d", "2d", "7d", "30d", "90d", "365d"]
 Step = Literal[_Minutes, _Hours, _Days]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
+QueueName = Annotated[str, Field(min_length=1, max_length=1_000)]
 
 
 class StatsQuery(Query):
@@ -79,6 +88,20 @@ class ByTaskQuery(_RowsQuery):
     task_id: Annotated[list[Name], Field(min_length=1, max_length=MOST_IDS)] = Field(
         description="May be given several times."
     )
+
+
+class ByQueueQuery(Query):
+    """Of which queues, and of which time."""
+
+    queue: Annotated[list[QueueName], Field(min_length=1, max_length=MOST_IDS)] = Field(
+        description="Full names; may be given several times."
+    )
+    from_: Moment | None = Field(None, alias="from", description="Absent: an hour before `to`.")
+    to: Moment | None = Field(None, description="Not included. Absent: now.")
+
+    def window(self, now: datetime) -> StatsWindow:
+        """The window in the form that the orchestrator takes."""
+        return statistics.window(now, self.from_, self.to, last=LAST, most=QUEUE_POINTS)
 
 
 class StatisticsQuery(Query):
@@ -245,6 +268,22 @@ class StatsByTask(Counted):
     """The attempts of many tasks, in at most 25 buckets."""
 
     tasks: list[TaskRow] = Field(description="In the order in which they were asked for.")
+
+
+class QueueRow(AnswerModel):
+    """What left one queue."""
+
+    queue: str
+    attempts: Count = Field(
+        description="Attempts of its tasks that completed, failed, took too long or were lost."
+    )
+    ends: list[Count] = Field(description="How many ended in each bucket.")
+
+
+class StatsByQueue(Counted):
+    """What left queues, in at most 31 buckets."""
+
+    queues: list[QueueRow] = Field(description="In the order in which they were asked for.")
 
 
 # --- as the worker protocol's documentation has them ------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeweave.api.contract import (
     ByPipelineQuery,
+    ByQueueQuery,
     ByTaskQuery,
     PipelineStats,
     QueueStatistics,
@@ -14,6 +15,7 @@ from pipeweave.api.contract import (
     Statistics,
     StatisticsQuery,
     StatsByPipeline,
+    StatsByQueue,
     StatsByTask,
     StatsQuery,
     TaskStats,
@@ -111,6 +113,22 @@ def by_task(call: Call, query: ByTaskQuery) -> dict[str, Any]:
     """
     with call.reading() as tx:
         return answers.by_task(tx, call.tenant, query.window(tx.now), query.task_id)
+
+
+@routes.add(
+    "GET",
+    "/api/stats/by-queue",
+    "Show what left many queues",
+    query=ByQueueQuery,
+    answer=StatsByQueue,
+)
+def by_queue(call: Call, query: ByQueueQuery) -> dict[str, Any]:
+    """The attempts that ended of the tasks of each of these queues, as a line of bars. A queue that nobody
+    knows has zeros. Of a tenant with more than 1,000 tasks in these queues, those of further ones are left
+    out.
+    """
+    with call.reading() as tx:
+        return answers.by_queue(tx, call.tenant, query.window(tx.now), query.queue)
 
 
 @routes.add(

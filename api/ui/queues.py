@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -143,13 +143,23 @@ def queues(view: View) -> Page:
         "more_queues": None,
         "busy": None,
     }
+    named = [name] if name else []
     if not name:
         found = view.ask("queue.list_queues", view.only("queues=cursor", limit="100"))
         shown |= {"queues": found["queues"], "more_queues": found["nextCursor"]}
+        named = [each["queue"] for each in found["queues"]]
+    shown["left"] = _left(view, named)
     if not (items["items"] or view.given.get("status") or view.given.get("taskId") or name):
         shown["busy"] = _last_busy(view)
     title = f"Queue {shown['queue']['name']}" if shown["queue"] else "Queues"
     return Page(title, shown, status="paused" if status["pausedAt"] else None)
+
+
+def _left(view: View, names: Sequence[str]) -> Mapping[str, Any]:
+    """By queue, what left it in the last hour; asked for by name, so that the order does not matter."""
+    query = {"queue": sorted(names)}
+    found = view.ask_now_and_then("statistics.by_queue", query)["queues"] if names else ()
+    return {each["queue"]: each for each in found}
 
 
 def _last_busy(view: View) -> Mapping[str, Any] | None:

@@ -19,6 +19,7 @@ from pipeweave.orchestrator.statistics import answers, documents, histogram, ser
 from pipeweave.orchestrator.statistics.answers import MOST_BUCKETS
 from pipeweave.orchestrator.statistics.open_queue import queue
 from pipeweave.orchestrator.statistics.place import AsOf, as_of
+from pipeweave.orchestrator.statistics.queue_rows import LAST, QUEUE_POINTS
 from pipeweave.orchestrator.statistics.rebuilding import rebuild
 from pipeweave.orchestrator.statistics.rows import POINTS, last_runs, pipeline_rows, task_rows
 from pipeweave.orchestrator.statistics.series import MOST_IDS, Series
@@ -27,10 +28,12 @@ from pipeweave.orchestrator.statistics.totals import RunTotals, TaskTotals, Tota
 from pipeweave.orchestrator.statistics.windows import MOST_POINTS, STEPS, StatsWindow, window
 
 __all__ = [
+    "LAST",
     "MOST_BUCKETS",
     "MOST_IDS",
     "MOST_POINTS",
     "POINTS",
+    "QUEUE_POINTS",
     "STEPS",
     "AsOf",
     "RunTotals",

@@ -9,7 +9,7 @@ from typing import Any
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.registry.unknown_names import Kind
-from pipeweave.orchestrator.statistics import buckets, documents, rows, series
+from pipeweave.orchestrator.statistics import buckets, documents, queue_rows, rows, series
 from pipeweave.orchestrator.statistics.place import as_of
 from pipeweave.orchestrator.statistics.tallies import SERVICE, TASK, TENANT
 from pipeweave.orchestrator.statistics.windows import StatsWindow, window
@@ -167,6 +167,13 @@ def by_task(tx: Transaction, tenant: str, chosen: StatsWindow, ids: Sequence[str
     found = rows.task_rows(tx, tenant, ids, chosen)
     shown = [{"taskId": id, **found[id]} for id in dict.fromkeys(ids)]
     return {**documents.window(chosen, as_of(tx)), "tasks": shown}
+
+
+def by_queue(tx: Transaction, tenant: str, chosen: StatsWindow, queues: Sequence[str]) -> Document:
+    """{from, to, bucket, asOf, …, queues}: `queue_rows.queue_rows`, in the order of the names."""
+    found = queue_rows.queue_rows(tx, tenant, queues, chosen)
+    shown = [{"queue": name, **found[name]} for name in dict.fromkeys(queues)]
+    return {**documents.window(chosen, as_of(tx)), "queues": shown}
 
 
 def system(tx: Transaction, tenant: str, chosen: StatsWindow) -> Document:

@@ -330,4 +330,5 @@ class AsyncClient(_InThreads):
     run_stats = _awaited(Client.run_stats)
     task_stats = _awaited(Client.task_stats)
     stats_by_pipeline = _awaited(Client.stats_by_pipeline)
+    stats_by_queue = _awaited(Client.stats_by_queue)
     stats_by_task = _awaited(Client.stats_by_task)

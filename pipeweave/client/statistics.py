@@ -88,6 +88,19 @@ class StatisticsMethods(Methods):
         chosen = {"taskId": list(tasks)}
         return document_of(self._http.get("/api/stats/by-task", {**chosen, **_window(begin, end)}))
 
+    def stats_by_queue(
+        self, queues: Sequence[str], *, begin: datetime | None = None, end: datetime | None = None
+    ) -> Document:
+        """Read how many attempts of the tasks of queues ended: {queues: [{queue, attempts, ends}], …}.
+
+        Args:
+            queues: full names, at most 200.
+            begin: None for an hour before the end.
+            end: None for now.
+        """
+        chosen = {"queue": list(queues)}
+        return document_of(self._http.get("/api/stats/by-queue", {**chosen, **_window(begin, end)}))
+
 
 def _window(begin: datetime | None, end: datetime | None, bucket: str | None = None) -> Document:
     times = {"from": begin and begin.isoformat(), "to": end and end.isoformat(), "bucket": bucket}

@@ -11,6 +11,7 @@ from support.counted_events import fold_all
 from support.run_driver import PERMANENT, RunDriver
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.domain.queue_names import service_queue
 from pipeweave.orchestrator.security.access_tokens import READ
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def test_what_nobody_knows_is_not_found(api: Api) -> None:
     ("query", "field"),
     [
         ("stats/by-task", "taskId"),
+        ("stats/by-queue", "queue"),
         ("stats/by-pipeline?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "from"),
         ("stats/runs?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "from"),
         ("stats/runs?from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z&bucket=1m", "bucket"),
@@ -140,6 +142,20 @@ def test_rows_of_many_pipelines_and_tasks(api: Api, driver: RunDriver) -> None:
     assert rows[0]["perDay"] > 0
 
 
+def test_what_left_queues_in_the_last_hour(api: Api, driver: RunDriver) -> None:
+    [named] = [each for each in shown(api, "/api/queues")["queues"] if each["kind"] == "tasks"]
+    other = f"{named['queue']}/none"
+    found = shown(api, f"/api/stats/by-queue?queue={other}&queue={named['queue']}")
+    assert found["bucket"] == "2m"
+    assert [each["queue"] for each in found["queues"]] == [other, named["queue"]]
+    nothing, all_of_it = found["queues"]
+    assert (nothing["attempts"], all_of_it["attempts"]) == (0, 5)
+    assert sum(all_of_it["ends"]) == 5
+    assert len(nothing["ends"]) == len(all_of_it["ends"]) <= 31
+    old = f"from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z&queue={named['queue']}"
+    assert shown(api, f"/api/stats/by-queue?{old}")["queues"][0]["attempts"] == 0
+
+
 def test_the_pipelines_that_fail_most_come_first(api: Api, driver: RunDriver) -> None:
     driver.store({"a": []}, id="worse")
     driver.store({"a": []}, id="fine")
@@ -162,3 +178,5 @@ def test_another_tenant_sees_nothing_of_it(api: Api, tokens: Tokens, driver: Run
     api.token, api.tenant = tokens.make(READ, tenants=(other.tenant,)), other.tenant
     assert shown(api, "/api/stats/runs")["summary"]["created"] == 0
     assert api.get("/api/stats/pipelines/two").status_code == 404
+    foreign = service_queue(driver.tenant, "python")
+    assert shown(api, f"/api/stats/by-queue?queue={foreign}")["queues"][0]["attempts"] == 0

@@ -16,6 +16,7 @@ from support.sent_statements import sent_statements
 
 from pipeweave.api.ui import kept_answers, periods
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.domain.queue_names import service_queue
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.security.access_tokens import READ
 from pipeweave.orchestrator.state import claiming
@@ -82,6 +83,22 @@ def test_a_page_asks_little_for_statistics_and_nothing_when_it_looks_again(
     with sent_statements() as again:
         page(api, path)
     assert not [each for each in again if _STATISTICS.search(each)]
+
+
+def test_queues_show_what_left_them_and_do_not_ask_for_it_again(
+    api: Api, driver: RunDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_answers, "KEPT_S", 3_600.0)
+    name = quote(service_queue(driver.tenant, "python"))
+    for path in ("/queues", f"/queues?queue={name}"):
+        with sent_statements() as first:
+            text = page(api, path)
+        assert "that ended in the last hour, every two minutes" in text
+        with sent_statements() as again:
+            page(api, path)
+        # Both screens ask the same when there is one queue; how current it is is the second statement.
+        assert len(again) == len(first) - (2 if path == "/queues" else 0)
+        assert not any("GROUP BY q.queue, x.at" in each for each in again)
 
 
 def test_the_overview_says_what_runs_came_to(api: Api) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from support.factories import register
 from support.plans import plans_of, read_whole, rows_looked_at
 from support.servers import new_database
 
 from pipeweave.orchestrator import statistics
+from pipeweave.orchestrator.domain.queue_names import service_queue
 from pipeweave.orchestrator.statistics import StatsWindow, answers, window
 from pipeweave.orchestrator.statistics.ageing import EXPIRING, delete
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -37,6 +39,7 @@ def filled(postgres_server: Postgres, database_template: str) -> Iterator[Databa
         with database.transaction() as tx:
             for table, scope in (("run_stats", "pipeline"), ("task_stats", "task")):
                 tx.execute(FILL.format(table=table, scope=scope, tenant=TENANT, zeros=ZEROS[table]))
+            register(tx, TENANT, *(f"it-{number}" for number in range(1, 41)))
             tx.execute("ANALYZE run_stats, task_stats")
         yield database
         database.dispose()
@@ -55,6 +58,10 @@ READS: dict[str, tuple[Callable[[Transaction], Any], int]] = {
     "the tenant's runs": (lambda tx: answers.runs(tx, TENANT, window(tx.now, None, None)), 50),
     "a page of pipelines": (lambda tx: statistics.pipeline_rows(tx, TENANT, IDS, day(tx)), 25 * 30),
     "a page of tasks": (lambda tx: statistics.task_rows(tx, TENANT, IDS, day(tx)), 25 * 30),
+    "what left a queue": (
+        lambda tx: answers.by_queue(tx, TENANT, day(tx), [service_queue(TENANT, "python")]),
+        40 * 30,
+    ),
     "strips": (lambda tx: statistics.last_runs(tx, TENANT, IDS), 50),
     "the totals": (lambda tx: statistics.totals(tx), 50),
     "how current it is": (lambda tx: statistics.as_of(tx), 50),

@@ -106,3 +106,5 @@ def test_the_client_asks_about_many(served: Served) -> None:
     assert client.stats_by_pipeline(["a", "b"], recent=3) == {"pipelines": []}
     assert client.stats_by_pipeline(limit=5) == {"pipelines": [1]}
     assert client.stats_by_task(["a", "b"]) == {"tasks": []}
+    served.put("GET /api/stats/by-queue?queue=pipeweave.x.y", (200, {"queues": []}))
+    assert client.stats_by_queue(["pipeweave.x.y"]) == {"queues": []}
