@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 
-from pipeweave.orchestrator.statistics.documents import Document
 from pipeweave.orchestrator.statistics.series import MOST_IDS
 from pipeweave.orchestrator.statistics.windows import StatsWindow
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
 
 # How far back queues are shown, in at most so many points: 2 minutes each.
 LAST = timedelta(hours=1)
