@@ -164,6 +164,7 @@ def _left(view: View, names: Sequence[str]) -> Mapping[str, Any]:
 
 def _last_busy(view: View) -> Mapping[str, Any] | None:
     """The last hour of the week in which attempts ended; None without any."""
-    since = view.now - timedelta(days=7)
-    found = view.ask("statistics.tasks", {"from": since.isoformat(), "bucket": "1h"})
+    # From a full hour on, so that the page asks the same when it looks again.
+    since = (view.now - timedelta(days=7)).replace(minute=0, second=0, microsecond=0)
+    found = view.ask_now_and_then("statistics.tasks", {"from": since.isoformat(), "bucket": "1h"})
     return next((each for each in reversed(found["points"]) if each["attempts"]), None)
