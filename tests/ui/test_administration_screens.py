@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Browser
-from support.browser import PHONE, Visit, visiting
+from support.browser import PHONE, WIDE, Visit, visiting
 from support.run_driver import RunDriver
 from support.servers import wait_until
 
@@ -195,21 +195,16 @@ def test_who_may_only_read_is_told_the_scope(visit: Visit) -> None:
         visit.see("admin")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [None, PHONE])
 def test_the_screens_break_no_rule_of_accessibility(
     browser: Browser,
     server: str,
     driver: RunDriver,
     database: Database,
     make_token: Callable[..., str],
-    scheme: str,
-    viewport: dict[str, int] | None,
 ) -> None:
     hostile_rows(database, driver.tenant)
-    size = {} if viewport is None else {"viewport": viewport}
     token = make_token(ADMIN, tenants=("*",))
-    with visiting(browser, server, driver.tenant, token, color_scheme=scheme, **size) as visit:
+    with visiting(browser, server, driver.tenant, token) as visit:
         for path in ("/access", "/access?tab=sessions", "/access?tab=tenants", "/audit", "/settings"):
             visit.open(path)
-            visit.axe()
+            visit.axe_in_both_themes(WIDE, PHONE)

@@ -87,29 +87,27 @@ def test_keys_go_to_the_runs_beside_and_to_the_next_failure(visit: Visit, three:
     expect(page.get_by_role("link", name="Run before")).to_have_count(0)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_values_are_compared_with_those_of_the_last_run_that_completed(
     browser: Browser,
     server: str,
     worker: InlineWorker,
     three: list[str],
     make_token: Callable[..., str],
-    scheme: str,
 ) -> None:
     token = make_token(READ, WRITE)
-    with visiting(browser, server, worker.driver.tenant, token, color_scheme=scheme) as visit:
+    with visiting(browser, server, worker.driver.tenant, token) as visit:
         visit.open(f"/runs/{three[1]}?tab=data&step=b&diff=last")
         changed = visit.page.locator("#diff")
         expect(changed).to_contain_text("Code: v1 → v2")
         expect(changed.locator("tr", has_text=".day")).to_contain_text(HOSTILE)
         assert visit.page.locator("img").count() == 0
-        visit.axe()
+        visit.axe_in_both_themes()
         visit.open(f"/runs/{three[1]}?tab=data&diff=last")
         expect(visit.page.locator("#diff").get_by_role("heading", name="Input")).to_be_visible()
         visit.open(f"/runs/{three[1]}?tab=data&step=d&diff=last")
         visit.see("No run of this pipeline completed before this one with this step.")
         visit.open(f"/runs/{three[1]}?tab=steps&step=b")
-        visit.axe()
+        visit.axe_in_both_themes()
 
 
 def test_without_a_completed_run_nothing_is_compared(visit: Visit, worker: InlineWorker) -> None:

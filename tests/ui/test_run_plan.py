@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import Browser, Locator, expect
 from support.browser import visiting
 from support.inline_worker import InlineWorker
@@ -23,22 +22,21 @@ def check(plan: Locator) -> None:
     expect(rows.nth(2)).to_contain_text("2 steps")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_plan_stands_beside_the_form(
-    browser: Browser, server: str, worker: InlineWorker, make_token: Callable[..., str], scheme: str
+    browser: Browser, server: str, worker: InlineWorker, make_token: Callable[..., str]
 ) -> None:
     steps: dict[str, list[str]] = {"make": [], "m": ["make"], "tag": ["make"], "report": ["m", "tag"]}
     worker.driver.store(steps, id="planned", tasks={"tag": "limited"}, maps={"m": list(range(7))})
     worker.driver.trigger("planned")
     worker.consume_all()
     tenant, token = worker.driver.tenant, make_token(READ, WRITE)
-    with visiting(browser, server, tenant, token, color_scheme=scheme) as visit:
+    with visiting(browser, server, tenant, token) as visit:
         page = visit.open("/pipelines/planned?tab=trigger")
         check(page.locator("main .plan"))
-        visit.axe()
+        visit.axe_in_both_themes()
         page.get_by_role("link", name="Form…").click()
         dialog = page.get_by_role("dialog")
         check(dialog.locator(".plan"))
-        visit.axe()
+        visit.axe_in_both_themes()
     with visiting(browser, server, tenant, token, java_script_enabled=False) as visit:
         check(visit.open("/do/pipelines.trigger?id=planned").locator(".plan"))

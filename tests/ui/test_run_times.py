@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 from playwright.sync_api import Browser, Locator
-from support.browser import PHONE, Visit, visiting
+from support.browser import PHONE, WIDE, Visit, visiting
 from support.run_driver import RunDriver
 from support.timed_runs import TimedRuns
 
@@ -55,26 +55,22 @@ def drawn(visit: Visit, element: str) -> Locator:
     return found
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [None, PHONE])
 def test_both_screens_break_no_rule_of_accessibility(
     browser: Browser,
     server: str,
     driver: RunDriver,
     run_id: UUID,
     make_token: Callable[..., str],
-    scheme: str,
-    viewport: dict[str, int] | None,
 ) -> None:
-    size = {} if viewport is None else {"viewport": viewport}
-    with visiting(browser, server, driver.tenant, make_token(READ), color_scheme=scheme, **size) as visit:
+    with visiting(browser, server, driver.tenant, make_token(READ)) as visit:
         visit.open(path(run_id, "/timeline"))
         drawn(visit, "pw-timeline")
-        visit.axe()
-        assert visit.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        for size in (WIDE, PHONE):
+            visit.axe_in_both_themes(size)
+            assert visit.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
         visit.open(path(run_id, "/steps/resize/items"))
         drawn(visit, "pw-matrix")
-        visit.axe()
+        visit.axe_in_both_themes(PHONE, WIDE)
 
 
 def test_keys_go_through_the_steps_and_what_they_did(visit: Visit, run_id: UUID) -> None:

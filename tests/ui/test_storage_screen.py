@@ -60,36 +60,34 @@ def test_storage_names_its_backends_and_nothing_secret(visit: Visit) -> None:
     visit.axe()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_objects_are_shown_as_what_they_are_and_never_run(
     browser: Browser,
     server: str,
     driver: RunDriver,
     make_token: Callable[..., str],
     put: Callable[[str, bytes], str],
-    scheme: str,
 ) -> None:
     token = make_token(READ, tenants=(driver.tenant, f"other-{uuid4().hex[:8]}"))
-    with visiting(browser, server, driver.tenant, token, color_scheme=scheme) as visit:
+    with visiting(browser, server, driver.tenant, token) as visit:
         visit.open(f"/storage/object?path={put('page.html', SCRIPT.encode())}")
         visit.see(SCRIPT)
         assert visit.page.locator("main img").count() == 0
-        visit.axe()
+        visit.axe_in_both_themes()
         visit.open(f"/storage/object?path={put('odd.svg', b'<svg onload=alert(1)></svg>')}")
         visit.see("<svg onload=alert(1)>")
         visit.open(
             f"/storage/object?path={put('rows.csv', f'name,{SCRIPT}{chr(10)}zinc,30{chr(10)}'.encode())}"
         )
         assert visit.page.get_by_role("row").nth(1).inner_text().split() == ["1", "zinc", "30"]
-        visit.axe()
+        visit.axe_in_both_themes()
         visit.open(f"/storage/object?path={put('value.json', JSON)}")
         visit.see("tin")
-        visit.axe()
+        visit.axe_in_both_themes()
         visit.open(f"/storage/object?path={put('dot.png', _png())}")
         image = visit.page.get_by_role("img", name="The stored image dot.png")
         image.wait_for()
         assert image.evaluate("each => each.naturalWidth") == 2
-        visit.axe()
+        visit.axe_in_both_themes()
         visit.open(f"/storage/object?path={put('blob.bin', bytes(40))}")
         visit.see("It is no text, so only its bytes are to be had.")
         visit.open("/storage/object?path=runs/nobody/x", status=404)

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 from playwright.sync_api import Browser
-from support.browser import PHONE, Visit, visiting
+from support.browser import PHONE, WIDE, Visit, visiting
 from support.factories import a_worker, register
 from support.run_driver import RunDriver, claim, settle
 
@@ -115,8 +115,6 @@ def test_what_was_lost_with_a_worker_is_shown_with_how_it_goes_on(
     visit.see("its process is gone")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [None, PHONE])
 def test_the_screens_of_workers_break_no_rule_of_accessibility(
     browser: Browser,
     server: str,
@@ -124,16 +122,12 @@ def test_the_screens_of_workers_break_no_rule_of_accessibility(
     database: Database,
     worker_id: str,
     make_token: Callable[..., str],
-    scheme: str,
-    viewport: dict[str, int] | None,
 ) -> None:
     with database.transaction() as tx:
         drains.drain(tx, driver.tenant, a_worker(tx, driver.tenant, "count", name="drained"))
         worker_processes.stop(tx, a_worker(tx, driver.tenant, "count", name="stopped"))
-    size = {} if viewport is None else {"viewport": viewport}
     token = make_token(READ, WRITE, ADMIN)
-    with visiting(browser, server, driver.tenant, token, color_scheme=scheme, **size) as visit:
-        visit.open("/workers")
-        visit.axe()
-        visit.open(f"/workers/{worker_id}")
-        visit.axe()
+    with visiting(browser, server, driver.tenant, token) as visit:
+        for path in ("/workers", f"/workers/{worker_id}"):
+            visit.open(path)
+            visit.axe_in_both_themes(WIDE, PHONE)
