@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
@@ -13,7 +12,7 @@ from pipeweave import ids
 from pipeweave.api.contract.answers import RunId, TaskRunId
 from pipeweave.api.contract.requests import MAX_INT32, Name
 from pipeweave.api.contract.run_answers import AttemptStatus, TriggerKind
-from pipeweave.orchestrator.domain import RunStatus, TaskStatus
+from pipeweave.orchestrator.domain import RunStatus, TaskStatus, in_utc
 from pipeweave.orchestrator.reading import MOST_RUNS, MOST_STEPS, RunFilter, TaskRunFilter, Window
 from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT, Page
 from pipeweave.size_limits import MAX_STEPS
@@ -37,19 +36,12 @@ def _rfc3339(value: Any) -> Any:
     return value
 
 
-def _utc(value: datetime) -> datetime:
-    try:
-        return value.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("should be between the years 1 and 9999 in UTC") from None
-
-
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
 
 # Stands after the bounds, for the same reason as WHOLE in requests.py.
 DIGITS = BeforeValidator(_digits)
 # Not strict, because a query parameter is always text.
-Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc3339), AfterValidator(_utc)]
+Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc3339), AfterValidator(in_utc)]
 GraphView = Literal["all", "pattern"]
 # The key of a class of steps: its level and its task.
 CLASS_KEY = r"^[A-Za-z0-9._~:@/-]*$"

@@ -68,10 +68,9 @@ def create_token(call: Call, body: TokenRequest) -> Answer:
     tenants, so only a token for every tenant may give it.
     """
     _check_gift(call, body)
-    ends = None if body.expires_at is None else access_tokens.in_utc(body.expires_at)
     made = call.change(
         lambda tx: access_tokens.make_token(
-            tx, name=body.name, tenants=body.tenants, scopes=body.scopes, expires_at=ends
+            tx, name=body.name, tenants=body.tenants, scopes=body.scopes, expires_at=body.expires_at
         )
     )
     shown = {
@@ -80,7 +79,7 @@ def create_token(call: Call, body: TokenRequest) -> Answer:
         "token": made.token,
         "tenants": sorted(set(body.tenants)),
         "scopes": sorted(set(body.scopes)),
-        "expiresAt": iso(ends),
+        "expiresAt": iso(body.expires_at),
     }
     return Answer(shown, 201)
 

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain import in_utc
 
 # SQL condition for an open dead letter, neither retried nor discarded; partial indexes have this condition.
 OPEN = "d.retried_at IS NULL AND d.discarded_at IS NULL"
@@ -63,10 +64,10 @@ class LetterFilter:
         # Ids are ordered by time: with bounds on the id a list does not read rows outside the time range.
         if self.since is not None:
             where.append("d.failed_at >= :since AND d.id >= :first")
-            parameters |= {"since": _utc(self.since), "first": _id_at(self.since, -_CLOCKS_MAY_DIFFER)}
+            parameters |= {"since": in_utc(self.since), "first": _id_at(self.since, -_CLOCKS_MAY_DIFFER)}
         if self.until is not None:
             where.append("d.failed_at < :until AND d.id < :last")
-            parameters |= {"until": _utc(self.until), "last": _id_at(self.until, _CLOCKS_MAY_DIFFER)}
+            parameters |= {"until": in_utc(self.until), "last": _id_at(self.until, _CLOCKS_MAY_DIFFER)}
         return " AND ".join(where), parameters
 
     def to_json(self) -> dict[str, Any]:
@@ -89,15 +90,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EQUAL = ("pipeline_id", "task_id", "error_code", "fingerprint")
 
 
-def _utc(moment: datetime) -> datetime:
-    """The time in UTC; a time too near Python's first or last year to be converted keeps its digits."""
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        return moment.replace(tzinfo=UTC)
-
-
 # The last moment of an id's 48 bits is in the year 10889, the last of a datetime in 9999.
 def _id_at(moment: datetime, later: timedelta) -> UUID:
-    seconds = (_utc(moment) - _EPOCH).total_seconds() + later.total_seconds()
+    seconds = (in_utc(moment) - _EPOCH).total_seconds() + later.total_seconds()
     return ids.first_id_at(max(0, int(seconds * 1000)))

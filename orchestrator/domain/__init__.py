@@ -14,6 +14,7 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import STATUS_LETTERS, RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, KeyWait, TaskRun
 from pipeweave.orchestrator.domain.triggered_by import TRIGGER_KINDS, TriggeredBy
+from pipeweave.orchestrator.domain.utc import in_utc
 
 __all__ = [
     "END",
@@ -39,6 +40,7 @@ __all__ = [
     "TriggeredBy",
     "failure_of",
     "has_called",
+    "in_utc",
     "iso",
     "task_run_of",
 ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.domain.utc import in_utc
 from pipeweave.orchestrator.security.access_tokens import TOKEN_ID
 from pipeweave.orchestrator.security.audit import ENTRY_ID
 from pipeweave.orchestrator.security.sessions import SESSION_ID
@@ -111,28 +112,20 @@ def _where(
     for name, text in _WHERE.items():
         value = getattr(chosen, name)
         if value is not None:
-            parameters[name] = value.replace("\0", "") if isinstance(value, str) else _utc(value)
+            parameters[name] = value.replace("\0", "") if isinstance(value, str) else in_utc(value)
             where.append(text)
     return " AND ".join(where) or "true", parameters
 
 
 def _ids(chosen: AuditFilter) -> tuple[UUID, UUID]:
     """Between which ids the rows of the chosen time lie: so an old page reads no newer rows."""
-    first = _BEFORE_ALL if chosen.since is None else _id_at(_utc(chosen.since), -_CLOCKS_DIFFER)
-    return first, _AFTER_ALL if chosen.until is None else _id_at(_utc(chosen.until), _CLOCKS_DIFFER)
+    first = _BEFORE_ALL if chosen.since is None else _id_at(in_utc(chosen.since), -_CLOCKS_DIFFER)
+    return first, _AFTER_ALL if chosen.until is None else _id_at(in_utc(chosen.until), _CLOCKS_DIFFER)
 
 
 def _id_at(moment: datetime, off: timedelta) -> UUID:
     ms = int((moment.timestamp() + off.total_seconds()) * 1000)
     return ids.first_id_at(min(max(ms, 0), _MOST_MS))
-
-
-def _utc(moment: datetime) -> datetime:
-    """In UTC: PostgreSQL knows no offsets of 16 hours and more."""
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:  # in the first or last hours of all years
-        return moment.replace(tzinfo=UTC)
 
 
 def _shape(row: Any) -> Document:

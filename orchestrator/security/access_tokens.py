@@ -6,12 +6,13 @@ import hashlib
 import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidId, InvalidInput, NotFound
+from pipeweave.orchestrator.domain import in_utc
 from pipeweave.orchestrator.store.database import Transaction
 
 READ, WRITE, ADMIN, WORKER, TICK = (
@@ -129,7 +130,6 @@ def make_token(
         "tenants": sorted(set(tenants)),
         "scopes": sorted(set(scopes)),
         "now": tx.now,
-        # PostgreSQL knows no offsets of 16 hours and more.
         "expires_at": None if expires_at is None else in_utc(expires_at),
     }
     tx.execute(_INSERT, parameters)
@@ -202,14 +202,6 @@ def revoke(tx: Transaction, name_or_id: str, tenants: Collection[str] = (EVERY_T
     if not revoked:
         raise NotFound(f"token {name_or_id[:200]!r} not found", hint="see `pipeweave token list`")
     return [ids.show(TOKEN_ID, each) for each in revoked]
-
-
-def in_utc(moment: datetime) -> datetime:
-    """The time in UTC; a time too near Python's last year to be converted keeps its digits."""
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        return moment.replace(tzinfo=UTC)
 
 
 def _hash(token: str) -> str:
