@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import history, open_pages, report
 from benchmarks.environment import Environment, environment
-from benchmarks.figures import Benchmark, Figures
+from benchmarks.figures import Benchmark, Figures, middle
 from benchmarks.measure import benchmarks, warm_up
 from benchmarks.report import Again, Measured
 from benchmarks.sizes import FULL, QUICK, SMOKE, Sizes
@@ -27,15 +27,16 @@ def main(arguments: list[str] | None = None) -> int:
     if options.results and (options.only or options.smoke or options.watched):
         parser.error("--results takes the whole: not with --only, --smoke or --watched")
     sizes = QUICK if options.quick else SMOKE if options.smoke else FULL
-    if options.rounds:
-        sizes = replace(sizes, rounds=options.rounds)
+    rounds = options.rounds or sizes.rounds
+    # With pages the rounds alternate: each measures every figure once without and once with them.
+    sizes = replace(sizes, rounds=1 if options.watched else rounds)
     chosen = [each for each in benchmarks(sizes) if _is_chosen(each, options.only)]
     if not chosen:
         names = ", ".join(each.name for each in benchmarks(sizes))
         print(f"no such benchmark; there are {names}", file=sys.stderr)
         return 2
     try:
-        figures, again = measure(chosen, sizes, options.history, options.watched)
+        figures, again = measure(chosen, sizes, rounds, options.history, options.watched)
     except (BenchmarkFailed, PipeWeaveError) as error:
         print(f"not measured: {error}", file=sys.stderr)
         return 1
@@ -50,11 +51,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(
-    chosen: list[Benchmark], sizes: Sizes, finished: int = 0, watched: int = 0
+    chosen: list[Benchmark], sizes: Sizes, rounds: int, finished: int = 0, watched: int = 0
 ) -> tuple[Measured, Again | None]:
     """Start everything in a new folder, measure, stop everything.
 
     Args:
+        rounds: samples of every figure.
         finished: runs to put into the tables afterwards, to measure ours before and after that.
         watched: open pages, without and with which ours alone is measured; then nothing else is.
 
@@ -72,11 +74,9 @@ def measure(
         began = time.monotonic()
         with environment(folder) as up:
             warm_up(up.systems, sizes)
-            print(
-                f"up and warm after {time.monotonic() - began:.0f} s; medians of {sizes.rounds}", flush=True
-            )
+            print(f"up and warm after {time.monotonic() - began:.0f} s; medians of {rounds}", flush=True)
             if watched:
-                again = _watched(chosen, up.alone, watched)
+                again = _watched(chosen, up.alone, watched, rounds)
                 return again.without, again
             figures = _measure(chosen, up)
             return figures, _with_history(chosen, up, sizes, finished) if finished else None
@@ -110,15 +110,18 @@ def _with_history(chosen: list[Benchmark], up: Environment, sizes: Sizes, count:
     return Again(without, _measure_settled(chosen, up, sizes))
 
 
-def _watched(chosen: list[Benchmark], alone: Environment, count: int) -> Again:
-    """Measure each figure without and with open pages, one after the other: other load disturbs both."""
+def _watched(chosen: list[Benchmark], alone: Environment, count: int, rounds: int) -> Again:
+    """Measure each figure without and with open pages, in turns: a machine that slows down disturbs both."""
     without: dict[str, Figures] = {}
     beside: dict[str, Figures] = {}
     # Those two open pages and streams themselves.
     for each in (one for one in chosen if one.name not in ("pages", "watchers")):
-        without |= _measure([each], alone)
-        with open_pages.opened(alone.pipeweave, count):
-            beside |= _measure([each], alone)
+        turns: tuple[list[Figures], list[Figures]] = ([], [])
+        for _ in range(rounds):
+            turns[0].append(_measure([each], alone)[each.name])
+            with open_pages.opened(alone.pipeweave, count):
+                turns[1].append(_measure([each], alone)[each.name])
+        without[each.name], beside[each.name] = map(middle, turns)
     return Again(without, beside, "pages")
 
 

@@ -37,3 +37,8 @@ class Benchmark:
 def percentile(samples: Sequence[float], percent: float) -> float:
     """The smallest sample that so many percent of the samples do not exceed."""
     return sorted(samples)[max(0, math.ceil(len(samples) * percent / 100) - 1)]
+
+
+def middle(measured: Sequence[Figures]) -> Figures:
+    """The figures whose own one is the middle of all, the lower of two."""
+    return sorted(measured, key=lambda each: each.values["ours"])[(len(measured) - 1) // 2]

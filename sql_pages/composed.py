@@ -126,7 +126,7 @@ class Recorder(Transaction):
     def hold(self) -> None:
         pass
 
-    def catch_up(self) -> None:
+    def catch_up(self, beyond: datetime | None = None) -> None:
         pass
 
     def execute(

@@ -217,16 +217,15 @@ _ANEW = """, code_version = k.code_version, code_hash = k.code_hash,
     queued_at = NULL, claimed_at = NULL, started_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
     finished_at = NULL, worker = NULL, awaits = NULL, progress = NULL, progress_message = NULL, error = NULL,
     error_code = NULL, dispatched_at = NULL, logs_path = NULL"""
-_ITS_TASK = """JOIN tasks AS k ON k.tenant_id = o.tenant_id AND k.id = o.task_id
-    JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id"""
+_ITS_SERVICE = "JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id"
 
 _MOVED_FAILED = Move(
     to=T.PENDING,
     changes=f", attempt = t.attempt + 1, max_attempts = t.attempt + k.max_attempts{_ANEW}",
     rows=by_key("l.id"),
-    where=by_key("l.id", "o"),
+    where="k.tenant_id = t.tenant_id AND k.id = t.task_id",
     source=f"""FROM unnest(CAST(:ids AS uuid[]), CAST(:letters AS text[])) AS l(id, letter)
-        CROSS JOIN task_runs AS o {_ITS_TASK}""",
+        CROSS JOIN tasks AS k {_ITS_SERVICE}""",
     event=Logged(
         "'task_run.reopened'",
         """jsonb_strip_nulls(jsonb_build_object('nextAttempt', m.attempt, 'deadLetter', m.letter,
@@ -250,30 +249,32 @@ def _reopen_failed(
     return [of_row(row) for row in tx.execute(_REOPEN_FAILED, parameters)]
 
 
+# One look at the run, and no join of it with itself or with a list: where PostgreSQL has never seen a
+# cancelled item it expects none, and would compare each with each other one.
+_STOPPED = """t.run_id = :run_id AND (t.id = ANY(CAST(:ids AS uuid[]))
+    OR t.kind = 'item' AND t.status = 'cancelled' AND t.error_code = ANY(CAST(:codes AS text[])))"""
+
+_ARCHIVE_STOPPED = f"""
+INSERT INTO attempts (run_id, task_run_id, number, status, worker, code_version, error, error_code,
+    started_at, finished_at)
+SELECT t.run_id, t.id, t.attempt, 'cancelled', t.worker, t.code_version, t.error, t.error_code, t.started_at,
+    t.finished_at
+FROM task_runs AS t WHERE {_STOPPED} AND t.started_at IS NOT NULL
+RETURNING task_run_id
+"""
+
 # A stopped task run that had started gets its next attempt number, so that a late report of the old attempt
 # finds no row. It had not failed, so `max_attempts` grows by one, too.
 _MOVED_STOPPED = Move(
     to=T.PENDING,
-    changes=f""", attempt = t.attempt + CASE WHEN o.started_at IS NULL THEN 0 ELSE 1 END,
-    max_attempts = t.max_attempts + CASE WHEN o.started_at IS NULL THEN 0 ELSE 1 END{_ANEW}""",
-    rows=by_key("o.id"),
-    where="""o.run_id = :run_id AND (o.id = ANY(CAST(:ids AS uuid[]))
-        OR o.kind = 'item' AND o.status = 'cancelled' AND o.error_code = ANY(CAST(:codes AS text[])))""",
-    source=f"FROM task_runs AS o {_ITS_TASK}",
-    returning=""", o.started_at AS begun_at, o.worker AS ended_by, o.code_version AS ended_version,
-        o.error AS ended_error, o.error_code AS ended_code, o.finished_at AS ended_at""",
+    changes=f""", attempt = t.attempt + CASE WHEN t.started_at IS NULL THEN 0 ELSE 1 END,
+    max_attempts = t.max_attempts + CASE WHEN t.started_at IS NULL THEN 0 ELSE 1 END{_ANEW}""",
+    rows=_STOPPED,
+    where="k.tenant_id = t.tenant_id AND k.id = t.task_id",
+    source=f"FROM tasks AS k {_ITS_SERVICE}",
     reopens=True,
 ).sql
-_REOPEN_STOPPED = f"""
-WITH {_MOVED_STOPPED}, archived AS (
-    INSERT INTO attempts (run_id, task_run_id, number, status, worker, code_version, error, error_code,
-        started_at, finished_at)
-    SELECT m.run_id, m.id, m.attempt - 1, 'cancelled', m.ended_by, m.ended_version, m.ended_error,
-        m.ended_code, m.begun_at, m.ended_at
-    FROM moved AS m WHERE m.begun_at IS NOT NULL
-)
-SELECT * FROM moved
-"""
+_REOPEN_STOPPED = f"WITH {_MOVED_STOPPED} SELECT * FROM moved"
 
 
 def _reopen_stopped(tx: Transaction, run: RunHeader, steps: Sequence[int]) -> list[TaskRun]:
@@ -283,9 +284,10 @@ def _reopen_stopped(tx: Transaction, run: RunHeader, steps: Sequence[int]) -> li
         "codes": list(STOPPED_BY_THE_END),
         "now": tx.now,
     }
-    rows: list[Any] = list(tx.execute(_REOPEN_STOPPED, parameters))
-    moved = [of_row(row) for row in rows]
-    bumped = ranges(ids.ordinal_of(row.id) for row in rows if row.begun_at is not None)
+    # The run's row is locked, so both statements find the same task runs.
+    begun: list[Any] = list(tx.execute(_ARCHIVE_STOPPED, parameters))
+    moved = [of_row(row) for row in tx.execute(_REOPEN_STOPPED, parameters)]
+    bumped = ranges(ids.ordinal_of(row.task_run_id) for row in begun)
     append(tx, together("task_runs.reopened", moved, bumped=bumped))
     return moved
 

@@ -7,7 +7,7 @@ the last two predecessors of a join, the second one sees the change of the first
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pipeweave import ids
@@ -101,16 +101,21 @@ def _lock_joins(tx: Transaction, run: RunHeader, joins: Sequence[int]) -> set[in
 
 
 _PREDECESSORS = f"""
-SELECT t.id, t.status, t.selected_next, t.error_code FROM {NAMED} JOIN task_runs AS t ON {by_key()}
+SELECT t.id, t.status, t.selected_next, t.error_code, t.finished_at
+FROM {NAMED} JOIN task_runs AS t ON {by_key()}
 """
 
 
 def _read_predecessors(tx: Transaction, run: RunHeader, ordinals: Collection[int]) -> dict[int, Predecessor]:
-    """Read predecessors, by a statement after the lock: it sees the changes that the lock waited for."""
+    """Read predecessors, by a statement after the lock: it sees the changes that the lock waited for.
+
+    What the transaction does from then on happens after they ended.
+    """
     if not ordinals:
         return {}
     task_run_ids = [ids.task_run_id(run.id, ordinal) for ordinal in ordinals]
-    rows: Iterable[Any] = tx.execute(_PREDECESSORS, {"run_id": run.id, "ids": task_run_ids})
+    rows: Sequence[Any] = tx.execute(_PREDECESSORS, {"run_id": run.id, "ids": task_run_ids}).all()
+    tx.catch_up(beyond=max((row.finished_at for row in rows if row.finished_at), default=None))
     return {
         ids.ordinal_of(row.id): Predecessor(
             row.status,

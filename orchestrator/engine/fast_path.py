@@ -133,14 +133,19 @@ _HELD = pause_sql.held(f"x.is_run OR {pause_sql.is_among('x.tasks', 't.task_id')
 _HERE = f"t.id = CAST(:here AS uuid) AND t.queue = ANY(CAST(:queues AS text[])) AND NOT {_HELD}"
 
 
-def _going_on(where: str, begins: str = ":now") -> str:
+# When the completed task run ended. It may be later than :now, where the claim knew a faster clock.
+_ENDED = "(SELECT max(d.finished_at) FROM moved AS d)"
+
+
+def _going_on(where: str, begins: str = _ENDED) -> str:
     released = Move(
         name="released",
         to=OneOf(
             f"CASE WHEN {_HERE} THEN 'running' WHEN {_HELD} THEN 'ready' ELSE 'queued' END",
             (TaskStatus.RUNNING, TaskStatus.READY, TaskStatus.QUEUED),
         ),
-        changes=f""", queued_at = :now, worker = CASE WHEN {_HERE} THEN CAST(:worker AS text) END,
+        changes=f""", queued_at = CAST({begins} AS timestamptz),
+        worker = CASE WHEN {_HERE} THEN CAST(:worker AS text) END,
         started_at = CASE WHEN {_HERE} THEN CAST({begins} AS timestamptz) END,
         claimed_at = CASE WHEN {_HERE} THEN now() END, heartbeat_at = CASE WHEN {_HERE} THEN now() END""",
         rows=by_key(),
@@ -162,7 +167,7 @@ def _going_on(where: str, begins: str = ":now") -> str:
 
 _FREE = "NOT EXISTS (SELECT 1 FROM standing AS b WHERE b.next = t.id AND b.is_blocked)"
 # This transaction may have begun before the one that it waited for; a join starts after both.
-_AFTER_ALL = "greatest(:now, (SELECT b.last_at FROM standing AS b WHERE b.next = t.id))"
+_AFTER_ALL = f"greatest({_ENDED}, (SELECT b.last_at FROM standing AS b WHERE b.next = t.id))"
 
 _GO_ON = f"WITH {completing.COMPLETE}, {_going_on('true')} SELECT * FROM released"
 _GO_ON_TO_JOINS = f"""
@@ -172,11 +177,11 @@ SELECT r.*, u.undecided FROM (SELECT {_UNDECIDED}) AS u LEFT JOIN released AS r 
 
 _GOES_ON = "NOT EXISTS (SELECT 1 FROM run)"
 _LAST = f"""
-WITH {completing.COMPLETE}, {run_transitions.completed_with("true")}
+WITH {completing.COMPLETE}, {run_transitions.completed_with("true", _ENDED)}
 SELECT {run_transitions.AWAITED}, {_GOES_ON} AS is_reopened FROM moved
 """
 _NONE_BLOCKS = "NOT EXISTS (SELECT 1 FROM standing AS b WHERE b.is_blocked)"
-_AFTER_ALL_ENDS = "greatest(:now, (SELECT max(b.last_at) FROM standing AS b))"
+_AFTER_ALL_ENDS = f"greatest({_ENDED}, (SELECT max(b.last_at) FROM standing AS b))"
 _LAST_OF_SEVERAL = f"""
 WITH {completing.COMPLETE}, {_STANDING}, {run_transitions.completed_with(_NONE_BLOCKS, _AFTER_ALL_ENDS)}
 SELECT {_UNDECIDED}, {run_transitions.AWAITED}, {_GOES_ON} AND {_NONE_BLOCKS} AS is_reopened

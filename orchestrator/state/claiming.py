@@ -26,8 +26,10 @@ STARTED = Logged("'task_run.started'", "jsonb_build_object('worker', CAST(:worke
 # the history can be replayed.
 STARTED_FROM_PENDING = "jsonb_build_object('worker', CAST(:worker AS text), 'from', 'pending')"
 # The columns that a claim sets. now() is the database's clock: time limits are judged by it, because the
-# clocks of workers differ.
-CLAIMED = ", worker = :worker, started_at = :now, claimed_at = now(), heartbeat_at = now()"
+# clocks of workers differ. What two processes know of that clock differs, too, by a millisecond on a busy
+# machine: what was queued by one of them starts no earlier than that.
+CLAIMED = """, worker = :worker, started_at = greatest(:now, t.queued_at), claimed_at = now(),
+    heartbeat_at = now()"""
 # Only a queued row is claimed by a message, and only from the row's own queue: a message that strayed into
 # the queue of another service or tenant finds nothing. A pending row is started by the transaction that saw
 # its predecessors final, and by nobody else.

@@ -20,8 +20,8 @@ from pipeweave.orchestrator.state.task_transitions import Logged, Move, move, st
 from pipeweave.orchestrator.store.database import Transaction
 
 # The columns that a completion sets, from a row `o` of :rows.
-_OUTPUT = """, finished_at = :now, output = o.output, output_path = o.path, output_size = o.size,
-    output_hash = o.hash, selected_next = CASE WHEN o.next IS NOT NULL THEN
+_OUTPUT = """, finished_at = greatest(:now, t.started_at), output = o.output, output_path = o.path,
+    output_size = o.size, output_hash = o.hash, selected_next = CASE WHEN o.next IS NOT NULL THEN
         ARRAY(SELECT jsonb_array_elements_text(o.next)) END, assets = o.assets, logs_path = o.logs"""
 
 _COMPLETED = "jsonb_build_object('outputHash', m.output_hash, 'selectedNext', to_jsonb(m.selected_next))"
@@ -40,7 +40,7 @@ def _complete(columns: str = "", changes: str = "", data: str = "", returning: s
     ).sql
 
 
-COMPLETE = _complete()
+COMPLETE = _complete(returning=", t.finished_at")
 _COMPLETE_ALONE = f"WITH {COMPLETE} SELECT * FROM moved"
 # Completes with the result of another task run, found by an idempotency key.
 _CACHED = _complete(
@@ -115,7 +115,8 @@ def lay_out(tx: Transaction, run_id: UUID, ordinal: int, *, first: int, count: i
 
 _FINISH_MAP = Move(
     to=T.COMPLETED,
-    changes=", started_at = coalesce(t.started_at, :now), finished_at = :now, map_count = :count",
+    changes=""", started_at = coalesce(t.started_at, :now), finished_at = greatest(:now, t.started_at),
+    map_count = :count""",
     where="t.id = :id AND t.kind = 'map'",
     event=Logged("'task_run.completed'", "jsonb_build_object('count', CAST(:count AS integer))"),
 )

@@ -9,6 +9,8 @@ the whole key the cheapest way by far:
 - `(n.id = n.id) IS TRUE`: PostgreSQL expects it of one row in 200, and so one row of a list.
 - `run_id IN (:run_id, :run_id)`: PostgreSQL expects the rows of two runs, and it reads one.
 
+A statement that names hundreds at once is joined by hash instead (`store/statements.py`).
+
 tests/database/engine/test_width.py counts the rows on the oldest and the newest PostgreSQL.
 """
 

@@ -126,7 +126,7 @@ AWAITED = f"""{deployment_mode.IS_AWAITED} AS is_awaited,
 MOVED = f"SELECT EXISTS (SELECT 1 FROM run) AS has_moved, {AWAITED}"
 
 
-def completed_with(where: str, at: str = ":now") -> str:
+def completed_with(where: str, at: str) -> str:
     """SQL that completes a run together with its last task run, a row of `moved`.
 
     It does not complete a reopened run: `finish` must look at all of its task runs.

@@ -132,9 +132,14 @@ class Transaction:
         cursor.execute(command)
         return str(cursor.statusmessage)
 
-    def catch_up(self) -> None:
-        """Advance `now` after a wait for a lock, beyond the changes of its last holder."""
-        self.now = max(self.now, self._database.now())
+    def catch_up(self, beyond: datetime | None = None) -> None:
+        """Advance `now` after a wait for a lock, beyond the changes of its last holder.
+
+        Args:
+            beyond: a time that the last holder wrote, when it is known: what two processes know of
+                PostgreSQL's clock differs by a millisecond on a busy machine.
+        """
+        self.now = max(self.now, self._database.now(), beyond or self.now)
 
     def new_id(self) -> UUID:
         """A new id of this transaction's time."""

@@ -23,6 +23,15 @@ from pipeweave.orchestrator.store.rows import Result
 # A statement that this process has sent more often is prepared; that costs a round trip.
 PREPARE_AFTER = 3
 
+# A statement that names rows by a list (`state/named_rows.py`) looks up each name by the key, in nested
+# loops, as all verbs do (`session_settings.VERBS`). With more names than this PostgreSQL may turn the loops
+# around: it expects a single row of a run that is new to it, and would go through the whole list for each of
+# its rows. So such a statement is planned as a hash join: one look at the run, and one at the list.
+MANY_NAMES = 200
+_NAMES_ROWS = re.compile(r"\((\w+\.\w+) = \1\) IS TRUE")
+_BY_HASH = "SET LOCAL enable_nestloop = off; SET LOCAL enable_hashjoin = on; "
+_AS_BEFORE = "SET LOCAL enable_nestloop TO DEFAULT; SET LOCAL enable_hashjoin TO DEFAULT; "
+
 # `:name`, but not the second colon of a cast, nor a colon inside a word.
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 _PREPARABLE = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b")
@@ -38,6 +47,7 @@ class Statement:
     def __init__(self, sql: str) -> None:
         self.names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
         self.is_preparable = _PREPARABLE.match(sql) is not None
+        self.names_rows = _NAMES_ROWS.search(sql) is not None
         self.sent = 0
         # The driver reads a percent sign as a parameter of its own.
         self._plain = _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
@@ -65,6 +75,8 @@ class Statement:
         local = connection.info.get(LOCAL)
         if local is not None and (opening or _begins_a_transaction(connection)):
             opening += local
+        if self.names_rows and _longest(parameters) > MANY_NAMES:
+            return self._run_by_hash(connection, parameters, opening, before)
         if local is not None or self.sent <= PREPARE_AFTER or not self.is_preparable:
             first = f"{before._plain}; " if before else ""
             cursor.execute(opening + first + self._plain, parameters)
@@ -82,10 +94,30 @@ class Statement:
         cursor.execute(opening + text, values)
         return Result(cursor)
 
+    def _run_by_hash(
+        self,
+        connection: PoolProxiedConnection,
+        parameters: Mapping[str, Any],
+        opening: str,
+        before: Statement | None,
+    ) -> Result:
+        """Execute the statement as a hash join; what follows in the transaction is planned as before."""
+        first = f"{before._plain}; " if before else ""
+        cursor: Any = connection.cursor()
+        cursor.execute(opening + first + _BY_HASH + self._plain, parameters)
+        if not _begins_a_transaction(connection):
+            connection.cursor().execute(_AS_BEFORE + connection.info.get(LOCAL, ""))
+        return Result(cursor)
+
     def _prepare(self, values: Sequence[Any]) -> str:
         """The PREPARE command; where the text leaves a parameter's type open, the value decides."""
         types = ", ".join(_TYPES.get(type(value), "unknown") for value in values)
         return f"PREPARE {self._name}{f' ({types})' if types else ''} AS {self._body}"
+
+
+def _longest(parameters: Mapping[str, Any]) -> int:
+    """How many names the longest list of the parameters has."""
+    return max((len(each) for each in parameters.values() if isinstance(each, list)), default=0)
 
 
 def _begins_a_transaction(connection: PoolProxiedConnection) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
-from support.run_driver import PERMANENT, RunDriver, claim, finish_step, header, settle
+from support.run_driver import PERMANENT, Clock, RunDriver, claim, finish_step, header, settle
 from support.stored_values import VALUES
 
 from pipeweave import ids
@@ -18,6 +19,7 @@ from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.release import Claimant
+from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.state import completing
 from pipeweave.orchestrator.store.database import Database
 
@@ -54,6 +56,28 @@ def test_the_second_of_two_transactions_that_end_a_join_s_predecessors_releases_
     assert driver.statuses(run_id) == {"a": "completed", "b": "completed", "c": "queued"}
     rows = {row.step_id: row for row in driver.task_runs(run_id)}
     assert rows["c"].queued_at >= max(rows["a"].finished_at, rows["b"].finished_at)
+
+
+@pytest.mark.parametrize("needs", [JOIN, WIDE])
+def test_a_join_is_queued_and_starts_after_ends_that_a_faster_clock_wrote(
+    database_url: str, needs: dict[str, list[str]]
+) -> None:
+    """What two processes know of PostgreSQL's clock differs by a millisecond when the machine is busy."""
+    clock = Clock(timedelta(minutes=1))
+    database = Database(database_url, react=reactions_to, now=clock)
+    driver = RunDriver(database)
+    *before, join = needs
+    run_id = driver.begin(needs)
+    driver.finish(run_id, *before[:-1])
+    clock.ahead = timedelta()
+    driver.finish(run_id, before[-1])
+    driver.check(run_id, len(needs))
+    clock.ahead = -timedelta(minutes=1)
+    driver.finish(run_id, join)
+    rows = {row.step_id: row for row in driver.task_runs(run_id)}
+    ended = max(rows[each].finished_at for each in before)
+    assert ended <= rows[join].queued_at <= rows[join].started_at
+    database.dispose()
 
 
 @pytest.mark.parametrize("count", [2, 5, 7])

@@ -215,6 +215,24 @@ def test_the_cost_of_a_limit_does_not_grow_with_paused_runs_that_wait_before_it(
 
 
 def test_the_cost_of_a_retry_grows_with_its_run_and_no_faster(driver: RunDriver, wide: UUID) -> None:
+    check_cost_of_retry(driver)
+
+
+def test_the_first_retry_costs_no_more_though_no_run_had_failed_when_rows_were_analysed(
+    postgres_server: Postgres, database_template: str
+) -> None:
+    with new_database(postgres_server, "width-first", database_template) as url:
+        database = Database(url, pool_size=1, react=reactions_to)
+        driver = RunDriver(database)
+        running = driver.begin(MAPPED, maps={"m": "${steps.a}"})
+        driver.finish(running, "a", output=list(range(WIDTH)))
+        with driver.database.transaction() as tx:
+            tx.execute("ANALYZE task_runs")
+        check_cost_of_retry(driver)
+        database.dispose()
+
+
+def check_cost_of_retry(driver: RunDriver) -> None:
     run_id = driver.begin(MAPPED, maps={"m": "${steps.a}"}, id="retried")
     driver.finish(run_id, "a", output=list(range(NARROW)))
     (first,) = next_items(driver, run_id, 1)

@@ -7,16 +7,18 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg2
 import pytest
 from support.pgbouncer import SESSIONS, pooled
 
 from pipeweave.errors import Unavailable
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.pooler import local_settings
-from pipeweave.orchestrator.store.statements import PREPARE_AFTER
+from pipeweave.orchestrator.store.statements import MANY_NAMES, PREPARE_AFTER
 from pipeweave.up.postgres import Postgres
 
 OFTEN = 3 * PREPARE_AFTER
@@ -71,6 +73,11 @@ def test_a_statement_has_the_settings_of_its_pool_inside_and_outside_of_a_transa
     with database.transaction() as tx:
         assert [tx.execute("SHOW enable_seqscan").scalar_one() for _ in range(2)] == ["off", "off"]
         assert tx.execute("SHOW idle_in_transaction_session_timeout").scalar_one() != "0"
+    many = {"run_id": uuid4(), "ids": [uuid4()] * (MANY_NAMES + 1)}
+    with database.transaction() as tx:
+        assert tx.execute(f"SELECT t.id FROM {NAMED} JOIN task_runs AS t ON {by_key()}", many).all() == []
+        assert tx.execute("SHOW enable_nestloop").scalar_one() == "on"
+        assert tx.execute("SHOW enable_hashjoin").scalar_one() == "off"
     with database.statements() as tx:
         assert [tx.execute("SHOW enable_hashjoin").scalar_one() for _ in range(2)] == ["off", "off"]
         tx.hold()

@@ -8,8 +8,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from pipeweave.orchestrator.store.database import Transaction, to_json
-from pipeweave.orchestrator.store.statements import PREPARE_AFTER
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
+from pipeweave.orchestrator.store.database import Database, Transaction, to_json
+from pipeweave.orchestrator.store.statements import MANY_NAMES, PREPARE_AFTER
 
 # Sent plainly at first, then prepared.
 OFTEN = PREPARE_AFTER + 2
@@ -161,3 +162,31 @@ def test_no_json_and_the_json_null_are_both_none(tx: Transaction) -> None:
         None,
         None,
     )
+
+
+# --- lists of names ---------------------------------------------------------------------------------------
+
+EXPLAIN = f"EXPLAIN SELECT t.status FROM {NAMED} JOIN task_runs AS t ON {by_key()}"
+
+
+def way(tx: Transaction, count: int) -> str:
+    """How PostgreSQL joins task runs with a list of so many names."""
+    plan = tx.execute(EXPLAIN, {"run_id": tx.new_id(), "ids": [tx.new_id() for _ in range(count)]}).all()
+    (found,) = {each for each in ("Hash Join", "Nested Loop") for row in plan if each in row[0]}
+    return found
+
+
+def test_few_names_are_looked_up_and_many_are_hashed(database: Database) -> None:
+    for transaction in (database.transaction, database.statements):
+        with transaction() as tx:
+            assert way(tx, MANY_NAMES) == "Nested Loop"
+            assert way(tx, MANY_NAMES + 1) == "Hash Join"
+
+
+@pytest.mark.parametrize("setting", ["enable_nestloop", "enable_hashjoin"])
+def test_what_follows_many_names_is_planned_as_before(database: Database, setting: str) -> None:
+    for transaction in (database.transaction, database.statements, database.reading):
+        with transaction() as tx:
+            before = tx.execute(f"SHOW {setting}").scalar_one()
+            way(tx, MANY_NAMES + 1)
+            assert tx.execute(f"SHOW {setting}").scalar_one() == before

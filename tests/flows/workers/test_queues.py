@@ -97,7 +97,7 @@ def test_a_worker_that_drains_ends_its_call_takes_nothing_and_goes_on_when_it_is
     stack, tenant = stack_with_beat, stack_with_beat.settings.tenant
     app = tmp_path / "gated.py"
     app.write_text(GATED)
-    stack.start_worker(str(app), concurrency=1)
+    process_id = stack.start_worker(str(app), concurrency=1)
     stack.store({"id": "gates", "steps": [{"id": "wait", "task": "gated"}]})
     gates = [tmp_path / "first", tmp_path / "second"]
     first = stack.trigger("gates", {"gate": str(gates[0])})
@@ -105,8 +105,9 @@ def test_a_worker_that_drains_ends_its_call_takes_nothing_and_goes_on_when_it_is
 
     def worker() -> dict[str, Any]:
         with stack.deployment.database.reading() as tx:
-            # Those of earlier tests have ended, and stand behind it.
-            return dict(reading.workers(tx, tenant, reading.Page())["items"][0])
+            # Workers of earlier tests that had to be killed may stand before it.
+            found = reading.workers(tx, tenant, reading.Page())["items"]
+        return next(dict(each) for each in found if each["pid"] == process_id)
 
     name = worker()["id"]
     stack.deployment.database.run(lambda tx: drains.drain(tx, tenant, name))
