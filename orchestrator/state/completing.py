@@ -40,8 +40,9 @@ def _complete(columns: str = "", changes: str = "", data: str = "", returning: s
     ).sql
 
 
+# For a statement that goes on: what follows begins when the task run ended.
 COMPLETE = _complete(returning=", t.finished_at")
-_COMPLETE_ALONE = f"WITH {COMPLETE} SELECT * FROM moved"
+_COMPLETE_ALONE = f"WITH {_complete()} SELECT * FROM moved"
 # Completes with the result of another task run, found by an idempotency key.
 _CACHED = _complete(
     ", key text, origin uuid, shown text",
