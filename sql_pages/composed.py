@@ -126,7 +126,10 @@ class Recorder(Transaction):
     def hold(self) -> None:
         pass
 
-    def catch_up(self, beyond: datetime | None = None) -> None:
+    def catch_up(self) -> None:
+        pass
+
+    def go_on_after(self, moment: datetime) -> None:
         pass
 
     def execute(

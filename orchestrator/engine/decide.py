@@ -115,7 +115,9 @@ def _read_predecessors(tx: Transaction, run: RunHeader, ordinals: Collection[int
         return {}
     task_run_ids = [ids.task_run_id(run.id, ordinal) for ordinal in ordinals]
     rows: Sequence[Any] = tx.execute(_PREDECESSORS, {"run_id": run.id, "ids": task_run_ids}).all()
-    tx.catch_up(beyond=max((row.finished_at for row in rows if row.finished_at), default=None))
+    for row in rows:
+        if row.finished_at is not None:
+            tx.go_on_after(row.finished_at)
     return {
         ids.ordinal_of(row.id): Predecessor(
             row.status,

@@ -132,14 +132,15 @@ class Transaction:
         cursor.execute(command)
         return str(cursor.statusmessage)
 
-    def catch_up(self, beyond: datetime | None = None) -> None:
-        """Advance `now` after a wait for a lock, beyond the changes of its last holder.
+    def catch_up(self) -> None:
+        """Advance `now` after a wait for a lock, beyond the changes of its last holder."""
+        self.now = max(self.now, self._database.now())
 
-        Args:
-            beyond: a time that the last holder wrote, when it is known: what two processes know of
-                PostgreSQL's clock differs by a millisecond on a busy machine.
+    def go_on_after(self, moment: datetime) -> None:
+        """Advance `now` to a time that was read, if it is later: what two processes know of PostgreSQL's
+        clock differs by a millisecond on a busy machine.
         """
-        self.now = max(self.now, self._database.now(), beyond or self.now)
+        self.now = max(self.now, moment)
 
     def new_id(self) -> UUID:
         """A new id of this transaction's time."""
