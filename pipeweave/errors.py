@@ -34,6 +34,12 @@ class FieldError:
         shown = {"field": self.field, "message": self.message, "code": self.code}
         return shown if self.expected is None else {**shown, "expected": self.expected}
 
+    def sentence(self) -> str:
+        """Say in one line what is wrong, and what the field should hold."""
+        said = f"{self.field} {self.message}".strip()
+        is_said = self.expected is None or self.expected in said
+        return said if is_said else f"{said}; expected: {self.expected}"
+
 
 def _is_said(error: FieldError, detail: str) -> bool:
     if not error.field:
@@ -65,7 +71,7 @@ class PipeWeaveError(Exception):
                 self.add_note(each)  # Python shows notes below the message in a traceback
 
     def _said_of_fields(self) -> list[str]:
-        return [f"{each.field} {each.message}".strip() for each in self.further_errors[:MAX_NOTES]]
+        return [each.sentence() for each in self.further_errors[:MAX_NOTES]]
 
     @property
     def further_errors(self) -> tuple[FieldError, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, Field
 
 from pipeweave.api.contract.access import SessionId, TokenId
 from pipeweave.api.contract.answers import AnswerModel, Paged, type_id_pattern
@@ -16,9 +17,21 @@ from pipeweave.orchestrator.security import ENTRY_ID
 Text = Annotated[str, Field(min_length=1, max_length=500)]
 
 
+def _verb(value: Any) -> Any:
+    if isinstance(value, str) and not _VERB.match(value):
+        raise ValueError("must be an operation id such as tasks.pause, or a command such as `token create`")
+    return value
+
+
+_VERB = re.compile(r"[a-z_]{1,60}([. ][a-z_-]{1,60}){1,3}\Z")
+Verb = Annotated[str, Field(max_length=300), AfterValidator(_verb)]
+
+
 class _Chosen(Query):
     actor: Text | None = Field(None, description="The name of the token; of a command, `user@host`.")
-    verb: Text | None = Field(None, description="The operation id, e.g. `tasks.pause`.")
+    verb: Verb | None = Field(
+        None, description="The operation id, e.g. `tasks.pause`, or the command, e.g. `token create`."
+    )
     object: Text | None = Field(None, description="The id of the object, as the request had it.")
     since: Moment | None = Field(None, description="At this time or later.")
     until: Moment | None = Field(None, description="Before this time.")

@@ -17,10 +17,15 @@ from pipeweave.orchestrator.reading import MOST_RUNS, MOST_STEPS, RunFilter, Tas
 from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT, Page
 from pipeweave.size_limits import MAX_STEPS
 
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}\Z")
+
 
 def _digits(value: Any) -> Any:
-    """Turn plain digits into a whole number, because a query parameter is always text."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 18:
+    """Turn digits into a whole number, because a query parameter is always text.
+
+    A negative one becomes a number, too, so that the bounds refuse it and not the type.
+    """
+    if isinstance(value, str) and _WHOLE_NUMBER.match(value):
         return int(value)
     return value
 

@@ -64,9 +64,9 @@ def _field_error(detail: ErrorDetails, model: type[BaseModel]) -> FieldError:
     if kind == "extra_forbidden":
         return unknown_field(field, str(path[-1]), sorted(_names_at(model, path[:-1])))
     code = _CODES.get(kind) or ("invalid_type" if kind.endswith(("_type", "_parsing")) else "invalid")
-    if kind == "missing":
-        return FieldError(field, "is required", code)
     said = detail["msg"].removeprefix("Value error, ")
+    if kind == "missing" and said == "Field required":
+        return FieldError(field, "is required", code)
     if rule := _RULE.match(said):
         expected = _TYPES.get(rule[2], rule[2])
         given = f", not {json_type(detail['input'])}" if kind.endswith("_type") else ""

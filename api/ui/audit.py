@@ -13,6 +13,7 @@ screens = Screens("audit")
 @screens.add("/audit", "audit.html")
 def audit(view: View) -> Page:
     """The rows of the tenant, newest first."""
+    view.require_filters(*AUDIT_FILTERS)
     found = view.ask("audit.list_entries", view.only(*AUDIT_FILTERS, "cursor", limit="50"))
     is_filtered = any(view.given.get(name) for name in AUDIT_FILTERS)
     shown = {

@@ -156,6 +156,7 @@ VERBS.add(
 @screens.add("/dead-letters", "dead_letters.html")
 def dead_letters(view: View) -> Page:
     """Groups of similar failures, a sample of the chosen one, and the dead letters themselves."""
+    view.require_filters(*_NAMES, "status")
     groups = view.ask("dead_letters.group_dead_letters", view.only(*_NAMES, "status", limit=MOST_GROUPS))
     found = view.ask("dead_letters.list_dead_letters", view.only(*_NAMES, "status", "cursor", limit="50"))
     shown = {

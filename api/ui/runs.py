@@ -48,6 +48,7 @@ TRIGGERS = ("api", "schedule", "webhook", "event", "rerun", "redrive", "transact
 @screens.add("/runs", "runs.html")
 def runs(view: View) -> Page:
     """The tenant's runs, newest first."""
+    view.require_filters(*FILTERS, "window", "cols")
     query = {**run_query(view), **view.only("cursor", limit="50")}
     found = view.ask("runs.list_runs", query)
     shown = {

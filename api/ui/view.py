@@ -14,10 +14,14 @@ from urllib.parse import quote, urlencode
 
 from pipeweave.api.http import Asked, Caller, Download, Inside, Lines
 from pipeweave.api.http.inside import Query
+from pipeweave.api.http.validation_errors import unknown_field
 from pipeweave.api.ui.kept_answers import KeptAnswers
 from pipeweave.api.ui.live_views import moment
+from pipeweave.errors import InvalidInput
 
 ROOT = "/ui"
+# Parameters that the address of each list may have: its page, and what a verb has just done.
+_OF_EVERY_LIST = ("cursor", "done")
 
 
 @dataclass(slots=True)
@@ -99,6 +103,21 @@ class View:
             if values:
                 query[other or own] = values if len(values) > 1 else values[0]
         return query
+
+    def require_filters(self, *names: str) -> None:
+        """Refuse an address with a parameter that the list does not have; it would show all rows instead.
+
+        Args:
+            names: the filters of the list.
+
+        Raises:
+            InvalidInput: a parameter is none of them, and none that every list has.
+        """
+        known = (*names, *_OF_EVERY_LIST)
+        for name in self.lists:
+            if name not in known:
+                wrong = unknown_field(name[:200], name[:200], sorted(names))
+                raise InvalidInput(f"{wrong.field} {wrong.message}", errors=[wrong])
 
     def may(self, operation: str) -> bool:
         """Whether to show the verb of this endpoint."""

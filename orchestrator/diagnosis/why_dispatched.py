@@ -38,9 +38,10 @@ def service_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
         yield reason("service_away", text, serviceId=service.id, instances=0, lastError=None)
     elif not service.ready:
         because = f" (last error: {service.error})" if service.error else ""
+        shown = "it" if service.instances == 1 else f"its {service.instances:,} instances"
         text = (
             f"service {service.id} has no instance that answers{because}; "
-            f"`pipeweave services show {service.id}` shows its {service.instances:,}"
+            f"`pipeweave services show {service.id}` shows {shown}"
         )
         numbers = {"serviceId": service.id, "instances": service.instances, "lastError": service.error}
         yield reason("service_away", text, **numbers)

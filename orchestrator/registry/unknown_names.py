@@ -35,13 +35,22 @@ _HOW_TO_MAKE: dict[Kind, str] = {
 
 
 def not_found(tx: Transaction, tenant: str, kind: Kind, name: str, **context: Any) -> NotFound:
-    """The error for a name that the tenant does not have. Costs one statement.
+    """The error for a name that the tenant does not have. Costs one statement, and one more if it has none.
 
     Args:
         context: further members of the problem document.
     """
     known = names(tx, tenant, kind)
-    return NotFound(f"{kind} {name[:200]!r} not found", hint=hint(kind, name, known), **context)
+    said = hint(kind, name, known) if known or _exists(tx, tenant) else _no_tenant(kind, tenant)
+    return NotFound(f"{kind} {name[:200]!r} not found", hint=said, **context)
+
+
+def _exists(tx: Transaction, tenant: str) -> bool:
+    return tx.execute("SELECT 1 FROM tenants WHERE id = :id", {"id": tenant}).first() is not None
+
+
+def _no_tenant(kind: Kind, tenant: str) -> str:
+    return f"tenant {tenant!r} does not exist yet; is its name right? {_HOW_TO_MAKE[kind]}"
 
 
 def names(tx: Transaction, tenant: str, kind: Kind) -> Sequence[str]:

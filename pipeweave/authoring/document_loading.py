@@ -55,7 +55,10 @@ def _problem(error: Exception) -> str:
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None or problem is None:
         return " ".join(str(error).split())[:500]
-    return f"line {mark.line + 1}, column {mark.column + 1}: {' '.join(problem.split())[:400]}"
+    said = f"line {mark.line + 1}, column {mark.column + 1}: {' '.join(problem.split())[:400]}"
+    # To YAML a value that begins with * is an alias; here it is a cron line, most of the time.
+    is_alias = getattr(error, "context", None) == "while scanning an alias"
+    return f"{said}; quote a text that begins with *, such as '*/5 * * * *'" if is_alias else said
 
 
 def read_documents(file: Path) -> list[Any]:

@@ -41,14 +41,17 @@ def place(error: BaseException) -> str:
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
     """The frames of users' code, innermost first; those of libraries if there are no others."""
-    found = [each for each in traceback.extract_tb(error.__traceback__) if not _is_import(each.filename)]
+    found = [
+        each for each in traceback.extract_tb(error.__traceback__) if _is_written_by_somebody(each.filename)
+    ]
     mine = [each for each in found if not each.filename.startswith(_LIBRARIES)]
     return (mine or found[-1:])[::-1][:MOST_FRAMES]
 
 
-def _is_import(path: str) -> bool:
-    is_import = path.startswith("<frozen ") or f"{os.sep}importlib{os.sep}" in path
-    return is_import or path.startswith(_OWN)
+def _is_written_by_somebody(path: str) -> bool:
+    # `<frozen …>` is the import system, `<string>` what dataclasses generate: the __init__ of a TaskSpec.
+    is_made = path.startswith("<") or f"{os.sep}importlib{os.sep}" in path
+    return not is_made and not path.startswith(_OWN)
 
 
 def _shown(path: str) -> str:

@@ -198,6 +198,11 @@ def _make(fn: Callable[P, R], id: str | None, options: Mapping[str, Any]) -> Pip
 def _require_function(fn: Any) -> None:
     if not inspect.isfunction(fn):
         raise InvalidSpec(f"{fn!r} is not a function: put @pipeline before `def`")
+    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+        raise InvalidSpec(
+            f"pipeline {fn.__name__!r} is `async def`, but it is only drawn, once: nothing in it is awaited",
+            hint="write `def`; tasks may be `async def`",
+        )
 
 
 def registered_pipelines() -> dict[str, PipelineSpec]:

@@ -294,11 +294,29 @@ def _require_plain_function(fn: Any) -> None:
     if isinstance(fn, Task):
         raise InvalidTask(f"{name} is already a task")
     if not inspect.isfunction(fn):
-        raise InvalidTask(f"{fn!r} is not a function: put @task before `def`, and give its options by name")
+        raise InvalidTask(_not_a_function(fn))
+    if _is_method(fn):
+        raise InvalidTask(
+            f"{name} is a method, and no worker has the object it belongs to",
+            hint="write the task as a function outside the class, and give it what it needs as parameters",
+        )
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise InvalidTask(f"{name} is a generator: return a list")
     if fn.__code__.co_posonlyargcount:
         raise InvalidTask(f"{name} has positional-only parameters, but parameters are filled by name")
+
+
+def _not_a_function(fn: Any) -> str:
+    if callable(getattr(fn, "apply_async", None)):
+        return f"{fn!r} is a task of Celery already: put @task alone on the plain function that it calls"
+    return f"{fn!r} is not a function: put @task before `def`, and give its options by name"
+
+
+def _is_method(fn: Callable[..., Any]) -> bool:
+    """Whether a function stands in the body of a class and takes the object or the class."""
+    holder = fn.__qualname__.rpartition(".")[0]
+    first = next(iter(inspect.signature(fn).parameters), None)
+    return first in ("self", "cls") and bool(holder) and not holder.endswith("<locals>")
 
 
 def _require_concurrent_function(fn: Callable[..., Any], given: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeweave.cli.registry import Listing
 from pipeweave.cli.run_filters import run_filter_options, run_filters
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
@@ -34,11 +35,12 @@ POLL_INTERVAL_S = 0.5
 MOST_SKIPPED = 20
 
 
-@click.group()
+@click.group(cls=Listing)
 def bulk() -> None:
     """Change many runs.
 
-    A bulk change is worked off in the background, also when this command is gone.
+    A bulk change is worked off in the background, also when this command is gone. Without a command, it
+    lists the bulk changes.
     """
 
 

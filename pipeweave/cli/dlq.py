@@ -12,7 +12,7 @@ import click
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.known_names import require_pipeline, require_task
+from pipeweave.cli.support.known_names import require_pipeline, require_task, require_tenant
 from pipeweave.cli.support.list_options import cursor_option, limit_option
 from pipeweave.cli.support.tables import Column
 from pipeweave.cli.token import Lifetime
@@ -27,6 +27,12 @@ FINAL = ("completed", "failed", "timeout", "cancelled", "skipped")
 POLL_INTERVAL_S = 0.5
 
 _FILTERS = (
+    click.option(
+        "--run",
+        "pipeline_run_id",
+        metavar="RUN",
+        help="Only dead letters of this run: its id, the beginning of one, or `latest`.",
+    ),
     click.option("--pipeline", "pipeline_id", help="Only dead letters of this pipeline."),
     click.option("--task", "task_id", help="Only dead letters of this task."),
     click.option("--error-code", help="Only dead letters with this error code."),
@@ -53,9 +59,11 @@ def _filtered(command: Any) -> Any:
     return command
 
 
-def _given(filters: dict[str, Any]) -> dict[str, Any]:
-    """Drop the filters that were not given, and turn durations into times."""
+def _given(client: Client, filters: dict[str, Any]) -> dict[str, Any]:
+    """Drop the filters that were not given, turn durations into times, and find the run that is meant."""
     now = datetime.now(UTC)
+    if filters["pipeline_run_id"] is not None:
+        filters = {**filters, "pipeline_run_id": id_arguments.run(client, filters["pipeline_run_id"])}
     return {
         name: now - value if isinstance(value, timedelta) else value
         for name, value in filters.items()
@@ -64,7 +72,8 @@ def _given(filters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _require_known(client: Client, filters: Mapping[str, Any]) -> None:
-    """Check the names of filters that no dead letter matches."""
+    """Check the names of the tenant and of filters that no dead letter matches."""
+    require_tenant(client)
     require_pipeline(client, filters.get("pipeline_id"))
     require_task(client, filters.get("task_id"))
 
@@ -95,7 +104,7 @@ def list_(client: Client, status: str, limit: int, cursor: str | None, as_json: 
     from pipeweave.cli.support.rendering import field, moment, show_list, when
     from pipeweave.cli.support.run_errors import place
 
-    page = client.dlq.page(status=status, limit=limit, cursor=cursor, **_given(filters))
+    page = client.dlq.page(status=status, limit=limit, cursor=cursor, **_given(client, filters))
     cells = {
         Column("dead letter"): field("id"),
         Column("pipeline", drop=1): field("pipelineId"),
@@ -126,7 +135,7 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
     """
     from pipeweave.cli.support.rendering import field, moment, show_list, when
 
-    found = client.dlq.groups(status=status, limit=limit, **_given(filters))
+    found = client.dlq.groups(status=status, limit=limit, **_given(client, filters))
     if not found and not as_json:
         _require_known(client, filters)
     cells = {
@@ -255,7 +264,7 @@ def retry_all(
         canary=canary,
         per_second=per_second,
         stop_on_same_fingerprint=stop_percent,
-        **_given(filters),
+        **_given(client, filters),
     )
     if wait:
         shown = None if as_json else _show_redrive
@@ -313,7 +322,7 @@ def discard(
     """
     from pipeweave.cli.support.rendering import show_json
 
-    given = _given(filters)
+    given = _given(client, filters)
     if bool(dead_letters) == bool(given):
         raise click.UsageError("give the ids of dead letters, or filters such as --task")
     for each in [id_arguments.dead_letter(client, given) for given in dead_letters]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeweave.cli.registry import Listing
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.tables import Column
@@ -33,9 +34,12 @@ _timeout = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Listing, default="status")
 def maintenance() -> None:
-    """Drain and enter maintenance mode, or leave it."""
+    """Drain and enter maintenance mode, or leave it.
+
+    Without a command, it shows the mode.
+    """
 
 
 @maintenance.command()

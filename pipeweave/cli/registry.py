@@ -10,7 +10,7 @@ import click
 
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.known_names import require_task
+from pipeweave.cli.support.known_names import require_task, require_tenant
 from pipeweave.cli.support.schedules import schedules_of
 from pipeweave.cli.support.tables import Column
 
@@ -19,11 +19,19 @@ if TYPE_CHECKING:
 
 
 class Listing(click.Group):
-    """A group that runs its `list` command if called without a command."""
+    """A group that runs one of its commands if called without a command.
+
+    Args:
+        default: that command.
+    """
+
+    def __init__(self, *args: Any, default: str = "list", **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.default = default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
-            args = ["list", *args]
+            args = [self.default, *args]
         return super().parse_args(ctx, args)
 
 
@@ -63,7 +71,10 @@ def list_tasks(client: Client, service: str | None, as_json: bool) -> None:
         Column("next", wraps=True, drop=9): field("allowedNext"),
     }
     none = "No tasks yet. `pipeweave worker --app YOUR_MODULE` registers them."
-    show_list("tasks", client.tasks(service), cells, as_json=as_json, none=none)
+    found = client.tasks(service)
+    if not found and not as_json:
+        require_tenant(client)
+    show_list("tasks", found, cells, as_json=as_json, none=none)
 
 
 @tasks.command()
@@ -208,7 +219,10 @@ def list_(client: Client, as_json: bool) -> None:
         Column("description", wraps=True): field("description"),
     }
     none = "No pipelines yet. Start a worker, or store one with `pipeweave pipelines put FILE`."
-    show_list("pipelines", client.pipelines(), cells, as_json=as_json, none=none)
+    found = client.pipelines()
+    if not found and not as_json:
+        require_tenant(client)
+    show_list("pipelines", found, cells, as_json=as_json, none=none)
 
 
 @pipelines.command()

@@ -325,6 +325,8 @@ def given_input(inline: str | None, file: Any) -> Any:
     """
     if inline is not None and file is not None:
         raise click.UsageError("give --input or --file, not both")
+    if inline is not None and inline.startswith("@"):  # as curl does; no JSON begins like this
+        raise click.UsageError(f"--input takes the JSON itself; write --file {inline[1:] or 'FILE'}")
     text = inline if inline is not None else file.read() if file is not None else None
     if text is None:
         return None

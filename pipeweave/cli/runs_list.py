@@ -9,7 +9,7 @@ import click
 from pipeweave.cli.runs import RUN_STATUSES
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.known_names import require_pipeline
+from pipeweave.cli.support.known_names import require_pipeline, require_tenant
 from pipeweave.cli.support.list_options import cursor_option, limit_option
 from pipeweave.cli.support.tables import Column
 
@@ -82,6 +82,7 @@ def runs(
         Column("took", drop=3): lambda each: took(each.get("startedAt"), each.get("finishedAt")),
     }
     if not items and not as_json:
+        require_tenant(client)
         for each in pipeline:
             require_pipeline(client, each)
     none = "No runs found. `pipeweave trigger PIPELINE` starts one."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,7 +105,7 @@ def up(
         is_reloading=is_reloading,
     )
     if detach:
-        _announce(run_detached(options), options, "pipeweave down stops it")
+        _announce(run_detached(options), options, f"{_down_command(options.data_dir)} stops it")
     else:
         run(options, Console(sys.stdout), lambda ready: _announce(ready, options, "Ctrl-C stops it"))
 
@@ -148,6 +149,13 @@ def _existing(app: str) -> str:
     if (app.endswith(".py") or "/" in app) and not Path(app).exists():
         raise click.BadParameter(f"{app} does not exist", param_hint="--app")
     return app
+
+
+def _down_command(data_dir: Path) -> str:
+    """The command that stops this stack, typed in the current folder."""
+    if stack_folder(None) == data_dir.absolute():
+        return "pipeweave down"
+    return shlex.join(["pipeweave", "down", "--data-dir", str(data_dir)])
 
 
 def _announce(ready: Announcement, options: UpOptions, how_to_stop: str) -> None:

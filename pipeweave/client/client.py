@@ -87,6 +87,11 @@ class Client(
         return self._http.url
 
     @property
+    def tenant_name(self) -> str | None:
+        """The tenant of every request; None: the token's only tenant."""
+        return self._http.tenant
+
+    @property
     def dlq(self) -> DeadLetters:
         """The dead letters: task runs that failed and are not retried any more."""
         return self._dlq

@@ -18,8 +18,9 @@ POLL_INTERVAL_S = 0.5
 class DeadLetters:
     """The dead letters of a tenant: task runs that failed and are not retried any more.
 
-    The `filters` of its methods are `pipeline_id`, `task_id`, `error_code`, `fingerprint` (equal for similar
-    errors), `since` and `until` (time of the failure: aware datetimes, or texts like 2026-11-20T12:00:00Z).
+    The `filters` of its methods are `pipeline_id`, `pipeline_run_id`, `task_run_id`, `task_id`, `error_code`,
+    `fingerprint` (equal for similar errors), `since` and `until` (time of the failure: aware datetimes, or
+    texts like 2026-11-20T12:00:00Z).
     """
 
     def __init__(self, http: Transport) -> None:
@@ -217,6 +218,8 @@ class DeadLetters:
 
 _NAMES = {
     "pipeline_id": "pipelineId",
+    "pipeline_run_id": "pipelineRunId",
+    "task_run_id": "taskRunId",
     "task_id": "taskId",
     "error_code": "errorCode",
 }

@@ -56,6 +56,7 @@ class Transport:
 
     def __init__(self, url: str, token: str | None, tenant: str | None, timeout: float) -> None:
         self.url = _checked(url)
+        self.tenant = tenant or None
         self._headers = {"Accept": "application/json", "User-Agent": "pipeweave"}
         if tenant:
             self._headers["X-Tenant"] = tenant
@@ -215,6 +216,11 @@ class Transport:
     def _unreachable(self, error: Exception) -> Unavailable:
         if isinstance(error, urllib3.exceptions.ReadTimeoutError):
             return Unavailable(f"the orchestrator at {self.url} did not answer in time", timed_out=True)
+        if "WRONG_VERSION_NUMBER" in str(error):
+            return Unavailable(
+                f"the orchestrator at {self.url} does not answer in TLS",
+                hint=f"write {self.url.replace('https:', 'http:', 1)} if it answers plain HTTP",
+            )
         return Unavailable(
             f"the orchestrator at {self.url} cannot be reached ({_reason(error)})",
             hint="is it running? `pipeweave up` starts one on this machine",

@@ -77,9 +77,8 @@ def kind(connection: Any) -> Kind:
 
 def refused(message: str) -> InvalidInput:
     """The error for a connection that cannot be used."""
-    return InvalidInput(
-        f"connection {message}", errors=[FieldError("connection", message, "invalid_type", EXPECTED)]
-    )
+    wrong = FieldError("connection", message, "invalid_type", EXPECTED)
+    return InvalidInput(wrong.sentence(), errors=[wrong])
 
 
 def module(name: str) -> Any:

@@ -179,5 +179,5 @@ def _written(found: FieldErrors, rows: Sequence[Mapping[str, Any]]) -> str:
     if found.errors:
         first = found.errors[0]
         more = f" (and {len(found.errors) - 1} more)" if found.errors[1:] else ""
-        raise InvalidInput(f"{first.field} {first.message}{more}", errors=found.errors[:MOST_ERRORS])
+        raise InvalidInput(f"{first.sentence()}{more}", errors=found.errors[:MOST_ERRORS])
     return document.decode()

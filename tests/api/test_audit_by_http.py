@@ -147,3 +147,12 @@ def test_a_cursor_of_other_filters_or_of_another_export_is_refused(admin: Api) -
 
 def test_only_administrators_export_it(api: Api) -> None:
     assert api.get("/api/export/audit").status_code == 403
+
+
+def test_a_verb_that_cannot_be_one_is_refused(admin: Api) -> None:
+    refused = admin.get("/api/audit", verb="nonsense")
+    assert refused.status_code == 400
+    assert refused.json["errors"][0]["field"] == "verb"
+    assert "an operation id such as tasks.pause" in refused.json["detail"]
+    for verb in ("tasks.pause", "token create", "db cleanup"):
+        assert admin.get("/api/audit", verb=verb).status_code == 200

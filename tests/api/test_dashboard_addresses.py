@@ -199,3 +199,17 @@ def test_a_tenant_may_be_anything(person: Api) -> None:
         answer = person.get(f"/ui/{quote(odd, safe='')}/runs")
         assert answer.status_code < 500, odd
         assert "<script>alert" not in answer.get_data(as_text=True)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("/runs?pipeline=files", "did you mean &#39;pipelineId&#39;?"),
+        ("/dead-letters?task=count", "did you mean &#39;taskId&#39;?"),
+        ("/audit?verbs=tasks.pause", "did you mean &#39;verb&#39;?"),
+    ],
+)
+def test_a_filter_that_a_list_does_not_have_is_refused(address: str, said: str, person: Api) -> None:
+    answer = person.get(f"/ui/{TENANT}{address}")
+    assert answer.status_code == 400
+    assert said in answer.get_data(as_text=True)

@@ -11,6 +11,22 @@ if TYPE_CHECKING:
     from pipeweave.client import Client
 
 
+def require_tenant(client: Client) -> None:
+    """Check that the tenant exists that the client acts for, if it names one: a list of no tenant is empty.
+
+    Raises:
+        NotFound: there is no such tenant.
+    """
+    if client.tenant_name is None:
+        return
+    known = [str(each["id"]) for each in client.tenants()]
+    if client.tenant_name not in known:
+        raise NotFound(
+            f"tenant {client.tenant_name!r} does not exist",
+            hint=did_you_mean(client.tenant_name, known, f"you may enter: {', '.join(known[:10]) or 'none'}"),
+        )
+
+
 def require_pipeline(client: Client, pipeline: str | None) -> None:
     """Check that a pipeline exists, if one is named.
 

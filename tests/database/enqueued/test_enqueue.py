@@ -205,6 +205,7 @@ def test_what_is_no_connection_is_refused() -> None:
             with pytest.raises(InvalidInput) as raised:
                 pipeweave.enqueue(given, "files")
             assert raised.value.errors[0].field == "connection"
+            assert "a psycopg2 or psycopg connection" in str(raised.value)
     sqlite.dispose()
 
 

@@ -81,3 +81,10 @@ def test_an_option_of_a_task_in_a_step_is_named_as_such(tmp_path: Path) -> None:
     (tmp_path / "nightly.json").write_text('{"id": "nightly", "steps": [{"task": "load", "retries": 3}]}')
     with pytest.raises(InvalidSpec, match=r"steps\[0\]\.retries is an option of the task, not of a step"):
         list(load_documents(tmp_path / "nightly.json"))
+
+
+def test_a_cron_line_without_quotes_is_told_to_have_them(tmp_path: Path) -> None:
+    file = tmp_path / "nightly.yaml"
+    file.write_text("id: nightly\nschedule: */5 * * * *\nsteps:\n  - task: report\n")
+    with pytest.raises(InvalidSpec, match=r"line 2, .*quote a text that begins with \*"):
+        load_documents(file)

@@ -217,3 +217,12 @@ def test_a_map_over_what_is_no_list_is_refused() -> None:
 
     with pytest.raises(InvalidSpec, match=r"count\.map takes a list, not 5"):
         _ = pipeline(over_a_number).spec
+
+
+def test_an_async_pipeline_is_refused_by_name() -> None:
+    with pytest.raises(InvalidSpec, match="pipeline 'later' is `async def`") as refused:
+
+        @pipeline
+        async def later() -> None: ...
+
+    assert refused.value.hint == "write `def`; tasks may be `async def`"

@@ -124,3 +124,34 @@ def test_a_mistake_in_an_option_is_shown_with_its_place(
     error = refused("shop_option.py")
     assert error.detail == "max_retries is not an option of a task (shop_option.py:4)"
     assert error.further_errors == ()
+
+
+def test_the_place_of_a_mistake_is_in_the_file_and_not_in_generated_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "from pipeweave import task\n\n\n@task(timeout='soon', retries=-3)\ndef charge(): ...\n"
+    (tmp_path / "shop_place.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    error = refused("shop_place.py")
+    assert error.detail.endswith("(shop_place.py:4)")
+
+
+def test_a_method_is_no_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "from pipeweave import task\n\n\nclass Shop:\n    @task\n    def run(self, x: int): ...\n"
+    (tmp_path / "shop_method.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    error = refused("shop_method.py")
+    assert error.detail.startswith("Shop.run is a method")
+    assert error.hint is not None and "outside the class" in error.hint
+
+
+def test_a_task_of_celery_is_told_apart_from_a_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "from celery import shared_task\nfrom pipeweave import task\n\n\n"
+        "@task\n@shared_task\ndef charge(): ...\n"
+    )
+    (tmp_path / "shop_celery.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    assert "is a task of Celery already: put @task alone" in refused("shop_celery.py").detail

@@ -31,3 +31,13 @@ def test_a_traceback_shows_further_fields_and_the_hint() -> None:
     )
     assert error.__notes__ == ["b is missing", "try c"]
     assert "".join(traceback.format_exception(error)).endswith("a is wrong\nb is missing\ntry c\n")
+
+
+def test_a_traceback_says_what_a_field_should_hold() -> None:
+    wrong = FieldError("mode", "is not a mode", "invalid", "fast, slow")
+    assert wrong.sentence() == "mode is not a mode; expected: fast, slow"
+    assert InvalidInput("the options are wrong", errors=[wrong]).__notes__ == [wrong.sentence()]
+    assert (
+        FieldError("mode", "must be fast, slow", "invalid", "fast, slow").sentence()
+        == "mode must be fast, slow"
+    )

@@ -290,3 +290,47 @@ def test_the_help_imports_nothing_heavy(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=180)
     assert "Run and watch:" in out
     assert err == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "document"),
+    [
+        ("runs", "/api/runs?limit=20", {"runs": [], "nextCursor": None}),
+        ("tasks", "/api/tasks", {"tasks": [], "nextCursor": None}),
+        ("pipelines", "/api/pipelines", {"pipelines": [], "nextCursor": None}),
+    ],
+)
+def test_an_empty_list_of_a_tenant_that_does_not_exist_names_those_that_do(
+    command: str, path: str, document: dict[str, Any], served: Served, call: Call
+) -> None:
+    served.put(f"GET {path}", (200, document))
+    served.put("GET /api/tenants", (200, {"tenants": [{"id": "default"}], "nextCursor": None}))
+    result = call(command, "--tenant", "acme")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == ("pipeweave: NOT_FOUND: tenant 'acme' does not exist; you may enter: default\n")
+    assert call(command, "--tenant", "default").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "path"), [("bulk", "/api/bulk?limit=20"), ("maintenance", "/api/maintenance")]
+)
+def test_a_group_without_a_command_shows_what_there_is(
+    command: str, path: str, served: Served, call: Call
+) -> None:
+    mode = {"mode": "running", "pendingTasks": 0, "unfinishedRuns": 0, "runs": []}
+    served.put(f"GET {path}", (200, {"bulkChanges": [], "nextCursor": None, **mode}))
+    call(command)
+    assert served.asked[0][0] == f"GET {path}"
+
+
+def test_an_input_in_a_file_as_curl_takes_it_is_told_the_right_option(call: Call) -> None:
+    result = call("trigger", "report", "-i", "@day.json")
+    assert result.exit_code == 2
+    assert "write --file day.json" in result.stderr
+
+
+def test_an_address_in_https_of_a_server_of_http_is_told_so(served: Served, call: Call) -> None:
+    result = call("runs", "--url", served.url.replace("http:", "https:"))
+    assert result.exit_code == 1
+    assert f"write {served.url} if it answers plain HTTP" in result.stderr
+    assert "SSL" not in result.stderr

@@ -273,3 +273,14 @@ def test_the_client_goes_through_all_pages(served: Served) -> None:
         served.put("GET /api/dlq?since=2026-11-20T00%3A00%3A00%2B00%3A00", more)
         page = client.dlq.page(since=datetime(2026, 11, 20, tzinfo=UTC))
         assert [each["id"] for each in page.items] == ["b"]
+
+
+def test_the_dead_letters_of_one_run_are_listed_and_retried(served: Served, call: Call) -> None:
+    served.put(
+        f"GET /api/dlq?status=open&limit=20&pipelineRunId={RUN_ID}",
+        (200, {"items": [letter()], "nextCursor": None}),
+    )
+    assert "send[3]" in call("list", "--run", RUN_ID).stdout
+    served.put("POST /api/dlq/retry-all", (202, redrive("running")[1]))
+    assert call("retry-all", "--run", RUN_ID).exit_code == 0
+    assert served.asked[-1][2] == {"pipelineRunId": RUN_ID}
