@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +32,7 @@ class Evidence:
         within_s: a run goes on within so many seconds after a fault.
         schedules: those that started runs.
         watched: what a client of the stream has seen; None without one.
+        hook_calls: by the id of a fire: how often what it calls has answered.
     """
 
     planned_runs: Sequence[PlannedRun]
@@ -43,6 +44,7 @@ class Evidence:
     changes: Sequence[Changed] = ()
     schedules: Sequence[Scheduled] = ()
     watched: Watched | None = None
+    hook_calls: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def offset(self) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import psycopg2
 from redis.exceptions import RedisError
 
-from chaos import deploys, network_faults, process_faults, server_faults, service_faults
+from chaos import cause_faults, deploys, network_faults, process_faults, server_faults, service_faults
 from chaos.aim import Aim, Hit, Missed
 from chaos.plan import Fault
 
@@ -80,4 +80,7 @@ WAYS: dict[str, Callable[[Aim, Fault, Hit], None]] = {
     "messages-replayed": server_faults.replay_messages,
     "messages-of-junk": server_faults.add_junk,
     "chords-forgotten": server_faults.forget_chords,
+    "hooks-hang": cause_faults.hang_hooks,
+    "rows-unreadable": cause_faults.write_odd_rows,
+    "month-dropped": cause_faults.drop_month,
 }

@@ -87,6 +87,9 @@ KINDS: dict[str, Kind] = {
     "messages-replayed": Kind((0.5, 1.5)),
     "messages-of-junk": Kind(options={"count": (10, 200)}),
     "chords-forgotten": Kind((0.5, 1.5)),
+    "hooks-hang": Kind((4.0, 12.0), options={"way": ("hang", "drip")}),
+    "rows-unreadable": Kind(),
+    "month-dropped": Kind(),
 }
 
 

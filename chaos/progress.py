@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -50,9 +50,14 @@ def standstills(seen: Evidence) -> list[Standstill]:
     return found
 
 
-def fault_times(seen: Evidence) -> list[Interval]:
-    """When there were faults, in order."""
-    return sorted((each.began + seen.offset, each.ended + seen.offset) for each in seen.faults)
+def fault_times(seen: Evidence, besides: Collection[str] = ()) -> list[Interval]:
+    """When there were faults, in order.
+
+    Args:
+        besides: kinds of faults that do not count.
+    """
+    counted = [each for each in seen.faults if each.kind not in besides]
+    return sorted((each.began + seen.offset, each.ended + seen.offset) for each in counted)
 
 
 def without(still: Standstill, faults: Sequence[Interval]) -> Iterator[Interval]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
-from chaos import change_proofs, code_proofs, overlaps, progress, schedule_proofs, stream_proofs
+from chaos import cause_proofs, change_proofs, code_proofs, overlaps, progress, schedule_proofs, stream_proofs
 from chaos.catalogue import LIMITS
 from chaos.evidence import Evidence
 from chaos.notes import Note
@@ -242,6 +242,9 @@ ALL: tuple[Proof, ...] = (
     schedule_proofs.every_due_time_was_decided_about_once,
     schedule_proofs.every_time_that_fired_has_one_run,
     schedule_proofs.scheduled_runs_overlap_only_where_they_may,
+    cause_proofs.every_row_that_nobody_can_read_was_refused,
+    cause_proofs.every_end_called_its_hook,
+    cause_proofs.every_end_started_its_run_soon,
     stream_proofs.the_stream_showed_every_event_once,
     progress.every_run_went_on_soon,
     events_rebuild_the_stored_rows,

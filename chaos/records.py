@@ -16,7 +16,7 @@ from pipeweave import ids
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Times are seconds since the epoch."""
+    """Times are seconds since the epoch. Of a run that an end started, the token is `event:` and that run."""
 
     id: str
     token: str | None
@@ -35,6 +35,25 @@ class Fire:
     at: int
     outcome: str
     run_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HookFire:
+    """What became of the hook of a run that ended."""
+
+    id: str
+    run_id: str
+    outcome: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class OddRow:
+    """What became of a row of enqueued runs that nobody can read."""
+
+    id: str
+    is_settled: bool
+    error_code: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +113,8 @@ class Records:
     # The differences between events and rows, as text.
     differences: list[str] = field(default_factory=list)
     fires: list[Fire] = field(default_factory=list)
+    hook_fires: list[HookFire] = field(default_factory=list)
+    odd_rows: list[OddRow] = field(default_factory=list)
 
     def of_run(self) -> dict[str, list[TaskRun]]:
         """The task runs of each run."""
@@ -107,6 +128,11 @@ _RUNS = """
 SELECT id, run_token, pipeline_id, failure_mode, status, extract(epoch FROM created_at)::float8,
        extract(epoch FROM finished_at)::float8 FROM runs ORDER BY id
 """
+_STARTED_BY_EVENTS = "SELECT started_run_id, run_id FROM event_fires WHERE started_run_id IS NOT NULL"
+_HOOK_FIRES = "SELECT id, run_id, outcome, attempts FROM hook_fires ORDER BY id"
+_ODD_ROWS = (
+    "SELECT id, settled_at IS NOT NULL, error_code FROM enqueued_runs WHERE id = ANY(CAST(%s AS uuid[]))"
+)
 _FIRES = """
 SELECT schedule_id, CAST(extract(epoch FROM scheduled_at) * 1000 AS bigint), outcome, run_id
 FROM schedule_fires ORDER BY schedule_id, scheduled_at
@@ -133,14 +159,23 @@ def read(up: Stack) -> Records:
         each = Attempt(_task_run(row[0]), *row[1:])
         attempts[each.task_run_id][each.number] = each
     return Records(
-        {each.id: each for each in (Run(_run(row[0]), *row[1:]) for row in up.rows(_RUNS))},
+        {each.id: each for each in _runs(up)},
         {each.id: each for each in _task_runs(up)},
         dict(attempts),
         list(_events(up)),
         {_task_run(row[0]): row[1] for row in up.rows(_DEAD_LETTERS)},
         differences(up.database.url),
         [Fire(row[0], row[1], row[2], row[3] and _run(row[3])) for row in up.rows(_FIRES)],
+        [HookFire(row[0], _run(row[1]), *row[2:]) for row in up.rows(_HOOK_FIRES)],
+        [OddRow(_run(row[0]), *row[1:]) for row in up.rows(_ODD_ROWS, list(map(str, up.odd_rows)))],
     )
+
+
+def _runs(up: Stack) -> Iterator[Run]:
+    causes = dict(up.rows(_STARTED_BY_EVENTS))
+    for row in up.rows(_RUNS):
+        token = f"event:{_run(causes[row[0]])}" if row[0] in causes else row[1]
+        yield Run(_run(row[0]), token, *row[2:])
 
 
 def _events(up: Stack) -> Iterator[Event]:
@@ -156,7 +191,10 @@ def _task_runs(up: Stack) -> Iterator[TaskRun]:
 
 def keep(up: Stack, folder: Path) -> None:
     """Write every row into one file per table, for the search for causes."""
-    tables = ("runs", "task_runs", "attempts", "events", "dead_letters", "workers", "tasks", "schedule_fires")
+    tables = (
+        *("runs", "task_runs", "attempts", "events", "dead_letters", "workers", "tasks"),
+        *("schedule_fires", "event_fires", "hook_fires", "enqueued_runs"),
+    )
     for table in tables:
         rows = up.rows(f"SELECT row_to_json(t)::text FROM {table} AS t")
         (folder / f"{table}.jsonl").write_text("".join(f"{row[0]}\n" for row in rows))

@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg2
 from redis import Redis
 
 from chaos.catalogue import DEPLOYED, TEAMS
 from chaos.lines import Lines
+from chaos.listener import Listener
 from chaos.meddler import Meddler
 from chaos.notes import PARTS, VARIABLE
 from chaos.processes import Process, Supervisor
@@ -77,6 +79,8 @@ class Stack:
         meddlers: by the name of an instance: what stands before it, and before the API for it.
         lines: by the name of a process: its connections to the servers.
         deployed: by the name of a worker: the part of its code that deploys replace.
+        listener: what hooks call.
+        odd_rows: the rows of enqueued runs that nobody can read.
     """
 
     folder: Path
@@ -88,6 +92,8 @@ class Stack:
     lines: dict[str, Lines] = field(default_factory=dict)
     meddlers: dict[str, tuple[Meddler, Meddler]] = field(default_factory=dict)
     deployed: dict[str, str] = field(default_factory=lambda: dict(DEPLOYED))
+    listener: Listener = field(default_factory=Listener)
+    odd_rows: list[UUID] = field(default_factory=list)
     token: str = ""
     # With which the HTTP service registers.
     worker_token: str = ""
@@ -173,6 +179,7 @@ def stack(folder: Path) -> Iterator[Stack]:
         up.supervisor.stop_all()
         for each in up.lines.values():
             each.close()
+        up.listener.close()
         for pair in up.meddlers.values():
             for meddler in pair:
                 meddler.close()

@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from chaos import messages, records, schedules
 from chaos.aim import Aim
+from chaos.causes import Causes
 from chaos.changes import Changes
 from chaos.evidence import Evidence
 from chaos.faults import Injected, inject
@@ -70,11 +71,15 @@ def run(plan: Plan, folder: Path, *, settle_s: float, within_s: float, say: Say)
         counted = f"{len(plan.runs)} runs, {len(plan.faults)} faults and {len(plan.changes)} changes"
         say(f"up; {counted} in {plan.seconds:g} s")
         scheduled = schedules.store(up, plan.seconds)
+        causes = Causes(up, up.listener, plan.seed)
+        causes.store()
         triggers.start()
         changes.start()
+        causes.start()
         faults = _inject(plan, Aim(up, reading, lambda: triggers.open > 0), say)
         calm = time.monotonic()
         changes.finish(settle_s)
+        causes.finish(settle_s)
         settled_s = _settle(up, triggers, settle_s, say) - calm
         watcher.finish(QUIET_S)
         _stop_workers(up)
@@ -83,9 +88,22 @@ def run(plan: Plan, folder: Path, *, settle_s: float, within_s: float, say: Say)
         rows = records.read(up)
         found = rows, reading.catch_up(), faults
         planned_runs = [*plan.runs, *changes.reruns.values(), *schedules.planned_runs(rows)]
-        accepted = {**triggers.accepted, **changes.accepted, **schedules.accepted(rows)}
+        planned_runs += causes.planned_runs(rows)
+        accepted = {
+            **triggers.accepted,
+            **changes.accepted,
+            **schedules.accepted(rows),
+            **causes.accepted(rows),
+        }
         evidence = Evidence(
-            planned_runs, accepted, *found, within_s, changes.done, scheduled, watcher.watched
+            planned_runs,
+            accepted,
+            *found,
+            within_s,
+            changes.done,
+            scheduled,
+            watcher.watched,
+            dict(up.listener.calls),
         )
         restarts = {name: each.starts - 1 for name, each in up.processes.items()}
         return Trial(evidence, faults, triggers.refused, settled_s, triggers.repeated, restarts)
@@ -119,11 +137,16 @@ def _settle(up: Stack, triggers: Triggers, seconds: float, say: Say) -> float:
     return final
 
 
-# A schedule without a next time has decided about all its times.
+# A schedule without a next time has decided about all its times; the end of an enqueued run is noted later.
+# A hook that nobody answered is called again after a minute: that is not waited for.
 _OPEN = """
 SELECT (SELECT count(*) FROM runs WHERE finished_at IS NULL)
     + (SELECT count(*) FROM schedules WHERE next_fire_at IS NOT NULL)
     + (SELECT count(*) FROM schedule_fires WHERE outcome = 'waiting')
+    + (SELECT count(*) FROM enqueued_runs WHERE settled_at IS NULL)
+    + (SELECT count(*) FROM event_fires WHERE outcome = 'waiting')
+    + (SELECT count(*) FROM hook_fires WHERE outcome = 'waiting' AND attempts = 0)
+    + (SELECT count(*) FROM runs WHERE pipeline_id = 'enqueued') - (SELECT count(*) FROM hook_fires)
 """
 
 
