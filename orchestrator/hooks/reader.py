@@ -45,8 +45,9 @@ def run_once(database: Database) -> int:
     return done
 
 
-_LOCK = """
-SELECT CAST(e.since AS text) AS since, e.place, :now - e.read_at > interval '1 hour' AS is_old
+_LOCK = f"""
+SELECT CAST(e.since AS text) AS since, e.place, :now - e.read_at > interval '1 hour' AS is_old,
+    {feed.written_by("e")} AS written_by
 FROM event_reader AS e FOR NO KEY UPDATE SKIP LOCKED
 """
 _MOVE = "UPDATE event_reader SET place = :place, read_at = :now"
@@ -95,10 +96,13 @@ def read(tx: Transaction) -> tuple[int, bool]:
     if not kinds:
         _stop(tx)
         return 0, False
-    place = _resumed(tx, state)
-    begin = place or feed.latest(tx)
+    place = Place(Seen(int(state.since))) if state.place is None else _kept(tx, state)
+    missed = feed.missed_months(tx, place.seen, place.at) if place.at else []
+    if missed:
+        # What still exists is read: it comes after the place as before.
+        log.warning("triggers.events_missed", extra={"reason": "history was dropped", "months": missed})
     types = [name for name, (kind, _) in documents.KINDS.items() if kind in kinds]
-    batch = feed.read_after(tx, begin, types=types, limit=BATCH)
+    batch = feed.read_after(tx, place, types=types, limit=BATCH)
     noted = 0
     if batch.events:
         # A trigger may have been stored since, and an event of this batch may be later than that.
@@ -107,7 +111,7 @@ def read(tx: Transaction) -> tuple[int, bool]:
             return 0, True
         noted = _note(tx, batch.events, has_hooks=wanted.hooks)
     # An idle deployment writes nothing, but the place must not become too old.
-    if state.place is None or state.is_old or place is None or _has_moved(place, batch.place):
+    if not place.at or state.is_old or missed or _has_moved(place, batch.place):
         tx.execute(_MOVE, {"place": place_text.write(batch.place, feed.identity(tx)), "now": tx.now})
     return noted, batch.more
 
@@ -123,15 +127,15 @@ def _has_moved(before: Place, after: Place) -> bool:
     return (before.seen, before.next, before.seq) != (after.seen, after.next, after.seq)
 
 
-def _resumed(tx: Transaction, state: Any) -> Place | None:
-    """Where the reading goes on; None where that cannot be told any more, and it begins anew."""
-    if state.place is None:
-        return Place(Seen(int(state.since)))
+def _kept(tx: Transaction, state: Any) -> Place:
+    """Where the reading goes on: at the place that was kept. In a database that was restored from a dump, its
+    numbers are another server's, and what was written since the restore is read.
+    """
     try:
-        return feed.resume(tx, state.place)
+        return feed.own_place(tx, state.place)
     except (CursorExpired, InvalidInput) as error:
-        log.warning("triggers.events_missed", extra={"reason": error.detail})
-        return None
+        log.warning("triggers.events_missed", extra={"reason": error.detail, "months": []})
+        return Place(Seen(state.written_by))
 
 
 def _note(tx: Transaction, events: Sequence[FeedEvent], *, has_hooks: bool) -> int:

@@ -207,15 +207,29 @@ def _detach_from(database: Database, parent: str, month: Month) -> list[UUID]:
             return found
         if partitions.is_attached(tx, name):
             tx.execute(f"ALTER TABLE {parent} DETACH PARTITION {name}")
-            tx.execute(_NOTE, {"month": str(month), "now": tx.now})
+            tx.execute(_NOTE, {"month": str(month), "now": tx.now, "last": _last_transaction(tx, month)})
         return []
 
 
 # From now on readers of the event log miss what they had not read of this month.
 _NOTE = """
-INSERT INTO dropped_months (month, dropped_at) VALUES (:month, :now)
-ON CONFLICT (month) DO UPDATE SET dropped_at = excluded.dropped_at
+INSERT INTO dropped_months AS d (month, dropped_at, last_txid)
+VALUES (:month, :now, CAST(CAST(:last AS text) AS xid8))
+ON CONFLICT (month) DO UPDATE SET dropped_at = excluded.dropped_at,
+    last_txid = greatest(d.last_txid, excluded.last_txid)
 """
+
+
+def _last_transaction(tx: Transaction, month: Month) -> str:
+    """The last transaction of this server that wrote an event of the month; 0 for none. Events of a restored
+    dump may have higher numbers, for years.
+    """
+    last = f"""
+    SELECT CAST(max(e.txid) AS text) FROM {month.table("events")} AS e
+    WHERE e.txid < pg_snapshot_xmax(pg_current_snapshot())
+    """
+    return str(tx.execute(last).scalar_one() or 0)
+
 
 _DROP_TOKENS = "DELETE FROM run_tokens WHERE run_id >= :low AND run_id < :high"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from pipeweave.orchestrator.statistics import ageing, counting, place, tallies, writing
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.stream import span
+from pipeweave.orchestrator.stream import feed, span
 
 log = logging.getLogger(__name__)
 
@@ -73,10 +73,12 @@ def fold(tx: Transaction, batch: int | None = None) -> tuple[bool, bool]:
     if not found.is_empty:
         _count(tx, found)
     # While a deployment is idle its place is written every hour: only one that was away missed anything.
-    is_missed = folded.was_dropped and tx.now - folded.at > 2 * place.REFRESHED
-    if is_missed:
-        log.warning("statistics.events_missed", extra={"folded_at": folded.at.isoformat()})
-    place.move(tx, found, is_missed=is_missed)
+    was_away = tx.now - folded.at > 2 * place.REFRESHED
+    missed = feed.missed_months(tx, begin, int(folded.at.timestamp())) if was_away else []
+    if missed:
+        extra = {"folded_at": folded.at.isoformat(), "months": missed}
+        log.warning("statistics.events_missed", extra=extra)
+    place.move(tx, found, is_missed=bool(missed))
     return True, found.more
 
 

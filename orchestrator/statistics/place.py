@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.stream import Seen, Span
+from pipeweave.orchestrator.stream import Seen, Span, feed
 from pipeweave.orchestrator.stream.place import texts
 
 # An idle deployment writes its place so often.
@@ -38,7 +38,6 @@ class Folded:
         is_moved: the database was restored on another server, whose transactions have other numbers; or the
             place is beyond the end of this one's.
         written_by: the transaction that wrote this row.
-        was_dropped: months of history were dropped since.
     """
 
     seen: Seen
@@ -46,18 +45,13 @@ class Folded:
     is_old: bool
     is_moved: bool
     written_by: int
-    was_dropped: bool
 
 
-# The numbers of transactions in a row's header have 32 bits; the high bits are those of the present.
 _LOCK = f"""
 SELECT CAST(p.before AS text) AS before, CAST(p.open AS text[]) AS open, p.folded_at,
     p.folded_at < now() - interval '1 hour' AS is_old,
     {_IS_MOVED} AS is_moved,
-    CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint)
-        - ((CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint)
-            - CAST(CAST(p.xmin AS text) AS bigint)) & 4294967295) AS written_by,
-    EXISTS (SELECT 1 FROM dropped_months AS d WHERE d.dropped_at > p.folded_at) AS was_dropped
+    {feed.written_by("p")} AS written_by
 FROM stats_place AS p
 FOR NO KEY UPDATE OF p SKIP LOCKED
 """
@@ -69,7 +63,7 @@ def lock(tx: Transaction) -> Folded | None:
     if row is None:
         return None
     seen = Seen(int(row.before), tuple(int(each) for each in row.open))
-    return Folded(seen, row.folded_at, row.is_old, row.is_moved, row.written_by, row.was_dropped)
+    return Folded(seen, row.folded_at, row.is_old, row.is_moved, row.written_by)
 
 
 def begin_of(folded: Folded) -> Seen:

@@ -13,6 +13,7 @@ same transaction as what the events caused, and `resume` reads it, or says that 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -109,16 +110,63 @@ FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_databa
 
 
 def identity(tx: Transaction) -> str:
-    """Which database this is: after a restore, or when a replica has taken over, another one. The numbers of
-    transactions may then mean others.
+    """Which database this is, for who keeps a place outside of it: after a restore, or when a replica has
+    taken over, another one. The numbers of transactions may then mean others.
     """
     return str(tx.execute(_IDENTITY).scalar_one())
 
 
+def written_by(row: str) -> str:
+    """SQL: the number of the transaction that wrote a row. The numbers in a row's header have 32 bits; the
+    high bits are those of the present.
+
+    Args:
+        row: the row's name in the statement.
+    """
+    end = "CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint)"
+    return f"({end} - (({end} - CAST(CAST({row}.xmin AS text) AS bigint)) & 4294967295))"
+
+
+# A month that was dropped is missed by who has not read the last transaction that wrote an event of it.
+# Earlier versions did not note that one: then by who was there before the month had ended. Times of places
+# are whole seconds.
 _MISSED = """
-SELECT pg_snapshot_xmax(pg_current_snapshot()) < CAST(CAST(:before AS text) AS xid8) AS is_ahead,
-       EXISTS (SELECT 1 FROM dropped_months WHERE dropped_at >= to_timestamp(:at)) AS is_purged
+SELECT d.month FROM dropped_months AS d
+WHERE d.dropped_at >= to_timestamp(:at) - interval '1 s'
+  AND CASE WHEN d.last_txid IS NULL
+      THEN to_timestamp(:at) < (CAST(d.month || '-01' AS timestamp) + interval '1 month') AT TIME ZONE 'UTC'
+      ELSE d.last_txid >= CAST(CAST(:lowest AS text) AS xid8) END
+ORDER BY d.month
 """
+
+
+def missed_months(tx: Transaction, seen: Seen, at: int) -> list[str]:
+    """The months that were dropped before a reader had read all their events.
+
+    Args:
+        seen: what the reader has read.
+        at: when it was there, in seconds since 1970 by PostgreSQL's clock.
+    """
+    lowest = min((seen.before, *seen.open))
+    return [str(each) for each in tx.execute(_MISSED, {"at": at, "lowest": str(lowest)}).scalars()]
+
+
+def own_place(tx: Transaction, text: str) -> Place:
+    """The place of a reader that keeps it in this database: a replica that takes over has the same place, and
+    its timeline is none of the reader's business.
+
+    Raises:
+        CursorExpired: the database was restored from a dump: the numbers are those of another server.
+    """
+    database = identity(tx)
+    server, _, timeline = database.rpartition("/")
+    for number in range(int(timeline, 16), 0, -1):
+        with suppress(CursorExpired):
+            return place_text.read(text, f"{server}/{number:08X}")
+    raise CursorExpired("the place was noted in another database")
+
+
+_IS_AHEAD = "SELECT pg_snapshot_xmax(pg_current_snapshot()) < CAST(CAST(:before AS text) AS xid8)"
 
 
 def resume(tx: Transaction, text: str, tenant: str = "", *, field: str = "cursor") -> Place:
@@ -129,15 +177,14 @@ def resume(tx: Transaction, text: str, tenant: str = "", *, field: str = "cursor
 
     Raises:
         InvalidInput: it is no text of this tenant's.
-        CursorExpired: it is another database's, or history was dropped since.
+        CursorExpired: it is another database's, or history was dropped that came after it.
     """
     place = place_text.read(text, identity(tx), tenant, field=field)
     seen = place.next or place.seen
-    row = tx.execute(_MISSED, {"before": str(seen.before), "at": place.at}).one()
-    if row.is_ahead:
+    if tx.execute(_IS_AHEAD, {"before": str(seen.before)}).scalar_one():
         raise CursorExpired("the cursor was given out before this database was restored")
-    if row.is_purged:
-        raise CursorExpired("history was dropped since the cursor was given out")
+    if months := missed_months(tx, place.seen, place.at):
+        raise CursorExpired(f"history that came after the cursor was dropped: {', '.join(months)}")
     return place
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from support.concurrency import call_concurrently
@@ -11,15 +12,21 @@ from support.factories import remove_task
 from support.run_driver import RunDriver, finish_task_run
 from support.stored_values import VALUES
 
+from pipeweave.orchestrator.domain import Month
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.hooks import firing, reader
 from pipeweave.orchestrator.hooks.depths import MAX_DEPTH
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import trigger
 from pipeweave.orchestrator.recovery.look import look
+from pipeweave.orchestrator.retention import Policy, drop_months, partitions
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.stream import feed
 from pipeweave.orchestrator.triggers import TriggerSpec, storing
+
+if TYPE_CHECKING:
+    from pipeweave.storage import Storage
 
 FAILED = Failure("BROKEN", "it broke", "Broken", retryable=False)
 
@@ -268,11 +275,13 @@ def test_many_events_are_read_in_batches(driver: RunDriver, monkeypatch: pytest.
     assert len(runs(driver)) == 5
 
 
-def test_a_place_of_another_database_begins_anew(driver: RunDriver, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_place_of_another_database_begins_anew_where_its_row_was_written(
+    driver: RunDriver, caplog: pytest.LogCaptureFixture
+) -> None:
     put(driver)
     driver.rows("UPDATE event_reader SET place = 'restored' RETURNING place")
     ended(driver)
-    assert tick(driver) == 0
+    assert tick(driver) == 1
     assert "triggers.events_missed" in [each.message for each in caplog.records]
     ended(driver)
     assert tick(driver) == 1
@@ -309,3 +318,72 @@ def test_a_trigger_that_is_stored_while_a_batch_is_read_misses_nothing(
     monkeypatch.setattr(reader.feed, "read_after", meanwhile)
     tick(driver)
     assert len(fires(driver)) == 1
+
+
+# --- history that was dropped, servers that changed -------------------------------------------------------
+
+
+def drop(driver: RunDriver, month: Month) -> None:
+    """Make a month, and drop it as retention does."""
+    partitions.ensure_month(driver.database, month)
+    policy = Policy(timedelta(days=365), is_archived=False)
+    (dropped,) = drop_months.run_once(driver.database, cast("Storage", None), policy)
+    assert dropped.outcome is drop_months.MonthOutcome.DROPPED
+
+
+def test_what_ended_before_and_after_an_old_month_was_dropped_fires(driver: RunDriver) -> None:
+    put(driver)
+    assert tick(driver) == 0
+    ended(driver)
+    drop(driver, Month(2020, 1))
+    ended(driver)
+    assert tick(driver) == 2
+    assert len(runs(driver)) == 2
+
+
+def test_a_month_that_an_earlier_version_dropped_skips_nothing(driver: RunDriver) -> None:
+    put(driver)
+    assert tick(driver) == 0
+    driver.rows("INSERT INTO dropped_months VALUES ('2025-01', now() + interval '1 s') RETURNING month")
+    ended(driver)
+    assert tick(driver) == 1
+
+
+def test_what_still_exists_fires_after_unread_history_was_dropped_and_the_log_says_so_once(
+    driver: RunDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(driver)
+    assert tick(driver) == 0
+    ended(driver)
+    driver.rows("INSERT INTO dropped_months VALUES ('2025-01', now(), pg_current_xact_id()) RETURNING month")
+    assert tick(driver) == 1
+    driver.rows("UPDATE dropped_months SET dropped_at = now() - interval '1 min' RETURNING month")
+    assert tick(driver) == 0
+    said = [each for each in caplog.records if each.message == "triggers.events_missed"]
+    assert [each.months for each in said] == [["2025-01"]]  # type: ignore[attr-defined]
+
+
+def test_nothing_is_skipped_where_a_replica_has_taken_over(
+    driver: RunDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(driver)
+    ended(driver)
+    assert tick(driver) == 1
+    ended(driver)
+    with driver.database.reading() as tx:
+        here = feed.identity(tx)
+    promoted = f"{here.rpartition('/')[0]}/{int(here.rpartition('/')[2], 16) + 1:08X}"
+    monkeypatch.setattr(feed, "identity", lambda tx: promoted)
+    assert tick(driver) == 1
+
+
+def test_what_ended_since_a_database_was_restored_elsewhere_fires_once(
+    driver: RunDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(driver)
+    ended(driver)
+    assert tick(driver) == 1
+    ended(driver)
+    monkeypatch.setattr(feed, "identity", lambda tx: "9/9/00000001")
+    assert tick(driver) == 1
+    assert tick(driver) == 0

@@ -250,17 +250,55 @@ def test_a_cursor_from_a_future_that_was_undone_has_expired(driver: RunDriver, r
         feed.read_after(tx, later)
 
 
-def test_a_cursor_has_expired_when_history_was_dropped_since(isolated_driver: RunDriver) -> None:
-    reader = Reader(isolated_driver, isolated_driver.begin({"a": []}))
-    with isolated_driver.database.transaction() as tx:
+def note_dropped(driver: RunDriver, month: str, last: str | None) -> None:
+    """Note that a month was dropped a moment later; `last` wrote the last event of it."""
+    with driver.database.transaction() as tx:
         tx.execute(
-            "INSERT INTO dropped_months (month, dropped_at) VALUES ('2020-01', now() - interval '1 d')"
+            "INSERT INTO dropped_months (month, dropped_at, last_txid)"
+            " VALUES (:month, now() + interval '1 s', CAST(CAST(:last AS text) AS xid8))",
+            {"month": month, "last": last},
         )
+
+
+def test_a_cursor_has_expired_when_history_was_dropped_that_came_after_it(
+    isolated_driver: RunDriver,
+) -> None:
+    reader = Reader(isolated_driver, isolated_driver.begin({"a": []}))
+    note_dropped(isolated_driver, "2020-01", "7")
+    note_dropped(isolated_driver, "2020-02", "0")
+    note_dropped(isolated_driver, "2020-03", None)
     assert resume(isolated_driver, reader.place) == reader.place
-    with isolated_driver.database.transaction() as tx:
-        tx.execute("UPDATE dropped_months SET dropped_at = now() + interval '1 s'")
-    with pytest.raises(CursorExpired):
+    note_dropped(isolated_driver, "2020-04", str(reader.place.seen.before))
+    with pytest.raises(CursorExpired, match="2020-04"):
         resume(isolated_driver, reader.place)
+
+
+def test_a_month_of_which_nobody_noted_the_last_event_was_missed_by_who_was_there_before_it_ended(
+    isolated_driver: RunDriver,
+) -> None:
+    reader = Reader(isolated_driver, isolated_driver.begin({"a": []}))
+    note_dropped(isolated_driver, "2999-01", None)
+    with pytest.raises(CursorExpired, match="2999-01"):
+        resume(isolated_driver, reader.place)
+
+
+def test_a_place_of_this_database_outlives_a_promotion_and_a_cursor_does_not(
+    driver: RunDriver, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with driver.database.reading() as tx:
+        here = feed.identity(tx)
+        kept = place_text.write(reader.place, here)
+        given = place_text.write(reader.place, here, driver.tenant)
+        promoted = f"{here.rpartition('/')[0]}/{int(here.rpartition('/')[2], 16) + 3:08X}"
+        monkeypatch.setattr(feed, "identity", lambda tx: promoted)
+        assert feed.own_place(tx, kept) == reader.place
+        with pytest.raises(CursorExpired):
+            feed.resume(tx, given, driver.tenant)
+
+
+def test_a_place_of_another_database_is_none_here(driver: RunDriver, reader: Reader) -> None:
+    with driver.database.reading() as tx, pytest.raises(CursorExpired):
+        feed.own_place(tx, place_text.write(reader.place, "1/2/00000001"))
 
 
 def test_events_of_a_restored_dump_are_never_new(driver: RunDriver, run_id: UUID, reader: Reader) -> None:
