@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import orjson
+
 from pipeweave.errors import PipeWeaveError
+from pipeweave.json_values import json_faults
 from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.triggered_by import TRANSACTION, TriggeredBy
 from pipeweave.orchestrator.runs.triggering import Trigger
@@ -20,6 +25,12 @@ BATCH = 200
 BATCH_BYTES = 16_000_000
 # Tenants take turns among so many of the rows that are due.
 WINDOW = 2_000
+
+# The id that a caller gives may be of a clock that differs so much.
+ID_MAY_DIFFER = timedelta(days=1)
+_MS_OF_ID = 80
+# orjson makes another number of one that takes more than 64 bits; Python's own reader keeps it.
+_LONG_NUMBER = re.compile("[0-9]{17}")
 
 # A run whose pipeline is unknown may be earlier than a deploy: for so long it is tried again.
 PATIENCE = timedelta(hours=1)
@@ -34,8 +45,10 @@ class Enqueued:
     """A row that is due.
 
     Args:
+        input: the value; None where `fault` says why it cannot be read.
         by: the database role that wrote it.
         tries: how often it could not be started.
+        fault: why this row can never start, whatever its pipeline says.
     """
 
     id: UUID
@@ -50,6 +63,7 @@ class Enqueued:
     by: str
     at: datetime
     tries: int
+    fault: str | None = None
 
     @property
     def trigger(self) -> Trigger:
@@ -66,8 +80,9 @@ class Enqueued:
         )
 
 
-# The order is that of the due times within a tenant. What commits late is found whenever that is: nothing
-# remembers how far it came. Sizes are summed up last, so that only inputs of this batch are read.
+# Whoever may INSERT writes the JSON: it is read as text, so that a row which no reader of JSON takes holds up
+# no other. The order is that of the due times within a tenant. What commits late is found whenever that is:
+# nothing remembers how far it came. Sizes are summed up last, so that only inputs of this batch are read.
 _DUE = """
 WITH due AS MATERIALIZED (
     SELECT w.id, w.turn, w.due_at FROM (
@@ -78,8 +93,9 @@ WITH due AS MATERIALIZED (
               ORDER BY e.due_at LIMIT :window) AS o) AS w
     ORDER BY w.turn, w.due_at, w.id LIMIT :batch
 ), sized AS (
-    SELECT e.id, e.tenant_id, e.pipeline_id, e.input, e.run_token, e.failure_mode, e.priority, e.metadata,
-        e.traceparent, e.enqueued_by, e.enqueued_at, e.tries, d.turn, d.due_at,
+    SELECT e.id, e.tenant_id, e.pipeline_id, CAST(e.input AS text) AS input, e.run_token, e.failure_mode,
+        e.priority, CAST(e.metadata AS text) AS metadata, e.traceparent, e.enqueued_by, e.enqueued_at,
+        e.tries, d.turn, d.due_at,
         sum(octet_length(CAST(e.input AS text))) OVER (ORDER BY d.turn, d.due_at, e.id) AS bytes,
         row_number() OVER (ORDER BY d.turn, d.due_at, e.id) AS number
     FROM due AS d JOIN enqueued_runs AS e ON e.id = d.id
@@ -95,20 +111,43 @@ def due(tx: Transaction) -> list[Enqueued]:
 
 
 def _of_row(row: Any) -> Enqueued:
+    input, of_input = _read(row.input, "input")
+    metadata, of_metadata = _read(row.metadata, "metadata")
     return Enqueued(
         row.id,
         row.tenant_id,
         row.pipeline_id,
-        row.input,
+        input,
         row.run_token,
         row.failure_mode,
         row.priority,
-        row.metadata,
+        metadata,
         row.traceparent,
         row.enqueued_by,
         row.enqueued_at,
         row.tries,
+        _fault_of_id(row.id, row.enqueued_at) or of_input or of_metadata,
     )
+
+
+def _read(text: str | None, name: str) -> tuple[Any, str | None]:
+    """The value of a JSON text, or why nobody can read or store it."""
+    if text is None:
+        return None, None
+    try:
+        value = json.loads(text) if _LONG_NUMBER.search(text) else orjson.loads(text)
+    except (ValueError, RecursionError) as error:
+        return None, f"{name} is not JSON that can be read: {error}"
+    faults = json_faults(value, name)
+    return (value, None) if not faults else (None, f"{faults[0].field} {faults[0].message}")
+
+
+def _fault_of_id(id: UUID, enqueued_at: datetime) -> str | None:
+    """An id says when it was made, and its run goes into the tables of that month: no caller makes months."""
+    made_at = id.int >> _MS_OF_ID
+    if abs(made_at - enqueued_at.timestamp() * 1000) <= ID_MAY_DIFFER / timedelta(milliseconds=1):
+        return None
+    return "id is of another time than the row: leave it out, or make a UUIDv7 of now"
 
 
 _LOCK = """
@@ -183,7 +222,7 @@ def postpone(tx: Transaction, ids: Sequence[UUID], code: str, error: str) -> int
 
 
 def code_and_text(error: Exception) -> tuple[str, str]:
-    """The code and the text of an error, as rows keep them."""
+    """The code and the text of an error, as rows keep them and tenants read them."""
     if isinstance(error, PipeWeaveError):
         return error.code, error.detail
-    return "INTERNAL_ERROR", f"{type(error).__name__}: {error}".strip()
+    return "INTERNAL_ERROR", "it could not be started because of an unexpected error; the log of beat has it"

@@ -19,6 +19,7 @@ from uuid import UUID
 from pipeweave.errors import (
     Conflict,
     InputValidationFailed,
+    InvalidInput,
     NotFound,
     PipeWeaveError,
     Unavailable,
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 
 # Another process goes on when the one that starts runs was not heard of for so long.
 LEASE = timedelta(seconds=5)
+# PostgreSQL's code of an id or a token that is there.
+_NOT_UNIQUE = "23505"
 # One call starts at most so many batches; the next one goes on.
 MOST_BATCHES = 25
 
@@ -83,10 +86,21 @@ def run_once(database: Database, values: Values) -> int:
 def _start_batch(database: Database, values: Values) -> int:
     with database.statements() as tx:
         found = rows.due(tx)
-    done = 0
-    for _, together in groupby(sorted(found, key=_group), key=_group):
+    faults = {each.id: each.fault for each in found if each.fault is not None}
+    done = _refuse(database, found, faults) if faults else 0
+    readable = sorted((each for each in found if each.fault is None), key=_group)
+    for _, together in groupby(readable, key=_group):
         done += _start(database, values, list(together))
     return done
+
+
+def _refuse(database: Database, found: Sequence[Enqueued], faults: Mapping[UUID, str]) -> int:
+    """Note that these rows will never start; the number of rows."""
+    for each in found:
+        if each.id in faults:
+            extra = {**_names([each]), "error_code": InvalidInput.code, "reason": faults[each.id], "runs": 1}
+            log.warning("enqueued.refused", extra=extra)
+    return database.run(lambda tx: rows.refuse_each(tx, InvalidInput.code, faults))
 
 
 def _group(each: Enqueued) -> tuple[str, str]:
@@ -175,6 +189,8 @@ def _note(database: Database, values: Values, found: Sequence[Enqueued], error: 
     if len(found) > 1 and not concerns_all:
         middle = len(found) // 2
         return _start(database, values, found[:middle]) + _start(database, values, found[middle:])
+    if getattr(error, "pgcode", None) == _NOT_UNIQUE:
+        error = InvalidInput("id is that of a run that is there: leave it out, or make a UUIDv7 of now")
     code, text = rows.code_and_text(error)
     with database.statements() as tx:
         now = tx.now
