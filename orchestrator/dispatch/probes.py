@@ -65,7 +65,7 @@ def _ask(networks: Networks, base_url: str) -> Reply | NoReply:
         return NoReply(str(error.detail), is_certain=True)
     except (OSError, UnicodeError) as error:
         return NoReply(f"its host cannot be resolved ({error})", is_certain=True)
-    sender = Sender()
+    sender = Sender(cuts=True)
     try:
         return sender.get(target, f"{target.path}/health")
     finally:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPException
+from socket import SHUT_RDWR
 from typing import Any
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -63,6 +64,15 @@ class NoReply:
 class _Open:
     connection: HTTPConnection
     deadline: float
+    # http.client forgets the socket of an answer that ends with its connection.
+    sock: Any = None
+    is_cut: bool = False
+
+    def cut(self) -> None:
+        """End the connection, whoever reads from it."""
+        self.is_cut = True
+        with suppress(OSError, AttributeError):
+            (self.sock or self.connection.sock).shutdown(SHUT_RDWR)
 
 
 @dataclass(slots=True)
@@ -73,8 +83,14 @@ class _Kept:
 
 @dataclass(slots=True)
 class Sender:
-    """Sends requests from several threads. A forked child must make its own."""
+    """Sends requests from several threads. A forked child must make its own.
 
+    Args:
+        cuts: whether each exchange is cut by a timer of its own when its time is up; otherwise who sends many
+            at a time calls `end_late` meanwhile.
+    """
+
+    cuts: bool = False
     _kept: dict[Target, list[_Kept]] = field(default_factory=dict)
     _open: dict[int, _Open] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -97,10 +113,9 @@ class Sender:
         """
         now = time.monotonic()
         with self._lock:
-            late = [each.connection for each in self._open.values() if each.deadline < now]
-        for connection in late:
-            with suppress(OSError, AttributeError):
-                connection.sock.shutdown(2)
+            late = [each for each in self._open.values() if each.deadline < now]
+        for each in late:
+            each.cut()
 
     def close(self) -> None:
         """Close every kept connection."""
@@ -116,18 +131,27 @@ class Sender:
         deadline = time.monotonic() + ANSWER_WITHIN_S
         connection = self._take(target)
         with self._lock:
-            self._open[id(connection)] = _Open(connection, deadline)
+            opened = self._open[id(connection)] = _Open(connection, deadline)
         is_sent = False
+        watch = threading.Timer(ANSWER_WITHIN_S, opened.cut) if self.cuts else None
         try:
+            if watch is not None:
+                watch.daemon = True
+                watch.start()
             if not connection.is_connected:
                 connection.connect()
+            opened.sock = connection.sock
             is_sent = True
             connection.request(method, path, body=body, headers={"Host": target.host_header, **headers})
             reply = _read(connection)
+            if opened.is_cut:
+                raise TimeoutError("the answer was cut")
         except (OSError, HTTPError, HTTPException, ValueError) as error:
             connection.close()
             return _no_reply(error, is_certain=not is_sent, is_late=time.monotonic() >= deadline)
         finally:
+            if watch is not None:
+                watch.cancel()
             with self._lock:
                 del self._open[id(connection)]
         self._keep(target, connection)

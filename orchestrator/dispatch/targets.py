@@ -7,7 +7,6 @@ moment later leads nowhere else.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -15,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from pipeweave.errors import FieldError, TargetRefused
+from pipeweave.orchestrator.dispatch import resolving
 
 Address = IPv4Address | IPv6Address
 
@@ -44,6 +44,33 @@ class Target:
         return shown if self.port == _PORTS[self.scheme] else f"{shown}:{self.port}"
 
 
+# Services of clouds that trust whoever asks from inside, on addresses that look public or private; and
+# networks that lead to whoever runs the tunnel. A range of the setting that names one allows it.
+_NEVER = [
+    ip_network(each)
+    for each in (
+        "168.63.129.16/32",  # Azure
+        "100.100.100.200/32",  # Alibaba Cloud
+        "192.0.0.0/24",  # special purposes of protocols; 192.0.0.192: Oracle Cloud
+        "192.88.99.0/24",  # relays of 6to4
+        "0.0.0.0/8",
+        "fd00:ec2::/32",  # AWS
+        "fd20:ce::254/128",  # Google Cloud
+        "2001::/32",  # Teredo
+    )
+]
+_NAT64 = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
+
+
+def _carried(address: Address) -> IPv4Address | None:
+    """The IPv4 address that a gateway connects to for an IPv6 address: of 6to4 and of NAT64."""
+    if not isinstance(address, IPv6Address):
+        return None
+    if any(address in each for each in _NAT64):
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.sixtofour
+
+
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -64,11 +91,16 @@ class Networks:
             address = address.ipv4_mapped
         if any(address in each for each in self._ranges if each.version == address.version):
             return True
+        if any(address in each for each in _NEVER if each.version == address.version):
+            return False
+        inner = _carried(address)
+        if inner is not None and not self.allow(inner):
+            return False
         if address.is_loopback:
             return "loopback" in self._names
         # Addresses of clouds' metadata services, which hand out credentials, are link-local: never `private`.
         if address.is_link_local or address.is_multicast or address.is_unspecified or address.is_reserved:
-            return False
+            return inner is not None
         return address.is_global or "private" in self._names
 
     def resolve(self, base_url: str) -> Target:
@@ -76,16 +108,14 @@ class Networks:
 
         Raises:
             TargetRefused: it has an address that is not allowed.
-            OSError: the host cannot be resolved.
+            OSError: the host cannot be resolved, or not in time.
         """
         parts = urlsplit(base_url)
         host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
-        for each in addresses:
-            if not self.allow(_plain(each)):
-                raise _refused(base_url, each)
-        return Target(parts.scheme, host, addresses[0], port, parts.path.rstrip("/"))
+        found = resolving.addresses(host, port)
+        if not all(self.allow(_plain(each)) for each in found):
+            raise _refused(host)
+        return Target(parts.scheme, host, found[0], port, parts.path.rstrip("/"))
 
     def check(self, base_url: str, field: str = "baseUrl") -> None:
         """Check a base URL as far as its host can be resolved here and now.
@@ -107,10 +137,9 @@ def _plain(address: str) -> Address:
     return ip_address(address.partition("%")[0])
 
 
-def _refused(base_url: str, address: str) -> TargetRefused:
-    host = urlsplit(base_url).hostname
-    named = f"{host} is {address}, which" if host != address else address
-    return TargetRefused(f"{named} is no address that dispatches may reach", hint=_HINT)
+def _refused(host: str) -> TargetRefused:
+    # Where a name leads inside a network is not for who named it.
+    return TargetRefused(f"{host[:300]} leads to no address that dispatches may reach", hint=_HINT)
 
 
 def address_of(registered: str, peer: str | None, override: str | None, *, uses_peer: bool) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,8 +28,9 @@ from pipeweave.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# Calls that a process makes at the same time.
+# Calls that a process makes at the same time, and of them for one tenant, whose receivers may all hang.
 AT_ONCE = 8
+OF_A_TENANT = 4
 # Tries in all; the next one is due after 1, 2, 4, 8 and 16 minutes.
 TRIES = 6
 REFUSED, UNANSWERED = "HOOK_REFUSED", "HOOK_UNANSWERED"
@@ -37,17 +39,23 @@ REFUSED, UNANSWERED = "HOOK_REFUSED", "HOOK_UNANSWERED"
 IS_DUE = "EXISTS (SELECT 1 FROM hook_fires AS f WHERE f.due_at <= now() AND f.url IS NOT NULL)"
 
 _under_way = threading.Semaphore(AT_ONCE)
-_sender = Sender()
+_lock = threading.Lock()
+_by_tenant: Counter[str] = Counter()
+_sender = Sender(cuts=True)
 
-# Tenants take turns.
+# Tenants take turns, each as far as it has places left.
 _CLAIM = """
 UPDATE hook_fires AS f SET attempts = f.attempts + 1,
     due_at = CAST(:now AS timestamptz) + power(2, least(f.attempts, 10)) * interval '1 minute'
 WHERE f.due_at <= :now AND f.url IS NOT NULL AND f.id = ANY(ARRAY(
     SELECT w.id FROM (
-        SELECT o.id, o.due_at, row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.due_at, o.id) AS turn
+        SELECT o.id, o.tenant_id, o.due_at,
+            row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.due_at, o.id) AS turn
         FROM (SELECT d.id, d.tenant_id, d.due_at FROM hook_fires AS d
-              WHERE d.due_at <= :now AND d.url IS NOT NULL ORDER BY d.due_at LIMIT :window) AS o) AS w
+              WHERE d.due_at <= :now AND d.url IS NOT NULL AND d.tenant_id <> ALL(CAST(:full AS text[]))
+              ORDER BY d.due_at LIMIT :window) AS o) AS w
+    WHERE w.turn <= coalesce((SELECT b.places FROM unnest(CAST(:busy AS text[]), CAST(:places AS integer[]))
+        AS b (tenant_id, places) WHERE b.tenant_id = w.tenant_id), :share)
     ORDER BY w.turn, w.due_at, w.id LIMIT :most))
 RETURNING f.id, f.tenant_id, f.pipeline_id, f.hook, f.url, f.secret, f.event, f.attempts
 """
@@ -63,12 +71,16 @@ def run_once(database: Database, settings: Settings) -> int:
     if not free:
         return 0
     try:
-        claimed = database.run(lambda tx: claim(tx, free))
+        with _lock:
+            busy = dict(_by_tenant)
+        claimed = database.run(lambda tx: claim(tx, free, busy))
     except BaseException:
         _under_way.release(free)
         raise
     if len(claimed) < free:
         _under_way.release(free - len(claimed))
+    with _lock:
+        _by_tenant.update(each.tenant_id for each in claimed)
     calls = [threading.Thread(target=_made, args=(database, settings, each), daemon=True) for each in claimed]
     for each in calls:
         each.start()
@@ -85,9 +97,16 @@ def _take_free() -> int:
     return free
 
 
-def claim(tx: Transaction, most: int) -> Sequence[Any]:
-    """Claim tries that are due, and say when the next ones are."""
-    return tx.execute(_CLAIM, {"now": tx.now, "most": most, "window": 100 * AT_ONCE}).all()
+def claim(tx: Transaction, most: int, busy: Mapping[str, int] | None = None) -> Sequence[Any]:
+    """Claim tries that are due, and say when the next ones are.
+
+    Args:
+        busy: by tenant: how many calls this process is making.
+    """
+    left = {tenant: max(0, OF_A_TENANT - count) for tenant, count in (busy or {}).items()}
+    given = {"now": tx.now, "most": most, "window": 100 * AT_ONCE, "share": OF_A_TENANT}
+    given |= {"full": [each for each, places in left.items() if not places]}
+    return tx.execute(_CLAIM, {**given, "busy": list(left), "places": list(left.values())}).all()
 
 
 def _made(database: Database, settings: Settings, claimed: Any) -> None:
@@ -97,6 +116,10 @@ def _made(database: Database, settings: Settings, claimed: Any) -> None:
         # The next try comes when it is due.
         log.warning("hook.call_failed", extra={"hook": str(claimed.id)}, exc_info=error)
     finally:
+        with _lock:
+            _by_tenant[claimed.tenant_id] -= 1
+            if not _by_tenant[claimed.tenant_id]:
+                del _by_tenant[claimed.tenant_id]
         _under_way.release()
 
 
@@ -150,14 +173,7 @@ def _sent(settings: Settings, claimed: Any, at: int) -> _Failed | None:
         webhooks.DELIVERY: str(claimed.id),
         webhooks.HEADER: webhooks.sign(secret, at, body),
     }
-    # A receiver that answers byte by byte would otherwise hold its thread for as long as it likes.
-    watch = threading.Timer(ANSWER_WITHIN_S + 0.1, _sender.end_late)
-    watch.daemon = True
-    watch.start()
-    try:
-        reply = _sender.post(target, _path(claimed.url), body, headers)
-    finally:
-        watch.cancel()
+    reply = _sender.post(target, _path(claimed.url), body, headers)
     if isinstance(reply, NoReply):
         return _Failed(UNANSWERED, reply.reason)
     if 200 <= reply.status < 300:

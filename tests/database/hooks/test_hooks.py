@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 from support.concurrency import call_concurrently
+from support.dripping import dripping
 from support.run_driver import Clock, RunDriver
 from support.stored_values import VALUES
 from support.stub_http_server import Served, serving
@@ -257,3 +258,30 @@ def test_without_hooks_there_is_nothing_to_do(driver: RunDriver) -> None:
     ended(driver)
     assert reader.run_once(driver.database) == 2
     assert not look(driver.database, conditions, None).idle & conditions.keys()
+
+
+# --- receivers that hang ----------------------------------------------------------------------------------
+
+
+def test_receivers_of_one_tenant_that_hang_leave_places_for_others(
+    driver: RunDriver, receiver: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    neighbour = RunDriver(driver.database)
+    standalone = settings(mode="standalone")
+    with dripping(b"HTTP/1.0 200 OK\r\n\r\n") as hanging:
+        driver.store({"a": []}, id="files", onSuccess=[{"url": hanging.url}] * 5)
+        for _ in range(2):
+            ended(driver)
+        tick(driver, given=standalone)
+        for _ in range(calling.OF_A_TENANT):
+            assert hanging.taken.acquire(timeout=60)
+        assert not hanging.taken.acquire(blocking=False), "the share of a tenant is all that it gets"
+        neighbour.store({"a": []}, id="files", onSuccess=[{"url": f"{receiver.url}/hook?of=1"}])
+        neighbour.finish(neighbour.trigger("files", {}), "a")
+        tick(driver, given=standalone)
+        while not receiver.asked:
+            assert not hanging.cut.acquire(timeout=0.01), "nobody had to be cut first"
+        for _ in range(calling.OF_A_TENANT):
+            assert hanging.cut.acquire(timeout=60), "a call is never longer than its deadline"
+    for each in fires(driver):
+        assert each.outcome == ("fired" if each.tenant_id == neighbour.tenant else "waiting")

@@ -41,10 +41,29 @@ def test_the_metadata_service_of_a_cloud_is_never_private() -> None:
     assert Networks(("169.254.0.0/16",)).allow(ip_address("169.254.169.254"))
 
 
-def test_a_name_that_leads_inside_is_refused_with_its_address() -> None:
+@pytest.mark.parametrize(
+    "address",
+    ["168.63.129.16", "192.0.0.192", "100.100.100.200", "192.88.99.1", "0.1.2.3", "fd00:ec2::254",
+     "fd20:ce::254", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2002:a9fe:a9fe::1", "64:ff9b::a9fe:a9fe",
+     "64:ff9b::6464:64c8", "2002:7f00:1::"],
+)  # fmt: skip
+def test_addresses_that_lead_to_what_trusts_who_asks_from_inside_are_never_private(address: str) -> None:
+    assert not Networks(()).allow(ip_address(address))
+    assert not Networks(("private",)).allow(ip_address(address))
+    assert Networks((address,)).allow(ip_address(address))
+
+
+def test_an_address_that_carries_another_is_allowed_as_that_one_is() -> None:
+    private, public = ip_address("2002:0a00:0001::1"), ip_address("64:ff9b::808:808")
+    assert not Networks(()).allow(private)
+    assert Networks(("private",)).allow(private)
+    assert Networks(()).allow(public)
+
+
+def test_a_name_that_leads_inside_is_refused_without_its_address() -> None:
     with pytest.raises(TargetRefused) as refused:
         Networks(()).check("http://localhost:4000")
-    assert "localhost is" in str(refused.value.detail)
+    assert str(refused.value.detail) == "localhost leads to no address that dispatches may reach"
     [fault] = refused.value.errors
     assert fault.field == "baseUrl"
     assert "DISPATCH_NETWORKS" in str(refused.value.hint)
