@@ -150,6 +150,8 @@ class Endpoint:
         gives_text: the endpoint answers with a `Text`: its media types.
         streams: the endpoint answers with a `Stream`: its media type; None: with JSON.
         longest_key: the longest Idempotency-Key in characters; 0: the endpoint takes none.
+        vouches: of an open endpoint: checks the ids of the path before a byte of the body is read, and raises
+            if they are not of somebody who may send one.
         tells_more: the endpoint is open, and answers more to a token that may read every tenant.
         links: operation id -> JSON pointer to the id in the answer that the operation takes, e.g.
             `/pipelineRunId`.
@@ -179,6 +181,7 @@ class Endpoint:
     errors: tuple[type[PipeWeaveError], ...] = ()
     example: Any = None
     tells_more: bool = False
+    vouches: Callable[[Deployment, Mapping[str, str]], None] | None = None
     links: Mapping[str, str] = field(default_factory=dict)
 
     @property

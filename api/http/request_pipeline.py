@@ -14,7 +14,7 @@ import orjson
 from flask import Response, request
 from werkzeug.datastructures import Headers
 
-from pipeweave.api.http import audited, browser, idempotency_header, streaming, worker_paths
+from pipeweave.api.http import audited, browser, idempotency_header, slow_bodies, streaming, worker_paths
 from pipeweave.api.http.auth import Admission, Authenticator, Identity
 from pipeweave.api.http.body import parse_query, read_body
 from pipeweave.api.http.download import Download, answered
@@ -65,6 +65,10 @@ class RequestPipeline:
         """
         worker_paths.check(endpoint)
         admission = None if endpoint.is_open else self._authenticated(endpoint)
+        if endpoint.vouches is not None:
+            endpoint.vouches(self._deployment, path_ids)
+        if admission is not None or endpoint.vouches is not None:
+            slow_bodies.trust(request)
         arguments = _arguments(endpoint, path_ids)
         key = idempotency_header.read(request.headers, endpoint.longest_key) if endpoint.longest_key else None
         sees_all = endpoint.tells_more and self.authenticator.may_read_all(request.headers)

@@ -1,4 +1,4 @@
-"""Lets a large body take longer to arrive than the bodies of other requests."""
+"""Tells the server that serves this app for whose bodies, and for how long, a thread may wait."""
 
 from __future__ import annotations
 
@@ -9,5 +9,14 @@ def allow_time(request: Request) -> None:
     """Give the body of a request the time of a large one. Only the server that serves this app knows of that;
     another one has its own limits.
     """
-    if take_longer := getattr(request.environ.get("wsgi.input"), "take_longer", None):
-        take_longer()
+    _tell(request, "take_longer")
+
+
+def trust(request: Request) -> None:
+    """Let a thread wait for the body of a request whose sender is known."""
+    _tell(request, "trust")
+
+
+def _tell(request: Request, what: str) -> None:
+    if tell := getattr(request.environ.get("wsgi.input"), what, None):
+        tell()

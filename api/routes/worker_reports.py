@@ -5,6 +5,7 @@ The `runId` of a dispatch is signed and names one attempt, so these endpoints ne
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pipeweave.api.contract import (
@@ -20,10 +21,17 @@ from pipeweave.api.contract import (
 )
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import InvalidReport, NotFound, StaleReport, Unauthenticated, Unavailable
+from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.dispatch import Report, Reports, worker_reading
 
 routes = Routes("workers")
 DISPATCH = {"id": PathId(None, "The `runId` of the dispatch.")}
+
+
+def _is_ours(deployment: Deployment, ids: Mapping[str, str]) -> None:
+    """Check that this deployment made the id of a dispatch, before the report is read."""
+    Reports(deployment.database, deployment.values, deployment.settings).check(ids["id"])
+
 
 _ERRORS = (Unauthenticated, NotFound, Unavailable)
 _END_ERRORS = (*_ERRORS, StaleReport, InvalidReport)
@@ -37,6 +45,7 @@ _SUCCESS = {"status": "success", "output": {"total": 42}}
     "Report that an attempt is alive",
     scopes=(),
     ids=DISPATCH,
+    vouches=_is_ours,
     body=HeartbeatReport,
     is_body_optional=True,
     answer=HeartbeatAnswer,
@@ -87,6 +96,7 @@ def progress_alias(call: Call, body: NamedHeartbeatReport) -> dict[str, Any]:
     "Report the end of an attempt",
     scopes=(),
     ids=DISPATCH,
+    vouches=_is_ours,
     body=CompletionReport,
     answer=CompletionAnswer,
     errors=_END_ERRORS,
@@ -113,6 +123,7 @@ def complete(call: Call, id: str, body: CompletionReport) -> dict[str, Any]:
     "Report the end of an attempt (older path)",
     scopes=(),
     ids=DISPATCH,
+    vouches=_is_ours,
     body=CompletionReport,
     answer=CompletionAnswer,
     errors=_END_ERRORS,
@@ -143,6 +154,7 @@ def list_upstream(call: Call, id: str, query: UpstreamQuery) -> dict[str, Any]:
     "Make URLs for objects of an attempt",
     scopes=(),
     ids=DISPATCH,
+    vouches=_is_ours,
     body=UrlsRequest,
     answer=UrlsAnswer,
     errors=(*_ERRORS, StaleReport),

@@ -22,11 +22,13 @@ class ClientSocket(socket.socket):
         unsent: parts of the answer that the client has not taken yet. A thread adds to them while it answers,
             afterwards the loop sends them.
         outlet: what the loop sends from now on, until it ends: the connection serves a stream.
+        awaits_body: whether the body of its request is yet to come: a thread would wait for it.
     """
 
     deadline: float
     unsent: list[memoryview]
     outlet: Outlet | None
+    awaits_body: bool
 
     @classmethod
     def of(cls, accepted: socket.socket) -> ClientSocket:
@@ -37,6 +39,7 @@ class ClientSocket(socket.socket):
         made.deadline = time.monotonic()
         made.unsent = []
         made.outlet = None
+        made.awaits_body = False
         return made
 
     def take_over(self, outlet: Outlet) -> None:

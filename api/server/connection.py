@@ -12,12 +12,16 @@ from gunicorn.http.errors import LimitRequestHeaders, LimitRequestLine
 from gunicorn.workers.gthread import TConn
 
 from pipeweave.api.server.client_socket import ClientSocket
-from pipeweave.api.server.deadlines import MAX_HEAD, MAX_REQUEST_LINE, SMALL_BODY
+from pipeweave.api.server.deadlines import BODY_S, MAX_HEAD, MAX_REQUEST_LINE, MAX_TAKEN_IN, SMALL_BODY
+from pipeweave.size_limits import MAX_BODY_BYTES
 
 _END = b"\r\n\r\n"
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r\n", re.IGNORECASE)
 _EXPECT = re.compile(rb"\r\nexpect:", re.IGNORECASE)
+# Others are uploads: they may take long, and be too large for memory.
+_JSON = re.compile(rb"\r\ncontent-type:[ \t]*application/json\b", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
 # An export takes seconds: it goes to the threads of the API, where few are written at once.
 _PAGE = re.compile(rb"(\r\n)?(GET|HEAD) /ui(?!/[^/? ]+/export/)[/? ]")
 _HEALTH = re.compile(rb"(\r\n)?(GET|HEAD) /health[? ]")
@@ -38,6 +42,8 @@ class Connection(TConn):
     """
 
     sock: ClientSocket
+    # Bytes of larger bodies that the loop takes in for all connections of this process.
+    taken_in = 0
 
     def __init__(self, config: Config, accepted: socket.socket, client: Any, server: Any) -> None:
         super().__init__(config, ClientSocket.of(accepted), client, server)
@@ -48,6 +54,7 @@ class Connection(TConn):
         self.drained = 0
         self.is_page = False
         self._wanted = 0
+        self._reserved = 0
 
     def begin(self, stage: str, seconds: float) -> None:
         """Begin a stage in which the loop waits for the client for so many seconds."""
@@ -90,6 +97,12 @@ class Connection(TConn):
         self.parser.unreader.unread(bytes(self.arrived))
         self.arrived.clear()
         self._wanted = 0
+        self._give_back()
+
+    def close(self, graceful: bool = False) -> None:
+        """Close the connection."""
+        self._give_back()
+        super().close(graceful)
 
     def take_back(self) -> bytes:
         """What gunicorn's parser has read of a further request."""
@@ -105,7 +118,25 @@ class Connection(TConn):
             # gunicorn refuses a head with a bare line feed as it is.
             return 1 if _BARE_LINE_FEED.search(self.arrived, start) else 0
         head = bytes(self.arrived[: end + len(_END)])
-        length = _LENGTH.search(head)
-        if length is None or int(length[1]) > SMALL_BODY or _EXPECT.search(head):
-            return len(head)
-        return len(head) + int(length[1])
+        found = _LENGTH.search(head)
+        length = 0 if found is None else int(found[1])
+        is_known = _EXPECT.search(head) is None and _CHUNKED.search(head) is None
+        is_json = length <= SMALL_BODY or _JSON.search(head) is not None
+        is_taken_in = is_known and is_json and self._has_room(length)
+        self.sock.awaits_body = not is_taken_in
+        return len(head) + length if is_taken_in else len(head)
+
+    def _has_room(self, length: int) -> bool:
+        """Whether the loop takes in a body of this length, so that no thread waits for it."""
+        if length <= SMALL_BODY:
+            return True
+        if length > MAX_BODY_BYTES or Connection.taken_in + length > MAX_TAKEN_IN:
+            return False
+        self._reserved = length
+        Connection.taken_in += length
+        self.until = max(self.until, self.since + BODY_S)
+        return True
+
+    def _give_back(self) -> None:
+        Connection.taken_in -= self._reserved
+        self._reserved = 0

@@ -6,7 +6,7 @@ HEAD_S = 10.0
 """Seconds in which the head of a request, and a body of at most SMALL_BODY bytes, must arrive."""
 
 BODY_S = 30.0
-"""Seconds in which the rest of a larger body must arrive. A thread waits for it."""
+"""Seconds in which a larger body must arrive."""
 
 UPLOAD_S = 300.0
 """Seconds in which the body of an upload must arrive. A thread waits for it; there are few at a time."""
@@ -36,7 +36,17 @@ MAX_HEAD = 65_536
 """Bytes of the head of a request: its first line and its headers."""
 
 SMALL_BODY = 65_536
-"""Bytes of a body that is taken in before a thread is occupied."""
+"""Bytes of a body that must arrive as soon as its head."""
+
+MAX_TAKEN_IN = 32_000_000
+"""Bytes of larger bodies of JSON that one process takes in at a time before a thread is occupied. What has no
+room there, or does not say its length, is awaited by a thread (BODY_PLACES)."""
+
+BODY_PLACES = 2
+"""Threads that wait at a time for bodies of clients whose token was checked; further ones are refused."""
+
+OPEN_BODY_PLACES = 1
+"""Threads that wait at a time for bodies of clients whom nobody knows."""
 
 SMALL_ANSWER = 2_000_000
 """Bytes of an answer that a thread always leaves to the loop. All answers without a token are smaller."""

@@ -4,6 +4,7 @@ and an answer that is a stream is the loop's to send.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,8 +14,12 @@ from gunicorn.http.errors import ParseException
 
 from pipeweave.api.http.streaming import TAKE_OVER
 from pipeweave.api.server.client_socket import ClientSocket
-from pipeweave.api.server.deadlines import BODY_S, UPLOAD_S
-from pipeweave.errors import InvalidInput, RequestTimeout
+from pipeweave.api.server.deadlines import BODY_PLACES, BODY_S, OPEN_BODY_PLACES, UPLOAD_S
+from pipeweave.errors import InvalidInput, RequestTimeout, TooManyRequests
+
+# Of this process.
+_PLACES = threading.Semaphore(BODY_PLACES)
+_OPEN_PLACES = threading.Semaphore(OPEN_BODY_PLACES)
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -24,9 +29,17 @@ def with_request_body(application: Application) -> Application:
 
     def served(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         client: ClientSocket | None = environ.get("gunicorn.socket")
-        environ["wsgi.input"] = RequestBody(environ["wsgi.input"], client)
+        body = environ["wsgi.input"] = RequestBody(environ["wsgi.input"], client)
         if client is None:
             return application(environ, start_response)
+        try:
+            return taking_over(environ, start_response, client)
+        finally:
+            body.leave()
+
+    def taking_over(
+        environ: dict[str, Any], start_response: Callable[..., Any], client: ClientSocket
+    ) -> Iterable[bytes]:
         environ[TAKE_OVER] = client.take_over
         heads: list[tuple[str, list[tuple[str, str]]]] = []
 
@@ -68,6 +81,7 @@ class RequestBody:
 
     Raises:
         RequestTimeout: the client did not send the body in time.
+        TooManyRequests: as many threads as may wait for bodies do so already.
         InvalidInput: the chunked body is malformed.
     """
 
@@ -75,24 +89,51 @@ class RequestBody:
         self._body = body
         self._client = client
         self._seconds = BODY_S
+        self._places = _OPEN_PLACES
+        self._place: threading.Semaphore | None = None
+        self._is_bounded = client is not None and client.awaits_body
+
+    def trust(self) -> None:
+        """Wait for the body in a place of those whose token was checked."""
+        self._places = _PLACES
+
+    def leave(self) -> None:
+        """Leave the place: the request is answered."""
+        if self._place is not None:
+            self._place.release()
+            self._place = None
 
     def take_longer(self) -> None:
-        """Wait UPLOAD_S for the rest of the body from now on, as it is an upload."""
+        """Wait UPLOAD_S for the rest of the body from now on, as it is an upload: the caller bounds these."""
         self._seconds = UPLOAD_S
+        self._is_bounded = False
+        self.leave()
         if self._client is not None:
             self._client.deadline = time.monotonic() + UPLOAD_S
 
     def read(self, size: int | None = None) -> bytes:
+        self._take_place()
         with _errors_of_the_request(self._seconds):
             return bytes(self._body.read(size))
 
     def readline(self, size: int | None = None) -> bytes:
+        self._take_place()
         with _errors_of_the_request(self._seconds):
             return bytes(self._body.readline(size))
 
     def readlines(self, size: int | None = None) -> list[bytes]:
+        self._take_place()
         with _errors_of_the_request(self._seconds):
             return list(self._body.readlines(size))
+
+    def _take_place(self) -> None:
+        if not self._is_bounded or self._place is not None:
+            return
+        if not self._places.acquire(blocking=False):
+            raise TooManyRequests(
+                "too many large bodies arrive at the same time", hint="send it again in a few seconds"
+            )
+        self._place = self._places
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.readline, b"")

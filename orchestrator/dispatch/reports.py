@@ -78,6 +78,14 @@ class Reports:
         self.values = values
         self.settings = settings
 
+    def check(self, dispatch_id: str) -> None:
+        """Check that this deployment made a dispatch id, whatever has become of its attempt.
+
+        Raises:
+            Unauthenticated: it did not.
+        """
+        self._read(dispatch_id)
+
     def tenant_of(self, dispatch_id: str) -> str:
         """The tenant whose attempt a dispatch id names.
 

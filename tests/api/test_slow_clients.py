@@ -20,7 +20,7 @@ from support.raw_clients import ANSWER_DEADLINE_S, connect, crowd, exchange, rea
 
 from pipeweave import Client
 from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, THREADS
-from pipeweave.api.server.deadlines import HEAD_S, MAX_CONNECTIONS, SMALL_ANSWER
+from pipeweave.api.server.deadlines import HEAD_S, MAX_CONNECTIONS, MAX_TAKEN_IN, SMALL_ANSWER
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE
 from pipeweave.size_limits import MAX_BODY_BYTES
@@ -57,6 +57,55 @@ def get(path: str, *headers: str) -> bytes:
 def post(path: str, *headers: str) -> bytes:
     """The head of a POST request."""
     return get(path, "Content-Type: application/json", *headers).replace(b"GET", b"POST", 1)
+
+
+OPEN = ("/api/webhooks/default/none", "/api/task-runs/none/complete", "/api/callback/none", "/api/heartbeat")
+
+
+@pytest.mark.parametrize("path", OPEN)
+@pytest.mark.parametrize(
+    "body", ["Content-Length: 200000", "Content-Length: 9000000", "Transfer-Encoding: chunked"]
+)
+def test_who_has_no_token_keeps_nobody_waiting_by_a_body_that_never_comes(
+    server: Server, path: str, body: str
+) -> None:
+    with crowd(server.url, CROWD, post(path, body)):
+        assert answers_others(server)
+
+
+@pytest.mark.parametrize("body", ["Content-Length: 9000000", "Transfer-Encoding: chunked"])
+def test_who_has_a_token_keeps_few_threads_waiting_for_bodies(
+    server: Server, tokens: Tokens, body: str
+) -> None:
+    asked = post("/api/tasks/count/validate-input", f"Authorization: Bearer {tokens.make(READ)}", body)
+    with crowd(server.url, 40, asked) as clients:
+        assert answers_others(server)
+        if "chunked" in body:
+            refused = clients[-1].recv(4096)
+            assert status_of(refused) == 429 and b"Retry-After" in refused
+
+
+def test_large_bodies_arrive_side_by_side(server: Server, api: Api, pipeline: str) -> None:
+    content = orjson.dumps({"input": {"text": "x" * 3_000_000}})
+    bearer = f"Authorization: Bearer {api.token}"
+    head = post(f"/api/pipelines/{pipeline}/trigger", bearer, f"Content-Length: {len(content)}")
+    with crowd(server.url, THREADS, head + content[:-1]) as clients:
+        assert answers_others(server)
+        for client in clients:
+            client.sendall(content[-1:])
+        assert [status_of(client.recv(4096)) for client in clients] == [200] * THREADS
+
+
+def test_a_body_beyond_the_room_for_bodies_is_awaited_by_a_thread(
+    server: Server, api: Api, pipeline: str
+) -> None:
+    many = MAX_TAKEN_IN // 9_000_000 + 1
+    with crowd(server.url, many, post("/api/queue/task", "Content-Length: 9000000")):
+        content = orjson.dumps({"input": {"text": "x" * 3_000_000}})
+        bearer = f"Authorization: Bearer {api.token}"
+        length = f"Content-Length: {len(content)}"
+        head = post(f"/api/pipelines/{pipeline}/trigger", bearer, length, "Connection: close")
+        assert status_of(exchange(server.url, head, content)) == 200
 
 
 @pytest.mark.parametrize(
