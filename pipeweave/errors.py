@@ -577,7 +577,7 @@ class CorruptValue(AttemptFailed):
 
 
 class MapSourceInvalid(AttemptFailed):
-    """The value to map over is not a list, or the list or one of its items is too large."""
+    """The value to map over is neither a list nor null, or the list or one of its items is too large."""
 
     code = "MAP_SOURCE_INVALID"
 

@@ -21,6 +21,20 @@ Scope = Literal[
     "orchestrator:worker",
     "orchestrator:tick",
 ]
+# As the command line has them, or in full.
+ScopeName = Literal[
+    "read",
+    "write",
+    "admin",
+    "worker",
+    "tick",
+    "orchestrator:read",
+    "orchestrator:write",
+    "orchestrator:admin",
+    "orchestrator:worker",
+    "orchestrator:tick",
+]
+_PREFIX = "orchestrator:"
 TokenId = Annotated[str, Field(pattern=type_id_pattern(TOKEN_ID))]
 SessionId = Annotated[str, Field(pattern=type_id_pattern(SESSION_ID))]
 TenantOrAll = Annotated[str, Field(pattern=r"^(\*|\.*[A-Za-z0-9_~:@-][A-Za-z0-9._~:@-]*)$", max_length=200)]
@@ -32,11 +46,19 @@ class TokenRequest(Request):
     name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00]*$")] = Field(
         description="A label for people; several tokens may have the same."
     )
-    scopes: Annotated[list[Scope], Field(min_length=1, max_length=5)]
+    scopes: Annotated[list[ScopeName], Field(min_length=1, max_length=10)]
     tenants: Annotated[list[TenantOrAll], Field(min_length=1, max_length=MAX_TENANTS)] = Field(
         description="Tenants that the token is valid for, of those of the request's token; `*`: all."
     )
-    expires_at: Time | None = Field(None, description="The token is refused from then on; null: never.")
+    expires_at: Time | None = Field(
+        None,
+        description="The token is refused from then on; null: from the end of the request's token on.",
+    )
+
+    @property
+    def full_scopes(self) -> list[str]:
+        """The scopes by their full names."""
+        return [f"{_PREFIX}{each.removeprefix(_PREFIX)}" for each in self.scopes]
 
 
 class AccessToken(AnswerModel):
@@ -50,6 +72,9 @@ class AccessToken(AnswerModel):
     used_at: AwareDatetime | None = Field(description="Noted once in 5 minutes of use.")
     expires_at: AwareDatetime | None
     revoked_at: AwareDatetime | None
+    made_by: TokenId | None = Field(
+        description="The token that made it; null: a command, or an earlier version."
+    )
     is_valid: bool
 
 
@@ -72,6 +97,8 @@ class CreatedToken(AnswerModel):
 
 class RevokeTokenRequest(Request):
     """Revoke a token."""
+
+    children: bool = Field(False, description="Also revoke the tokens that it made, and what those made.")
 
 
 class RevokedTokens(AnswerModel):

@@ -32,14 +32,17 @@ class _Rewriting:
     def __call__(self, environ: MutableMapping[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         path = str(environ.get("PATH_INFO", ""))
         tenant, _, rest = path.removeprefix(PREFIX).partition("/")
-        token, slash, below = rest.partition("/")
-        if path.startswith(PREFIX) and tenant and token and slash:
-            environ["PATH_INFO"] = f"/{below}"
+        token, _, below = rest.partition("/")
+        if path.startswith(PREFIX) and tenant and token:
+            # Only the API is reached this way: a page would be shown with the rights of the token.
+            is_api = below.startswith("api/")
             # The token must not come back in an answer or in a log line.
-            environ["RAW_URI"] = environ["REQUEST_URI"] = f"/{below}"
-            environ["HTTP_X_TENANT"] = tenant
-            environ["HTTP_AUTHORIZATION"] = f"Bearer {token}"
-            environ[_MARK] = True
+            shown = f"/{below}" if is_api else f"{PREFIX}{tenant}/***/{below}"
+            environ["PATH_INFO"] = environ["RAW_URI"] = environ["REQUEST_URI"] = shown
+            if is_api:
+                environ["HTTP_X_TENANT"] = tenant
+                environ["HTTP_AUTHORIZATION"] = f"Bearer {token}"
+                environ[_MARK] = True
         answer: Iterable[bytes] = self._app(environ, start)
         return answer
 

@@ -64,13 +64,18 @@ def list_tokens(call: Call, query: PageQuery) -> dict[str, Any]:
     example={"name": "ci", "scopes": ["orchestrator:write"], "tenants": ["default"]},
 )
 def create_token(call: Call, body: TokenRequest) -> Answer:
-    """Create a token for tenants that the request's token may enter. Scope `orchestrator:tick` acts for all
-    tenants, so only a token for every tenant may give it.
+    """Create a token for tenants that the request's token may enter. It ends with that token at the latest.
+    Scope `orchestrator:tick` acts for all tenants, so only a token for every tenant may give it.
     """
     _check_gift(call, body)
     made = call.change(
         lambda tx: access_tokens.make_token(
-            tx, name=body.name, tenants=body.tenants, scopes=body.scopes, expires_at=body.expires_at
+            tx,
+            name=body.name,
+            tenants=body.tenants,
+            scopes=body.full_scopes,
+            expires_at=body.expires_at,
+            maker=call.access.id,
         )
     )
     shown = {
@@ -78,8 +83,8 @@ def create_token(call: Call, body: TokenRequest) -> Answer:
         "name": body.name,
         "token": made.token,
         "tenants": sorted(set(body.tenants)),
-        "scopes": sorted(set(body.scopes)),
-        "expiresAt": iso(body.expires_at),
+        "scopes": sorted(set(body.full_scopes)),
+        "expiresAt": iso(made.expires_at),
     }
     return Answer(shown, 201)
 
@@ -90,7 +95,7 @@ def _check_gift(call: Call, body: TokenRequest) -> None:
             "the token may not give access to tenants that it may not enter",
             hint=f"its tenants are {', '.join(call.access.tenants)}",
         )
-    if TICK in body.scopes and not call.access.may_enter(EVERY_TENANT):
+    if TICK in body.full_scopes and not call.access.may_enter(EVERY_TENANT):
         raise Forbidden(
             f"{TICK} acts for all tenants, and the token is not valid for all tenants",
             neededTenants=EVERY_TENANT,
@@ -111,9 +116,12 @@ def _check_gift(call: Call, body: TokenRequest) -> None:
 )
 def revoke_token(call: Call, name: str, body: RevokeTokenRequest) -> dict[str, Any]:
     """Refuse all tokens of this name, or the token with this id, within two seconds, and end their sessions.
-    Tokens for tenants that the request's token may not enter are not there for it.
+    Tokens for tenants that the request's token may not enter are not there for it. With `children`, the
+    tokens that these made are refused, too.
     """
-    return {"revoked": call.change(lambda tx: access_tokens.revoke(tx, name, call.access.tenants))}
+    tenants, children = call.access.tenants, body.children
+    revoked = call.change(lambda tx: access_tokens.revoke(tx, name, tenants, takes_children=children))
+    return {"revoked": revoked}
 
 
 @routes.add(

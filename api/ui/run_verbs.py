@@ -119,7 +119,7 @@ VERBS.add(
         "The new run has started.",
         command="pipeweave rerun {id}",
         fields=(
-            Field("fromStep", "From step", about="Empty: every step runs.", flag="--from-step"),
+            Field("fromStep", "From step", about="Empty: every step runs.", flag="--from"),
             Field("version", "Version", "choice", choices=VERSIONS, default="same", flag="--version"),
             Field("input", "Another input", "json", about="Empty: that of the run.", flag="--input"),
         ),

@@ -68,6 +68,9 @@ def lay_out(
 
 
 def _items(source: Any) -> list[str]:
+    # The output of a step that was skipped, or that has none: there is nothing to run over.
+    if source is None:
+        return []
     if not isinstance(source, list):
         what = json_type(source)
         raise MapSourceInvalid(f"a map needs a list, not {what}", hint="let the step before it return a list")

@@ -14,7 +14,7 @@ from pipeweave.orchestrator.store.keyset import Document, Page
 
 _AFTER_ALL = UUID(int=(1 << 128) - 1)
 
-_COLUMNS = "id, name, tenants, scopes, created_at, expires_at, revoked_at, used_at"
+_COLUMNS = "id, name, tenants, scopes, created_at, expires_at, revoked_at, used_at, made_by"
 
 _LIST = f"SELECT {_COLUMNS} FROM access_tokens ORDER BY id DESC LIMIT 1000"
 
@@ -53,5 +53,6 @@ def _shape(tx: Transaction, row: Any) -> Document:
         "usedAt": iso(row.used_at),
         "expiresAt": iso(row.expires_at),
         "revokedAt": iso(row.revoked_at),
+        "madeBy": row.made_by and ids.show(TOKEN_ID, row.made_by),
         "isValid": row.revoked_at is None and (row.expires_at is None or row.expires_at > tx.now),
     }

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.durations import in_words
+from pipeweave.orchestrator.domain.queue_names import is_parking_sql
 from pipeweave.orchestrator.domain.states import ACTIVE_RUN, TaskStatus, sql_in
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import cancelling, run_transitions
@@ -40,15 +41,18 @@ UNION ALL
  LIMIT :batch)
 """
 
-# Task runs of these statuses keep their run from being idle: running, or held back by a limit or a pause.
-_BUSY = frozenset({TaskStatus.READY, TaskStatus.RUNNING})
+# Task runs of these statuses keep their run from being idle: running, held back by a limit or a pause, or
+# waiting for something that has a time limit of its own.
+_BUSY = frozenset({TaskStatus.READY, TaskStatus.RUNNING, TaskStatus.WAITING})
+# So does one that is queued behind others; not one that nobody can take.
+_HAS_ITS_TURN = f"t.status = '{TaskStatus.QUEUED}' AND NOT {is_parking_sql('t.queue')}"
 
 # A run that waits for the next attempt of a task run is not idle either.
 _IDLE = f"""
 SELECT r.id, r.tenant_id, r.idle_timeout_ms FROM runs AS r
 WHERE r.finished_at IS NULL AND r.idle_timeout_ms IS NOT NULL AND {_ACTIVE} AND r.started_at IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM task_runs AS t WHERE t.run_id = r.id
-                  AND (t.status IN {sql_in(_BUSY)} OR t.due_at IS NOT NULL))
+                  AND (t.status IN {sql_in(_BUSY)} OR t.due_at IS NOT NULL OR ({_HAS_ITS_TURN})))
   AND (SELECT e.at FROM events AS e WHERE e.run_id = r.id ORDER BY e.seq DESC LIMIT 1)
       < now() - r.idle_timeout_ms * interval '1 millisecond'
 ORDER BY r.id LIMIT :batch

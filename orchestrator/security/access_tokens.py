@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import FieldError, InvalidId, InvalidInput, NotFound
+from pipeweave.errors import FieldError, InvalidId, InvalidInput, NotFound, Unauthenticated
 from pipeweave.orchestrator.domain import in_utc
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -81,11 +81,17 @@ class MadeToken:
 
     id: UUID
     token: str
+    expires_at: datetime | None
 
 
+# Held until the commit: a token that is revoked meanwhile makes none, or its new one is found with it.
+_MAKER = """
+SELECT expires_at FROM access_tokens
+WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now) FOR SHARE
+"""
 _INSERT = """
-INSERT INTO access_tokens (id, name, token_hash, tenants, scopes, created_at, expires_at)
-VALUES (:id, :name, :hash, CAST(:tenants AS text[]), CAST(:scopes AS text[]), :now, :expires_at)
+INSERT INTO access_tokens (id, name, token_hash, tenants, scopes, created_at, expires_at, made_by)
+VALUES (:id, :name, :hash, CAST(:tenants AS text[]), CAST(:scopes AS text[]), :now, :expires_at, :made_by)
 """
 
 
@@ -108,6 +114,7 @@ def make_token(
     tenants: Collection[str],
     scopes: Collection[str],
     expires_at: datetime | None = None,
+    maker: UUID | None = None,
 ) -> MadeToken:
     """Make a token `pw_` + 43 characters. It is returned once and cannot be read again.
 
@@ -115,13 +122,25 @@ def make_token(
         name: a label for people; several tokens may have the same name.
         tenants: tenant ids, or `*` for every tenant.
         scopes: of `orchestrator:read`, `:write`, `:admin`, `:worker` and `:tick`.
-        expires_at: aware time from which the token is refused; None: it never expires.
+        expires_at: aware time from which the token is refused; None: it never expires, or as its maker does.
+        maker: the token that makes it, whose end is its latest; None: a command on the database itself.
 
     Raises:
         InvalidInput: naming each wrong field.
+        Unauthenticated: the maker was revoked, or has expired, meanwhile.
     """
+    latest = None if maker is None else _end_of(tx, maker)
+    expires_at = latest if expires_at is None else expires_at
     if faults := _faults(tx, name, tenants, scopes, expires_at):
         raise InvalidInput(f"{faults[0].field}: {faults[0].message}", errors=faults)
+    if latest is not None and expires_at is not None and expires_at > latest:
+        late = FieldError(
+            "expiresAt",
+            "must not be later than the end of the token that makes it",
+            "too_big",
+            latest.isoformat(),
+        )
+        raise InvalidInput(f"expiresAt: {late.message}", errors=[late])
     token = PREFIX + secrets.token_urlsafe(32)
     parameters = {
         "id": (made := tx.new_id()),
@@ -131,9 +150,18 @@ def make_token(
         "scopes": sorted(set(scopes)),
         "now": tx.now,
         "expires_at": None if expires_at is None else in_utc(expires_at),
+        "made_by": maker,
     }
     tx.execute(_INSERT, parameters)
-    return MadeToken(made, token)
+    return MadeToken(made, token, expires_at)
+
+
+def _end_of(tx: Transaction, token_id: UUID) -> datetime | None:
+    row = tx.execute(_MAKER, {"id": token_id, "now": tx.now}).one_or_none()
+    if row is None:
+        raise Unauthenticated("the token was revoked, or has expired")
+    end: datetime | None = row.expires_at
+    return end
 
 
 _VERIFY = """
@@ -173,12 +201,31 @@ WHERE revoked_at IS NULL AND (:is_all OR tenants <@ CAST(:tenants AS text[])) AN
 """
 
 
-def revoke(tx: Transaction, name_or_id: str, tenants: Collection[str] = (EVERY_TENANT,)) -> list[str]:
+# What a token made, and what that made; their tenants are among its own.
+_REVOKE_CHILDREN = """
+WITH RECURSIVE made (id) AS (
+    SELECT t.id FROM access_tokens AS t WHERE t.made_by = ANY(CAST(:ids AS uuid[]))
+    UNION
+    SELECT t.id FROM access_tokens AS t JOIN made AS m ON t.made_by = m.id
+)
+UPDATE access_tokens AS t SET revoked_at = :now FROM made AS m
+WHERE t.id = m.id AND t.revoked_at IS NULL RETURNING t.id
+"""
+
+
+def revoke(
+    tx: Transaction,
+    name_or_id: str,
+    tenants: Collection[str] = (EVERY_TENANT,),
+    *,
+    takes_children: bool = False,
+) -> list[str]:
     """Revoke every valid token of this name or, if there is none, the token with this id (`tok_…`).
 
     Args:
         name_or_id: a name, an id, or the beginning of one with `tok_`.
         tenants: those of the caller: a token that is valid for further tenants is not there for it.
+        takes_children: also revoke the tokens that these made, and what those made.
 
     Returns:
         The ids of the revoked tokens.
@@ -201,6 +248,8 @@ def revoke(tx: Transaction, name_or_id: str, tenants: Collection[str] = (EVERY_T
             )
     if not revoked:
         raise NotFound(f"token {name_or_id[:200]!r} not found", hint="see `pipeweave token list`")
+    if takes_children:
+        revoked += tx.execute(_REVOKE_CHILDREN, {"ids": revoked, "now": tx.now}).scalars()
     return [ids.show(TOKEN_ID, each) for each in revoked]
 
 

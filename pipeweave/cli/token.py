@@ -152,16 +152,19 @@ def list_(database_url: str, as_json: bool) -> None:
 
 @token.command()
 @click.argument("name_or_id")
+@click.option("--children", is_flag=True, help="Also revoke the tokens that it made, and what those made.")
 @json_option
 @with_database
-def revoke(database_url: str, name_or_id: str, as_json: bool) -> None:
+def revoke(database_url: str, name_or_id: str, children: bool, as_json: bool) -> None:
     """Revoke a token by its id, or all tokens of a name."""
     from pipeweave.cli.support.rendering import show_json
     from pipeweave.orchestrator.security import access_tokens, audit
 
     with _transaction(database_url) as tx:
         note = audited.note("token revoke", name_or_id)
-        revoked = audit.recorded(tx, note, lambda tx: access_tokens.revoke(tx, name_or_id))
+        revoked = audit.recorded(
+            tx, note, lambda tx: access_tokens.revoke(tx, name_or_id, takes_children=children)
+        )
     if as_json:
         show_json({"revoked": revoked})
     else:

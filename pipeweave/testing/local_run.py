@@ -212,6 +212,8 @@ class LocalRun:
     def items(self, step: StepSpec) -> list[Any]:
         assert step.map is not None
         source = resolve(step.map.over, input=self.input, steps=self.upstream(step))
+        if source is None:
+            return []
         if not isinstance(source, list):
             raise MapSourceInvalid(f"a map needs a list, not {json_type(source)}")
         if len(source) > MAX_MAP_ITEMS:

@@ -222,7 +222,7 @@ def test_tokens_of_other_tenants_are_not_there(admin: Api, owner: Api) -> None:
 
 
 def test_all_mistakes_in_a_new_token_are_told(admin: Api) -> None:
-    answer = admin.post("/api/tokens", {"name": "", "scopes": ["read"], "tenants": [], "expiresAt": 5})
+    answer = admin.post("/api/tokens", {"name": "", "scopes": ["all"], "tenants": [], "expiresAt": 5})
     assert code(answer) == (400, "INVALID_INPUT")
     assert {each["field"].partition("[")[0] for each in answer.json["errors"]} == {
         *("name", "scopes", "tenants", "expiresAt")
@@ -374,3 +374,51 @@ def test_a_tenant_is_shown_with_its_use_to_those_who_may_enter(api: Api, owner: 
     assert owner.get("/api/tenants/shown").json["pauseReason"] == "stocktaking"
     assert code(api.get("/api/tenants/shown")) == (404, "NOT_FOUND")
     assert code(owner.get("/api/tenants/nowhere")) == (404, "NOT_FOUND")
+
+
+# --- what a token makes -----------------------------------------------------------------------------------
+
+
+def maker(api: Api, deployment: Deployment, ends: datetime | None) -> Api:
+    with deployment.database.transaction() as tx:
+        made = access_tokens.make_token(
+            tx, name=f"maker-{next(_names)}", tenants=["default"], scopes=[ADMIN], expires_at=ends
+        )
+    return replace(api, token=made.token)
+
+
+def test_a_token_ends_no_later_than_the_one_that_made_it(api: Api, deployment: Deployment) -> None:
+    ends = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=5)
+    short = maker(api, deployment, ends)
+    answer = created(short)
+    assert answer.status_code == 201
+    assert datetime.fromisoformat(answer.json["expiresAt"]) == ends
+    sooner = created(short, expiresAt=(ends - timedelta(minutes=1)).isoformat())
+    assert sooner.status_code == 201
+    late = created(short, expiresAt=(ends + timedelta(seconds=1)).isoformat())
+    assert code(late) == (400, "INVALID_INPUT")
+    assert late.json["errors"][0]["field"] == "expiresAt"
+
+
+def test_what_a_token_made_is_revoked_with_it_where_that_is_wanted(
+    api: Api, admin: Api, deployment: Deployment
+) -> None:
+    first = maker(api, deployment, None)
+    child = created(first, scopes=["admin"]).json
+    grandchild = created(replace(api, token=child["token"]), scopes=["read"]).json
+    other = created(admin).json
+    listed = {each["id"]: each for each in admin.get("/api/tokens", limit=500).json["tokens"]}
+    assert listed[grandchild["id"]]["madeBy"] == child["id"]
+    name = listed[child["id"]]["madeBy"]
+    alone = admin.post(f"/api/tokens/{name}/revoke")
+    assert alone.json["revoked"] == [name]
+    assert code(created(first)) == (401, "UNAUTHENTICATED")
+    revoked = admin.post(f"/api/tokens/{child['id']}/revoke", {"children": True}).json["revoked"]
+    assert set(revoked) == {child["id"], grandchild["id"]}
+    assert other["id"] not in revoked
+
+
+@pytest.mark.parametrize("scope", ["read", "write", "admin", "worker"])
+def test_scopes_may_have_the_names_of_the_command_line(scope: str, admin: Api) -> None:
+    answer = created(admin, scopes=[scope, f"orchestrator:{scope}"])
+    assert (answer.status_code, answer.json["scopes"]) == (201, [f"orchestrator:{scope}"])

@@ -213,3 +213,11 @@ def test_a_filter_that_a_list_does_not_have_is_refused(address: str, said: str, 
     answer = person.get(f"/ui/{TENANT}{address}")
     assert answer.status_code == 400
     assert said in answer.get_data(as_text=True)
+
+
+def test_the_data_of_a_run_whose_input_lies_in_storage_are_told(person: Api, pipeline: str) -> None:
+    given = {"input": {"text": "x" * 60_000}}
+    run = person.post(f"/api/pipelines/{pipeline}/trigger", given).json["pipelineRunId"]
+    answer = person.get(f"/ui/{TENANT}/runs/{run}?tab=data")
+    assert answer.status_code == 200
+    assert "Stored at" in answer.get_data(as_text=True)

@@ -281,6 +281,16 @@ def test_a_path_with_a_token_reaches_what_workers_call(api: Api, worker: Api) ->
     assert api.http.post(f"/w/other-tenant/{worker.token}/api/register", json=SERVICE).status_code == 404
 
 
+@pytest.mark.parametrize(
+    "path", ["ui/default/runs", "ui/login", "ui/", "docs", "", "//ui/default/runs", "api"]
+)
+def test_a_path_with_a_token_shows_no_page(api: Api, path: str) -> None:
+    """Whatever its token may: it would be shown with the rights of that token."""
+    answer = api.http.get(f"/w/{api.tenant}/{api.token}/{path}")
+    assert answer.status_code == 404
+    assert api.token not in answer.text
+
+
 def test_a_path_with_a_token_never_comes_back_in_an_answer(api: Api, worker: Api) -> None:
     answer = api.http.get(f"/w/{worker.tenant}/{worker.token}/api/no//such")
     assert answer.status_code == 404

@@ -63,6 +63,26 @@ def test_items_follow_the_steps_in_order_and_hold_their_item(driver: RunDriver) 
     assert driver.released(run_id) == [3, 4, 5]
 
 
+def test_a_map_over_null_has_no_items(driver: RunDriver) -> None:
+    run_id = driver.begin(MAP, {"list": None}, maps=OVER)
+    assert driver.statuses(run_id) == {"m": "completed", "after": "queued"}
+
+
+def test_a_map_over_a_step_that_was_skipped_has_no_items(driver: RunDriver) -> None:
+    graph = {"a": [], "b": ["a"], "c": ["a"], "m": ["b", "c"], "after": ["m"]}
+    run_id = driver.begin(graph, maps={"m": "${steps.b.list}"})
+    driver.finish(run_id, "a", chosen=("c",))
+    driver.finish(run_id, "c")
+    assert driver.statuses(run_id) | {"after": "-"} == {
+        "a": "completed",
+        "b": "skipped",
+        "c": "completed",
+        "m": "completed",
+        "after": "-",
+    }
+    assert driver.statuses(run_id)["after"] == "queued"
+
+
 def test_a_map_over_nothing_completes_with_an_empty_list(driver: RunDriver) -> None:
     run_id = begun(driver, 0)
     assert driver.statuses(run_id) == {"m": "completed", "after": "queued"}

@@ -13,6 +13,7 @@ from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator.deadletters import dead_letters
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.runs import admission, deadlines, standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
@@ -154,10 +155,28 @@ def test_a_run_that_waits_for_its_turn_is_not_idle(driver: RunDriver) -> None:
 
 def test_a_run_in_which_nothing_happens_is_ended(driver: RunDriver) -> None:
     run_id = driver.begin(STEPS, idleTimeout="5m")
+    park(driver, run_id)
     assert deadlines.enforce(driver.database, NEVER) == 0
     begun_ago(driver, run_id, 6)
     assert deadlines.enforce(driver.database, NEVER) == 1
     assert run(driver, run_id).error_code == "RUN_IDLE_TIMEOUT"
+
+
+def test_a_run_that_is_queued_behind_busy_workers_is_not_idle(driver: RunDriver) -> None:
+    run_id = driver.begin(STEPS, idleTimeout="5m")
+    begun_ago(driver, run_id, 60)
+    assert deadlines.enforce(driver.database, NEVER) == 0
+    park(driver, run_id)
+    assert deadlines.enforce(driver.database, NEVER) == 1
+
+
+def park(driver: RunDriver, run_id: Any) -> None:
+    """Let the queued task runs of a run wait for a worker that has their task."""
+    parking = queue_names.parking_sql("queue", "task_id")
+    driver.rows(
+        f"UPDATE task_runs SET queue = {parking} WHERE run_id = :id AND status = 'queued' RETURNING id",
+        id=run_id,
+    )
 
 
 def test_a_run_that_works_or_waits_for_another_attempt_is_not_idle(driver: RunDriver) -> None:

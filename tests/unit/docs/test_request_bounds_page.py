@@ -36,7 +36,7 @@ def test_the_bounds_of_a_request_in_the_documents_are_those_of_the_code() -> Non
     assert deadlines.SMALL_BODY == deadlines.MAX_HEAD == 64 * 1024
     expected = {
         "until the head, and a body of up to 64 KiB, have arrived": [deadlines.HEAD_S],
-        "until the rest of a larger body has arrived": [deadlines.BODY_S],
+        "until a larger body has arrived": [deadlines.BODY_S],
         "until an upload has arrived": [deadlines.UPLOAD_S],
         "an upload; uploads that a server process receives at a time": [
             size_limits.MAX_UPLOAD_BYTES,

@@ -112,12 +112,17 @@ def test_a_failing_item_ends_as_the_failure_mode_says(mode: str) -> None:
 
 @pytest.mark.parametrize(
     ("paths", "why"),
-    [("abc", "not a text"), (None, "not null"), ([["x" * 40_000]], "at most 32768")],
+    [("abc", "not a text"), (7, "not a number"), ([["x" * 40_000]], "at most 32768")],
 )
 def test_a_source_that_cannot_be_mapped_fails_the_step(paths: Any, why: str) -> None:
     result = run_pipeline(stdlib_report, tasks={"list_files": lambda root: {"paths": paths}})
     assert isinstance(result.error, MapSourceInvalid)
     assert why in str(result.error)
+
+
+def test_a_map_over_null_has_no_items() -> None:
+    result = run_pipeline(stdlib_report, tasks={"list_files": lambda root: {"paths": None}})
+    assert result.steps["count"].output == []
 
 
 def choosing(*chosen: str) -> Any:
