@@ -79,7 +79,7 @@ class Connections:
         self.engine = create_engine(
             driver_url,
             connect_args={
-                **connect_arguments(settings, name),
+                **connect_arguments(settings, name, url),
                 "connection_factory": Session,
                 "cursor_factory": Cursor,
             },

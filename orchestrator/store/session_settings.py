@@ -71,12 +71,23 @@ READS: Mapping[str, object] = {
 FOLLOWS: Mapping[str, object] = {**READS, **VERBS}
 
 
-def connect_arguments(settings: Mapping[str, object], name: str = APPLICATION_NAME) -> dict[str, Any]:
+# The client library takes a session that is read-only for one of a replica.
+_WRITABLE, _PRIMARY = "target_session_attrs=read-write", "primary"
+
+
+def connect_arguments(
+    settings: Mapping[str, object], name: str = APPLICATION_NAME, url: str = ""
+) -> dict[str, Any]:
     """The keyword arguments of the driver's `connect`.
 
     Args:
         settings: of the server for these sessions: VERBS, with or without DEADLINES, or READS.
         name: of these sessions in `pg_stat_activity`; at most 63 ASCII characters.
+        url: what these arguments come on top of.
     """
     options = " ".join(f"-c {name}={value}" for name, value in {**SERVER, **settings}.items())
-    return {**CLIENT, "application_name": name, "options": options}
+    arguments = {**CLIENT, "application_name": name, "options": options}
+    if "default_transaction_read_only" in settings and _WRITABLE in url.partition("?")[2].split("&"):
+        # Of the servers of a failover URL this session wants the same one as those that write.
+        arguments["target_session_attrs"] = _PRIMARY
+    return arguments

@@ -77,3 +77,18 @@ def test_a_chore_stops_at_the_first_item_that_cannot_be_written(
         for number in range(3):
             one_by_one.run(lambda number=number: fail(number), item=number)  # type: ignore[misc]
     assert tried == [0]
+
+
+@pytest.mark.parametrize("more", ["", "&connect_timeout=7"])
+def test_reads_go_to_the_primary_of_a_url_that_asks_for_writable_servers(
+    fresh_database_url: str, more: str
+) -> None:
+    opened = Database(f"{fresh_database_url}?target_session_attrs=read-write{more}", pool_size=2)
+    try:
+        for begin in (opened.reading, opened.following, opened.reserved, opened.transaction):
+            with begin() as tx:
+                assert tx.execute("SELECT pg_is_in_recovery()").scalar_one() is False
+        with pytest.raises(psycopg2.errors.ReadOnlySqlTransaction), opened.reading() as tx:
+            tx.execute(WRITE)
+    finally:
+        opened.dispose()
