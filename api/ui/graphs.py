@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 
 from pipeweave.api.http import Asked
+from pipeweave.api.ui import words
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator import graph as drawing
 from pipeweave.orchestrator.domain import STATUS_LETTERS
@@ -78,11 +79,15 @@ def _drawn(
             return view.here(step=box.key)
         return view.here(view=found["view"], open=",".join(sorted(opened ^ {box.key})) or None)
 
-    statuses = None
+    statuses, failed = None, {}
     if known is not None:
+        counts = {int(at): each["statuses"] for at, each in known["items"].items()}
+        failed = {at: each.get("f", 0) + each.get("t", 0) for at, each in counts.items()}
         pairs = zip(known["ordinals"], known["statuses"], strict=True)
-        statuses = {ordinal: _WORDS[letter] for ordinal, letter in pairs}
+        statuses = {at: words.seen(_WORDS[letter], failed.get(at, 0)) for at, letter in pairs}
     marked = {at for at, step in enumerate(found["steps"]["ids"], 1) if step in changed}
     shape, layout = drawing.read_document(found)
     # The drawing escapes every text and address itself.
-    return Markup(drawing.svg(shape, layout, title=title, statuses=statuses, href=href, changed=marked))
+    return Markup(
+        drawing.svg(shape, layout, title=title, statuses=statuses, failed=failed, href=href, changed=marked)
+    )

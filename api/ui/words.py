@@ -24,6 +24,16 @@ def _filter(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_filter
+def seen(status: str, failed: int = 0) -> str:
+    """The status of a step as one sees it: a map that completed without some of its items is partial.
+
+    Args:
+        failed: how many of its items failed.
+    """
+    return "partial" if failed and status == "completed" else status
+
+
+@_filter
 def duration(ms: float | None) -> str:
     """`412 ms`, `41.2 s`, `12 min 5 s`, `3 h 20 min`, `12 d 4 h`; nothing for None."""
     if ms is None:

@@ -12,7 +12,6 @@ from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.domain.step_classes import worst
 from pipeweave.orchestrator.graph.shapes import (
     BLOCK_HEAD,
     BLOCK_PADDING,
@@ -29,10 +28,13 @@ from pipeweave.orchestrator.graph.shapes import (
 
 PANEL, CANVAS, INK, MUTED = "#FFFFFF", "#F5F6F8", "#1B2028", "#4A5361"
 _GREEN, _BLUE, _RED, _AMBER, _VIOLET, _GREY = "#087A54", "#045BEE", "#AB2912", "#B78008", "#632791", "#727C8C"
+# Of a map that completed without some of its items: no task run has it.
+PARTIAL = "partial"
 # Status -> its colour and its mark, in the order of what one looks for first.
 LOOKS: Mapping[str, tuple[str, str]] = {
     TaskStatus.FAILED.value: (_RED, "✗"),
     TaskStatus.TIMEOUT.value: (_RED, "✗"),
+    PARTIAL: (_RED, "◐"),
     TaskStatus.RUNNING.value: (_BLUE, "▶"),
     TaskStatus.WAITING.value: (_VIOLET, "◇"),
     TaskStatus.QUEUED.value: (_AMBER, "◔"),
@@ -62,6 +64,7 @@ def svg(
     *,
     title: str,
     statuses: Statuses | None = None,
+    failed: Mapping[int, int] | None = None,
     href: Callable[[Box], str] | None = None,
     changed: Collection[int] = (),
 ) -> str:
@@ -72,6 +75,7 @@ def svg(
         layout: where it lies.
         title: what a reader who cannot see it is told.
         statuses: ordinal of a step -> its status in a run; None: of no run.
+        failed: ordinal of a map -> how many of its items failed.
         href: the address of a box; None: boxes lead nowhere.
         changed: the ordinals of the steps whose code has changed, which get a mark.
     """
@@ -89,7 +93,7 @@ def svg(
         *_junctions(shape, layout),
     ]
     for at, box in enumerate(shape.boxes):
-        drawn = "".join(_box(box, layout.places[at], layout.sizes[at], statuses, changed))
+        drawn = "".join(_box(box, layout.places[at], layout.sizes[at], statuses, failed or {}, changed))
         parts.append(drawn if href is None else f"<a href={quoteattr(href(box))}>{drawn}</a>")
     return "\n".join([*parts, "</svg>"])
 
@@ -99,7 +103,7 @@ def lead(box: Box, statuses: Statuses | None) -> str | None:
     if statuses is None:
         return None
     found = {statuses.get(each, TaskStatus.PENDING.value) for each in box.steps}
-    return worst(found)
+    return next(each for each in LOOKS if each in found)
 
 
 def _ends(layout: Layout, source: int, target: int) -> tuple[Point, Point]:
@@ -152,7 +156,12 @@ def _junctions(shape: Shape, layout: Layout) -> Iterator[str]:
 
 
 def _box(
-    box: Box, place: Point, size: Point, statuses: Statuses | None, changed: Collection[int]
+    box: Box,
+    place: Point,
+    size: Point,
+    statuses: Statuses | None,
+    failed: Mapping[int, int],
+    changed: Collection[int],
 ) -> Iterator[str]:
     if box.is_open:
         yield from _block(box, place, size, statuses)
@@ -171,11 +180,14 @@ def _box(
     yield _text(x + indent, y + 19, name, 13, INK, "graph-ink", weight=600)
     below = f"map of {box.task}" if box.is_map else box.task
     is_changed = not set(box.steps).isdisjoint(changed)
-    right = " ".join(filter(None, (CHANGED if is_changed else "", _done(box, statuses))))
+    count = sum(failed.get(each, 0) for each in box.steps)
+    lost = f"{count:,} failed" if count else ""
+    right = " ".join(filter(None, (CHANGED if is_changed else "", _done(box, statuses), lost)))
     room = width - 20 - _WIDTH * 11 * (len(right) + 2)
     yield _text(x + 10, y + 35, _fitted(below, room, 11), 11, MUTED, "graph-muted")
     if right:
-        yield _text(x + width - 10, y + 35, right, 11, MUTED, "graph-muted", anchor="end")
+        colour, kind = (_RED, "graph-mark s-failed") if lost else (MUTED, "graph-muted")
+        yield _text(x + width - 10, y + 35, right, 11, colour, kind, anchor="end")
     if statuses is not None and len(box.steps) > 1:
         yield from _bar(box, place, size, statuses)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 from xml.etree import ElementTree
 
 import pytest
+from support.api_samples import TENANT
+from support.run_driver import PERMANENT, RunDriver, finish_task_run
 
+from pipeweave import ids
 from pipeweave.api.http import Caller, Inside
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.api.ui.graphs import graph_of
@@ -72,3 +76,36 @@ def test_a_fragment_reads_nothing_and_says_what_the_element_asks(deployment: Dep
     found = graph_of(shown, "of-a-page", 1, run_id=run_id)
     assert (found["drawing"], found["selected"]) == (None, "report")
     assert [each.path for each in shown.asked] == [found["src"], found["states"]]
+
+
+def test_a_map_that_completed_without_some_items_is_partial_wherever_it_is_shown(
+    api: Api, deployment: Deployment
+) -> None:
+    driver = RunDriver(deployment.database, "default")
+    graph: dict[str, list[str]] = {"m": [], "after": ["m"]}
+    driver.store(graph, id="partly", maps={"m": "${input.list}"}, failureMode="partial-merge")
+    run = driver.trigger("partly", {"list": [1, 2, 3]})
+    with deployment.database.transaction() as tx:
+        finish_task_run(tx, run, 3, failure=PERMANENT)
+    for number in (4, 5):
+        with deployment.database.transaction() as tx:
+            finish_task_run(tx, run, number)
+    driver.check(run, 1)
+    shown = ids.show(ids.RUN, run)
+    drawing = graph_of(view(deployment, tab="graph"), "partly", 1, run_id=shown)["drawing"]
+    assert 'class="graph-box s-partial"' in drawing
+    assert ">1 failed</text>" in drawing
+    assert 'class="graph-box s-completed"' not in drawing
+    path = f"/ui/{TENANT}/runs/{shown}"
+    rows = text_of(api, f"{path}?tab=steps")
+    assert re.search(r'data-row.*?s-partial.*?m</a>.*?<span class="bad">1 failed</span>', rows, re.DOTALL)
+    drawer = text_of(api, f"{path}?tab=steps&step=m")
+    assert re.search(r'class="name">m</strong>\s*<span class="badge s-partial', drawer)
+    grid = text_of(api, f"/ui/{TENANT}/pipelines/partly?tab=grid")
+    assert re.search(r"m completed · 1 failed of 3 items.*?#m-partial", grid, re.DOTALL)
+
+
+def text_of(api: Api, path: str) -> str:
+    answer = api.get(path)
+    assert answer.status_code == 200
+    return str(answer.get_data(as_text=True))

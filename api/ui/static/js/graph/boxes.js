@@ -52,7 +52,7 @@ function drawDots(pen, look, boxes) {
 /** @param {Pen} pen @param {Look} look @param {number} box @param {number} zoom */
 function drawBox(pen, look, box, zoom) {
   const { scene, states, colours } = look, x = scene.x[box], y = scene.y[box], w = scene.w[box], h = scene.h[box];
-  const letter = states.lead(scene.steps(box)), edge = letter && letter !== "p" ? colours[letter] : colours.muted;
+  const letter = states.lead(scene.steps(box)), edge = letter && letter !== "p" ? colours[letter === "P" ? "f" : letter] : colours.muted;
   const ground = look.shades ? shadeOf(look, box) : colours.panel;
   // A skipped step has a dashed frame, a failed one a strong frame.
   pen.setLineDash(letter === "s" ? [4, 3] : []);
@@ -80,6 +80,7 @@ function drawCard(pen, look, box) {
   const left = scene.maps.has(box) ? `map of ${scene.task(box)}` : scene.task(box);
   pen.fillText(fitted(pen, SMALL, left, w - 26 - pen.measureText(right).width), x + 10, low - 9);
   pen.textAlign = "right";
+  if (right.includes("failed")) pen.fillStyle = colours.f;
   pen.fillText(right, x + w - 10, low - 9);
   const progress = states.progress(scene.steps(box));
   let at = x + 10;
@@ -96,7 +97,11 @@ function drawCard(pen, look, box) {
 export function figures({ scene, states }, box) {
   const steps = scene.steps(box), progress = states.progress(steps);
   const delta = steps.some((each) => scene.changed.has(scene.id(each))) ? "Δ" : "";
-  if (progress) return `${delta} ${progress.done.toLocaleString("en")} / ${progress.total.toLocaleString("en")}`.trim();
+  if (progress) {
+    const failed = steps.length === 1 ? states.failedItems(steps[0]) : 0;
+    const ended = `${progress.done.toLocaleString("en")} / ${progress.total.toLocaleString("en")}`;
+    return [delta, ended, failed ? `· ${failed.toLocaleString("en")} failed` : ""].filter(Boolean).join(" ");
+  }
   if (steps.length > 1) return delta;
   const took = states.finished[steps[0]] - states.started[steps[0]], attempt = states.attempts[steps[0]];
   return [delta, attempt > 1 ? `↻${attempt}` : "", Number.isNaN(took) ? "" : shortDuration(took)].filter(Boolean).join(" ");

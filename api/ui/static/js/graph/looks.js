@@ -3,14 +3,16 @@
 export const WORDS = /** @type {const} */ ({
   p: "pending", r: "ready", q: "queued", R: "running", w: "waiting",
   c: "completed", f: "failed", t: "timeout", x: "cancelled", s: "skipped",
+  // Of a map that completed without some of its items: no task run has it.
+  P: "partial",
 });
 /** @typedef {keyof typeof WORDS} Letter */
 /** @typedef {Record<string, string>} Colours */
 
 /** What one looks for first, comes first. */
-export const WORST_FIRST = /** @type {Letter[]} */ ([..."ftRwqrpxsc"]);
-export const OVER = /** @type {Letter[]} */ ([..."cftxs"]);
-export const isFailure = (/** @type {Letter | undefined} */ letter) => letter === "f" || letter === "t";
+export const WORST_FIRST = /** @type {Letter[]} */ ([..."ftPRwqrpxsc"]);
+export const OVER = /** @type {Letter[]} */ ([..."cPftxs"]);
+export const isFailure = (/** @type {Letter | undefined} */ letter) => letter === "f" || letter === "t" || letter === "P";
 
 /** The page's colours as they are now, by letter or name. @param {HTMLElement} element @returns {Colours} */
 export function coloursOf(element) {
@@ -36,6 +38,7 @@ const MARKS = {
   f: ["", "M-6 -6L6 6M6 -6L-6 6", ""],
   t: ["M8 0A8 8 0 1 1 -8 0A8 8 0 1 1 8 0", "", "M0 -5V0H4"],
   x: ["", "M7 0A7 7 0 1 1 -7 0A7 7 0 1 1 7 0M-5 5L5 -5", ""],
+  P: ["M0 -7A7 7 0 0 0 0 7Z", "M7 0A7 7 0 1 1 -7 0A7 7 0 1 1 7 0", ""],
   s: ["", "M-7 0H-3M3 0H7M0 -7V-3M0 3V7", ""],
 };
 const PATHS = Object.fromEntries(

@@ -47,10 +47,20 @@ export class States {
     return new Set([...given.ordinals, ...counted]);
   }
 
-  /** The status of a step as one sees it: an open map with failed items has failed. @param {number} ordinal */
+  /**
+   * The status of a step as one sees it: an open map with failed items has failed, one that completed without them
+   * is partial. @param {number} ordinal @returns {Letter | undefined}
+   */
   letter(ordinal) {
     const own = this.letters[ordinal], items = this.items.get(ordinal)?.statuses;
-    return items && own !== "c" && !isFailure(own) ? (items.f ? "f" : items.t ? "t" : own) : own;
+    if (!items || isFailure(own) || !this.failedItems(ordinal)) return own;
+    return own === "c" ? "P" : items.f ? "f" : "t";
+  }
+
+  /** How many items of a map failed. @param {number} ordinal */
+  failedItems(ordinal) {
+    const items = this.items.get(ordinal)?.statuses;
+    return (items?.f ?? 0) + (items?.t ?? 0);
   }
 
   /** How many of these steps have which status. @param {number[]} steps */
