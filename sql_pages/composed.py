@@ -19,6 +19,7 @@ from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.bulk import asked, choosing
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
+from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
@@ -66,6 +67,7 @@ MONTH = Month(2001, 1)
 RUN = UUID(int=1)
 TENANT = "default"
 ERROR = {"code": "STEP_FAILED", "message": "step a failed"}
+ENDED = Event(RUN, "run.failed")
 REDRIVE = redrives._Redrive(RUN, TENANT, LetterFilter(), None, TriggeredBy())
 
 
@@ -195,14 +197,14 @@ def _look(tx: Transaction, action: asked.BulkAction, selection: asked.Selection)
 Calls = list[tuple[str, Callable[[Transaction, Database], object]]]
 CALLS: Calls = [
     # state
-    ("completed", lambda tx, _: run_transitions._move(tx, RUN, RunStatus.COMPLETED)),
-    ("partial, with an error", lambda tx, _: run_transitions._move(tx, RUN, RunStatus.PARTIAL, ERROR)),
+    ("completed", lambda tx, _: run_transitions._finish(tx, RUN, RunStatus.COMPLETED)),
+    ("partial, with an error", lambda tx, _: run_transitions._finish(tx, RUN, RunStatus.PARTIAL, ERROR)),
     ("", lambda tx, _: run_transitions.time_out(tx, RUN, "CODE", "message")),
     ("", lambda tx, _: run_transitions.cancel(tx, RUN, "reason")),
     ("", lambda tx, _: releasing.release(tx, RUN, [1])),
     ("continued here", lambda tx, _: releasing.release(tx, RUN, [], continued=[1], worker="w", queues=["q"])),
     ("", lambda tx, _: cancelling.skip(tx, RUN, [1])),
-    ("", lambda tx, _: cancelling.cancel_all(tx, RUN, code="CODE", message="message")),
+    ("", lambda tx, _: cancelling.cancel_all(tx, RUN, code="CODE", message="message", end=ENDED)),
     ("", lambda tx, _: cancelling.cancel_tasks(tx, RUN, ["a"], code="C", message="m")),
     ("", lambda tx, _: completing.lay_out(tx, RUN, 1, first=2, count=3)),
     ("", lambda tx, _: completing.finish_map(tx, RUN, 1, count=3)),

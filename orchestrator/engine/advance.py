@@ -286,9 +286,11 @@ class Advance:
     def _fail_run(self, failed: TaskRun) -> None:
         """Fail fast: the first final failure ends the run and cancels its open task runs."""
         self.ended = True
-        if run_transitions.fail(self.tx, self.run, failed, self._causes.get(failed.id)):
+        end = run_transitions.fail(self.tx, self.run, failed, self._causes.get(failed.id))
+        if end is not None:
             message = f"the run failed at step {failed.step_id}"
-            self._note_freed(cancelling.cancel_all(self.tx, self.run.id, code=RUN_FAILED, message=message))
+            cancelled = cancelling.cancel_all(self.tx, self.run.id, code=RUN_FAILED, message=message, end=end)
+            self._note_freed(cancelled)
 
     def _finish_run(self) -> None:
         # A reopened run may have other open task runs; then it does not end.

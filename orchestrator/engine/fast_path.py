@@ -159,6 +159,7 @@ def _going_on(where: str, begins: str = _ENDED) -> str:
                 jsonb_build_array(jsonb_build_array(m.ordinal, m.ordinal)), 'cause',
                 CASE WHEN m.status = 'ready' THEN CASE WHEN m.is_limited THEN '{LIMIT}' ELSE '{PAUSE}' END
                 END)) END""",
+            after="moved",
         ),
         returning=", n.ordinal",
     )

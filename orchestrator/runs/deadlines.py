@@ -112,8 +112,9 @@ def _end_idle(database: Database, row: Any) -> int:
 
 def time_out_run(tx: Transaction, tenant: str, run_id: UUID, code: str, message: str) -> bool:
     """Fail an open run with this error and cancel its open task runs. False when the run had ended before."""
-    if not run_transitions.time_out(tx, run_id, code, message):
+    end = run_transitions.time_out(tx, run_id, code, message)
+    if end is None:
         return False
-    cancelled = cancelling.cancel_all(tx, run_id, code=code, message=message)
+    cancelled = cancelling.cancel_all(tx, run_id, code=code, message=message, end=end)
     limits.fill(tx, tenant, {each.task_id for each in cancelled if each.is_limited and each.kind != "map"})
     return True

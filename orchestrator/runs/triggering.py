@@ -457,8 +457,9 @@ def cancel_task(
 
 def _cancel(tx: Transaction, tenant: str, run_id: UUID, reason: str | None, by: str | None = None) -> bool:
     reason = reason or "cancelled on request"
-    if not run_transitions.cancel(tx, run_id, reason, by):
+    end = run_transitions.cancel(tx, run_id, reason, by)
+    if end is None:
         return False
-    cancelled = cancelling.cancel_all(tx, run_id, code="CANCELLED", message=reason)
+    cancelled = cancelling.cancel_all(tx, run_id, code="CANCELLED", message=reason, end=end)
     limits.fill(tx, tenant, {each.task_id for each in cancelled if each.is_limited and each.kind != "map"})
     return True

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import orjson
 
-from pipeweave.orchestrator.domain.events import together
+from pipeweave.orchestrator.domain.events import Event, together
 from pipeweave.orchestrator.domain.states import UNSTARTED_TASK, sql_in
 from pipeweave.orchestrator.domain.states import TaskStatus as T
 from pipeweave.orchestrator.domain.task_run import TaskRun
@@ -57,13 +57,23 @@ def cancel_tasks(
     return _cancel(tx, run_id, where, {"task_ids": list(task_ids)}, code, message)
 
 
-def cancel_all(tx: Transaction, run_id: UUID, *, code: str, message: str) -> list[TaskRun]:
-    """Cancel every open task run of a run. Running attempts are fenced: their outcome will find no row."""
-    return _cancel(tx, run_id, "true", {}, code, message)
+def cancel_all(tx: Transaction, run_id: UUID, *, code: str, message: str, end: Event) -> list[TaskRun]:
+    """Cancel every open task run of a run. Running attempts are fenced: their outcome will find no row.
+
+    Args:
+        end: the event of the end of their run; it is written behind theirs.
+    """
+    return _cancel(tx, run_id, "true", {}, code, message, end)
 
 
 def _cancel(
-    tx: Transaction, run_id: UUID, where: str, parameters: dict[str, Any], code: str, message: str
+    tx: Transaction,
+    run_id: UUID,
+    where: str,
+    parameters: dict[str, Any],
+    code: str,
+    message: str,
+    *last: Event,
 ) -> list[TaskRun]:
     error = orjson.dumps({"code": code, "message": message}).decode()
     # A row that was claimed after this transaction began has a later start; it must not finish before it.
@@ -71,6 +81,6 @@ def _cancel(
         error_code = :code"""
     change = Move(to=T.CANCELLED, changes=changes, where=where)
     cancelled = move(tx, run_id, change, {"error": error, "code": code} | parameters)
-    append(tx, together("task_runs.cancelled", cancelled, errorCode=code))
+    append(tx, [*together("task_runs.cancelled", cancelled, errorCode=code), *last])
     keys_released.announce(tx, cancelled)
     return cancelled

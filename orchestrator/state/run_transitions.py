@@ -11,12 +11,14 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain import states, tracing
+from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.domain.facts import RunEnded
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state import deployment_mode
+from pipeweave.orchestrator.state.task_transitions import after
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import rules
 
@@ -30,15 +32,35 @@ _NOT_REOPENED = "reopened_at IS NULL"
 _NOT_PAUSED = "status <> 'paused'"
 
 
-def _move(
+def _finish(
     tx: Transaction, run_id: UUID, to: RunStatus, error: dict[str, Any] | None = None, where: str = "true"
 ) -> bool:
+    """End a run whose task runs are all final. False when the guard did not hold."""
+    moving = f"{_move_sql(to, has_error=error is not None, where=where)}, {_logged(to, error is not None)}"
+    return _end(tx, run_id, moving, error)
+
+
+def _end_early(tx: Transaction, run_id: UUID, to: RunStatus, error: dict[str, Any]) -> Event | None:
+    """End a run that has open task runs. Returns the event for `cancelling.cancel_all`, or None."""
+    if not _end(tx, run_id, _move_sql(to, has_error=True), error):
+        return None
+    data = {
+        "error": error["message"],
+        "errorCode": error["code"],
+        "taskRunId": error.get("taskRunId"),
+        "by": error.get("by"),
+    }
+    return Event(
+        run_id, f"run.{to.value}", data={key: each for key, each in data.items() if each is not None}
+    )
+
+
+def _end(tx: Transaction, run_id: UUID, moving: str, error: dict[str, Any] | None) -> bool:
     parameters: dict[str, Any] = {"run_id": run_id, "now": tx.now}
     if error is not None:
         parameters |= {"error": orjson.dumps(error).decode(), "code": error["code"]}
-    moving = _move_sql(to, has_error=error is not None, where=where)
     row = tx.execute(f"WITH {moving} {MOVED}", parameters).one()
-    if to.is_final and row.has_moved:
+    if row.has_moved:
         announce_end(tx, run_id, row)
     return bool(row.has_moved)
 
@@ -88,29 +110,32 @@ def _log_end(
 
 
 def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at: str = ":now") -> str:
-    """The only UPDATE of a run's status after its creation, with its event, as common table expressions."""
-    finished = f", finished_at = CAST({at} AS timestamptz)" if to.is_final else ""
-    failed, data = "", "CAST(NULL AS jsonb)"
-    if has_error:
-        failed = ", error = CAST(:error AS jsonb), error_code = :code"
-        data = """jsonb_strip_nulls(jsonb_build_object('error', m.error ->> 'message',
-                'errorCode', m.error_code, 'taskRunId', m.error ->> 'taskRunId', 'by', m.error ->> 'by'))"""
+    """The only UPDATE that ends a run, as common table expressions."""
+    failed = ", error = CAST(:error AS jsonb), error_code = :code" if has_error else ""
     guard = ", ".join(f"'{each}'" for each in states.run_before(to))
     # A paused run fails or is cancelled; it does not end well.
     unpaused = f", {_UNPAUSED}" if to in (RunStatus.FAILED, RunStatus.CANCELLED) else ""
     return f"""run AS (
-            UPDATE runs SET status = '{to.value}'{finished}{failed}
+            UPDATE runs SET status = '{to.value}', finished_at = CAST({at} AS timestamptz){failed}
             WHERE id = :run_id AND status IN ({guard}) AND {where}
             RETURNING id, tenant_id, pipeline_id, status, error, error_code, started_at, finished_at,
                 traceparent
-        ), run_logged AS (
-            INSERT INTO events (run_id, at, type, data)
-            SELECT m.id, coalesce(m.finished_at, :now), 'run.{to.value}', {data} FROM run AS m
         ){unpaused}"""
 
 
 _UNPAUSED = """unpaused AS (
             DELETE FROM run_pauses AS p USING run AS m WHERE p.run_id = m.id
+        )"""
+
+
+def _logged(to: RunStatus, has_error: bool, behind: str = "") -> str:
+    data = "CAST(NULL AS jsonb)"
+    if has_error:
+        data = """jsonb_strip_nulls(jsonb_build_object('error', m.error ->> 'message',
+                'errorCode', m.error_code))"""
+    return f"""run_logged AS (
+            INSERT INTO events (run_id, at, type, data)
+            SELECT m.id, m.finished_at, 'run.{to.value}', {data} FROM run AS m {behind}
         )"""
 
 
@@ -135,9 +160,9 @@ def completed_with(where: str, at: str) -> str:
         where: SQL of a further condition.
         at: SQL of the time at which the run finished.
     """
-    return _move_sql(
-        RunStatus.COMPLETED, where=f"EXISTS (SELECT 1 FROM moved) AND {_NOT_REOPENED} AND {where}", at=at
-    )
+    to = RunStatus.COMPLETED
+    moving = _move_sql(to, where=f"EXISTS (SELECT 1 FROM moved) AND {_NOT_REOPENED} AND {where}", at=at)
+    return f"{moving}, {_logged(to, has_error=False, behind=after('moved'))}"
 
 
 def lock(tx: Transaction, run_id: UUID) -> None:
@@ -146,11 +171,15 @@ def lock(tx: Transaction, run_id: UUID) -> None:
     tx.catch_up()
 
 
-def fail(tx: Transaction, run: RunHeader, failed: TaskRun, cause: Failure | None = None) -> bool:
+def fail(tx: Transaction, run: RunHeader, failed: TaskRun, cause: Failure | None = None) -> Event | None:
     """Fail a run because a step failed.
 
     Args:
         cause: how the step's last attempt failed; None where that is not known.
+
+    Returns:
+        The event of the end, which `cancelling.cancel_all` writes behind those of the task runs that end with
+        the run: who follows the run up to its end misses nothing. None when the run had ended.
     """
     why = "" if cause is None else f": {cause.code}: {cause.message[:MOST_OF_A_CAUSE]}"
     error = {
@@ -159,12 +188,12 @@ def fail(tx: Transaction, run: RunHeader, failed: TaskRun, cause: Failure | None
         "stepId": failed.step_id,
         "taskRunId": ids.show(ids.TASK_RUN, failed.id),
     }
-    return _move(tx, run.id, RunStatus.FAILED, error)
+    return _end_early(tx, run.id, RunStatus.FAILED, error)
 
 
-def time_out(tx: Transaction, run_id: UUID, code: str, message: str) -> bool:
-    """Fail a run that exceeded a time limit."""
-    return _move(tx, run_id, RunStatus.FAILED, {"code": code, "message": message})
+def time_out(tx: Transaction, run_id: UUID, code: str, message: str) -> Event | None:
+    """Fail a run that exceeded a time limit. Returns the same as `fail`."""
+    return _end_early(tx, run_id, RunStatus.FAILED, {"code": code, "message": message})
 
 
 _STATUSES = "SELECT t.status, count(*) FROM task_runs AS t WHERE t.run_id = :run_id GROUP BY t.status"
@@ -173,7 +202,7 @@ _STATUSES = "SELECT t.status, count(*) FROM task_runs AS t WHERE t.run_id = :run
 def finish(tx: Transaction, run: RunHeader) -> bool:
     """End a run whose end steps are all final. False when it has ended, or is reopened and not over."""
     # Under fail-fast a failure ends the run at once: nothing needs to be counted unless the run was reopened.
-    if run.failure_mode == rules.FAIL_FAST and _move(tx, run.id, RunStatus.COMPLETED, where=_NOT_REOPENED):
+    if run.failure_mode == rules.FAIL_FAST and _finish(tx, run.id, RunStatus.COMPLETED, where=_NOT_REOPENED):
         return True
     if _finish_counted(tx, run, _NOT_REOPENED):
         return True
@@ -191,7 +220,7 @@ def _finish_counted(tx: Transaction, run: RunHeader, where: str) -> bool:
     status = RunStatus(rules.final_run_status(run.failure_mode, counts))
     failed = sum(counts.get(each, 0) for each in rules.FAILED)
     error = {"code": "STEP_FAILED", "message": f"{failed:,} task runs failed"} if failed else None
-    return _move(tx, run.id, status, error, f"{_NOT_PAUSED} AND {where}")
+    return _finish(tx, run.id, status, error, f"{_NOT_PAUSED} AND {where}")
 
 
 _STATUS = "SELECT r.status FROM runs AS r WHERE r.id = :id FOR UPDATE"
@@ -330,11 +359,11 @@ def reopen(tx: Transaction, run_id: UUID, status: RunStatus, by: str | None = No
     tx.execute(_REOPEN, {"run_id": run_id, "now": tx.now, "before": before, "by": by})
 
 
-def cancel(tx: Transaction, run_id: UUID, reason: str, by: str | None = None) -> bool:
-    """Cancel an open run.
+def cancel(tx: Transaction, run_id: UUID, reason: str, by: str | None = None) -> Event | None:
+    """Cancel an open run. Returns the same as `fail`.
 
     Args:
         by: who cancels it; None if that is not known.
     """
     who = {} if by is None else {"by": by}
-    return _move(tx, run_id, RunStatus.CANCELLED, {"code": "CANCELLED", "message": reason, **who})
+    return _end_early(tx, run_id, RunStatus.CANCELLED, {"code": "CANCELLED", "message": reason, **who})

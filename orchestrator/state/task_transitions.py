@@ -47,11 +47,22 @@ class Logged:
         type: SQL of its type.
         data: SQL of its data.
         attempt: SQL of its attempt.
+        after: the name of the move of the same statement that causes this one; see `after`.
     """
 
     type: str
     data: str = "CAST(NULL AS jsonb)"
     attempt: str = "m.attempt"
+    after: str | None = None
+
+
+def after(move: str) -> str:
+    """SQL to add to the FROM clause of events that a move of the same statement causes.
+
+    They get their numbers behind those of that move, because this waits for its events; without it PostgreSQL
+    writes the events of one statement in any order, and who reads a run up to its end misses its last step.
+    """
+    return f"CROSS JOIN (SELECT count(*) FROM {move}_logged) AS {move}_before"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +106,7 @@ class Move:
         return f"""{update}, {self.name}_logged AS (
         INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
         SELECT m.run_id, :now, {self.event.type}, m.id, {self.event.attempt}, {self.event.data}
-        FROM {self.name} AS m)"""
+        FROM {self.name} AS m {"" if self.event.after is None else after(self.event.after)} RETURNING 1)"""
 
     @property
     def _guard(self) -> str:

@@ -14,6 +14,7 @@ from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain import states
+from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.runs import triggering
@@ -121,7 +122,9 @@ VERBS: dict[str, tuple[int, set[TaskStatus], TaskStatus, Verb]] = {
         T.CANCELLED,
         lambda tx, run_id: [
             each
-            for each in cancelling.cancel_all(tx, run_id, code="CANCELLED", message="enough")
+            for each in cancelling.cancel_all(
+                tx, run_id, code="CANCELLED", message="enough", end=Event(run_id, "run.cancelled")
+            )
             if each.ordinal == 1
         ],
     ),
