@@ -73,7 +73,7 @@ class Advance:
         self.tx = tx
         self.run = run
         self.touched = TouchedLimits() if touched is None else touched
-        # How the attempts failed that this transaction ended.
+        # Why the task runs failed that this transaction ended.
         self._causes: dict[UUID, Failure] = {}
         # Whether this transaction ended the run.
         self.ended = False
@@ -134,6 +134,15 @@ class Advance:
         self._note_freed(ended.retried)
         self.release_due(ended.due)
         return ended
+
+    def cancel(self, task_ids: Sequence[str], *, code: str, message: str) -> int:
+        """Cancel the task runs of these tasks that no worker has claimed, and follow the failure mode of the
+        run. Returns how many were cancelled.
+        """
+        cancelled = cancelling.cancel_tasks(self.tx, self.run.id, task_ids, code=code, message=message)
+        self._causes |= {each.id: Failure(code, message, "Cancelled") for each in cancelled}
+        self.settle(cancelled)
+        return len(cancelled)
 
     def postpone(self, postponed: Sequence[Postponed]) -> None:
         """Let task runs wait that nobody has room for."""

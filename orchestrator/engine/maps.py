@@ -23,6 +23,7 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine import map_sources
 from pipeweave.orchestrator.engine.map_sources import NOTHING_LOADED, Loaded
 from pipeweave.orchestrator.state import completing, pause_sql, rows
+from pipeweave.orchestrator.state.failed_task_runs import MAP_ITEMS_FAILED
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
@@ -259,5 +260,5 @@ def ending(tx: Transaction, run: RunHeader, ordinal: int) -> Ending | None:
     message = f"{row.failed:,} of {count:,} items failed, the first at index {row.index}"
     details = {"failed": row.failed, "items": count, "firstFailedIndex": row.index}
     return Ending(
-        count, Failure("MAP_ITEMS_FAILED", message, "MapItemsFailed", False, None, details, is_dead=False)
+        count, Failure(MAP_ITEMS_FAILED, message, "MapItemsFailed", False, None, details, is_dead=False)
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pipeweave.orchestrator.domain.states import ADVANCING_RUN, UNSTARTED_TASK, sql_in
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
-from pipeweave.orchestrator.state import cancelling, run_headers, run_transitions
+from pipeweave.orchestrator.state import run_headers, run_transitions
 from pipeweave.orchestrator.store.database import Transaction
 
 CODE = "TASK_REMOVED"
@@ -39,8 +39,5 @@ def cancel_unstarted(
             continue
         # Of two transactions that end the same run, the second one waits here with nothing in its hands.
         run_transitions.lock(tx, run_id)
-        advance = Advance(tx, run, touched=touched)
-        cancelled = cancelling.cancel_tasks(tx, run_id, task_ids, code=CODE, message=reason)
-        count += len(cancelled)
-        advance.settle(cancelled)
+        count += Advance(tx, run, touched=touched).cancel(task_ids, code=CODE, message=reason)
     return count

@@ -15,17 +15,15 @@ from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.domain.facts import RunEnded
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.states import RunStatus
+from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
+from pipeweave.orchestrator.domain.step_failures import STEP_FAILED, of_a_step
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.state import deployment_mode
+from pipeweave.orchestrator.state import deployment_mode, failed_task_runs
 from pipeweave.orchestrator.state.task_transitions import after
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import rules
 
 log = logging.getLogger(__name__)
-
-# The error of a run repeats so much of its step's message (characters).
-MOST_OF_A_CAUSE = 500
 
 _NOT_REOPENED = "reopened_at IS NULL"
 # The last step of a paused run ends nothing: the resume looks whether it is over.
@@ -175,16 +173,18 @@ def fail(tx: Transaction, run: RunHeader, failed: TaskRun, cause: Failure | None
     """Fail a run because a step failed.
 
     Args:
-        cause: how the step's last attempt failed; None where that is not known.
+        failed: the task run of the step; it failed, or was cancelled by itself.
+        cause: why; None where that is not known.
 
     Returns:
         The event of the end, which `cancelling.cancel_all` writes behind those of the task runs that end with
         the run: who follows the run up to its end misses nothing. None when the run had ended.
     """
-    why = "" if cause is None else f": {cause.code}: {cause.message[:MOST_OF_A_CAUSE]}"
+    code, message = (None, None) if cause is None else (cause.code, cause.message)
+    is_cancelled = failed.status is TaskStatus.CANCELLED
     error = {
-        "code": "STEP_FAILED",
-        "message": f"step {failed.step_id} failed{why}",
+        "code": STEP_FAILED,
+        "message": of_a_step(failed.step_id, code, message, is_cancelled=is_cancelled),
         "stepId": failed.step_id,
         "taskRunId": ids.show(ids.TASK_RUN, failed.id),
     }
@@ -218,8 +218,9 @@ def _finish_counted(tx: Transaction, run: RunHeader, where: str) -> bool:
     if not counts.keys() <= rules.FINAL:
         return False
     status = RunStatus(rules.final_run_status(run.failure_mode, counts))
-    failed = sum(counts.get(each, 0) for each in rules.FAILED)
-    error = {"code": "STEP_FAILED", "message": f"{failed:,} task runs failed"} if failed else None
+    has_failed = not counts.keys().isdisjoint(rules.FAILED)
+    failures = failed_task_runs.read(tx, run.id, of=sum(counts.values())) if has_failed else None
+    error = None if failures is None else failures.to_error()
     return _finish(tx, run.id, status, error, f"{_NOT_PAUSED} AND {where}")
 
 

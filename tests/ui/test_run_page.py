@@ -164,7 +164,7 @@ def test_a_run_is_verified_and_run_again_from_a_step(visit: Visit, worker: Inlin
     visit.page.get_by_role("link", name="Run again from here").click()
     dialog = visit.page.get_by_role("dialog")
     expect(dialog.locator("#sent")).to_contain_text('"fromStep": "b"')
-    expect(dialog.locator("#sent")).to_contain_text("--from-step b")
+    expect(dialog.locator("#sent")).to_contain_text("--from b")
     dialog.get_by_role("button", name="Run again").click()
     visit.see("The new run has started.")
     expect(visit.page.locator(".run-head")).to_contain_text("from b")

@@ -31,7 +31,7 @@ def show_failures(document: Mapping[str, Any]) -> None:
     if len(failures) > SHOWN_FAILURES:
         lines.append(f"and {len(failures) - SHOWN_FAILURES:,} more")
     if unseen := _failed_but_not_listed(document, failures):
-        lines.append(f"{unseen:,} task runs failed; `pipeweave dlq list` shows them")
+        lines.append(f"{_of_all(document, unseen)}; `pipeweave dlq list` shows them")
     for line in lines:
         shown = f"  {line}"
         click.echo(click.style(shown, fg="red") if is_terminal() else shown, err=not is_terminal())
@@ -42,6 +42,14 @@ def _failed_but_not_listed(document: Mapping[str, Any], listed: list[str]) -> in
     if listed or document.get("taskRunsCursor") is None:
         return 0
     return sum(int(each["failed"]) for each in document.get("steps") or ())
+
+
+def _of_all(document: Mapping[str, Any], unseen: int) -> str:
+    """Why so many failed; while the run goes on, only how many."""
+    error = document.get("error")
+    if document.get("errorCode") == _OF_A_STEP and isinstance(error, dict):
+        return text(error.get("message"))
+    return f"{unseen:,} task run{'' if unseen == 1 else 's'} failed"
 
 
 def said(code: Any, error: Any) -> str:

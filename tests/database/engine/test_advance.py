@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
-from support.run_driver import PERMANENT, Clock, RunDriver, claim, finish_step, header, settle
+from support.run_driver import (
+    PERMANENT,
+    Clock,
+    RunDriver,
+    claim,
+    finish_step,
+    finish_task_run,
+    header,
+    settle,
+)
 from support.stored_values import VALUES
 
 from pipeweave import ids
@@ -19,6 +30,8 @@ from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.release import Claimant
+from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
+from pipeweave.orchestrator.runs import orphans
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.state import completing
 from pipeweave.orchestrator.store.database import Database
@@ -262,6 +275,34 @@ def test_a_step_skipped_because_of_a_failure_has_an_error_code(driver: RunDriver
     driver.finish(run_id, "c")
     run = driver.run(run_id)
     assert (run.status, run.error_code) == ("failed", "STEP_FAILED")
+    assert run.error["message"] == f"step a failed: {PERMANENT.code}: {PERMANENT.message}"
+
+
+def test_a_run_that_ends_partial_says_why(driver: RunDriver) -> None:
+    document: dict[str, Any] = {"failureMode": "partial-merge"}
+    run_id = driver.begin({"a": [], "b": [], "c": [], "m": []}, maps={"m": [1, 2, 3, 4]}, **document)
+    driver.finish(run_id, "a", failure=PERMANENT)
+    driver.finish(run_id, "b", "c")
+    with driver.database.transaction() as tx:
+        for ordinal in (5, 6, 7):
+            finish_task_run(tx, run_id, ordinal, failure=replace(PERMANENT, code="WORSE", message="no luck"))
+        finish_task_run(tx, run_id, 8)
+    driver.check(run_id, 4)
+    run = driver.run(run_id)
+    assert run.status == "partial"
+    why = f"3 at step m: WORSE: no luck; 1 at step a: {PERMANENT.code}: {PERMANENT.message}"
+    assert run.error["message"] == f"4 of 8 task runs failed: {why}"
+    [event] = driver.events(run_id, "run.partial")
+    assert event.data["error"] == run.error["message"]
+
+
+def test_a_run_whose_task_was_removed_does_not_say_that_its_step_failed(driver: RunDriver) -> None:
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        orphans.cancel_unstarted(tx, driver.tenant, ["noop"], "task 'noop' was removed", TouchedLimits())
+    assert (
+        driver.run(run_id).error["message"] == "step a was cancelled: TASK_REMOVED: task 'noop' was removed"
+    )
 
 
 def test_a_run_that_failed_lets_nothing_go_any_more(driver: RunDriver) -> None:

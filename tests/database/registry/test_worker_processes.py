@@ -42,13 +42,20 @@ def test_every_start_of_a_worker_has_an_id_of_its_own(tx: Transaction, now: date
 
 
 def test_a_worker_lives_until_it_was_silent_for_too_long(tx: Transaction, now: datetime) -> None:
-    before = worker_processes.count_alive(tx, now=now)
-    worker = start(tx, now=now)
     late = now + worker_processes.LOST_AFTER
-    assert worker_processes.count_alive(tx, now=late) == before + 1
-    assert worker_processes.count_alive(tx, now=late + timedelta(milliseconds=1)) == 0
+    too_late = late + timedelta(milliseconds=1)
+    later = late + worker_processes.LOST_AFTER
+    times = (late, too_late, later)
+    others = [worker_processes.count_alive(tx, now=each) for each in times]
+
+    def is_alive() -> list[int]:
+        alive = [worker_processes.count_alive(tx, now=each) for each in times]
+        return [every - other for every, other in zip(alive, others, strict=True)]
+
+    worker = start(tx, now=now)
+    assert is_alive() == [1, 0, 0]
     assert worker_processes.beat(tx, worker, now=late)
-    assert worker_processes.count_alive(tx, now=late + worker_processes.LOST_AFTER) == 1
+    assert is_alive() == [1, 1, 1]
 
 
 def test_a_worker_that_stopped_is_not_alive_and_does_not_beat(tx: Transaction, now: datetime) -> None:

@@ -139,6 +139,10 @@ def test_failures_beyond_the_listed_task_runs_are_counted(served: Served, call: 
     large = run_document("failed", steps=steps, taskRuns=[], taskRunsCursor="more")
     served.put(f"GET /api/runs/{RUN_ID}", (200, large))
     assert call("status", RUN_ID).stderr == "  1,000 task runs failed; `pipeweave dlq list` shows them\n"
+    message = "1,000 of 5,001 task runs failed, all at step count: X: no"
+    ended = large | {"errorCode": "STEP_FAILED", "error": {"code": "STEP_FAILED", "message": message}}
+    served.put(f"GET /api/runs/{RUN_ID}", (200, ended))
+    assert call("status", RUN_ID).stderr == f"  {message}; `pipeweave dlq list` shows them\n"
 
 
 @pytest.mark.parametrize(
