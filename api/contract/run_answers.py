@@ -216,6 +216,15 @@ class StepProgress(AnswerModel):
     duration_ms: float | None = Field(description="Of all attempts, with the waiting between them.")
 
 
+class RanBefore(AnswerModel):
+    """A step that completed before steps ahead of it were repaired."""
+
+    step_id: str
+    repaired: list[str] = Field(
+        description="Those steps, right ahead of it, whose new results it has not seen."
+    )
+
+
 class HookError(AnswerModel):
     """Why the last try of a hook failed."""
 
@@ -256,6 +265,10 @@ class RunDetail(Run):
         description="Send it as `cursor` to `/task-runs` to get the next ones."
     )
     hooks: list[HookFire] = Field(description="What the pipeline's hooks did since the run ended.")
+    ran_before: list[RanBefore] = Field(
+        description="Steps that completed before a step right ahead of them was repaired by a retried dead"
+        " letter: they have not seen its result. Run such steps again by a rerun from them."
+    )
     output: Any = Field(
         description="What the pipeline returns (`output`), else the output of its end step, or of several end"
         " steps by step; null unless the run is `completed` or `partial`."

@@ -24,6 +24,19 @@ def duration_ms(started: datetime | None, finished: datetime | None) -> float | 
     return round((finished - started).total_seconds() * 1000, 1)
 
 
+def run_took_ms(run: Any, now: datetime | None = None) -> float | None:
+    """How long a run took (ms), from its first start to its latest end, without the time that it was over
+    before it was reopened; None until it has ended.
+
+    Args:
+        run: a row with `started_at`, `finished_at` and `over_ms`. Months that were archived before that
+            column existed have none.
+        now: what an open run is counted to; None: it has no duration yet.
+    """
+    took = duration_ms(run.started_at, run.finished_at or now)
+    return None if took is None else max(0.0, took - (getattr(run, "over_ms", None) or 0))
+
+
 def run_id(value: UUID) -> str:
     """The TypeID of a run."""
     return ids.show(ids.RUN, value)

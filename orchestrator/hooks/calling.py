@@ -22,7 +22,7 @@ from pipeweave.errors import InvalidSetting, PipeWeaveError
 from pipeweave.orchestrator.dispatch.sender import ANSWER_WITHIN_S, NoReply, Sender
 from pipeweave.orchestrator.dispatch.targets import Networks
 from pipeweave.orchestrator.dispatch.tokens import secret_of
-from pipeweave.orchestrator.hooks import hook_ends
+from pipeweave.orchestrator.hooks import hook_ends, repeated_ends
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.settings import Settings
 
@@ -73,6 +73,7 @@ def run_once(database: Database, settings: Settings) -> int:
     try:
         with _lock:
             busy = dict(_by_tenant)
+        database.run(lambda tx: repeated_ends.settle(tx, "hook_fires"))
         claimed = database.run(lambda tx: claim(tx, free, busy))
     except BaseException:
         _under_way.release(free)

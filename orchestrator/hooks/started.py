@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError, Unavailable
 from pipeweave.orchestrator.domain.triggered_by import EVENT, TriggeredBy
-from pipeweave.orchestrator.hooks import documents, hook_ends
+from pipeweave.orchestrator.hooks import documents, hook_ends, repeated_ends
 from pipeweave.orchestrator.state import deployment_mode, due_work
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
@@ -44,6 +44,7 @@ def run_once(database: Database, values: Values) -> int:
     if not due_work.is_accepting(database):
         return 0
     with database.statements() as tx:
+        repeated_ends.settle(tx, "hook_fires")
         due = list(tx.execute(_DUE, due_work.first(BATCH, tx.now)))
     isolation = Isolation(database)
     done = 0

@@ -8,7 +8,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.domain import json_differences, run_comparison
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, task_run_id
+from pipeweave.orchestrator.domain.json_shapes import iso, run_took_ms, task_run_id
 from pipeweave.orchestrator.domain.run_comparison import StepComparison, StepOutcome
 from pipeweave.orchestrator.reading import enqueued_runs, map_items
 from pipeweave.orchestrator.reading import steps as step_reading
@@ -82,7 +82,7 @@ def _require_one_pipeline(left: Any, right: Any) -> None:
 
 
 def _delta(left: Any, right: Any) -> float | None:
-    took = [duration_ms(each.started_at, each.finished_at) for each in (left, right)]
+    took = [run_took_ms(each) for each in (left, right)]
     return None if took[0] is None or took[1] is None else round(took[1] - took[0], 1)
 
 

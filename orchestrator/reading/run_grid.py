@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id
+from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, run_took_ms
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.states import FAILED_TASK, FINAL_TASK
 from pipeweave.orchestrator.domain.step_classes import worst
@@ -56,7 +56,8 @@ class Window:
 
 
 _SELECTED = """
-SELECT r.id, r.pipeline_version, r.status, r.error_code, r.created_at, r.started_at, r.finished_at
+SELECT r.id, r.pipeline_version, r.status, r.error_code, r.created_at, r.started_at, r.finished_at,
+    r.over_ms
 FROM runs AS r WHERE r.tenant_id = :tenant AND r.pipeline_id = :pipeline
 """
 _OLDER = f"{_SELECTED} AND r.id < :before ORDER BY r.id DESC LIMIT :limit"
@@ -241,5 +242,5 @@ def _run(row: Any) -> Document:
         "createdAt": iso(row.created_at),
         "startedAt": iso(row.started_at),
         "finishedAt": iso(row.finished_at),
-        "durationMs": duration_ms(row.started_at, row.finished_at),
+        "durationMs": run_took_ms(row),
     }

@@ -7,10 +7,12 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator.domain import tracing, triggered_by
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id
+from pipeweave.orchestrator.domain.json_shapes import iso, reference, run_id, run_took_ms
+from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.states import RunStatus
-from pipeweave.orchestrator.reading import enqueued_runs, outputs, run_hooks, task_runs
+from pipeweave.orchestrator.reading import enqueued_runs, outputs, repairs, run_hooks, task_runs
 from pipeweave.orchestrator.reading.stored_values import Loading
+from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page, cursor_of
 
@@ -18,7 +20,7 @@ from pipeweave.orchestrator.store.keyset import Document, Page, cursor_of
 TASK_RUNS_SHOWN = 1_000
 
 COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority,
-r.metadata, r.task_run_count, r.error, r.error_code, r.created_at, r.started_at, r.finished_at,
+r.metadata, r.task_run_count, r.error, r.error_code, r.created_at, r.started_at, r.finished_at, r.over_ms,
 r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from,
 p.paused_at, p.paused_by, p.reason AS pause_reason"""
 PAUSE = "LEFT JOIN run_pauses AS p ON p.run_id = r.id"
@@ -51,7 +53,7 @@ def run_row(row: Any) -> Document:
         "finishedAt": iso(row.finished_at),
         "startedUtc": iso(row.started_at),
         "endedUtc": iso(row.finished_at),
-        "durationMs": duration_ms(row.started_at, row.finished_at),
+        "durationMs": run_took_ms(row),
     }
 
 
@@ -64,7 +66,7 @@ def listed_row(row: Any) -> Document:
 # --- one run ----------------------------------------------------------------------------------------------
 
 _RUN = f"""
-SELECT {COLUMNS}, r.input, r.input_path, r.input_size, r.inputs_hash,
+SELECT {COLUMNS}, r.input, r.input_path, r.input_size, r.inputs_hash, r.reopened_at,
        (SELECT e.type FROM events AS e WHERE e.run_id = r.id ORDER BY e.seq DESC LIMIT 1) AS latest_event
 {FROM} WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
 """
@@ -102,8 +104,13 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False, shown: in
         "taskRuns": first["items"],
         "taskRunsCursor": first["nextCursor"],
         "hooks": run_hooks.of_run(tx, id),
+        "ranBefore": [] if row.reopened_at is None else repairs.ran_before(tx, id, _plan(tx, row)),
         **outputs.of_run(tx, tenant, row, loading),
     }
+
+
+def _plan(tx: Transaction, row: Any) -> Plan:
+    return pipelines.get(tx, row.tenant_id, row.pipeline_id, row.pipeline_version).plan
 
 
 def _first_task_runs(tx: Transaction, id: UUID, number: int) -> Document:

@@ -12,7 +12,14 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain import tracing, triggered_by
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id, task_run_id
+from pipeweave.orchestrator.domain.json_shapes import (
+    duration_ms,
+    iso,
+    reference,
+    run_id,
+    run_took_ms,
+    task_run_id,
+)
 from pipeweave.orchestrator.reading import enqueued_runs, map_items
 from pipeweave.orchestrator.reading import steps as step_reading
 from pipeweave.orchestrator.reading.given_hashes import GivenHashes
@@ -86,7 +93,6 @@ def run_state(tx: Transaction, tenant: str, id: UUID) -> Document:
 
 def _run(row: Any) -> Document:
     cause = triggered_by.of_row(row)
-    ended = row.finished_at or row.updated_at
     return {
         "id": run_id(row.id),
         "tenant": row.tenant_id,
@@ -110,7 +116,7 @@ def _run(row: Any) -> Document:
             "startedAt": iso(row.started_at),
             "updatedAt": iso(row.updated_at or row.finished_at or row.started_at or row.created_at),
             "completedAt": iso(row.finished_at),
-            "durationMs": duration_ms(row.started_at, ended),
+            "durationMs": run_took_ms(row, row.updated_at),
             "custom": row.metadata,
         },
     }
@@ -247,7 +253,7 @@ def _metrics(row: Any, rows: Sequence[Any], steps: Mapping[str, Document], items
 
     misses = [each.idempotency_key and not each.cached_from and each.status == "completed" for each in rows]
     return {
-        "totalDurationMs": duration_ms(row.started_at, row.finished_at),
+        "totalDurationMs": run_took_ms(row),
         "stepCount": len(rows),
         "taskRunCount": row.task_run_count,
         "stepDurations": {

@@ -23,7 +23,8 @@ MOST_EDGES = 500_000
 _RUNS = """
 SELECT w.id, w.task_run_count, w.took_ms FROM (
     SELECT r.id, r.status, r.task_run_count,
-        greatest(0, extract(epoch FROM r.finished_at - r.started_at) * 1000 - r.paused_ms) AS took_ms
+        greatest(0, extract(epoch FROM r.finished_at - r.started_at) * 1000 - r.paused_ms - r.over_ms)
+            AS took_ms
     FROM runs AS r WHERE r.tenant_id = :tenant AND r.pipeline_id = :pipeline_id
     ORDER BY r.id DESC LIMIT :window) AS w
 WHERE w.status = 'completed' ORDER BY w.id DESC LIMIT :most

@@ -117,7 +117,7 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at
             UPDATE runs SET status = '{to.value}', finished_at = CAST({at} AS timestamptz){failed}
             WHERE id = :run_id AND status IN ({guard}) AND {where}
             RETURNING id, tenant_id, pipeline_id, status, error, error_code, started_at, finished_at,
-                traceparent
+                over_ms, traceparent
         ){unpaused}"""
 
 
@@ -142,8 +142,8 @@ AWAITED = f"""{deployment_mode.IS_AWAITED} AS is_awaited,
     (SELECT n.id FROM run JOIN tenants AS n ON n.id = run.tenant_id
      WHERE n.max_active_runs IS NOT NULL AND run.pipeline_id IS NOT NULL) AS limited_tenant,
     (SELECT json_build_array(run.tenant_id, run.pipeline_id, run.status,
-        extract(epoch FROM run.finished_at - run.started_at), run.error_code, run.error ->> 'message',
-        run.traceparent) FROM run) AS ended"""
+        extract(epoch FROM run.finished_at - run.started_at) - run.over_ms / 1000.0, run.error_code,
+        run.error ->> 'message', run.traceparent) FROM run) AS ended"""
 
 # The SELECT behind `_move_sql`: whether the run moved, and who waits for its end.
 MOVED = f"SELECT EXISTS (SELECT 1 FROM run) AS has_moved, {AWAITED}"
@@ -333,7 +333,9 @@ _REOPENED = """reopened_at = :now, paused_ms = 0,
 _REOPEN = f"""
 WITH run AS (
     UPDATE runs SET status = '{RunStatus.RUNNING.value}', finished_at = NULL, error = NULL,
-        error_code = NULL, {_REOPENED}
+        error_code = NULL, {_REOPENED},
+        over_ms = over_ms
+            + CAST(1000 * extract(epoch FROM greatest(interval '0', :now - finished_at)) AS bigint)
     WHERE id = :run_id AND status = ANY(CAST(:before AS text[])) RETURNING id
 ), run_logged AS (
     INSERT INTO events (run_id, at, type, data)

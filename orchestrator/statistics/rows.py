@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id, run_took_ms
 from pipeweave.orchestrator.statistics import documents, series
 from pipeweave.orchestrator.statistics.grains import Grain
 from pipeweave.orchestrator.statistics.series import Series
@@ -84,7 +84,7 @@ def failing_pipelines(tx: Transaction, tenant: str, chosen: StatsWindow, most: i
 # The index of a pipeline's runs gives the newest, one pipeline after the other.
 _LAST = """
 SELECT w.id AS pipeline_id, r.* FROM unnest(CAST(:ids AS text[])) AS w(id) CROSS JOIN LATERAL (
-    SELECT r.id, r.status, r.created_at, r.started_at, r.finished_at FROM runs AS r
+    SELECT r.id, r.status, r.created_at, r.started_at, r.finished_at, r.over_ms FROM runs AS r
     WHERE r.tenant_id = :tenant AND r.pipeline_id = w.id ORDER BY r.id DESC LIMIT :most
 ) AS r ORDER BY r.id DESC
 """
@@ -102,7 +102,7 @@ def last_runs(
                 "id": run_id(row.id),
                 "status": row.status,
                 "createdAt": iso(row.created_at),
-                "durationMs": duration_ms(row.started_at, row.finished_at),
+                "durationMs": run_took_ms(row),
             }
         )
     return found

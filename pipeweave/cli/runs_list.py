@@ -60,7 +60,7 @@ def runs(
     as_json: bool,
 ) -> None:
     """List runs, newest first."""
-    from pipeweave.cli.support.rendering import field, moment, show_list, took, when
+    from pipeweave.cli.support.rendering import field, moment, run_took, show_list, when
 
     filters: dict[str, Any] = {
         "text": text,
@@ -79,7 +79,7 @@ def runs(
         Column("status"): field("status"),
         Column("error", drop=1): field("errorCode"),
         moment("created (UTC)", drop=2): lambda each: when(each.get("createdAt")),
-        Column("took", drop=3): lambda each: took(each.get("startedAt"), each.get("finishedAt")),
+        Column("took", drop=3): run_took,
     }
     if not items and not as_json:
         require_tenant(client)

@@ -130,6 +130,15 @@ def took(started: str | None, finished: str | None, now: datetime | None = None)
     return seconds((end - datetime.fromisoformat(started)).total_seconds())
 
 
+def run_took(run: Mapping[str, Any], now: datetime | None = None) -> str:
+    """Format how long a run took, without the time that it was over before a retry reopened it; how long ago
+    it began if it is open.
+    """
+    if run.get("finishedAt") and run.get("durationMs") is not None:
+        return seconds(run["durationMs"] / 1000)
+    return took(run.get("startedAt"), run.get("finishedAt"), now)
+
+
 def seconds(duration: float) -> str:
     """Format a duration in seconds with a fitting unit."""
     if duration < 1:

@@ -10,10 +10,10 @@ import click
 from pipeweave.cli.support.rendering import (
     STYLES,
     is_terminal,
+    run_took,
     show_fields,
     show_table,
     text,
-    took,
     when,
     width,
 )
@@ -65,7 +65,7 @@ def show_run(run: Run, waits: str | None = None) -> None:
             ("triggered by", _triggered_by(document)),
             ("rerun of", _rerun_of(document)),
             ("created (UTC)", when(document.get("createdAt"))),
-            ("took", took(document.get("startedAt"), document.get("finishedAt"))),
+            ("took", run_took(document)),
         ]
     )
     click.echo()
@@ -75,8 +75,20 @@ def show_run(run: Run, waits: str | None = None) -> None:
     ]
     show_table(_COLUMNS, rows, none="No step has started.")
     show_failures(document)
+    _show_unseen_repairs(run)
     _show_hooks(document)
     _show_output(run)
+
+
+def _show_unseen_repairs(run: Run) -> None:
+    for each in run.document.get("ranBefore", ()):
+        step = each["stepId"]
+        click.echo(
+            text(
+                f"{step} ran before {', '.join(each['repaired'])} was repaired and has not seen the new "
+                f"result; run it again: pipeweave rerun {run.id} --from {step} --version same"
+            )
+        )
 
 
 def _show_hooks(document: Mapping[str, Any]) -> None:
@@ -112,7 +124,7 @@ def show_end(run: Run, *, shows_output: bool = True) -> None:
     status = click.style(run.status, fg=STYLES.get(run.status), bold=True) if is_terminal() else run.status
     error = run_error(document)
     because = f": {error}" if error else ""
-    duration = took(document.get("startedAt"), document.get("finishedAt"))
+    duration = run_took(document)
     click.echo(f"{run.id} {status} in {duration}{because}")
     show_failures(document)
     if shows_output:

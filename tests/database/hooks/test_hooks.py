@@ -20,7 +20,7 @@ from pipeweave.orchestrator.hooks import calling, reader, started
 from pipeweave.orchestrator.hooks.depths import MAX_DEPTH
 from pipeweave.orchestrator.reading import run as read_run
 from pipeweave.orchestrator.recovery.look import look
-from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.runs import deadlines, triggering
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 
@@ -97,7 +97,7 @@ def test_each_end_fires_its_own_hooks(driver: RunDriver) -> None:
 def test_a_run_that_failed_by_its_time_limit_fires_too(driver: RunDriver) -> None:
     driver.store({"a": []}, id="files", onFailure="alert")
     run = driver.trigger("files")
-    driver.database.run(lambda tx: triggering.run_transitions.time_out(tx, run, "RUN_TIMEOUT", "too long"))
+    driver.database.run(lambda tx: deadlines.time_out_run(tx, driver.tenant, run, "RUN_TIMEOUT", "too long"))
     tick(driver)
     assert runs(driver)[0].input["event"]["error"]["code"] == "RUN_TIMEOUT"
 

@@ -1,0 +1,53 @@
+"""Finds the steps of a run that ran before a step ahead of them was repaired.
+
+Under `partial-merge` a step runs although one ahead of it failed, and a map goes on with the items that it
+has. A retried dead letter repairs what failed, but the steps behind it are over: they have not seen its
+result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.orchestrator.domain.plan import Plan
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
+from pipeweave.size_limits import MAX_STEPS
+
+_STEPS = """
+SELECT t.id, t.step_id, t.status, t.attempt, t.started_at, t.finished_at FROM task_runs AS t
+WHERE t.run_id = :id AND t.id <= :last AND t.kind <> 'item'
+"""
+
+
+def ran_before(tx: Transaction, id: UUID, plan: Plan) -> list[Document]:
+    """The steps of a reopened run that ran before others were repaired: {stepId, repaired: [stepId]}.
+
+    `repaired` has the steps right before it that ended well, or began anew, after it had begun.
+    """
+    rows = tx.execute(_STEPS, {"id": id, "last": ids.task_run_id(id, MAX_STEPS)})
+    return of_steps(plan, {each.step_id: each for each in rows})
+
+
+def of_steps(plan: Plan, rows: Mapping[str, Any]) -> list[Document]:
+    """As `ran_before`, from the rows of the steps (pure)."""
+    found = []
+    for step in (each.step for each in plan.steps):
+        row = rows.get(step.id)
+        if row is None or row.status != "completed" or row.started_at is None:
+            continue
+        repaired = [each for each in step.needs if _is_later(rows.get(each), row.started_at)]
+        if repaired:
+            found.append({"stepId": step.id, "repaired": repaired})
+    return found
+
+
+def _is_later(row: Any, began: datetime) -> bool:
+    """Whether a step was reopened, and has not ended before the one behind it began."""
+    if row is None or row.attempt == 1:
+        return False
+    return row.finished_at is None or (row.status == "completed" and row.finished_at > began)
