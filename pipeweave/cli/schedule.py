@@ -114,6 +114,8 @@ def set_schedule(client: Client, schedule_id: str, pipeline: str, as_json: bool,
 
     What is not given has its default, but a paused schedule stays paused.
     """
+    if sum(options[each] is not None for each in ("cron", "every", "at")) != 1:
+        raise click.UsageError("give one of --cron, --every and --at")
     named = {
         "pipelineId": pipeline,
         "cron": options["cron"],

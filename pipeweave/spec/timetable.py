@@ -15,6 +15,8 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
+from pipeweave.spec import clock_changes, cron_fields
+
 MAX_CRON_CHARS = 100
 MAX_ZONE_CHARS = 100
 # Beat looks once a second.
@@ -120,9 +122,7 @@ def _cron_after(cron: str, time_zone: str, moment: datetime) -> datetime | None:
     # The minute that the moment lies in may have a second that is still to come.
     begin = moment.astimezone(UTC).replace(second=0, microsecond=0) - timedelta(seconds=1)
     try:
-        for local in CronSim(minutes, begin.astimezone(zone(time_zone))):
-            # Of a time that the clock shows twice, cronsim gives the first, even when that lies behind.
-            minute = local.astimezone(UTC)
+        for minute in clock_changes.times_after(minutes, zone(time_zone), begin):
             due = (minute + timedelta(seconds=second) for second in seconds)
             found = next((each for each in due if each > moment), None)
             if found is not None:
@@ -177,8 +177,11 @@ def checked_cron(cron: str) -> str:
     if number not in (5, 6):
         raise ValueError(f"has {number} fields; five are needed, or six with seconds in the first")
     try:
+        cron_fields.check(ALIASES.get(cron.strip().lower(), cron))
         _, seconds = _fields(cron)
         found = _cron_after(cron, "UTC", datetime(2000, 1, 1, tzinfo=UTC)) if seconds else None
+    except cron_fields.OutOfRange as error:
+        raise ValueError(str(error)) from None
     # cronsim takes the least of an empty list, or adds to a pair, for lines that nobody writes.
     except (CronSimError, ValueError, TypeError, AssertionError) as error:
         raise ValueError(_spoken(error)) from None
@@ -189,7 +192,8 @@ def checked_cron(cron: str) -> str:
 
 def _spoken(error: Exception) -> str:
     if isinstance(error, CronSimError) and str(error).startswith("Bad "):
-        return f"its {str(error).removeprefix('Bad ')} cannot be read"
+        name = str(error).removeprefix("Bad ")
+        return f"its {name} cannot be read; {cron_fields.EXPECTED[name]}"
     return "cannot be read as a cron line"
 
 

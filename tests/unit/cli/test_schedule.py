@@ -98,3 +98,12 @@ def test_a_backfill_goes_on_to_the_end_of_the_range(served: Served, call: Call) 
     done = call("backfill", "nightly", "2026-11-20T00:00:00Z", "2026-11-22T00:00:00Z")
     assert done.output == "Started 1 runs; decided about before: 1\n"
     assert body_of(served)["from"] == "2026-11-21T02:30:00Z"
+
+
+@pytest.mark.parametrize("times", [[], ["--cron", "0 0 * * *", "--every", "15m"]])
+def test_a_schedule_is_given_one_kind_of_times_by_the_names_of_the_options(
+    call: Call, times: list[str]
+) -> None:
+    done = call("set", "nightly", "report", *times)
+    assert done.exit_code == 2
+    assert "give one of --cron, --every and --at" in done.stderr

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipeweave.spec.timetable import Timetable, checked_cron, first_times, in_words, zone
 
@@ -104,6 +106,52 @@ def test_each_due_time_is_found_from_every_minute_before_it(name: str) -> None:
                     assert timetable.after(moment) == following, (line, moment)
 
 
+# Half an hour, two hours, a change at midnight in both directions, one that goes against the summer, a day.
+MORE_ZONES = (
+    *ZONES,
+    "Antarctica/Troll",
+    "Africa/Cairo",
+    "Atlantic/Azores",
+    "Africa/Casablanca",
+    "Pacific/Apia",
+)
+CHANGES = [(name, each) for name in MORE_ZONES for each in changes(name, range(2010, 2013))]
+CHANGES += [("Australia/Lord_Howe", each) for each in changes("Australia/Lord_Howe", range(2026, 2029))]
+minute_fields = st.one_of(
+    st.integers(2, 40).map(lambda step: f"*/{step}"),
+    st.just("*"),
+    st.lists(st.integers(0, 59), min_size=1, max_size=3).map(lambda given: ",".join(map(str, given))),
+)
+hour_fields = st.one_of(
+    st.integers(2, 12).map(lambda step: f"*/{step}"),
+    st.just("*"),
+    st.lists(st.integers(0, 5), min_size=1, max_size=3).map(lambda given: ",".join(map(str, given))),
+)
+
+
+@given(st.sampled_from(CHANGES), minute_fields, hour_fields, st.integers(-3_000, 300), st.integers(0, 59))
+@settings(max_examples=400, deadline=None)
+def test_the_next_due_time_does_not_depend_on_where_one_starts(
+    change: tuple[str, datetime], minute: str, hour: str, before: int, second: int
+) -> None:
+    name, at = change
+    line = f"{minute} {hour} * * *"
+    moment = at + before * MINUTE + timedelta(seconds=second)
+    begin, end = min(at, moment) - timedelta(hours=26), max(at, moment) + timedelta(hours=30)
+    begin = begin.replace(second=0)
+    following = next((each for each in expected(line, name, begin, end) if each > moment), None)
+    found = Timetable(line, name).after(moment)
+    assert found is not None
+    assert (found if found < end else None) == following, (name, line, moment)
+
+
+def test_a_quarter_of_an_hour_is_not_skipped_the_day_after_half_an_hour_was_missing() -> None:
+    found = Timetable("*/15 0 * * *", "Australia/Lord_Howe").within(
+        datetime(2027, 10, 2, 14, 57, 33, tzinfo=UTC), datetime(2027, 10, 3, 15, tzinfo=UTC), 10
+    )
+    assert [f"{each:%d %H:%M}" for each in found] == ["03 13:00", "03 13:15", "03 13:30", "03 13:45"]
+
+
 def each_until(timetable: Timetable, begin: datetime, end: datetime) -> Iterator[datetime]:
     for each in timetable.upcoming(begin):
         if each > end:
@@ -144,6 +192,11 @@ def test_a_line_with_seconds_treats_the_missing_hour_like_one_without() -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
+        ("*/61 * * * *", "its minute has a step of 61, which is never taken: it goes from 0 to 59"),
+        ("0 0,*/24 * * *", "its hour has a step of 24"),
+        ("*/60 * * * * *", "its second has a step of 60"),
+        ("61 2 * * *", "its minute cannot be read; it takes 0 to 59, "),
+        ("0 0 * * 8", "it takes 0 to 7 or SUN to SAT"),
         ("", "0 fields"),
         ("* * * *", "4 fields"),
         ("* * * * * * *", "7 fields"),
