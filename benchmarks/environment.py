@@ -92,6 +92,8 @@ def _pipeweave(folder: Path, database_url: str, broker_url: str) -> Iterator[Pip
         "PIPEWEAVE_SECRET_KEY": secrets.token_hex(32),
         "PIPEWEAVE_DATA_DIR": str(folder / "data"),
         "DISPATCH_NETWORKS": "loopback",
+        # One token opens a hundred streams and as many pages: half of a process.
+        "STREAM_LIMIT": "200",
     }
     tasks = ("--app", "benchmarks.tasks")
     commands: dict[str, tuple[tuple[str, ...], Callable[[], bool]]] = {

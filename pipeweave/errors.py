@@ -341,7 +341,7 @@ class CursorExpired(PipeWeaveError):
 
 
 class TooManyStreams(Unavailable):
-    """The process serves as many streams as it may; poll, or try again later."""
+    """The process serves as many streams as it may, to all or to this caller; poll, or try again later."""
 
     code = "TOO_MANY_STREAMS"
 

@@ -19,7 +19,7 @@ from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain import TriggeredBy
 from pipeweave.orchestrator.security import READ, Access, audit
 from pipeweave.orchestrator.store import Transaction
-from pipeweave.orchestrator.stream import Hub, LiveClock, LiveView
+from pipeweave.orchestrator.stream import Holder, Hub, LiveClock, LiveView
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -55,12 +55,14 @@ class Watching:
         check: raises the error for which the caller may not watch any more.
         live: tells the pages that watch in this process to look again.
         view: the view that the caller sees at an address of a page, below its tenant.
+        holder: whose the stream is.
     """
 
     hub: Hub
     check: Callable[[], object]
     live: LiveClock
     view: Callable[[str], LiveView]
+    holder: Holder
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from pipeweave.errors import NotFound
 from pipeweave.ids import check_name
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain import tracing
-from pipeweave.orchestrator.stream import Hub, LiveClock, LiveView
+from pipeweave.orchestrator.stream import Holder, Hub, LiveClock, LiveView
 
 JSON_TYPE = "application/json"
 _JSON = orjson.OPT_UTC_Z
@@ -99,7 +99,8 @@ class RequestPipeline:
         caller = Caller(identity.access, tenant)
         host = request.host_url.rstrip("/")
         view = functools.partial(self.view, caller, host)
-        return Watching(self._hub, self._check(endpoint), self._live, view)
+        holder = Holder(identity.access.id, tenant)
+        return Watching(self._hub, self._check(endpoint), self._live, view, holder)
 
     def _check(self, endpoint: Endpoint) -> Callable[[], object]:
         """Authenticates the present request once more, also when it is over."""

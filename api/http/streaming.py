@@ -12,6 +12,7 @@ from flask import Request, Response
 from pipeweave.api.http import web_socket
 from pipeweave.api.http.outlet import Outlet
 from pipeweave.errors import PipeWeaveError, SlowReader, TooManyStreams
+from pipeweave.orchestrator.stream import Holder
 
 EVENT_STREAM = "text/event-stream"
 # The key in a request's environ of the function that takes its connection over: the server's loop then sends
@@ -32,11 +33,13 @@ class EventSink:
 
     Args:
         check: raises the error for which the watcher may not watch any more.
+        holder: whose it is.
     """
 
-    def __init__(self, check: Callable[[], object]) -> None:
+    def __init__(self, check: Callable[[], object], holder: Holder) -> None:
         self.outlet = Outlet()
         self.check = check
+        self.holder = holder
 
     @property
     def has_room(self) -> bool:
@@ -73,12 +76,13 @@ class SocketSink:
     """Writes the messages of a WebSocket to an outlet.
 
     Args:
-        check: as of EventSink.
+        check, holder: as of EventSink.
     """
 
-    def __init__(self, check: Callable[[], object]) -> None:
+    def __init__(self, check: Callable[[], object], holder: Holder) -> None:
         self.outlet = Outlet(web_socket.Receiver().take, web_socket.close(web_socket.NORMAL, ""))
         self.check = check
+        self.holder = holder
 
     @property
     def has_room(self) -> bool:

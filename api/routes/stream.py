@@ -33,7 +33,7 @@ def events(call: Call, query: StreamQuery) -> Stream:
     With `run` and `log` among `types`, changes of type `log` tell how many bytes an attempt has logged. They
     have no id, and are neither complete nor repeated: read the log itself.
     """
-    return _stream(call, query, EventSink(_watching(call).check))
+    return _stream(call, query, EventSink(_watching(call).check, _watching(call).holder))
 
 
 @routes.add(
@@ -50,7 +50,7 @@ def messages(call: Call, query: StreamQuery) -> Stream:
     the client sends is dropped. The close has status 1001 when the server stops, 1008 when the client may not
     watch any more, and 1013 when it was too slow.
     """
-    return _stream(call, query, SocketSink(_watching(call).check))
+    return _stream(call, query, SocketSink(_watching(call).check, _watching(call).holder))
 
 
 @routes.add(
@@ -74,15 +74,15 @@ def live(call: Call, query: LiveQuery) -> Stream:
             for each in runs:
                 reading.require_run(tx, call.tenant, each)
     wanted = LiveWanted(runs, tuple(watching.view(each) for each in dict.fromkeys(query.view)))
-    watching.live.check_room()
-    sink = EventSink(watching.check)
+    watching.live.check_room(watching.holder)
+    sink = EventSink(watching.check, watching.holder)
     return Stream(sink, lambda: watching.live.watch(wanted, sink))
 
 
 def _stream(call: Call, query: StreamQuery, sink: EventSink | SocketSink) -> Stream:
     hub = _watching(call).hub
     wanted, place = _wanted(call, query)
-    hub.check_room()
+    hub.check_room(sink.holder)
     return Stream(sink, lambda: hub.watch(wanted, sink, place))
 
 

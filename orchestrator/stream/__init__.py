@@ -13,6 +13,7 @@ from pipeweave.orchestrator.stream.live_clock import LiveClock
 from pipeweave.orchestrator.stream.log_watch import LogWatch
 from pipeweave.orchestrator.stream.pace import Pace
 from pipeweave.orchestrator.stream.place import Place, Seen
+from pipeweave.orchestrator.stream.shares import Holder
 from pipeweave.orchestrator.stream.span import Span
 from pipeweave.orchestrator.stream.watching import LiveWanted
 from pipeweave.orchestrator.stream.watching import View as LiveView
@@ -20,6 +21,7 @@ from pipeweave.orchestrator.stream.watching import View as LiveView
 __all__ = [
     "Batch",
     "FeedEvent",
+    "Holder",
     "Hub",
     "LiveClock",
     "LiveView",

@@ -17,11 +17,12 @@ from uuid import UUID
 
 from pipeweave.errors import CursorExpired, PipeWeaveError, SlowReader, TooManyStreams, Unavailable
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.stream import changes, feed, place_text
+from pipeweave.orchestrator.stream import changes, feed, place_text, shares
 from pipeweave.orchestrator.stream.changes import Wanted
 from pipeweave.orchestrator.stream.feed import Batch
 from pipeweave.orchestrator.stream.log_watch import LogWatch
 from pipeweave.orchestrator.stream.place import Place
+from pipeweave.orchestrator.stream.shares import Holder
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,10 @@ class Sink(Protocol):
 
     def check(self) -> object:
         """Raise the error for which the watcher may not watch any more."""
+
+    @property
+    def holder(self) -> Holder:
+        """Whose it is."""
 
     @property
     def has_room(self) -> bool:
@@ -122,14 +127,18 @@ class Hub:
         with self._lock:
             return sum(each.sink.is_open for each in (*self._new, *self._watchers))
 
-    def check_room(self) -> None:
+    def check_room(self, holder: Holder) -> None:
         """Refuse one watcher more than allowed.
 
         Raises:
-            TooManyStreams: there are as many as allowed, or this process stops.
+            TooManyStreams: there are as many as allowed, its token or tenant has its share of them, or this
+                process stops.
         """
-        if self._stop.is_set() or self.count >= self._most:
-            raise TooManyStreams(f"{self.count} streams are open, as many as this process serves")
+        if self._stop.is_set():
+            raise TooManyStreams("this process stops")
+        with self._lock:
+            held = [each.sink.holder for each in (*self._new, *self._watchers) if each.sink.is_open]
+        shares.check(held, holder, self._most)
 
     def watch(self, wanted: Wanted, sink: Sink, place: Place | None = None) -> None:
         """Begin to serve a watcher.

@@ -16,7 +16,9 @@ from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError, TooManyStreams, Unavailable
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.stream import shares
 from pipeweave.orchestrator.stream.pace import Allowance
+from pipeweave.orchestrator.stream.shares import Holder
 from pipeweave.orchestrator.stream.watching import LiveSink, LiveWanted, View, WatchedView, Watcher
 
 log = logging.getLogger(__name__)
@@ -74,14 +76,18 @@ class LiveClock:
         with self._lock:
             return sum(each.sink.is_open for each in self._watchers)
 
-    def check_room(self) -> None:
+    def check_room(self, holder: Holder) -> None:
         """Refuse one watcher more than allowed.
 
         Raises:
-            TooManyStreams: there are as many as allowed, or this process stops.
+            TooManyStreams: there are as many as allowed, its token or tenant has its share of them, or this
+                process stops.
         """
-        if self._stop.is_set() or self.count >= self._most:
-            raise TooManyStreams(f"{self.count} pages watch, as many as this process serves")
+        if self._stop.is_set():
+            raise TooManyStreams("this process stops")
+        with self._lock:
+            held = [each.sink.holder for each in self._watchers if each.sink.is_open]
+        shares.check(held, holder, self._most)
 
     def watch(self, wanted: LiveWanted, sink: LiveSink) -> None:
         """Begin to serve a watcher."""

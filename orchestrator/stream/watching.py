@@ -11,6 +11,7 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator.stream.shares import Holder
 
 
 class LiveSink(Protocol):
@@ -30,6 +31,10 @@ class LiveSink(Protocol):
 
     def check(self) -> object:
         """Raise the error for which the watcher may not watch any more."""
+
+    @property
+    def holder(self) -> Holder:
+        """Whose it is."""
 
     @property
     def is_open(self) -> bool:

@@ -71,6 +71,7 @@ def running_api(settings: Settings, folder: Path, *options: str) -> Iterator[Ser
         "PIPEWEAVE_SECRET_KEY": settings.secret_key or "",
         "MODE": settings.mode,
         "MAX_CONCURRENCY": str(settings.max_concurrency),
+        "STREAM_LIMIT": str(settings.stream_limit),
     }
     argv = [sys.executable, "-m", "pipeweave.cli", "api", "--port", str(port), *options]
     log = folder / "api.log"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import orjson
 import pytest
@@ -15,7 +15,13 @@ from pipeweave.errors import CursorExpired, Forbidden, PipeWeaveError, TooManySt
 from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.store import event_log
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.stream import Hub, Wanted, feed, hub
+from pipeweave.orchestrator.stream import Holder, Hub, Wanted, feed, hub
+
+
+def somebody() -> Holder:
+    """Somebody with a token of their own, in a tenant of their own."""
+    token = uuid4()
+    return Holder(token, f"tenant-{token}")
 
 
 class Watching:
@@ -28,6 +34,7 @@ class Watching:
         self.has_room = self.is_open = True
         self.refusal: PipeWeaveError | None = None
         self.ended: list[PipeWeaveError | None] = []
+        self.holder = somebody()
         self.is_ready = threading.Event()
 
     def begin(self, cursor: str) -> None:
@@ -103,10 +110,10 @@ def test_each_watcher_gets_what_it_wants(driver: RunDriver, run_id: UUID, watche
 def test_one_more_than_allowed_is_refused(driver: RunDriver, watched: Hub) -> None:
     sinks = [watch(watched, Wanted(driver.tenant)) for _ in range(3)]
     with pytest.raises(TooManyStreams):
-        watched.check_room()
+        watched.check_room(somebody())
     sinks[0].is_open = False
     wait_until(lambda: watched.count == 2, 30)
-    watched.check_room()
+    watched.check_room(somebody())
 
 
 def test_who_has_no_room_goes_on_later_and_misses_nothing(
@@ -187,7 +194,7 @@ def test_a_process_that_stops_ends_its_streams(driver: RunDriver, watched: Hub) 
     watched.watch(Wanted(driver.tenant), late)
     assert (sink.ended, late.ended) == ([None], [None])
     with pytest.raises(TooManyStreams):
-        watched.check_room()
+        watched.check_room(somebody())
 
 
 def test_its_thread_ends_when_nobody_watches(

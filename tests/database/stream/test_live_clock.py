@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import orjson
 import pytest
@@ -18,7 +18,13 @@ from pipeweave.errors import Forbidden, PipeWeaveError, TooManyStreams
 from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.store import event_log
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.stream import LiveClock, LiveWanted, live_clock
+from pipeweave.orchestrator.stream import Holder, LiveClock, LiveWanted, live_clock
+
+
+def somebody() -> Holder:
+    """Somebody with a token of their own, in a tenant of their own."""
+    token = uuid4()
+    return Holder(token, f"tenant-{token}")
 
 
 @dataclass
@@ -29,6 +35,7 @@ class Heard:
     ended: list[PipeWeaveError | None] = field(default_factory=list)
     is_open: bool = True
     refusal: PipeWeaveError | None = None
+    holder: Holder = field(default_factory=somebody)
 
     def begin(self, cursor: str) -> None:
         pass
@@ -171,10 +178,10 @@ def test_who_may_not_watch_any_more_is_sent_away(clock: LiveClock, run_id: UUID)
 
 def test_one_watcher_more_than_allowed_is_refused(clock: LiveClock) -> None:
     for _ in range(3):
-        clock.check_room()
+        clock.check_room(somebody())
         clock.watch(LiveWanted(), Heard())
     with pytest.raises(TooManyStreams):
-        clock.check_room()
+        clock.check_room(somebody())
 
 
 def test_the_end_of_the_process_ends_all(clock: LiveClock) -> None:
