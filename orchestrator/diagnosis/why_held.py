@@ -25,11 +25,7 @@ Oldest = Callable[[str], Mapping[int, float | None]]
 def pause_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
     """The pauses that apply to a task run. `row` is a row of why.py's query."""
     if row.paused_at is not None:
-        who = f" by {row.paused_by}" if row.paused_by else ""
-        because = f": {row.pause_reason}" if row.pause_reason else ""
-        text = f"its run is paused since {iso(row.paused_at)}{who}{because}"
-        numbers = {"since": iso(row.paused_at), "by": row.paused_by, "reason": row.pause_reason}
-        yield reason("run_paused", text, **numbers)
+        yield run_paused(row, "its run")
     for each in pauses.find(tx, row.tenant_id):
         if each.task_id not in (None, row.task_id):
             continue
@@ -37,6 +33,20 @@ def pause_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
         because = f": {each.reason}" if each.reason else ""
         text = f"{what} is paused since {iso(each.paused_at)}{because}"
         yield reason(code, text, since=iso(each.paused_at), reason=each.reason)
+
+
+def run_paused(row: Any, what: str) -> Reason:
+    """The pause of a run.
+
+    Args:
+        row: `paused_at`, `paused_by` and `pause_reason`.
+        what: what the run is called.
+    """
+    who = f" by {row.paused_by}" if row.paused_by else ""
+    because = f": {row.pause_reason}" if row.pause_reason else ""
+    text = f"{what} is paused since {iso(row.paused_at)}{who}{because}"
+    numbers = {"since": iso(row.paused_at), "by": row.paused_by, "reason": row.pause_reason}
+    return reason("run_paused", text, **numbers)
 
 
 def limit_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:

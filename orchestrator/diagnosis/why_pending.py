@@ -20,7 +20,8 @@ MOST_SHOWN = 20
 
 def pending_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
     """Why a pending task run is not ready. `row` is a row of why.py's query."""
-    if row.run_status == RunStatus.PENDING:
+    # A paused run is not in line: its pause, which is told with the limits, has to end first.
+    if row.run_status == RunStatus.PENDING and row.paused_at is None:
         yield _not_its_turn(tx, row)
     if row.due_at is None:
         yield from _predecessors(tx, row)

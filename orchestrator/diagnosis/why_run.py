@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.diagnosis import why
+from pipeweave.orchestrator.diagnosis import why, why_held
 from pipeweave.orchestrator.diagnosis.why_held import Oldest
 from pipeweave.orchestrator.domain.json_shapes import run_id, task_run_id
 from pipeweave.orchestrator.domain.states import OPEN_TASK, TaskStatus, sql_in
@@ -30,6 +30,10 @@ SELECT g.*, CAST(CASE WHEN g.status = 'ready' THEN g.newest ELSE g.oldest END AS
     FROM task_runs AS t WHERE t.run_id = :id AND t.status IN {sql_in(OPEN_TASK)}
     GROUP BY t.task_id, t.status, t.kind, t.due_at IS NULL, t.awaits IS NULL) AS g
 ORDER BY g.number DESC, g.oldest
+"""
+
+_PAUSE = """
+SELECT p.paused_at, p.paused_by, p.reason AS pause_reason FROM run_pauses AS p WHERE p.run_id = :id
 """
 
 # Code of a reason -> what stands for it in a sum; a task that is named here has its own sum.
@@ -62,7 +66,9 @@ _SHORT = {
 def why_run(
     tx: Transaction, tenant: str, id: UUID, oldest: Oldest, *, is_serverless: bool = False
 ) -> Document:
-    """{runId, open, running, waiting, summary, reasons, isComplete}: those reasons first that hold most.
+    """{runId, open, running, waiting, summary, reason, reasons, isComplete}: what holds most comes first.
+
+    `reason` is that of the run itself, its pause; it is all that a run waits for without open task runs.
 
     Args:
         oldest: `Publisher.oldest`, for the messages in Redis.
@@ -80,12 +86,15 @@ def why_run(
         asked = why.why(tx, tenant, each.asked, oldest, is_serverless=is_serverless)
         found.append(_reason(each, asked["reasons"]))
     number = sum(each.number for each in waiting)
+    pause = tx.execute(_PAUSE, {"id": id}).one_or_none()
+    held = None if pause is None else why_held.run_paused(pause, "the run")
     return {
         "runId": run_id(id),
         "open": running + number,
         "running": running,
         "waiting": number,
-        "summary": _summary(number, found),
+        "summary": _summary(number, found) or (held and "The run waits to be resumed"),
+        "reason": held and held.to_json(),
         "reasons": found,
         "isComplete": len(waiting) <= MOST_GROUPS,
     }

@@ -190,7 +190,11 @@ def why(client: Client, run: str, step: str | None, is_all: bool, as_json: bool)
             raise click.UsageError("--all explains a run, without STEP")
         _show_all(client.why_run(id_arguments.run(client, run)), as_json)
         return
-    found = client.why(_asked(client, run, step))
+    asked = _asked(client, run, step)
+    if asked is None:
+        _show_all(client.why_run(id_arguments.run(client, run)), as_json)
+        return
+    found = client.why(asked)
     if as_json:
         show_json(found)
         return
@@ -207,12 +211,14 @@ def _show_all(found: Document, as_json: bool) -> None:
         return
     running = f"{found['running']:,} running"
     click.echo(f"{found['summary']}; {running}" if found["summary"] else f"nothing waits; {running}")
+    if found.get("reason"):
+        click.echo(f"  {text(found['reason']['text'])}")
     for each in found["reasons"]:
         click.echo(f"  {each['count']:,} of {text(each['taskId'])}, {each['status']}: {text(each['text'])}")
 
 
-def _asked(client: Client, run: str, step: str | None) -> str:
-    """The task run to explain."""
+def _asked(client: Client, run: str, step: str | None) -> str | None:
+    """The task run to explain; None for a run that is open without an open one."""
     from pipeweave.cli.support.outputs import task_run_id_of
     from pipeweave.cli.support.waiting import first_open
 

@@ -45,20 +45,23 @@ def why_waiting(client: Client, run: Run) -> Waiting | None:
     return Waiting(key, f"{place(found)} waits: {'; '.join(text(each['text']) for each in reasons)}")
 
 
-def first_open(run: Run) -> str:
+def first_open(run: Run) -> str | None:
     """The id of the task run that explains best why a run does not go on, or what it does.
+
+    Returns:
+        None when the run is open without an open task run: it is paused, or about to end.
 
     Raises:
         Conflict: the run has ended.
     """
     shown = [each for each in run.document.get("taskRuns") or () if each["kind"] != "map"]
     found = first_waiting(run) or next((each for each in shown if each["status"] == "running"), None)
-    if found is None:
+    if found is None and run.is_final:
         raise Conflict(
             f"run {run.id} has ended ({run.status}) and waits for nothing",
             hint=f"`pipeweave status {run.id}` shows its steps and errors",
         )
-    return str(found["id"])
+    return None if found is None else str(found["id"])
 
 
 def _is_about_to_start(reasons: Sequence[Mapping[str, Any]]) -> bool:

@@ -7,13 +7,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from support.run_driver import RunDriver, claim
+from support.run_driver import RunDriver, claim, settle
 
 from pipeweave.api.contract import RunWhyAnswer
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.diagnosis import why_run
 from pipeweave.orchestrator.messaging.celery_app import LEVELS
-from pipeweave.orchestrator.runs import pausing
+from pipeweave.orchestrator.runs import admission, pausing
 from pipeweave.orchestrator.store.database import Database, to_json
 
 # As if every message were still there: the oldest was sent long ago.
@@ -69,6 +69,34 @@ def test_a_paused_run_waits_to_be_resumed(driver: RunDriver) -> None:
     found = ask(driver, run_id)
     assert found["summary"] == "1 waits: 1 for the run to be resumed"
     assert "holiday" in found["reasons"][0]["text"]
+    assert "holiday" in found["reason"]["text"]
+
+
+def test_a_run_that_was_paused_while_its_last_step_ran_waits_to_be_resumed(driver: RunDriver) -> None:
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 1)
+        assert started is not None
+    with driver.database.transaction() as tx:
+        pausing.pause(tx, driver.tenant, run_id, reason="holiday", by="ana")
+    with driver.database.transaction() as tx:
+        settle(tx, started)
+    found = ask(driver, run_id)
+    assert (found["open"], found["reasons"], found["summary"]) == (0, [], "The run waits to be resumed")
+    assert found["reason"]["code"] == "run_paused"
+    assert found["reason"]["text"].startswith("the run is paused since 20")
+    assert found["reason"]["text"].endswith(" by ana: holiday")
+
+
+def test_a_paused_run_that_has_not_begun_is_not_in_line(driver: RunDriver) -> None:
+    driver.store({"a": []})
+    with driver.database.transaction() as tx:
+        admission.set_limit(tx, driver.tenant, 1)
+    driver.trigger()
+    run_id = driver.trigger()
+    with driver.database.transaction() as tx:
+        pausing.pause(tx, driver.tenant, run_id)
+    assert [each["code"] for each in ask(driver, run_id)["reasons"]] == ["run_paused"]
 
 
 def test_groups_beyond_the_bound_are_counted(driver: RunDriver, monkeypatch: pytest.MonkeyPatch) -> None:

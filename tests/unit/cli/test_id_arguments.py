@@ -110,3 +110,15 @@ def test_why_takes_a_task_run_a_run_or_a_step_of_it(served: Served, call: Call) 
 
 def test_why_of_a_run_that_has_ended_says_so(call: Call) -> None:
     assert "has ended (completed) and waits for nothing" in call("why", RUN_ID).stderr
+
+
+def test_why_of_a_paused_run_without_open_steps_says_what_it_waits_for(served: Served, call: Call) -> None:
+    served.put(f"GET /api/runs/{RUN_ID}", (200, {**RUN_DOCUMENT, "status": "paused", "taskRuns": []}))
+    reason = {"code": "run_paused", "text": "the run is paused since 2026-01-01T00:00:00Z by ana"}
+    summed = {"summary": "The run waits to be resumed", "running": 0, "reason": reason, "reasons": []}
+    served.put(f"GET /api/runs/{RUN_ID}/why", (200, summed))
+    done = call("why", RUN_ID)
+    assert (done.exit_code, done.stdout.splitlines()) == (
+        0,
+        ["The run waits to be resumed; 0 running", "  the run is paused since 2026-01-01T00:00:00Z by ana"],
+    )
