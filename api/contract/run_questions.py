@@ -188,7 +188,7 @@ class RunWhyAnswer(AnswerModel):
         description="Such as `431 wait: 400 for a slot of resize, 31 for predecessors`."
     )
     reason: Reason | None = Field(
-        description="What holds the run itself: its pause. Without open task runs it is all that it waits for."
+        description="What holds the run itself: its pause. Without open task runs it waits for nothing else."
     )
     reasons: list[SummedReason] = Field(description="Those first that hold most task runs.")
     is_complete: bool = Field(description="false: there are further groups, which were only counted.")

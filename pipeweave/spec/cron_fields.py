@@ -25,7 +25,7 @@ class OutOfRange(ValueError):
 
 
 def check(line: str) -> None:
-    """Refuse steps that are larger than their field.
+    """Refuse steps that are larger than their field. One as large as the field (`*/60`) takes its first value.
 
     Args:
         line: five fields, or six with seconds in the first.
@@ -37,7 +37,7 @@ def check(line: str) -> None:
     for name, field in zip(list(_RANGES)[-len(fields) :], fields, strict=True):
         least, most, _ = _RANGES[name]
         for step in _STEP.findall(field):
-            if int(step) > most - least:
+            if int(step) > most - least + 1:
                 raise OutOfRange(
                     f"its {name} has a step of {step}, which is never taken: it goes from {least} to {most}"
                 )

@@ -193,8 +193,8 @@ def test_a_line_with_seconds_treats_the_missing_hour_like_one_without() -> None:
     ("line", "problem"),
     [
         ("*/61 * * * *", "its minute has a step of 61, which is never taken: it goes from 0 to 59"),
-        ("0 0,*/24 * * *", "its hour has a step of 24"),
-        ("*/60 * * * * *", "its second has a step of 60"),
+        ("0 0,*/25 * * *", "its hour has a step of 25"),
+        ("*/90 * * * * *", "its second has a step of 90"),
         ("61 2 * * *", "its minute cannot be read; it takes 0 to 59, "),
         ("0 0 * * 8", "it takes 0 to 7 or SUN to SAT"),
         ("", "0 fields"),
