@@ -25,7 +25,7 @@ class OutOfRange(ValueError):
 
 
 def check(line: str) -> None:
-    """Refuse steps that are larger than their field. One as large as the field (`*/60`) takes its first value.
+    """Refuse steps that are larger than their field; one as large as it (`*/60`) takes its first value.
 
     Args:
         line: five fields, or six with seconds in the first.
