@@ -278,6 +278,12 @@ class Conflict(PipeWeaveError):
     status = 409
 
 
+class DeliveryIdReused(Conflict):
+    """A delivery with this id came before, with another body."""
+
+    code = "DELIVERY_ID_REUSED"
+
+
 class TaskOwnedElsewhere(Conflict):
     """The task id belongs to another service."""
 

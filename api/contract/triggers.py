@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
-from pipeweave.api.contract.answers import AnswerModel, Paged, RunId
+from pipeweave.api.contract.answers import AnswerModel, Fault, Paged, RunId
 from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.contract.requests import WHOLE, Name, Request
 from pipeweave.orchestrator.triggers import TriggerSpec, storing, webhooks
@@ -16,6 +16,8 @@ MAX_OVERLAP_S = 30 * 86_400
 DEFAULT_OVERLAP_S = 86_400
 
 HEADER_PATTERN = "^[A-Za-z0-9-]{1,100}$"
+# No control characters; a space at an end was copied by mistake.
+SECRET_PATTERN = "^[^\\x00-\\x20\\x7f]([^\\x00-\\x1f\\x7f]*[^\\x00-\\x20\\x7f])?$"
 
 
 def _may_be_given(name: str) -> str:
@@ -31,10 +33,11 @@ Scheme = Literal["pipeweave", "github", "stripe"]
 Secret = Annotated[
     str,
     Field(
-        pattern="^[!-~]*$",
+        pattern=SECRET_PATTERN,
         min_length=storing.MIN_SECRET_CHARS,
         max_length=storing.MAX_SECRET_CHARS,
-        description="32 to 500 visible ASCII characters. It is stored encrypted and never shown.",
+        description="16 to 500 characters, better 32 or more at random: no line breaks or other control"
+        " characters, and no space at its ends. Its UTF-8 signs. It is stored encrypted and never shown.",
     ),
 ]
 
@@ -137,6 +140,11 @@ class Trigger(AnswerModel):
     scheme: Scheme | None = Field(description="Of a webhook, as the three that follow.")
     headers: list[str]
     max_per_minute: int | None
+    path: str | None = Field(description="Of a webhook: where deliveries are sent to.")
+    reused_ids: int = Field(
+        description="Of a webhook: so many deliveries came with the id of one before and another body, and"
+        " were refused."
+    )
     old_secret_until: AwareDatetime | None = Field(description="Until then, the secret before is valid, too.")
     last_fire_at: AwareDatetime | None = Field(description="When a run of it last started, or failed to.")
     last_error: TriggerError | None = Field(description="Null when its last fire started a run.")
@@ -167,6 +175,9 @@ class TriggerStored(TriggerDetail):
     """A trigger that was stored, or has a new secret."""
 
     secret: str | None = Field(description="The secret that was made: it is shown this once.")
+    warnings: list[Fault] = Field(
+        [], description="Of the input of its runs: what the pipeline will refuse, whatever comes."
+    )
 
 
 class TriggerList(Paged):
@@ -187,8 +198,9 @@ class DeliveryAnswer(AnswerModel):
 
     trigger_id: str
     delivery_id: str = Field(description="As the sender named it, else made of its signature.")
-    outcome: Literal["started", "filtered"] = Field(
-        description="`filtered`: the filter of the trigger does not fit, so nothing started."
+    outcome: Literal["started", "filtered", "ping"] = Field(
+        description="`filtered`: the filter of the trigger does not fit, so nothing started. `ping`: GitHub"
+        " asked whether the webhook is there; nothing started, unless the filter asks for pings."
     )
     pipeline_run_id: RunId | None
     status: str | None = Field(description="Of the run; null when it is not known any more.")

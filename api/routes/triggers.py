@@ -79,7 +79,12 @@ def put_trigger(call: Call, id: str, body: PutTriggerRequest) -> Answer:
     """
     secret_key = call.deployment.settings.secret_key
     done = call.change(lambda tx: storing.put(tx, secret_key, call.tenant, id, body.spec()))
-    return Answer({**get_trigger(call, id), "secret": done.new_secret}, 201 if done.is_new else 200)
+    shown = {
+        **get_trigger(call, id),
+        "secret": done.new_secret,
+        "warnings": [each.to_json() for each in done.warnings],
+    }
+    return Answer(shown, 201 if done.is_new else 200)
 
 
 @routes.add(

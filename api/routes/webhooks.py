@@ -57,7 +57,7 @@ def deliver(call: Call, tenant: str, id: str, body: RawBody) -> dict[str, Any]:
     return {
         "triggerId": id,
         "deliveryId": done.delivery_id,
-        "outcome": "filtered" if done.run_id is None else "started",
+        "outcome": "ping" if done.is_ping else "filtered" if done.run_id is None else "started",
         "pipelineRunId": None if done.run_id is None else ids.show(ids.RUN, done.run_id),
         "status": done.status,
         "isRepeated": done.is_repeated,

@@ -77,6 +77,8 @@ def _trigger(tx: Transaction, row: Any) -> Document:
         "scheme": row.scheme,
         "headers": list(row.headers),
         "maxPerMinute": row.max_per_minute,
+        "reusedIds": row.reused_ids,
+        "path": f"/api/webhooks/{row.tenant_id}/{row.id}" if row.kind == WEBHOOK else None,
         "oldSecretUntil": iso(until) if until is not None and until > tx.now else None,
         "lastFireAt": iso(row.last_fire_at),
         "lastError": _error(row.last_error_code, row.last_error, row.last_error_at),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import orjson
 
+from pipeweave import webhooks
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.triggers import matching, row
 from pipeweave.orchestrator.triggers.spec import TriggerSpec
+from pipeweave.schema import run_input_errors
 from pipeweave.size_limits import INLINE_BYTES
 
 # What a filter may name: parts of what a webhook delivers, or of an event.
@@ -38,6 +41,28 @@ def check(spec: TriggerSpec) -> None:
         raise InvalidInput(f"{errors[0].field}: {errors[0].message}{more}", errors=errors)
 
 
+def sure_refusals(spec: TriggerSpec, schema: Mapping[str, Any] | None) -> list[FieldError]:
+    """What the pipeline will refuse in the input of every run of a trigger, whatever is delivered: an input
+    that it does not have, one that nothing gives, and a fixed value of another type. What references stand
+    for is not known yet.
+
+    Args:
+        schema: of the pipeline's input.
+    """
+    roots = FILTER_ROOTS[row.WEBHOOK] if spec.kind == row.WEBHOOK else ("event",)
+    given = {each: f"${{input.{each}}}" for each in roots} if spec.input is None else spec.input
+    if isinstance(given, str) and matching.has_references(given):
+        return []
+    members = given.items() if isinstance(given, Mapping) else ()
+    unknown = [name for name, value in members if matching.has_references(value)]
+    found = run_input_errors(schema, given)
+    return [each for each in found if each.code == "unknown_input" or not _is_within(each.field, unknown)]
+
+
+def _is_within(field: str, names: list[str]) -> bool:
+    return any(field == each or field.startswith((f"{each}.", f"{each}[")) for each in names)
+
+
 def _mistakes(spec: TriggerSpec) -> Iterator[FieldError]:
     is_webhook = spec.kind == row.WEBHOOK
     yield from _of_another_kind(spec, is_webhook)
@@ -45,12 +70,28 @@ def _mistakes(spec: TriggerSpec) -> Iterator[FieldError]:
     if roots:
         yield from matching.filter_mistakes(spec.filter, roots)
     yield from matching.template_mistakes(spec.input, roots if is_webhook else ("event",))
+    if is_webhook:
+        yield from _of_headers(spec)
     for name, value in (("filter", spec.filter), ("input", spec.input)):
         if (size := len(orjson.dumps(value))) > INLINE_BYTES:
             message = f"takes {size:,} bytes of JSON, at most {INLINE_BYTES:,} are stored with a trigger"
             yield FieldError(name, message, "too_big")
     if not is_webhook:
         yield from _of_events(spec)
+
+
+def _of_headers(spec: TriggerSpec) -> Iterator[FieldError]:
+    """Filters and references that name a header which no run gets: nothing would ever fit."""
+    scheme = spec.scheme or webhooks.DEFAULT_SCHEME
+    given = {*row.GIVEN_HEADERS.get(scheme, ()), *spec.headers}
+    wanted = [(f"filter.{path}", path.split(".")) for path in spec.filter]
+    wanted += [(place, list(path)) for place, path in matching.template_paths(spec.input)]
+    for place, path in wanted:
+        if path[0] == "headers" and path[1:] and path[1] not in given:
+            message = f"names the header {path[1][:100]!r}, which the run does not get"
+            yield FieldError(
+                place, message, "unknown_header", "a header that stands in `headers`, in lower case"
+            )
 
 
 def _of_another_kind(spec: TriggerSpec, is_webhook: bool) -> Iterator[FieldError]:

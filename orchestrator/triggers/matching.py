@@ -81,6 +81,24 @@ def input_of(template: Any, document: Mapping[str, Any]) -> Any:
         raise InvalidInput(error.detail, errors=[fault], hint=error.hint) from None
 
 
+def has_references(value: Any) -> bool:
+    """Whether a part of a template has a reference, so that nobody knows yet what it will be."""
+    return bool(find_references(value, "input")[0])
+
+
+def template_paths(template: Any) -> list[tuple[str, tuple[str, ...]]]:
+    """Where a template has references, and the path in the document that each names. What is no reference at
+    all is left out: `template_mistakes` tells of it.
+    """
+    try:
+        found, _ = find_references(template, "input")
+    except InvalidSpec:
+        return []
+    return [
+        (place, tuple(map(str, each.path))) for place, each in found if each.root == "input" and each.path
+    ]
+
+
 def template_mistakes(template: Any, roots: tuple[str, ...]) -> list[FieldError]:
     """The mistakes of a template: its references are `${input.<root>…}`."""
     if template is None:

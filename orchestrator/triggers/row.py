@@ -22,11 +22,15 @@ STATUSES = {
     TASK_COMPLETED: ("completed", "failed", "timeout"),
 }
 
+GITHUB_EVENT = "x-github-event"
+# Headers that a run gets without being asked for, by scheme: what the sender says about its event.
+GIVEN_HEADERS: dict[str, tuple[str, ...]] = {"pipeweave": (), "github": (GITHUB_EVENT,), "stripe": ()}
+
 # SQL: the columns that `of_row` reads, of triggers `t`.
 COLUMNS = """t.tenant_id, t.id, t.kind, t.pipeline_id, t.filter, t.input, t.enabled, t.scheme, t.secret,
     t.old_secret, t.old_secret_until, t.headers, t.max_per_minute, t.on_time, t.last_fire_at,
     t.last_error_at, t.last_error_code, t.last_error, t.event, t.allows_self, t.enabled_at, t.created_at,
-    t.updated_at"""
+    t.updated_at, t.reused_ids"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipeweave.errors import PipeWeaveError
+from pipeweave.errors import DeliveryIdReused, PipeWeaveError
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.orchestrator.runs import triggering
@@ -46,12 +46,14 @@ def start(
 
 
 _FAILED = """
-UPDATE triggers SET last_fire_at = :now, last_error_at = :now, last_error_code = :code, last_error = :error
+UPDATE triggers SET last_fire_at = :now, last_error_at = :now, last_error_code = :code, last_error = :error,
+    reused_ids = reused_ids + CASE WHEN :is_reused THEN 1 ELSE 0 END
 WHERE tenant_id = :tenant AND id = :id AND enabled
 """
 
 
 def note_failure(tx: Transaction, tenant: str, trigger_id: str, error: PipeWeaveError) -> None:
     """Note on a trigger that its run could not start. A paused one starts none, which is no failure."""
-    named = {"tenant": tenant, "id": trigger_id, "now": tx.now}
+    is_reused = isinstance(error, DeliveryIdReused)
+    named = {"tenant": tenant, "id": trigger_id, "now": tx.now, "is_reused": is_reused}
     tx.execute(_FAILED, {**named, "code": error.code, "error": error.detail[:MAX_ERROR_CHARS]})

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from pipeweave import webhooks
-from pipeweave.errors import Conflict, LimitExceeded
+from pipeweave.errors import Conflict, FieldError, LimitExceeded
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.security import sealed_texts
 from pipeweave.orchestrator.store import event_reader
@@ -17,7 +17,7 @@ from pipeweave.orchestrator.triggers import checking
 from pipeweave.orchestrator.triggers import row as rows
 from pipeweave.orchestrator.triggers.spec import TriggerSpec
 
-MIN_SECRET_CHARS, MAX_SECRET_CHARS = 32, 500
+MIN_SECRET_CHARS, MAX_SECRET_CHARS = 16, 500
 DEFAULT_PER_MINUTE = 600
 # Of one tenant: each event is held against all of its triggers.
 MAX_TRIGGERS = 1_000
@@ -31,10 +31,12 @@ class Put:
     Args:
         is_new: whether the trigger was not there before.
         new_secret: the secret that was made; it can never be read again.
+        warnings: why no run will start, as far as the pipeline's schema tells already.
     """
 
     is_new: bool
     new_secret: str | None
+    warnings: tuple[FieldError, ...] = ()
 
 
 _PUT = """
@@ -65,7 +67,7 @@ def put(tx: Transaction, secret_key: str | None, tenant: str, trigger_id: str, s
         LimitExceeded: the tenant has MAX_TRIGGERS.
         InvalidSetting: PIPEWEAVE_SECRET_KEY is not set, and it is a webhook.
     """
-    pipelines.get(tx, tenant, spec.pipeline_id)
+    started = pipelines.get(tx, tenant, spec.pipeline_id)
     checking.check(spec)
     if spec.kind == rows.EVENT:
         event_reader.begin(tx)
@@ -83,7 +85,8 @@ def put(tx: Transaction, secret_key: str | None, tenant: str, trigger_id: str, s
     if secret is not None:
         sealed = _sealed(secret_key, tenant, trigger_id, secret)
     tx.execute(_PUT, _columns(tx, tenant, trigger_id, spec, sealed))
-    return Put(before is None, None if spec.secret is not None else secret)
+    warnings = checking.sure_refusals(spec, started.spec.input_schema)
+    return Put(before is None, None if spec.secret is not None else secret, tuple(warnings))
 
 
 _COUNT = "SELECT count(*) FROM triggers AS t WHERE t.tenant_id = :tenant"

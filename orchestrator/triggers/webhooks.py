@@ -19,6 +19,7 @@ from uuid import UUID
 from pipeweave import webhooks
 from pipeweave.errors import (
     Conflict,
+    DeliveryIdReused,
     FieldError,
     InvalidInput,
     InvalidSetting,
@@ -30,7 +31,7 @@ from pipeweave.orchestrator.domain.triggered_by import WEBHOOK, TriggeredBy
 from pipeweave.orchestrator.runs.triggering import CreatedRun
 from pipeweave.orchestrator.security import sealed_texts
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.values import Values
+from pipeweave.orchestrator.store.values import Values, canonical
 from pipeweave.orchestrator.triggers import matching, row, starting, storing
 from pipeweave.orchestrator.triggers.row import StoredTrigger
 from pipeweave.rates import Rate
@@ -40,8 +41,8 @@ log = logging.getLogger(__name__)
 # The largest body of a delivery (bytes).
 MAX_BODY_BYTES = 256 * 1024
 
-# Headers that a run gets without being asked for, by scheme: what the sender says about its event.
-GIVEN_HEADERS = {"pipeweave": (), "github": ("x-github-event",), "stripe": ()}
+# What GitHub sends when a webhook was made there, to see whether it is answered.
+_PING = "ping"
 # Headers that no run gets.
 SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization", *webhooks.SCHEMES.values()})
 
@@ -71,15 +72,17 @@ class Received:
 
     Args:
         delivery_id: the id that the sender gave it, or one made of its signature.
-        run_id: its run; None when the filter of the trigger does not fit.
+        run_id: its run; None when the filter of the trigger does not fit, or it is a ping.
         status: of the run; None when it is not known any more.
         is_repeated: whether it came before.
+        is_ping: the sender only asks whether somebody answers.
     """
 
     delivery_id: str
     run_id: UUID | None
     status: str | None = None
     is_repeated: bool = False
+    is_ping: bool = False
 
 
 def authenticate(
@@ -140,6 +143,7 @@ def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> R
     Raises:
         SignatureRefused: the trigger was deleted meanwhile.
         InvalidInput: the id of the delivery is malformed.
+        DeliveryIdReused: its id is that of a delivery with another body.
         Conflict: the trigger is paused.
         TooManyRequests: more deliveries come than the trigger takes.
         PipeWeaveError: no run can start (see `triggering.trigger`).
@@ -148,8 +152,11 @@ def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> R
     if trigger is None:
         raise SignatureRefused()
     delivery_id = _delivery_id(_scheme(trigger), delivery, body)
-    if (known := _known(tx, trigger, delivery_id, delivery.signature)) is not None:
+    said = _body_hash(_scheme(trigger), body)
+    if (known := _known(tx, trigger, delivery_id, delivery.signature, said)) is not None:
         return known
+    if _is_ping(trigger, delivery.headers):
+        return Received(delivery_id, None, is_ping=True)
     if not trigger.is_enabled:
         raise Conflict(f"trigger {trigger.id!r} is paused", hint="send the delivery again later")
     document = {"body": body, "headers": _headers(trigger, delivery.headers), "deliveryId": delivery_id}
@@ -160,7 +167,7 @@ def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> R
     by = TriggeredBy(WEBHOOK, trigger.id, delivery_id)
     given = matching.input_of(trigger.input, document)
     run = starting.start(tx, values, trigger.tenant, trigger.pipeline_id, given, metadata, by)
-    _note(tx, trigger, delivery_id, delivery.signature, run, on_time)
+    _note(tx, trigger, Fire(delivery_id, delivery.signature, said), run, on_time)
     return Received(delivery_id, run.id, run.status)
 
 
@@ -182,21 +189,48 @@ def _delivery_id(scheme: str, delivery: Delivery, body: Any) -> str:
 
 
 def _headers(trigger: StoredTrigger, sent: Mapping[str, str]) -> dict[str, str]:
-    wanted = (*GIVEN_HEADERS[_scheme(trigger)], *trigger.headers)
+    wanted = (*row.GIVEN_HEADERS[_scheme(trigger)], *trigger.headers)
     return {name: sent[name] for name in wanted if name in sent}
 
 
-# Either the id or the signature makes it the same delivery.
+def _is_ping(trigger: StoredTrigger, sent: Mapping[str, str]) -> bool:
+    """Whether it is GitHub's question whether somebody answers, which no filter asks for."""
+    if _scheme(trigger) != "github" or sent.get(row.GITHUB_EVENT) != _PING:
+        return False
+    wanted = trigger.filter.get(f"headers.{row.GITHUB_EVENT}")
+    return _PING not in (wanted if isinstance(wanted, list) else [wanted])
+
+
+def _body_hash(scheme: str, body: Any) -> str | None:
+    """What tells bodies with one id apart; None where the id is part of the body, which the sender may send
+    again with newer details.
+    """
+    return None if scheme == "stripe" else hashlib.sha256(canonical(body)).hexdigest()
+
+
+# Either the id or the signature makes it the same delivery; the signature is of this very body.
 _KNOWN = """
-SELECT f.key, f.run_id, r.status FROM trigger_fires AS f LEFT JOIN runs AS r ON r.id = f.run_id
-WHERE f.tenant_id = :tenant AND f.trigger_id = :id AND (f.key = :key OR f.signature = :signature) LIMIT 1
+SELECT f.key, f.run_id, r.status, f.signature = :signature OR f.body_hash IS NULL
+    OR f.body_hash = CAST(:body_hash AS text) AS is_same
+FROM trigger_fires AS f LEFT JOIN runs AS r ON r.id = f.run_id
+WHERE f.tenant_id = :tenant AND f.trigger_id = :id AND (f.key = :key OR f.signature = :signature)
+ORDER BY f.signature = :signature DESC LIMIT 1
 """
 
 
-def _known(tx: Transaction, trigger: StoredTrigger, delivery_id: str, signature: str) -> Received | None:
+def _known(
+    tx: Transaction, trigger: StoredTrigger, delivery_id: str, signature: str, body_hash: str | None
+) -> Received | None:
     key = {"tenant": trigger.tenant, "id": trigger.id, "key": delivery_id, "signature": signature}
-    found = tx.execute(_KNOWN, key).one_or_none()
-    return None if found is None else Received(found.key, found.run_id, found.status, is_repeated=True)
+    found = tx.execute(_KNOWN, {**key, "body_hash": body_hash}).one_or_none()
+    if found is None:
+        return None
+    if body_hash is not None and not found.is_same:
+        raise DeliveryIdReused(
+            f"delivery {delivery_id!r} came before with another body, so this one starts nothing",
+            hint="give each delivery an id of its own; send one again with the body that it had",
+        )
+    return Received(found.key, found.run_id, found.status, is_repeated=True)
 
 
 def _on_time(tx: Transaction, trigger: StoredTrigger) -> Any:
@@ -212,8 +246,8 @@ def _on_time(tx: Transaction, trigger: StoredTrigger) -> Any:
 
 
 _INSERT = """
-INSERT INTO trigger_fires (tenant_id, trigger_id, key, signature, fired_at, run_id)
-VALUES (:tenant, :id, :key, :signature, :now, :run_id)
+INSERT INTO trigger_fires (tenant_id, trigger_id, key, signature, body_hash, fired_at, run_id)
+VALUES (:tenant, :id, :key, :signature, :body_hash, :now, :run_id)
 """
 _MOVE = """
 UPDATE triggers SET on_time = :on_time, last_fire_at = :now, last_error_at = NULL, last_error_code = NULL,
@@ -222,9 +256,17 @@ WHERE tenant_id = :tenant AND id = :id
 """
 
 
-def _note(
-    tx: Transaction, trigger: StoredTrigger, key: str, signature: str, run: CreatedRun, on_time: Any
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """How a delivery is known again: by its id, its signature and what it said."""
+
+    key: str
+    signature: str
+    body_hash: str | None
+
+
+def _note(tx: Transaction, trigger: StoredTrigger, fire: Fire, run: CreatedRun, on_time: Any) -> None:
     named = {"tenant": trigger.tenant, "id": trigger.id, "now": tx.now}
-    tx.execute(_INSERT, {**named, "key": key, "signature": signature, "run_id": run.id})
+    known_by = {"key": fire.key, "signature": fire.signature, "body_hash": fire.body_hash}
+    tx.execute(_INSERT, {**named, **known_by, "run_id": run.id})
     tx.execute(_MOVE, {**named, "on_time": on_time})

@@ -74,7 +74,7 @@ def list_triggers(client: Client, pipeline: str | None, as_json: bool) -> None:
 @connected
 def show(client: Client, trigger_id: str, as_json: bool) -> None:
     """Show a trigger and its last fires. Its secret is never shown."""
-    _show(client.read_trigger(trigger_id), as_json)
+    _show(client.read_trigger(trigger_id), as_json, client.url)
 
 
 @triggers.command(
@@ -120,7 +120,7 @@ def webhook(client: Client, trigger_id: str, pipeline: str, as_json: bool, **opt
         "paused": options["paused"],
     }
     body = {name: value for name, value in named.items() if value is not None}
-    _show(client.put_trigger(trigger_id, body), as_json)
+    _show(client.put_trigger(trigger_id, body), as_json, client.url)
 
 
 @triggers.command(
@@ -158,7 +158,7 @@ def event(client: Client, trigger_id: str, pipeline: str, as_json: bool, **optio
         "paused": options["paused"],
     }
     body = {name: value for name, value in named.items() if value is not None}
-    _show(client.put_trigger(trigger_id, body), as_json)
+    _show(client.put_trigger(trigger_id, body), as_json, client.url)
 
 
 @triggers.command()
@@ -183,7 +183,7 @@ def event(client: Client, trigger_id: str, pipeline: str, as_json: bool, **optio
 @connected
 def rotate(client: Client, trigger_id: str, overlap: int, secret: str | None, as_json: bool) -> None:
     """Give a webhook a new secret, and print it, this once."""
-    _show(client.rotate_trigger_secret(trigger_id, secret, overlap_seconds=overlap), as_json)
+    _show(client.rotate_trigger_secret(trigger_id, secret, overlap_seconds=overlap), as_json, client.url)
 
 
 @triggers.command()
@@ -271,19 +271,23 @@ def _say(found: Document, as_json: bool, line: str) -> None:
         click.echo(text(line))
 
 
-def _show(found: Document, as_json: bool) -> None:
-    from pipeweave.cli.support.rendering import show_fields, show_json, when
+def _show(found: Document, as_json: bool, server: str) -> None:
+    from pipeweave.cli.support.rendering import show_fields, show_json, text, when
 
+    for each in found.get("warnings") or ():
+        click.echo(text(f"warning: each run will be refused: {each['field']} {each['message']}"), err=True)
     if as_json:
         show_json(found)
         return
+    reused = found["reusedIds"]
+    url = f"{server}{found['path']}" if found["path"] else None
     error = found["lastError"]
     show_fields(
         {
             "trigger": found["id"],
             "pipeline": found["pipelineId"],
             "fires for": _what(found),
-            "path": f"/api/webhooks/TENANT/{found['id']}" if found["scheme"] else None,
+            "URL": url,
             "filter": _as_json(found["filter"] or None),
             "input": _as_json(found["input"]),
             "headers": ", ".join(found["headers"]) or None,
@@ -291,13 +295,22 @@ def _show(found: Document, as_json: bool) -> None:
             "its own pipeline": "fires it, too" if found["allowSelf"] else None,
             "paused": "yes" if found["paused"] else None,
             "old secret until (UTC)": found["oldSecretUntil"] and when(found["oldSecretUntil"]),
+            "refused": f"{reused:,} with the id of another delivery" if reused else None,
             "last error": error and f"{error['code']}: {error['message']}",
             "secret (shown once)": found.get("secret"),
         }.items()
     )
+    if url is not None and found["scheme"] == webhooks.DEFAULT_SCHEME:
+        click.echo(text(f"\n{_delivery(url)}"))
     if found["lastFires"]:
         click.echo()
         _show_fires(found["lastFires"])
+
+
+def _delivery(url: str) -> str:
+    """The lines that deliver body.json, with the secret in the file key."""
+    sign = "pipeweave triggers sign --secret-file key body.json"
+    return f'To deliver body.json:\n  curl -H "$({sign})" --data-binary @body.json {url}'
 
 
 def _show_fires(found: list[Mapping[str, Any]]) -> None:

@@ -215,6 +215,28 @@ def test_the_same_delivery_many_times_at_once_starts_one_run(api: Api, app: Flas
     assert stored(api) == (1, 1)
 
 
+def test_another_body_under_a_known_id_is_refused_and_counted(api: Api) -> None:
+    put(api)
+    first = deliver(api, b'{"id": 7, "shop": "berlin"}', X_PipeWeave_Delivery="d-1")
+    changed = deliver(api, b'{"id": 8}', X_PipeWeave_Delivery="d-1")
+    assert (changed.status_code, changed.json["code"]) == (409, "DELIVERY_ID_REUSED")
+    found = api.get("/api/triggers/orders").json
+    assert (found["reusedIds"], found["lastError"]["code"]) == (1, "DELIVERY_ID_REUSED")
+    # The same content in another spelling is the same delivery.
+    again = deliver(api, b'{"shop":"berlin","id":7}', late=5, X_PipeWeave_Delivery="d-1")
+    assert again.json == {**first.json, "isRepeated": True}
+    assert stored(api) == (1, 1)
+
+
+def test_a_delivery_from_before_bodies_were_kept_is_repeated(api: Api, deployment: Deployment) -> None:
+    put(api)
+    first = deliver(api, X_PipeWeave_Delivery="d-1")
+    with deployment.database.transaction() as tx:
+        forget = "UPDATE trigger_fires SET body_hash = NULL WHERE tenant_id = :tenant"
+        tx.execute(forget, {"tenant": api.tenant})
+    assert deliver(api, b"[]", X_PipeWeave_Delivery="d-1").json == {**first.json, "isRepeated": True}
+
+
 @pytest.mark.parametrize("late", [-301, 301, 10_000])
 def test_what_is_too_late_or_too_early_is_refused(api: Api, late: int) -> None:
     put(api)

@@ -32,7 +32,7 @@ def call(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
 def a_trigger(**more: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"id": "orders", "kind": "webhook", "pipelineId": "import", "filter": {}}
     found |= {"input": None, "paused": False, "scheme": "pipeweave", "headers": [], "maxPerMinute": 600}
-    found |= {"on": None, "allowSelf": False}
+    found |= {"on": None, "allowSelf": False, "reusedIds": 0, "path": "/api/webhooks/acme/orders"}
     found |= {"oldSecretUntil": None, "lastFireAt": TIME, "lastError": None, "lastFires": []}
     return found | more
 
@@ -58,7 +58,9 @@ def test_what_is_given_is_stored_and_the_secret_is_printed_once(served: Served, 
 
 
 def test_a_trigger_of_events_is_stored(served: Served, call: Call) -> None:
-    made = a_trigger(kind="event", on="pipeline-completed", scheme=None, maxPerMinute=None, secret=None)
+    made = a_trigger(
+        kind="event", on="pipeline-completed", scheme=None, maxPerMinute=None, secret=None, path=None
+    )
     served.put("PUT /api/triggers/after", (201, made))
     done = call("event", "after", "report", "--filter", '{"status": "failed"}', "--allow-self")
     assert done.exit_code == 0, done.output
@@ -98,7 +100,7 @@ def test_a_trigger_is_shown_with_its_fires(served: Served, call: Call) -> None:
     output = call("show", "orders").output
     assert "d-1" in output
     assert '{"body.kind":"new"}' in output
-    assert "/api/webhooks/TENANT/orders" in output
+    assert "/api/webhooks/acme/orders" in output
     assert "secret (shown once)" not in output
 
 
@@ -132,3 +134,11 @@ def test_the_secret_of_hooks_is_computed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert done.output.strip() == webhooks.hook_secret("5e" * 32, "shop", "ops")
     other = CliRunner().invoke(main, ["triggers", "hook-secret", "--tenant", "shop", "--json"])
     assert webhooks.hook_secret("5e" * 32, "shop", "default") in other.output
+
+
+def test_a_stored_webhook_shows_where_to_deliver_and_what_will_be_refused(served: Served, call: Call) -> None:
+    warned = [{"field": "body", "message": "is not an input of this pipeline", "code": "unknown_input"}]
+    served.put("PUT /api/triggers/orders", (201, a_trigger(secret="whsec_made", warnings=warned)))
+    done = call("webhook", "orders", "import")
+    assert "warning: each run will be refused: body is not an input of this pipeline" in done.output
+    assert f"--data-binary @body.json {served.url}/api/webhooks/acme/orders" in done.output
