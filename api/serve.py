@@ -19,7 +19,13 @@ from pipeweave.api import create_app
 from pipeweave.api.server import Worker
 from pipeweave.api.server.deadlines import KEEP_ALIVE_S, MAX_CONNECTIONS, MAX_REQUEST_LINE
 from pipeweave.errors import PortInUse, StartFailed
-from pipeweave.orchestrator.deployment import Deployment, json_logs, process_memory, schema_check
+from pipeweave.orchestrator.deployment import (
+    Deployment,
+    json_logs,
+    process_memory,
+    schema_check,
+    shared_settings,
+)
 from pipeweave.settings import Settings
 
 THREADS = 8
@@ -47,6 +53,7 @@ def serve(
     Raises:
         InvalidSetting: a URL is missing. Checked before gunicorn starts processes that would end at once.
         SchemaOutdated: the database has no schema, or an older one.
+        InvalidSetting: processes of the deployment run with another storage, key or networks.
         PortInUse: another process listens on the port.
         StartFailed: this host does not have the address, or does not allow the port.
     """
@@ -54,6 +61,7 @@ def serve(
     _refuse_used_port(host or settings.host, settings.port if port is None else port)
     json_logs.configure(settings.log_level, settings.log_levels)
     schema_check.require_current_if_reachable(deployment.database)
+    shared_settings.require_same_if_reachable(deployment.database, settings, f"api@{socket.gethostname()}")
     deployment.close()
     process_memory.limit_malloc_heaps()
     process_memory.freeze_loaded_objects()

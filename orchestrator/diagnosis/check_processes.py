@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import datetime, timedelta
 
+from pipeweave.orchestrator.deployment import shared_settings
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import stalled
 from pipeweave.orchestrator.diagnosis.check_database import read_transaction
@@ -14,6 +15,7 @@ from pipeweave.orchestrator.queueing import placement
 from pipeweave.orchestrator.recovery import tick_status
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.state import deployment_mode
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 
 MOST_COUNTED = 10_000
@@ -70,6 +72,21 @@ def one_storage(settings: Settings) -> Verdict:
         f"a local folder, but workers run on {len(hosts)} hosts",
         "mount the same folder on all of them, or set STORAGE_BACKENDS to a bucket",
     )
+
+
+def same_settings(settings: Settings) -> Verdict:
+    """A process with these settings has the storage, keys and networks of those that live."""
+    database = Database(settings.database_url or "", pool_size=0)
+    try:
+        found = shared_settings.compare(database, settings)
+    finally:
+        database.dispose()
+    if found:
+        return warning(
+            "; ".join(f"{each.field} {each.message}" for each in found),
+            "a process with these settings is refused: `pipeweave env` prints those of a deployment",
+        )
+    return fine("storage, keys and networks are those of the processes that live")
 
 
 def tick(settings: Settings) -> Verdict:
@@ -203,6 +220,7 @@ def stuck_work(settings: Settings) -> Verdict:
 CHECKS = (
     Check("workers", workers_alive, needs=("schema",)),
     Check("shared storage", one_storage, needs=("schema",)),
+    Check("shared settings", same_settings, needs=("schema",)),
     Check("tick", tick, needs=("schema",)),
     Check("chores", chores, needs=("schema",)),
     Check("maintenance", mode, needs=("schema",)),

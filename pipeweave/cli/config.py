@@ -58,7 +58,10 @@ def _of_its_processes(row: SettingRow, stack: StackFile) -> SettingRow:
     """What the processes of the stack were started with, whatever this shell's environment says."""
     if row.name not in stack.settings:
         return row
-    return replace(row, value=stack.settings[row.name], source=str(stack.path))
+    setting = next(setting for setting in TABLE if setting.name == row.name)
+    text = stack.settings[row.name]
+    shown = setting.mask(setting.read(text)) if setting.mask else text
+    return replace(row, value=shown, source=str(stack.path))
 
 
 def _of_stack(row: SettingRow, stack: StackFile, *, is_first: bool) -> SettingRow:

@@ -9,6 +9,7 @@ with Orchestrator(database_url="postgresql://…", secret_key="…") as orchestr
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Collection
 from dataclasses import replace
 from types import TracebackType
@@ -79,10 +80,11 @@ class Orchestrator:
 
         Raises:
             SchemaOutdated: the database has no schema, or an older one: call `migrate`.
+            InvalidSetting: processes of the deployment run with another storage, key or networks.
             Unavailable: PostgreSQL cannot be reached.
             Conflict: it is started already.
         """
-        from pipeweave.orchestrator.deployment import Deployment, schema_check
+        from pipeweave.orchestrator.deployment import Deployment, schema_check, shared_settings
         from pipeweave.workers.process.enqueued_thread import EnqueuedThread
 
         if self._deployment is not None:
@@ -90,6 +92,8 @@ class Orchestrator:
         deployment = Deployment.open(self.settings, has_deadlines=True)
         try:
             schema_check.require_current(deployment.database)
+            who = f"program@{socket.gethostname()}"
+            shared_settings.require_same(deployment.database, self.settings, who)
         except BaseException:
             deployment.close()
             raise

@@ -27,6 +27,8 @@ _MISSPELT_RATIO = 0.93
 
 _OF_A_CLIENT = frozenset({"orchestrator_url", "api_token", "tenant", "data_dir"})
 _OF_AN_HTTP_WORKER = _OF_A_CLIENT | {"secret_key", "log_level"}
+COMMON = frozenset(setting.field for setting in TABLE if setting.is_common)
+"""The fields that all processes of a deployment must have the same values of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,30 @@ def load_for_http_worker(environ: Mapping[str, str] | None = None) -> Settings:
         InvalidSetting: as `load_for_client`.
     """
     return _load_only(_OF_AN_HTTP_WORKER, environ)
+
+
+def common_texts(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that all processes of a deployment must share, by name, as they were given, with secrets.
+
+    Raises:
+        InvalidSetting: as `load`.
+    """
+    source = os.environ if environ is None else environ
+    given = _read(environ)
+    return {
+        each.name: source[given[each.field].source]
+        for each in TABLE
+        if each.is_common and each.field in given
+    }
+
+
+def load_common(environ: Mapping[str, str]) -> Settings:
+    """Read only the settings that all processes of a deployment must share; the others have their defaults.
+
+    Raises:
+        InvalidSetting: as `load_for_client`.
+    """
+    return _load_only(COMMON, environ)
 
 
 def _load_only(wanted: frozenset[str], environ: Mapping[str, str] | None) -> Settings:

@@ -4,7 +4,9 @@
 2. the environment;
 3. the stack that `pipeweave up` runs in this folder or in a folder above it (`stack_file`).
 
-A stack is taken as a whole or not at all: neither its token nor its broker is used with another deployment.
+A stack is taken as a whole or not at all: neither its token nor its broker is used with another deployment,
+and a process that joins it has its secret key, its storage and all that its processes must share. The tenant
+is the caller's choice: a flag, else PIPEWEAVE_TENANT, else the stack's.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeweave.errors import FieldError, InvalidInput, InvalidSetting, Unavailable
-from pipeweave.settings import Settings, readers, stack_file
+from pipeweave.settings import COMMON, Settings, load_common, readers, stack_file
 from pipeweave.settings.stack_file import StackFile
 
 _START = "start a stack here with `pipeweave up`"
@@ -56,9 +58,10 @@ def orchestrator(
     """
     if url and data_dir:
         raise InvalidInput("--url and --data-dir each name an orchestrator", hint="give one of them")
+    tenant = tenant or settings.chosen_tenant
     if data_dir:
         return _of_stack(stack_file.read(data_dir), token, tenant)
-    token, tenant = token or settings.api_token, tenant or settings.chosen_tenant
+    token = token or settings.api_token
     address = settings.orchestrator_url if url is None else url
     if address is not None:
         return Connection(address, token, tenant)
@@ -99,7 +102,7 @@ def deployment(
     url = database(settings, database_url, data_dir)
     stack = stack_file.read(data_dir) if data_dir else stack_file.find(settings.data_dir)
     if stack and stack.database_url == url:
-        return _joined(settings, stack, None if data_dir else settings.chosen_tenant)
+        return _joined(settings, stack, is_named=data_dir is not None)
     # A stack that runs here is another deployment.
     return replace(settings, database_url=url)
 
@@ -112,16 +115,16 @@ def servers(settings: Settings, data_dir: Path | None = None) -> Settings:
         Unavailable: no stack runs in the data directory.
     """
     if data_dir:
-        return _joined(settings, stack_file.read(data_dir), None)
+        return _joined(settings, stack_file.read(data_dir), is_named=True)
     named = {"DATABASE_URL": settings.database_url, "BROKER_URL": settings.broker_url}
     missing = [name for name, url in named.items() if not url]
     # A serverless deployment may do without a broker.
     is_serverless = settings.mode == "serverless" and settings.database_url is not None
+    stack = stack_file.find(settings.data_dir)
+    if stack and (len(missing) == len(named) or settings.database_url == stack.database_url):
+        return _joined(settings, stack)
     if not missing or is_serverless:
         return settings
-    stack = stack_file.find(settings.data_dir)
-    if stack and len(missing) == len(named):
-        return _joined(settings, stack, settings.chosen_tenant)
     hint = NO_SERVERS
     if stack:
         is_set = next(iter(named.keys() - missing))
@@ -142,7 +145,7 @@ def broker(settings: Settings) -> Settings:
     if settings.broker_url:
         return settings
     if settings.database_url is None and (stack := stack_file.find(settings.data_dir)):
-        return _joined(settings, stack, settings.chosen_tenant)
+        return _joined(settings, stack)
     raise InvalidSetting("BROKER_URL is not set", errors=[_is_not_set("BROKER_URL")], hint=NO_BROKER)
 
 
@@ -153,16 +156,27 @@ def _of_stack(stack: StackFile, token: str | None, tenant: str | None) -> Connec
     return Connection(stack.url, stack.token, tenant or stack.tenant)
 
 
-def _joined(settings: Settings, stack: StackFile, tenant: str | None) -> Settings:
+def _joined(settings: Settings, stack: StackFile, *, is_named: bool = False) -> Settings:
+    """The settings of a process that joins a stack.
+
+    Args:
+        is_named: the caller named the stack: what its processes share comes from it, as its servers do. A
+            stack that was found only adds what the environment does not set.
+    """
+    theirs = load_common(stack.settings)
+    shared = {name: getattr(theirs, name) for name in COMMON if is_named or name not in settings.given}
+    if "secret_key" in shared:
+        shared["secret_key"] = stack.secret_key or settings.secret_key
     return replace(
         settings,
+        **shared,
         database_url=stack.database_url,
         broker_url=stack.broker_url,
-        tenant=tenant or stack.tenant,
+        tenant=settings.chosen_tenant or stack.tenant,
         orchestrator_url=stack.url,
         api_token=stack.token,
         data_dir=str(stack.folder),
-        given=settings.given | {"tenant"},
+        given=(settings.given - shared.keys()) | (theirs.given & shared.keys()) | {"tenant"},
     )
 
 

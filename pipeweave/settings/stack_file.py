@@ -21,7 +21,8 @@ from pipeweave.errors import Unavailable
 FILE_NAME = "connection.json"
 FOLDER_NAME = ".pipeweave"
 # What `up` leaves in its data directory; a folder with other content is not one, such as a worker's storage.
-_MADE_BY_UP = ("secrets.json", "kept.json", FILE_NAME)
+_SECRETS = "secrets.json"
+_MADE_BY_UP = (_SECRETS, "kept.json", FILE_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class StackFile:
     """The content of a `connection.json`, and the folder it lies in.
 
     Args:
-        settings: the settings of the stack's processes by name, without defaults and secrets.
+        settings: the settings of the stack's processes by name, without defaults; of the secret ones only
+            the credentials of STORAGE_BACKENDS.
     """
 
     folder: Path
@@ -43,6 +45,14 @@ class StackFile:
     @property
     def path(self) -> Path:
         return self.folder / FILE_NAME
+
+    @property
+    def secret_key(self) -> str | None:
+        """The secret key of the stack's processes; None if its file cannot be read."""
+        try:
+            return str(orjson.loads((self.folder / _SECRETS).read_bytes())["secret_key"])
+        except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+            return None
 
 
 _MEMBERS = {

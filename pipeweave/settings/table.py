@@ -28,6 +28,7 @@ class Setting:
         also: further names of the variable.
         mask: hides secrets when the value is shown; None to show the value as it is.
         is_shared: true if other programs read the plain name, too: next to the prefixed name, it is theirs.
+        is_common: true if all processes of a deployment must have the same value.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Setting:
     also: tuple[str, ...] = ()
     mask: Callable[[Any], str] | None = None
     is_shared: bool = False
+    is_common: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,12 +93,14 @@ TABLE: tuple[Setting, ...] = (
         "signs and encrypts for HTTP workers, webhooks and hooks; 32 random bytes as hex, the same in every "
         "process",
         mask=_secret,
+        is_common=True,
     ),
     Setting(
         "MODE",
         "mode",
         values.mode,
         "standalone: beat runs the tick; serverless: POST /api/tick runs it",
+        is_common=True,
     ),
     Setting(
         "MAX_CONCURRENCY",
@@ -116,6 +120,7 @@ TABLE: tuple[Setting, ...] = (
         values.whole(100, 3_600_000),
         "ms between two ticks",
         also=("POLL_INTERVAL",),
+        is_common=True,
     ),
     Setting(
         "DISPATCH_NETWORKS",
@@ -123,6 +128,7 @@ TABLE: tuple[Setting, ...] = (
         values.networks,
         "networks besides public addresses that dispatches to HTTP workers and calls of hooks may reach: "
         "loopback, private or CIDR, separated by commas",
+        is_common=True,
     ),
     Setting(
         "WORKER_ADDRESS",
@@ -130,12 +136,14 @@ TABLE: tuple[Setting, ...] = (
         values.one_of("registered", "peer"),
         "where dispatches go: the URL that an HTTP worker registers, or with `peer` the address that it "
         "registers from",
+        is_common=True,
     ),
     Setting(
         "WORKER_SECRETS",
         "worker_secrets",
         values.one_of("shared", "service"),
         "the secret of an HTTP worker: PIPEWEAVE_SECRET_KEY itself (shared), or one for each service",
+        is_common=True,
     ),
     Setting("PIPEWEAVE_HOST", "host", values.words, "address the API listens on"),
     Setting("PORT", "port", values.whole(1, 65535), "port the API listens on"),
@@ -193,48 +201,56 @@ TABLE: tuple[Setting, ...] = (
         backend_entries.storage_backends,
         "JSON list of {id, provider, endpoint, bucket, region, credentials, isDefault, tenants, pipelines}",
         mask=backend_entries.masked_backends,
+        is_common=True,
     ),
     Setting(
         "DEFAULT_STORAGE_BACKEND_ID",
         "default_storage_backend_id",
         values.words,
         "id of one of STORAGE_BACKENDS; by default the backend marked isDefault, else the first backend",
+        is_common=True,
     ),
     Setting(
         "STORAGE_GRACE_HOURS",
         "storage_grace_hours",
         values.whole(2, 100 * 366 * 24),
         "hours before an object in storage that no row refers to is deleted",
+        is_common=True,
     ),
     Setting(
         "RUN_RETENTION_DAYS",
         "run_retention_days",
         values.whole(1, 36_500),
         "days that runs are kept after the end of their month; unset: for ever",
+        is_common=True,
     ),
     Setting(
         "ARCHIVE_RUNS",
         "archive_runs",
         values.flag,
         "true: a month of runs is archived to storage before it is dropped",
+        is_common=True,
     ),
     Setting(
         "DLQ_RETENTION_DAYS",
         "dlq_retention_days",
         values.whole(1, 36_500),
         "days that a dead letter is kept after its failure",
+        is_common=True,
     ),
     Setting(
         "IDEMPOTENCY_TTL_SECONDS",
         "idempotency_ttl_seconds",
         values.whole(1, 10 * 366 * 86_400),
         "seconds that a result is reused for its idempotency key, unless its task sets idempotency_ttl",
+        is_common=True,
     ),
     Setting(
         "MAX_RETRY_DELAY_MS",
         "max_retry_delay_ms",
         values.whole(1, 366 * _DAY_MS),
         "ms, the longest delay before any retry",
+        is_common=True,
     ),
     Setting(
         "MAX_EXECUTION_TIMEOUT",
@@ -242,12 +258,14 @@ TABLE: tuple[Setting, ...] = (
         values.whole(1000, 366 * _DAY_MS),
         "ms that a run may take, unless its pipeline sets a timeout; not for standalone tasks; "
         "unset: no limit",
+        is_common=True,
     ),
     Setting(
         "TASK_GONE_AFTER_SECONDS",
         "task_gone_after_seconds",
         values.whole(1, 10 * 366 * 86_400),
         "seconds without a worker that has a task until `pipeweave doctor` calls the task gone",
+        is_common=True,
     ),
     Setting(
         "TASK_REMOVED_AFTER_SECONDS",
@@ -255,6 +273,7 @@ TABLE: tuple[Setting, ...] = (
         values.whole(60, 10 * 366 * 86_400),
         "seconds without a worker that has a task until the task is removed and its waiting task runs are "
         "cancelled; unset: only `pipeweave tasks remove` does that",
+        is_common=True,
     ),
 )
 

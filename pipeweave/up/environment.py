@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeweave.settings import environment, explain
+from pipeweave.settings import common_texts, environment, explain
 from pipeweave.settings.database_url import DATABASE_PARTS
 from pipeweave.settings.table import PREFIX, TABLE
 from pipeweave.up.options import UpOptions
@@ -48,7 +48,10 @@ def for_worker(own: Mapping[str, str]) -> dict[str, str]:
 
 
 def settings_of(options: UpOptions) -> dict[str, str]:
-    """The settings of the stack's processes by name, without defaults and secrets."""
+    """The settings of the stack's processes by name, without defaults.
+
+    Of the secret ones only what its processes must share beside the key: the credentials of STORAGE_BACKENDS.
+    """
     decided = _names_of(_DECIDED)
     secret = {setting.name for setting in TABLE if setting.mask}
     passed = {
@@ -56,7 +59,11 @@ def settings_of(options: UpOptions) -> dict[str, str]:
         for row in explain()
         if row.value is not None and row.source != "default" and row.name not in decided | secret
     }
-    return passed | {
+    common = {name: text for name, text in common_texts().items() if name not in decided}
+    return {
+        **networks(),
+        **passed,
+        **common,
         "MODE": options.mode,
         "MAX_CONCURRENCY": str(options.concurrency),
         "PIPEWEAVE_HOST": options.host,

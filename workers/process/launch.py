@@ -21,7 +21,13 @@ from celery.worker import state
 from pipeweave.attempt import printed_lines, remove_left_behind
 from pipeweave.authoring.task_loading import Loaded, load
 from pipeweave.errors import InvalidSetting
-from pipeweave.orchestrator.deployment import Deployment, json_logs, process_memory, schema_check
+from pipeweave.orchestrator.deployment import (
+    Deployment,
+    json_logs,
+    process_memory,
+    schema_check,
+    shared_settings,
+)
 from pipeweave.orchestrator.messaging import make_celery
 from pipeweave.orchestrator.registry import (
     MAX_VERSION,
@@ -112,6 +118,7 @@ def run_worker(
     service = service if apps else DISPATCHER
     served = ServedQueues.of(settings.tenant, service, loaded, queues)
     start = _start(service, name, concurrency, loaded, served)
+    shared_settings.require_same(deployment.database, settings, start.name)
     worker_id = register(deployment, service, loaded, start)
     app = make_celery(settings, queues=served.all, is_worker=True)
     app.conf.update(worker_pool=POOL, worker_proc_alive_timeout=READY_WITHIN_S)
@@ -310,6 +317,7 @@ def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
     deployment = Deployment.open(settings, pool_size=1)
     # A beat waits for a PostgreSQL that is away, but nothing it does can mend the schema.
     schema_check.require_current_if_reachable(deployment.database)
+    shared_settings.require_same_if_reachable(deployment.database, settings, f"beat@{socket.gethostname()}")
     TickScheduler.deployment = deployment
     TickScheduler.ticked = ticked = LastStored()
     retention_thread.start(settings)

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from pipeweave.cli import main
+from pipeweave.settings import connecting, load
 
 FILE = {
     "url": "http://127.0.0.1:4000",
@@ -54,6 +55,29 @@ def test_the_secret_key_is_printed_when_it_is_asked_for(project: Path) -> None:
     assert "PIPEWEAVE_SECRET_KEY" not in CliRunner().invoke(main, ["env"]).output
     shown = CliRunner().invoke(main, ["env", "--secret"]).output
     assert f"export PIPEWEAVE_SECRET_KEY={'k' * 40}\n" in shown
+
+
+def test_env_exports_what_all_processes_of_a_stack_must_share(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backends = json.dumps(
+        [
+            {"id": "main", "provider": "minio", "endpoint": "http://s3:9000", "bucket": "b"}
+            | {"credentials": {"accessKey": "a", "secretKey": "hidden"}}
+        ]
+    )
+    shared = {"STORAGE_BACKENDS": backends, "DISPATCH_NETWORKS": "loopback", "MODE": "standalone"}
+    stack = {**FILE, "settings": {**shared, "PORT": "21001"}}
+    (project / ".pipeweave" / "connection.json").write_text(json.dumps(stack))
+    shown = json.loads(CliRunner().invoke(main, ["env", "--json"]).output)
+    assert {name: shown.get(f"PIPEWEAVE_{name}") for name in shared} == shared
+    assert "PIPEWEAVE_PORT" not in shown
+    for name, text in shown.items():
+        monkeypatch.setenv(name, text)
+    assert connecting.servers(load()).storage_backends == tuple(json.loads(backends))
+    configured = CliRunner().invoke(main, ["config", "--json"]).output
+    assert "minio" in configured
+    assert "hidden" not in configured
 
 
 def test_env_shows_a_remote_orchestrator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

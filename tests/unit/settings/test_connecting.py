@@ -131,6 +131,36 @@ def test_a_process_takes_both_servers_from_the_environment_or_from_the_stack(dat
     assert connecting.servers(here(data_dir, tenant="mine")).tenant == "mine"
 
 
+def test_a_process_that_joins_a_stack_has_what_its_processes_share(data_dir: Path) -> None:
+    shared = {"DISPATCH_NETWORKS": "loopback", "IDEMPOTENCY_TTL_SECONDS": "7", "MAX_CONCURRENCY": "99"}
+    (data_dir / "connection.json").write_text(json.dumps({**FILE, "settings": shared}))
+    (data_dir / "secrets.json").write_text(json.dumps({"secret_key": "k" * 64}))
+    callers = {"secret_key": "c" * 64, "idempotency_ttl_seconds": 5, "max_retry_delay_ms": 1}
+    named = connecting.servers(Settings(**callers, given=frozenset(callers)), data_dir)
+    assert (named.secret_key, named.dispatch_networks) == ("k" * 64, ("loopback",))
+    assert (named.idempotency_ttl_seconds, named.max_retry_delay_ms) == (7, Settings().max_retry_delay_ms)
+    assert named.max_concurrency == Settings().max_concurrency
+    found = connecting.servers(here(data_dir, idempotency_ttl_seconds=5))  # type: ignore[arg-type]
+    assert (found.secret_key, found.idempotency_ttl_seconds) == ("k" * 64, 5)
+    exported = here(data_dir, database_url=FILE["databaseUrl"], broker_url=FILE["brokerUrl"])
+    assert connecting.servers(exported).secret_key == "k" * 64
+
+
+def test_doctor_looks_at_the_stack_that_it_is_given_and_not_at_the_shell(data_dir: Path) -> None:
+    (data_dir / "secrets.json").write_text(json.dumps({"secret_key": "k" * 64}))
+    assert connecting.deployment(Settings(), data_dir=data_dir).secret_key == "k" * 64
+    shells = Settings(secret_key="s" * 64, given=frozenset({"secret_key"}))
+    assert connecting.deployment(shells, data_dir=data_dir).secret_key == "k" * 64
+
+
+def test_the_tenant_of_the_environment_counts_beside_a_data_dir_as_elsewhere(data_dir: Path) -> None:
+    mine = Settings(tenant="mine", given=frozenset({"tenant"}))
+    assert connecting.servers(mine, data_dir).tenant == "mine"
+    assert connecting.deployment(mine, data_dir=data_dir).tenant == "mine"
+    assert resolve(mine, data_dir=data_dir).tenant == "mine"
+    assert resolve(mine, data_dir=data_dir, tenant="flag").tenant == "flag"
+
+
 def test_a_process_never_mixes_two_deployments(data_dir: Path) -> None:
     with pytest.raises(InvalidSetting, match="BROKER_URL is not set") as caught:
         connecting.servers(here(data_dir, database_url="postgresql://mine/x"))
