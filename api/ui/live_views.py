@@ -120,7 +120,11 @@ class Fragments:
             PipeWeaveError: the page is an error.
         """
         began, read_at = time.monotonic(), moment()
-        body = self._render(view)
+        try:
+            body = self._render(view)
+        finally:
+            with self._lock:
+                self._computing.pop(view, None)
         self.pace.note(view, time.monotonic() - began)
         tag = hashlib.sha256(body).hexdigest()[:32]
         with self._lock:
@@ -135,7 +139,6 @@ class Fragments:
                 before = kept.tags[:TAGS_BEHIND] if kept is not None else ()
                 made = self._kept[view] = Fragment(body, (tag, *before), began, read_at)
             self._kept.move_to_end(view)
-            self._computing.pop(view, None)
             while len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
         return made

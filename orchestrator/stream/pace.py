@@ -18,6 +18,12 @@ VIEW_SHARE = 0.05
 # the shares allow.
 LEAST_S = 1.0
 MOST_S = 5.0
+# A single view rests no longer than this for its own cost (s).
+MOST_OWN_S = 20.0
+# The cost of a view is the smaller one of the last two: one of them may have waited for a database that was
+# away, and a page that rested twenty times as long would look stuck long after. The first one counts so much
+# at most (s).
+FIRST_MOST_S = 0.25
 # What was computed longer ago than this does not count any more.
 REMEMBERED_S = 4 * MOST_S
 
@@ -28,24 +34,25 @@ class Pace:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        # View -> what it took, and when that was (s).
-        self._costs: dict[Hashable, tuple[float, float]] = {}
+        # View -> what it took, its cost, and when that was (s).
+        self._costs: dict[Hashable, tuple[float, float, float]] = {}
 
     def note(self, view: Hashable, took_s: float) -> None:
         """Note what computing a view took just now."""
         now = self._clock()
         with self._lock:
-            self._costs[view] = (took_s, now)
-            old = [each for each, (_, at) in self._costs.items() if now - at > REMEMBERED_S]
+            before, *_ = self._costs.get(view, (FIRST_MOST_S,))
+            self._costs[view] = (took_s, min(before, took_s), now)
+            old = [each for each, (*_, at) in self._costs.items() if now - at > REMEMBERED_S]
             for each in old:
                 del self._costs[each]
 
     def rest_s(self, view: Hashable) -> float:
         """Seconds from the beginning of one computing of this view to that of the next."""
         with self._lock:
-            own = self._costs.get(view, (0.0, 0.0))[0]
-            total = sum(took for took, _ in self._costs.values())
-        return max(LEAST_S, own / VIEW_SHARE, min(MOST_S, total / SHARE), total / MOST_SHARE)
+            _, own, _ = self._costs.get(view, (0.0, 0.0, 0.0))
+            total = sum(cost for _, cost, _ in self._costs.values())
+        return max(LEAST_S, min(MOST_OWN_S, own / VIEW_SHARE), min(MOST_S, total / SHARE), total / MOST_SHARE)
 
 
 class Allowance:

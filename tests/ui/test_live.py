@@ -120,3 +120,21 @@ def test_a_fragment_of_an_address_that_was_left_is_not_shown(visit: Visit, drive
     held[0].continue_()
     visit.see("No run matches.")
     assert page.locator(f"#{shown}").count() == 0
+
+
+def test_a_stream_that_hangs_is_given_up_for_another(visit: Visit) -> None:
+    held: list[Route] = []
+
+    def hang(route: Route) -> None:
+        # As after the loss of a host: the connection stays open, and nothing comes.
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    visit.page.clock.install()
+    visit.page.route("**/api/live*", hang)
+    visit.open("/runs")
+    wait_until(lambda: visit.page.evaluate("1") == 1 and bool(held), what="the stream is asked for")
+    with visit.page.expect_response(lambda answer: "/api/live" in answer.url and answer.ok):
+        visit.page.clock.fast_forward(60_000)

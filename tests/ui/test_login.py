@@ -119,3 +119,44 @@ def test_the_login_breaks_no_rule_of_accessibility(browser: Browser, server: str
     with visiting(browser, server, "default") as visit:
         visit.page.goto(f"{server}/ui/login")
         visit.axe_in_both_themes(WIDE, PHONE)
+
+
+def test_an_open_page_says_that_its_session_has_ended_and_leads_back_after_the_login(
+    stranger: Visit, database: Database, make_token: Callable[..., str]
+) -> None:
+    with database.transaction() as tx:
+        made = access_tokens.make_token(tx, name="ends", tenants=[stranger.tenant], scopes=[READ])
+    page = log_in(stranger, made.token, "/runs?status=failed")
+    stranger.see("live")
+    stranger.expected.append("status of 401")
+    with database.transaction() as tx:
+        access_tokens.revoke(tx, "ends")
+    page.get_by_role("alert").get_by_text("You were logged out.").wait_for()
+    assert page.locator("#live").get_attribute("data-state") == "out"
+    stranger.see("No run matches.")
+    stranger.axe_in_both_themes()
+    page.get_by_role("link", name="Log in").click()
+    page.get_by_label("Access token").fill(make_token(READ))
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url("**/runs?status=failed")
+    stranger.see("live")
+
+
+def test_a_login_in_another_tab_revives_the_page(
+    stranger: Visit, database: Database, make_token: Callable[..., str]
+) -> None:
+    with database.transaction() as tx:
+        made = access_tokens.make_token(tx, name="ends too", tenants=[stranger.tenant], scopes=[READ])
+    page = log_in(stranger, made.token)
+    stranger.see("live")
+    stranger.expected.append("status of 401")
+    with database.transaction() as tx:
+        access_tokens.revoke(tx, "ends too")
+    stranger.see("You were logged out.")
+    other = stranger.context.new_page()
+    other.goto(f"{stranger.server}/ui/login")
+    other.get_by_label("Access token").fill(make_token(READ))
+    other.get_by_role("button", name="Log in").click()
+    other.wait_for_url("**/ui/*/")
+    other.close()
+    page.locator("#logged-out").wait_for(state="detached")

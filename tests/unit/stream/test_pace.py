@@ -36,8 +36,23 @@ def test_a_cheap_view_is_computed_every_second(pace: Pace) -> None:
 
 
 def test_one_view_takes_a_twentieth_of_the_time(pace: Pace) -> None:
-    pace.note("/runs", 0.5)
+    for _ in range(2):
+        pace.note("/runs", 0.5)
     assert pace.rest_s("/runs") == pytest.approx(10)
+
+
+def test_a_view_that_waited_once_for_a_database_that_was_away_does_not_rest_for_that(pace: Pace) -> None:
+    pace.note("/runs", 0.01)
+    pace.note("/runs", 10)
+    assert pace.rest_s("/runs") == LEAST_S
+    pace.note("opened meanwhile", 10)
+    assert pace.rest_s("opened meanwhile") <= MOST_S
+
+
+def test_the_dearest_view_is_shown_again_after_some_time(pace: Pace) -> None:
+    for _ in range(2):
+        pace.note("/", 3.0)
+    assert pace.rest_s("/") <= 30
 
 
 @pytest.mark.parametrize("views", [1, 5, 10, 30, 100, 1_000])

@@ -5,6 +5,9 @@
 const TELL_MS = 5000;
 const FORGET_MS = 12_000;
 const RETRY_MS = 2000;
+// A comment comes every 15 s. A stream that is silent for longer than two of them is dead, as after the loss
+// of a host, whose connections nobody closes.
+const SILENT_MS = 40_000;
 
 /** @typedef {{views: string[], runs: string[]}} Topics */
 /** @typedef {{views?: Record<string, string>, runs?: Record<string, number>}} News */
@@ -29,6 +32,7 @@ export class Channel {
     /** @type {(() => void) | null} */
     this.handOver = null;
     this.asked = "";
+    this.heardAt = 0;
     this.post = new BroadcastChannel(`pipeweave-live-${tenant}`);
     this.post.onmessage = ({ data }) => this.receive(data);
     document.addEventListener("visibilitychange", () => this.turn());
@@ -87,6 +91,7 @@ export class Channel {
 
   /** Ask for what all visible tabs watch, unless that is asked for already. */
   listen() {
+    if (performance.now() - this.heardAt > SILENT_MS) this.asked = "";
     for (const [id, tab] of this.tabs) if (Date.now() - tab.at > FORGET_MS) this.tabs.delete(id);
     const all = [this.topics, ...[...this.tabs.values()].map((tab) => tab.topics)];
     const query = new URLSearchParams();
@@ -95,6 +100,7 @@ export class Channel {
     const asked = query.toString();
     if (asked === this.asked) return;
     this.asked = asked;
+    this.heardAt = performance.now();
     this.stream?.abort();
     this.stream = new AbortController();
     void this.read(asked, this.stream.signal);
@@ -106,11 +112,13 @@ export class Channel {
       try {
         const headers = { "X-Tenant": this.tenant };
         const answer = await fetch(`/api/live?${query}`, { headers, signal, cache: "no-store" });
+        this.heardAt = performance.now();
         if (answer.ok && answer.body) await this.follow(answer.body);
       } catch {
         // The server is away, or this tab does not lead any more.
       }
       if (signal.aborted) return;
+      this.heardAt = performance.now();
       this.spread({ state: false });
       await new Promise((done) => setTimeout(done, RETRY_MS * (0.75 + Math.random() / 2)));
     }
@@ -123,6 +131,7 @@ export class Channel {
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
+      this.heardAt = performance.now();
       const parts = (text + value).split("\n\n");
       text = parts.pop() ?? "";
       this.spread({ state: true });

@@ -14,6 +14,8 @@ let isBehind = false;
 /** @type {string | null} */
 let again = null;
 let isHeard = false;
+// The session has ended: nothing is answered until somebody logs in, perhaps in another tab.
+let isLoggedOut = false;
 let quietUntil = 0;
 let freshAt = performance.now();
 
@@ -35,7 +37,8 @@ export function startLive() {
     const runs = main.dataset.run ? [main.dataset.run] : [];
     const topics = () => ({ views: [location.pathname.slice(root.length) + location.search], runs });
     const channel = new Channel(tenant, topics(), hear, (state) => {
-      if (state && !isHeard) void look();
+      // A stream that ends may have been refused: that is seen at once.
+      if (state !== isHeard) void look();
       isHeard = state;
       if (state && !isBehind) freshAt = performance.now();
       tell();
@@ -81,6 +84,7 @@ export async function look(tag = "") {
   try {
     const found = await fetchFragment(asked, etag, tag);
     freshAt = performance.now();
+    isLoggedOut = false;
     // What belongs to an address that was left is not shown.
     isBehind = location.href !== asked;
     if (!isBehind && found && found.status === 200) {
@@ -89,7 +93,8 @@ export async function look(tag = "") {
     }
   } catch (error) {
     // The page says how old it is. A server that has too much to do says when to ask again; not all at once.
-    const { after = 0 } = /** @type {{after?: number}} */ (error);
+    const { after = 0, status = 0 } = /** @type {{after?: number, status?: number}} */ (error);
+    if (status) isLoggedOut = status === 401;
     if (after) quietUntil = performance.now() + after * 1000 * (1 + Math.random());
   } finally {
     isLooking = false;
@@ -106,9 +111,28 @@ function tell() {
   if (!place) return;
   const silent = performance.now() - freshAt;
   const isStale = silent > STALE_MS && (isBehind || !isHeard);
-  const state = isStopped ? "paused" : isStale ? "stale" : "live";
-  const text = isStopped ? "paused" : isStale ? `no news for ${Math.round(silent / 1000)} s` : "live";
+  const state = isLoggedOut ? "out" : isStopped ? "paused" : isStale ? "stale" : "live";
+  const stale = `no news for ${Math.round(silent / 1000)} s`;
+  const text = { out: "logged out", paused: "paused", stale, live: "live" }[state];
   const word = place.querySelector(".word");
   if (place.dataset.state !== state) place.dataset.state = state;
   if (word && word.textContent !== text) word.textContent = text;
+  offerLogin();
+}
+
+/** Say that the session has ended and where to begin another one, for as long as that is so. */
+function offerLogin() {
+  const shown = document.getElementById("logged-out");
+  if (Boolean(shown) === isLoggedOut) return;
+  shown?.remove();
+  if (!isLoggedOut) return;
+  const banner = document.createElement("p");
+  banner.id = "logged-out";
+  banner.className = "banner";
+  banner.role = "alert";
+  const link = document.createElement("a");
+  link.href = `/ui/login?${new URLSearchParams({ next: location.pathname + location.search })}`;
+  link.textContent = "Log in";
+  banner.append("You were logged out. What you see is not kept up to date any more. ", link);
+  document.getElementById("main")?.before(banner);
 }
