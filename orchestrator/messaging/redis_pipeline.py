@@ -17,8 +17,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from pipeweave.circuit_breaker import CircuitBreaker
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator.messaging.circuit_breaker import CircuitBreaker
 from pipeweave.orchestrator.messaging.sockets import socket_options
 
 Command = tuple[str | bytes | int, ...]

@@ -147,12 +147,17 @@ def _prepared_from_memory(
     """Prepare runs from the last snapshot of this process.
 
     None when there is no snapshot, or when the runs are refused: only a fresh snapshot may refuse a caller.
+
+    Raises:
+        Unavailable: storage cannot be reached; a fresh snapshot would not help.
     """
     catalog = snapshot.last_snapshot(tx, tenant, pipeline_id)
     if catalog is None:
         return None
     try:
         return _prepare(tx, values, tenant, catalog, requests, check)
+    except Unavailable:
+        raise
     except PipeWeaveError:
         return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib.util import find_spec
@@ -29,8 +29,9 @@ from pipeweave.storage.base import (
     checked_prefix,
     missing,
 )
+from pipeweave.storage.gate import Gate, nothing_moves
 from pipeweave.storage.gcs_bucket import GcsBucket
-from pipeweave.storage.gcs_errors import is_missing, no_bucket, problem_of, refused
+from pipeweave.storage.gcs_errors import hint_of, is_away, is_missing, no_bucket, problem_of, refused
 
 CONNECT_TIMEOUT_S = 2.0
 # The longest pause between two pieces of an answer; the whole answer may take longer.
@@ -60,6 +61,7 @@ class GcsStorage:
                 hint="install it with the extra gcs: pip install 'pipeweave[gcs]'",
             )
         self.bucket = bucket
+        self.gate = Gate(bucket.backend, hint_of(bucket), is_away)
         self._connected: tuple[int, Any] | None = None
 
     def __repr__(self) -> str:
@@ -67,7 +69,8 @@ class GcsStorage:
 
     def put(self, path: str, content: bytes, *, content_type: str = BINARY, is_durable: bool = True) -> None:
         with self._object(path) as blob:
-            blob.upload_from_string(content, content_type, checksum="md5", **_patience())
+            more = {"checksum": "md5", **_patience()}
+            self._ask(blob.upload_from_string, content, content_type, size=len(content), **more)
 
     def put_stream(self, path: str, file: Readable, *, limit: int, content_type: str = BINARY) -> Written:
         source = Measured(path, file, limit)
@@ -81,9 +84,10 @@ class GcsStorage:
         try:
             for part in source.parts(PIECE_BYTES):
                 with self._bucket(path):
-                    writer.write(part)
+                    # It sends a chunk now and then.
+                    self._ask(writer.write, part, size=CHUNK_BYTES)
             with self._bucket(path):
-                writer.close()
+                self._ask(writer.close, size=max(CHUNK_BYTES, source.written.size))
         except BaseException:
             # The store forgets an upload that is never completed.
             with suppress(Exception):
@@ -94,13 +98,14 @@ class GcsStorage:
     def get(self, path: str, *, limit: int | None = None) -> bytes:
         content = Bounded(path, limit)
         with self._object(path) as blob:
-            blob.download_to_file(content, raw_download=True, checksum="md5", **_patience())
+            more = {"raw_download": True, "checksum": "md5", **_patience()}
+            self._ask(blob.download_to_file, content, moved=content.tell, **more)
         return content.getvalue()
 
     @contextmanager
     def open(self, path: str, *, start: int = 0, length: int | None = None) -> Iterator[Iterator[bytes]]:
         with self._object(path) as blob:
-            blob.reload(**_patience())
+            self._ask(blob.reload, **_patience())
             end = blob.size if length is None else min(blob.size, start + length)
         yield self._pieces(path, blob.generation, start, end)
 
@@ -109,15 +114,16 @@ class GcsStorage:
         for first in range(start, end, CHUNK_BYTES):
             last = min(first + CHUNK_BYTES, end) - 1
             with self._object(path, generation=generation) as blob:
-                piece: bytes = blob.download_as_bytes(
-                    start=first, end=last, raw_download=True, checksum=None, **_patience()
+                more = {"raw_download": True, "checksum": None, **_patience()}
+                piece: bytes = self._ask(
+                    blob.download_as_bytes, start=first, end=last, size=last - first, **more
                 )
             yield piece
 
     def stat(self, path: str) -> ObjectInfo | None:
         try:
             with self._object(path) as blob:
-                blob.reload(**_patience())
+                self._ask(blob.reload, **_patience())
         except NotFound:
             return None
         return ObjectInfo(path, blob.size, blob.updated)
@@ -127,7 +133,7 @@ class GcsStorage:
 
     def delete(self, path: str) -> None:
         with suppress(NotFound), self._object(path) as blob:
-            blob.delete(**_patience())
+            self._ask(blob.delete, **_patience())
 
     def list(self, prefix: str = "", *, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
         checked_prefix(prefix)
@@ -141,7 +147,7 @@ class GcsStorage:
             )
             # The offset itself is part of the answer.
             behind = (ObjectInfo(each.name, each.size, each.updated) for each in blobs if each.name > after)
-            return list(itertools.islice(behind, limit))
+            return self.gate.ask(lambda: list(itertools.islice(behind, limit)), moved=lambda: 0)
 
     def presign(self, path: str, *, method: Method, seconds: int) -> str | None:
         if self.bucket.client_email is None:
@@ -159,9 +165,9 @@ class GcsStorage:
     def make_bucket(self) -> bool:
         """Create the bucket if it does not exist; return True if it was created."""
         with self._bucket() as bucket:
-            if bucket.exists(**_patience()):
+            if self._ask(bucket.exists, **_patience()):
                 return False
-            bucket.create(location=self.bucket.region, **_patience())
+            self._ask(bucket.create, location=self.bucket.region, **_patience())
             return True
 
     @contextmanager
@@ -197,10 +203,21 @@ class GcsStorage:
         """Whether the bucket exists; the answer to an object's request does not tell."""
         try:
             blobs = self._client().bucket(self.bucket.name).list_blobs(max_results=1, **_patience())
-            next(iter(blobs), None)
+            self._ask(next, iter(blobs), None)
         except Exception as error:
             return not is_missing(error)
         return True
+
+    def _ask(
+        self,
+        method: Callable[..., Any],
+        *given: Any,
+        size: int = 0,
+        moved: Callable[[], int] = nothing_moves,
+        **named: Any,
+    ) -> Any:
+        """Call a method that makes requests; see `Gate.ask`."""
+        return self.gate.ask(lambda: method(*given, **named), size=size, moved=moved)
 
     def _client(self) -> Any:
         # A forked child must not share its parent's connections.

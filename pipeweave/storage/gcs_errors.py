@@ -7,6 +7,9 @@ from typing import Any
 from pipeweave.errors import FieldError, InvalidSetting, Unavailable
 from pipeweave.storage.gcs_bucket import GcsBucket
 
+# The status of a store that works, and has no room left.
+_FULL = 507
+
 
 def is_missing(error: Exception) -> bool:
     """Whether the store says that there is no such object, or no such bucket."""
@@ -29,6 +32,8 @@ def problem_of(bucket: GcsBucket, error: Exception) -> Exception:
         return _unreachable(bucket, name) if is_passing else refused(bucket, name)
     if isinstance(error, api.ServerError | api.RetryError | api.TooManyRequests):
         return _unreachable(bucket, name)
+    if isinstance(error, api.GoogleAPICallError) and (error.code or 0) >= 500:
+        return _unreachable(bucket, str(int(error.code or 0)))
     if isinstance(error, RequestException | transfer.DataCorruption):
         return _unreachable(bucket, name)
     if isinstance(error, transfer.InvalidResponse) and (_status(error) == 429 or _status(error) >= 500):
@@ -38,14 +43,35 @@ def problem_of(bucket: GcsBucket, error: Exception) -> Exception:
     return error
 
 
+def is_away(error: Exception) -> bool:
+    """Whether the store did not answer, or said that it cannot work at the moment, whatever it is asked."""
+    from google.api_core import exceptions as api
+    from google.auth import exceptions as auth
+    from google.cloud.storage import exceptions as transfer
+    from requests import RequestException
+
+    if isinstance(error, api.RetryError) and isinstance(error.cause, Exception):
+        return is_away(error.cause)
+    if isinstance(error, transfer.InvalidResponse):
+        return _status(error) >= 500 and _status(error) != _FULL
+    if isinstance(error, api.GoogleAPICallError):
+        return (error.code or 0) >= 500 and error.code != _FULL
+    return isinstance(error, auth.TransportError | RequestException | OSError)
+
+
 def _status(error: Any) -> int:
     return int(getattr(error.response, "status_code", 0))
+
+
+def hint_of(bucket: GcsBucket) -> str:
+    """What to check when the store is away."""
+    return f"check that {bucket.endpoint} is up and can be reached from this host"
 
 
 def _unreachable(bucket: GcsBucket, word: str) -> Unavailable:
     return Unavailable(
         f"storage backend {bucket.backend!r} cannot be reached or failed ({word})",
-        hint=f"check that {bucket.endpoint} is up and can be reached from this host",
+        hint=hint_of(bucket),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from io import BytesIO
@@ -28,13 +28,17 @@ from pipeweave.storage.base import (
     missing,
     too_large,
 )
+from pipeweave.storage.gate import Gate
 from pipeweave.storage.s3_bucket import DEFAULT_REGION, Bucket
-from pipeweave.storage.s3_errors import problem_of, unreachable, unusable
-from pipeweave.storage.s3_parts import md5_of, part_size, write_parts
+from pipeweave.storage.s3_errors import hint_of, is_in_trouble, problem_of, unreachable, unusable
+from pipeweave.storage.s3_parts import Ask, md5_of, part_size, write_parts
 
 CONNECT_TIMEOUT_S = 2.0
-# The longest pause between two pieces of an answer; the whole answer may take longer.
+# The longest pause between two pieces of an answer; the whole answer may take longer. How long somebody waits
+# is decided at the gate.
 READ_TIMEOUT_S = 10.0
+# So much of a value is read at a time (bytes), which shows that it moves.
+MOVES_BY = 64 * 1024
 # Attempts per request, including the first.
 MAX_ATTEMPTS = 3
 
@@ -59,14 +63,15 @@ class S3Storage:
                 hint="install it with the extra s3: pip install 'pipeweave[s3]'",
             )
         self.bucket = bucket
+        self.gate = Gate(bucket.backend, hint_of(bucket), _is_away)
         self._connected: tuple[int, Any] | None = None
 
     def __repr__(self) -> str:
         return f"S3Storage({self.bucket!r})"
 
     def put(self, path: str, content: bytes, *, content_type: str = BINARY, is_durable: bool = True) -> None:
-        with self._object(path) as (client, names):
-            client.put_object(**names, Body=content, ContentMD5=md5_of(content), ContentType=content_type)
+        more = {"Body": content, "ContentMD5": md5_of(content), "ContentType": content_type}
+        self._ask_for(path)("put_object", size=len(content), **more)
 
     def put_stream(self, path: str, file: Readable, *, limit: int, content_type: str = BINARY) -> Written:
         source = Measured(path, file, limit)
@@ -74,17 +79,13 @@ class S3Storage:
         if source.fits(size):
             self.put(path, b"".join(source.parts(size)), content_type=content_type)
         else:
-            with self._object(path) as (client, names):
-                write_parts(client, names, source.parts(size), content_type)
+            write_parts(self._ask_for(path), source.parts(size), content_type)
         return source.written
 
     def get(self, path: str, *, limit: int | None = None) -> bytes:
-        with self._object(path) as (client, names):
-            answer = client.get_object(**names)
-            with closing(answer["Body"]) as body:
-                if limit is not None and answer["ContentLength"] > limit:
-                    raise too_large(path, limit)
-                return bytes(body.read())
+        body = _Body()
+        with self._object(path) as (client, names), closing(body):
+            return self.gate.ask(lambda: body.read(client, names, limit), moved=lambda: body.moved)
 
     @contextmanager
     def open(self, path: str, *, start: int = 0, length: int | None = None) -> Iterator[Iterator[bytes]]:
@@ -94,21 +95,23 @@ class S3Storage:
             yield iter(())
             return
         last = "" if length is None else start + length - 1
-        is_whole = start == 0 and length is None
-        with self._object(path) as (client, names):
-            body = _body(client, names, {} if is_whole else {"Range": f"bytes={start}-{last}"})
-        with closing(body):
+        span = {} if start == 0 and length is None else {"Range": f"bytes={start}-{last}"}
+        with closing(_Body()) as body:
+            with self._object(path) as (client, names):
+                self.gate.ask(lambda: body.open(client, names, span))
             yield self._pieces(path, body)
 
-    def _pieces(self, path: str, body: Any) -> Iterator[bytes]:
-        with self._client(path):
-            while piece := body.read(PIECE_BYTES):
-                yield piece
+    def _pieces(self, path: str, body: _Body) -> Iterator[bytes]:
+        while True:
+            with self._client(path):
+                piece = self.gate.ask(lambda: body.piece(PIECE_BYTES), size=PIECE_BYTES)
+            if not piece:
+                return
+            yield piece
 
     def stat(self, path: str) -> ObjectInfo | None:
         try:
-            with self._object(path) as (client, names):
-                found = client.head_object(**names)
+            found = self._ask_for(path)("head_object")
         except NotFound:
             # Also if the bucket is missing: the answer to HEAD does not tell a missing object from a missing
             # bucket.
@@ -119,16 +122,15 @@ class S3Storage:
         return self.stat(path) is not None
 
     def delete(self, path: str) -> None:
-        with self._object(path) as (client, names):
-            client.delete_object(**names)
+        self._ask_for(path)("delete_object")
 
     def list(self, prefix: str = "", *, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
         found: list[ObjectInfo] = []
         place: dict[str, Any] = {"Bucket": self.bucket.name, "Prefix": checked_prefix(prefix)}
         place |= {"StartAfter": after} if after else {}
         while len(found) < limit:
-            with self._client(prefix) as client:
-                answer = client.list_objects_v2(**place, MaxKeys=min(limit - len(found), LIST_PAGE))
+            most = min(limit - len(found), LIST_PAGE)
+            answer = self._ask("list_objects_v2", prefix, **place, MaxKeys=most)
             entries = answer.get("Contents", ())
             found += [ObjectInfo(each["Key"], each["Size"], each["LastModified"]) for each in entries]
             if not answer.get("IsTruncated"):
@@ -145,17 +147,28 @@ class S3Storage:
     def make_bucket(self) -> bool:
         """Create the bucket if it does not exist; return True if it was created."""
         try:
-            with self._client() as client:
-                client.head_bucket(Bucket=self.bucket.name)
-                return False
+            self._ask("head_bucket", Bucket=self.bucket.name)
+            return False
         except NotFound:
             pass
         # Amazon refuses its default region as a LocationConstraint and needs it for every other region.
         place = {"CreateBucketConfiguration": {"LocationConstraint": self.bucket.region}}
-        with self._client() as client:
-            options = {} if self.bucket.region == DEFAULT_REGION else place
-            client.create_bucket(Bucket=self.bucket.name, **options)
+        options: dict[str, Any] = {} if self.bucket.region == DEFAULT_REGION else place
+        self._ask("create_bucket", Bucket=self.bucket.name, **options)
         return True
+
+    def _ask_for(self, path: str) -> Ask:
+        """Requests for one object; errors as of `_client`."""
+        names = {"Bucket": self.bucket.name, "Key": checked_path(path)}
+
+        def ask(method: str, *, size: int = 0, **named: Any) -> Any:
+            return self._ask(method, path, size=size, **names, **named)
+
+        return ask
+
+    def _ask(self, method: str, path: str = "", *, size: int = 0, **named: Any) -> Any:
+        with self._client(path) as client:
+            return self.gate.ask(lambda: getattr(client, method)(**named), size=size)
 
     @contextmanager
     def _object(self, path: str) -> Iterator[tuple[Any, dict[str, str]]]:
@@ -188,16 +201,63 @@ class S3Storage:
         raise problem from None
 
 
-def _body(client: Any, names: Mapping[str, str], span: Mapping[str, str]) -> Any:
-    """The body of an object, or of a span of its bytes; empty if the span is behind its end."""
-    from botocore.exceptions import ClientError
+def _is_away(error: Exception) -> bool:
+    """Whether the store did not answer, or said that it cannot work now."""
+    from botocore import exceptions as theirs
 
-    try:
-        return client.get_object(**names, **span)["Body"]
-    except ClientError as error:
-        if error.response.get("Error", {}).get("Code") in _BEHIND_THE_END:
-            return BytesIO()
-        raise
+    if isinstance(error, theirs.ClientError):
+        return is_in_trouble(error.response)
+    return isinstance(error, theirs.HTTPClientError | theirs.ConnectionError | theirs.IncompleteReadError)
+
+
+class _Body:
+    """The content of an object on its way. Whoever gave up waiting for it cuts it, by `close`.
+
+    Attributes:
+        moved: the bytes that have come.
+    """
+
+    def __init__(self) -> None:
+        self.moved = 0
+        self._stream: Any = None
+        self._is_closed = False
+
+    def open(self, client: Any, names: Mapping[str, str], span: Mapping[str, str] | None = None) -> int:
+        """Ask for an object, or for a span of its bytes, which is empty if it is behind its end; the size."""
+        from botocore.exceptions import ClientError
+
+        try:
+            answer = client.get_object(**names, **(span or {}))
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") not in _BEHIND_THE_END:
+                raise
+            answer = {"Body": BytesIO(), "ContentLength": 0}
+        self._stream = answer["Body"]
+        if self._is_closed:
+            self._stream.close()
+        return int(answer["ContentLength"])
+
+    def read(self, client: Any, names: Mapping[str, str], limit: int | None) -> bytes:
+        """All of an object."""
+        size = self.open(client, names)
+        if limit is not None and size > limit:
+            raise too_large(names["Key"], limit)
+        return b"".join(iter(lambda: self.piece(MOVES_BY), b""))
+
+    def piece(self, size: int) -> bytes:
+        """The next bytes; none at the end."""
+        piece = bytes(self._stream.read(size))
+        self.moved += len(piece)
+        return piece
+
+    def close(self) -> None:
+        """End the connection unless all of it was read, whoever still reads from it."""
+        self._is_closed = True
+        if (cut := getattr(getattr(self._stream, "_raw_stream", None), "shutdown", None)) is not None:
+            with suppress(Exception):
+                cut()
+        if self._stream is not None:
+            self._stream.close()
 
 
 def _connect(bucket: Bucket) -> Any:

@@ -15,12 +15,13 @@ from pipeweave.storage.s3_bucket import AMAZON, Bucket
 _MISSING = {"NoSuchKey", "NotFound", "404"}
 # Errors with status 400 that another attempt may resolve.
 _PASSING = {"RequestTimeout", "SlowDown"}
+# The status of a store that works, and has no room left.
+_FULL = 507
 
 
 def problem_of(bucket: Bucket, path: str, answer: Mapping[str, Any]) -> PipeWeaveError:
     """The error of a store that answered a request for an object with an error."""
-    code = str(answer.get("Error", {}).get("Code", ""))
-    status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    code, status = _said(answer)
     word = code if code.isalnum() else str(status)
     if code in _MISSING:
         return missing(path)
@@ -29,11 +30,27 @@ def problem_of(bucket: Bucket, path: str, answer: Mapping[str, Any]) -> PipeWeav
     return unusable(bucket, word)
 
 
+def is_in_trouble(answer: Mapping[str, Any]) -> bool:
+    """Whether a store that answered with an error cannot work at the moment, whatever it is asked."""
+    code, status = _said(answer)
+    return status >= 500 and status != _FULL and not code.startswith("SlowDown")
+
+
+def _said(answer: Mapping[str, Any]) -> tuple[str, int]:
+    code = str(answer.get("Error", {}).get("Code", ""))
+    return code, int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def hint_of(bucket: Bucket) -> str:
+    """What to check when the store is away."""
+    return f"check that {bucket.endpoint or AMAZON} is up and can be reached from this host"
+
+
 def unreachable(bucket: Bucket, word: str) -> Unavailable:
     """The error of a store that did not answer, or is in trouble."""
     return Unavailable(
         f"storage backend {bucket.backend!r} cannot be reached or failed ({word})",
-        hint=f"check that {bucket.endpoint or AMAZON} is up and can be reached from this host",
+        hint=hint_of(bucket),
     )
 
 

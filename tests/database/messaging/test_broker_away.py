@@ -24,11 +24,11 @@ from support.redis_inspection import QUEUE, messages, redis, released, run
 from support.servers import running_valkey, wait_until
 
 from chaos.proxy import proxy_to
+from pipeweave.circuit_breaker import PAUSE_S, CircuitBreaker
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain.outbox import Chord, Part
 from pipeweave.orchestrator.messaging import redis_pipeline
 from pipeweave.orchestrator.messaging.celery_app import make_celery
-from pipeweave.orchestrator.messaging.circuit_breaker import PAUSE_S, CircuitBreaker
 from pipeweave.orchestrator.messaging.envelope import JOIN_TASK
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.messaging.redis_pipeline import Command, RedisPipeline

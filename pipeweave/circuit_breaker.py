@@ -1,21 +1,24 @@
-"""A circuit breaker: after a failure of the broker, callers fail at once for a few seconds."""
+"""A circuit breaker: after a failure of somebody else's server, callers fail at once for a few seconds.
+
+The broker has one (orchestrator/messaging/redis_pipeline.py), and each storage backend (storage/gate.py).
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 log = logging.getLogger(__name__)
 
-# After a failure nobody calls the broker for this long (s). Short, because the tick sends what was skipped.
+# After a failure nobody calls the server for this long (s). Short, because it may be back.
 PAUSE_S = 3.0
-# The pause (s) after a failure that took no time: another try costs nothing, and the broker may be back.
+# The pause (s) after a failure that took no time: another try costs nothing.
 SHORT_PAUSE_S = 0.5
 
 
 class CircuitBreaker:
-    """Remembers that the broker failed, so that a process waits for one timeout and not one per message.
+    """Remembers that a server failed, so that a process waits for one timeout and not one per request.
 
     After a failure no caller may try for `pause_s`; then one caller tries, and its success or failure decides
     for all. It takes no lock: a race costs one extra try, but a lock held during a fork would hang the child.
@@ -23,13 +26,30 @@ class CircuitBreaker:
     Args:
         pause_s: how long no caller may try after a failure (s).
         clock: a monotonic clock (s).
+        what: the server, in the names of the log's lines: `broker.away`.
+        names: further members of these lines.
     """
 
-    def __init__(self, pause_s: float = PAUSE_S, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        pause_s: float = PAUSE_S,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        what: str = "broker",
+        names: Mapping[str, str] | None = None,
+    ) -> None:
+        self._what = what
+        self._names = dict(names or {})
         self._pause_s = pause_s
         self._clock = clock
         self._next_try: float | None = None
         self._skipped = 0
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether nobody may try now; asking changes nothing."""
+        next_try = self._next_try
+        return next_try is not None and self._clock() < next_try
 
     def may_try(self) -> bool:
         """Whether this caller may try now."""
@@ -46,7 +66,7 @@ class CircuitBreaker:
         return True
 
     def failed(self, reason: str, *, at_once: bool = False) -> None:
-        """Record that the broker could not be used; logged once until the broker is back.
+        """Record that the server could not be used; logged once until it is back.
 
         Args:
             at_once: the caller did not have to wait for the failure, so that the pause is short.
@@ -55,10 +75,10 @@ class CircuitBreaker:
         self._next_try = self._clock() + (min(SHORT_PAUSE_S, self._pause_s) if at_once else self._pause_s)
         if was_there:
             self._skipped = 0
-            log.warning("broker.away", extra={"reason": reason})
+            log.warning(f"{self._what}.away", extra={**self._names, "reason": reason})
 
     def succeeded(self) -> None:
-        """Record that the broker answered."""
+        """Record that the server answered."""
         if self._next_try is not None:
             self._next_try = None
-            log.warning("broker.back", extra={"skipped": self._skipped})
+            log.warning(f"{self._what}.back", extra={**self._names, "skipped": self._skipped})

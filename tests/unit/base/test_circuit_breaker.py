@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.orchestrator.messaging.circuit_breaker import PAUSE_S, SHORT_PAUSE_S, CircuitBreaker
+from pipeweave.circuit_breaker import PAUSE_S, SHORT_PAUSE_S, CircuitBreaker
 
 
 class Clock:

@@ -1,0 +1,1 @@
+../../pipeweave/beside.py

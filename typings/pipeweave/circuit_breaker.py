@@ -1,0 +1,1 @@
+../../pipeweave/circuit_breaker.py
