@@ -11,7 +11,7 @@ from pipeweave.orchestrator.registry.registration import (
     TaskRegistration,
 )
 from pipeweave.orchestrator.registry.task_rows import TaskRow
-from pipeweave.orchestrator.registry.tenants import ensure_tenant
+from pipeweave.orchestrator.registry.tenants import ensure_tenant, require_tenant
 from pipeweave.orchestrator.registry.views import MOST_VIEWS, VIEW_ID
 from pipeweave.orchestrator.registry.worker_processes import BEAT_EVERY, WorkerLoad, WorkerStart, child_of
 
@@ -29,4 +29,5 @@ __all__ = [
     "WorkerStart",
     "child_of",
     "ensure_tenant",
+    "require_tenant",
 ]

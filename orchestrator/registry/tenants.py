@@ -1,9 +1,11 @@
-"""Creates the row of a tenant when the tenant is first named."""
+"""Creates the row of a tenant when the tenant is first named, and refuses names of none where that counts."""
 
 from __future__ import annotations
 
 from pipeweave import ids
+from pipeweave.errors import FieldError, NotFound
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.suggestions import did_you_mean
 
 
 def ensure_tenant(tx: Transaction, tenant: str) -> None:
@@ -18,4 +20,24 @@ def ensure_tenant(tx: Transaction, tenant: str) -> None:
     if tx.execute("SELECT 1 FROM tenants WHERE id = :id", parameters).first() is None:
         tx.execute(
             "INSERT INTO tenants (id, created_at) VALUES (:id, :now) ON CONFLICT DO NOTHING", parameters
+        )
+
+
+# So many names are compared with a wrong one.
+_COMPARED = 500
+_BEGINS = "a tenant begins when a worker with an --app or an HTTP service registers for it"
+
+
+def require_tenant(tx: Transaction, tenant: str) -> None:
+    """Make sure that a tenant exists.
+
+    Raises:
+        NotFound: it does not.
+    """
+    if tx.execute("SELECT 1 FROM tenants WHERE id = :id", {"id": tenant}).first() is None:
+        known = tx.execute("SELECT id FROM tenants ORDER BY id LIMIT :most", {"most": _COMPARED}).scalars()
+        raise NotFound(
+            f"there is no tenant {tenant!r}",
+            errors=[FieldError("tenant", "does not exist", "unknown")],
+            hint=did_you_mean(tenant, list(known), default=_BEGINS),
         )

@@ -24,6 +24,10 @@ _data_dir = click.option(
     help="Join the stack that `pipeweave up` runs with this data directory.",
 )
 
+_tenant = click.option(
+    "--tenant", help="The tenant to work for. Defaults to PIPEWEAVE_TENANT, or to that of the stack."
+)
+
 
 def _with_health(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --health-port and --health-host to a command, and pass it the address as `health`, or None."""
@@ -108,6 +112,7 @@ def api(host: str | None, port: int | None, processes: int, data_dir: Path | Non
     help="Serve only these queues; `default` is that of tasks that name none. Defaults to all of its tasks.",
 )
 @_with_health
+@_tenant
 @_data_dir
 @click.pass_context
 def worker(
@@ -118,6 +123,7 @@ def worker(
     concurrency: int | None,
     grace: float,
     queues: str | None,
+    tenant: str | None,
     data_dir: Path | None,
     health: HealthAddress | None,
 ) -> None:
@@ -132,7 +138,7 @@ def worker(
         from pipeweave.workers.process.launch import run_worker
 
     run_worker(
-        connecting.servers(load(), data_dir),
+        connecting.servers(load(), data_dir, tenant),
         list(apps),
         service=service,
         name=name,
@@ -157,18 +163,25 @@ worker.add_command(check)
     help="Processes; each sends up to 16 dispatches at a time.",
 )
 @_with_health
+@_tenant
 @_data_dir
 def dispatcher(
-    name: str | None, concurrency: int, data_dir: Path | None, health: HealthAddress | None
+    name: str | None,
+    concurrency: int,
+    tenant: str | None,
+    data_dir: Path | None,
+    health: HealthAddress | None,
 ) -> None:
     """Dispatch task runs to HTTP services, and run no tasks.
 
     Every worker does that, too, unless it has --queues. A dispatcher never waits for a long Python task.
+    It works for one tenant, which must exist.
     """
     with importing():
         from pipeweave.workers.process.launch import run_worker
 
-    run_worker(connecting.servers(load(), data_dir), (), name=name, concurrency=concurrency, health=health)
+    settings = connecting.servers(load(), data_dir, tenant)
+    run_worker(settings, (), name=name, concurrency=concurrency, health=health)
 
 
 @click.command()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeweave.errors import FieldError, InvalidInput, InvalidSetting, Unavailable
+from pipeweave.ids import check_name
 from pipeweave.settings import COMMON, Settings, load_common, readers, stack_file
 from pipeweave.settings.stack_file import StackFile
 
@@ -107,13 +108,20 @@ def deployment(
     return replace(settings, database_url=url)
 
 
-def servers(settings: Settings, data_dir: Path | None = None) -> Settings:
+def servers(settings: Settings, data_dir: Path | None = None, tenant: str | None = None) -> Settings:
     """Complete the settings for a process of a deployment, which needs a database and a broker.
 
+    Args:
+        tenant: whom it works for; None for what PIPEWEAVE_TENANT or the stack says.
+
     Raises:
+        InvalidId: the text is not a valid tenant id.
         InvalidSetting: nothing names them, or the environment names only one of them.
         Unavailable: no stack runs in the data directory.
     """
+    if tenant:
+        chosen = check_name(tenant, "tenant")
+        settings = replace(settings, tenant=chosen, given=settings.given | {"tenant"})
     if data_dir:
         return _joined(settings, stack_file.read(data_dir), is_named=True)
     named = {"DATABASE_URL": settings.database_url, "BROKER_URL": settings.broker_url}

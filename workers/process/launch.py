@@ -34,6 +34,7 @@ from pipeweave.orchestrator.registry import (
     WorkerStart,
     pipelines,
     registration,
+    require_tenant,
     worker_processes,
 )
 from pipeweave.orchestrator.runs import service_registration
@@ -119,6 +120,8 @@ def run_worker(
     served = ServedQueues.of(settings.tenant, service, loaded, queues)
     start = _start(service, name, concurrency, loaded, served)
     shared_settings.require_same(deployment.database, settings, start.name)
+    # Before it registers: who is refused its port must not be listed as a worker that crashed.
+    answering = _answering(health, lambda: alive.health())
     worker_id = register(deployment, service, loaded, start)
     app = make_celery(settings, queues=served.all, is_worker=True)
     app.conf.update(worker_pool=POOL, worker_proc_alive_timeout=READY_WITHIN_S)
@@ -146,7 +149,7 @@ def run_worker(
     names = {"worker": worker_id, "service": service, "tenant": settings.tenant}
     log.info("worker.started", extra={**names, "tasks": len(loaded.tasks), "concurrency": concurrency})
     try:
-        with _answering(health, alive.health), alive:
+        with answering, alive:
             exit_code = _run(app, start, settings.log_level)
     finally:
         done = slots.tally()
@@ -156,7 +159,7 @@ def run_worker(
 
 
 def _answering(health: HealthAddress | None, look: Callable[[], Health]) -> AbstractContextManager[Any]:
-    """Answer probes while the block runs, if there is an address for it."""
+    """Answer probes while the block runs, if there is an address for it; the port is taken at once."""
     return nullcontext() if health is None else HealthServer(health, look)
 
 
@@ -261,6 +264,7 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
 
     Raises:
         InvalidTask, InvalidSpec, TaskOwnedElsewhere: nothing was stored.
+        NotFound: a dispatcher is for a tenant that does not exist.
     """
     tenant, ttl = deployment.settings.tenant, deployment.settings.idempotency_ttl_seconds
     shown = {
@@ -271,7 +275,10 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
     found = registration.parse(shown, kind="python", idempotency_ttl=ttl)
 
     def store(tx: Transaction) -> str:
-        if service != DISPATCHER:
+        if service == DISPATCHER:
+            # It brings nothing: a tenant that is not there yet is most likely another one's name.
+            require_tenant(tx, tenant)
+        else:
             service_registration.begin(tx, tenant)
             declaring.hold(tx, tenant, {spec.id for spec, _ in loaded.pipelines})
             service_registration.register(tx, tenant, found, by_worker=True)
@@ -320,6 +327,7 @@ def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
     shared_settings.require_same_if_reachable(deployment.database, settings, f"beat@{socket.gethostname()}")
     TickScheduler.deployment = deployment
     TickScheduler.ticked = ticked = LastStored()
+    answering = _answering(health, _health_of_beat(settings, ticked))
     retention_thread.start(settings)
     EnqueuedThread(deployment).start()
     traces_thread.start(settings)
@@ -332,7 +340,7 @@ def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
         quiet=True,
         working_directory=str(Path.cwd()),
     )
-    with _answering(health, _health_of_beat(settings, ticked)):
+    with answering:
         beat.run()
 
 

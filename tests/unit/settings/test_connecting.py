@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeweave.client import Client
-from pipeweave.errors import InvalidInput, InvalidSetting, Unavailable
+from pipeweave.errors import InvalidId, InvalidInput, InvalidSetting, Unavailable
 from pipeweave.settings import Settings, connecting, load_for_client, stack_file
 from pipeweave.settings.connecting import database as resolve_database
 from pipeweave.settings.connecting import orchestrator as resolve
@@ -159,6 +159,14 @@ def test_the_tenant_of_the_environment_counts_beside_a_data_dir_as_elsewhere(dat
     assert connecting.deployment(mine, data_dir=data_dir).tenant == "mine"
     assert resolve(mine, data_dir=data_dir).tenant == "mine"
     assert resolve(mine, data_dir=data_dir, tenant="flag").tenant == "flag"
+
+
+def test_the_tenant_that_a_process_is_given_counts_first(data_dir: Path) -> None:
+    theirs = Settings(tenant="of-the-environment", given=frozenset({"tenant"}))
+    assert connecting.servers(theirs, data_dir, "flag").tenant == "flag"
+    assert connecting.servers(here(data_dir), tenant="flag").tenant == "flag"
+    with pytest.raises(InvalidId):
+        connecting.servers(Settings(), data_dir, "no tenant")
 
 
 def test_a_process_never_mixes_two_deployments(data_dir: Path) -> None:

@@ -1,0 +1,54 @@
+"""A worker that is refused at its start says why in one line, and was never registered."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from pipeweave.errors import NotFound, PortInUse
+from pipeweave.orchestrator.registry import ensure_tenant
+from pipeweave.orchestrator.store.database import Database
+from pipeweave.settings import Settings
+from pipeweave.workers.process.health_server import HealthAddress
+from pipeweave.workers.process.launch import run_worker
+
+
+@pytest.fixture
+def used_port() -> Iterator[int]:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+def settings_of(url: str, tenant: str = "default") -> Settings:
+    return Settings(database_url=url, broker_url="redis://127.0.0.1:1/0", tenant=tenant)
+
+
+def registered(database: Database) -> list[str]:
+    with database.transaction() as tx:
+        return list(tx.execute("SELECT name FROM workers").scalars())
+
+
+def test_a_dispatcher_for_a_tenant_that_does_not_exist_is_told_which_one_was_meant(
+    fresh_database: Database, fresh_database_url: str
+) -> None:
+    with fresh_database.transaction() as tx:
+        ensure_tenant(tx, "orders")
+    with pytest.raises(NotFound, match="there is no tenant 'order'") as refused:
+        run_worker(settings_of(fresh_database_url, "order"), [])
+    assert refused.value.hint == "did you mean 'orders'?"
+    with pytest.raises(NotFound) as refused:
+        run_worker(settings_of(fresh_database_url, "xyz"), [])
+    assert "an HTTP service registers for it" in (refused.value.hint or "")
+    assert registered(fresh_database) == []
+
+
+def test_a_worker_that_is_refused_its_health_port_has_not_registered(
+    fresh_database: Database, fresh_database_url: str, used_port: int
+) -> None:
+    with pytest.raises(PortInUse, match=f"port {used_port} on 127.0.0.1 is in use"):
+        run_worker(settings_of(fresh_database_url), [], health=HealthAddress(used_port))
+    assert registered(fresh_database) == []
