@@ -50,8 +50,7 @@ def reachable(settings: Settings) -> Verdict:
     with read_transaction(settings) as tx:
         number = int(tx.execute("SHOW server_version_num").scalar_one())
         version = str(tx.execute("SHOW server_version").scalar_one()).partition(" ")[0]
-    parts = urlsplit(settings.database_url or "")
-    where = f"{parts.hostname or 'local'}:{parts.port or 5432}{parts.path}"
+        where = tx.server + urlsplit(settings.database_url or "").path
     if number < MIN_MAJOR * 10_000:
         return error(
             f"PostgreSQL {version} at {where} is too old",

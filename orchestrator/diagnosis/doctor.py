@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.settings import Settings
-from pipeweave.settings.readers import MASK
+from pipeweave.settings.readers import MASK, passwords_of
 
 # Time limit of a check (s), longer than every timeout within a check.
 LIMIT_S = 15.0
@@ -131,17 +130,10 @@ def _secrets(settings: Settings) -> list[str]:
     """Every text that no finding may show, the longest first."""
     found = {settings.secret_key, settings.api_token}
     for url in (settings.database_url, settings.broker_url, settings.orchestrator_url):
-        found |= set(_secrets_of(url or ""))
+        found |= set(passwords_of(url or ""))
     for backend in settings.storage_backends:
         found |= _texts(backend.get("credentials"))
     return sorted((each for each in found if each and len(each) >= _SHORTEST_SECRET), key=len, reverse=True)
-
-
-def _secrets_of(url: str) -> Iterator[str]:
-    parts = urlsplit(url)
-    if parts.password:
-        yield from (parts.password, unquote(parts.password))
-    yield from (value for name, value in parse_qsl(parts.query) if "password" in name.lower())
 
 
 def _texts(credentials: Any) -> set[str]:

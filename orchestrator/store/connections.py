@@ -19,6 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import NullPool, PoolProxiedConnection, QueuePool
 
 from pipeweave.errors import Busy, Deadlocked, PipeWeaveError, ReadOnly, SchemaOutdated, Unavailable
+from pipeweave.orchestrator.store.hosts import Hosts
 from pipeweave.orchestrator.store.idle_pools import IDLE_POOLS
 from pipeweave.orchestrator.store.pooler import Pooler
 from pipeweave.orchestrator.store.server_clock import ServerClock
@@ -57,7 +58,7 @@ class Connections:
     transaction only after a BEGIN.
 
     Args:
-        url: `postgresql://user:password@host:port/name`.
+        url: `postgresql://user:password@host:port/name`; several hosts as `host:port,host:port`.
         size: connections at most; 0 opens one for every use (for processes that fork).
         settings: of the server for these sessions.
         clock: read over a connection that is lent, when it is stale.
@@ -72,7 +73,8 @@ class Connections:
         clock: ServerClock,
         name: str = APPLICATION_NAME,
     ) -> None:
-        driver_url = url.replace("postgresql://", "postgresql+psycopg2://", 1).replace(
+        hosts = Hosts(url)
+        driver_url = hosts.url.replace("postgresql://", "postgresql+psycopg2://", 1).replace(
             "postgres://", "postgresql+psycopg2://", 1
         )
         pool: dict[str, Any] = {"pool_size": size, "max_overflow": 0, "pool_timeout": POOL_TIMEOUT_S}
@@ -91,7 +93,7 @@ class Connections:
             pool_reset_on_return=None,
             **(pool if size else {"poolclass": NullPool}),
         )
-        Pooler(self.engine, settings)
+        Pooler(self.engine, settings, hosts)
         self._is_read_only = "default_transaction_read_only" in settings
         self._broke_at = 0.0
         self._outdated_at = 0.0

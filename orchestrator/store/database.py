@@ -81,6 +81,13 @@ class Transaction:
             self.execute("SELECT 1")
         return Connection(self._database.connections.engine, self._connection)
 
+    @property
+    def server(self) -> str:
+        """Which server of DATABASE_URL this is: `host:port`."""
+        driver: Any = self._connection.dbapi_connection
+        info = driver.info
+        return f"{info.host or 'local'}:{info.port}"
+
     def cache(self, spec: CacheSpec[K, V]) -> Cache[K, V]:
         """The cache that a spec declares, of this database in this process."""
         return self._database.caches.of(spec)

@@ -16,6 +16,8 @@ from typing import Any
 import psycopg2
 from sqlalchemy import Engine, event
 
+from pipeweave.orchestrator.store.hosts import Hosts
+
 # The key of the settings for each transaction in a connection's `info`; only connections of a pooler have it.
 LOCAL = "local"
 
@@ -34,15 +36,22 @@ class Pooler:
     Args:
         engine: of psycopg2.
         settings: of the server for its sessions.
+        hosts: of the servers that a connection may be made to.
     """
 
-    def __init__(self, engine: Engine, settings: Mapping[str, object]) -> None:
+    def __init__(self, engine: Engine, settings: Mapping[str, object], hosts: Hosts) -> None:
+        self._hosts = hosts
         self._local = local_settings(settings)
         self._takes_options = True
         event.listen(engine, "do_connect", self._connect)
         event.listen(engine, "connect", self._find_out)
 
     def _connect(self, dialect: Any, record: Any, arguments: Any, parameters: dict[str, Any]) -> Any:
+        connection = self._open(dialect, arguments, {**parameters, **self._hosts.arguments()})
+        self._hosts.note(connection)
+        return connection
+
+    def _open(self, dialect: Any, arguments: Any, parameters: dict[str, Any]) -> Any:
         if self._takes_options:
             try:
                 return dialect.connect(*arguments, **parameters)

@@ -25,7 +25,7 @@ from typing import Any
 
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import cursor as PlainCursor
-from psycopg2.extensions import make_dsn
+from psycopg2.extensions import make_dsn, parse_dsn
 
 from pipeweave.orchestrator.store import other_end
 from pipeweave.orchestrator.store.other_end import Finding
@@ -91,8 +91,11 @@ class Session(Connection):
         self.waits = 0
         self.suspicion: Suspicion | None = None
         self.pid = self.get_backend_pid()
-        # The options are those of this session; a question needs none.
-        self.server = make_dsn(dsn, options="")
+        # The options are those of this session; a question needs none. Of several servers only this one
+        # knows the session, whatever became of it meanwhile.
+        own = {"host": self.info.host, "port": self.info.port, "target_session_attrs": "any"}
+        several = "," in parse_dsn(dsn).get("host", "")
+        self.server = make_dsn(dsn, options="", **(own if several else {}))
         # A descriptor of its own: the driver may close the other at any time, and its number is used again.
         self._line = os.dup(self.fileno())
         self._close_line = weakref.finalize(self, os.close, self._line)

@@ -284,7 +284,10 @@ def _add_database_parts(env: Mapping[str, str], given: dict[str, _Given], errors
             FieldError(name, f"is required next to {min(picked.values())}", "required") for name in missing
         )
         if not missing and len(parts) == len(picked):
-            given["database_url"] = _Given(url_of(parts), ", ".join(picked.values()))
+            try:
+                given["database_url"] = _Given(url_of(parts), ", ".join(picked.values()))
+            except Unreadable as error:
+                errors.append(FieldError(picked.get("port", picked["host"]), str(error), "invalid"))
 
 
 def _pick_database_parts(

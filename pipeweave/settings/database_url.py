@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from pipeweave.settings.readers import Unreadable, database_url, flag, whole
+from pipeweave.settings.database_hosts import PORT, Host, hosts_of
+from pipeweave.settings.readers import Unreadable, comma_list, database_url, flag, whole
 
 # Part -> its variables; the first variable that is set counts.
 DATABASE_PARTS: dict[str, tuple[str, ...]] = {
@@ -30,11 +31,27 @@ def _host(text: str) -> str:
     except ValueError:
         whole_host = None
     if not bare or whole_host != bare.lower():
-        raise Unreadable("must be a host's name or address, without a port")
+        raise Unreadable(
+            "must be a host's name or address, without a port, or several of them separated by commas"
+        )
     return bare
 
 
-_READERS: dict[str, Callable[[str], Any]] = {"host": _host, "port": whole(1, 65535), "ssl": flag}
+def _hosts(text: str) -> str:
+    """Read one host, or several separated by commas."""
+    return ",".join(_host(each) for each in text.split(","))
+
+
+_port = whole(1, 65535)
+
+
+def _ports(text: str) -> str:
+    """Read one port, or one for each host separated by commas; several equal ones become one."""
+    ports = [str(_port(each)) for each in comma_list(text)] or [str(_port(text))]
+    return ports[0] if len(set(ports)) == 1 else ",".join(ports)
+
+
+_READERS: dict[str, Callable[[str], Any]] = {"host": _hosts, "port": _ports, "ssl": flag}
 
 
 def read_part(part: str, text: str) -> Any:
@@ -47,24 +64,33 @@ def read_part(part: str, text: str) -> Any:
 
 
 def url_of(parts: Mapping[str, Any]) -> str:
-    """Build the URL; `parts` must include host, name and user."""
+    """Build the URL; `parts` must include host, name and user.
+
+    Raises:
+        Unreadable: there are several ports, but not as many as hosts.
+    """
     password = ":" + quote(parts["password"], safe="") if "password" in parts else ""
-    host = f"[{parts['host']}]" if ":" in parts["host"] else parts["host"]
+    names, ports = parts["host"].split(","), parts.get("port", str(PORT)).split(",")
+    if len(ports) not in (1, len(names)):
+        raise Unreadable("must be one port, or as many as DB_HOST names hosts")
+    each_port = ports * len(names) if len(ports) == 1 else ports
+    hosts = ",".join(str(Host(name, int(port))) for name, port in zip(names, each_port, strict=True))
     account = quote(parts["user"], safe="") + password
     tls = "?sslmode=require" if parts.get("ssl") else ""
-    return database_url(
-        f"postgresql://{account}@{host}:{parts.get('port', 5432)}/{quote(parts['name'], safe='')}{tls}"
-    )
+    return database_url(f"postgresql://{account}@{hosts}/{quote(parts['name'], safe='')}{tls}")
 
 
 def parts_of(url: str) -> dict[str, Any]:
-    """Split a URL into its parts."""
-    parts = urlsplit(url)
+    """Split a URL that `database_url` has read into its parts."""
+    account, _, _ = url.partition("://")[2].partition("/")[0].rpartition("@")
+    user, _, password = account.partition(":")
+    path, _, query = url.partition("://")[2].partition("/")[2].partition("?")
+    hosts = hosts_of(url)
     return {
-        "host": parts.hostname or "",
-        "port": parts.port or 5432,
-        "name": unquote(parts.path.lstrip("/")),
-        "user": unquote(parts.username or ""),
-        "password": unquote(parts.password or ""),
-        "ssl": parse_qs(parts.query).get("sslmode", [""])[0] in _TLS_MODES,
+        "host": ",".join(each.name.lower() for each in hosts),
+        "port": _ports(",".join(str(each.port) for each in hosts)),
+        "name": unquote(path),
+        "user": unquote(user),
+        "password": unquote(password),
+        "ssl": parse_qs(query).get("sslmode", [""])[0] in _TLS_MODES,
     }

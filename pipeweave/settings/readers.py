@@ -7,13 +7,14 @@ message repeats the given text, because it may be a secret.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_network
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 from pipeweave.errors import InvalidId
 from pipeweave.ids import check_name
+from pipeweave.settings.database_hosts import hosts_of, wanted_servers, with_hosts
 
 MIN_SECRET_LENGTH = 32
 MASK = "***"
@@ -32,7 +33,7 @@ _LEVELS = {
     "detailed": "detailed",
     "debug": "detailed",
 }
-_PASSWORD_IN_QUERY = re.compile(r"((?:^|&)(?:password|sslpassword)=)[^&]*")
+_PASSWORD_IN_QUERY = re.compile(r"((?:^|[?&])([a-z_]*password)=)([^&]*)")
 _TRUE, _FALSE = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
 
 
@@ -125,23 +126,24 @@ def origins(text: str) -> tuple[str, ...]:
     return listed
 
 
-def url(*schemes: str, needs_path: bool = False) -> Reader:
+def url(*schemes: str) -> Reader:
     """Make a reader of absolute URLs with one of these schemes."""
 
     def read(text: str) -> str:
-        shown = " or ".join(f"{scheme}://" for scheme in schemes)
         try:
             parts = urlsplit(text.strip())
             _ = parts.port
         except ValueError:
-            raise Unreadable(f"must be a URL that starts with {shown}") from None
+            raise Unreadable(f"must be a URL that starts with {_shown(schemes)}") from None
         if parts.scheme not in schemes or not (parts.netloc or parts.path.strip("/")):
-            raise Unreadable(f"must be a URL that starts with {shown}")
-        if needs_path and not parts.path.strip("/"):
-            raise Unreadable("must name the database after the host: postgresql://user@host/database")
+            raise Unreadable(f"must be a URL that starts with {_shown(schemes)}")
         return text.strip()
 
     return read
+
+
+def _shown(schemes: Sequence[str]) -> str:
+    return " or ".join(f"{scheme}://" for scheme in schemes)
 
 
 def http_url(text: str) -> str:
@@ -149,10 +151,39 @@ def http_url(text: str) -> str:
     return str(url("http", "https")(text)).rstrip("/")
 
 
+_DATABASE_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg2")
+# Sessions on these servers could not write.
+_NEVER_WRITABLE = ("standby", "prefer-standby", "read-only")
+
+
 def database_url(text: str) -> str:
-    """Read a PostgreSQL URL; `postgres://` and `postgresql+psycopg2://` become `postgresql://`."""
-    given = str(url("postgresql", "postgres", "postgresql+psycopg2", needs_path=True)(text))
-    return "postgresql://" + given.split("://", 1)[1]
+    """Read a PostgreSQL URL; `postgres://` and `postgresql+psycopg2://` become `postgresql://`.
+
+    It may name several hosts, in libpq's form or in SQLAlchemy's, and then gets libpq's; unless it says to
+    which of them sessions go, they go to the primary.
+    """
+    scheme, _, rest = text.strip().partition("://")
+    if scheme not in _DATABASE_SCHEMES or not rest.strip("/"):
+        raise Unreadable(f"must be a URL that starts with {_shown(_DATABASE_SCHEMES)}")
+    given = f"postgresql://{rest}"
+    try:
+        hosts, wanted = hosts_of(given), wanted_servers(given)
+    except ValueError:
+        raise Unreadable(
+            "must be postgresql://user@host:port/database, or with several hosts "
+            "postgresql://user@host:port,host:port/database; characters such as / in a password are written "
+            "as %2F"
+        ) from None
+    if not re.search(r"/[^/?#]", rest.partition("?")[0]):
+        raise Unreadable("must name the database after the host: postgresql://user@host/database")
+    if wanted in _NEVER_WRITABLE:
+        raise Unreadable(f"must not ask for target_session_attrs={wanted}: PipeWeave writes; ask for primary")
+    if len(hosts) == 1:
+        return given
+    given = with_hosts(given, *hosts)
+    if wanted is not None:
+        return given
+    return f"{given}{'&' if '?' in given else '?'}target_session_attrs=primary"
 
 
 def broker_url(text: str) -> str:
@@ -198,12 +229,28 @@ def tenant(text: str) -> str:
         raise Unreadable(error.hint or error.detail) from None
 
 
+# Account, what follows it, and the query. Several hosts are more than Python's own functions can split.
+_SECRETS_OF_URL = re.compile(
+    r"(?P<head>[^:/?#]+://)(?:(?P<account>[^/?#]*)@)?(?P<place>[^?]*)(?P<query>.*)", re.S
+)
+
+
 def masked_url(text: str) -> str:
     """Replace the password in a URL by ***, both in the account and in the query."""
-    parts = urlsplit(text)
-    parts = parts._replace(query=_PASSWORD_IN_QUERY.sub(rf"\g<1>{MASK}", parts.query))
-    if "@" not in parts.netloc:
-        return urlunsplit(parts)
-    account, _, host = parts.netloc.rpartition("@")
-    user, colon, _ = account.partition(":")
-    return urlunsplit(parts._replace(netloc=f"{user}{colon}{MASK if colon else ''}@{host}"))
+    found = _SECRETS_OF_URL.fullmatch(text)
+    if found is None:
+        return MASK
+    account = ""
+    if found["account"] is not None:
+        user, colon, _ = found["account"].partition(":")
+        account = f"{user}{colon}{MASK if colon else ''}@"
+    query = _PASSWORD_IN_QUERY.sub(rf"\g<1>{MASK}", found["query"])
+    return f"{found['head']}{account}{found['place']}{query}"
+
+
+def passwords_of(url: str) -> Iterator[str]:
+    """The passwords in a URL, as they are written there and as they are."""
+    if found := _SECRETS_OF_URL.fullmatch(url):
+        written = [(found["account"] or "").partition(":")[2]]
+        written += [each[2] for each in _PASSWORD_IN_QUERY.findall(found["query"])]
+        yield from (text for each in written if each for text in (each, unquote(each)))

@@ -51,7 +51,9 @@ def _secret(_: Any) -> str:
     return values.MASK
 
 
-_DATABASE_ABOUT = "PostgreSQL: postgresql://user:password@host:port/database"
+_DATABASE_ABOUT = (
+    "PostgreSQL: postgresql://user:password@host:port/database; several hosts: host:port,host:port"
+)
 
 TABLE: tuple[Setting, ...] = (
     Setting(
