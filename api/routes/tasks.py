@@ -25,10 +25,8 @@ from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.queueing import pauses, task_limits
-from pipeweave.orchestrator.registry import TaskRow, task_rows, unknown_names
 from pipeweave.orchestrator.runs import task_removal
 from pipeweave.orchestrator.security import ADMIN, READ, WRITE
-from pipeweave.schema import validate_input as faults_of
 
 routes = Routes("tasks")
 TASK = {"id": PathId(None, "The task's id.")}
@@ -173,9 +171,11 @@ def history(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
     errors=(NotFound,),
 )
 def input_schema(call: Call, id: str) -> dict[str, Any]:
-    """The input schema of the task, for forms and for checking an input before a trigger."""
-    schema = _task(call, id).input_schema
-    return {"taskId": id, "hasSchema": schema is not None, "schema": schema}
+    """The input schema of the task, for forms and for checking an input before a trigger. Of a Python task
+    that declares none, it comes from the type hints of its parameters.
+    """
+    with call.reading() as tx:
+        return reading.input_schema(tx, call.tenant, id)
 
 
 @routes.add(
@@ -190,19 +190,13 @@ def input_schema(call: Call, id: str) -> dict[str, Any]:
     example={"input": {"to": "someone@example.com"}},
 )
 def validate_input(call: Call, id: str, body: ValidateInputRequest) -> dict[str, Any]:
-    """The errors that the task's input schema finds in an input. A task without a schema takes any input."""
-    schema = _task(call, id).input_schema
-    faults = [] if schema is None else faults_of(schema, body.input)
+    """What the task would refuse in an input: the errors that its input schema finds, and, of a Python task,
+    those that the type hints of its parameters tell. What only the task can check is not found here.
+    """
+    with call.reading() as tx:
+        faults = reading.input_errors(tx, call.tenant, id, body.input)
     return {"valid": not faults, "errors": [fault.to_json() for fault in faults]}
 
 
 def _paused(found: pauses.Pause) -> dict[str, Any]:
     return {"taskId": found.task_id, "pausedAt": iso(found.paused_at), "reason": found.reason}
-
-
-def _task(call: Call, task_id: str) -> TaskRow:
-    with call.reading() as tx:
-        row = task_rows.tasks(tx, call.tenant, [task_id]).get(task_id)
-        if row is None:
-            raise unknown_names.not_found(tx, call.tenant, "task", task_id, taskId=task_id)
-        return row

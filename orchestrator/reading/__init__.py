@@ -11,6 +11,7 @@ from pipeweave.orchestrator.reading.queue import queue_items, queue_status
 from pipeweave.orchestrator.reading.queue_detail import queue_detail
 from pipeweave.orchestrator.reading.queues import queues, task_limits
 from pipeweave.orchestrator.reading.registry import (
+    input_errors,
     input_schema,
     pipeline,
     pipeline_list,
@@ -58,6 +59,7 @@ __all__ = [
     "find_in_log",
     "find_task_runs",
     "grid",
+    "input_errors",
     "input_schema",
     "load_values",
     "log_place",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipeweave.errors import FieldError
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id
 from pipeweave.orchestrator.reading.service_list import require_service
@@ -14,6 +15,7 @@ from pipeweave.orchestrator.state.pause_sql import from_pauses
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Int32, Page
 from pipeweave.rates import Rate
+from pipeweave.schema import task_input_errors, task_input_schema
 
 # --- tasks ------------------------------------------------------------------------------------------------
 
@@ -23,7 +25,8 @@ SELECT t.id, t.service_id, t.code_hash, t.code_version, t.allowed_next, t.timeou
        t.retry_on, t.heartbeat_interval_ms, t.concurrency, t.rate_limit, t.rate_seconds, t.priority,
        t.declared_concurrency, t.declared_rate, t.concurrency_override, t.rate_override, t.limits_set_at,
        t.limits_set_by, t.limits_reason,
-       t.idempotency_ttl_seconds, t.description, t.input_schema IS NOT NULL AS has_input_schema,
+       t.idempotency_ttl_seconds, t.description,
+       t.input_schema IS NOT NULL OR t.parameters->'fields'->0 IS NOT NULL AS has_input_schema,
        t.orphaned_at, t.registered_at, t.updated_at, p.paused_at, p.reason AS pause_reason, t.queue,
        (SELECT count(*) FROM workers AS w JOIN worker_tasks AS h ON h.worker_id = w.id
         WHERE w.stopped_at IS NULL AND h.tenant_id = t.tenant_id AND h.task_id = t.id)
@@ -155,19 +158,37 @@ def _history(row: Any) -> Document:
     }
 
 
-_INPUT_SCHEMA = "SELECT input_schema FROM tasks WHERE tenant_id = :tenant AND id = :id"
+_INPUT_SCHEMA = "SELECT input_schema, parameters FROM tasks WHERE tenant_id = :tenant AND id = :id"
 
 
 def input_schema(tx: Transaction, tenant: str, task_id: str) -> Document:
-    """A task's input schema: {taskId, hasSchema, schema or null}.
+    """A task's input schema: {taskId, hasSchema, schema or null}. Where the task declares none, it is that of
+    its function's parameters.
 
     Raises:
         NotFound: the tenant has no such task.
     """
+    row = _schemas(tx, tenant, task_id)
+    found = task_input_schema(row.input_schema, row.parameters)
+    return {"taskId": task_id, "hasSchema": found is not None, "schema": found}
+
+
+def input_errors(tx: Transaction, tenant: str, task_id: str, value: Any) -> list[FieldError]:
+    """What a task would refuse in an input; empty when it takes it, as far as its schema and the hints of its
+    parameters tell.
+
+    Raises:
+        NotFound: the tenant has no such task.
+    """
+    row = _schemas(tx, tenant, task_id)
+    return task_input_errors(row.input_schema, row.parameters, value)
+
+
+def _schemas(tx: Transaction, tenant: str, task_id: str) -> Any:
     row = tx.execute(_INPUT_SCHEMA, {"tenant": tenant, "id": task_id}).one_or_none()
     if row is None:
         raise unknown_names.not_found(tx, tenant, "task", task_id, taskId=task_id)
-    return {"taskId": task_id, "hasSchema": row.input_schema is not None, "schema": row.input_schema}
+    return row
 
 
 # --- pipelines --------------------------------------------------------------------------------------------

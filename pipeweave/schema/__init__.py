@@ -8,6 +8,15 @@ from __future__ import annotations
 
 from pipeweave.schema.definition import TYPES, validate_schema
 from pipeweave.schema.run_input import run_input_errors
+from pipeweave.schema.task_input import task_input_errors, task_input_schema
 from pipeweave.schema.validation import apply_defaults, validate_input
 
-__all__ = ["TYPES", "apply_defaults", "run_input_errors", "validate_input", "validate_schema"]
+__all__ = [
+    "TYPES",
+    "apply_defaults",
+    "run_input_errors",
+    "task_input_errors",
+    "task_input_schema",
+    "validate_input",
+    "validate_schema",
+]

@@ -156,6 +156,18 @@ def test_an_input_schema_is_shown_and_checks_inputs(api: Api) -> None:
     assert (missing.status_code, missing.json["errors"][0]["field"]) == (400, "input")
 
 
+def test_the_hints_of_a_python_task_check_inputs_too(worker: Api, api: Api) -> None:
+    fields = [{"name": "path", "label": "Path", "type": "string", "required": True}]
+    typed = {"id": "typed", "codeHash": "e" * 64, "parameters": {"fields": fields, "strict": True}}
+    assert worker.post("/api/services", registration(typed, serviceId="typed")).status_code == 200
+    shown = api.get("/api/tasks/typed/input-schema").json
+    assert (shown["hasSchema"], shown["schema"]["fields"]) == (True, fields)
+    assert api.get("/api/tasks/typed").json["task"]["hasInputSchema"] is True
+    wrong = api.post("/api/tasks/typed/validate-input", {"input": {"path": 7}}).json
+    assert (wrong["valid"], [each["field"] for each in wrong["errors"]]) == (False, ["path"])
+    assert api.post("/api/tasks/typed/validate-input", {"input": {"path": "a", "more": 1}}).json["valid"]
+
+
 @pytest.mark.parametrize(
     "path",
     [
