@@ -40,12 +40,14 @@ class Judged:
         failure: of the attempt, unless the dispatch was taken.
         sets_aside: whether the instance takes no dispatches until it answers a probe.
         busy_s: for how long (s) the instance has no room; None unless that is why.
+        answered: whether the instance said anything.
     """
 
     verdict: Verdict
     failure: Failure | None = None
     sets_aside: bool = False
     busy_s: float | None = None
+    answered: bool = True
 
 
 def judge(reply: Reply | NoReply, url: str, now: datetime) -> Judged:
@@ -82,9 +84,9 @@ def _without_answer(reply: NoReply, url: str) -> Judged:
     said = f"{url}: {reply.reason}"
     if reply.is_late and not reply.is_certain:
         failure = _failure(AttemptTimedOut(said), outcome=Outcome.TIMEOUT)
-        return Judged(Verdict.LATER, failure, sets_aside=True)
+        return Judged(Verdict.LATER, failure, sets_aside=True, answered=False)
     verdict = Verdict.ELSEWHERE if reply.is_certain else Verdict.LATER
-    return Judged(verdict, _failure(DispatchFailed(said)), sets_aside=True)
+    return Judged(verdict, _failure(DispatchFailed(said)), sets_aside=True, answered=False)
 
 
 def _failure(error: PipeWeaveError, *, outcome: Outcome = Outcome.FAILED) -> Failure:

@@ -255,7 +255,8 @@ class Dispatcher:
 
         def note(tx: Transaction) -> None:
             if judged.sets_aside and judged.failure is not None:
-                instances.set_aside(tx, service.tenant, service.id, url, judged.failure.message)
+                said = judged.failure.message
+                instances.set_aside(tx, service.tenant, service.id, url, said, answered=judged.answered)
             else:
                 instances.bring_back(tx, service.tenant, service.id, url)
 

@@ -1,4 +1,4 @@
-"""Asks instances that were set aside whether they are back: a chore of the tick.
+"""Asks instances that were set aside, or said nothing for long, whether they are there: a chore of the tick.
 
 The tick does not wait for them: an instance that hangs would hold up everything else that the tick does.
 """
@@ -33,13 +33,22 @@ def run_once(database: Database, allowed: Sequence[str]) -> int:
 
     def take(tx: Transaction) -> list[Instance]:
         instances.forget_gone(tx)
-        return instances.take_probes(tx, BATCH)
+        return instances.take_probes(tx, BATCH) + instances.quiet(tx, BATCH)
 
-    due = database.run(take)
+    due = [each for each in database.run(take) if _named(each) not in _asked]
+    _asked.update(map(_named, due))
     networks = Networks(allowed)
     asked = [_threads().submit(_probe, database, networks, each) for each in due]
     wait(asked, timeout=WAIT_S)
     return len(due)
+
+
+# What is asked just now. Of a quiet instance nothing is noted before its answer.
+_asked: set[tuple[str, str, str]] = set()
+
+
+def _named(instance: Instance) -> tuple[str, str, str]:
+    return instance.tenant, instance.service_id, instance.base_url
 
 
 @cache
@@ -56,6 +65,8 @@ def _probe(database: Database, networks: Networks, instance: Instance) -> None:
         log.warning("probe.failed", extra={"service_id": instance.service_id, "reason": error.detail})
     except Exception:
         log.exception("probe.failed", extra={"service_id": instance.service_id})
+    finally:
+        _asked.discard(_named(instance))
 
 
 def _ask(networks: Networks, base_url: str) -> Reply | NoReply:
@@ -73,11 +84,18 @@ def _ask(networks: Networks, base_url: str) -> Reply | NoReply:
 
 
 def _note(tx: Transaction, instance: Instance, reply: Reply | NoReply) -> None:
-    named = instance.tenant, instance.service_id, instance.base_url
+    named = _named(instance)
+    answered, is_aside = isinstance(reply, Reply), instance.set_aside_at is not None
+    names = {"service_id": instance.service_id, "base_url": instance.base_url}
     # A worker without a health page answers 404: it is there all the same.
     if isinstance(reply, Reply) and reply.status < 500:
-        instances.bring_back(tx, *named)
-        log.info("instance.back", extra={"service_id": instance.service_id, "base_url": instance.base_url})
-    else:
-        said = reply.reason if isinstance(reply, NoReply) else f"/health answered {reply.status}"
-        instances.set_aside(tx, *named, said)
+        if is_aside:
+            instances.bring_back(tx, *named)
+            log.info("instance.back", extra=names)
+        else:
+            instances.seen(tx, *named)
+        return
+    said = reply.reason if isinstance(reply, NoReply) else f"/health answered {reply.status}"
+    instances.set_aside(tx, *named, said, answered=answered)
+    if not is_aside:
+        log.warning("instance.silent", extra={**names, "reason": said})

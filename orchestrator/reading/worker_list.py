@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
 from pipeweave.orchestrator.reading.lost_attempts import lost_attempts
-from pipeweave.orchestrator.registry import drains
+from pipeweave.orchestrator.registry import drains, instances
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER
 from pipeweave.orchestrator.state.pause_sql import is_paused
 from pipeweave.orchestrator.store.database import Transaction
@@ -65,6 +65,7 @@ WITH {_FRONTS}, found AS (
         NULL, NULL, NULL, i.drain_requested_at, i.drain_reason, NULL,
         i.base_url, i.last_error,
         CASE WHEN i.drain_requested_at IS NOT NULL OR s.disabled_at IS NOT NULL THEN 'draining'
+            WHEN {instances.IS_SILENT} THEN 'crashed'
             WHEN i.set_aside_at IS NOT NULL THEN 'stalled' ELSE 'running' END, 0
     FROM service_instances AS i JOIN services AS s ON s.tenant_id = i.tenant_id AND s.id = i.service_id
     WHERE i.tenant_id = :tenant

@@ -2,7 +2,8 @@
 
 An instance that refuses a dispatch, or does not answer it, is set aside: dispatches go to the other
 instances of its service, and the tick asks it from time to time whether it is back (dispatch/probes.py). A
-registration, an accepted dispatch and a good probe bring it back.
+registration, an accepted dispatch and a good probe bring it back. One of which nothing was heard for a while
+is asked, too: an instance that died idle must not look alive until a dispatch fails.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from pipeweave.orchestrator.store.database import Transaction
 # An instance that was set aside is asked after so long, and after twice as long each time, LATEST at most.
 FIRST_PROBE = timedelta(seconds=1)
 LATEST_PROBE = timedelta(seconds=60)
+# An instance that takes dispatches is asked when it said nothing for so long. Those of our kit register again
+# each minute, so that they are not asked.
+QUIET_AFTER = timedelta(seconds=90)
 # An instance that did not answer for so long is forgotten.
 FORGOTTEN_AFTER = timedelta(days=7)
 MAX_ERROR = 1_000
@@ -146,8 +150,10 @@ _SET_ASIDE = """
 WITH aside AS (
     UPDATE service_instances AS i SET set_aside_at = coalesce(i.set_aside_at, now()),
         refusals = i.refusals + 1, last_error = :error,
+        last_seen_at = CASE WHEN :answered THEN now() ELSE i.last_seen_at END,
         probe_at = now() + least(:first * power(2, least(i.refusals, 20)), :latest) * interval '1 second'
-    WHERE i.tenant_id = :tenant AND i.service_id = :service AND i.base_url = :base_url RETURNING 1
+    WHERE i.tenant_id = :tenant AND i.service_id = :service AND i.base_url = :base_url
+    RETURNING 1
 )
 UPDATE services AS s SET status = 'disconnected'
 WHERE s.tenant_id = :tenant AND s.id = :service AND s.status = 'active' AND EXISTS (SELECT 1 FROM aside)
@@ -156,13 +162,26 @@ WHERE s.tenant_id = :tenant AND s.id = :service AND s.status = 'active' AND EXIS
 """
 
 
-def set_aside(tx: Transaction, tenant: str, service_id: str, base_url: str, error: str) -> None:
+def set_aside(
+    tx: Transaction,
+    tenant: str,
+    service_id: str,
+    base_url: str,
+    error: str,
+    *,
+    answered: bool = False,
+) -> None:
     """Send no dispatches to an instance until it answers a probe; its service is `disconnected` when it was
     the last one that took any.
+
+    Args:
+        error: why, for people.
+        answered: it said no: it is there. By default it did not answer.
     """
     parameters = {
         **_named(tenant, service_id, base_url),
         "error": error[:MAX_ERROR],
+        "answered": answered,
         "first": FIRST_PROBE.total_seconds(),
         "latest": LATEST_PROBE.total_seconds(),
     }
@@ -198,12 +217,16 @@ WHERE s.tenant_id = :tenant AND s.id = :service AND EXISTS (SELECT 1 FROM seen)
 
 
 def seen(tx: Transaction, tenant: str, service_id: str, base_url: str) -> None:
-    """Note that an instance has taken a dispatch. Not with each one: it is for people who look."""
+    """Note that an instance has taken a dispatch, not with each one, or answered a probe."""
     tx.execute(_SEEN, _named(tenant, service_id, base_url))
 
 
+_IS_QUIET = f"""i.set_aside_at IS NULL
+    AND i.last_seen_at < now() - interval '{QUIET_AFTER.total_seconds()} seconds'"""
+
 # SQL: whether an instance is to be asked now.
-IS_PROBE_DUE = "EXISTS (SELECT 1 FROM service_instances AS i WHERE i.probe_at <= now())"
+IS_PROBE_DUE = f"""EXISTS (SELECT 1 FROM service_instances AS i
+    WHERE i.probe_at <= now() OR ({_IS_QUIET}))"""
 
 _TAKE_PROBES = f"""
 WITH due AS MATERIALIZED (
@@ -221,10 +244,30 @@ def take_probes(tx: Transaction, most: int) -> list[Instance]:
     return [_of_row(row) for row in tx.execute(_TAKE_PROBES, {"most": most, "latest": LATEST_PROBE})]
 
 
+# One that runs something may be too busy to answer, and its attempts tell themselves whether they live.
+_QUIET = f"""
+SELECT {_COLUMNS} FROM service_instances AS i
+WHERE {_IS_QUIET} AND NOT EXISTS (SELECT 1 FROM task_runs AS t
+    WHERE t.status = 'running' AND t.tenant_id = i.tenant_id
+        AND t.worker = i.service_id || ' ' || i.base_url)
+ORDER BY i.last_seen_at LIMIT :most
+"""
+
+
+def quiet(tx: Transaction, most: int) -> list[Instance]:
+    """The instances that take dispatches, run nothing, and said nothing for QUIET_AFTER."""
+    return [_of_row(row) for row in tx.execute(_QUIET, {"most": most})]
+
+
 _FORGET = """
 DELETE FROM service_instances AS i WHERE i.set_aside_at < now() - CAST(:after AS interval)
     AND i.last_seen_at < now() - CAST(:after AS interval)
 """
+
+
+# SQL: whether an instance `i` that was set aside fell silent, instead of saying no.
+IS_SILENT = f"""(i.set_aside_at IS NOT NULL AND (i.last_seen_at < i.set_aside_at
+    OR i.last_seen_at < now() - interval '{QUIET_AFTER.total_seconds()} seconds'))"""
 
 
 def forget_gone(tx: Transaction) -> int:
