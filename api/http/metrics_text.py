@@ -81,6 +81,9 @@ class MetricsText:
         shown = found.of(tenants)
         if tenants is None:
             shown.merge(self._own())
+        for family in FAMILIES:
+            if tenants is None or family.is_of_tenants:
+                shown.know(family)
         return shown
 
 

@@ -64,29 +64,18 @@ FROM (SELECT s.tenant_id, s.next_fire_at FROM schedules AS s WHERE s.enabled AND
       ORDER BY s.next_fire_at LIMIT :most) AS o
 GROUP BY o.tenant_id
 """
-# Tenants that have any: their lag is 0 when nothing is overdue.
-_WITH_ANY = """
-SELECT t.id AS tenant_id FROM (SELECT t.id FROM tenants AS t ORDER BY t.created_at, t.id LIMIT :tenants) AS t
-WHERE EXISTS (SELECT 1 FROM {table} AS s WHERE s.tenant_id = t.id)
-"""
 _FAILING = """
 SELECT o.tenant_id, count(*) AS number
 FROM (SELECT s.tenant_id FROM {table} AS s WHERE s.last_error_code IS NOT NULL LIMIT :most) AS o
 GROUP BY o.tenant_id
 """
-_WITH_SCHEDULES, _WITH_TRIGGERS = _WITH_ANY.format(table="schedules"), _WITH_ANY.format(table="triggers")
 _SCHEDULES_FAILING, _TRIGGERS_FAILING = _FAILING.format(table="schedules"), _FAILING.format(table="triggers")
-_BOUNDS = {"most": MOST, "tenants": MOST_TENANTS}
+_BOUNDS = {"most": MOST}
 
 
 def schedules(tx: Transaction) -> Samples:
     """How late schedules are, and which schedules and triggers could not start their last run."""
     made = Samples()
-    for row in tx.execute(_WITH_SCHEDULES, _BOUNDS):
-        made.add(SCHEDULE_LAG, 0, row.tenant_id)
-        made.add(SCHEDULES_FAILING, 0, row.tenant_id)
-    for row in tx.execute(_WITH_TRIGGERS, _BOUNDS):
-        made.add(TRIGGERS_FAILING, 0, row.tenant_id)
     for row in tx.execute(_OVERDUE, _BOUNDS):
         made.add(SCHEDULE_LAG, max(0.0, float(row.lag_s)), row.tenant_id)
     for row in tx.execute(_SCHEDULES_FAILING, _BOUNDS):

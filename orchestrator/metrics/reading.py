@@ -1,6 +1,7 @@
 """Reads all metrics of a deployment, part by part.
 
-A part that fails or takes too long is left out, and the metrics say so. The others still tell what is wrong.
+A part that fails or takes too long is left out, and the metrics say so. The others still tell what is wrong,
+and say 0 where there is nothing to count.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from pipeweave.errors import Busy, SchemaOutdated, Unavailable
-from pipeweave.orchestrator.metrics import ended_work, machine, open_work, queues
+from pipeweave.orchestrator.metrics import ended_work, machine, open_work, queues, zeros
 from pipeweave.orchestrator.metrics.catalogue import DATABASE_UP, PART_UP, READ_SECONDS
 from pipeweave.orchestrator.metrics.samples import Samples
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -40,23 +41,25 @@ def read(database: Database) -> Samples:
     """All metrics of the deployment now; if PostgreSQL cannot be used, only that."""
     began = time.monotonic()
     made = Samples()
+    found: list[str] = []
     try:
         for name, part in PARTS:
             if time.monotonic() - began > BUDGET_S:
                 made.add(PART_UP, 0, name)
-            else:
-                _read_part(database, name, part, made)
+            elif _read_part(database, name, part, made):
+                found.append(name)
     except Unavailable as error:
         log.warning("metrics.unavailable", extra={"reason": error.detail})
         made = Samples()
         made.add(DATABASE_UP, 0)
         return made
+    zeros.fill(made, found)
     made.add(DATABASE_UP, 1)
     made.add(READ_SECONDS, time.monotonic() - began)
     return made
 
 
-def _read_part(database: Database, name: str, part: Callable[[Transaction], Samples], made: Samples) -> None:
+def _read_part(database: Database, name: str, part: Callable[[Transaction], Samples], made: Samples) -> bool:
     is_up = True
     try:
         with database.reading() as tx:
@@ -72,3 +75,4 @@ def _read_part(database: Database, name: str, part: Callable[[Transaction], Samp
         log.warning("metrics.part_failed", extra={"part": name}, exc_info=error)
         is_up = False
     made.add(PART_UP, float(is_up), name)
+    return is_up

@@ -69,6 +69,11 @@ class Samples:
         rows = self.histograms.setdefault(family, {})
         rows[labels] = rows[labels] + histogram if labels in rows else histogram
 
+    def know(self, family: Family) -> None:
+        """Have this family, with its name and meaning, even if it has no value."""
+        rows = self.histograms if family.kind is Kind.HISTOGRAM else self.values
+        rows.setdefault(family, {})
+
     def merge(self, other: Samples) -> None:
         """Take over values that are not here yet."""
         for family, rows in other.values.items():

@@ -18,6 +18,7 @@ from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.metrics import Samples, catalogue
 from pipeweave.orchestrator.metrics.reading import PARTS
+from pipeweave.orchestrator.registry import tenants
 from pipeweave.orchestrator.security.access_tokens import READ, TICK, WRITE
 from pipeweave.orchestrator.store.database import Database, Transaction
 
@@ -151,6 +152,31 @@ def test_a_request_is_counted_by_its_operation_and_not_by_its_address(
     assert of(found, "pool_connections_max", pool="verbs") >= 1
 
 
+def test_every_documented_metric_is_there_while_nothing_happens(
+    new_app: Callable[..., Flask], deployment: Deployment, everyone: str, tokens: Tokens
+) -> None:
+    with deployment.database.transaction() as tx:
+        tenants.ensure_tenant(tx, "idle-metrics")
+        # The first tenants are shown; tests before this one made others.
+        tx.execute("UPDATE tenants SET created_at = '2000-01-01' WHERE id = 'idle-metrics'")
+    app = new_app()
+    for accept in ("", OPENMETRICS):
+        answer = scrape(app, everyone, accept)
+        read: Callable[[str], Any] = read_openmetrics if accept else read_prometheus
+        shown = {each.name: each for each in read(answer.text)}
+        assert [each.name for each in catalogue.FAMILIES if each.name not in shown] == []
+        for family in catalogue.FAMILIES:
+            assert (shown[family.name].documentation, shown[family.name].type) == (family.about, family.kind)
+    found = values(scrape(app, tokens.make(READ, tenants=("idle-metrics",))))
+    ends = {catalogue.Kind.HISTOGRAM: "_count", catalogue.Kind.COUNTER: "_total", catalogue.Kind.GAUGE: ""}
+    for family in catalogue.FAMILIES:
+        if family.is_of_tenants:
+            name = family.name + ends[family.kind]
+            mine = [value for (each, labels), value in found.items() if each == name]
+            assert mine, f"{name} says nothing"
+            assert not any(mine)
+
+
 @pytest.fixture
 def away(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """PostgreSQL goes away."""
@@ -189,6 +215,9 @@ def test_a_part_that_fails_is_missing_and_the_others_are_there(
     found = values(scrape(new_app(metrics_access="open")))
     assert of(found, "metrics_part_up") == len(PARTS) - 1
     assert found["orchestrator_metrics_part_up", frozenset({("part", "queues")})] == 0
+    # What could not be read is not 0.
+    assert not [1 for name, _ in found if name == "orchestrator_workers"]
+    assert not [1 for name, labels in found if "queue_depth" in name and ("status", "queued") in labels]
     assert of(found, "database_up") == 1
 
 
