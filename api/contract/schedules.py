@@ -13,6 +13,7 @@ from pipeweave.api.contract.answers import AnswerModel, Paged, RunId
 from pipeweave.api.contract.query_parameters import DIGITS, Moment, PageQuery, Query
 from pipeweave.api.contract.requests import WHOLE, Name, Request
 from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.domain import RunStatus
 from pipeweave.orchestrator.schedule import ScheduleSpec, by_hand
 from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT
 from pipeweave.size_limits import INLINE_BYTES
@@ -240,6 +241,7 @@ class Fire(AnswerModel):
     outcome: Literal["fired", "skipped", "waiting", "failed"]
     reason: str | None = Field(description="Why it was skipped or waits.")
     run_id: RunId | None
+    run_status: RunStatus | None = Field(description="Of the run now; null: none started, or it was deleted.")
     error: ScheduleError | None
 
 

@@ -28,6 +28,8 @@ from pipeweave.orchestrator.statistics import histogram as buckets
 
 SPARK_WIDTH, SPARK_HEIGHT = 96, 20
 CELL, LABEL, ROW = 16, 150, 18
+# Half of the width of a single point of a line.
+POINT = 2.0
 # Stacked from below, as they are listed in the table.
 STATUSES = ("completed", "partial", "failed", "timeout", "lost", "cancelled", "interrupted")
 # Classes of the lines of a chart.
@@ -155,8 +157,11 @@ def _path(values: Sequence[float | None], step: float, highest: float, css: str)
 def _polyline(points: Sequence[str], css: str) -> Markup:
     if not points:
         return Markup("")
-    # A single point is a line of no length, whose round ends show.
-    shown = " ".join([*points, points[-1]] if len(points) == 1 else points)
+    if len(points) == 1:
+        # A line of no length is not drawn: a single point is a short one.
+        x, _, y = points[0].partition(",")
+        points = [f"{float(x) + half:.1f},{y}" for half in (-POINT, POINT)]
+    shown = " ".join(points)
     return Markup('<polyline class="{}" points="{}"/>').format(css, shown)
 
 

@@ -112,7 +112,9 @@ def _narrowed(view: View) -> figures.Link:
 
 def _columns(view: View) -> list[str]:
     asked = [name for text in view.lists.get("cols", ()) for name in text.split(",")]
-    return [name for name in dict.fromkeys(asked) if name in COLUMNS] or list(SHOWN)
+    found = [name for name in dict.fromkeys(asked) if name in COLUMNS] or list(SHOWN)
+    # Its link is what a row opens.
+    return found if "run" in found else [*found, "run"]
 
 
 def _chips(view: View) -> list[tuple[str, str]]:

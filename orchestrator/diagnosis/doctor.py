@@ -70,6 +70,10 @@ class Check:
     needs: tuple[str, ...] = ()
 
 
+# What a check says that needs another one, which has failed.
+NOT_CHECKED = "not checked"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A check's name and verdict."""
@@ -95,7 +99,7 @@ def examine(settings: Settings, checks: Sequence[Check], *, limit_s: float = LIM
         if lacking is None:
             verdict = _run_with_limit(check, settings, limit_s)
         else:
-            verdict = warning("not checked", f"fix `{lacking}` first")
+            verdict = warning(NOT_CHECKED, f"fix `{lacking}` first")
         # A check that did not run counts as failed for the checks that need it.
         if verdict.level is Level.ERROR or lacking is not None:
             failed.add(check.name)

@@ -92,7 +92,7 @@ def schedule(tx: Transaction, tenant: str, schedule_id: str) -> Document:
 _FIRES = """
 SELECT f.* FROM unnest(CAST(:ids AS text[])) AS w(id) CROSS JOIN LATERAL (
     SELECT f.schedule_id, f.scheduled_at, f.fired_at, f.kind, f.outcome, f.reason, f.error_code, f.error,
-        f.run_id
+        f.run_id, (SELECT r.status FROM runs AS r WHERE r.id = f.run_id) AS run_status
     FROM schedule_fires AS f WHERE f.tenant_id = :tenant AND f.schedule_id = w.id
     ORDER BY f.scheduled_at DESC LIMIT :most
 ) AS f ORDER BY f.schedule_id, f.scheduled_at DESC
@@ -133,6 +133,7 @@ def _fire(row: Any) -> Document:
         "outcome": row.outcome,
         "reason": row.reason,
         "runId": None if row.run_id is None else run_id(row.run_id),
+        "runStatus": row.run_status,
         "error": _error(row.error_code, row.error),
     }
 

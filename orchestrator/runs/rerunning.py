@@ -238,7 +238,7 @@ def _require_step(stored: StoredPipeline, step_id: str | None) -> None:
         raise InvalidInput(
             f"version {stored.version} of pipeline {stored.id!r} has no step {step_id[:200]!r}",
             errors=[FieldError("fromStep", "is not a step of this version", "unknown_step")],
-            hint=did_you_mean(step_id, known, "`GET /api/runs/{id}` lists the steps of the run"),
+            hint=did_you_mean(step_id, known, f"its steps are {_listed([*known])}"),
         )
 
 

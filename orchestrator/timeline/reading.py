@@ -176,13 +176,15 @@ def times_of_row(
 
 # --- the items that ended last ----------------------------------------------------------------------------
 
-# One pass over the items of a map: no index has them by their end.
+# One pass over the items of a map: no index has them by their end. The end of a run by a failed item cancels
+# the others at the same moment: the one that failed is named.
 _LAST_ITEMS = f"""
 SELECT l.* FROM unnest(CAST(:firsts AS uuid[]), CAST(:lasts AS uuid[])) AS m(first, last)
 CROSS JOIN LATERAL (
     SELECT {COLUMNS}, t.map_parent FROM task_runs AS t
     WHERE t.run_id = :id AND t.id BETWEEN m.first AND m.last
-    ORDER BY t.finished_at DESC NULLS FIRST, t.started_at NULLS LAST, t.id DESC LIMIT 1) AS l
+    ORDER BY t.finished_at DESC NULLS FIRST, t.status = 'cancelled', t.started_at NULLS LAST, t.id DESC
+    LIMIT 1) AS l
 """
 
 

@@ -41,7 +41,10 @@ def compare(client: Client, run: str, other: str, limit: int, as_json: bool) -> 
     """
     from pipeweave.cli.support.rendering import show_fields, show_json, show_table
 
-    found = client.compare(id_arguments.run(client, run), id_arguments.run(client, other), limit)
+    left, right = id_arguments.run(client, run), id_arguments.run(client, other)
+    if left == right:
+        raise click.UsageError(f"both are run {left}; `pipeweave runs --pipeline PIPELINE` lists others")
+    found = client.compare(left, right, limit)
     if as_json:
         show_json(found)
         return

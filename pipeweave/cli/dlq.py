@@ -25,6 +25,8 @@ STATUSES = ("open", "retried", "discarded", "all")
 FINAL = ("completed", "failed", "timeout", "cancelled", "skipped")
 # Interval at which a standalone task is polled (s).
 POLL_INTERVAL_S = 0.5
+# So much of a fingerprint is shown; all of it; and how many groups one is looked for in.
+FINGERPRINT_CHARS, WHOLE_FINGERPRINT, MOST_GROUPS = 12, 64, 1_000
 
 _FILTERS = (
     click.option(
@@ -38,7 +40,7 @@ _FILTERS = (
     click.option("--error-code", help="Only dead letters with this error code."),
     click.option(
         "--fingerprint",
-        help="Only dead letters with similar errors; `dlq groups` shows the fingerprints.",
+        help="Only dead letters with similar errors, as `dlq groups` shows it.",
     ),
     click.option(
         "--since",
@@ -64,11 +66,31 @@ def _given(client: Client, filters: dict[str, Any]) -> dict[str, Any]:
     now = datetime.now(UTC)
     if filters["pipeline_run_id"] is not None:
         filters = {**filters, "pipeline_run_id": id_arguments.run(client, filters["pipeline_run_id"])}
+    if filters["fingerprint"] is not None:
+        filters = {**filters, "fingerprint": _whole_fingerprint(client, filters["fingerprint"])}
     return {
         name: now - value if isinstance(value, timedelta) else value
         for name, value in filters.items()
         if value is not None
     }
+
+
+def _whole_fingerprint(client: Client, given: str) -> str:
+    """A fingerprint, of which the beginning may be given that `dlq groups` shows.
+
+    Raises:
+        UsageError: no group of dead letters has it, or several have.
+    """
+    if len(given) >= WHOLE_FINGERPRINT:
+        return given
+    groups = client.dlq.groups(status="all", limit=MOST_GROUPS)
+    found = [each["fingerprint"] for each in groups if each["fingerprint"].startswith(given.lower())]
+    if len(found) != 1:
+        many = f"{len(found)} groups have" if found else "no group has"
+        raise click.UsageError(
+            f"{many} a fingerprint that begins with {given!r}; `pipeweave dlq groups` shows them"
+        )
+    return str(found[0])
 
 
 def _require_known(client: Client, filters: Mapping[str, Any]) -> None:
@@ -144,7 +166,8 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
         Column("error"): field("errorCode"),
         Column("message", wraps=True): field("message"),
         moment("last (UTC)", drop=1): lambda each: when(each["lastFailedAt"]),
-        Column("fingerprint", drop=2): field("fingerprint"),
+        # So much of it is enough to name the group.
+        Column("fingerprint"): lambda each: each["fingerprint"][:FINGERPRINT_CHARS],
     }
     show_list("groups", found, cells, as_json=as_json, none="No dead letters found.")
 

@@ -36,8 +36,12 @@ def doctor(ctx: click.Context, database_url: str | None, data_dir: Path | None, 
     findings = []
     for found in checkup.examine(settings, checks.checks(problem)):
         findings.append(found)
-        if not as_json:
+        if not as_json and found.verdict.line != checkup.NOT_CHECKED:
             _show(found)
+    if not as_json and (
+        left_out := [each.name for each in findings if each.verdict.line == checkup.NOT_CHECKED]
+    ):
+        click.echo(f"{len(left_out)} checks need what failed and were not made: {', '.join(left_out)}")
     worst = max((each.level.value for each in findings), key=_BADNESS.index)
     if as_json:
         from pipeweave.cli.support.rendering import show_json

@@ -58,14 +58,14 @@ def usage(client: Client, backend: str | None, prefix: str | None, as_json: bool
 
     `~` is about so much, `+` is at least so much.
     """
-    from pipeweave.cli.support.rendering import show_list
+    from pipeweave.cli.support.rendering import moment, show_list, when
 
     found = client.storage_usage(backend, prefix)
     cells = {
         Column("paths"): lambda each: each["prefix"],
         Column("objects"): lambda each: _measured(each, "objects"),
         Column("bytes"): lambda each: _measured(each, "bytes"),
-        Column("newest seen", drop=1): lambda each: each["newest"],
+        moment("newest (UTC)", drop=1): lambda each: when(each["newest"]),
     }
     more = {name: found[name] for name in ("backend", "seen", "largest")}
     show_list("prefixes", found["prefixes"], cells, as_json=as_json, **more)

@@ -287,3 +287,35 @@ def test_a_task_is_paused_and_one_is_queued_from_its_page(visit: Visit, driver: 
     assert page.locator("[data-row]").count() == 1
     visit.open("/task-runs?status=completed")
     visit.see("Nothing matches.")
+
+
+def test_a_row_opens_its_run_and_the_pipeline_its_page(visit: Visit, driver: RunDriver) -> None:
+    driver.store({"a": []}, id="nightly")
+    shown = ids.show(ids.RUN, driver.trigger("nightly"))
+    page = visit.open("/runs")
+    row = page.locator(f"#{shown}")
+    row.get_by_text("running").click()
+    page.wait_for_url(f"**/runs/{shown}")
+    visit.open("/runs")
+    row.get_by_role("link", name="nightly").click()
+    page.wait_for_url("**/pipelines/nightly")
+
+
+def test_keys_work_while_the_focus_is_in_a_checkbox(visit: Visit, driver: RunDriver) -> None:
+    driver.store({"a": []})
+    runs = [ids.show(ids.RUN, driver.trigger()) for _ in range(2)]
+    page = visit.open("/runs")
+    for each in runs:
+        page.locator(f"#{each}").get_by_role("checkbox").check()
+    page.keyboard.press("=")
+    page.wait_for_url(re.compile("/compare/"))
+
+
+def test_filters_that_were_left_empty_stay_out_of_the_address(visit: Visit, driver: RunDriver) -> None:
+    driver.store({"a": []})
+    driver.trigger()
+    page = visit.open("/runs")
+    page.get_by_label("Pipeline").fill("driven")
+    page.get_by_role("button", name="Filter", exact=True).click()
+    page.wait_for_url(lambda url: "driven" in url)
+    assert page.url.endswith("/runs?pipelineId=driven")

@@ -46,7 +46,7 @@ def test_from_the_list_to_the_traceback_and_to_the_end(
     visit: Visit, worker: InlineWorker, failed: str
 ) -> None:
     visit.open("/runs")
-    visit.page.get_by_role("link", name="report").click()
+    visit.page.locator(f"#{failed} [data-opens]").click()
     visit.see("no space left on device")
     assert 'File "work.py", line 41' in visit.page.locator(".traceback .tb-own").first.inner_text()
     assert "site-packages" in visit.page.locator(".traceback .tb-library").first.inner_text()
@@ -67,7 +67,7 @@ def test_without_scripts_and_on_a_phone_the_same_way_is_open(
     token, tenant = make_token(READ, WRITE), worker.driver.tenant
     with visiting(browser, server, tenant, token, java_script_enabled=False, viewport=PHONE) as visit:
         visit.open("/runs")
-        visit.page.get_by_role("link", name="report").click()
+        visit.page.locator(f"#{failed} [data-opens]").click()
         assert "work.py" in visit.page.locator(".traceback").inner_text()
         worker.fails = {}
         visit.page.locator("#step").get_by_role("link", name="Retry").click()

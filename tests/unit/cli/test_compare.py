@@ -113,3 +113,9 @@ def test_why_sums_up_a_run(call: Call, served: Served) -> None:
     assert call("why", LEFT, "--all").stdout == "nothing waits; 4 running\n"
     assert call("why", LEFT, "resize", "--all").exit_code == 2
     assert call("why", TASK_RUN_ID, "--all").exit_code == 2
+
+
+def test_a_run_is_not_compared_with_itself(call: Call) -> None:
+    result = call("compare", LEFT, LEFT)
+    assert result.exit_code == 2
+    assert f"both are run {LEFT}" in result.stderr

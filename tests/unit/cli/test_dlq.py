@@ -112,7 +112,23 @@ def test_groups_are_counted(served: Served, call: Call) -> None:
     }
     served.put("GET /api/dlq/groups?status=open&limit=20", (200, {"groups": [group]}))
     line = call("groups").stdout.splitlines()[1]
-    assert ("12" in line, "try later" in line, "f" * 64 in line) == (True, True, True)
+    assert ("12" in line, "try later" in line, line.endswith(f" {'f' * 12}")) == (True, True, True)
+
+
+def test_the_beginning_of_a_fingerprint_names_its_group(served: Served, call: Call) -> None:
+    groups = [{"fingerprint": each * 16} for each in ("abcd", "abce", "ffff")]
+    served.put("GET /api/dlq/groups?status=all&limit=1000", (200, {"groups": groups}))
+    whole = "ffff" * 16
+    served.put(
+        f"GET /api/dlq?status=open&limit=20&fingerprint={whole}", (200, {"items": [], "nextCursor": None})
+    )
+    assert call("list", "--fingerprint", "ffff").stdout == "No open dead letters.\n"
+    several = call("list", "--fingerprint", "abc")
+    assert (several.exit_code, "2 groups have a fingerprint that begins with 'abc'" in several.stderr) == (
+        2,
+        True,
+    )
+    assert "no group has a fingerprint" in call("list", "--fingerprint", "0").stderr
 
 
 TRACEBACK = """Traceback (most recent call last):

@@ -9,7 +9,7 @@ export function startHold() {
   });
   document.addEventListener("keydown", (event) => {
     const target = /** @type {Element} */ (event.target);
-    const isTyping = target.closest("input, select, textarea, dialog") || event.ctrlKey || event.metaKey || event.altKey;
+    const isTyping = target.closest("input:not([type=checkbox]), select, textarea, dialog") || event.ctrlKey || event.metaKey || event.altKey;
     if (event.key === "n" && !isTyping && document.querySelector("[data-pill]")) release();
     if (event.key === "=" && !isTyping) compare();
   });

@@ -20,7 +20,7 @@ let afterG = false;
 export function startKeys() {
   document.addEventListener("keydown", (event) => {
     const target = /** @type {Element} */ (event.target);
-    const isTyping = target.closest("input, select, textarea, [contenteditable], [role=application]");
+    const isTyping = target.closest("input:not([type=checkbox]), select, textarea, [contenteditable], [role=application]");
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping || !hasKeys()) return;
     if (document.querySelector("dialog[open]")) return;
     if (press(event.key)) event.preventDefault();

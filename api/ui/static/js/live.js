@@ -30,6 +30,7 @@ export function startLive() {
     }
   });
   document.addEventListener("visibilitychange", () => void look());
+  document.addEventListener("pw-ended", () => void lookAnew(true));
   setInterval(tell, 1000);
   setInterval(() => isLooking || (isHeard && !isBehind) || void look(), ASK_MS);
   if (navigator.locks) {
@@ -62,8 +63,9 @@ function hear(news) {
   }
 }
 
-/** Look at the page again, also where nothing has changed since. */
-export async function lookAnew() {
+/** Look at the page again, also where nothing has changed since; what is as old as what is shown may be refused. */
+export async function lookAnew(isNewer = false) {
+  if (isNewer) document.body.dataset.readAt = (Number(document.body.dataset.readAt ?? 0) + 0.001).toFixed(6);
   etag = "";
   await look();
 }

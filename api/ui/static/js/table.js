@@ -1,5 +1,5 @@
-// Moves through the rows of a list by keys, and selects rows. A row is an element with data-row; its first
-// link is what it opens; its checkbox, if it has one, selects it.
+// Moves through the rows of a list by keys, and selects rows. A row is an element with data-row; it opens its first
+// link, or that with data-opens, then by a click anywhere in the row, too; its checkbox, if it has one, selects it.
 
 /** @type {Element | null} */
 let lastChosen = null;
@@ -15,6 +15,8 @@ export function startTable() {
     else return;
     event.preventDefault();
   });
+  document.addEventListener("click", open);
+  document.addEventListener("formdata", leaveOut);
   document.addEventListener("change", count);
   document.addEventListener("pw-patched", count);
   count();
@@ -43,7 +45,26 @@ function move(step) {
   const at = all.findIndex((each) => each.contains(document.activeElement));
   const next = all[Math.min(all.length - 1, Math.max(0, at < 0 ? 0 : at + step))];
   for (const each of all) each.classList.toggle("at", each === next);
-  next?.querySelector("a")?.focus();
+  if (next) opener(next)?.focus();
+}
+
+/** The link that a row opens. @param {Element} row @returns {HTMLAnchorElement | null} */
+const opener = (row) => row.querySelector("a[data-opens]") ?? row.querySelector("a");
+
+/** Open the row that was clicked, unless that was on something else or text is selected. @param {MouseEvent} event */
+function open(event) {
+  const target = /** @type {Element} */ (event.target), link = target.closest?.("[data-row]")?.querySelector("a[data-opens]");
+  const isElse = target.closest?.("a, button, input, label, select, summary, td.pick") || String(getSelection());
+  if (!(link instanceof HTMLAnchorElement) || isElse || event.button) return;
+  event.ctrlKey || event.metaKey || event.shiftKey ? window.open(link.href) : link.click();
+}
+
+/** Leave filters out of the address that nobody filled in. @param {FormDataEvent} event */
+function leaveOut({ target, formData }) {
+  if (!(target instanceof HTMLFormElement) || !target.matches("form.filters[method=get]")) return;
+  const filled = [...formData].filter(([, value]) => value !== "");
+  for (const name of [...formData.keys()]) formData.delete(name);
+  for (const [name, value] of filled) formData.append(name, value);
 }
 
 /** @param {boolean} isRange */

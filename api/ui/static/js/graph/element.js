@@ -113,7 +113,9 @@ export class PwGraph extends HTMLElement {
   apply(given) {
     const { scene, surface } = this;
     if (!scene || !surface) return;
-    const isNew = !this.states.isKnown, boxes = new Set([...this.states.apply(given)].map((each) => scene.boxOf[each]));
+    const isNew = !this.states.isKnown, wasOpen = !isNew && !ENDED.includes(this.states.runStatus);
+    const boxes = new Set([...this.states.apply(given)].map((each) => scene.boxOf[each]));
+    if (wasOpen && ENDED.includes(given.status)) document.dispatchEvent(new CustomEvent("pw-ended"));
     if (isNew || (this.colour && boxes.size)) return this.refresh();
     surface.repaint([...boxes].filter((each) => each >= 0));
     if (boxes.size) this.#later ||= window.setTimeout(() => this.#drawMap(), MAP_MS);
@@ -122,8 +124,7 @@ export class PwGraph extends HTMLElement {
 
   look() {
     const shades = this.colour && this.states.isKnown ? shadesOf(this.colour, this.states) : null;
-    this.#colours ??= coloursOf(this);
-    return { scene: /** @type {Scene} */ (this.scene), states: this.states, colours: this.#colours, shades };
+    return { scene: /** @type {Scene} */ (this.scene), states: this.states, colours: (this.#colours ??= coloursOf(this)), shades };
   }
 
   /** Draw all again, with the colours as they are now. */
