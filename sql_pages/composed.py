@@ -25,6 +25,7 @@ from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.export import chosen
+from pipeweave.orchestrator.hooks import repeated_ends
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import (
     audit_list,
@@ -224,6 +225,9 @@ CALLS: Calls = [
     ("", lambda tx, _: maintenance_mode.leave(tx)),
     ("", lambda tx, _: maps._parent(tx, RUN, 1)),
     ("", lambda tx, _: maps.lock(tx, RUN, 1)),
+    # hooks
+    ("of hooks", lambda tx, _: repeated_ends.settle(tx, "hook_fires")),
+    ("of triggers", lambda tx, _: repeated_ends.settle(tx, "event_fires")),
     # dead letters
     ("all open", lambda tx, _: dead_letters.discard_matching(tx, TENANT, LETTERS)),
     ("every filter", lambda tx, _: dead_letters.discard_matching(tx, TENANT, FULL)),

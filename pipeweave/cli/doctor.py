@@ -38,10 +38,10 @@ def doctor(ctx: click.Context, database_url: str | None, data_dir: Path | None, 
         findings.append(found)
         if not as_json and found.verdict.line != checkup.NOT_CHECKED:
             _show(found)
-    if not as_json and (
-        left_out := [each.name for each in findings if each.verdict.line == checkup.NOT_CHECKED]
-    ):
-        click.echo(f"{len(left_out)} checks need what failed and were not made: {', '.join(left_out)}")
+    left_out = [each.name for each in findings if each.verdict.line == checkup.NOT_CHECKED]
+    if left_out and not as_json:
+        counted = "1 check needs" if len(left_out) == 1 else f"{len(left_out)} checks need"
+        click.echo(f"{counted} what failed: {', '.join(left_out)}")
     worst = max((each.level.value for each in findings), key=_BADNESS.index)
     if as_json:
         from pipeweave.cli.support.rendering import show_json

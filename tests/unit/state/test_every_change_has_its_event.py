@@ -28,7 +28,10 @@ def test_whatever_changes_a_status_writes_its_event() -> None:
 
 
 def _appends(name: str) -> bool:
-    """Whether a function appends events, by itself or by one of its module that it calls or is called by."""
+    """Whether a function appends events, by itself or by one of its module that it calls or is called by.
+
+    One that makes an event hands it to its caller: the end of a run goes behind the events of its task runs.
+    """
     module_name, _, function = name.rpartition(".")
     module = import_module(f"pipeweave.orchestrator.{module_name}")
     calls = {
@@ -36,8 +39,10 @@ def _appends(name: str) -> bool:
         for each in ast.parse(inspect.getsource(module)).body
         if isinstance(each, ast.FunctionDef)
     }
-    near = {function} | calls.get(function, set())
-    return any("append" in calls.get(each, ()) for each in near)
+    near = (
+        {function} | calls.get(function, set()) | {name for name, each in calls.items() if function in each}
+    )
+    return any({"append", "Event"} & calls.get(each, set()) for each in near)
 
 
 def _called(function: ast.FunctionDef) -> set[str]:
