@@ -46,6 +46,9 @@ MAX_TASK_RUNS_PER_RUN = 1_000_000
 INLINE_BYTES = 32 * 1024
 """A JSON value up to this size (32 KiB) is stored in its row, a larger value in the storage backend."""
 
+INLINE_WHILE_AWAY_BYTES = 256 * 1024
+"""An output up to this size (256 KiB) is stored in its row while the storage backend cannot be reached."""
+
 MAX_OUTPUT_BYTES = 100_000_000
 """The output of one task run, as JSON (100 MB): worker, storage and readers hold it in memory."""
 

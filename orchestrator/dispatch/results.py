@@ -44,7 +44,7 @@ def output(values: Values, report: Report, dispatch_id: str, backend: str) -> Ke
     """
     if report.output_path is None:
         try:
-            return values.keep(report.output, backend)
+            return values.keep_output(report.output, backend)
         except InvalidInput as error:
             raise InvalidResult(error.detail) from error
     path = report.output_path

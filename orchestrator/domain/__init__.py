@@ -12,7 +12,7 @@ from pipeweave.orchestrator.domain.outbox import UNCOUNTED, InvalidChord, JoinCh
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import STATUS_LETTERS, RunStatus, TaskStatus
-from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, KeyWait, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, Kept, KeyWait, TaskRun
 from pipeweave.orchestrator.domain.triggered_by import TRIGGER_KINDS, TriggeredBy
 from pipeweave.orchestrator.domain.utc import in_utc
 
@@ -28,6 +28,7 @@ __all__ = [
     "Failure",
     "InvalidChord",
     "JoinCheck",
+    "Kept",
     "KeyWait",
     "Month",
     "Outgoing",

@@ -10,7 +10,10 @@ from typing import Any
 
 from pipeweave.authoring import describe
 from pipeweave.durations import in_words
-from pipeweave.errors import AttemptFailed, AttemptTimedOut
+from pipeweave.errors import AttemptFailed, AttemptTimedOut, Unavailable
+
+# The next attempt (ms) of one that needed a server which is away: it would fail at once, again and again.
+AWAY_PAUSE_MS = 5_000
 
 
 class Outcome(StrEnum):
@@ -30,6 +33,7 @@ class Failure:
         outcome: how the attempt ended.
         is_counted: whether it uses up one of the task run's attempts. An attempt that may never have begun
             does not.
+        pause_ms: the next attempt follows after this long at least (ms).
         logs_path: where the log of the attempt is in storage; None where its path follows from its ids.
         cause: the exception itself, for the log; None if there is none in this process.
         is_dead: whether a dead letter is written when no attempt is left. A map writes none, because each of
@@ -45,6 +49,7 @@ class Failure:
     outcome: Outcome = Outcome.FAILED
     is_counted: bool = True
     is_dead: bool = True
+    pause_ms: int = 0
     logs_path: str | None = None
     cause: BaseException | None = field(default=None, repr=False, compare=False)
 
@@ -101,6 +106,16 @@ def interrupted() -> Failure:
     """The failure of an attempt whose worker was asked to stop and could not wait for its end."""
     message = "its worker stopped before the attempt ended"
     return Failure("WORKER_STOPPED", message, "WorkerStopped", outcome=Outcome.INTERRUPTED, is_counted=False)
+
+
+def not_begun(error: Unavailable) -> Failure:
+    """The failure of an attempt whose function was not called, because what it needs could not be loaded."""
+    return replace(_failure_of(error), is_counted=False, pause_ms=AWAY_PAUSE_MS)
+
+
+def not_kept(error: Unavailable) -> Failure:
+    """The failure of an attempt whose function returned what storage could not take."""
+    return replace(_failure_of(error), pause_ms=AWAY_PAUSE_MS)
 
 
 def fingerprint(task_id: str, failure: Failure) -> str:

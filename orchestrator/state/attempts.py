@@ -138,7 +138,7 @@ def _next_delay(row: Any, failure: Failure, cap_ms: int | None, chance: Callable
     if row.current_version is None or row.status == TaskStatus.PENDING:
         return None  # the task is gone, or this is a map that cannot be laid out
     if not failure.is_counted:
-        return AT_ONCE_MS
+        return max(AT_ONCE_MS, failure.pause_ms)
     if row.attempt >= row.max_attempts:
         return None
     if failure.outcome in (Outcome.LOST, Outcome.INTERRUPTED):
@@ -146,7 +146,7 @@ def _next_delay(row: Any, failure: Failure, cap_ms: int | None, chance: Callable
     policy = task_rows.policy_of(row, cap_ms)
     if not policy.may_retry(failure.code, is_retryable=failure.retryable):
         return None
-    return policy.delay_ms(row.attempt, chance())
+    return max(policy.delay_ms(row.attempt, chance()), failure.pause_ms)
 
 
 # --- one statement per outcome ----------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from typing import Any
 
 import orjson
 
-from pipeweave.errors import CorruptValue, FieldError, InvalidInput, NotFound, ObjectTooLarge
+from pipeweave.errors import CorruptValue, FieldError, InvalidInput, NotFound, ObjectTooLarge, Unavailable
 from pipeweave.json_values import write_json
 from pipeweave.orchestrator.domain.task_run import Kept
 from pipeweave.orchestrator.domain.upload_ids import upload_ids_in
-from pipeweave.size_limits import INLINE_BYTES, MAX_OUTPUT_BYTES
+from pipeweave.size_limits import INLINE_BYTES, INLINE_WHILE_AWAY_BYTES, MAX_OUTPUT_BYTES
 from pipeweave.storage import Backends, ObjectInfo, ObjectRef
 
 # Paths of objects that are named by the SHA-256 of their content.
@@ -61,6 +61,21 @@ class Values:
         where = ObjectRef(backend or self.backends.default_id, f"{ARTIFACTS}{digest[:2]}/{digest}")
         self._store(where, content)
         return Kept(None, str(where), len(content), digest, upload_ids_in(content))
+
+    def keep_output(self, value: Any, backend: str) -> Kept:
+        """Store what a call has returned. While storage cannot be reached, its row takes it, if it has
+        INLINE_WHILE_AWAY_BYTES at most: the call is not made again for want of a place (decision 0067).
+
+        Raises:
+            InvalidInput, InvalidSetting, Unavailable: as `keep`.
+        """
+        try:
+            return self.keep(value, backend)
+        except Unavailable:
+            kept = keep_inline(value)
+            if kept.size > INLINE_WHILE_AWAY_BYTES:
+                raise
+            return kept
 
     def _store(self, where: ObjectRef, content: bytes) -> None:
         storage = self.backends.get(where.backend)

@@ -12,6 +12,7 @@ from pipeweave.storage.gcs import GcsStorage
 from pipeweave.storage.local import LocalStorage
 from pipeweave.storage.references import ObjectRef, backend_of, plain_path
 from pipeweave.storage.s3 import S3Storage
+from pipeweave.storage.seats import Seats
 
 __all__ = [
     "Backends",
@@ -21,6 +22,7 @@ __all__ = [
     "ObjectRef",
     "Readable",
     "S3Storage",
+    "Seats",
     "Storage",
     "Written",
     "backend_of",

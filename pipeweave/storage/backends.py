@@ -15,6 +15,7 @@ from pipeweave.storage.local import LocalStorage
 from pipeweave.storage.references import ObjectRef
 from pipeweave.storage.s3 import S3Storage
 from pipeweave.storage.s3_bucket import Bucket
+from pipeweave.storage.seats import Seats
 
 # The backend of a deployment without STORAGE_BACKENDS.
 LOCAL = "local"
@@ -72,6 +73,12 @@ class Backends:
 
     def __repr__(self) -> str:
         return f"Backends({list(self._opened.values())!r}, default_id={self.default_id!r})"
+
+    def share(self, seats: Seats) -> None:
+        """Let no more wait for the backends at a time than there are seats. A local backend needs none."""
+        for each in self._opened.values():
+            if isinstance(each, S3Storage | GcsStorage):
+                each.gate.seats = seats
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -7,15 +7,14 @@ for content that moves. After a failure the backend's circuit breaker refuses ca
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pipeweave.beside import Beside, TooLate
 from pipeweave.circuit_breaker import CircuitBreaker
 from pipeweave.errors import Unavailable
+from pipeweave.storage.seats import Seats
 
 R = TypeVar("R")
 
@@ -27,58 +26,11 @@ SLOWEST = 50_000
 AT_ONCE_S = 0.2
 # Requests that are late and go on by themselves; with so many of them, nobody is let through.
 MOST_LATE = 64
-# Who holds a seat for so long (s) is slow, and nobody waits longer for one.
-SLOW_S = 0.5
 
 
 def nothing_moves() -> int:
     """The bytes that have come, for a request without content."""
     return 0
-
-
-class Seats:
-    """How many threads of a process may wait for storage at a time.
-
-    A thread that finds none free waits for one for a moment, and is refused at once when all are held by who
-    is slow: the other threads serve those who need no storage.
-
-    Args:
-        most: how many there are.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._changed = threading.Condition()
-        self._since: list[float] = []
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Hold a seat for the block.
-
-        Raises:
-            Unavailable: all are held by who is slow.
-        """
-        mine = self._take()
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._since.remove(mine)
-                self._changed.notify()
-
-    def _take(self) -> float:
-        with self._changed:
-            until = time.monotonic() + SLOW_S
-            while len(self._since) >= self._most:
-                left = min(until, max(self._since) + SLOW_S) - time.monotonic()
-                if left <= 0:
-                    raise Unavailable(
-                        "storage is slow, and enough requests wait for it", hint="try again in a moment"
-                    )
-                self._changed.wait(left)
-            mine = time.monotonic()
-            self._since.append(mine)
-            return mine
 
 
 class Gate:
@@ -91,7 +43,7 @@ class Gate:
             that it is full, or asked too much at a time, is an answer.
 
     Attributes:
-        seats: of this process, shared by its backends; None for no limit.
+        seats: shared by the backends of a process; None for no limit.
     """
 
     def __init__(self, backend: str, hint: str, is_away: Callable[[Exception], bool]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import urllib3
 
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.up.ports import free_port
 from support.servers import wait_until
@@ -62,6 +63,7 @@ class Server:
 @contextmanager
 def running_api(settings: Settings, folder: Path, *options: str) -> Iterator[Server]:
     """`pipeweave api` on a free port, ready; stopped with a TERM at the end."""
+    _forget_settings(str(settings.database_url))
     port = free_port()
     environment = os.environ | {
         "DATABASE_URL": str(settings.database_url),
@@ -90,6 +92,14 @@ def running_api(settings: Settings, folder: Path, *options: str) -> Iterator[Ser
             server.process.wait(STOP_DEADLINE_S)
         except subprocess.TimeoutExpired:
             server.kill()
+
+
+def _forget_settings(database_url: str) -> None:
+    """Forget what processes noted before: files of tests share a database, and rows of workers look alive."""
+    database = Database(database_url, pool_size=0)
+    with database.transaction() as tx:
+        tx.execute("DELETE FROM leases WHERE name = 'settings'")
+    database.dispose()
 
 
 def _is_healthy(url: str) -> bool:

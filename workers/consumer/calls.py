@@ -11,9 +11,18 @@ from typing import Any
 from pipeweave import ids
 from pipeweave.attempt import Files, printed_lines
 from pipeweave.authoring import Context, Progress, Task, bind, key_of, outcome_of
-from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded
+from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
 from pipeweave.orchestrator.deployment import log_context
-from pipeweave.orchestrator.domain import CallOutcome, Completion, KeyWait, RunHeader, TaskRun, failure_of
+from pipeweave.orchestrator.domain import (
+    CallOutcome,
+    Completion,
+    Kept,
+    KeyWait,
+    RunHeader,
+    TaskRun,
+    failure,
+    failure_of,
+)
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.state import previous_attempts
 from pipeweave.orchestrator.store import Database, Transaction, Values
@@ -125,6 +134,8 @@ class Calls:
             found: Prepared | CallOutcome
             try:
                 found = self._prepare(run, task_run, seconds, progress)
+            except Unavailable as error:
+                found = task_run, failure.not_begun(error)
             except BaseException as error:
                 found = task_run, failure_of(error)
             if isinstance(found, Prepared):
@@ -162,8 +173,11 @@ class Calls:
                 self.logs.end(task_run)
                 prepared.files.close()
 
-    def _call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> Completion | KeyWait:
-        prepared = self._prepare(run, task_run, seconds, ProgressWriter(self.database, task_run))
+    def _call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> CallOutcome:
+        try:
+            prepared = self._prepare(run, task_run, seconds, ProgressWriter(self.database, task_run))
+        except Unavailable as error:
+            return task_run, failure.not_begun(error)
         if not isinstance(prepared, Prepared):
             return prepared
         try:
@@ -198,17 +212,23 @@ class Calls:
 
     def _finish(
         self, run: RunHeader, task_run: TaskRun, prepared: Prepared, seconds: float, returned: Any
-    ) -> Completion:
+    ) -> CallOutcome:
         result = outcome_of(returned)
         chosen = _chosen(result.run_next, run, task_run, prepared.task)
         try:
-            kept = self.values.keep(result.output, self.values.backends.choose(run.tenant, run.pipeline_id))
+            kept = self._keep(run, result.output)
+            assets = self._store_assets(run, task_run, prepared.files, seconds)
+        except Unavailable as error:
+            return task_run, failure.not_kept(error)
+        return Completion(task_run, kept, chosen, prepared.key, assets=assets)
+
+    def _keep(self, run: RunHeader, output: Any) -> Kept:
+        try:
+            return self.values.keep_output(output, self.values.backends.choose(run.tenant, run.pipeline_id))
         except InvalidSetting:
             raise  # the storage's fault, not the result's
         except InvalidInput as error:
             raise InvalidResult(error.detail) from error
-        assets = self._store_assets(run, task_run, prepared.files, seconds)
-        return Completion(task_run, kept, chosen, prepared.key, assets=assets)
 
     def _store_assets(
         self, run: RunHeader, task_run: TaskRun, files: Files, seconds: float

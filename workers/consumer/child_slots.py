@@ -53,7 +53,9 @@ _STARTS_AT = _FETCHED_AT + _TIME.size
 _TALLY_FROM = _STARTS_AT + _STARTS.size
 # Calls that have ended, those of them that ended badly, and the seconds that they took.
 _TALLY = struct.Struct("=qqd")
-_SIZE = _TALLY_FROM + _TALLY.size
+# Since when the child waits for storage (s, monotonic clock); 0: it does not.
+_STORAGE_AT = _TALLY_FROM + _TALLY.size
+_SIZE = _STORAGE_AT + _TIME.size
 _FREE = bytes(_HEAD.size)
 _NO_RUN = bytes(16)
 # In place of the task run to whose call the deadline belongs: to all that were begun.
@@ -130,6 +132,7 @@ class Slot:
 
     def forget_load(self) -> None:
         """Begin to count the messages and calls of a new child."""
+        self.wait_for_storage(0.0)
         _TIME.pack_into(self._memory, self._start + _FETCHED_AT, 0.0)
         _STARTS.pack_into(self._memory, self._start + _STARTS_AT, 0)
 
@@ -236,6 +239,10 @@ class Slot:
         sums = before.calls + calls, before.failed + failed, before.seconds + seconds
         _TALLY.pack_into(self._memory, self._start + _TALLY_FROM, *sums)
 
+    def wait_for_storage(self, since: float) -> None:
+        """Note since when the child waits for storage (s, monotonic clock); 0: it does not any more."""
+        _TIME.pack_into(self._memory, self._start + _STORAGE_AT, since)
+
     @property
     def is_full(self) -> bool:
         return len(self._calls) >= MOST_CALLED
@@ -260,6 +267,11 @@ class Slot:
     def starts(self) -> int:
         """How many calls the child began since it has the slot."""
         return int(_STARTS.unpack_from(self._memory, self._start + _STARTS_AT)[0])
+
+    @property
+    def in_storage_since(self) -> float:
+        """Since when the child waits for storage (s, monotonic clock); 0: it does not."""
+        return float(_TIME.unpack_from(self._memory, self._start + _STORAGE_AT)[0])
 
     def state(self) -> SlotState:
         head = _HEAD.unpack_from(self._memory, self._start)
@@ -313,16 +325,20 @@ class Slot:
 
 
 class Slots:
-    """The memory of a worker, made before it forks."""
+    """The memory of a worker, made before it forks.
+
+    Attributes:
+        places: how many children work at a time.
+    """
 
     def __init__(self, concurrency: int) -> None:
-        self._places = concurrency
+        self.places = concurrency
         self._count = concurrency * SLOTS_PER_PLACE
         self._memory = mmap.mmap(-1, _FIRST + self._count * _SIZE)
 
     def take(self, place: int, pid: int) -> Slot | None:
         """Take a free slot for the child at this place of the pool. None until the parent has read one."""
-        for number in range(place % self._places, self._count, self._places):
+        for number in range(place % self.places, self._count, self.places):
             slot = self._slot(number)
             if slot.pid == 0:
                 slot.forget_load()
@@ -344,7 +360,7 @@ class Slots:
     @property
     def are_taken(self) -> bool:
         """Whether there is a child at each place of the pool, alive or dead."""
-        return sum(1 for _ in self.taken()) >= self._places
+        return sum(1 for _ in self.taken()) >= self.places
 
     def _slot(self, number: int) -> Slot:
         return Slot(self._memory, _FIRST + number * _SIZE)

@@ -46,6 +46,7 @@ from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slot, Slots
 from pipeweave.workers.consumer.runner import ChildProcess, Runner
+from pipeweave.workers.consumer.storage_seats import seats_of_child
 from pipeweave.workers.process import (
     celery_lines,
     remote_control,
@@ -218,6 +219,7 @@ def _make_runners(
         traces_thread.follow(settings)
         worker_process_shutdown.connect(lambda **_: calls.logs.close(), weak=False)
         slot = take_slot(slots)
+        child.values.backends.share(seats_of_child(slots, slot))
         sigterm = DeferredSigterm(lambda: slot.is_busy)
         process = ChildProcess(
             name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -13,6 +14,7 @@ from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.factories import a_task, register
 from support.run_driver import PERMANENT, TASKS, TRANSIENT, RunDriver, claim, header, settle
 
+from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.domain.task_run import TaskRun
@@ -241,6 +243,23 @@ def test_a_loss_that_may_not_have_begun_uses_up_no_attempt(driver: RunDriver) ->
         fail(driver, run_id, attempt, failure.lost("gone", is_certain=False))
     row = first(driver, run_id)
     assert (row.attempt, row.max_attempts, row.status) == (3, 3, "queued")
+
+
+@pytest.mark.parametrize(("how", "attempts"), [(failure.not_begun, 2), (failure.not_kept, 1)])
+def test_an_attempt_that_met_a_server_that_is_away_is_followed_after_a_pause(
+    driver: RunDriver, how: Callable[[Unavailable], Failure], attempts: int
+) -> None:
+    run_id = begun(driver, "quick")
+    before = first(driver, run_id).max_attempts
+    fail(driver, run_id, how=how(Unavailable("storage is away")))
+    row = first(driver, run_id)
+    assert (row.attempt, row.max_attempts - before) == (2, attempts - 1)
+    [waits] = driver.rows(
+        "SELECT due_at - now() > interval '4 s' AS pauses FROM task_runs"
+        " WHERE run_id = :id AND due_at IS NOT NULL",
+        id=run_id,
+    )
+    assert waits.pauses
 
 
 def test_an_attempt_ends_badly_once_however_often_it_is_said(driver: RunDriver) -> None:

@@ -92,6 +92,11 @@ def measure(text: str) -> int:
     return len(text)
 
 
+@task
+def repeat(text: str, times: int) -> str:
+    return text * times
+
+
 # --- ways to fail -----------------------------------------------------------------------------------------
 
 

@@ -36,6 +36,8 @@ def call(stack: LiveStack, *arguments: str) -> Result:
         "BROKER_URL": stack.settings.broker_url or "",
         "PIPEWEAVE_TENANT": stack.settings.tenant,
         "PIPEWEAVE_DATA_DIR": stack.settings.data_dir,
+        "PIPEWEAVE_SECRET_KEY": stack.settings.secret_key or "",
+        "DISPATCH_NETWORKS": ",".join(stack.settings.dispatch_networks),
     }
     return CliRunner().invoke(main, list(arguments), env=variables)
 
@@ -87,4 +89,4 @@ def test_a_deployment_at_work_is_as_it_should_be_once_beat_runs(stack: LiveStack
     levels = {line[9:28].strip(): line.split()[0] for line in call(stack, "doctor").stdout.splitlines()}
     stack.stop(beat)
     assert levels.pop("dead letters") in ("ok", "warning")
-    assert set(levels.values()) == {"ok"}
+    assert {name for name, level in levels.items() if level != "ok"} == set()

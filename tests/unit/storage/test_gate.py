@@ -12,8 +12,8 @@ from support.servers import wait_until
 
 from pipeweave.circuit_breaker import CircuitBreaker
 from pipeweave.errors import NotFound, Unavailable
-from pipeweave.storage import GcsStorage, S3Storage, gate, gcs, open_backend
-from pipeweave.storage.gate import Gate, Seats
+from pipeweave.storage import GcsStorage, S3Storage, Seats, gate, gcs, open_backend
+from pipeweave.storage.gate import Gate
 
 PROVIDERS = ("minio", "gcs")
 VALUE = b"x" * 60_000

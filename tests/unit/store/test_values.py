@@ -13,10 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.memory_storage import MemoryStorage
 
-from pipeweave.errors import CorruptValue, InvalidInput, InvalidSetting, NotFound, ObjectTooLarge
+from pipeweave.errors import (
+    CorruptValue,
+    InvalidInput,
+    InvalidSetting,
+    NotFound,
+    ObjectTooLarge,
+    Unavailable,
+)
 from pipeweave.orchestrator.store import values as values_module
 from pipeweave.orchestrator.store.values import REFRESH_AFTER, Values, canonical
-from pipeweave.size_limits import INLINE_BYTES
+from pipeweave.size_limits import INLINE_BYTES, INLINE_WHILE_AWAY_BYTES
 from pipeweave.storage import Backends
 from pipeweave.storage.local import LocalStorage
 
@@ -51,6 +58,17 @@ def test_a_small_value_stays_in_its_row(values: Values) -> None:
     assert kept.size == len('{"a":"é","b":1}'.encode())
     assert kept.hash == hashlib.sha256('{"a":"é","b":1}'.encode()).hexdigest()
     assert values.load(json.loads(kept.inline or ""), None) == {"a": "é", "b": 1}
+
+
+def test_while_storage_is_away_an_output_stays_in_its_row_unless_it_is_too_large() -> None:
+    away = Values(Backends.only(MemoryStorage(is_away=True)))
+    kept = away.keep_output("x" * (INLINE_WHILE_AWAY_BYTES - 2), "local")
+    assert (kept.path, kept.size) == (None, INLINE_WHILE_AWAY_BYTES)
+    assert len(json.loads(kept.inline or "")) == INLINE_WHILE_AWAY_BYTES - 2
+    with pytest.raises(Unavailable):
+        away.keep_output("x" * (INLINE_WHILE_AWAY_BYTES - 1), "local")
+    with pytest.raises(Unavailable):
+        away.keep("x" * INLINE_BYTES, "local")
 
 
 @pytest.mark.parametrize("length", [INLINE_BYTES - 3, INLINE_BYTES - 2, INLINE_BYTES - 1, INLINE_BYTES * 40])
