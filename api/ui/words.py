@@ -120,13 +120,23 @@ def short(id: str) -> Markup:
     return Markup('<span class="id" title="{}">{}</span>').format(id, text)
 
 
+# Controls that turn the direction of what follows them, to the end of the line or block.
+_TURNING = {code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+
+
+@_filter
+def unturned(text: str) -> str:
+    """A text whose controls of direction are shown, and turn nothing: `[U+202E]`."""
+    return text.translate(_TURNING)
+
+
 @_filter
 def sentence(error: Any) -> str:
     """An error of a run or task run in one line."""
     if isinstance(error, dict):
         error = error.get("message") or error.get("detail") or json.dumps(error, ensure_ascii=False)
     lines = str(error or "").strip().splitlines()
-    return lines[0][:300] if lines else ""
+    return unturned(lines[0][:300]) if lines else ""
 
 
 @_filter

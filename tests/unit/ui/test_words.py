@@ -1,0 +1,20 @@
+"""Texts as pages of the dashboard show them."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+
+from pipeweave.api.ui.words import sentence, unturned
+
+
+@pytest.mark.parametrize("code", [*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+def test_a_control_that_turns_a_text_is_shown_and_turns_nothing(code: int) -> None:
+    assert unturned(f"a{chr(code)}b") == f"a[U+{code:04X}]b"
+    assert sentence({"message": f"a{chr(code)}b"}) == f"a[U+{code:04X}]b"
+
+
+def test_no_other_character_is_changed() -> None:
+    others = "".join(chr(code) for code in range(0x3000) if unicodedata.category(chr(code)) != "Cf")
+    assert unturned(others) == others
