@@ -4,10 +4,16 @@ Two transactions that wait for each other's rows are a deadlock: PostgreSQL ends
 in which both stood still. So a transaction that waits for a row of one table holds no row of a later table:
 
     advisory locks        registrations of a tenant, migrations: first of all
+    event_reader          the tick reads events for triggers and hooks
+    stats_place           the tick counts events
     schedules             verbs of one schedule, and what the code of a registration declares; the tick
                           passes over those that are locked
+    schedule_fires        the fires of a schedule; see below
     services              a registration, for its service
     triggers              verbs of one trigger; its deliveries come one by one
+    trigger_fires         the deliveries of a trigger
+    event_fires           the fires of a trigger of events, with the trigger
+    hook_fires            the calls of a hook
     run_tokens            a trigger with a token, in the order of the tokens
     tenants               verbs that give run slots
     idempotency_claims    keys, in the order of task and key (engine/idempotency.py, engine/key_waiters.py)
@@ -15,9 +21,13 @@ in which both stood still. So a transaction that waits for a row of one table ho
     dead_letters          a retry, with its run locked
     task_runs             in the order of their ids
     temp_uploads          a new run, for the uploads of its input, in the order of their ids
-    tasks                 limits (queueing/limits.py): last, in the order of their names
+    tasks                 limits (queueing/limits.py), in the order of their names
+    pipelines             a new version, behind the tasks of the registration that brings it
     redrives              the progress of a redrive, after its retries
     bulk_changes          the progress of a bulk change, after the change of a run
+    access_tokens         verbs of one token
+    ui_links, ui_sessions of a token: the link is used, then the session begins
+    run_stats, task_stats what was counted, last
 
 Three rules keep the order short:
 
@@ -28,18 +38,26 @@ Three rules keep the order short:
 - A worker process locks its own row in `workers`, which no other process waits for. The mode
   (`orchestrator_state`) is read with KEY SHARE, which waits only for the moment in which maintenance begins.
 
-One pair goes both ways (BOTH_WAYS). The transaction that completes the last step of a run has the row of
-that step before the row of the run. Taking the run's row first would let all steps of a run complete
-one after the other. A cancel of the same run may meet it there; PostgreSQL ends one of the two, and
-`Database.run` does it again. tests/database/store/test_lock_order.py watches all this under contention.
+Some pairs go both ways (BOTH_WAYS). A registration withdraws the fires of a schedule behind its pipeline; it
+has had the schedule before, without which nobody waits for its fires. The transaction that completes the last
+step of a run has the row of that step before the row of the run. Taking the run's row first would let all
+steps of a run complete one after the other. A cancel of the same run may meet it there; PostgreSQL ends one
+of the two, and `Database.run` does it again. tests/database/store/test_lock_order.py watches all this under
+contention.
 """
 
 from __future__ import annotations
 
 LOCK_ORDER = (
+    "event_reader",
+    "stats_place",
     "schedules",
+    "schedule_fires",
     "services",
     "triggers",
+    "trigger_fires",
+    "event_fires",
+    "hook_fires",
     "run_tokens",
     "tenants",
     "idempotency_claims",
@@ -48,11 +66,24 @@ LOCK_ORDER = (
     "task_runs",
     "temp_uploads",
     "tasks",
+    "pipelines",
     "redrives",
     "bulk_changes",
+    "access_tokens",
+    "ui_links",
+    "ui_sessions",
+    "run_stats",
+    "task_stats",
 )
 
-BOTH_WAYS = frozenset({("task_runs", "runs")})
+BOTH_WAYS = frozenset(
+    {
+        ("task_runs", "runs"),
+        ("services", "schedule_fires"),
+        ("tasks", "schedule_fires"),
+        ("pipelines", "schedule_fires"),
+    }
+)
 
 
 def may_wait(held: str, wanted: str) -> bool:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from datetime import timedelta
 
 import pytest
+from support.concurrency import call_concurrently
+from support.lock_watch import LockWatch
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
@@ -219,3 +222,38 @@ def test_a_session_is_looked_up_by_its_hash(tx: Transaction) -> None:
     tx.execute("ANALYZE access_tokens")
     plan = "\n".join(tx.execute("EXPLAIN " + sessions._VERIFY, {"hash": "0" * 64, "now": tx.now}).scalars())
     assert "ui_sessions_hash_key" in plan and "Seq Scan" not in plan
+
+
+def test_browsers_that_meet_never_wait_for_each_other_in_a_circle(
+    fresh_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links are used and sessions seen, ended and revoked, while their tokens are revoked."""
+    watch = LockWatch(monkeypatch)
+
+    def browse() -> None:
+        for number in range(15):
+            name = f"ui-{threading.get_ident()}-{number}"
+            with fresh_database.transaction() as tx:
+                access = access_tokens.verify(tx, token(tx, name=name))
+                assert access is not None
+                code, _ = sessions.make_link(tx, access.id)
+                sessions.make_link(tx, access.id)
+            with fresh_database.transaction() as tx:
+                session = sessions.begin_by_link(tx, code)
+                assert session is not None
+            with fresh_database.transaction() as tx:
+                sessions.see(tx, session.id)
+            with fresh_database.transaction() as tx:
+                if number % 3 == 0:
+                    sessions.end(tx, session.secret)
+                elif number % 3 == 1:
+                    sessions.revoke(tx, ids.show(SESSION_ID, session.id), ["default"])
+                else:
+                    access_tokens.revoke(tx, name)
+            with fresh_database.transaction() as tx:
+                expiry.run_once(tx, Policy())
+
+    for each in call_concurrently(*[browse] * 4):
+        _ = each.result
+    assert set(watch.waits) == set(), "no transaction waits for rows of two tables"
+    assert {"access_tokens", "ui_links", "ui_sessions"} <= set(watch.sequence)
