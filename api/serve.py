@@ -27,6 +27,7 @@ from pipeweave.orchestrator.deployment import (
     shared_settings,
 )
 from pipeweave.settings import Settings
+from pipeweave.storage import Seats
 
 THREADS = 8
 # Seconds that running requests may take after TERM; open streams are closed then, too.
@@ -157,5 +158,7 @@ class _Server(BaseApplication):
         # Called after the fork, because processes must not share connections.
         pool = min(self._settings.db_pool_max, THREADS)
         app = create_app(replace(self._settings, db_pool_max=pool))
+        # Threads that wait for a store must leave others to those who need none.
+        app.extensions["pipeweave"].values.backends.share(Seats(THREADS // 2))
         process_memory.freeze_loaded_objects()
         return app

@@ -65,6 +65,10 @@ class CircuitBreaker:
         self._next_try = now + self._pause_s
         return True
 
+    def skip(self) -> None:
+        """Count a caller that was refused without asking whether it may try."""
+        self._skipped += 1
+
     def failed(self, reason: str, *, at_once: bool = False) -> None:
         """Record that the server could not be used; logged once until it is back.
 

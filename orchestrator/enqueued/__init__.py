@@ -5,11 +5,14 @@ an HTTP request.
 """
 
 from pipeweave.orchestrator.enqueued import starting
-from pipeweave.orchestrator.enqueued.starting import IS_DUE, has_due, run_once
+from pipeweave.orchestrator.enqueued.starting import IS_DUE, IS_LARGE_DUE, Due, has_due, run_large, run_once
 
 __all__ = [
     "IS_DUE",
+    "IS_LARGE_DUE",
+    "Due",
     "has_due",
+    "run_large",
     "run_once",
     "starting",
 ]

@@ -90,6 +90,7 @@ WITH due AS MATERIALIZED (
             row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.due_at, o.id) AS turn
         FROM (SELECT e.id, e.tenant_id, e.due_at FROM enqueued_runs AS e
               WHERE e.settled_at IS NULL AND e.due_at <= greatest(CAST(:now AS timestamptz), now())
+                AND e.is_large = CAST(:is_large AS boolean)
               ORDER BY e.due_at LIMIT :window) AS o) AS w
     ORDER BY w.turn, w.due_at, w.id LIMIT :batch
 ), sized AS (
@@ -104,9 +105,13 @@ SELECT * FROM sized AS s WHERE s.number = 1 OR s.bytes <= :bytes OR s.bytes IS N
 """
 
 
-def due(tx: Transaction) -> list[Enqueued]:
-    """The rows to start next."""
-    parameters = {"now": tx.now, "window": WINDOW, "batch": BATCH, "bytes": BATCH_BYTES}
+def due(tx: Transaction, *, is_large: bool = False) -> list[Enqueued]:
+    """The rows to start next.
+
+    Args:
+        is_large: those whose inputs go to storage; else the others.
+    """
+    parameters = {"now": tx.now, "window": WINDOW, "batch": BATCH, "bytes": BATCH_BYTES, "is_large": is_large}
     return [_of_row(each) for each in tx.execute(_DUE, parameters)]
 
 

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
+from typing import NamedTuple
 from uuid import UUID
 
 from pipeweave.errors import (
@@ -46,19 +47,31 @@ _NOT_UNIQUE = "23505"
 MOST_BATCHES = 25
 
 # SQL: whether a run is due.
-_ANY = "EXISTS (SELECT 1 FROM enqueued_runs AS e WHERE e.settled_at IS NULL AND e.due_at <= now())"
-# SQL: whether there is anything for this chore.
-IS_DUE = f"({_ANY} AND {deployment_mode.MODE} = '{deployment_mode.RUNNING}')"
-_HAS_DUE = f"SELECT {_ANY}"
+_DUE = "SELECT 1 FROM enqueued_runs AS e WHERE e.settled_at IS NULL AND e.due_at <= now()"
+_SMALL, _LARGE = f"EXISTS ({_DUE} AND NOT e.is_large)", f"EXISTS ({_DUE} AND e.is_large)"
+_IS_ACCEPTING = f"{deployment_mode.MODE} = '{deployment_mode.RUNNING}'"
+# SQL: whether there is anything for these chores.
+IS_DUE = f"({_SMALL} AND {_IS_ACCEPTING})"
+IS_LARGE_DUE = f"({_LARGE} AND {_IS_ACCEPTING})"
+_HAS_DUE = f"SELECT {_SMALL} AS small, {_LARGE} AS large"
 
 
-def has_due(tx: Transaction) -> bool:
-    """Whether a run waits to be started: one look at an index that is nearly always empty."""
-    return bool(tx.execute(_HAS_DUE).scalar_one())
+class Due(NamedTuple):
+    """Whether runs wait to be started whose inputs stay in their rows, and whose inputs go to storage."""
+
+    small: bool
+    large: bool
+
+
+def has_due(tx: Transaction) -> Due:
+    """Whether runs wait to be started: a look at an index that is nearly always empty."""
+    row = tx.execute(_HAS_DUE).one()
+    return Due(row.small, row.large)
 
 
 def run_once(database: Database, values: Values) -> int:
-    """Start the enqueued runs that are due. Nothing starts unless the deployment accepts new work.
+    """Start the enqueued runs that are due and need no storage. Nothing starts unless the deployment accepts
+    new work.
 
     Returns:
         How many rows were dealt with.
@@ -66,15 +79,24 @@ def run_once(database: Database, values: Values) -> int:
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
+    return _run(database, values, leases.ENQUEUED, is_large=False)
+
+
+def run_large(database: Database, values: Values) -> int:
+    """As `run_once`, the runs whose inputs go to storage; it may wait for that."""
+    return _run(database, values, leases.ENQUEUED_LARGE, is_large=True)
+
+
+def _run(database: Database, values: Values, name: str, *, is_large: bool) -> int:
     if not due_work.is_accepting(database):
         return 0
-    lease = leases.take(database, leases.ENQUEUED, LEASE, leases.this_thread())
+    lease = leases.take(database, name, LEASE, leases.this_thread())
     if lease is None:
         return 0
     done = 0
     try:
         for _ in range(MOST_BATCHES):
-            dealt_with = _start_batch(database, values)
+            dealt_with = _start_batch(database, values, is_large=is_large)
             done += dealt_with
             if not dealt_with or not (lease.is_fresh or leases.renew(database, lease)):
                 break
@@ -83,9 +105,9 @@ def run_once(database: Database, values: Values) -> int:
     return done
 
 
-def _start_batch(database: Database, values: Values) -> int:
+def _start_batch(database: Database, values: Values, *, is_large: bool) -> int:
     with database.statements() as tx:
-        found = rows.due(tx)
+        found = rows.due(tx, is_large=is_large)
     faults = {each.id: each.fault for each in found if each.fault is not None}
     done = _refuse(database, found, faults) if faults else 0
     readable = sorted((each for each in found if each.fault is None), key=_group)

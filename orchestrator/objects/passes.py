@@ -7,9 +7,8 @@ How far a pass has come is in its backend's row, so that any process goes on wit
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -27,16 +26,11 @@ log = logging.getLogger(__name__)
 EVERY = timedelta(hours=1)
 # A page of a tick takes about this long (s) at most, as far as the storage answers.
 PAGE_S = 2.0
-# Seconds until the next look, when nothing was due; and after storage failed, so that a storage that does
-# not answer delays a tick only now and then.
+# Seconds until the next look, when nothing was due; and after storage failed.
 LOOK_AGAIN_S = 60.0
 AFTER_FAILURE_S = 300.0
 
-# How long (s) a tick waits for its page: storage that does not answer must not delay what else a tick does.
-WAIT_S = PAGE_S + 1.0
-
 _next_look = 0.0
-_under_way: _PageThread | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,47 +39,6 @@ class _Pass:
 
     backend: str
     last_path: str | None
-
-
-class _PageThread(threading.Thread):
-    """Sweeps one page beside the tick. An error is kept for the tick that waits, or logged."""
-
-    def __init__(self, sweep: Callable[[], int]) -> None:
-        super().__init__(name="storage sweep", daemon=True)
-        self._sweep = sweep
-        self._is_awaited = True
-        self.deleted = 0
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            self.deleted = self._sweep()
-        except Exception as error:
-            self.error = error
-            if not self._is_awaited:
-                log.warning("storage.not_swept", exc_info=error)
-
-    def result(self) -> int:
-        """How many objects were deleted; 0 if it goes on without being awaited.
-
-        Raises:
-            Exception: what the sweep raised.
-        """
-        self.join(WAIT_S)
-        self._is_awaited = False
-        if self.error is not None:
-            raise self.error
-        return 0 if self.is_alive() else self.deleted
-
-
-def run_beside(sweep: Callable[[], int]) -> int:
-    """Call `run_once` in a thread, and wait WAIT_S for it; the next page waits until this one has ended."""
-    global _under_way
-    if time.monotonic() < _next_look or (_under_way is not None and _under_way.is_alive()):
-        return 0
-    _under_way = _PageThread(sweep)
-    _under_way.start()
-    return _under_way.result()
 
 
 def run_once(database: Database, backends: Backends, grace_hours: int, *, is_own_folder: bool) -> int:

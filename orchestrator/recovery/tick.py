@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from pipeweave.errors import PartlyFailed, PipeWeaveError
@@ -32,6 +33,7 @@ from pipeweave.orchestrator.objects import passes, uploads
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, paused_runs, pauses, placement
 from pipeweave.orchestrator.recovery import (
     due_attempts,
+    late_chores,
     lost_attempts,
     lost_messages,
     old_queues,
@@ -89,6 +91,7 @@ class Ticked:
     schedules_fired: int = 0
     triggers_fired: int = 0
     enqueued_started: int = 0
+    enqueued_large_started: int = 0
     hooks_fired: int = 0
     hooks_called: int = 0
 
@@ -111,6 +114,7 @@ class Chore:
         is_due: SQL: whether it has anything to do; None where only the chore itself knows.
         every: a process that ticks on and on runs it so often (see `Rhythm`).
         is_under_way: whether it left something undone, and goes on before its time.
+        may_wait: it may wait for a store or a service, and runs beside the tick (late_chores.py).
     """
 
     name: str
@@ -120,6 +124,7 @@ class Chore:
     is_due: str | None = None
     every: timedelta = timedelta()
     is_under_way: Callable[[], bool] = field(default=lambda: False)
+    may_wait: bool = False
 
 
 def _lost_workers(deployment: Deployment) -> int:
@@ -143,13 +148,11 @@ def _run_limit(deployment: Deployment) -> timedelta | None:
 
 def _storage(deployment: Deployment) -> int:
     settings = deployment.settings
-    return passes.run_beside(
-        lambda: passes.run_once(
-            deployment.database,
-            deployment.values.backends,
-            settings.storage_grace_hours,
-            is_own_folder=not settings.storage_backends,
-        )
+    return passes.run_once(
+        deployment.database,
+        deployment.values.backends,
+        settings.storage_grace_hours,
+        is_own_folder=not settings.storage_backends,
     )
 
 
@@ -178,6 +181,7 @@ CHORES = (
         lambda each: firing.run_once(each.database, each.values),
         "schedules_fired",
         is_due=firing.IS_DUE,
+        may_wait=True,
     ),
     Chore(
         "events",
@@ -190,6 +194,7 @@ CHORES = (
         lambda each: hooks.run_once(each.database, each.values),
         "triggers_fired",
         is_due=hooks.IS_DUE,
+        may_wait=True,
     ),
     Chore(
         "enqueued",
@@ -198,10 +203,18 @@ CHORES = (
         is_due=enqueued.IS_DUE,
     ),
     Chore(
+        "enqueued_large",
+        lambda each: enqueued.run_large(each.database, each.values),
+        "enqueued_large_started",
+        is_due=enqueued.IS_LARGE_DUE,
+        may_wait=True,
+    ),
+    Chore(
         "hooks",
         lambda each: started.run_once(each.database, each.values),
         "hooks_fired",
         is_due=started.IS_DUE,
+        may_wait=True,
     ),
     Chore(
         "hook_calls",
@@ -224,12 +237,14 @@ CHORES = (
         lambda each: redrives.run_once(each.database, each.values),
         "redriven",
         is_due=redrives.IS_DUE,
+        may_wait=True,
     ),
     Chore(
         "bulk_changes",
         lambda each: bulk.run_once(each.database, each.values),
         "bulk_changed",
         is_due=bulk.IS_DUE,
+        may_wait=True,
     ),
     Chore("expiry", lambda each: expiry.run_hourly(each.database, Policy.of(each.settings)), "purged"),
     Chore(
@@ -237,6 +252,7 @@ CHORES = (
         lambda each: passes.expire_uploads(each.database, each.values.backends),
         None,
         is_due=uploads.HAS_EXPIRED,
+        may_wait=True,
     ),
     Chore("old_queues", old_queues.run_once, None),
     Chore("lost_messages", lost_messages.run_once, "republished", is_due=lost_messages.IS_DUE),
@@ -256,15 +272,14 @@ CHORES = (
         every=timedelta(seconds=5),
         is_under_way=fold.is_under_way,
     ),
-    # It waits for services.
     Chore(
         "dispatches",
         lambda each: serverless.run_once(each.database, each.values, each.settings),
         "dispatched",
         is_due=serverless.IS_DUE,
+        may_wait=True,
     ),
-    # Last: storage may take long to answer.
-    Chore("storage", _storage, None),
+    Chore("storage", _storage, None, may_wait=True),
 )
 
 
@@ -314,12 +329,20 @@ def _tick(deployment: Deployment, chores: Iterable[Chore], lease: Lease) -> Tick
     is_quiet = found.mode == deployment_mode.MAINTENANCE
     due = [each for each in chores if each.runs_in_maintenance or not is_quiet]
     results: list[tuple[Chore, ChoreResult]] = []
+    beside = replace(deployment, database=database.beside())
+    patience_s = late_chores.WAIT_S
     for chore in _while_held(database, lease, due):
         # What an earlier chore did may be work for this one.
         is_idle = chore.name in found.idle and not any(result.done for _, result in results)
-        results.append(
-            (chore, ChoreResult.of_nothing(chore.name) if is_idle else _result_of(chore, impatient))
-        )
+        if chore.may_wait and (not is_idle or late_chores.is_under_way(database, chore.name)):
+            began = time.monotonic()
+            result = late_chores.run(database, chore.name, partial(_result_of, chore, beside), patience_s)
+            patience_s = max(0.0, patience_s - (time.monotonic() - began))
+        elif is_idle:
+            result = ChoreResult.of_nothing(chore.name)
+        else:
+            result = _result_of(chore, impatient)
+        results.append((chore, result))
     with database.statements() as tx:
         if tick_status.note(tx, [result for _, result in results], lease) == deployment_mode.WAITING:
             tx.afterwards(maintenance_mode.enter_if_drained)

@@ -46,6 +46,8 @@ DEADLOCK_TRIES = 5
 
 # Connections beside the two pools: for the health check, and for the chores of a tick.
 RESERVED = TICKING = 1
+# At most so many, for chores that run beside a tick: one for each.
+BESIDE = 8
 # Beside them, while somebody follows what is new.
 FOLLOWING = 1
 
@@ -222,6 +224,7 @@ class Database:
         verbs = {**VERBS, **DEADLINES} if has_deadlines else VERBS
         self.connections = Connections(url, pool_size, verbs, self._clock, self.session_name)
         self._impatient = Connections(url, min(TICKING, pool_size), IMPATIENT, self._clock, self.session_name)
+        self._beside = Connections(url, BESIDE * min(1, pool_size), IMPATIENT, self._clock, self.session_name)
         self._reader = Connections(url, max(1, pool_size // 2), READS, self._clock)
         self._follower = Connections(url, min(FOLLOWING, pool_size), FOLLOWS, self._clock)
         self._reserved = Connections(url, min(RESERVED, pool_size), READS, self._clock)
@@ -266,6 +269,14 @@ class Database:
         """
         other = copy.copy(self)
         other.connections = self._impatient
+        return other
+
+    def beside(self) -> Database:
+        """This database as `impatient`, over connections of its own: for chores that run beside the tick, and
+        may hold one while they wait for a store.
+        """
+        other = copy.copy(self)
+        other.connections = self._beside
         return other
 
     def run(self, work: Callable[[Transaction], R], *, is_one: bool = True) -> R:
@@ -325,6 +336,7 @@ class Database:
             "stream": self._follower,
             "reserved": self._reserved,
             "tick": self._impatient,
+            "chores": self._beside,
         }
         return {name: use for name, each in named.items() if (use := each.use()) is not None}
 
@@ -335,6 +347,7 @@ class Database:
         self._follower.close()
         self._reserved.close()
         self._impatient.close()
+        self._beside.close()
 
 
 def _attempt(action: Callable[[], object]) -> None:

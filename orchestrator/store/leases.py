@@ -31,6 +31,7 @@ RETENTION = "retention"
 SWEEP = "sweep"
 # One process starts enqueued runs at a time.
 ENQUEUED = "enqueued"
+ENQUEUED_LARGE = "enqueued_large"
 
 
 def this_thread() -> str:

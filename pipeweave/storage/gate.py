@@ -2,12 +2,14 @@
 
 A server that takes a connection and answers nothing, or drips, holds who asks for as long as its client's
 library is patient. So each request is made by a thread of its own, and who asks waits PATIENCE_S, longer only
-for content that moves. After a failure the backend's circuit breaker refuses callers at once.
+for content that moves. After a failure the backend's circuit breaker refuses callers at once, until a probe
+is answered: no second caller waits for a server that does not answer.
 """
 
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -24,6 +26,8 @@ PATIENCE_S = 2.0
 SLOWEST = 50_000
 # A failure within this time (s) is one that nobody waited for.
 AT_ONCE_S = 0.2
+# Between two looks whether it is time for a probe (s).
+LOOK_S = 0.1
 # Requests that are late and go on by themselves; with so many of them, nobody is let through.
 MOST_LATE = 64
 
@@ -41,23 +45,32 @@ class Gate:
         hint: what to check when it is away.
         is_away: whether an error of its client says that the server did not answer, or cannot work. An answer
             that it is full, or asked too much at a time, is an answer.
+        probe: makes a small request, to find out whether the server answers again.
 
     Attributes:
         seats: shared by the backends of a process; None for no limit.
     """
 
-    def __init__(self, backend: str, hint: str, is_away: Callable[[Exception], bool]) -> None:
+    def __init__(
+        self,
+        backend: str,
+        hint: str,
+        is_away: Callable[[Exception], bool],
+        probe: Callable[[], object],
+    ) -> None:
         self.seats: Seats | None = None
         self._backend = backend
         self._hint = hint
         self._is_away = is_away
         self._breaker = CircuitBreaker(what="storage", names={"backend": backend})
         self._late: list[Beside[Any]] = []
+        self._probe = probe
+        self._prober: Beside[None] | None = None
 
     @property
     def is_shut(self) -> bool:
         """Whether a caller would be refused now, because the backend did not answer a moment ago."""
-        return self._breaker.is_resting
+        return self._prober is not None and self._prober.is_under_way
 
     def ask(self, work: Callable[[], R], *, size: int = 0, moved: Callable[[], int] = nothing_moves) -> R:
         """Make a request, and wait for its answer.
@@ -72,8 +85,7 @@ class Gate:
             Exception: what `work` raises.
         """
         if self.is_shut:
-            # Counted as skipped.
-            self._breaker.may_try()
+            self._breaker.skip()
             raise self._no_answer("did not answer a moment ago")
         if self.seats is None:
             return self._ask(work, size, moved)
@@ -93,20 +105,55 @@ class Gate:
         except TooLate:
             self._late.append(request)
             reason = f"no answer within {time.monotonic() - began:.1f} s"
-            self._breaker.failed(reason)
+            self._shut(reason)
             raise self._no_answer(f"cannot be reached or failed ({reason})") from None
         except Exception as error:
             if self._is_away(error):
-                is_at_once = time.monotonic() - began < AT_ONCE_S
-                self._breaker.failed(type(error).__name__, at_once=is_at_once)
+                self._shut(type(error).__name__, at_once=time.monotonic() - began < AT_ONCE_S)
             else:
                 self._breaker.succeeded()
             raise
         self._breaker.succeeded()
         return answer
 
+    def _shut(self, reason: str, *, at_once: bool = False) -> None:
+        self._breaker.failed(reason, at_once=at_once)
+        if not self.is_shut:
+            # It must not keep a backend alive that nobody uses any more.
+            mine = weakref.ref(self)
+            self._prober = Beside(lambda: _probe_until_it_answers(mine), f"storage probe {self._backend}")
+
+    def answers(self) -> bool:
+        """Make a probe, unless the last one was a moment ago; whether the backend answers again."""
+        if self._breaker.is_resting:
+            return False
+        self._late = [each for each in self._late if each.is_under_way]
+        if len(self._late) >= MOST_LATE:
+            return False
+        began = time.monotonic()
+        request = Beside(self._probe, f"storage {self._backend}")
+        try:
+            request.result(PATIENCE_S)
+        except TooLate:
+            self._late.append(request)
+            self._breaker.failed("no answer to a probe")
+            return False
+        except Exception as error:
+            if self._is_away(error):
+                at_once = time.monotonic() - began < AT_ONCE_S
+                self._breaker.failed(type(error).__name__, at_once=at_once)
+                return False
+        self._breaker.succeeded()
+        return True
+
     def _no_answer(self, what: str) -> Unavailable:
         return Unavailable(f"storage backend {self._backend!r} {what}", hint=self._hint)
+
+
+def _probe_until_it_answers(gate: weakref.ref[Gate]) -> None:
+    while (found := gate()) is not None and not found.answers():
+        del found
+        time.sleep(LOOK_S)
 
 
 def _awaited(request: Beside[R], deadline: float, moved: Callable[[], int]) -> R:

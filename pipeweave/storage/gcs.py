@@ -61,7 +61,7 @@ class GcsStorage:
                 hint="install it with the extra gcs: pip install 'pipeweave[gcs]'",
             )
         self.bucket = bucket
-        self.gate = Gate(bucket.backend, hint_of(bucket), is_away)
+        self.gate = Gate(bucket.backend, hint_of(bucket), is_away, self._probe)
         self._connected: tuple[int, Any] | None = None
 
     def __repr__(self) -> str:
@@ -218,6 +218,10 @@ class GcsStorage:
     ) -> Any:
         """Call a method that makes requests; see `Gate.ask`."""
         return self.gate.ask(lambda: method(*given, **named), size=size, moved=moved)
+
+    def _probe(self) -> None:
+        bucket = self._client().bucket(self.bucket.name)
+        next(iter(bucket.list_blobs(max_results=1, **_patience())), None)
 
     def _client(self) -> Any:
         # A forked child must not share its parent's connections.

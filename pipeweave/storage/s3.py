@@ -63,7 +63,7 @@ class S3Storage:
                 hint="install it with the extra s3: pip install 'pipeweave[s3]'",
             )
         self.bucket = bucket
-        self.gate = Gate(bucket.backend, hint_of(bucket), _is_away)
+        self.gate = Gate(bucket.backend, hint_of(bucket), _is_away, self._probe)
         self._connected: tuple[int, Any] | None = None
 
     def __repr__(self) -> str:
@@ -157,6 +157,9 @@ class S3Storage:
         self._ask("create_bucket", Bucket=self.bucket.name, **options)
         return True
 
+    def _probe(self) -> None:
+        self._connection().head_bucket(Bucket=self.bucket.name)
+
     def _ask_for(self, path: str) -> Ask:
         """Requests for one object; errors as of `_client`."""
         names = {"Bucket": self.bucket.name, "Key": checked_path(path)}
@@ -187,10 +190,7 @@ class S3Storage:
 
         problem: PipeWeaveError
         try:
-            # A forked child must not share its parent's connections.
-            if self._connected is None or self._connected[0] != os.getpid():
-                self._connected = os.getpid(), _connect(self.bucket)
-            yield self._connected[1]
+            yield self._connection()
             return
         except (theirs.HTTPClientError, theirs.ConnectionError, theirs.IncompleteReadError) as error:
             problem = unreachable(self.bucket, type(error).__name__)
@@ -199,6 +199,12 @@ class S3Storage:
         except theirs.BotoCoreError as error:
             problem = unusable(self.bucket, type(error).__name__)
         raise problem from None
+
+    def _connection(self) -> Any:
+        # A forked child must not share its parent's connections.
+        if self._connected is None or self._connected[0] != os.getpid():
+            self._connected = os.getpid(), _connect(self.bucket)
+        return self._connected[1]
 
 
 def _is_away(error: Exception) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -74,6 +75,7 @@ def running_api(settings: Settings, folder: Path, *options: str) -> Iterator[Ser
         "MODE": settings.mode,
         "MAX_CONCURRENCY": str(settings.max_concurrency),
         "STREAM_LIMIT": str(settings.stream_limit),
+        "STORAGE_BACKENDS": json.dumps(settings.storage_backends),
     }
     argv = [sys.executable, "-m", "pipeweave.cli", "api", "--port", str(port), *options]
     log = folder / "api.log"

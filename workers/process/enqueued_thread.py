@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 
+from pipeweave.beside import Beside
 from pipeweave.orchestrator import enqueued
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.store import Database, Transaction
@@ -54,6 +55,10 @@ class EnqueuedThread:
         main = deployment.database
         self._database = Database(main.url, pool_size=1, sender=main.sender, react=main.react)
         self._values = deployment.values
+        # Large inputs are rare: no connection is kept for them.
+        self._for_large = Database(main.url, pool_size=0, sender=main.sender, react=main.react)
+        self._failures_of_large = FailureLog(log, "enqueued.failed")
+        self._large: Beside[None] | None = None
         self._found_at: float | None = None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pipeweave-enqueued", daemon=True)
@@ -73,8 +78,8 @@ class EnqueuedThread:
         while not self._end.is_set():
             try:
                 with self._database.statements() as tx:
-                    is_due = self._is_soon_due(tx)
-                if is_due and not enqueued.run_once(self._database, self._values):
+                    due = self._soon_due(tx)
+                if not self._start(due) and any(due):
                     # Another process starts them, or nothing is accepted at the moment.
                     self._end.wait(EVERY_S)
             except Exception as error:
@@ -83,17 +88,31 @@ class EnqueuedThread:
             else:
                 failures.worked()
 
-    def _is_soon_due(self, tx: Transaction) -> bool:
-        """Look some times; True at once when a run is due."""
+    def _start(self, due: enqueued.Due) -> int:
+        """Start what is due; how much that was. Storage is waited for in another thread."""
+        if due.large and not (self._large and self._large.is_under_way):
+            self._large = Beside(self._start_large, "pipeweave-enqueued-large")
+        return enqueued.run_once(self._database, self._values) if due.small else 0
+
+    def _start_large(self) -> None:
+        try:
+            enqueued.run_large(self._for_large, self._values)
+        except Exception as error:
+            self._failures_of_large.failed(error)
+        else:
+            self._failures_of_large.worked()
+
+    def _soon_due(self, tx: Transaction) -> enqueued.Due:
+        """Look some times; the answer comes at once when a run is due."""
         for _ in range(LOOKS):
             began = time.monotonic()
-            is_due = enqueued.has_due(tx)
+            due = enqueued.has_due(tx)
             now = time.monotonic()
-            if is_due:
+            if due.small or (due.large and not (self._large and self._large.is_under_way)):
                 self._found_at = now
-                return True
+                return due
             if self._end.wait(
                 pause_after(now - began, None if self._found_at is None else now - self._found_at)
             ):
                 break
-        return False
+        return enqueued.Due(False, False)

@@ -36,6 +36,7 @@ class Caller:
 
     def start(self) -> None:
         starting.run_once(self.driver.database, VALUES)
+        starting.run_large(self.driver.database, VALUES)
 
     def runs(self) -> list[str]:
         """The ids of the tenant's runs."""

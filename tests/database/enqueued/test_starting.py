@@ -117,7 +117,7 @@ def test_several_start_each_run_once(caller: Caller, monkeypatch: pytest.MonkeyP
 
 
 def _batches(database: Database) -> None:
-    while starting._start_batch(database, VALUES):
+    while starting._start_batch(database, VALUES, is_large=False):
         pass
 
 
@@ -155,7 +155,7 @@ def test_tenants_take_turns(caller: Caller, database: Database, monkeypatch: pyt
     run = pipeweave.enqueue(caller.connection, "files", tenant=other.tenant)
     caller.commit()
     monkeypatch.setattr(rows, "BATCH", 4)
-    starting._start_batch(database, VALUES)
+    starting._start_batch(database, VALUES, is_large=False)
     found = other.rows("SELECT id FROM runs WHERE tenant_id = :t", t=other.tenant)
     assert [ids.show(ids.RUN, each.id) for each in found] == [run]
     caller.start()
@@ -168,7 +168,7 @@ def test_large_inputs_go_to_storage_in_small_batches(caller: Caller, monkeypatch
     )
     caller.commit()
     with caller.driver.database.statements() as tx:
-        assert len([each for each in rows.due(tx) if each.tenant == caller.tenant]) == 1
+        assert len([each for each in rows.due(tx, is_large=True) if each.tenant == caller.tenant]) == 1
     caller.start()
     assert caller.runs() == runs
     assert shown(caller, runs[0])["inputRef"]["size"] > 60_000

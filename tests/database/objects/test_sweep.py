@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -442,35 +441,6 @@ def test_storage_that_is_away_is_left_for_later(
     assert passes._next_look > time.monotonic() + passes.LOOK_AGAIN_S
     with pytest.raises(Unavailable):
         run(driver)
-
-
-def test_storage_that_does_not_answer_does_not_hold_up_the_tick(
-    driver: RunDriver, storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(passes, "_next_look", 0.0)
-    monkeypatch.setattr(passes, "WAIT_S", 0.0)
-    answers = threading.Event()
-    storage.before_use = lambda: assert_true(answers.wait(60))
-    assert [passes.run_beside(lambda: tick(driver)) for _ in range(2)] == [0, 0]
-    thread = passes._under_way
-    assert thread is not None and thread.is_alive()
-    answers.set()
-    thread.join(60)
-    assert marks.PATH in storage.objects
-
-
-def test_what_a_page_raises_is_told_to_the_tick_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "_next_look", 0.0)
-
-    def away() -> int:
-        raise Unavailable("PostgreSQL is away")
-
-    with pytest.raises(Unavailable):
-        passes.run_beside(away)
-
-
-def assert_true(value: bool) -> None:
-    assert value
 
 
 def test_one_process_sweeps_at_a_time(driver: RunDriver, storage: MemoryStorage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 
@@ -79,7 +80,7 @@ def test_content_that_moves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
             goes_on.wait(0.05)
         return "all of it"
 
-    one = Gate("main", "", lambda error: True)
+    one = Gate("main", "", lambda error: True, lambda: None)
     assert one.ask(slow, moved=lambda: moved[0]) == "all of it"
     assert not one.is_shut
 
@@ -110,6 +111,53 @@ def test_an_answer_opens_the_gate_again(hanging: OddStore, monkeypatch: pytest.M
     assert storage.stat("a") is None
     with pytest.raises(NotFound):
         opened(hanging).get("a")
+
+
+def test_callers_are_refused_until_a_probe_is_answered_and_none_of_them_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gate, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(gate, "LOOK_S", 0.01)
+    asked, answers, probes = [0], threading.Event(), threading.Semaphore(0)
+
+    def work() -> str:
+        asked[0] += 1
+        assert answers.wait(60)
+        return "answered"
+
+    def probe() -> None:
+        probes.release()
+        assert answers.wait(60)
+
+    one = Gate("main", "", lambda error: True, probe)
+    one._breaker = CircuitBreaker(0.05, what="storage")
+    with pytest.raises(Unavailable, match="no answer"):
+        one.ask(work)
+    for _ in range(3):
+        assert probes.acquire(timeout=60)
+        for _ in range(20):
+            with pytest.raises(Unavailable, match="a moment ago"):
+                one.ask(work)
+    assert asked == [1]
+    answers.set()
+    wait_until(lambda: not one.is_shut, what="no probe opens the gate")
+    assert one.ask(work) == "answered"
+
+
+def test_nobody_probes_for_a_backend_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "LOOK_S", 0.01)
+
+    def refused() -> None:
+        raise ConnectionRefusedError
+
+    one = Gate("main", "", lambda error: True, refused)
+    with pytest.raises(ConnectionRefusedError):
+        one.ask(refused)
+    prober = one._prober
+    assert prober is not None and prober.is_under_way
+    del one
+    gc.collect()
+    wait_until(lambda: not prober.is_under_way, what="it is probed for ever")
 
 
 def test_seats_that_slow_callers_hold_are_refused_at_once(hanging: OddStore) -> None:

@@ -13,7 +13,7 @@ from support.stub_http_server import Served
 
 from pipeweave.errors import InvalidSetting, NotFound, PipeWeaveError, Unavailable
 from pipeweave.settings import Settings
-from pipeweave.storage import Backends, s3
+from pipeweave.storage import Backends, gate, s3
 from pipeweave.storage.s3 import S3Storage
 from pipeweave.storage.s3_bucket import Bucket
 from pipeweave.up.ports import free_port
@@ -76,7 +76,11 @@ def test_a_store_in_trouble_is_asked_again_a_few_times(served: Served) -> None:
     assert a_store(served.url).get("a") == b"1"
 
 
-def test_a_store_that_stays_in_trouble_is_unavailable(served: Served) -> None:
+def test_a_store_that_stays_in_trouble_is_unavailable(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The pauses between the attempts are left to chance.
+    monkeypatch.setattr(gate, "PATIENCE_S", 60.0)
     served.put("GET /values/a", (503, refusal("SlowDown")))
     error = failing(a_store(served.url), Unavailable)
     assert served.url in str(error.hint)
