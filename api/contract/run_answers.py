@@ -307,7 +307,9 @@ class Attempt(AnswerModel):
     finished_at: AwareDatetime | None
     duration_ms: float | None
     dispatched_at: AwareDatetime | None = Field(description="When an HTTP service took its dispatch.")
-    logs_path: str | None = Field(description="The path of its stored log.")
+    logs_path: str | None = Field(
+        description="Where its log is in storage, once it has written one; null: it has none."
+    )
 
 
 class AssetAnswer(AnswerModel):
@@ -342,7 +344,9 @@ class TaskRunDetail(_TaskRun):
     )
     heartbeat_at: AwareDatetime | None
     assets: dict[str, AssetAnswer] = Field(description="The files beside its output, by key.")
-    logs_path: str | None = Field(description="The path of the present attempt's stored log.")
+    logs_path: str | None = Field(
+        description="Where the log of the present attempt is in storage, once it has written one; null: none."
+    )
     idempotency_key: str | None
     cached_from: TaskRunId | None = Field(
         description="The task run whose result this one has: that with the same idempotency key, or in"

@@ -94,13 +94,18 @@ def _is_encodable(path: str) -> bool:
         return False
 
 
+def workers_log(task_run_id: UUID, attempt: int) -> str:
+    """Where a Celery worker stores the log of an attempt."""
+    return f"runs/{ids.show(ids.TASK_RUN, task_run_id)}.{attempt}/{LOGS}"
+
+
 def log_paths(secret_key: str | None, task_run_id: UUID, attempt: int) -> tuple[str, ...]:
     """Where the log of an attempt may be: of a Python task, and of a task of an HTTP service.
 
     Args:
         secret_key: the deployment's; without one, nothing was dispatched to an HTTP service.
     """
-    of_worker = f"runs/{ids.show(ids.TASK_RUN, task_run_id)}.{attempt}/{LOGS}"
+    of_worker = workers_log(task_run_id, attempt)
     if secret_key is None:
         return (of_worker,)
     return of_worker, f"runs/{dispatch_ids.make(secret_key, task_run_id, attempt)}/{LOGS}"

@@ -9,10 +9,9 @@ from uuid import UUID
 
 from pipeweave.orchestrator.domain.json_shapes import iso, task_run_id
 from pipeweave.orchestrator.reading.runs import require_run
-from pipeweave.orchestrator.reading.task_runs import attempt_row
+from pipeweave.orchestrator.reading.task_runs import attempt_row, attempts_log
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Int32, Page
-from pipeweave.storage import plain_path
 
 # Each half reads its own page in the order of its primary key, so the cost is that of a page. Tracebacks are
 # left out: one task run shows them.
@@ -83,5 +82,5 @@ def _shown(row: Any) -> Document:
         "mapIndex": row.map_index,
         **attempt_row(row, row.number, row.status),
         "dispatchedAt": iso(row.dispatched_at),
-        "logsPath": row.logs_path and plain_path(row.logs_path),
+        "logsPath": attempts_log(row, row.task_run_id, row.number),
     }

@@ -10,6 +10,7 @@ from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain import tracing, triggered_by
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id, task_run_id
+from pipeweave.orchestrator.objects import paths
 from pipeweave.orchestrator.reading import outputs
 from pipeweave.orchestrator.reading.stored_values import Loading
 from pipeweave.orchestrator.registry import pipelines
@@ -168,7 +169,7 @@ def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> D
         "dispatchedAt": iso(row.dispatched_at),
         "heartbeatAt": iso(row.heartbeat_at),
         "assets": _assets(row.assets or {}),
-        "logsPath": row.logs_path and plain_path(row.logs_path),
+        "logsPath": attempts_log(row, id, row.attempt),
         "idempotencyKey": row.idempotency_key,
         "cachedFrom": row.cached_from and task_run_id(row.cached_from),
         "awaits": row.awaits and task_run_id(row.awaits) if row.status == "pending" else None,
@@ -218,19 +219,30 @@ FROM attempts AS a WHERE a.run_id = :run_id AND a.task_run_id = :id ORDER BY a.n
 def _attempts(tx: Transaction, row: Any) -> list[Document]:
     """The attempts recorded in `attempts`, then the present attempt from the task run's own row."""
     ended = tx.execute(_ATTEMPTS, {"run_id": row.run_id, "id": row.id}).all()
-    shown = [_attempt(each, each.number, each.status) for each in ended]
+    shown = [_attempt(each, row.id, each.number, each.status) for each in ended]
     is_last_recorded = bool(ended) and ended[-1].number == row.attempt
     if row.started_at is not None and not is_last_recorded:
-        shown.append(_attempt(row, row.attempt, row.status))
+        shown.append(_attempt(row, row.id, row.attempt, row.status))
     return shown
 
 
-def _attempt(row: Any, number: int, status: str) -> Document:
+def _attempt(row: Any, task_run: UUID, number: int, status: str) -> Document:
     return {
         **attempt_row(row, number, status),
         "dispatchedAt": iso(row.dispatched_at),
-        "logsPath": row.logs_path and plain_path(row.logs_path),
+        "logsPath": attempts_log(row, task_run, number),
     }
+
+
+def attempts_log(row: Any, task_run: UUID, number: int) -> str | None:
+    """Where the log of an attempt is: as its HTTP service reported it, or where a Celery worker stores what
+    the attempt writes. None where neither is so: nobody has begun it, or a service has stored no log.
+    """
+    if row.logs_path is not None:
+        return plain_path(row.logs_path)
+    if row.started_at is None or row.dispatched_at is not None:
+        return None
+    return paths.workers_log(task_run, number)
 
 
 def attempt_row(row: Any, number: int, status: str) -> Document:

@@ -184,6 +184,21 @@ def test_a_task_run_shows_its_files_its_log_and_when_it_was_dispatched(tx: Trans
     assert (attempt["logsPath"], attempt["dispatchedAt"]) == ("runs/x/logs.jsonl", found["startedAt"])
 
 
+def test_an_attempt_of_a_celery_worker_shows_where_its_log_is(tx: Transaction, run_id: UUID) -> None:
+    id = ids.task_run_id(run_id, 1)
+    assert reading.task_run(tx, TENANT, id)["logsPath"] is None, "nobody has begun it"
+    end(tx, run_id, 1)
+    path = f"runs/{ids.show(ids.TASK_RUN, id)}.1/logs.jsonl"
+    found = reading.task_run(tx, TENANT, id)
+    assert (found["logsPath"], [each["logsPath"] for each in found["attempts"]]) == (path, [path])
+    attempts = reading.run_attempts(tx, TENANT, run_id, Page())["items"]
+    assert [each["logsPath"] for each in attempts] == [path]
+    tx.execute(
+        "UPDATE task_runs SET dispatched_at = started_at WHERE run_id = :id AND step_id = 'a'", {"id": run_id}
+    )
+    assert reading.task_run(tx, TENANT, id)["logsPath"] is None, "its service reported no log"
+
+
 def test_a_list_shows_errors_without_tracebacks_and_one_task_run_with_it(
     tx: Transaction, run_id: UUID
 ) -> None:
