@@ -20,6 +20,7 @@ import orjson
 from celery.app.amqp import AMQP
 from kombu import Connection
 from kombu.transport import redis as redis_transport
+from kombu.transport import virtual
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
@@ -70,6 +71,30 @@ class DropLog:
 
 # Typed as Any, because the stubs leave out what is overridden here (tests/database/messaging keeps it true).
 _Channel: Any = redis_transport.Channel
+_Taken: Any = virtual.QoS
+
+
+class TakenMessages(_Taken):  # type: ignore[misc]
+    """The messages that a channel took and its worker has not begun."""
+
+    def restore_unacked(self) -> list[Any]:
+        """Put them back; what the broker does not take is dropped, as the tick sends what is missing.
+
+        kombu by itself would keep such messages for good in files of the temporary folder. The first refusal
+        ends it: each try may last as long as the broker's timeout.
+
+        Returns:
+            Nothing that failed: with that, kombu writes no files.
+        """
+        self._flush()
+        try:
+            while self._delivered:
+                self.channel._restore(self._delivered.popitem()[1])
+        except Exception:
+            log.debug("messages.not_put_back", exc_info=True)
+        finally:
+            self._delivered.clear()
+        return []
 
 
 class GuardedChannel(_Channel):  # type: ignore[misc]
@@ -82,6 +107,8 @@ class GuardedChannel(_Channel):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._drops = DropLog()
         super().__init__(*args, **kwargs)
+        # kombu's channel chooses it there, and no earlier.
+        self.QoS = TakenMessages
 
     def _brpop_start(self, timeout: Any = None) -> None:
         queues = self._queue_cycle

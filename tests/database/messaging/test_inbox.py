@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from queue import Empty
 from types import SimpleNamespace
 from typing import Any
@@ -73,6 +76,32 @@ def test_a_message_goes_back_when_its_worker_ends(publisher: Publisher, inbox: I
     assert messages(publisher) == []
     inbox.connection.default_channel.qos.restore_unacked_once()
     assert messages(publisher) == before
+
+
+def test_what_a_broker_refuses_to_take_back_is_dropped_without_a_file_or_a_line(
+    publisher: Publisher,
+    inbox: Inbox,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """PostgreSQL has the truth. kombu by itself pickles such messages to the temporary folder and says so."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    channel = inbox.connection.default_channel
+    channel.basic_qos(0, 3, False)
+    publisher.publish(released(run(), 3))
+    for _ in range(3):
+        inbox.take()
+    redis(publisher).set(list_key(QUEUE, 6), "no list")
+    tries = []
+    restore = channel._restore
+    monkeypatch.setattr(channel, "_restore", lambda message: (tries.append(message), restore(message)))
+    channel.close()
+    assert len(tries) == 1, "a broker that hangs would hold its worker for each message"
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr().err == ""
+    assert [each.getMessage() for each in caplog.records if each.levelno > logging.INFO] == []
 
 
 def test_a_message_that_ends_one_worker_after_the_other_is_dropped(
