@@ -1,6 +1,9 @@
-"""Bounds how often one address may try to log in.
+"""Bounds how many failed logins one address is told one by one.
 
 Counted in the memory of the process: whoever has no token yet must not be able to make the database write.
+Only failures count, and only failures are refused: behind a proxy all have one address, and whoever guesses
+there must not shut out those who have a token. What keeps a guess from being right is the length of tokens
+and codes.
 """
 
 from __future__ import annotations
@@ -30,28 +33,24 @@ class LoginLimit:
         self._failures: dict[str, deque[float]] = {}
         self._lock = threading.Lock()
 
-    def check(self, address: str) -> None:
-        """Refuse an address that failed MOST_FAILURES times within WITHIN_S.
+    def failed(self, address: str) -> None:
+        """Count a failed login.
 
         Raises:
-            TooManyRequests: it did.
+            TooManyRequests: the address had failed MOST_FAILURES times within WITHIN_S already.
         """
         with self._lock:
-            failures = self._failures.get(address)
-            if failures is None or len(failures) < MOST_FAILURES:
-                return
-            is_over = failures[0] <= self._clock() - WITHIN_S
-        if not is_over:
-            raise TooManyRequests(
-                "too many logins failed from this address", hint="wait a minute, then try again"
-            )
-
-    def failed(self, address: str) -> None:
-        """Count a failed login."""
-        with self._lock:
+            now = self._clock()
             # The newest failures stand last, so that the first address is the one to forget.
             failures = self._failures.pop(address, None) or deque(maxlen=MOST_FAILURES)
-            failures.append(self._clock())
             self._failures[address] = failures
+            is_refused = len(failures) == MOST_FAILURES and failures[0] > now - WITHIN_S
+            if not is_refused:
+                failures.append(now)
             if len(self._failures) > MAX_ADDRESSES:
                 del self._failures[next(iter(self._failures))]
+        if is_refused:
+            raise TooManyRequests(
+                "too many logins failed from this address",
+                hint="wait a minute, then try again; a valid token or code is let in at once",
+            )

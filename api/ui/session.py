@@ -96,15 +96,13 @@ class Login:
 
         Raises:
             Forbidden: the line is not private, or the token may not read.
-            TooManyRequests: too many logins failed from this address.
+            TooManyRequests: neither is the text valid, and too many logins failed from this address.
             Unauthenticated: the text is no valid token and no valid code.
         """
         browser.require_private_line(request, is_insecure_allowed=self._deployment.settings.ui_insecure)
-        address = request.remote_addr or ""
-        self._limit.check(address)
         session = self._deployment.database.run(lambda tx: _begin(tx, secret)) if secret else None
         if session is None:
-            self._limit.failed(address)
+            self._limit.failed(request.remote_addr or "")
             raise Unauthenticated(
                 "this is no valid token or login code",
                 hint="a code works once, within a minute: `pipeweave open` makes another",

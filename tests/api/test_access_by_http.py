@@ -341,10 +341,22 @@ def test_a_wrong_secret_logs_nobody_in_and_is_not_shown(fresh: Flask, secret: st
     assert not secret.strip("\0") or secret not in answer.text
 
 
-def test_ten_failures_a_minute_are_enough(fresh: Flask, tokens: Tokens) -> None:
+def test_ten_failures_a_minute_are_enough(fresh: Flask) -> None:
     assert {log_in(fresh, "pw_wrong").status_code for _ in range(10)} == {401}
-    refused = log_in(fresh, tokens.make(READ))
-    assert refused.status_code == 429 and refused.headers["Retry-After"] == "60"
+    for secret in ("pw_wrong", "wrong code", "x" * 1_000, ""):
+        refused = log_in(fresh, secret)
+        assert refused.status_code == 429 and refused.headers["Retry-After"] == "60"
+
+
+def test_who_has_a_token_or_a_code_logs_in_however_often_others_failed_at_the_same_address(
+    fresh: Flask, tokens: Tokens, reader: Api
+) -> None:
+    for _ in range(11):
+        log_in(fresh, "pw_wrong")
+    assert log_in(fresh, tokens.make(READ)).status_code == 303
+    assert log_in(fresh, reader.post("/api/sessions/links").json["code"]).status_code == 303
+    # A login that succeeds gives whoever guesses no further tries.
+    assert log_in(fresh, "pw_wrong").status_code == 429
 
 
 def test_what_a_form_says_stays_text(fresh: Flask) -> None:

@@ -18,7 +18,6 @@ class Clock:
 
 def failing(limit: LoginLimit, address: str, times: int) -> None:
     for _ in range(times):
-        limit.check(address)
         limit.failed(address)
 
 
@@ -27,10 +26,12 @@ def test_an_address_may_fail_ten_times_a_minute() -> None:
     limit = LoginLimit(clock)
     failing(limit, "a", MOST_FAILURES)
     with pytest.raises(TooManyRequests):
-        limit.check("a")
-    limit.check("b")
+        limit.failed("a")
+    limit.failed("b")
     clock.now = WITHIN_S
-    failing(limit, "a", 1)
+    failing(limit, "a", MOST_FAILURES)
+    with pytest.raises(TooManyRequests):
+        limit.failed("a")
 
 
 def test_the_oldest_of_ten_failures_decides() -> None:
@@ -39,19 +40,28 @@ def test_the_oldest_of_ten_failures_decides() -> None:
     for _ in range(MOST_FAILURES):
         failing(limit, "a", 1)
         clock.now += 10
-    # The first of ten failures was 100 s ago.
-    limit.check("a")
+    # Five of the ten failures were 60 s ago or more: so many are free again.
+    failing(limit, "a", 5)
+    with pytest.raises(TooManyRequests):
+        failing(limit, "a", 1)
+
+
+def test_refused_failures_do_not_prolong_the_minute() -> None:
+    clock = Clock()
+    limit = LoginLimit(clock)
+    failing(limit, "a", MOST_FAILURES)
     clock.now = WITHIN_S - 1
     with pytest.raises(TooManyRequests):
-        limit.check("a")
+        limit.failed("a")
+    clock.now = WITHIN_S
+    limit.failed("a")
 
 
 def test_many_addresses_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login_limit, "MAX_ADDRESSES", 3)
     limit = LoginLimit(Clock())
-    failing(limit, "first", MOST_FAILURES)
-    for address in ("b", "c", "d"):
+    for address in ("first", "b", "c", "d"):
         failing(limit, address, MOST_FAILURES)
-    limit.check("first")
+    limit.failed("first")
     with pytest.raises(TooManyRequests):
-        limit.check("d")
+        limit.failed("d")
