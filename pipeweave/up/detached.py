@@ -16,7 +16,7 @@ from typing import Any
 from pipeweave.errors import AlreadyUp, PipeWeaveError, PortInUse, StartFailed, Unavailable
 from pipeweave.up.folder import Connection, DataFolder
 from pipeweave.up.options import UpOptions
-from pipeweave.up.output import Console
+from pipeweave.up.output import Console, for_owner_alone
 from pipeweave.up.stack import Announcement, run
 
 _ERRORS: dict[str, type[PipeWeaveError]] = {
@@ -34,7 +34,7 @@ def run_detached(options: UpOptions) -> Announcement:
     folder = DataFolder(options.data_dir)
     folder.make()
     log = folder.logs / "supervisor.log"
-    with log.open("ab") as errors:
+    with open(log, "ab", opener=for_owner_alone) as errors:
         process = subprocess.Popen(
             (sys.executable, "-P", "-m", __name__),
             stdin=subprocess.PIPE,

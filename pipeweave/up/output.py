@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TextIO
@@ -36,6 +38,17 @@ class Console:
                 self._stream = None
 
 
+def for_owner_alone(path: str | Path, flags: int) -> int:
+    """An `opener` of `open`: a file that it makes is its owner's alone. Logs name runs, users and hosts."""
+    return os.open(path, flags, 0o600)
+
+
+class _PrivateFile(RotatingFileHandler):
+    def _open(self) -> TextIOWrapper:
+        file = os.fdopen(for_owner_alone(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
+        return TextIOWrapper(file, encoding=self.encoding, errors=self.errors)
+
+
 class Output:
     """The log of one process."""
 
@@ -43,7 +56,7 @@ class Output:
         self.name = name
         self.path = folder / f"{name}.log"
         self._console = console
-        self._file = RotatingFileHandler(
+        self._file = _PrivateFile(
             self.path, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="utf-8", errors="replace"
         )
 

@@ -11,10 +11,14 @@ from celery.exceptions import CPendingDeprecationWarning
 from celery.signals import setup_logging
 from celery.worker.consumer import consumer
 
+from pipeweave.errors import Unavailable
+from pipeweave.workers.process.failure_log import FailureLog
+
 # Typed as Any because Celery's stubs lack its messages.
 _messages: Any = consumer
 _CANNOT_CONNECT: str = _messages.CONNECTION_ERROR
 _CONNECTION_LOST: str = _messages.CONNECTION_RETRY
+_LOST = FailureLog(logging.getLogger(__name__), "broker.lost")
 
 
 def install() -> None:
@@ -42,7 +46,9 @@ def _say_broker_away(record: logging.LogRecord) -> bool:
         following = str(following).partition("...")[0].lower()
         _say(record, "broker.unreachable", broker=str(broker), reason=str(error), then=following)
     elif arguments and arguments[0] == _CONNECTION_LOST:
-        _say(record, "broker.lost", reason=str(arguments[-1]), then="connecting again")
+        # Several times a second, while a broker that takes connections refuses what it is asked for.
+        _LOST.failed(Unavailable(str(arguments[-1]), hint="connecting again"))
+        return False
     return True
 
 

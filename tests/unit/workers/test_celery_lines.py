@@ -11,6 +11,7 @@ import pytest
 from celery.worker.consumer import consumer
 
 from pipeweave.workers.process import celery_lines
+from pipeweave.workers.process.failure_log import FailureLog
 
 _messages: Any = consumer
 LOG = logging.getLogger(consumer.__name__)
@@ -20,6 +21,7 @@ LOG = logging.getLogger(consumer.__name__)
 def _translated() -> Iterator[None]:
     children: Any = billiard.util.get_logger()
     loggers = [LOG, logging.getLogger("celery.worker.request"), children]
+    celery_lines._LOST = FailureLog(LOG, "broker.lost")
     before = [(each, list(each.filters), each.propagate, each.level) for each in loggers]
     celery_lines.install()
     yield
@@ -43,6 +45,18 @@ def test_a_broker_that_is_lost_is_one_line_with_its_reason(caplog: pytest.LogCap
     LOG.warning("%s (%r)", _messages.CONNECTION_RETRY, OSError("closed"))
     [line] = caplog.records
     assert (line.getMessage(), vars(line)["reason"]) == ("broker.lost", "closed")
+
+
+def test_a_broker_that_is_lost_again_and_again_is_not_a_line_each_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for _ in range(20):
+        LOG.warning("%s (%r)", _messages.CONNECTION_RETRY, OSError("read-only"))
+    LOG.warning("%s (%r)", _messages.CONNECTION_RETRY, OSError("out of memory"))
+    assert [(each.getMessage(), vars(each)["reason"]) for each in caplog.records] == [
+        ("broker.lost", "read-only"),
+        ("broker.lost", "out of memory"),
+    ]
 
 
 def test_the_lines_of_the_pool_reach_the_log(caplog: pytest.LogCaptureFixture) -> None:
