@@ -29,6 +29,7 @@ from pipeweave.errors import (
     UnsupportedMediaType,
 )
 from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
+from pipeweave.orchestrator.security import EVERY_TENANT
 from pipeweave.size_limits import MAX_BODY_BYTES
 from pipeweave.storage.base import MAX_PATH_BYTES
 
@@ -115,15 +116,11 @@ _REQUEST_ID_HEADER = {
 
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
-    scopes = " or ".join(f"`{scope}`" for scope in endpoint.scopes)
-    needs = f"Needs the scope {scopes}." if scopes else "Needs no token."
-    if endpoint.tells_more:
-        needs += " With one that may read every tenant, the answer has more."
     operation: dict[str, Any] = {
         "operationId": endpoint.operation_id,
         "tags": [endpoint.tag],
         "summary": endpoint.summary,
-        "description": f"{endpoint.description}\n\n{needs}".strip(),
+        "description": f"{endpoint.description}\n\n{_needs(endpoint)}".strip(),
         "parameters": _parameters(endpoint),
         "responses": _responses(endpoint),
         "security": _security(endpoint),
@@ -141,6 +138,15 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
             "content": {_JSON: media},
         }
     return operation
+
+
+def _needs(endpoint: Endpoint) -> str:
+    if endpoint.is_open:
+        more = " With one that may read every tenant, the answer has more." if endpoint.tells_more else ""
+        return f"Needs no token.{more}"
+    scopes = " or ".join(f"`{scope}`" for scope in endpoint.scopes)
+    where = f" in a token that is valid for every tenant (`{EVERY_TENANT}`)" if endpoint.is_for_all else ""
+    return f"Needs the scope {scopes}{where}."
 
 
 def _security(endpoint: Endpoint) -> list[dict[str, Any]]:

@@ -87,6 +87,8 @@ def run_tick(call: Call) -> dict[str, Any]:
     """Run one tick, as beat does each second: one bounded pass over all tenants that starts due work and
     repairs losses.
 
+    A token with the scope `orchestrator:admin` may call it if it is valid for every tenant.
+
     With `MODE=serverless`, this call replaces beat. Concurrent ticks are harmless: one of them works, the
     others process nothing. During maintenance, none does.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from flask import Flask
@@ -13,6 +13,10 @@ from pipeweave.api.contract.worker_reports import ReportModel
 from pipeweave.api.http import openapi
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator.security import ADMIN
+
+if TYPE_CHECKING:
+    from conftest import Tokens
 
 # For people, not for programs.
 PAGES = {("GET", "/"), ("GET", "/docs"), ("GET", "/static/{filename}")}
@@ -62,6 +66,26 @@ def test_every_operation_says_what_it_does_and_needs(document: dict[str, Any]) -
         assert set(re.findall(r"{(\w+)}", endpoint.path)) <= names
         if endpoint.body is not None:
             assert {"413", "415"} <= operation["responses"].keys()
+
+
+def test_operations_say_which_tokens_are_refused_for_their_tenants(
+    app: Flask, tokens: Tokens, document: dict[str, Any]
+) -> None:
+    """An administrator of one tenant asks for everything that needs no id."""
+    headers = {"Authorization": f"Bearer {tokens.make(ADMIN, tenants=('nobody',))}"}
+    refused = set()
+    for endpoint in ENDPOINTS:
+        if ADMIN in endpoint.scopes and not endpoint.ids:
+            answer = app.test_client().open(endpoint.path, method=endpoint.method, headers=headers)
+            if answer.status_code == 403 and "every tenant" in answer.json["detail"]:
+                refused.add((endpoint.method, endpoint.path))
+    told = {
+        (method.upper(), path)
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+        if "in a token that is valid for every tenant" in operation["description"]
+    }
+    assert refused == told and len(told) == 10
 
 
 def test_request_schemas_refuse_unknown_fields(document: dict[str, Any]) -> None:

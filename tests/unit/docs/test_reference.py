@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from support.pages import section, text_of
 
 from pipeweave import size_limits
+from pipeweave.api.http import Endpoint
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.authoring.context import Context
 from pipeweave.authoring.task_spec import TaskSpec
@@ -80,15 +81,13 @@ def test_the_attributes_of_the_context_in_the_documents_exist() -> None:
 
 def test_every_endpoint_is_documented_with_its_scope() -> None:
     rows = re.findall(r"^\| ([A-Z]+) \| `(/\S*)` \| (.+?) \| .+ \|$", text_of("docs/api.md"), re.MULTILINE)
-    served = [
-        (
-            each.method,
-            each.path,
-            " or ".join(scope.removeprefix("orchestrator:") for scope in each.scopes) or "open",
-        )
-        for each in ENDPOINTS
-    ]
+    served = [(each.method, each.path, _scope(each)) for each in ENDPOINTS]
     assert sorted(rows) == sorted(served)
+
+
+def _scope(endpoint: Endpoint) -> str:
+    scopes = " or ".join(scope.removeprefix("orchestrator:") for scope in endpoint.scopes) or "open"
+    return f"{scopes} of all" if endpoint.is_for_all else scopes
 
 
 def test_every_error_is_documented_with_its_status_and_title() -> None:
