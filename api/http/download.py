@@ -23,6 +23,8 @@ from pipeweave.storage.base import BINARY
 # One range of bytes. Several in one request are answered with the whole object, which is allowed.
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})\Z")
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,100}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}\Z")
+# A browser puts the headers of a 304 in the place of those it kept: the sandbox must stay.
+_UNCHANGED = ("ETag", "Cache-Control", "Content-Security-Policy")
 
 # Opens the object from a byte on, for so many bytes.
 Opener = Callable[[int, int], AbstractContextManager[Iterator[bytes]]]
@@ -67,7 +69,7 @@ def answered(request: Request, file: Download) -> Response:
     """
     headers = _headers(file)
     if request.if_none_match.contains(file.etag):
-        return Response(status=304, headers={name: headers[name] for name in ("ETag", "Cache-Control")})
+        return Response(status=304, headers={name: headers[name] for name in _UNCHANGED})
     wanted = _range(request, file)
     start, length = wanted or (0, file.size)
     headers["Content-Length"] = str(length)

@@ -108,6 +108,7 @@ class Dashboard:
 
     def register(self, app: Flask) -> None:
         """Add the paths below `/ui`."""
+        policy.register(app)
         app.add_url_rule("/", "ui.root", lambda: redirect(f"{ROOT}/", 302), methods=["GET"])
         app.add_url_rule(f"{ROOT}/", "ui.home", self._guarded(self.home), methods=["GET"])
         app.add_url_rule(
@@ -296,14 +297,13 @@ class Dashboard:
         }
 
     def _guarded(self, serve: Callable[..., AnyResponse]) -> Callable[..., AnyResponse]:
-        """Answer errors with a page, and protect every answer."""
+        """Answer errors with a page."""
 
         def answer(**parts: str) -> AnyResponse:
             try:
-                found = serve(**parts)
+                return serve(**parts)
             except Exception as error:
-                found = self._problem(error)
-            return policy.protect(found) if isinstance(found, Response) else found
+                return self._problem(error)
 
         return answer
 

@@ -1,8 +1,10 @@
-"""What a browser may do with the dashboard's pages."""
+"""What a browser may do with the dashboard's answers."""
 
 from __future__ import annotations
 
-from flask import Response
+from flask import Flask, Response, request
+
+from pipeweave.api.ui.view import ROOT
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -28,8 +30,16 @@ _HEADERS = {
 }
 
 
-def protect(answer: Response) -> Response:
-    """Add the headers, unless the answer has its own."""
-    for name, value in _HEADERS.items():
-        answer.headers.setdefault(name, value)
+def register(app: Flask) -> None:
+    """Make the app add the headers to every answer of the dashboard, unless the answer has its own.
+
+    Redirects, refused methods and errors before a screen is found are answers, too, so no view adds them.
+    """
+    app.after_request(_protect)
+
+
+def _protect(answer: Response) -> Response:
+    if request.path in ("/", ROOT) or request.path.startswith(f"{ROOT}/"):
+        for name, value in _HEADERS.items():
+            answer.headers.setdefault(name, value)
     return answer
