@@ -12,7 +12,7 @@ from pipeweave.orchestrator.deployment import migrate
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.retention import default_partition, partitions
-from pipeweave.orchestrator.store.database import FOLLOWING, RESERVED, TICKING, Database, Transaction
+from pipeweave.orchestrator.store.database import BESIDE, FOLLOWING, RESERVED, TICKING, Database, Transaction
 from pipeweave.settings import Settings
 
 MIN_MAJOR = 15
@@ -21,7 +21,7 @@ MIN_MAJOR = 15
 CLOCK_WARNING = timedelta(seconds=1)
 CLOCK_ERROR = timedelta(seconds=5)
 # Database connections (docs/operations.md) of a worker, of each of its children, and of beat.
-PER_WORKER, PER_CHILD, BEAT = 1, 1, 4
+PER_WORKER, PER_CHILD, BEAT = 1, 1, 4 + BESIDE
 CROWDED = 0.9
 
 

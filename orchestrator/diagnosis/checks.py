@@ -11,6 +11,7 @@ from pipeweave.orchestrator.diagnosis import (
     check_database,
     check_enqueued,
     check_processes,
+    check_replication,
     check_schedules,
     check_services,
     check_storage,
@@ -31,6 +32,7 @@ def checks(problem: PipeWeaveError | None = None) -> tuple[Check, ...]:
     return (
         readable,
         *check_database.CHECKS,
+        check_replication.CHECK,
         *check_broker.CHECKS,
         check_broker_sharing.CHECK,
         *check_processes.CHECKS,

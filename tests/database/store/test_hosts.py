@@ -10,7 +10,8 @@ from support.replicas import Pair, replicated
 from support.servers import wait_until
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator.diagnosis import check_database
+from pipeweave.orchestrator.diagnosis import check_database, check_replication
+from pipeweave.orchestrator.diagnosis.doctor import Level
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.hosts import Hosts
 from pipeweave.orchestrator.store.silence import Session
@@ -53,6 +54,23 @@ def test_the_settings_with_several_hosts_work_and_doctor_says_which_one_answers(
     )
 
 
+def test_doctor_says_whether_a_failover_would_lose_what_was_accepted(
+    postgres_server: Postgres, pair: Pair
+) -> None:
+    def verdict(url: str) -> tuple[Level, str]:
+        found = check_replication.replication(load({"DATABASE_URL": url}))
+        return found.level, found.line
+
+    assert verdict(postgres_server.url) == (Level.OK, "no standby")
+    level, line = verdict(pair.url())
+    assert (level, line) == (
+        Level.WARNING,
+        "1 standby, and synchronous_standby_names is empty: a failover can lose accepted runs",
+    )
+    pair.be_synchronous()
+    assert verdict(pair.url()) == (Level.OK, "1 standby, and a commit waits for it")
+
+
 def test_every_kind_of_session_goes_to_the_primary_though_the_standby_is_named_first(pair: Pair) -> None:
     account, _, _ = pair.primary.url.rpartition("@")
     hosts = f"{LOOPBACK}:{pair.standby.port},{LOOPBACK}:{pair.primary.port}"
@@ -91,6 +109,8 @@ def test_sessions_follow_a_standby_that_was_promoted(pair: Pair) -> None:
 
     wait_until(is_away)
     pair.promote()
+    after = check_replication.replication(load({"DATABASE_URL": pair.url()}))
+    assert after.line == "no standby, timeline 2"
 
     def goes_on() -> bool:
         try:
