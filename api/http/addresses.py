@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from flask import Flask, request
 
@@ -17,6 +19,15 @@ def register(app: Flask) -> None:
     app.before_request(_check)
 
 
+def has_other_spelling(environ: Mapping[str, Any]) -> bool:
+    """Whether a path has two slashes in a row, or encodes what need not be encoded."""
+    return "//" in environ.get("PATH_INFO", "") or _ENCODED.search(_path(environ)) is not None
+
+
+def _path(environ: Mapping[str, Any]) -> str:
+    return str(environ.get("RAW_URI", "")).partition("?")[0]
+
+
 def _check() -> None:
     """Check the address of the current request.
 
@@ -25,8 +36,8 @@ def _check() -> None:
         InvalidInput: it is HTTP/1.1 and has no Host.
     """
     environ = request.environ
-    path = str(environ.get("RAW_URI", "")).partition("?")[0]
-    if "//" in environ.get("PATH_INFO", "") or _ENCODED.search(path):
+    if has_other_spelling(environ):
+        path = _path(environ)
         raise NotFound(
             f"path {path[:200]!r} not found",
             hint="a path has one spelling: single slashes; letters, digits, dots and slashes are not encoded",

@@ -34,7 +34,7 @@ def read_body(request: Request, model: type[Model], *, is_optional: bool = False
     """Parse the body of the request into the model.
 
     Raises:
-        UnsupportedMediaType: the Content-Type is not application/json.
+        UnsupportedMediaType: the Content-Type is not application/json, or the body is compressed.
         PayloadTooLarge: the body is larger than the limit (werkzeug's 413, translated in errors.py).
         MalformedJson: the body is not JSON, not UTF-8, nested too deep, or has a key twice in one object.
         InvalidInput: the body does not fit the model; one FieldError per field.
@@ -44,6 +44,11 @@ def read_body(request: Request, model: type[Model], *, is_optional: bool = False
         given = request.mimetype or "no content type"
         raise UnsupportedMediaType(
             f"the body is {given[:100]}, not application/json", hint="send Content-Type: application/json"
+        )
+    coding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if coding not in ("", "identity"):
+        raise UnsupportedMediaType(
+            f"the body is compressed ({coding[:100]}), and none is unpacked", hint="send it as it is"
         )
     content = content_of(request)
     return parse_body(b"{}" if is_optional and not content else content, model)

@@ -11,6 +11,7 @@ from typing import Any
 
 from flask import Flask, request
 
+from pipeweave.api.http import addresses
 from pipeweave.api.http.endpoint import Endpoint
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.security import TICK, WORKER
@@ -34,8 +35,9 @@ class _Rewriting:
         tenant, _, rest = path.removeprefix(PREFIX).partition("/")
         token, _, below = rest.partition("/")
         if path.startswith(PREFIX) and tenant and token:
-            # Only the API is reached this way: a page would be shown with the rights of the token.
-            is_api = below.startswith("api/")
+            # Only the API is reached this way: a page would be shown with the rights of the token. What is
+            # shown instead of the path has one spelling, so the path itself is looked at here.
+            is_api = below.startswith("api/") and not addresses.has_other_spelling(environ)
             # The token must not come back in an answer or in a log line.
             shown = f"/{below}" if is_api else f"{PREFIX}{tenant}/***/{below}"
             environ["PATH_INFO"] = environ["RAW_URI"] = environ["REQUEST_URI"] = shown

@@ -23,8 +23,10 @@ _EXPECT = re.compile(rb"\r\nexpect:", re.IGNORECASE)
 _JSON = re.compile(rb"\r\ncontent-type:[ \t]*application/json\b", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
 # An export takes seconds: it goes to the threads of the API, where few are written at once.
-_PAGE = re.compile(rb"(\r\n)?(GET|HEAD) /ui(?!/[^/? ]+/export/)[/? ]")
-_HEALTH = re.compile(rb"(\r\n)?(GET|HEAD) /health[? ]")
+# A target may name its host, too.
+_READS = rb"(\r\n)?(GET|HEAD) ((?i:https?)://[^/? ]*)?"
+_PAGE = re.compile(_READS + rb"/ui(?!/[^/? ]+/export/)[/? ]")
+_HEALTH = re.compile(_READS + rb"/health[? ]")
 
 
 class Connection(TConn):

@@ -5,9 +5,15 @@ from __future__ import annotations
 from http import HTTPStatus
 
 import orjson
-from gunicorn.http.errors import LimitRequestHeaders, LimitRequestLine, ParseException
+from gunicorn.http.errors import (
+    LimitRequestHeaders,
+    LimitRequestLine,
+    ParseException,
+    UnsupportedTransferCoding,
+)
 
 from pipeweave.api.http.errors import PROBLEM_TYPE
+from pipeweave.api.server.one_reading import Misdirected
 from pipeweave.errors import InternalError, InvalidInput, PipeWeaveError, RequestTimeout, TooManyRequests
 
 # Seconds after which a refused client may ask again.
@@ -32,6 +38,15 @@ def _refusal(error: Exception) -> tuple[HTTPStatus, PipeWeaveError]:
             return HTTPStatus.REQUEST_URI_TOO_LONG, InvalidInput("the path and its query are too long")
         case LimitRequestHeaders():
             return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, InvalidInput("the headers are too large")
+        case UnsupportedTransferCoding():
+            return HTTPStatus.NOT_IMPLEMENTED, InvalidInput(
+                "the body has a transfer coding beside chunked", hint="send it as it is, or in chunks"
+            )
+        case Misdirected():
+            return HTTPStatus.MISDIRECTED_REQUEST, InvalidInput(
+                "the target of the request is of another host than its header Host",
+                hint="send the path alone: GET /api/info",
+            )
         case ParseException():
             return HTTPStatus.BAD_REQUEST, InvalidInput("the request is not valid HTTP")
         case RequestTimeout():

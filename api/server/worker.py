@@ -21,6 +21,7 @@ from gunicorn.http.errors import ParseException
 from gunicorn.workers.gthread import ThreadWorker
 
 from pipeweave.api.http.outlet import Outlet
+from pipeweave.api.server import one_reading
 from pipeweave.api.server.connection import Connection
 from pipeweave.api.server.deadlines import ANSWER_S, BODY_S, HEAD_S, LINGER_S, STALL_S, STREAM_STALL_S
 from pipeweave.api.server.page_threads import PageThreads
@@ -323,6 +324,15 @@ class Worker(ThreadWorker):
         """Answer a request. True: the client may send another one."""
         conn.sock.deadline = time.monotonic() + BODY_S
         return super().handle(conn)
+
+    def handle_request(self, req: Any, conn: Connection) -> Any:
+        """Answer a request that gunicorn could parse.
+
+        Raises:
+            ParseException: others could read it in another way.
+        """
+        one_reading.check(req)
+        return super().handle_request(req, conn)
 
     def _keepalive_after(self, conn: Connection, keepalive: Any) -> bool:
         # Nothing waits for what the application did not read of the body.

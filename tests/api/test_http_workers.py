@@ -281,6 +281,16 @@ def test_a_path_with_a_token_reaches_what_workers_call(api: Api, worker: Api) ->
     assert api.http.post(f"/w/other-tenant/{worker.token}/api/register", json=SERVICE).status_code == 404
 
 
+def test_a_path_with_a_token_has_one_spelling(api: Api, worker: Api) -> None:
+    path = f"/w/{worker.tenant}/{worker.token}/api/register"
+    for spelling in (path.replace("api/", "api/%72", 1).replace("%72r", "%72"), path.replace("/w/", "/%77/")):
+        # As gunicorn gives it; the test's client would tidy it up.
+        given = {"RAW_URI": spelling, "PATH_INFO": path}
+        answer = api.http.post("/", json=SERVICE, environ_overrides=given)
+        assert answer.status_code == 404
+        assert worker.token not in answer.text
+
+
 @pytest.mark.parametrize(
     "path", ["ui/default/runs", "ui/login", "ui/", "docs", "", "//ui/default/runs", "api"]
 )

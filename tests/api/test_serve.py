@@ -13,7 +13,12 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 import urllib3
-from gunicorn.http.errors import InvalidRequestLine, LimitRequestHeaders, LimitRequestLine
+from gunicorn.http.errors import (
+    InvalidRequestLine,
+    LimitRequestHeaders,
+    LimitRequestLine,
+    UnsupportedTransferCoding,
+)
 from support.api_samples import TENANT
 from support.api_server import Server, running_api
 from support.servers import wait_until
@@ -154,6 +159,7 @@ def test_a_token_in_a_path_is_masked(path: str, shown: str) -> None:
         (InvalidRequestLine("x"), 400),
         (LimitRequestLine(1, 2), 414),
         (LimitRequestHeaders("x"), 431),
+        (UnsupportedTransferCoding("x"), 501),
         (RuntimeError("hunter2"), 500),
     ],
 )

@@ -26,6 +26,8 @@ def connection() -> Iterator[Connection]:
         ("GET /ui/shop/runs HTTP/1.1", True),
         ("GET /ui HTTP/1.1", True),
         ("HEAD /ui/ HTTP/1.1", True),
+        ("GET HTTP://x:3000/ui/shop/runs HTTP/1.1", True),
+        ("GET http://x/api/runs?next=/ui/ HTTP/1.1", False),
         ("GET /ui/shop/exports HTTP/1.1", True),
         ("GET /ui/shop/runs?next=/ui/shop/export/runs HTTP/1.1", True),
         # An export takes seconds, and pages must not wait for it.
