@@ -5,3 +5,9 @@ class LimitRequestLine(ParseException):
 
 class LimitRequestHeaders(ParseException):
     def __init__(self, msg: str) -> None: ...
+
+class InvalidHeader(ParseException):
+    def __init__(self, hdr: str, req: object = None) -> None: ...
+
+class UnsupportedTransferCoding(ParseException):
+    def __init__(self, hdr: str) -> None: ...
