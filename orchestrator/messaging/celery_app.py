@@ -91,6 +91,8 @@ _WORKER: dict[str, Any] = {
     "worker_prefetch_multiplier": 1,
     "worker_send_task_events": False,
     "worker_cancel_long_running_tasks_on_connection_loss": False,
+    # Celery only says, for each lost connection, that it does not do so.
+    "worker_enable_prefetch_count_reduction": False,
     "worker_hijack_root_logger": False,
     "worker_redirect_stdouts": False,
     "worker_max_memory_per_child": 400_000,

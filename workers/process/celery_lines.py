@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 import logging
+import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import billiard.util
 from celery.exceptions import CPendingDeprecationWarning
-from celery.signals import setup_logging
-from celery.worker.consumer import consumer
+from celery.signals import celeryd_after_setup, setup_logging
+from celery.worker.consumer import connection, consumer
 
 from pipeweave.errors import Unavailable
 from pipeweave.workers.process.failure_log import FailureLog
+
+log = logging.getLogger(__name__)
 
 # Typed as Any because Celery's stubs lack its messages.
 _messages: Any = consumer
 _CANNOT_CONNECT: str = _messages.CONNECTION_ERROR
 _CONNECTION_LOST: str = _messages.CONNECTION_RETRY
-_LOST = FailureLog(logging.getLogger(__name__), "broker.lost")
+# These have no name in Celery.
+_CONNECTED = "Connected to %s"
+_LOST_OFTEN = "Frequent restarts detected: %r"
 
 
-def install() -> None:
-    """Make Celery leave the logging as it is, and translate its lines. Called before the worker starts."""
+def install(clock: Callable[[], float] = time.monotonic) -> None:
+    """Make Celery leave the logging as it is, and translate its lines. Called before the worker starts.
+
+    Args:
+        clock: a monotonic clock (s).
+    """
     setup_logging.connect(_leave_as_it_is, weak=False)
+    celeryd_after_setup.connect(_ignore_choices, weak=False)
     # By default billiard's logger keeps its lines to itself, and Celery gives it a format of its own.
     children: Any = billiard.util.get_logger()
     children.propagate = True
     children.setLevel(logging.ERROR)
-    # Celery warns of a choice that is made here (celery_app.py) each time that the broker is away.
-    warnings.simplefilter("ignore", CPendingDeprecationWarning)
-    logging.getLogger(consumer.__name__).addFilter(_say_broker_away)
+    broker = _BrokerLines(clock)
+    logging.getLogger(consumer.__name__).addFilter(broker.of_consumer)
+    logging.getLogger(connection.__name__).addFilter(broker.of_connection)
     logging.getLogger("celery.worker.request").addFilter(_is_news)
 
 
@@ -38,18 +49,44 @@ def _leave_as_it_is(**_: object) -> None:
     pass
 
 
-def _say_broker_away(record: logging.LogRecord) -> bool:
-    """Say with members what Celery says in three lines that end in `Trying again … (1/None)`."""
-    arguments = record.args if isinstance(record.args, tuple) else ()
-    if record.msg == _CANNOT_CONNECT and len(arguments) == 3:
-        broker, error, following = arguments
-        following = str(following).partition("...")[0].lower()
-        _say(record, "broker.unreachable", broker=str(broker), reason=str(error), then=following)
-    elif arguments and arguments[0] == _CONNECTION_LOST:
-        # Several times a second, while a broker that takes connections refuses what it is asked for.
-        _LOST.failed(Unavailable(str(arguments[-1]), hint="connecting again"))
-        return False
-    return True
+def _ignore_choices(**_: object) -> None:
+    """Celery warns of a choice that is made here (celery_app.py) each time that the broker is away. When it
+    sets the logging up, it asks for these warnings; this comes after it.
+    """
+    warnings.simplefilter("ignore", CPendingDeprecationWarning)
+
+
+class _BrokerLines:
+    """Says with members what Celery says of its connection to the broker.
+
+    A broker that lets a worker connect and then refuses a command is lost several times a second; that is
+    said once a minute, as other failures are.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._losses = FailureLog(log, "broker.lost", clock)
+        # Whether the end of the last connection was said.
+        self._is_said = True
+
+    def of_consumer(self, record: logging.LogRecord) -> bool:
+        """Whether a line of the consumer stays."""
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        if record.msg == _CANNOT_CONNECT and len(arguments) == 3:
+            broker, error, following = arguments
+            # Celery says it in three lines that end in `Trying again … (1/None)`.
+            following = str(following).partition("...")[0].lower()
+            _say(record, "broker.unreachable", broker=str(broker), reason=str(error), then=following)
+            self._is_said = True
+        elif arguments and arguments[0] == _CONNECTION_LOST:
+            reason = str(arguments[-1]) or repr(arguments[-1])
+            self._is_said = self._losses.failed(Unavailable(reason, hint="connecting again"))
+            return False
+        # That the broker is lost often is what the count of `broker.lost` says.
+        return record.msg != _LOST_OFTEN
+
+    def of_connection(self, record: logging.LogRecord) -> bool:
+        """Whether a line of the connection stays: a new one is news where the end of the old one was."""
+        return record.msg != _CONNECTED or self._is_said
 
 
 def _say(record: logging.LogRecord, message: str, **members: str) -> None:

@@ -29,12 +29,16 @@ class FailureLog:
         self._next = 0.0
         self._silent = 0
 
-    def failed(self, error: Exception) -> None:
-        """Log a failure, unless it was logged a moment ago. One that is not expected has its traceback."""
+    def failed(self, error: Exception) -> bool:
+        """Log a failure, unless it was logged a moment ago. One that is not expected has its traceback.
+
+        Returns:
+            Whether it was logged.
+        """
         reason = error.detail if isinstance(error, PipeWeaveError) else repr(error)
         if reason == self._last and self._clock() < self._next:
             self._silent += 1
-            return
+            return False
         extra = {"reason": reason, "repeated": self._silent}
         if isinstance(error, PipeWeaveError):
             hint = {} if error.hint is None else {"hint": error.hint}
@@ -42,6 +46,7 @@ class FailureLog:
         else:
             self._log.error(self._event, extra=extra, exc_info=error)
         self._last, self._next, self._silent = reason, self._clock() + AGAIN_AFTER_S, 0
+        return True
 
     def worked(self) -> None:
         """Forget the last failure, and say that it is over."""
