@@ -62,7 +62,9 @@ class AuditEntry(AnswerModel):
     source: Literal["token", "session", "command"] = Field(
         description="With a token, with a browser's session, or with a command on the database itself."
     )
-    actor: str = Field(description="The name of the token; of a command, `user@host`.")
+    actor: str = Field(
+        description="The name of the token; of a command, `user@host`; of failed logins, `nobody`."
+    )
     token_id: TokenId | None
     session_id: SessionId | None
     verb: str = Field(description="The operation id, or the command.")

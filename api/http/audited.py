@@ -14,7 +14,7 @@ from werkzeug.datastructures import Headers
 from pipeweave.api.http.auth import Identity
 from pipeweave.api.http.endpoint import Answer, Endpoint
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.security import audit
+from pipeweave.orchestrator.security import EVERY_TENANT, Access, audit
 from pipeweave.orchestrator.store import Database
 
 REASON = "X-Reason"
@@ -145,8 +145,12 @@ def note_of(
 def _tenant(kind: str, tenant: str, identity: Identity, ids: Mapping[str, str]) -> str | None:
     if kind == "tenant" and ids:
         return ids["id"]
-    tenants = identity.access.tenants
-    return tenant or (tenants[0] if len(tenants) == 1 and tenants[0] != "*" else None)
+    return tenant or only_tenant(identity.access)
+
+
+def only_tenant(access: Access) -> str | None:
+    """The tenant of a row about a token; None: the whole deployment, for a token of several tenants."""
+    return access.tenants[0] if len(access.tenants) == 1 and access.tenants[0] != EVERY_TENANT else None
 
 
 def actor_of(identity: Identity) -> audit.Actor:

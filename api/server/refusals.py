@@ -27,6 +27,7 @@ def unreadable(error: Exception) -> bytes:
     later = f"Retry-After: {RETRY_AFTER_S}\r\n" if isinstance(error, TooManyRequests) else ""
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\nConnection: close\r\n{later}"
+        f"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
         f"Content-Type: {PROBLEM_TYPE}\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     return head.encode("ascii") + content

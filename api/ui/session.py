@@ -12,12 +12,15 @@ from typing import Any
 from flask import Flask, Response, request
 from werkzeug.wrappers import Response as AnyResponse
 
-from pipeweave.api.http import Authenticator, browser
+from pipeweave import ids
+from pipeweave.api.http import Authenticator, Identity, audited, browser, headers
+from pipeweave.api.ui.failed_logins import FailedLogins
 from pipeweave.api.ui.login_limit import LoginLimit
 from pipeweave.api.ui.view import ROOT
 from pipeweave.errors import Forbidden, PipeWeaveError, TooManyRequests, Unauthenticated
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.security import READ, access_tokens, sessions
+from pipeweave.orchestrator.domain import iso
+from pipeweave.orchestrator.security import READ, SESSION_ID, access_tokens, audit, sessions
 from pipeweave.orchestrator.store import Transaction
 
 LOGIN, LOGOUT = f"{ROOT}/login", f"{ROOT}/logout"
@@ -47,6 +50,7 @@ class Login:
         self._authenticator = authenticator
         self._render = render
         self._limit = limit or LoginLimit()
+        self._failed = FailedLogins(deployment.database)
 
     def register(self, app: Flask, guarded: Guard) -> None:
         """Add the paths `/ui/login` and `/ui/logout`."""
@@ -85,7 +89,7 @@ class Login:
         browser.require_own_page(request)
         secret = request.cookies.get(browser.cookie_name(request), "")
         if secret:
-            self._deployment.database.run(lambda tx: sessions.end(tx, secret))
+            self._deployment.database.run(lambda tx: _end(tx, secret))
             self._authenticator.forget_session(secret)
         answer = Response(status=303, headers={"Location": LOGIN})
         browser.forget(request, answer)
@@ -102,7 +106,9 @@ class Login:
         browser.require_private_line(request, is_insecure_allowed=self._deployment.settings.ui_insecure)
         session = self._deployment.database.run(lambda tx: _begin(tx, secret)) if secret else None
         if session is None:
-            self._limit.failed(request.remote_addr or "")
+            address = request.remote_addr or ""
+            self._failed.add(address, headers.request_id())
+            self._limit.failed(address)
             raise Unauthenticated(
                 "this is no valid token or login code",
                 hint="a code works once, within a minute: `pipeweave open` makes another",
@@ -119,18 +125,43 @@ class Login:
 
 
 def _begin(tx: Transaction, secret: str) -> sessions.Session | None:
+    """Begin a session, and write its row of the audit."""
+    session, how = _begun_by(tx, secret)
+    opened = sessions.verify_session(tx, session.secret) if session else None
+    if session is None or opened is None:
+        return None
+    given = {"by": how, "agent": request.user_agent.string[:MAX_SECRET]}
+    audit.write(tx, _note("sessions.log_in", opened, given), {}, {"expiresAt": iso(session.expires_at)})
+    return session
+
+
+def _begun_by(tx: Transaction, secret: str) -> tuple[sessions.Session | None, str]:
     agent = request.user_agent.string
     if len(secret) > MAX_SECRET:
-        return None
+        return None, ""
     if not secret.startswith(access_tokens.PREFIX):
-        return sessions.begin_by_link(tx, secret, agent)
+        return sessions.begin_by_link(tx, secret, agent), "link"
     access = access_tokens.verify(tx, secret)
     if access is not None and not access.allows(READ):
         raise Forbidden(
             "the token may not read, so it has no use for the dashboard",
             hint="`pipeweave token create NAME --scope read` makes one that may",
         )
-    return sessions.begin_by_token(tx, secret, agent)
+    return sessions.begin_by_token(tx, secret, agent), "token"
+
+
+def _end(tx: Transaction, secret: str) -> None:
+    """End a session, and write that into the audit unless it was over already."""
+    opened = sessions.verify_session(tx, secret)
+    sessions.end(tx, secret)
+    if opened is not None:
+        audit.write(tx, _note("sessions.log_out", opened), {}, {})
+
+
+def _note(verb: str, opened: sessions.OpenSession, given: Any = None) -> audit.Note:
+    actor = audited.actor_of(Identity(opened.access, opened.id))
+    session_id, tenant = ids.show(SESSION_ID, opened.id), audited.only_tenant(opened.access)
+    return audit.Note(actor, verb, "session", tenant, session_id, given, request_id=headers.request_id())
 
 
 def _safe(target: str) -> str:

@@ -359,6 +359,46 @@ def test_who_has_a_token_or_a_code_logs_in_however_often_others_failed_at_the_sa
     assert log_in(fresh, "pw_wrong").status_code == 429
 
 
+def entries(owner: Api, verb: str) -> list[dict[str, Any]]:
+    """The rows of the audit with this verb, newest first."""
+    found: list[dict[str, Any]] = owner.get("/api/audit", verb=verb, limit="1000").json["entries"]
+    return found
+
+
+def test_a_login_and_a_logout_stand_in_the_audit(fresh: Flask, owner: Api, reader: Api) -> None:
+    browser = fresh.test_client()
+    fields = {"secret": reader.token}
+    browser.post("/ui/login", base_url=BASE, data=fields, headers=OWN | {"User-Agent": "A browser"})
+    (began, *_) = entries(owner, "sessions.log_in")
+    assert (began["source"], began["actor"], began["tenant"]) == ("session", "test", "default")
+    assert began["given"] == {"by": "token", "agent": "A browser"} and began["after"]["expiresAt"]
+    assert began["object"] == began["sessionId"] and began["tokenId"] and began["requestId"]
+    assert reader.token not in str(began)
+    browser.post("/ui/logout", base_url=BASE, headers=OWN)
+    (ended, *_) = entries(owner, "sessions.log_out")
+    assert (ended["object"], ended["tokenId"]) == (began["object"], began["tokenId"])
+    # There is no session to end any more.
+    browser.post("/ui/logout", base_url=BASE, headers=OWN)
+    assert entries(owner, "sessions.log_out")[0] == ended
+    log_in(fresh, reader.post("/api/sessions/links").json["code"])
+    assert entries(owner, "sessions.log_in")[0]["given"]["by"] == "link"
+
+
+def test_failed_logins_are_one_row_however_many_there_are(fresh: Flask, owner: Api) -> None:
+    before = len(entries(owner, "sessions.login_failed"))
+    log_in(fresh, "pw_wrong-secret")
+    row, *others = entries(owner, "sessions.login_failed")
+    assert len(others) == before
+    assert (row["actor"], row["tokenId"], row["sessionId"], row["tenant"]) == ("nobody", None, None, None)
+    assert row["after"] == {"failures": 1, "addresses": ["127.0.0.1"]} and "wrong-secret" not in str(row)
+    for _ in range(20):
+        log_in(fresh, "pw_wrong-secret")
+    again, *others = entries(owner, "sessions.login_failed")
+    assert len(others) == before and again["id"] == row["id"]
+    # Those beyond the limit count, too; the row is written anew with each power of two.
+    assert again["after"]["failures"] == 16
+
+
 def test_what_a_form_says_stays_text(fresh: Flask) -> None:
     hostile = '"><script>alert(1)</script>{{7*7}}'
     page = fresh.test_client().get("/ui/login", query_string={"next": hostile}, base_url=BASE)

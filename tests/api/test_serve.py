@@ -167,6 +167,8 @@ def test_an_unreadable_request_gets_its_status(error: Exception, status: int) ->
     answer = unreadable(error)
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
     assert b"hunter2" not in answer
+    # As the application's answers.
+    assert b"\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n" in answer
 
 
 def test_the_server_is_set_up_as_documented() -> None:
