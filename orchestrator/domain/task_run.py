@@ -33,6 +33,7 @@ class TaskRun:
     code_version: int
     code_hash: str
     idempotency_key: str | None = None
+    worker: str | None = None
 
     @property
     def ordinal(self) -> int:

@@ -70,6 +70,7 @@ def _take_sql(me: str) -> str:
 _CLAIM = _take_sql(f"""
     UPDATE task_runs AS t SET idempotency_key = :key
     WHERE t.run_id = :run_id AND t.id = :id AND t.attempt = :attempt AND {status_is(TaskStatus.RUNNING)}
+        AND (CAST(:worker AS text) IS NULL OR t.worker = :worker)
         AND NOT EXISTS (SELECT 1 FROM seen AS s WHERE s.is_hit OR (s.is_open AND s.holder <> :id))
     RETURNING t.id""")
 
@@ -87,7 +88,12 @@ def claim(tx: Transaction, tenant: str, task_run: TaskRun, key: str) -> Completi
     Raises:
         AttemptFenced: the attempt is not this worker's any more.
     """
-    ids = {"run_id": task_run.run_id, "id": task_run.id, "attempt": task_run.attempt}
+    ids = {
+        "run_id": task_run.run_id,
+        "id": task_run.id,
+        "attempt": task_run.attempt,
+        "worker": task_run.worker,
+    }
     for _ in range(TRIES):
         row = _take(tx, _CLAIM, tenant, task_run.task_id, key, ids)
         if row.is_taken:

@@ -49,7 +49,7 @@ _BACK = Move(
     worker = NULL, claimed_at = NULL, started_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
     progress = NULL, progress_message = NULL""",
     rows=by_key("g.id"),
-    where="t.attempt = g.attempt",
+    where="t.attempt = g.attempt AND (CAST(:worker AS text) IS NULL OR t.worker = :worker)",
     source="""FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[]), CAST(:keys AS text[]),
         CAST(:holders AS uuid[]), CAST(:shown AS text[]), CAST(:pauses AS interval[]))
         AS g(id, attempt, key, holder, shown, pause)""",
@@ -71,6 +71,8 @@ def step_back(tx: Transaction, run_id: UUID, waiting: Sequence[KeyWait]) -> list
         "holders": [each.holder for each in waiting],
         "shown": [ids.show(ids.TASK_RUN, each.holder) for each in waiting],
         "pauses": pauses,
+        # One process had claimed all of them.
+        "worker": waiting[0].task_run.worker,
         "now": tx.now,
     }
     return read(tx.execute(_STEP_BACK, parameters))

@@ -77,7 +77,8 @@ def _described(failure: Exception) -> tuple[str, str]:
 _NOTE = """
 WITH mine AS MATERIALIZED (
     SELECT 1 WHERE CAST(:number AS bigint) IS NULL
-        OR EXISTS (SELECT 1 FROM leases AS l WHERE l.name = :lease AND l.number = :number)
+        OR EXISTS (SELECT 1 FROM leases AS l
+            WHERE l.name = :lease AND l.number = :number AND l.holder = :holder)
 ), noted AS (
     INSERT INTO tick_chores AS c (name, ran_at, took_ms, failures, errors, failed_at, error_code, error,
         skipped, skipped_since, done)
@@ -94,7 +95,8 @@ WITH mine AS MATERIALIZED (
         skipped = EXCLUDED.skipped, done = c.done + EXCLUDED.done,
         skipped_since = CASE WHEN EXCLUDED.skipped > 0 THEN coalesce(c.skipped_since, now()) END
 ), ended AS (
-    UPDATE leases AS l SET ends_at = clock_timestamp() FROM mine WHERE l.name = :lease AND l.number = :number
+    UPDATE leases AS l SET ends_at = clock_timestamp() FROM mine
+    WHERE l.name = :lease AND l.number = :number AND l.holder = :holder
 ), free AS MATERIALIZED (
     SELECT o.ctid FROM mine, orchestrator_state AS o FOR NO KEY UPDATE OF o SKIP LOCKED
 )
@@ -120,6 +122,7 @@ def note(tx: Transaction, results: Sequence[ChoreResult] = (), lease: Lease | No
         "done": [result.done for result in results],
         "lease": TICK,
         "number": None if lease is None else lease.number,
+        "holder": None if lease is None else lease.holder,
     }
     mode: str | None = tx.execute(_NOTE, parameters).scalar_one_or_none()
     return mode

@@ -76,6 +76,8 @@ def end(
         row = rows.get(task_run.id)
         if row is None or row.attempt != task_run.attempt or row.status != task_run.status.value:
             continue
+        if task_run.worker is not None and row.worker != task_run.worker:
+            continue  # another process has the same attempt: the claim of this one was lost in a failover
         delay_ms = _next_delay(row, failure, max_retry_delay_ms, chance)
         if delay_ms is None:
             finals.append(_final_row(task_run, row, failure, tx.new_id() if failure.is_dead else None))

@@ -25,6 +25,9 @@ _OUTPUT = """, finished_at = greatest(:now, t.started_at), output = o.output, ou
         ARRAY(SELECT jsonb_array_elements_text(o.next)) END, assets = o.assets, logs_path = o.logs"""
 
 _COMPLETED = "jsonb_build_object('outputHash', m.output_hash, 'selectedNext', to_jsonb(m.selected_next))"
+# Two processes may hold the same attempt after a failover that lost the claim of one of them. What is known
+# by its ids alone, as the report of a service, names no worker.
+IS_HOLDER = "(o.worker IS NULL OR t.worker = o.worker)"
 
 
 def _complete(columns: str = "", changes: str = "", data: str = "", returning: str = "") -> str:
@@ -32,9 +35,10 @@ def _complete(columns: str = "", changes: str = "", data: str = "", returning: s
         to=T.COMPLETED,
         changes=f"{_OUTPUT}{changes}",
         rows=by_key("o.id"),
-        where=f"t.attempt = o.attempt AND {status_is(T.RUNNING)}",
-        source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, output jsonb,
-            path text, size integer, hash text, next jsonb, assets jsonb, logs text{columns})""",
+        where=f"t.attempt = o.attempt AND {IS_HOLDER} AND {status_is(T.RUNNING)}",
+        source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, worker text,
+            output jsonb, path text, size integer, hash text, next jsonb, assets jsonb, logs text
+            {columns})""",
         event=Logged("'task_run.completed'", f"jsonb_strip_nulls({_COMPLETED}){data}"),
         returning=returning,
     ).sql
@@ -74,6 +78,7 @@ def _completion_row(completion: Completion) -> str:
     row = {
         "id": str(completion.task_run.id),
         "attempt": completion.task_run.attempt,
+        "worker": completion.task_run.worker,
         "path": completion.output.path,
         "size": completion.output.size,
         "hash": completion.output.hash,

@@ -13,24 +13,36 @@ from pipeweave.orchestrator.store.database import Transaction
 _PROGRESS = """
 UPDATE task_runs SET progress = :progress, progress_message = :message, heartbeat_at = now()
 WHERE run_id = :run_id AND id = :id AND attempt = :attempt AND status = 'running'
+    AND (CAST(:worker AS text) IS NULL OR worker = :worker)
 """
 
 
 def progress(tx: Transaction, task_run: TaskRun, percent: float, message: str | None) -> bool:
     """Store the progress of an attempt (0 to 100), also as a heartbeat. False when the attempt is fenced."""
-    return progress_of(tx, task_run.id, task_run.attempt, percent, message)
+    return progress_of(tx, task_run.id, task_run.attempt, percent, message, worker=task_run.worker)
 
 
 def progress_of(
-    tx: Transaction, task_run_id: UUID, attempt: int, percent: float, message: str | None
+    tx: Transaction,
+    task_run_id: UUID,
+    attempt: int,
+    percent: float,
+    message: str | None,
+    *,
+    worker: str | None = None,
 ) -> bool:
-    """As `progress`, of an attempt that is known by its ids."""
+    """As `progress`, of an attempt that is known by its ids.
+
+    Args:
+        worker: which must have it; None for any.
+    """
     parameters = {
         "run_id": ids.run_id_of(task_run_id),
         "id": task_run_id,
         "attempt": attempt,
         "progress": percent,
         "message": message,
+        "worker": worker,
     }
     return tx.execute(_PROGRESS, parameters).rowcount > 0
 
@@ -38,6 +50,7 @@ def progress_of(
 _HEARTBEAT = """
 UPDATE task_runs SET heartbeat_at = now()
 WHERE run_id = :run_id AND id = :id AND attempt = :attempt AND status = 'running'
+    AND (CAST(:worker AS text) IS NULL OR worker = :worker)
 """
 
 
@@ -45,6 +58,7 @@ _HEARTBEATS = f"""
 UPDATE task_runs AS t SET heartbeat_at = now()
 FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[])) AS g(id, attempt)
 WHERE {by_key("g.id")} AND t.attempt = g.attempt AND t.status = 'running'
+    AND (CAST(:worker AS text) IS NULL OR t.worker = :worker)
 RETURNING t.id
 """
 
@@ -61,16 +75,27 @@ def beat_together(tx: Transaction, task_runs: Sequence[TaskRun]) -> set[UUID]:
         "run_id": task_runs[0].run_id,
         "ids": [each.id for each in task_runs],
         "attempts": [each.attempt for each in task_runs],
+        # One process runs all of them.
+        "worker": task_runs[0].worker,
     }
     return set(tx.execute(_HEARTBEATS, parameters).scalars())
 
 
 def beat(tx: Transaction, task_run: TaskRun) -> bool:
     """Store the heartbeat of an attempt. False when the attempt is fenced."""
-    return beat_of(tx, task_run.id, task_run.attempt)
+    return beat_of(tx, task_run.id, task_run.attempt, worker=task_run.worker)
 
 
-def beat_of(tx: Transaction, task_run_id: UUID, attempt: int) -> bool:
-    """As `beat`, of an attempt that is known by its ids."""
-    parameters = {"run_id": ids.run_id_of(task_run_id), "id": task_run_id, "attempt": attempt}
+def beat_of(tx: Transaction, task_run_id: UUID, attempt: int, *, worker: str | None = None) -> bool:
+    """As `beat`, of an attempt that is known by its ids.
+
+    Args:
+        worker: which must have it; None for any.
+    """
+    parameters = {
+        "run_id": ids.run_id_of(task_run_id),
+        "id": task_run_id,
+        "attempt": attempt,
+        "worker": worker,
+    }
     return tx.execute(_HEARTBEAT, parameters).rowcount > 0

@@ -17,7 +17,7 @@ _POSTPONED = Move(
     changes=""", due_at = now() + g.delay * interval '1 second', queued_at = NULL, worker = NULL,
     claimed_at = NULL, started_at = NULL, heartbeat_at = NULL, suspected_at = NULL""",
     rows=by_key("g.id"),
-    where="t.attempt = g.attempt",
+    where="t.attempt = g.attempt AND (CAST(:worker AS text) IS NULL OR t.worker = :worker)",
     source="""FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[]), CAST(:delays AS float[]),
         CAST(:reasons AS text[])) AS g(id, attempt, delay, reason)""",
     event=Logged("'task_run.postponed'", "jsonb_build_object('reason', m.reason, 'dueAt', m.due_at)"),
@@ -37,6 +37,8 @@ def postpone(tx: Transaction, run_id: UUID, postponed: Sequence[Postponed]) -> l
         "attempts": [each.task_run.attempt for each in postponed],
         "delays": [each.delay_s for each in postponed],
         "reasons": [each.reason for each in postponed],
+        # One process had claimed all of them.
+        "worker": postponed[0].task_run.worker,
         "now": tx.now,
     }
     return read(tx.execute(_POSTPONE, parameters))

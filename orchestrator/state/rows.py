@@ -18,7 +18,8 @@ def task_run_ids(run_id: UUID, ordinals: Iterable[int]) -> list[UUID]:
 
 # The columns of a row `t` that `of_row` reads, in the order of the fields of TaskRun.
 COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.map_index, t.map_parent,
-t.item, t.priority, t.queue, t.is_limited, t.code_version, t.code_hash, t.idempotency_key"""
+t.item, t.priority, t.queue, t.is_limited, t.code_version, t.code_hash, t.idempotency_key,
+t.worker"""
 
 
 def read(rows: Iterable[Any]) -> list[TaskRun]:
@@ -28,6 +29,6 @@ def read(rows: Iterable[Any]) -> list[TaskRun]:
 
 def of_row(row: Any) -> TaskRun:
     """The task run of a row that starts with COLUMNS."""
-    values = list(row[:16])
+    values = list(row[:17])
     values[5] = TaskStatus(values[5])
     return TaskRun(*values)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from pipeweave.errors import Conflict, PipeWeaveError
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -50,14 +51,21 @@ class Lease:
     Args:
         name: what it is for.
         number: which taking this is; it fences what the holder writes.
+        holder: who took it. After a failover that lost the last commits, two may hold the same number.
         lasts: how long it lasts after it was taken or renewed.
         renewed_at: when that was (s, monotonic clock).
     """
 
     name: str
     number: int
+    holder: str
     lasts: timedelta
     renewed_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def fence(self) -> dict[str, Any]:
+        """The parameters of a guard: it is this taking, by this holder."""
+        return {"name": self.name, "number": self.number, "holder": self.holder}
 
     @property
     def is_fresh(self) -> bool:
@@ -87,15 +95,16 @@ def take(database: Database, name: str, lasts: timedelta, holder: str | None = N
         Unavailable: PostgreSQL cannot be reached.
     """
     began = time.monotonic()
-    parameters = {"name": name, "holder": holder or secrets.token_hex(16), "lasts": lasts}
+    holder = holder or secrets.token_hex(16)
     with database.statements() as tx:
+        parameters = {"name": name, "holder": holder, "lasts": lasts}
         number = tx.execute(_TAKE, parameters).scalar_one_or_none()
-    return None if number is None else Lease(name, number, lasts, began)
+    return None if number is None else Lease(name, number, holder, lasts, began)
 
 
 _RENEW = """
 UPDATE leases SET ends_at = clock_timestamp() + CAST(:lasts AS interval)
-WHERE name = :name AND number = :number
+WHERE name = :name AND number = :number AND holder = :holder
 """
 
 
@@ -106,7 +115,7 @@ def renew(database: Database, lease: Lease) -> bool:
         Unavailable: PostgreSQL cannot be reached.
     """
     began = time.monotonic()
-    parameters = {"name": lease.name, "number": lease.number, "lasts": lease.lasts}
+    parameters = {**lease.fence, "lasts": lease.lasts}
     with database.statements() as tx:
         is_mine = tx.execute(_RENEW, parameters).rowcount > 0
     if is_mine:
@@ -114,16 +123,18 @@ def renew(database: Database, lease: Lease) -> bool:
     return is_mine
 
 
-_END = "UPDATE leases SET ends_at = clock_timestamp() WHERE name = :name AND number = :number"
+_END = """
+UPDATE leases SET ends_at = clock_timestamp() WHERE name = :name AND number = :number AND holder = :holder
+"""
 
 
 def end(database: Database, lease: Lease) -> None:
     """Give a lease back before it ends, if PostgreSQL can be reached."""
     with suppress(PipeWeaveError), database.statements() as tx:
-        tx.execute(_END, {"name": lease.name, "number": lease.number})
+        tx.execute(_END, lease.fence)
 
 
-_CHECK = "SELECT 1 FROM leases WHERE name = :name AND number = :number FOR SHARE"
+_CHECK = "SELECT 1 FROM leases WHERE name = :name AND number = :number AND holder = :holder FOR SHARE"
 
 
 def check(tx: Transaction, lease: Lease) -> None:
@@ -132,7 +143,7 @@ def check(tx: Transaction, lease: Lease) -> None:
     Raises:
         Conflict: it is lost.
     """
-    if tx.execute(_CHECK, {"name": lease.name, "number": lease.number}).first() is None:
+    if tx.execute(_CHECK, lease.fence).first() is None:
         raise Conflict(f"the lease {lease.name!r} ended, and another process took it")
 
 

@@ -222,7 +222,8 @@ def test_two_that_do_not_know_of_each_other_do_no_harm(
 ) -> None:
     """The one that held the lease was silent for so long that it ended."""
     fill(database, *[IN_MARCH] * 20)
-    monkeypatch.setattr(drop_months, "alone", lambda _: nullcontext(Lease("mine", 1, timedelta(minutes=1))))
+    lease = Lease("mine", 1, "me", timedelta(minutes=1))
+    monkeypatch.setattr(drop_months, "alone", lambda _: nullcontext(lease))
     monkeypatch.setattr(leases, "check", lambda *_: None)
     both = call_concurrently(*[lambda: retire(database, tries=20)] * 2)
     assert any(each.error is None for each in both)
