@@ -104,7 +104,7 @@ def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]
         ("hook_fires", "fired_at", tx.now - policy.fires),
         ("ui_sessions", "expires_at", tx.now),
         ("ui_links", "expires_at", tx.now),
-        ("audit", "at", tx.now - policy.fires),
+        ("audit", "at", tx.now - (policy.audit or policy.fires)),
         ("bulk_change_runs", "at", tx.now - policy.dead_letters),
         ("bulk_changes", "finished_at", tx.now - policy.dead_letters),
     ]

@@ -28,6 +28,7 @@ class Policy:
         workers: how long the row of a stopped worker is kept: an operator can see what it was, and the tick
             when the last worker with a task was alive.
         uploads: how long the row of a deleted upload is kept.
+        audit: how long a row of the audit is kept; None: as a fire.
     """
 
     runs: timedelta | None = None
@@ -35,16 +36,19 @@ class Policy:
     dead_letters: timedelta = timedelta(days=30)
     workers: timedelta = WORKERS_KEPT
     uploads: timedelta = UPLOADS_KEPT
+    audit: timedelta | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> Policy:
         """The policy that the settings give."""
+        audit = settings.audit_retention_days
         days = settings.run_retention_days
         return cls(
             None if days is None else timedelta(days=days),
             settings.archive_runs,
             timedelta(days=settings.dlq_retention_days),
             max(WORKERS_KEPT, timedelta(seconds=settings.task_removed_after_seconds or 0, days=1)),
+            audit=None if audit is None else timedelta(days=audit),
         )
 
     @property

@@ -68,6 +68,7 @@ class Settings:
     run_retention_days: int | None = None
     archive_runs: bool = True
     dlq_retention_days: int = 30
+    audit_retention_days: int | None = None
     idempotency_ttl_seconds: int = 86_400
     max_retry_delay_ms: int = 86_400_000
     max_execution_timeout: int | None = None

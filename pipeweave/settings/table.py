@@ -241,6 +241,13 @@ TABLE: tuple[Setting, ...] = (
         is_common=True,
     ),
     Setting(
+        "AUDIT_RETENTION_DAYS",
+        "audit_retention_days",
+        values.whole(1, 36_500),
+        "days that a row of the audit is kept; unset: 31 days longer than RUN_RETENTION_DAYS",
+        is_common=True,
+    ),
+    Setting(
         "IDEMPOTENCY_TTL_SECONDS",
         "idempotency_ttl_seconds",
         values.whole(1, 10 * 366 * 86_400),

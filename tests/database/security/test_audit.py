@@ -180,6 +180,16 @@ def test_the_state_of_every_kind_with_an_id_can_be_read(tx: Transaction, prefix:
     assert audited_objects.state_of(tx, kind, TENANT, ids.show(prefix, ids.new_id())) == {}
 
 
+@pytest.mark.parametrize("runs", [None, A_MONTH / 2, A_MONTH * 12])
+def test_the_audit_may_have_a_time_of_its_own(tx: Transaction, runs: timedelta | None) -> None:
+    audit.write(tx, note(), {}, {})
+    kept = Policy(runs=runs, audit=A_MONTH * 3)
+    tx.now += A_MONTH * 3
+    assert expiry.run_once(tx, kept).audit == 0
+    tx.now += timedelta(seconds=1)
+    assert expiry.run_once(tx, kept).audit == 1
+
+
 def test_rows_are_purged_with_the_history_of_their_time(fresh_database: Database) -> None:
     with fresh_database.transaction() as tx:
         audit.write(tx, note(), {}, {})
