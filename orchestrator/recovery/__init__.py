@@ -6,7 +6,7 @@ never be needed by a healthy deployment, and the trouble of one run, tenant or c
 one waiting.
 """
 
-from pipeweave.orchestrator.recovery import tick, tick_status
+from pipeweave.orchestrator.recovery import due_attempts, tick, tick_status
 from pipeweave.orchestrator.recovery.tick import CHORES, Chore, Rhythm, Ticked, run_once
 from pipeweave.orchestrator.recovery.tick_status import ChoreResult, ChoreStatus, LastTick
 
@@ -18,6 +18,7 @@ __all__ = [
     "LastTick",
     "Rhythm",
     "Ticked",
+    "due_attempts",
     "run_once",
     "tick",
     "tick_status",

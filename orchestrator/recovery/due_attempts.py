@@ -10,7 +10,7 @@ from uuid import UUID
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
-from pipeweave.orchestrator.state import run_headers
+from pipeweave.orchestrator.state import deployment_mode, run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
 
@@ -30,6 +30,14 @@ ORDER BY w.turn, w.due_at LIMIT :batch
 
 # SQL: whether there is anything for this chore.
 IS_DUE = "EXISTS (SELECT 1 FROM task_runs AS t WHERE t.status = 'pending' AND t.due_at <= now())"
+
+
+_HAS_DUE = f"SELECT {IS_DUE} AND {deployment_mode.MODE} <> '{deployment_mode.MAINTENANCE}'"
+
+
+def has_due(tx: Transaction) -> bool:
+    """Whether attempts are due and may be released: one look at an index that is nearly always empty."""
+    return bool(tx.execute(_HAS_DUE).scalar_one())
 
 
 def run_once(deployment: Deployment) -> int:

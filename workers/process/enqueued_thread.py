@@ -1,6 +1,7 @@
-"""Starts enqueued runs in a thread: soon after their caller's commit, where a tick may be a second away.
+"""Starts enqueued runs, and releases attempts that are due, in a thread: soon after a caller's commit or the
+end of a short delay, where a tick may be a second away.
 
-It looks at an index that is nearly always empty. A notification by PostgreSQL would save the looks, and make
+It looks at indexes that are nearly always empty. A notification by PostgreSQL would save the looks, and make
 every caller's commit wait for all others (docs/decisions/0035-enqueue.md).
 """
 
@@ -9,10 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from typing import NamedTuple
 
 from pipeweave.beside import Beside
 from pipeweave.orchestrator import enqueued
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.store import Database, Transaction
 from pipeweave.workers.process.failure_log import FailureLog
 
@@ -21,6 +24,8 @@ log = logging.getLogger(__name__)
 # Between two looks (s): while runs are enqueued now and then, and when none was for an hour.
 EVERY_S = 0.03
 SELDOM_S = 0.25
+# Between two looks for attempts that are due (s).
+ATTEMPTS_EVERY_S = 0.25
 IN_USE_FOR_S = 3600.0
 # A look that takes long, because the server is slow or many old rows are in its way, makes the next one wait
 # so many times as long.
@@ -44,8 +49,16 @@ def pause_after(look_s: float, unused_s: float | None) -> float:
     return min(max(every, PAUSE_PER_LOOK * look_s), LONGEST_PAUSE_S)
 
 
+class _Found(NamedTuple):
+    """What a look found: enqueued runs, and whether attempts are due."""
+
+    runs: enqueued.Due = enqueued.Due(False, False)
+    attempts: bool = False
+
+
 class EnqueuedThread:
-    """Looks for enqueued runs until it is stopped. A look that fails is logged and tried again.
+    """Looks for enqueued runs and due attempts until it is stopped. A look that fails is logged and tried
+    again.
 
     Args:
         deployment: starts the runs, over one connection more.
@@ -60,6 +73,7 @@ class EnqueuedThread:
         self._failures_of_large = FailureLog(log, "enqueued.failed")
         self._large: Beside[None] | None = None
         self._found_at: float | None = None
+        self._next_look_for_attempts = 0.0
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pipeweave-enqueued", daemon=True)
 
@@ -78,8 +92,10 @@ class EnqueuedThread:
         while not self._end.is_set():
             try:
                 with self._database.statements() as tx:
-                    due = self._soon_due(tx)
-                if not self._start(due) and any(due):
+                    found = self._soon_due(tx)
+                if found.attempts:
+                    due_attempts.release_due(self._database)
+                if not self._start(found.runs) and any(found.runs):
                     # Another process starts them, or nothing is accepted at the moment.
                     self._end.wait(EVERY_S)
             except Exception as error:
@@ -102,17 +118,25 @@ class EnqueuedThread:
         else:
             self._failures_of_large.worked()
 
-    def _soon_due(self, tx: Transaction) -> enqueued.Due:
-        """Look some times; the answer comes at once when a run is due."""
+    def _attempts_are_due(self, tx: Transaction, now: float) -> bool:
+        if now < self._next_look_for_attempts:
+            return False
+        self._next_look_for_attempts = now + ATTEMPTS_EVERY_S
+        return due_attempts.has_due(tx)
+
+    def _soon_due(self, tx: Transaction) -> _Found:
+        """Look some times; the answer comes at once when a run or an attempt is due."""
         for _ in range(LOOKS):
             began = time.monotonic()
             due = enqueued.has_due(tx)
             now = time.monotonic()
             if due.small or (due.large and not (self._large and self._large.is_under_way)):
                 self._found_at = now
-                return due
+                return _Found(due, self._attempts_are_due(tx, now))
+            if self._attempts_are_due(tx, now):
+                return _Found(attempts=True)
             if self._end.wait(
                 pause_after(now - began, None if self._found_at is None else now - self._found_at)
             ):
                 break
-        return enqueued.Due(False, False)
+        return _Found()

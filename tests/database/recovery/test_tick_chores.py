@@ -138,6 +138,26 @@ def test_during_maintenance_only_lost_workers_are_noted(deployment: Deployment, 
         assert [chore.name for chore in tick_status.chores(tx)] == ["lost_workers"]
 
 
+def test_due_attempts_are_there_for_whoever_looks_between_two_ticks_except_during_maintenance(
+    driver: RunDriver,
+) -> None:
+    def has_due() -> bool:
+        with driver.database.statements() as tx:
+            return due_attempts.has_due(tx)
+
+    run_id = driver.begin({"a": []})
+    assert not has_due()
+    driver.rows(
+        "UPDATE task_runs SET status = 'pending', due_at = now() WHERE run_id = :id RETURNING id", id=run_id
+    )
+    assert has_due()
+    driver.rows("UPDATE orchestrator_state SET mode = 'maintenance' RETURNING 1")
+    assert not has_due()
+    driver.rows("UPDATE orchestrator_state SET mode = 'running' RETURNING 1")
+    assert due_attempts.release_due(driver.database) == 1
+    assert not has_due()
+
+
 def test_a_stored_chore_error_names_no_host(deployment: Deployment, driver: RunDriver) -> None:
     tick.run_once(deployment, (failing(Unavailable("PostgreSQL at 10.0.0.7 refuses user admin")),))
     found = status_of(driver, "broken")
