@@ -56,7 +56,6 @@ from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import bulk
 from pipeweave.orchestrator.security import audited_objects
 from pipeweave.orchestrator.state import cancelling, completing, releasing, run_transitions
-from pipeweave.orchestrator.statistics import answers as statistics
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page, cursor_of
 from pipeweave.orchestrator.store.rows import Result
@@ -215,10 +214,9 @@ CALLS: Calls = [
     ("of services", lambda tx, _: unknown_names.names(tx, TENANT, "service")),
     ("of schedules", lambda tx, _: unknown_names.names(tx, TENANT, "schedule")),
     ("of triggers", lambda tx, _: unknown_names.names(tx, TENANT, "trigger")),
-    # statistics
-    ("of pipelines", lambda tx, _: statistics._is_known(tx, TENANT, "pipeline", "a")),
-    ("of tasks", lambda tx, _: statistics._is_known(tx, TENANT, "task", "a")),
-    ("of services", lambda tx, _: statistics._is_known(tx, TENANT, "service", "a")),
+    ("of pipelines", lambda tx, _: unknown_names.require(tx, TENANT, "pipeline", "a")),
+    ("of tasks", lambda tx, _: unknown_names.require(tx, TENANT, "task", "a")),
+    ("of services", lambda tx, _: unknown_names.require(tx, TENANT, "service", "a")),
     # queueing and engine
     ("", lambda tx, _: maintenance_mode.request(tx)),
     ("", lambda tx, _: maintenance_mode.enter_if_drained(tx)),

@@ -31,6 +31,7 @@ from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, Uploa
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.reading import dead_letters as queries
+from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.security import WRITE
 from pipeweave.orchestrator.store import Transaction
 
@@ -45,9 +46,12 @@ REDRIVE = {"id": PathId(ids.REDRIVE, "The redrive's id.")}
 def list_dead_letters(call: Call, query: DeadLettersQuery) -> dict[str, Any]:
     """Dead letters, newest first. Without `status`, only those that were neither retried nor discarded."""
     with call.reading() as tx:
-        return queries.dead_letter_list(
+        found = queries.dead_letter_list(
             tx, call.tenant, query.page(), query.filter(), status=query.status, id_prefix=query.id_prefix
         )
+        if not found["items"] and query.cursor is None:
+            _require_pipeline(call, tx, query.pipeline_id)
+        return found
 
 
 @routes.add("GET", "/api/dlq/groups", "Group the dead letters", query=GroupsQuery, answer=DeadLetterGroups)
@@ -57,7 +61,14 @@ def group_dead_letters(call: Call, query: GroupsQuery) -> dict[str, Any]:
     """
     with call.reading() as tx:
         found = queries.dead_letter_groups(tx, call.tenant, query.limit, query.filter(), status=query.status)
+        if not found:
+            _require_pipeline(call, tx, query.pipeline_id)
         return {"groups": found}
+
+
+def _require_pipeline(call: Call, tx: Transaction, pipeline_id: str | None) -> None:
+    if pipeline_id is not None:
+        unknown_names.require(tx, call.tenant, "pipeline", pipeline_id)
 
 
 @routes.add(

@@ -40,6 +40,7 @@ from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, Unavailable
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import why
+from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.runs import bulk, pausing, triggering
 from pipeweave.orchestrator.security import WRITE
 
@@ -61,6 +62,8 @@ def list_runs(call: Call, query: RunsQuery) -> dict[str, Any]:
     """
     with call.reading() as tx:
         found = reading.run_list(tx, call.tenant, query.page(), query.run_filter())
+        if not found["items"] and query.cursor is None:
+            unknown_names.require(tx, call.tenant, "pipeline", *query.pipeline_id)
     return query.named("runs", found) | {name: found[name] for name in ("scanned", "scannedTo")}
 
 

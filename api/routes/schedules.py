@@ -26,6 +26,7 @@ from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain import iso
+from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.schedule import by_hand, storing
 from pipeweave.orchestrator.security import READ, WRITE
 from pipeweave.spec import timetable
@@ -60,6 +61,8 @@ def list_schedules(call: Call, query: SchedulesQuery) -> dict[str, Any]:
             state=query.state,
             recent=query.recent,
         )
+        if not found["items"] and query.cursor is None and query.pipeline_id is not None:
+            unknown_names.require(tx, call.tenant, "pipeline", query.pipeline_id)
         return query.named("schedules", found)
 
 

@@ -19,6 +19,7 @@ from pipeweave.api.contract import (
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.security import WRITE
 from pipeweave.orchestrator.triggers import storing
 
@@ -42,6 +43,8 @@ def list_triggers(call: Call, query: TriggersQuery) -> dict[str, Any]:
         found = reading.triggers(
             tx, call.tenant, query.page(), pipeline_id=query.pipeline_id, kind=query.kind
         )
+        if not found["items"] and query.cursor is None and query.pipeline_id is not None:
+            unknown_names.require(tx, call.tenant, "pipeline", query.pipeline_id)
         return query.named("triggers", found)
 
 

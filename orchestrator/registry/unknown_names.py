@@ -10,6 +10,8 @@ from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.suggestions import nearest
 
 Kind = Literal["pipeline", "task", "service", "schedule", "trigger"]
+# What lists are chosen by.
+Listed = Literal["pipeline", "task", "service"]
 
 # So many names are compared, and so many are shown.
 MOST_COMPARED = 500
@@ -23,6 +25,12 @@ _NAMES: dict[Kind, str] = {
     "service": "SELECT id FROM services WHERE tenant_id = :tenant ORDER BY id LIMIT :most",
     "schedule": "SELECT id FROM schedules WHERE tenant_id = :tenant ORDER BY id LIMIT :most",
     "trigger": "SELECT id FROM triggers WHERE tenant_id = :tenant ORDER BY id LIMIT :most",
+}
+
+_KNOWN: dict[Listed, str] = {
+    "pipeline": "SELECT 1 FROM pipelines AS p WHERE p.tenant_id = :tenant AND p.id = :id",
+    "task": "SELECT 1 FROM tasks AS t WHERE t.tenant_id = :tenant AND t.id = :id",
+    "service": "SELECT 1 FROM services AS s WHERE s.tenant_id = :tenant AND s.id = :id",
 }
 
 _HOW_TO_MAKE: dict[Kind, str] = {
@@ -43,6 +51,19 @@ def not_found(tx: Transaction, tenant: str, kind: Kind, name: str, **context: An
     known = names(tx, tenant, kind)
     said = hint(kind, name, known) if known or _exists(tx, tenant) else _no_tenant(kind, tenant)
     return NotFound(f"{kind} {name[:200]!r} not found", hint=said, **context)
+
+
+def require(tx: Transaction, tenant: str, kind: Listed, *named: str) -> None:
+    """Tell a misspelt name from one that has nothing yet: both leave a list empty.
+
+    For a list that is empty: what is gone, and left something, is still found by its name.
+
+    Raises:
+        NotFound: the tenant never had one of these names, or has it no more.
+    """
+    for name in named:
+        if tx.execute(_KNOWN[kind], {"tenant": tenant, "id": name}).first() is None:
+            raise not_found(tx, tenant, kind, name)
 
 
 def _exists(tx: Transaction, tenant: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.registry import unknown_names
-from pipeweave.orchestrator.registry.unknown_names import Kind
+from pipeweave.orchestrator.registry.unknown_names import Listed
 from pipeweave.orchestrator.statistics import buckets, documents, queue_rows, rows, series
 from pipeweave.orchestrator.statistics.place import as_of
 from pipeweave.orchestrator.statistics.tallies import SERVICE, TASK, TENANT
@@ -122,21 +122,10 @@ def _versions(found: Any) -> list[Document]:
     return [{"version": row.version, "at": iso(row.at)} for row in reversed(found)]
 
 
-_KNOWN: dict[Kind, str] = {
-    "pipeline": "SELECT 1 FROM pipelines AS p WHERE p.tenant_id = :tenant AND p.id = :id",
-    "task": "SELECT 1 FROM tasks AS t WHERE t.tenant_id = :tenant AND t.id = :id",
-    "service": "SELECT 1 FROM services AS s WHERE s.tenant_id = :tenant AND s.id = :id",
-}
-
-
-def _check(tx: Transaction, tenant: str, kind: Kind, id: str, found: series.Series) -> None:
+def _check(tx: Transaction, tenant: str, kind: Listed, id: str, found: series.Series) -> None:
     """What is gone keeps its statistics."""
-    if not any(found.sum.counts.values()) and not _is_known(tx, tenant, kind, id):
-        raise unknown_names.not_found(tx, tenant, kind, id)
-
-
-def _is_known(tx: Transaction, tenant: str, kind: Kind, id: str) -> bool:
-    return tx.execute(_KNOWN[kind], {"tenant": tenant, "id": id}).first() is not None
+    if not any(found.sum.counts.values()):
+        unknown_names.require(tx, tenant, kind, id)
 
 
 def by_pipeline(
@@ -182,7 +171,7 @@ def system(tx: Transaction, tenant: str, chosen: StatsWindow) -> Document:
     return buckets.buckets(tasks, runs, as_of(tx))
 
 
-def of_tasks(tx: Transaction, tenant: str, chosen: StatsWindow, kind: Kind, id: str) -> Document:
+def of_tasks(tx: Transaction, tenant: str, chosen: StatsWindow, kind: Listed, id: str) -> Document:
     """The task runs of a task or a service: `buckets.buckets`.
 
     Args:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipeweave import ids
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.registry import unknown_names
 
 if TYPE_CHECKING:
@@ -27,6 +29,30 @@ def test_a_misspelt_pipeline_gets_the_nearest_name(api: Api, pipeline: str) -> N
         api.post("/api/pipelines/fiels/dry-run"),
     ):
         assert hint(answer, "pipeline 'fiels' not found") == "did you mean 'files'?"
+
+
+@pytest.mark.parametrize("path", ["runs", "dlq", "dlq/groups", "schedules", "triggers"])
+def test_a_list_of_a_misspelt_pipeline_is_not_just_empty(api: Api, pipeline: str, path: str) -> None:
+    answer = api.get(f"/api/{path}", pipelineId="fiels")
+    assert hint(answer, "pipeline 'fiels' not found") == "did you mean 'files'?"
+    # One that has nothing yet is empty.
+    assert api.put("/api/pipelines/idle", {"steps": [{"task": "count"}]}).status_code in (200, 201)
+    assert api.get(f"/api/{path}", pipelineId="idle").status_code == 200
+
+
+def test_runs_of_one_known_and_one_misspelt_pipeline_are_told_while_there_are_any(
+    api: Api, run_id: str
+) -> None:
+    both = ["files", "fiels"]
+    assert api.get("/api/runs", pipelineId=both).json["runs"]
+    answer = api.get("/api/runs", pipelineId=both, minMs=10**11)
+    assert hint(answer, "pipeline 'fiels' not found") == "did you mean 'files'?"
+
+
+def test_runs_of_a_pipeline_that_is_gone_are_listed(api: Api, run_id: str, deployment: Deployment) -> None:
+    with deployment.database.transaction() as tx:
+        tx.execute("UPDATE runs SET pipeline_id = 'gone' WHERE id = :id", {"id": ids.read(ids.RUN, run_id)})
+    assert [each["id"] for each in api.get("/api/runs", pipelineId="gone").json["runs"]] == [run_id]
 
 
 def test_an_unknown_version_is_told_the_newest(api: Api, pipeline: str) -> None:
