@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from chaos.bystanders import LONGEST_READ, LONGEST_WITHOUT_TICK
 from chaos.causes import enqueued_runs
 from chaos.evidence import Evidence
 from chaos.progress import Standstill, fault_times, without
 
-# Faults of what hooks call, of rows and of old months: they are no excuse for who is late.
-OF_OTHERS = frozenset({"hooks-hang", "rows-unreadable", "month-dropped"})
+# Faults that concern few: they are no excuse for who is late.
+OF_OTHERS = frozenset({"storage-hangs", "bodies-announced", "hooks-hang", "rows-unreadable", "month-dropped"})
+# Whom a fault does not concern waits at most so long (ms): a read, and the tick. A busy machine needs some.
+LONGEST_MS = 5_000
 
 
 def every_row_that_nobody_can_read_was_refused(seen: Evidence) -> Iterator[str]:
@@ -33,6 +36,14 @@ def every_end_called_its_hook(seen: Evidence) -> Iterator[str]:
             yield f"{fire.id}: the hook of {fire.run_id} is said to have fired, but was not answered"
         if fire.outcome not in ("fired", "waiting") or (fire.outcome == "waiting" and not fire.attempts):
             yield f"{fire.id}: the hook of {fire.run_id} is {fire.outcome} after {fire.attempts} calls"
+
+
+def nobody_waited_whom_a_fault_did_not_concern(seen: Evidence) -> Iterator[str]:
+    """Reads were answered and ticks came while others waited for a store, a hook or a client."""
+    for fault in seen.faults:
+        for name in (LONGEST_READ, LONGEST_WITHOUT_TICK):
+            if (longest := fault.more.get(name, 0)) > LONGEST_MS:
+                yield f"{fault.kind} at {fault.planned:.1f} s: {longest} {name}"
 
 
 def every_end_started_its_run_soon(seen: Evidence) -> Iterator[str]:

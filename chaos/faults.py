@@ -41,7 +41,7 @@ def inject(aim: Aim, fault: Fault) -> Injected:
     began = time.monotonic()
     try:
         WAYS[fault.kind](aim, fault, hit)
-    except (Missed, RedisError, psycopg2.Error) as error:
+    except (Missed, RedisError, OSError, psycopg2.Error) as error:
         missed = str(error) or type(error).__name__
     return Injected(fault.kind, fault.at, began, time.monotonic(), hit.pids, dict(hit.more), missed)
 
@@ -80,6 +80,8 @@ WAYS: dict[str, Callable[[Aim, Fault, Hit], None]] = {
     "messages-replayed": server_faults.replay_messages,
     "messages-of-junk": server_faults.add_junk,
     "chords-forgotten": server_faults.forget_chords,
+    "storage-hangs": cause_faults.hang_storage,
+    "bodies-announced": cause_faults.announce_bodies,
     "hooks-hang": cause_faults.hang_hooks,
     "rows-unreadable": cause_faults.write_odd_rows,
     "month-dropped": cause_faults.drop_month,

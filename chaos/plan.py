@@ -87,6 +87,8 @@ KINDS: dict[str, Kind] = {
     "messages-replayed": Kind((0.5, 1.5)),
     "messages-of-junk": Kind(options={"count": (10, 200)}),
     "chords-forgotten": Kind((0.5, 1.5)),
+    "storage-hangs": Kind((6.0, 14.0), options={"way": ("hang", "drip", "refuse")}, weight=2),
+    "bodies-announced": Kind((4.0, 8.0)),
     "hooks-hang": Kind((4.0, 12.0), options={"way": ("hang", "drip")}),
     "rows-unreadable": Kind(),
     "month-dropped": Kind(),

@@ -245,6 +245,7 @@ ALL: tuple[Proof, ...] = (
     cause_proofs.every_row_that_nobody_can_read_was_refused,
     cause_proofs.every_end_called_its_hook,
     cause_proofs.every_end_started_its_run_soon,
+    cause_proofs.nobody_waited_whom_a_fault_did_not_concern,
     stream_proofs.the_stream_showed_every_event_once,
     progress.every_run_went_on_soon,
     events_rebuild_the_stored_rows,

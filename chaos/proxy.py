@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 
 _LOOPBACK = "127.0.0.1"
 _CHUNK = 64 * 1024
+# Between two bytes of a proxy that drips (s).
+_DRIP_EVERY_S = 0.2
 
 # Whether something that a server sends is what was waited for.
 Recognise = Callable[[bytes], bool]
@@ -48,7 +50,9 @@ class _Pair:
                 look(content)
                 self._proxy.passes.wait()
                 if not self.is_silent:
-                    target.sendall(content)
+                    target.sendall(
+                        self._proxy.dripped(content, target) if source is self.ends[1] else content
+                    )
         self._proxy.passes.wait()
         # The end of a silent connection is not heard at the other end either.
         if not self.is_silent:
@@ -81,11 +85,14 @@ class Proxy:
 
     Attributes:
         passes: cleared while the network is cut.
+        drips: whether answers of the server arrive byte by byte.
     """
 
     def __init__(self, target: int) -> None:
         self.passes = threading.Event()
         self.passes.set()
+        self.drips = False
+        self._refuses = False
         self._target = target
         self._pairs: list[_Pair] = []
         self._trap: _Trap | None = None
@@ -132,6 +139,34 @@ class Proxy:
             self.silence()
         self.passes.set()
 
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """End all connections, and each new one at once, for the block."""
+        self._refuses = True
+        for pair in list(self._pairs):
+            pair.end()
+        try:
+            yield
+        finally:
+            self._refuses = False
+
+    @contextmanager
+    def dripping(self) -> Iterator[None]:
+        """Let answers of the server arrive byte by byte for the block."""
+        self.drips = True
+        try:
+            yield
+        finally:
+            self.drips = False
+
+    def dripped(self, content: bytes, target: socket.socket) -> bytes:
+        """Pass on a byte now and then while the proxy drips; what is left afterwards."""
+        while self.drips and content:
+            target.sendall(content[:1])
+            content = content[1:]
+            time.sleep(_DRIP_EVERY_S)
+        return content
+
     def forget(self, seconds: float) -> None:
         """End the connections that are silent for so long, as probes would if nobody acknowledged them."""
         until = time.monotonic() - seconds
@@ -155,6 +190,9 @@ class Proxy:
                 self.passes.wait()
             except OSError:
                 return
+            if self._refuses:
+                client.close()
+                continue
             try:
                 server = socket.create_connection((_LOOPBACK, self._target))
             except OSError:

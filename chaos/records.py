@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from chaos.catalogue import PLENTY
+from chaos.catalogue import PLENTY, without_padding
 from chaos.stack import Stack
 from pipeweave import ids
 
@@ -69,6 +69,7 @@ class TaskRun:
     status: str
     attempt: int
     code: str | None
+    # Without what makes it large, wherever it is stored.
     output: Any
     finished: float | None
     max_attempts: int = PLENTY
@@ -139,7 +140,8 @@ FROM schedule_fires ORDER BY schedule_id, scheduled_at
 """
 _TASK_RUNS = """
 SELECT id, run_id, step_id, task_id, kind, map_index, status, attempt, error_code, output,
-       extract(epoch FROM finished_at)::float8, max_attempts, cached_from FROM task_runs ORDER BY id
+       extract(epoch FROM finished_at)::float8, max_attempts, cached_from, output_path FROM task_runs
+ORDER BY id
 """
 _ATTEMPTS = """
 SELECT task_run_id, number, status, error_code, worker, extract(epoch FROM finished_at)::float8
@@ -184,9 +186,11 @@ def _events(up: Stack) -> Iterator[Event]:
 
 
 def _task_runs(up: Stack) -> Iterator[TaskRun]:
+    values = up.store.values()
     for row in up.rows(_TASK_RUNS):
         found = TaskRun(_task_run(row[0]), _run(row[1]), *row[2:12])
-        yield replace(found, cached_from=_task_run(row[12]))
+        output = without_padding(values.load(found.output, row[13]))
+        yield replace(found, output=output, cached_from=_task_run(row[12]))
 
 
 def keep(up: Stack, folder: Path) -> None:

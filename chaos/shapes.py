@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chaos.catalogue import LIMITS, OBEDIENT
+from chaos.catalogue import LIMITS, OBEDIENT, PADDING
 
 Document = dict[str, Any]
-# By step id: seconds, failures, refuse, choose, look (tasks/acting.py).
+# By step id: seconds, failures, refuse, choose, look, large (tasks/acting.py).
 Behaviour = dict[str, dict[str, Any]]
 
 WORKFLOWS = Path(__file__).parents[1] / "tests" / "flows" / "workflows"
@@ -31,6 +31,8 @@ MIXED, TOUCHED = 0.5, 0.1
 REMOTE, MOST_REMOTE = 0.4, 12
 # In three of ten, half of the plain steps are `async def`.
 AWAITED = 0.3
+# In one of ten the input is an object in storage, and in two of ten the outputs of some steps are.
+LARGE_INPUT, LARGE_OUTPUTS, MOST_LARGE = 0.1, 0.2, 3
 _MIXTURE = ("work", "work", "work", "by_one", "by_two")
 _TOUCHED = ("changed", "removed", "added")
 
@@ -63,6 +65,7 @@ def draw(chance: random.Random, number: int) -> Shape:
             behaviour.setdefault(step["id"], {}).setdefault("seconds", LIMITED_S)
     usual = next(several for most, several in USUAL_S if len(steps) <= most)
     given = {"steps": behaviour, "lists": lists, "seconds": chance.choice(usual)}
+    _enlarge(chance, steps, given)
     code = "pinned" if any(step["task"] == "changed" for step in steps) and chance.random() < 0.5 else "any"
     return Shape({"id": id, "steps": steps, "code": code}, given, chance.choice(MODES))
 
@@ -224,6 +227,16 @@ def _mix(chance: random.Random, steps: list[Document]) -> None:
     if chance.random() < TOUCHED:
         for step in chance.sample(plain, min(len(plain), 3)):
             step["task"] = chance.choice(_TOUCHED)
+
+
+def _enlarge(chance: random.Random, steps: list[Document], given: dict[str, Any]) -> None:
+    """Let some inputs and outputs be objects in storage."""
+    if chance.random() < LARGE_INPUT:
+        given["padding"] = PADDING
+    if chance.random() < LARGE_OUTPUTS:
+        several = [each for each in steps if each["task"] in OBEDIENT and "map" not in each]
+        for step in chance.sample(several, min(len(several), MOST_LARGE)):
+            given["steps"].setdefault(step["id"], {})["large"] = True
 
 
 _KINDS: dict[Callable[[random.Random], Drawn], int] = {

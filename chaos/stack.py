@@ -1,5 +1,5 @@
-"""Start a real stack for the fault test: PostgreSQL and Valkey, one API, two beats, two workers of two teams
-with different code, and two instances of an HTTP service.
+"""Start a real stack for the fault test: PostgreSQL, Valkey and an object store, one API, two beats, two
+workers of two teams with different code, and two instances of an HTTP service.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from chaos.lines import Lines
 from chaos.listener import Listener
 from chaos.meddler import Meddler
 from chaos.notes import PARTS, VARIABLE
+from chaos.object_store import ObjectStore
 from chaos.processes import Process, Supervisor
 from chaos.proxy import Proxy
 from chaos.shifted_clock import COMPILER, shifted
@@ -75,7 +76,7 @@ class Stack:
     Args:
         folder: the folder of all files.
         processes: by name: `worker-1`, `worker-2`, `beat-1`, `beat-2`, `api`, `service-1`, `service-2`,
-            `postgres`, `valkey`.
+            `postgres`, `valkey`, `storage`.
         meddlers: by the name of an instance: what stands before it, and before the API for it.
         lines: by the name of a process: its connections to the servers.
         deployed: by the name of a worker: the part of its code that deploys replace.
@@ -86,6 +87,7 @@ class Stack:
     folder: Path
     database: Postgres
     broker: Valkey
+    store: ObjectStore
     port: int
     supervisor: Supervisor
     processes: dict[str, Process] = field(default_factory=dict)
@@ -169,7 +171,7 @@ def stack(folder: Path) -> Iterator[Stack]:
     broker = Valkey(folder / "valkey", free_port(), secrets.token_hex(16))
     database.prepare()
     broker.prepare()
-    up = Stack(folder, database, broker, free_port(), Supervisor(logs))
+    up = Stack(folder, database, broker, ObjectStore(folder), free_port(), Supervisor(logs))
     up.supervisor.start()
     try:
         _start_servers(up)
@@ -180,6 +182,7 @@ def stack(folder: Path) -> Iterator[Stack]:
         for each in up.lines.values():
             each.close()
         up.listener.close()
+        up.store.proxy.close()
         for pair in up.meddlers.values():
             for meddler in pair:
                 meddler.close()
@@ -195,8 +198,10 @@ def _start_servers(up: Stack) -> None:
     up.processes["postgres"] = up.supervisor.keep(kept)
     kept = Process("valkey", up.broker.launch, log / "valkey.log", valkey.STOP_SIGNAL)
     up.processes["valkey"] = up.supervisor.keep(kept)
-    if not up.wait_for_servers(START_S):
+    up.processes["storage"] = up.supervisor.keep(Process("storage", up.store.launch, log / "storage.log"))
+    if not (up.wait_for_servers(START_S) and waited(up.store.is_ready, START_S)):
         raise NotUp("the servers did not get ready")
+    up.store.make_bucket()
 
 
 def _start_processes(up: Stack) -> None:
@@ -242,6 +247,7 @@ def _launch(up: Stack, name: str) -> Launch:
         "BROKER_URL": _through(up.broker.url, up.broker.port, up.lines[name].broker),
         "PIPEWEAVE_SECRET_KEY": up.secret_key,
         "DISPATCH_NETWORKS": "loopback",
+        "STORAGE_BACKENDS": json.dumps([up.store.entry]),
         "PIPEWEAVE_DATA_DIR": str(up.folder / "data"),
         "MAX_TASKS_PER_CHILD": str(MESSAGES_PER_CHILD),
         VARIABLE: str(up.notes),

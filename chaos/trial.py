@@ -167,5 +167,5 @@ def _depth(up: Stack) -> int:
 def _stop_workers(up: Stack) -> None:
     """Stop the workers, so that rows and notes no longer change."""
     for name, process in up.processes.items():
-        if name not in ("postgres", "valkey"):
+        if name not in ("postgres", "valkey", "storage"):
             process.stop()

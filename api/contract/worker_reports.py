@@ -66,6 +66,9 @@ class CompletionReport(ReportModel):
     error: Annotated[str, Field(max_length=1_000_000)] | None = None
     error_code: Annotated[str, Field(max_length=1_000)] | None = None
     retryable: bool = Field(True, description="False: another attempt would end the same way.")
+    begun: bool = Field(
+        True, description="False: the task was not called, for its input could not be loaded; not counted."
+    )
     details: Any = None
     stack: Annotated[str, Field(max_length=1_000_000)] | None = None
 

@@ -182,6 +182,7 @@ def _report(body: CompletionReport) -> Report:
         error=body.error,
         error_code=body.error_code,
         retryable=body.retryable,
+        begun=body.begun,
         details=body.details,
         stack=body.stack,
     )

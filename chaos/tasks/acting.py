@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from chaos.catalogue import PLENTY
+from chaos.catalogue import PADDING, PLENTY, without_padding
 from chaos.notes import VARIABLE, Notebook
 from pipeweave import Context, Retry, TaskError, TaskResult
 from pipeweave.settings import environment
@@ -48,12 +48,13 @@ def _behaviour(ctx: Context) -> dict[str, Any]:
 def _end(ctx: Context, saw: dict[str, Any], token: str) -> TaskResult:
     """End as the input says; what it is to look at is noted in `saw`."""
     behaviour = _behaviour(ctx)
-    saw |= {name: ctx.upstream.get(name) for name in behaviour.get("look", ())}
+    saw |= {name: without_padding(ctx.upstream.get(name)) for name in behaviour.get("look", ())}
     if _is_refused(ctx, behaviour.get("refuse")):
         raise TaskError("no attempt can help", code="REFUSED", retryable=False)
     if ctx.attempt <= behaviour.get("failures", 0):
         raise ValueError(f"attempt {ctx.attempt} was told to fail")
-    return TaskResult(token, run_next=behaviour.get("choose"))
+    output = f"{token} {PADDING}" if behaviour.get("large") else token
+    return TaskResult(output, run_next=behaviour.get("choose"))
 
 
 def _is_refused(ctx: Context, refused: list[int] | bool | None) -> bool:

@@ -20,6 +20,7 @@ class Report:
         assets: key -> {path, size, type}.
         selected_next: the successors that may run; None for all.
         error, error_code, retryable, details, stack: of a failure.
+        begun: False: the task was not called, so the attempt is not counted.
     """
 
     status: str
@@ -32,5 +33,6 @@ class Report:
     error: str | None = None
     error_code: str | None = None
     retryable: bool = True
+    begun: bool = True
     details: Any = None
     stack: str | None = None

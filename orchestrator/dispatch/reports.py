@@ -8,7 +8,7 @@ the answer leaves. Storage is read before, while nothing is locked.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeweave import dispatch_ids, ids
@@ -53,7 +53,8 @@ class _Attempt:
 
     @property
     def task_run(self) -> TaskRun:
-        return of_row(self.row)
+        # Whoever holds it: a report may come before the service's name takes that of the dispatching process.
+        return replace(of_row(self.row), worker=None)
 
     @property
     def is_running(self) -> bool:

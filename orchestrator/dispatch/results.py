@@ -13,7 +13,7 @@ from pipeweave.authoring.raised import MAX_MESSAGE, MAX_TRACEBACK
 from pipeweave.errors import FieldError, InvalidInput, InvalidResult, NotFound, ObjectTooLarge
 from pipeweave.orchestrator.dispatch.payload import asset_path, logs_path, output_path
 from pipeweave.orchestrator.dispatch.report import Report
-from pipeweave.orchestrator.domain.failure import Failure, Outcome
+from pipeweave.orchestrator.domain.failure import Failure, Outcome, uncounted
 from pipeweave.orchestrator.domain.task_run import Kept
 from pipeweave.orchestrator.store.values import Values, canonical
 from pipeweave.safe_text import storable
@@ -124,11 +124,13 @@ def assets(
 
 
 def failure(report: Report, logs: str | None) -> Failure:
-    """The failure that a report tells of."""
+    """The failure that a report tells of. One of a task that was not called is not counted, unless no other
+    attempt can help.
+    """
     code = storable(report.error_code or "TASK_FAILED")[:200]
     message = storable(report.error or "the worker gave no error message")[:MAX_MESSAGE]
     stack = None if report.stack is None else storable(report.stack)[:MAX_TRACEBACK]
-    return Failure(
+    found = Failure(
         code,
         message,
         code,
@@ -138,6 +140,7 @@ def failure(report: Report, logs: str | None) -> Failure:
         _OUTCOMES.get(code, Outcome.FAILED),
         logs_path=logs,
     )
+    return found if report.begun or not found.retryable else uncounted(found)
 
 
 def is_asset_key(key: str) -> bool:

@@ -110,7 +110,12 @@ def interrupted() -> Failure:
 
 def not_begun(error: Unavailable) -> Failure:
     """The failure of an attempt whose function was not called, because what it needs could not be loaded."""
-    return replace(_failure_of(error), is_counted=False, pause_ms=AWAY_PAUSE_MS)
+    return uncounted(_failure_of(error))
+
+
+def uncounted(found: Failure) -> Failure:
+    """The same failure of an attempt that does not count, because its task was not called."""
+    return replace(found, is_counted=False, pause_ms=AWAY_PAUSE_MS)
 
 
 def not_kept(error: Unavailable) -> Failure:

@@ -17,13 +17,13 @@ import orjson
 from pipeweave.attempt import AsyncCall, Files, Logged, StoredLogs, printed_lines
 from pipeweave.authoring import Context, Task, bind, describe, outcome_of
 from pipeweave.authoring.calling import Outcome
-from pipeweave.errors import AttemptCancelled, AttemptTimedOut, PipeWeaveError
+from pipeweave.errors import AttemptCancelled, AttemptTimedOut, PipeWeaveError, Unavailable
 from pipeweave.http_worker.access import Access, load_json, logs_path, open_access
 from pipeweave.http_worker.dispatch import Dispatch
 from pipeweave.http_worker.link import Link
 from pipeweave.http_worker.reports import Reports
 from pipeweave.http_worker.upstream import Means, Upstream, UpstreamRefs
-from pipeweave.size_limits import INLINE_BYTES
+from pipeweave.size_limits import INLINE_BYTES, INLINE_WHILE_AWAY_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -129,9 +129,12 @@ class Attempt:
         refs = UpstreamRefs(self.dispatch, equipment.link)
         files = Files(Means(self.dispatch, refs, access), equipment.temp_dir)
         try:
-            value = load_json(access, self.dispatch.input_path, self.dispatch.input_url)
-            context = self._context(value, Upstream(refs, access), files)
-            outcome = outcome_of(self._call(bind(self.task.fn, context)))
+            try:
+                value = load_json(access, self.dispatch.input_path, self.dispatch.input_url)
+                arguments = bind(self.task.fn, self._context(value, Upstream(refs, access), files))
+            except Unavailable as error:
+                return {**self._failed(error), "begun": False}
+            outcome = outcome_of(self._call(arguments))
             assets = files.store(access.put_asset)
             return {**self._succeeded(outcome, access), **({"assets": assets} if assets else {})}
         finally:
@@ -192,10 +195,19 @@ class Attempt:
         if len(outcome.encoded) <= INLINE_BYTES:
             body["output"] = orjson.Fragment(outcome.encoded)
         else:
-            body["outputPath"] = access.put_output(outcome.encoded)
+            body |= self._stored(outcome.encoded, access)
         if outcome.run_next is not None:
             body["selectedNext"] = list(outcome.run_next)
         return body
+
+    def _stored(self, encoded: bytes, access: Access) -> dict[str, Any]:
+        try:
+            return {"outputPath": access.put_output(encoded)}
+        except Unavailable:
+            # The function was called: its result goes with the report, and the orchestrator keeps it.
+            if len(encoded) > INLINE_WHILE_AWAY_BYTES:
+                raise
+            return {"output": orjson.Fragment(encoded)}
 
     def _failed(self, error: BaseException) -> dict[str, Any]:
         found = describe(error)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from chaos import cause_proofs
+from chaos.bystanders import LONGEST_READ
 from chaos.evidence import Evidence
 from chaos.faults import Injected
 from chaos.notes import Note
@@ -37,6 +38,7 @@ def found(seen: Evidence) -> set[str]:
         cause_proofs.every_row_that_nobody_can_read_was_refused,
         cause_proofs.every_end_called_its_hook,
         cause_proofs.every_end_started_its_run_soon,
+        cause_proofs.nobody_waited_whom_a_fault_did_not_concern,
     )
     return {proof.__name__ for proof in proofs if list(proof(seen))}
 
@@ -78,6 +80,12 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
         ),
         "every_row_that_nobody_can_read_was_refused",
     ),
+    "a read that waited for a store": (
+        lambda seen: replace(
+            seen, faults=[Injected("storage-hangs", 1.0, 1.0, 9.0, more={LONGEST_READ: 6_000})]
+        ),
+        "nobody_waited_whom_a_fault_did_not_concern",
+    ),
     "a follower that came late": (lambda seen: late(seen, 20.0), "every_end_started_its_run_soon"),
 }
 
@@ -88,7 +96,9 @@ def test_what_is_wrong_is_seen(spoiled: str) -> None:
     assert found(spoil(evidence())) == {proof}
 
 
-@pytest.mark.parametrize(("kind", "is_excused"), [("postgres-away", True), ("hooks-hang", False)])
+@pytest.mark.parametrize(
+    ("kind", "is_excused"), [("postgres-away", True), ("hooks-hang", False), ("storage-hangs", False)]
+)
 def test_only_faults_of_servers_excuse_a_follower_that_comes_late(kind: str, is_excused: bool) -> None:
     fault = Injected(kind, 0.0, 101.0, 121.0)
     seen = replace(late(evidence(), 20.0), faults=[fault])

@@ -14,6 +14,9 @@ from support.fake_orchestrator import FakeOrchestrator, Serve
 from pipeweave import Context, TaskError, TaskResult, task
 from pipeweave.errors import AttemptCancelled
 
+# More answers than a request is tried.
+AGAIN = 10
+
 
 @task
 def add(a: int, b: int = 1) -> int:
@@ -137,6 +140,39 @@ def test_an_input_that_is_missing_fails_the_attempt(orchestrator: FakeOrchestrat
     serve(add)
     orchestrator.dispatch("add", inputUrl="/objects/nowhere")
     assert orchestrator.report()["errorCode"] == "NOT_FOUND"
+
+
+def test_a_task_whose_input_cannot_be_loaded_is_reported_as_not_begun(
+    orchestrator: FakeOrchestrator, serve: Serve
+) -> None:
+    called = []
+
+    @task
+    def note(ctx: Context) -> None:
+        called.append(ctx.input)
+
+    serve(note)
+    orchestrator.answers["object"] = [(503, None)] * AGAIN
+    orchestrator.dispatch("note")
+    report = orchestrator.report()
+    assert (report["errorCode"], report["begun"], report["retryable"]) == ("UNAVAILABLE", False, True)
+    assert called == []
+
+
+@pytest.mark.parametrize(("size", "status"), [(200_000, "success"), (300_000, "failed")])
+def test_a_result_that_storage_does_not_take_goes_with_the_report_if_a_row_can_hold_it(
+    orchestrator: FakeOrchestrator, serve: Serve, size: int, status: str
+) -> None:
+    @task
+    def large() -> str:
+        orchestrator.answers["object"] = [(503, None)] * AGAIN
+        return "x" * size
+
+    serve(large)
+    orchestrator.dispatch("large")
+    report = orchestrator.report()
+    assert (report["status"], report.get("output")) == (status, "x" * size if status == "success" else None)
+    assert "begun" not in report
 
 
 def test_assets_go_from_one_step_to_the_next(orchestrator: FakeOrchestrator, serve: Serve) -> None:
