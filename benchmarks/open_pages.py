@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import orjson
 
+from benchmarks import shapes
 from benchmarks.environment import Environment
 from benchmarks.figures import Figures
 from benchmarks.pipeweave_system import PipeWeaveSystem
@@ -37,9 +38,11 @@ PATHS = (
     "/runs?status=cancelled",
     "/runs?pipelineId=diamond",
     "/runs?pipelineId=single",
-    "/runs?pipelineId=fan",
+    "/runs?pipelineId=mapped",
     "/workers",
 )
+# The pipelines that filters of them name: a list of one that does not exist is refused.
+_FILTERED = {"diamond": shapes.diamond(), "single": shapes.chain(1), "mapped": shapes.mapped()}
 _PIECE = 65_536
 
 
@@ -136,6 +139,8 @@ def opened(pipeweave: PipeWeaveSystem, count: int = COUNT) -> Iterator[Pages]:
         BenchmarkFailed: a page was refused a fragment.
     """
     paths = [f"/api/live?view={quote(PATHS[each % len(PATHS)], safe='/')}" for each in range(count)]
+    for name, document in _FILTERED.items():
+        pipeweave.store(name, document)
     pages, stop = Pages(pipeweave), threading.Event()
     with ExitStack() as stack:
         streams = [stack.enter_context(closing(pipeweave.streamed(path))) for path in paths]
