@@ -14,6 +14,8 @@ from chaos.evidence import Evidence
 _CALLED = frozenset({"failed", "timeout"})
 # Codes of attempts of an HTTP service that it may never have begun: it was not reached, or died with them.
 _NOT_BEGUN = frozenset({"DISPATCH_FAILED", "TIMEOUT", "HEARTBEAT_LOST"})
+# The code of attempts that could not begin, because storage was away.
+_AWAY = "UNAVAILABLE"
 
 
 def each_task_was_called_by_workers_that_have_it(seen: Evidence) -> Iterator[str]:
@@ -30,15 +32,21 @@ def each_task_was_called_by_workers_that_have_it(seen: Evidence) -> Iterator[str
 
 
 def no_attempt_was_used_up_without_a_call(seen: Evidence) -> Iterator[str]:
-    """Attempts that failed or timed out were called, and interrupted ones are not counted."""
+    """Attempts that failed or timed out were called. Those that were interrupted, or never began because
+    storage was away, are not counted.
+    """
     for row in seen.records.task_runs.values():
         ended = seen.records.attempts.get(row.id, {})
+        unbegun = [
+            each for each in ended.values() if each.code == _AWAY and (row.id, each.number) not in seen.begun
+        ]
         for each in ended.values():
-            if row.task_id in REMOTE and each.code in _NOT_BEGUN:
+            if each in unbegun or (row.task_id in REMOTE and each.code in _NOT_BEGUN):
                 continue
             if row.kind != "map" and each.status in _CALLED and (row.id, each.number) not in seen.begun:
                 how = f"{each.status} ({each.code})"
                 yield f"{row.id} attempt {each.number} ({row.task_id}): {how}, but was never called"
         more = row.max_attempts - ATTEMPTS.get(row.task_id, PLENTY)
-        if more < (interrupted := sum(each.status == "interrupted" for each in ended.values())):
-            yield f"{row.id} ({row.task_id}): {interrupted} attempts were interrupted, {more} not counted"
+        never = sum(each.status == "interrupted" for each in ended.values()) + len(unbegun)
+        if more < never:
+            yield f"{row.id} ({row.task_id}): {never} attempts did not count, but {more} more are allowed"

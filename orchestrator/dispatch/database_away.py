@@ -1,7 +1,7 @@
 """Tells a PostgreSQL that is away from what makes an attempt fail.
 
 Until a dispatch has left, its attempt has not begun: what the absence of PostgreSQL prevents is tried again
-later, and uses up no attempt. Storage that is away is a failure of the attempt.
+later, and uses up no attempt. Storage that is away is a failure of the attempt that does not count.
 """
 
 from __future__ import annotations

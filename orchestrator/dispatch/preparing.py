@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from pipeweave import dispatch_ids, ids
-from pipeweave.errors import PipeWeaveError
+from pipeweave.errors import PipeWeaveError, Unavailable
 from pipeweave.orchestrator.dispatch import item_inputs, tokens, upstream
 from pipeweave.orchestrator.dispatch.database_away import database_needed
 from pipeweave.orchestrator.dispatch.object_urls import ObjectUrls
@@ -16,7 +16,7 @@ from pipeweave.orchestrator.dispatch.payload import Prepared, StoredUpstream
 from pipeweave.orchestrator.dispatch.services import DispatchService
 from pipeweave.orchestrator.dispatch.shared_values import SharedValues
 from pipeweave.orchestrator.dispatch.upstream import UpstreamPage, UpstreamStep
-from pipeweave.orchestrator.domain.failure import Failure, failure_of
+from pipeweave.orchestrator.domain.failure import Failure, failure_of, not_begun
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.reading.uploads import uploads_of_run
@@ -66,14 +66,14 @@ class Preparing:
             stored = self.stored(run, page.steps, backend)
             uploads = self._uploads(run, backend)
         except PipeWeaveError as error:
-            failure = failure_of(error)
+            failure = _failure(error)
             return [(each, failure) for each in task_runs]
         found: OfEach = []
         for each in task_runs:
             try:
                 found.append((each, self._one(run, service, each, backend, page, stored, uploads)))
             except PipeWeaveError as error:
-                found.append((each, failure_of(error)))
+                found.append((each, _failure(error)))
         return found
 
     def _upstream(self, run: RunHeader, step_id: str) -> UpstreamPage:
@@ -180,3 +180,8 @@ class Preparing:
             return ()
         with database_needed(), self._database.statements() as tx:
             return attempts.previous_attempts(tx, task_run)
+
+
+def _failure(error: PipeWeaveError) -> Failure:
+    """The failure of an attempt whose dispatch could not be prepared. Storage that is away uses up none."""
+    return not_begun(error) if isinstance(error, Unavailable) else failure_of(error)

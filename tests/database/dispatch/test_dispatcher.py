@@ -10,7 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from support.memory_storage import MemoryStorage
 from support.run_driver import header
+from support.stored_values import values_in
 
 from pipeweave.orchestrator.dispatch import sender
 from pipeweave.orchestrator.dispatch.dispatcher import AT_ONCE, Dispatcher
@@ -138,6 +140,20 @@ def test_an_instance_that_took_the_place_of_another_is_found_at_once(
         [outcome] = dispatcher.dispatch(run, [second])
     assert isinstance(outcome, Dispatched)
     assert new.url in outcome.service
+
+
+def test_a_dispatch_that_storage_prevents_uses_up_no_attempt(database: Database, tmp_path: Path) -> None:
+    store = MemoryStorage()
+    with hanging() as service:
+        run, (first, *_) = claimed(database, values_in(store), service.url)
+        settings = Settings(secret_key="5e" * 32, dispatch_networks=("loopback",), data_dir=str(tmp_path))
+        dispatcher = Dispatcher(database, values_in(store), settings, worker=WORKER)
+        store.is_away = True
+        [outcome] = dispatcher.dispatch(run, [first])
+        dispatcher.close()
+    assert isinstance(outcome, tuple)
+    assert (outcome[1].code, outcome[1].is_counted, outcome[1].retryable) == ("UNAVAILABLE", False, True)
+    assert service.asked == []
 
 
 def test_a_dispatch_that_postgresql_prevents_uses_up_no_attempt(

@@ -263,6 +263,12 @@ SPOILT: dict[str, tuple[set[str], Spoil]] = {
             {"run-t.join": {0: Attempt("run-t.join", 0, "timeout", "HEARTBEAT_LOST", "w", 1.0)}}
         ),
     ),
+    "an attempt is counted that never began": (
+        {ADD_UP, UNCALLED},
+        lambda seen: seen.records.attempts.update(  # type: ignore[attr-defined]
+            {"run-t.join": {0: Attempt("run-t.join", 0, "failed", "UNAVAILABLE", "w", 1.0)}}
+        ),
+    ),
     "an interrupted attempt is counted": (
         {UNCALLED},
         lambda seen: seen.records.attempts["run-t.a"].update(
