@@ -15,7 +15,7 @@ from pipeweave.orchestrator.recovery.tick_status import ChoreResult
 from pipeweave.orchestrator.store.database import Database
 
 # The chores of one tick are waited for as long (s) as this together.
-WAIT_S = 1.0
+WAIT_S = 0.5
 
 # What is under way, by the database of its tick and the name of the chore.
 _under_way: WeakKeyDictionary[Database, dict[str, Beside[ChoreResult]]] = WeakKeyDictionary()
