@@ -39,6 +39,7 @@ from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.child_slots import Slot
 from pipeweave.workers.consumer.dispatches import Dispatches, TakenTasks
 from pipeweave.workers.consumer.handed_on_log import HandedOnLog
+from pipeweave.workers.consumer.life_signs import LifeSigns
 from pipeweave.workers.consumer.message import Work
 from pipeweave.workers.consumer.stale_messages import EMPTY_JOIN, StaleMessages
 from pipeweave.workers.consumer.time_limit import HARD_AFTER_S
@@ -69,6 +70,7 @@ class ChildProcess:
         between: called between two messages, by the watchdog's thread.
         leave: ends the process in the middle of a message, when nothing of it is left to do: its parent
             hands it no other message before.
+        promotions: how many promotions of PostgreSQL this process or its parent has noticed.
     """
 
     worker: str
@@ -78,6 +80,7 @@ class ChildProcess:
     is_mixed: Callable[[], bool] = lambda: False
     between: Callable[[], None] = lambda: None
     leave: Callable[[], None] = lambda: None
+    promotions: Callable[[], int] = lambda: 0
 
 
 class Runner:
@@ -97,6 +100,7 @@ class Runner:
         self.stale = StaleMessages(deployment.database, deployment.publisher, self.tenant)
         self.handed_on = HandedOnLog()
         self._had_surprise = False
+        self.signs = LifeSigns(deployment.database, process.promotions, calls.is_keyed)
         self.watchdog = Watchdog(
             deployment.database,
             self.durations,
@@ -106,6 +110,7 @@ class Runner:
             store=self._store_beside_a_call,
             fence=process.slot.fence,
             between=process.between,
+            signs=self.signs,
         )
         self.together = Together(self, deployment.database)
 
