@@ -10,7 +10,7 @@ import psycopg2
 
 from chaos.aim import PATIENCE_S, Aim, Hit, Missed
 from chaos.plan import Fault
-from chaos.stack import waited
+from chaos.waiting import waited
 from pipeweave.orchestrator.domain import Month
 from pipeweave.orchestrator.retention import partitions
 from pipeweave.orchestrator.store import Database
