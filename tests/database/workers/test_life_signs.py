@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from uuid import UUID
 
 import pytest
-from support.run_driver import RunDriver, claim, settle
+from support.run_driver import RunDriver, claim, header, settle
+from support.servers import wait_until
 
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.workers.consumer import watchdog
+from pipeweave.workers.consumer.call_durations import CallDurations
 from pipeweave.workers.consumer.life_signs import LifeSigns
+from pipeweave.workers.consumer.message import Work
+from pipeweave.workers.consumer.time_limit import TimeLimit
+from pipeweave.workers.consumer.watchdog import Watchdog
 
 ME, OTHER = "me#1", "other#2"
 # What a promotion leaves of a row whose claim was not sent to the standby.
@@ -97,3 +104,30 @@ def test_of_several_calls_those_whose_rows_are_left_go_on(database: Database, dr
             tx.execute(_LOSE_CLAIM, {"run_id": run_id, "id": each.id})
         assert claim(tx, run_id, 3, OTHER)
     assert signs(database, 1).send(calls, 0) == {each.id for each in calls[:2]}
+
+
+def test_a_promotion_makes_the_heartbeat_of_a_call_due_at_once(
+    database: Database, driver: RunDriver, lost: TaskRun, run_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "BEAT_EVERY_S", 3600.0)
+    noticed: list[int] = []
+    watching = Watchdog(
+        database,
+        CallDurations(),
+        TimeLimit(),
+        shortest_ms=60_000,
+        is_stopping=lambda: False,
+        store=lambda *_: None,
+        fence=lambda *_: None,
+        between=lambda: None,
+        signs=LifeSigns(database, lambda: len(noticed), lambda _: False),
+    )
+    with database.transaction() as tx:
+        work = Work(header(tx, run_id))
+    watching.calling(work, lost, time.monotonic() + 600, 7_200_000)
+    noticed.append(1)
+    watching.start()
+    try:
+        wait_until(lambda: bool(driver.task_runs(run_id)[0].status == "running"))
+    finally:
+        watching.stop()

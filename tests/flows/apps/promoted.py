@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -24,4 +25,14 @@ def held(gate: str, ctx: Context) -> str | None:
         Path(f"{gate}.held").touch()
         while not Path(gate).exists():
             time.sleep(0.01)
+        return ctx.step_id
+
+
+@task(retries=5, retry_delay_ms=20)
+async def held_beside_others(gate: str, ctx: Context) -> str | None:
+    """As `held`, on the event loop."""
+    with noted(ctx, ctx.attempt):
+        Path(f"{gate}.held").touch()
+        while not Path(gate).exists():
+            await asyncio.sleep(0.01)
         return ctx.step_id

@@ -121,14 +121,18 @@ def test_with_an_asynchronous_standby_what_vanished_is_known_and_all_else_goes_o
         assert (leases.renew(database, lost), leases.renew(database, held)) == (False, True)
 
 
-def test_a_call_whose_claim_alone_was_lost_is_not_repeated(tmp_path: Path, broker_url: str) -> None:
+@pytest.mark.parametrize("task", ["held", "held_beside_others"])
+def test_a_call_whose_claim_alone_was_lost_is_not_repeated(
+    tmp_path: Path, broker_url: str, task: str
+) -> None:
     with promoted_stack(tmp_path, broker_url, is_synchronous=False, concurrency=(1,)) as stack:
         live = stack.live
-        live.store({"id": "held", "steps": [{"id": "only", "task": "held"}]})
+        live.store({"id": "first", "steps": [{"id": "only", "task": "held"}]})
+        live.store({"id": "second", "steps": [{"id": "only", "task": task}]})
         gates = [tmp_path / "first", tmp_path / "second"]
-        first = live.trigger("held", {"gate": str(gates[0])})
+        first = live.trigger("first", {"gate": str(gates[0])})
         live.until(Path(f"{gates[0]}.held").exists, "the first call does not begin")
-        second = live.trigger("held", {"gate": str(gates[1])})
+        second = live.trigger("second", {"gate": str(gates[1])})
         stack.pair.catch_up()
         stack.pair.cut()
         # What the standby does not learn: the first call ends, and the second is claimed and begins.
