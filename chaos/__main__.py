@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from chaos import plan, proofs, report, trial
+from chaos.databases import ALONE, PAIR
 from chaos.evidence import WITHIN_S
 from chaos.figures import figures
 from chaos.stack import NotUp
@@ -25,7 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown := set(kinds) - plan.KINDS.keys():
         print(f"no such fault: {', '.join(unknown)}; there are {', '.join(plan.KINDS)}", file=sys.stderr)
         return 2
-    made = plan.make(options.seed, options.seconds, kinds=kinds, pace=options.pace)
+    database = options.database or (PAIR if options.only and plan.OF_A_PAIR & set(kinds) else None)
+    made = plan.make(options.seed, options.seconds, kinds=kinds, pace=options.pace, database=database)
     folder = _folder(options.folder)
     try:
         done = trial.run(made, folder, settle_s=options.settle, within_s=options.within, say=_say)
@@ -37,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     document = {
         "seed": made.seed,
         "seconds": made.seconds,
+        "database": made.database,
         "ok": ok,
         "figures": numbers,
         "proofs": {proof: {"holds": not each, "contradictions": each} for proof, each in found.items()},
@@ -77,6 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--within", type=float, default=WITHIN_S, help="seconds in which every run goes on after a fault"
+    )
+    parser.add_argument(
+        "--database", choices=(ALONE, PAIR), help="PostgreSQL without or with a standby; the seed decides"
     )
     parser.add_argument("--folder", type=Path, help="where to put the data, which is kept when a proof fails")
     parser.add_argument("--json", action="store_true", help="print figures and proofs as JSON")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import psycopg2
 
 from chaos.aim import PATIENCE_S, Aim, Hit, Missed
-from chaos.stack import waited
+from chaos.waiting import waited
 
 # Between two looks (s).
 EVERY_S = 0.2

@@ -16,7 +16,8 @@ import psycopg2
 from chaos.aim import PATIENCE_S, Aim, Hit, Missed
 from chaos.bystanders import watched
 from chaos.plan import Fault
-from chaos.stack import TENANT, waited
+from chaos.stack import TENANT
+from chaos.waiting import waited
 from pipeweave.orchestrator.domain import Month
 from pipeweave.orchestrator.retention import partitions
 from pipeweave.orchestrator.store import Database

@@ -12,7 +12,7 @@ import psycopg2
 from chaos.aim import PATIENCE_S, Aim, Hit, Missed, send, worker_of
 from chaos.catalogue import other
 from chaos.plan import Fault
-from chaos.stack import waited
+from chaos.waiting import waited
 
 _IS_THERE = "SELECT count(*) FROM workers WHERE pid = %s AND stopped_at IS NULL AND started_at > %s"
 

@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 import psycopg2
 from redis.exceptions import RedisError
 
-from chaos import cause_faults, deploys, network_faults, process_faults, server_faults, service_faults
+from chaos import (
+    cause_faults,
+    deploys,
+    network_faults,
+    process_faults,
+    promotion_faults,
+    server_faults,
+    service_faults,
+)
 from chaos.aim import Aim, Hit, Missed
 from chaos.plan import Fault
 
@@ -72,6 +80,7 @@ WAYS: dict[str, Callable[[Aim, Fault, Hit], None]] = {
     "postgres-killed": server_faults.kill_postgres,
     "postgres-restarted": server_faults.restart_postgres,
     "postgres-away": server_faults.take_postgres_away,
+    "postgres-promoted": promotion_faults.promote_standby,
     "postgres-silent": network_faults.silence_postgres,
     "network-silent": network_faults.silence_network,
     "messages-doubled": server_faults.double_messages,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from chaos.proxies import Proxies
 from chaos.proxy import Proxy, Recognise
 
 # Silent connections end after so long (s): much later than the product may need.
@@ -34,7 +35,7 @@ MOMENTS: dict[str, Recognise | None] = {
 class Lines:
     """The connections of one process."""
 
-    postgres: Proxy
+    postgres: Proxies
     broker: Proxy
 
     def vanish(self, moment: str) -> bool:
@@ -46,7 +47,7 @@ class Lines:
         return came
 
     @property
-    def all(self) -> tuple[Proxy, Proxy]:
+    def all(self) -> tuple[Proxies, Proxy]:
         return self.postgres, self.broker
 
     def forget(self) -> None:

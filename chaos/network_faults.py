@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from chaos.aim import Aim, Hit, beat_of, gone, worker_of
 from chaos.plan import Fault
+from chaos.proxies import Proxies
 from chaos.proxy import Proxy
 
 
@@ -28,7 +29,7 @@ def silence_network(aim: Aim, fault: Fault, hit: Hit) -> None:
     _silence(aim.up.lines[fault.options["process"]].all, fault)
 
 
-def _silence(proxies: Sequence[Proxy], fault: Fault) -> None:
+def _silence(proxies: Sequence[Proxies | Proxy], fault: Fault) -> None:
     """In one of three ways: a firewall forgets the connections, and new ones work at once; or nothing passes
     for a while, and then what was sent meanwhile arrives, or only new connections work.
     """

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chaos import shapes
+from chaos.databases import ALONE, PAIR
 from chaos.shapes import Shape
 
 # The first fault comes when runs are under way (s).
@@ -79,6 +80,7 @@ KINDS: dict[str, Kind] = {
     "postgres-killed": Kind(),
     "postgres-restarted": Kind(),
     "postgres-away": Kind((3.0, 7.0)),
+    "postgres-promoted": Kind((0.0, 2.0), weight=2),
     "postgres-silent": Kind((2.0, 8.0), options=_SILENT, weight=2),
     "network-silent": Kind((2.0, 8.0), options=_SILENT),
     "messages-doubled": Kind((0.5, 2.0), weight=2),
@@ -93,6 +95,10 @@ KINDS: dict[str, Kind] = {
     "rows-unreadable": Kind(),
     "month-dropped": Kind(),
 }
+
+
+# The kinds that need a standby.
+OF_A_PAIR = frozenset({"postgres-promoted"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +154,28 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The runs, faults and changes of a trial, each in the order of their times."""
+    """The runs, faults and changes of a trial, each in the order of their times.
+
+    Args:
+        database: ALONE, or PAIR for a PostgreSQL with a standby.
+    """
 
     seed: int
     seconds: float
+    database: str
     runs: list[PlannedRun]
     faults: list[Fault]
     changes: list[Change]
 
 
-def make(seed: int, seconds: float, *, kinds: Collection[str] = tuple(KINDS), pace: float = 1.0) -> Plan:
+def make(
+    seed: int,
+    seconds: float,
+    *,
+    kinds: Collection[str] = tuple(KINDS),
+    pace: float = 1.0,
+    database: str | None = None,
+) -> Plan:
     """The plan of a seed.
 
     Args:
@@ -165,10 +183,15 @@ def make(seed: int, seconds: float, *, kinds: Collection[str] = tuple(KINDS), pa
         seconds: how long faults, triggers and changes go on.
         kinds: the kinds of faults.
         pace: a factor for the pauses between faults.
+        database: ALONE or PAIR; None lets the seed decide.
     """
+    database = database or random.Random(f"database {seed}").choice((ALONE, PAIR))
+    if database == ALONE:
+        kinds = [each for each in kinds if each not in OF_A_PAIR]
     faults = list(_faults(random.Random(f"faults {seed}"), seconds, list(kinds), pace))
     runs = list(_planned_runs(random.Random(f"runs {seed}"), seed, seconds))
-    return Plan(seed, seconds, runs, faults, list(_changes(random.Random(f"changes {seed}"), seed, seconds)))
+    changes = list(_changes(random.Random(f"changes {seed}"), seed, seconds))
+    return Plan(seed, seconds, database, runs, faults, changes)
 
 
 def _planned_runs(chance: random.Random, seed: int, seconds: float) -> Iterator[PlannedRun]:

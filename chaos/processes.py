@@ -81,13 +81,21 @@ class Process:
     @contextmanager
     def down(self) -> Iterator[None]:
         """Keep the process down until the block ends."""
-        with self._lock:
-            self._is_down = True
+        self.hold_down()
         try:
             yield
         finally:
-            with self._lock:
-                self._is_down, self._start_at = False, 0.0
+            self.release()
+
+    def hold_down(self) -> None:
+        """Start the process no more until `release`."""
+        with self._lock:
+            self._is_down = True
+
+    def release(self) -> None:
+        """Start the process again if it is down."""
+        with self._lock:
+            self._is_down, self._start_at = False, 0.0
 
     def stop(self) -> None:
         """End the process, with SIGKILL to its whole session if it does not obey."""

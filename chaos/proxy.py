@@ -70,7 +70,7 @@ class _Pair:
 
 
 @dataclass(slots=True)
-class _Trap:
+class Trap:
     """Goes off when a server says something."""
 
     recognise: Recognise
@@ -95,7 +95,7 @@ class Proxy:
         self._refuses = False
         self._target = target
         self._pairs: list[_Pair] = []
-        self._trap: _Trap | None = None
+        self._trap: Trap | None = None
         self._listener = socket.create_server((_LOOPBACK, 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
@@ -111,11 +111,16 @@ class Proxy:
         """Silence the present connections when a server says something, before that is heard; after so many
         seconds anyway. True if it was said.
         """
-        trap = self._trap = _Trap(recognise)
+        trap = Trap(recognise)
+        self.arm(trap)
         was_said = trap.is_off.wait(seconds)
-        self._trap = None
+        self.arm(None)
         self.silence()
         return was_said
+
+    def arm(self, trap: Trap | None) -> None:
+        """Set a trap: it silences the present connections before what sets it off is heard."""
+        self._trap = trap
 
     def look(self, content: bytes) -> None:
         """Look at something that a server says."""

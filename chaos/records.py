@@ -164,7 +164,7 @@ def read(up: Stack) -> Records:
         {each.id: each for each in _runs(up)},
         {each.id: each for each in _task_runs(up)},
         dict(attempts),
-        list(_events(up)),
+        list(read_events(up)),
         {_task_run(row[0]): row[1] for row in up.rows(_DEAD_LETTERS)},
         differences(up.database.url),
         [Fire(row[0], row[1], row[2], row[3] and _run(row[3])) for row in up.rows(_FIRES)],
@@ -180,7 +180,8 @@ def _runs(up: Stack) -> Iterator[Run]:
         yield Run(_run(row[0]), token, *row[2:])
 
 
-def _events(up: Stack) -> Iterator[Event]:
+def read_events(up: Stack) -> Iterator[Event]:
+    """The events of all runs."""
     for run_id, at, seq, type, task_run_id, attempt in up.rows(_EVENTS):
         yield Event(_run(run_id), at, seq, type, _task_run(task_run_id), attempt)
 

@@ -47,19 +47,19 @@ def fill_broker(aim: Aim, fault: Fault, hit: Hit) -> None:
 
 def kill_postgres(aim: Aim, fault: Fault, hit: Hit) -> None:
     """Kill the server with all its sessions."""
-    hit.pids = aim.family("postgres")[:1]
+    hit.pids = aim.family(aim.up.databases.process.name)[:1]
     send(hit.pids, signal.SIGKILL)
 
 
 def restart_postgres(aim: Aim, fault: Fault, hit: Hit) -> None:
     """Restart the server as `pg_ctl restart -m immediate` does: sessions are cut, nothing is flushed."""
-    hit.pids = aim.family("postgres")[:1]
+    hit.pids = aim.family(aim.up.databases.process.name)[:1]
     send(hit.pids, signal.SIGQUIT)
 
 
 def take_postgres_away(aim: Aim, fault: Fault, hit: Hit) -> None:
-    hit.pids = aim.family("postgres")[:1]
-    process = aim.up.processes["postgres"]
+    process = aim.up.databases.process
+    hit.pids = aim.family(process.name)[:1]
     with process.down():
         send(hit.pids, signal.SIGQUIT)
         gone(process)

@@ -8,7 +8,6 @@ import http.client
 import json
 import secrets
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ import psycopg2
 from redis import Redis
 
 from chaos.catalogue import DEPLOYED, TEAMS
+from chaos.databases import Databases
 from chaos.lines import Lines
 from chaos.listener import Listener
 from chaos.meddler import Meddler
@@ -29,8 +29,9 @@ from chaos.object_store import ObjectStore
 from chaos.processes import Process, Supervisor
 from chaos.proxy import Proxy
 from chaos.shifted_clock import COMPILER, shifted
+from chaos.waiting import waited
 from pipeweave.settings import environment
-from pipeweave.up import postgres, valkey
+from pipeweave.up import valkey
 from pipeweave.up.launch import Launch
 from pipeweave.up.ports import LOOPBACK, free_port
 from pipeweave.up.postgres import Postgres
@@ -76,7 +77,7 @@ class Stack:
     Args:
         folder: the folder of all files.
         processes: by name: `worker-1`, `worker-2`, `beat-1`, `beat-2`, `api`, `service-1`, `service-2`,
-            `postgres`, `valkey`, `storage`.
+            `postgres`, perhaps `postgres-standby`, `valkey` and `storage`.
         meddlers: by the name of an instance: what stands before it, and before the API for it.
         lines: by the name of a process: its connections to the servers.
         deployed: by the name of a worker: the part of its code that deploys replace.
@@ -85,7 +86,7 @@ class Stack:
     """
 
     folder: Path
-    database: Postgres
+    databases: Databases
     broker: Valkey
     store: ObjectStore
     port: int
@@ -100,6 +101,11 @@ class Stack:
     # With which the HTTP service registers.
     worker_token: str = ""
     secret_key: str = field(default_factory=lambda: secrets.token_hex(32))
+
+    @property
+    def database(self) -> Postgres:
+        """The PostgreSQL that takes writes now."""
+        return self.databases.primary
 
     @property
     def notes(self) -> Path:
@@ -149,35 +155,28 @@ class Stack:
         return waited(self.servers_answer, seconds)
 
 
-def waited(is_so: Any, seconds: float, every_s: float = 0.05) -> bool:
-    """Poll a condition for this many seconds; True if it became true."""
-    until = time.monotonic() + seconds
-    while not is_so():
-        if time.monotonic() > until:
-            return False
-        time.sleep(every_s)
-    return True
-
-
 @contextmanager
-def stack(folder: Path) -> Iterator[Stack]:
+def stack(folder: Path, *, has_standby: bool = False) -> Iterator[Stack]:
     """Start the stack in a folder for the block, and stop everything at the end.
+
+    Args:
+        has_standby: whether PostgreSQL has a standby that can be promoted.
 
     Raises:
         NotUp: a part of the stack did not become ready.
     """
     (logs := folder / "logs").mkdir(parents=True, exist_ok=True)
-    database = Postgres(folder / "postgres", free_port(), secrets.token_hex(16), secrets.token_hex(16))
+    databases = Databases(folder, has_standby=has_standby)
     broker = Valkey(folder / "valkey", free_port(), secrets.token_hex(16))
-    database.prepare()
     broker.prepare()
-    up = Stack(folder, database, broker, ObjectStore(folder), free_port(), Supervisor(logs))
+    up = Stack(folder, databases, broker, ObjectStore(folder), free_port(), Supervisor(logs))
     up.supervisor.start()
     try:
         _start_servers(up)
         _start_processes(up)
         yield up
     finally:
+        up.databases.close()
         up.supervisor.stop_all()
         for each in up.lines.values():
             each.close()
@@ -189,13 +188,8 @@ def stack(folder: Path) -> Iterator[Stack]:
 
 
 def _start_servers(up: Stack) -> None:
-    def postgres_again() -> Launch:
-        up.database.prepare()  # removes the lock file of a killed server
-        return up.database.launch()
-
     log = up.folder / "logs"
-    kept = Process("postgres", postgres_again, log / "postgres.log", postgres.STOP_SIGNAL)
-    up.processes["postgres"] = up.supervisor.keep(kept)
+    up.processes.update(up.databases.start(up.supervisor, log))
     kept = Process("valkey", up.broker.launch, log / "valkey.log", valkey.STOP_SIGNAL)
     up.processes["valkey"] = up.supervisor.keep(kept)
     up.processes["storage"] = up.supervisor.keep(Process("storage", up.store.launch, log / "storage.log"))
@@ -210,7 +204,7 @@ def _start_processes(up: Stack) -> None:
     migrate.upgrade(up.database.url)
     up.token, up.worker_token = (_token(up.database.url, each) for each in ("write", "worker"))
     for name in ("beat-1", "beat-2", *CONCURRENCY, "api"):
-        up.lines[name] = Lines(Proxy(up.database.port), Proxy(up.broker.port))
+        up.lines[name] = Lines(up.databases.lines(), Proxy(up.broker.port))
         kept = Process(name, partial(_launch, up, name), up.folder / "logs" / f"{name}.log")
         up.processes[name] = up.supervisor.keep(kept)
     for name in INSTANCES:
@@ -243,7 +237,7 @@ def _launch(up: Stack, name: str) -> Launch:
     """How to start a process of the product, with the code that it is to have now."""
     variables = {
         **{name: value for name, value in environment().items() if name in _PLAIN},
-        "DATABASE_URL": _through(up.database.url, up.database.port, up.lines[name].postgres),
+        "DATABASE_URL": up.databases.url_through(up.lines[name].postgres),
         "BROKER_URL": _through(up.broker.url, up.broker.port, up.lines[name].broker),
         "PIPEWEAVE_SECRET_KEY": up.secret_key,
         "DISPATCH_NETWORKS": "loopback",

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg2
 from redis.exceptions import RedisError
 
-from chaos import messages, records, schedules
+from chaos import databases, messages, records, schedules
 from chaos.aim import Aim
 from chaos.causes import Causes
 from chaos.changes import Changes
@@ -19,8 +19,9 @@ from chaos.evidence import Evidence
 from chaos.faults import Injected, inject
 from chaos.notes import Reading
 from chaos.plan import Plan
-from chaos.stack import NotUp, Stack, stack, waited
+from chaos.stack import NotUp, Stack, stack
 from chaos.triggering import Triggers
+from chaos.waiting import waited
 from chaos.watching import Watcher
 
 # After a fault, the servers have this long (s) to answer before the next one.
@@ -61,7 +62,7 @@ def run(plan: Plan, folder: Path, *, settle_s: float, within_s: float, say: Say)
     Raises:
         NotUp: the stack did not start, so nothing was tested.
     """
-    with stack(folder) as up:
+    with stack(folder, has_standby=plan.database == databases.PAIR) as up:
         reading = Reading(up.notes)
         watcher = Watcher(up)
         watcher.start()
@@ -69,7 +70,7 @@ def run(plan: Plan, folder: Path, *, settle_s: float, within_s: float, say: Say)
         triggers.store()
         changes = Changes(up, plan.changes, plan.runs)
         counted = f"{len(plan.runs)} runs, {len(plan.faults)} faults and {len(plan.changes)} changes"
-        say(f"up; {counted} in {plan.seconds:g} s")
+        say(f"up, PostgreSQL {plan.database}; {counted} in {plan.seconds:g} s")
         scheduled = schedules.store(up, plan.seconds)
         causes = Causes(up, up.listener, plan.seed)
         causes.store()
@@ -167,5 +168,5 @@ def _depth(up: Stack) -> int:
 def _stop_workers(up: Stack) -> None:
     """Stop the workers, so that rows and notes no longer change."""
     for name, process in up.processes.items():
-        if name not in ("postgres", "valkey", "storage"):
+        if name not in (*databases.NAMES, "valkey", "storage"):
             process.stop()

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 import psycopg2
 
-from chaos.stack import TENANT, NotUp, Stack, waited
+from chaos import records
+from chaos.stack import TENANT, NotUp, Stack
+from chaos.waiting import waited
 from pipeweave.up.ports import LOOPBACK
 
 # A ping comes every 15 s: a connection without anything for so long (s) is dead.
@@ -33,11 +35,14 @@ class Watched:
         events: in the order in which they came.
         connections: how often it connected.
         refused: answers after which a client could not go on.
+        read: what was there when it began anew, because a standby had taken over: a client then reads the
+            present state.
     """
 
     events: list[Seen] = field(default_factory=list)
     connections: int = 0
     refused: list[str] = field(default_factory=list)
+    read: set[Seen] = field(default_factory=set)
 
 
 class Watcher:
@@ -47,6 +52,9 @@ class Watcher:
         self.up = up
         self.watched = Watched()
         self._last_id: str | None = None
+        # The promotions after which it has begun anew.
+        self._promotions = 0
+        self._reads_present = False
         self._is_ready, self._end = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
 
@@ -70,12 +78,12 @@ class Watcher:
             [(count,)] = self.up.rows("SELECT count(*) FROM events")
         except psycopg2.Error:
             return False
-        return len(self.watched.events) >= int(count)
+        return len(self.watched.read.union(self.watched.events)) >= int(count)
 
     def _run(self) -> None:
         while not self._end.is_set():
-            # The API is away, or was killed.
-            with suppress(OSError, http.client.HTTPException):
+            # The API is away, or was killed; or PostgreSQL is.
+            with suppress(OSError, http.client.HTTPException, psycopg2.Error):
                 self._read()
             self._end.wait(PAUSE_S)
 
@@ -93,6 +101,7 @@ class Watcher:
             self.watched.connections += 1
             for kind, data in self._events(answer):
                 if kind == "ready":
+                    self._read_present()
                     self._is_ready.set()
                 elif kind == "message":
                     change = json.loads(data)
@@ -100,11 +109,27 @@ class Watcher:
                         (change["runId"], change["seq"], change["type"], change["taskRunId"])
                     )
                 elif kind == "error" and b"CURSOR_EXPIRED" in data:
+                    if self._begins_anew():
+                        return
                     self.watched.refused.append(data.decode())
+
+    def _begins_anew(self) -> bool:
+        """Forget the cursor if a standby has taken over since it was given out."""
+        if self._promotions == self.up.databases.promotions:
+            return False
+        self._promotions, self._last_id, self._reads_present = self.up.databases.promotions, None, True
+        return True
+
+    def _read_present(self) -> None:
+        """Read what is there, if the stream has begun anew; what comes later is in the stream."""
+        if self._reads_present:
+            found = records.read_events(self.up)
+            self.watched.read |= {(each.run_id, each.seq, each.type, each.task_run_id) for each in found}
+            self._reads_present = False
 
     def _note_refusal(self, status: int, body: bytes) -> None:
         # While PostgreSQL is away, or too many streams are open, a client tries again.
-        if status not in (429, 500, 503):
+        if status not in (429, 500, 503) and not (status == 410 and self._begins_anew()):
             self.watched.refused.append(f"{status} {body.decode(errors='replace')[:300]}")
 
     def _events(self, answer: http.client.HTTPResponse) -> Iterator[tuple[str, bytes]]:

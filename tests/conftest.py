@@ -48,6 +48,7 @@ _names = itertools.count(1)
 _LONGEST = (
     "flows/faults/test_losses.py",
     "api/test_contract.py",
+    "flows/faults/test_promotions.py",
     "flows/stacks/test_demo.py",
     "flows/stacks/test_up_and_down.py",
     "flows/stacks/test_chaos.py",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pipeweave.orchestrator.diagnosis.check_database import read_transaction
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, fine, warning
+from pipeweave.orchestrator.store.timeline import TIMELINE
 from pipeweave.settings import Settings
 
 # `sync_state` needs a right (pg_monitor); the number of standbys does not. The timeline counts promotions.
-_REPLICATION = """
+_REPLICATION = f"""
 SELECT (SELECT count(*) FROM pg_stat_replication) AS standbys,
        current_setting('synchronous_standby_names') <> '' AS is_named,
        current_setting('synchronous_commit') IN ('on', 'remote_write', 'remote_apply') AS waits,
-       CAST(CAST('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8) AS bit(32)) AS integer) AS timeline
+       {TIMELINE} AS timeline
 """
 
 
@@ -19,7 +20,8 @@ def replication(settings: Settings) -> Verdict:
     """Standbys have what was accepted before they take over."""
     with read_transaction(settings) as tx:
         row = tx.execute(_REPLICATION).one()
-    promoted = "" if row.timeline == 1 else f", timeline {row.timeline}"
+    timeline = int(row.timeline, 16)
+    promoted = "" if timeline == 1 else f", timeline {timeline}"
     if not row.standbys:
         if row.is_named and row.waits:
             return warning(

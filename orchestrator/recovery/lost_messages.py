@@ -66,8 +66,12 @@ RETURNING t.run_id, t.id, t.attempt, t.tenant_id, t.task_id, t.priority, t.queue
 
 
 def run_once(deployment: Deployment) -> int:
-    """Send lost messages again. Returns their number."""
-    if not deployment.has_broker:
+    """Send lost messages again. Returns their number.
+
+    After a promotion of PostgreSQL that lost claims, rows are queued that a worker still executes. It learns
+    that within a second or two: until then nobody else is told of them.
+    """
+    if not deployment.has_broker or deployment.database.timeline.was_promoted_within(LATE.total_seconds()):
         return 0
     with deployment.database.transaction() as tx:
         return republish(tx, deployment.publisher, LATE)

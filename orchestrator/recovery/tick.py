@@ -37,6 +37,7 @@ from pipeweave.orchestrator.recovery import (
     lost_attempts,
     lost_messages,
     old_queues,
+    promotions,
     stuck_joins,
     task_moves,
     task_removals,
@@ -159,6 +160,7 @@ def _storage(deployment: Deployment) -> int:
 # In this order: an attempt that is lost ends before the runs and limits that wait for it are looked at.
 CHORES = (
     Chore("partitions", lambda each: partitions.ensure_hourly(each.database), None),
+    Chore("promotions", lambda each: promotions.run_once(each.database), None),
     Chore(
         "lost_workers",
         _lost_workers,

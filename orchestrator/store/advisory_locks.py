@@ -10,6 +10,8 @@ from pipeweave.orchestrator.store.database import Transaction
 
 # One process migrates the schema at a time.
 MIGRATION = 0x70697065_77656176
+# Promotions are written into the audit one at a time.
+PROMOTION = 0x70726F6D
 # The class of a lock per tenant: services of a tenant register one after the other.
 REGISTRATION = 0x72656769
 # The class of a lock per tenant: views are counted before one is added.

@@ -25,6 +25,7 @@ from pipeweave.orchestrator.store.pooler import Pooler
 from pipeweave.orchestrator.store.server_clock import ServerClock
 from pipeweave.orchestrator.store.session_settings import APPLICATION_NAME, connect_arguments
 from pipeweave.orchestrator.store.silence import WATCH, Cursor, Session
+from pipeweave.orchestrator.store.timeline import TIMELINE, timeline_of
 
 # SQLSTATEs after which the same transaction is simply repeated: a deadlock, a serialization failure.
 _START_OVER = ("40P01", "40001")
@@ -37,6 +38,7 @@ _TOO_SLOW = ("55P03", "57014")
 POOL_TIMEOUT_S = 10
 # A pooled connection that was unused for longer (s) is tested before it is lent.
 IDLE_S = 1.0
+_CLOCK = f"SELECT clock_timestamp(), {TIMELINE}"
 # The key of the time of the last use (s, monotonic clock) in a connection's `info`.
 _USED = "used"
 
@@ -93,7 +95,8 @@ class Connections:
             pool_reset_on_return=None,
             **(pool if size else {"poolclass": NullPool}),
         )
-        Pooler(self.engine, settings, hosts)
+        self._timeline = timeline_of(url)
+        Pooler(self.engine, settings, hosts, self._timeline)
         self._is_read_only = "default_transaction_read_only" in settings
         self._broke_at = 0.0
         self._outdated_at = 0.0
@@ -196,8 +199,10 @@ class Connections:
         """Ask a question that any server answers: so the connection lives, and PostgreSQL's time is known."""
         cursor: Any = connection.cursor()
         asked = self._clock.steady()
-        cursor.execute("SELECT clock_timestamp()")
-        self._clock.note(cursor.fetchone()[0], asked)
+        cursor.execute(_CLOCK)
+        said, timeline = cursor.fetchone()
+        self._clock.note(said, asked)
+        self._timeline.note(timeline)
 
     def _give_back(self, connection: PoolProxiedConnection, lent_at: float) -> None:
         raw: Any = connection.dbapi_connection

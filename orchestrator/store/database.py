@@ -37,6 +37,7 @@ from pipeweave.orchestrator.store.session_settings import (
     VERBS,
 )
 from pipeweave.orchestrator.store.statements import statement as sql
+from pipeweave.orchestrator.store.timeline import timeline_of
 
 log = logging.getLogger(__name__)
 
@@ -199,6 +200,9 @@ class Database:
         session_name: of the sessions for verbs, in `pg_stat_activity`: a process whose sessions others may
             have to end has one of its own.
 
+    Attributes:
+        timeline: what this process knows of that of the server.
+
     Raises:
         Busy: with deadlines, and from `reading()`: a statement took too long.
         Unavailable: from `transaction()` and `reading()`, when PostgreSQL cannot be reached.
@@ -220,6 +224,7 @@ class Database:
         self.sender = sender
         self.react = react or (lambda fact: ())
         self._clock = ServerClock()
+        self.timeline = timeline_of(url)
         self.now = now or self._server_now
         verbs = {**VERBS, **DEADLINES} if has_deadlines else VERBS
         self.connections = Connections(url, pool_size, verbs, self._clock, self.session_name)

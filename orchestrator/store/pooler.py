@@ -17,12 +17,16 @@ import psycopg2
 from sqlalchemy import Engine, event
 
 from pipeweave.orchestrator.store.hosts import Hosts
+from pipeweave.orchestrator.store.timeline import TIMELINE, Timeline
 
 # The key of the settings for each transaction in a connection's `info`; only connections of a pooler have it.
 LOCAL = "local"
 
 # What a pooler says that does not take options of the server (PgBouncer takes none, or only some).
 _REFUSED = "unsupported startup parameter"
+
+# Which session this is, and of which server.
+_WHO = f"SELECT pg_backend_pid(), {TIMELINE}"
 
 # No plan is kept where no statement is prepared.
 _WITHOUT_EFFECT = "plan_cache_mode"
@@ -37,10 +41,14 @@ class Pooler:
         engine: of psycopg2.
         settings: of the server for its sessions.
         hosts: of the servers that a connection may be made to.
+        timeline: takes in that of the server of each connection.
     """
 
-    def __init__(self, engine: Engine, settings: Mapping[str, object], hosts: Hosts) -> None:
+    def __init__(
+        self, engine: Engine, settings: Mapping[str, object], hosts: Hosts, timeline: Timeline
+    ) -> None:
         self._hosts = hosts
+        self._timeline = timeline
         self._local = local_settings(settings)
         self._takes_options = True
         event.listen(engine, "do_connect", self._connect)
@@ -65,8 +73,9 @@ class Pooler:
 
     def _find_out(self, connection: Any, record: Any) -> None:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_backend_pid()")
-            [pid] = cursor.fetchone()
+            cursor.execute(_WHO)
+            pid, timeline = cursor.fetchone()
+        self._timeline.note(timeline)
         if pid != connection.get_backend_pid() or not self._takes_options:
             record.info[LOCAL] = self._local
 

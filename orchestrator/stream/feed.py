@@ -21,6 +21,7 @@ from uuid import UUID
 
 from pipeweave.errors import CursorExpired
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.timeline import TIMELINE
 from pipeweave.orchestrator.stream import place_text
 from pipeweave.orchestrator.stream.place import Place, Seen, Snapshot, texts
 
@@ -102,9 +103,9 @@ def mark(tx: Transaction) -> str:
     return str(tx.execute(_MARK).scalar_one())
 
 
-_IDENTITY = """
+_IDENTITY = f"""
 SELECT CAST(c.system_identifier AS text) || '/' || CAST(d.oid AS text) || '/'
-       || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+       || {TIMELINE}
 FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database()
 """
 

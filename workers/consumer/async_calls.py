@@ -20,11 +20,11 @@ from pipeweave.attempt import printed_lines
 from pipeweave.errors import AttemptFenced
 from pipeweave.orchestrator.deployment import log_context
 from pipeweave.orchestrator.domain import CallOutcome, RunHeader, TaskRun, log_names
-from pipeweave.orchestrator.state import heartbeats
 from pipeweave.orchestrator.store import Database
 from pipeweave.workers.consumer.calls import Calls, Prepared
 from pipeweave.workers.consumer.child_slots import Slot
 from pipeweave.workers.consumer.event_loop import EventLoop, LoopCall
+from pipeweave.workers.consumer.life_signs import LifeSigns
 from pipeweave.workers.consumer.progress import LatestProgress
 from pipeweave.workers.consumer.time_limit import HARD_AFTER_S
 
@@ -45,6 +45,7 @@ class _Call:
     progress: LatestProgress
     began: float
     beat_every: float
+    promotions: int
     is_fenced: bool = False
 
 
@@ -61,8 +62,9 @@ class Ended:
 class AsyncCalls:
     """The calls of `async def` tasks of one process that are under way."""
 
-    def __init__(self, database: Database, calls: Calls, slot: Slot) -> None:
+    def __init__(self, database: Database, calls: Calls, slot: Slot, signs: LifeSigns) -> None:
         self._database = database
+        self._signs = signs
         self._calls = calls
         self._slot = slot
         self._loop = EventLoop()
@@ -106,7 +108,9 @@ class AsyncCalls:
         )
         prepared.context.cancelled = loop_call.is_over
         beat_every = min(BEAT_EVERY_S, interval_ms / 2000)
-        self._under_way[loop_call] = _Call(run, task_run, prepared, loop_call, progress, began, beat_every)
+        self._under_way[loop_call] = _Call(
+            run, task_run, prepared, loop_call, progress, began, beat_every, self._signs.promotions()
+        )
         self._of_task[task_run.task_id] += 1
         self._of_run[run.id] += 1
         self._deadlines.begin(loop_call, task_run.id)
@@ -149,24 +153,29 @@ class AsyncCalls:
         """
         self._warn_if_held()
         calls = [each for each in list(self._under_way.values()) if not each.loop_call.has_ended]
-        if calls and time.monotonic() - self._last_beat >= min(each.beat_every for each in calls):
+        if calls and self._is_due(calls):
             self._beat([each for each in calls if not each.is_fenced])
         for each in calls:
             each.progress.store()
 
+    def _is_due(self, calls: list[_Call]) -> bool:
+        """Whether it is time for heartbeats: at once after a promotion, which may lose claims."""
+        is_late = time.monotonic() - self._last_beat >= min(each.beat_every for each in calls)
+        return is_late or any(each.promotions < self._signs.promotions() for each in calls)
+
     def _beat(self, calls: list[_Call]) -> None:
-        mine = {id for run_id in {each.run.id for each in calls} for id in self._beat_run(run_id, calls)}
+        mine: set[UUID] = set()
+        for run_id, known in {(each.run.id, each.promotions) for each in calls}:
+            named = [each for each in calls if (each.run.id, each.promotions) == (run_id, known)]
+            mine |= self._signs.send([each.task_run for each in named], known)
         self._last_beat = time.monotonic()
         for each in calls:
+            each.promotions = self._signs.promotions()
             # A call that has ended meanwhile may have its outcome stored.
             if each.task_run.id not in mine and not each.loop_call.has_ended:
                 each.is_fenced = True
                 self._deadlines.shorten(each.loop_call, time.monotonic() + HARD_AFTER_S)
                 self._loop.interrupt(each.loop_call, AttemptFenced("this worker no longer owns the attempt"))
-
-    def _beat_run(self, run_id: UUID, calls: list[_Call]) -> set[UUID]:
-        named = [each.task_run for each in calls if each.run.id == run_id]
-        return self._database.run(lambda tx: heartbeats.beat_together(tx, named), is_one=False)
 
     def _warn_if_held(self) -> None:
         seconds, name = self._loop.held()

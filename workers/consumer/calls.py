@@ -94,6 +94,12 @@ class Calls:
         task = self.tasks.get(task_id)
         return _UNKNOWN if task is None else (task.spec.timeout, task.spec.heartbeat_interval_ms)
 
+    def is_keyed(self, task_run: TaskRun) -> bool:
+        """Whether it executes under an idempotency key."""
+        task = self.tasks.get(task_run.task_id)
+        makes_key = task is not None and task.spec.idempotency_key is not None
+        return makes_key or task_run.idempotency_key is not None
+
     def is_async(self, task_run: TaskRun) -> bool:
         """Whether its function is `async def` and called here."""
         return task_run.task_id in self._concurrent and not task_run.is_dispatched

@@ -47,15 +47,16 @@ def define(app: Celery, runner: Callable[[], Runner]) -> None:
 @contextmanager
 def _give_back_on_error(runner: Runner) -> Iterator[Runner]:
     """When an error ends a message early, end its begun calls as lost and give back its other task runs."""
-    try:
-        yield runner
-    except Unavailable as error:
-        # PostgreSQL is away; when it answers again, messages are sent for the rest of this message.
-        log.warning("message.dropped", extra={"reason": error.detail})
-        with suppress(Unavailable):
-            runner.give_back_claims()
-    except Exception:
-        log.exception("message.failed")
-        with suppress(Unavailable):
-            runner.give_up()
-        raise
+    with runner.at_work:
+        try:
+            yield runner
+        except Unavailable as error:
+            # PostgreSQL is away; when it answers again, messages are sent for the rest of this message.
+            log.warning("message.dropped", extra={"reason": error.detail})
+            with suppress(Unavailable):
+                runner.give_back_claims()
+        except Exception:
+            log.exception("message.failed")
+            with suppress(Unavailable):
+                runner.give_up()
+            raise

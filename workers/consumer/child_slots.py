@@ -60,10 +60,12 @@ _FREE = bytes(_HEAD.size)
 _NO_RUN = bytes(16)
 # In place of the task run to whose call the deadline belongs: to all that were begun.
 _ALL = bytes(16)
-# In front of the slots: whether the worker stops, whether priorities are mixed in its queue, and whether it
-# drains.
+# In front of the slots: whether the worker stops, whether priorities are mixed in its queue, whether it
+# drains, and how many promotions of PostgreSQL it has noticed.
 _FIRST = 8
-_STOPPING_AT, _MIXED_AT, _DRAINING_AT = 0, 1, 2
+_STOPPING_AT, _MIXED_AT, _DRAINING_AT, _PROMOTIONS_AT = 0, 1, 2, 3
+# What one byte holds: a worker that has seen more notices them by its heartbeats alone.
+_MOST_PROMOTIONS = 255
 
 
 class Ending(IntEnum):
@@ -396,3 +398,12 @@ class Slots:
     def set_mixed(self, is_mixed: bool) -> None:
         """Tell the children whether task runs of different priorities are queued."""
         self._memory[_MIXED_AT] = is_mixed
+
+    @property
+    def promotions(self) -> int:
+        """How many promotions of PostgreSQL the parent has noticed."""
+        return self._memory[_PROMOTIONS_AT]
+
+    def set_promotions(self, count: int) -> None:
+        """Tell the children how many promotions of PostgreSQL were noticed: their claims may be lost."""
+        self._memory[_PROMOTIONS_AT] = min(count, _MOST_PROMOTIONS)

@@ -8,6 +8,7 @@ commit for many of them.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -39,6 +40,7 @@ from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.child_slots import Slot
 from pipeweave.workers.consumer.dispatches import Dispatches, TakenTasks
 from pipeweave.workers.consumer.handed_on_log import HandedOnLog
+from pipeweave.workers.consumer.life_signs import LifeSigns
 from pipeweave.workers.consumer.message import Work
 from pipeweave.workers.consumer.stale_messages import EMPTY_JOIN, StaleMessages
 from pipeweave.workers.consumer.time_limit import HARD_AFTER_S
@@ -69,6 +71,7 @@ class ChildProcess:
         between: called between two messages, by the watchdog's thread.
         leave: ends the process in the middle of a message, when nothing of it is left to do: its parent
             hands it no other message before.
+        promotions: how many promotions of PostgreSQL this process or its parent has noticed.
     """
 
     worker: str
@@ -78,6 +81,7 @@ class ChildProcess:
     is_mixed: Callable[[], bool] = lambda: False
     between: Callable[[], None] = lambda: None
     leave: Callable[[], None] = lambda: None
+    promotions: Callable[[], int] = lambda: 0
 
 
 class Runner:
@@ -97,6 +101,10 @@ class Runner:
         self.stale = StaleMessages(deployment.database, deployment.publisher, self.tenant)
         self.handed_on = HandedOnLog()
         self._had_surprise = False
+        # Held by the main thread while it works at a message.
+        self.at_work = threading.Lock()
+        self._promotions = process.promotions()
+        self.signs = LifeSigns(deployment.database, process.promotions, calls.is_keyed)
         self.watchdog = Watchdog(
             deployment.database,
             self.durations,
@@ -105,7 +113,8 @@ class Runner:
             is_stopping=process.is_stopping,
             store=self._store_beside_a_call,
             fence=process.slot.fence,
-            between=process.between,
+            between=self._between,
+            signs=self.signs,
         )
         self.together = Together(self, deployment.database)
 
@@ -258,9 +267,28 @@ class Runner:
         reconcile.give_back_claims(self.deployment.database, self.worker, self.slot, sends_again=sends_again)
         self.slot.end()
 
+    def _between(self) -> None:
+        """Called by the watchdog's thread when no call is under way, and maybe no message."""
+        self.process.between()
+        if self.at_work.acquire(blocking=False):
+            try:
+                self._give_back_what_came_back()
+            finally:
+                self.at_work.release()
+
+    def _give_back_what_came_back(self) -> None:
+        """After a promotion of PostgreSQL, before a message: give back the task runs that are `running` in
+        this process's name. Their ends were lost, so they would run nowhere.
+        """
+        promotions = self.process.promotions()
+        if promotions > self._promotions:
+            self.give_back_claims()
+            self._promotions = promotions
+
     def _begin_message(self, run_id: UUID, ordinals: Sequence[int], attempt: int) -> None:
         # Outcomes that are not stored yet come first: this message might claim a task run of theirs.
         self.watchdog.settle()
+        self._give_back_what_came_back()
         self.calls.limit.install()
         self.slot.begin(run_id, ordinals, attempt)
 

@@ -24,6 +24,7 @@ from pipeweave.workers.consumer.async_calls import AsyncCalls, Ended
 from pipeweave.workers.consumer.call_durations import CallDurations
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.child_slots import Slot
+from pipeweave.workers.consumer.life_signs import LifeSigns
 from pipeweave.workers.consumer.message import Work
 from pipeweave.workers.consumer.watchdog import Watchdog
 
@@ -43,6 +44,7 @@ class Turns(Protocol):
     worker: str
     durations: CallDurations
     watchdog: Watchdog
+    signs: LifeSigns
 
     @property
     def must_leave(self) -> bool:
@@ -73,7 +75,7 @@ class Together:
     def __init__(self, turns: Turns, database: Database) -> None:
         self._turns = turns
         self._database = database
-        self._calls = AsyncCalls(database, turns.calls, turns.slot)
+        self._calls = AsyncCalls(database, turns.calls, turns.slot, turns.signs)
         # The work under way by run; the message's is the first.
         self._works: dict[UUID, Work] = {}
         self._next_look = 0.0

@@ -20,10 +20,10 @@ from pipeweave.errors import AttemptFenced, PipeWeaveError
 from pipeweave.orchestrator.domain import CallOutcome, TaskRun
 from pipeweave.orchestrator.engine import Unstarted
 from pipeweave.orchestrator.queueing import durations
-from pipeweave.orchestrator.state import heartbeats
 from pipeweave.orchestrator.store import Database
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_durations import CallDurations
+from pipeweave.workers.consumer.life_signs import LifeSigns
 from pipeweave.workers.consumer.message import MESSAGE_S, Work
 from pipeweave.workers.consumer.time_limit import HARD_AFTER_S, TimeLimit
 
@@ -46,6 +46,7 @@ class _Call:
     deadline: float
     beat_every: float
     last_beat: float
+    promotions: int
     is_fenced: bool = False
 
 
@@ -59,6 +60,7 @@ class Watchdog:
         store: called with the outcomes and remaining task runs of a message whose call takes long.
         fence: called with the deadline of a call whose attempt was taken away, and the time of its kill.
         between: called when no call is under way.
+        signs: sends the heartbeats.
         limit: interrupts the function of an attempt that was taken away.
     """
 
@@ -73,6 +75,7 @@ class Watchdog:
         store: Store,
         fence: Callable[[float, float], None],
         between: Callable[[], None],
+        signs: LifeSigns,
     ) -> None:
         self.database = database
         self.durations = call_durations
@@ -81,6 +84,7 @@ class Watchdog:
         self.store = store
         self.fence = fence
         self.between = between
+        self.signs = signs
         self._every = min(LOOK_EVERY_S, shortest_ms / 2000)
         self._call: _Call | None = None
         self._together: Callable[[], None] | None = None
@@ -100,7 +104,8 @@ class Watchdog:
     def calling(self, work: Work, task_run: TaskRun, deadline: float, interval_ms: int) -> None:
         """Watch a function that is about to be called and whose process is killed at `deadline`."""
         now = time.monotonic()
-        self._call = _Call(work, task_run, now, deadline, min(BEAT_EVERY_S, interval_ms / 2000), now)
+        beat_every = min(BEAT_EVERY_S, interval_ms / 2000)
+        self._call = _Call(work, task_run, now, deadline, beat_every, now, self.signs.promotions())
 
     def returned(self) -> None:
         """Stop watching: the function returned or raised."""
@@ -141,9 +146,14 @@ class Watchdog:
         else:
             self._take_rest(call)
         self._store_taken()
-        if call is not None and not call.is_fenced and time.monotonic() - call.last_beat >= call.beat_every:
+        if call is not None and not call.is_fenced and self._is_due(call):
             self._beat(call)
         self._store_usual_duration()
+
+    def _is_due(self, call: _Call) -> bool:
+        """Whether it is time for a heartbeat: at once after a promotion, which may lose claims."""
+        is_late = time.monotonic() - call.last_beat >= call.beat_every
+        return is_late or call.promotions < self.signs.promotions()
 
     def _take_rest(self, call: _Call) -> None:
         is_long = time.monotonic() - call.began > MESSAGE_S or call.work.is_long
@@ -169,10 +179,9 @@ class Watchdog:
                 self._taken.pop(0)
 
     def _beat(self, call: _Call) -> None:
-        with self.database.statements() as tx:
-            is_mine = heartbeats.beat(tx, call.task_run)
-        call.last_beat = time.monotonic()
-        if not is_mine and self._call is call:
+        mine = self.signs.send([call.task_run], call.promotions)
+        call.last_beat, call.promotions = time.monotonic(), self.signs.promotions()
+        if not mine and self._call is call:
             call.is_fenced = True
             self.fence(call.deadline, time.monotonic() + HARD_AFTER_S)
             self.limit.interrupt(call.task_run, AttemptFenced("this worker no longer owns the attempt"))

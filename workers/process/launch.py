@@ -229,6 +229,7 @@ def _make_runners(
             lambda: slots.is_mixed,
             sigterm.obey,
             leave=lambda: _leave(calls),
+            promotions=lambda: max(slots.promotions, child.database.timeline.promotions),
         )
         runner = Runner(child, calls, process)
         made[:] = [(runner, sigterm)]

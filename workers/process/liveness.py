@@ -147,6 +147,7 @@ class WorkerLiveness:
             else:
                 self._obey(heard.drains)
             self.slots.set_mixed(priorities.is_mixed(tx, self.queues))
+        self.slots.set_promotions(self.database.timeline.promotions)
 
     def _obey(self, drains: bool) -> None:
         """Take nothing more while an operator drains this worker. Calls under way go on."""

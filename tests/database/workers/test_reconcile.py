@@ -90,6 +90,8 @@ class Child:
     is_stopping: bool = False
     # How often its process would have ended.
     leaves: int = 0
+    # How many promotions of PostgreSQL its process has noticed.
+    promotions: int = 0
     # What left beside the messages of transactions.
     published: list[Outgoing] = field(default_factory=list)
 
@@ -141,6 +143,7 @@ def child(database_url: str, tmp_path: Path) -> Iterator[Child]:
         slot,
         lambda: made.is_stopping,
         leave=made.leave,
+        promotions=lambda: made.promotions,
     )
     runners.append(Runner(deployment, Calls(database, values, tasks), post))
     yield made
@@ -192,6 +195,45 @@ def test_a_claim_whose_answer_was_lost_is_given_back_and_sent_again(child: Child
     assert child.driver.statuses(run_id)["a"] == "queued"
     assert child.calls == []
     assert {each.ordinal for each in child.driver.sent if isinstance(each, Released)} == {1}
+
+
+# --- a standby took over ----------------------------------------------------------------------------------
+
+
+def came_back(child: Child) -> tuple[UUID, str]:
+    """A run whose first step is `running` in the name of the child, though its call has ended: the standby
+    that took over does not know that.
+    """
+    run_id = child.driver.begin(CHAIN)
+    child.driver.sent.clear()
+    with child.database.transaction() as tx:
+        assert claim(tx, run_id, 1, f"w#{os.getpid()}")
+    child.promotions += 1
+    return run_id, child.driver.statuses(run_id)["a"]
+
+
+def test_before_its_next_message_a_child_gives_back_what_a_promotion_left_in_its_name(child: Child) -> None:
+    run_id, before = came_back(child)
+    assert before == "running"
+    other = child.driver.begin(CHAIN)
+    child.take_all()
+    assert child.driver.run(other).status == "completed"
+    assert child.driver.run(run_id).status == "completed"
+    assert attempts(child, run_id) == []
+
+
+def test_between_two_messages_a_child_gives_back_what_a_promotion_left_in_its_name(child: Child) -> None:
+    run_id, _ = came_back(child)
+    runners[-1].watchdog.between()
+    assert child.driver.statuses(run_id)["a"] == "queued"
+    assert {each.ordinal for each in child.driver.sent if isinstance(each, Released)} == {1}
+
+
+def test_while_a_message_is_under_way_its_claims_are_left_alone(child: Child) -> None:
+    run_id, _ = came_back(child)
+    with runners[-1].at_work:
+        runners[-1].watchdog.between()
+    assert child.driver.statuses(run_id)["a"] == "running"
 
 
 # --- what cannot be stored --------------------------------------------------------------------------------

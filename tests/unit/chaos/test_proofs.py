@@ -371,4 +371,4 @@ def test_a_longer_plan_goes_on_where_the_shorter_one_ends() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_plan_of_five_minutes_has_every_kind_of_fault(seed: int) -> None:
-    assert {each.kind for each in plan.make(seed, 300).faults} == plan.KINDS.keys()
+    assert {each.kind for each in plan.make(seed, 300, database="pair").faults} == plan.KINDS.keys()

@@ -223,3 +223,12 @@ def test_a_slot_counts_calls_and_messages_of_one_child() -> None:
         first.free()
         first = taken(slots, 0, 2)
     assert (first.starts, first.fetched_at) == (0, 0.0)
+
+
+def test_children_see_how_many_promotions_their_parent_has_noticed() -> None:
+    slots = Slots(1)
+    assert slots.promotions == 0
+    slots.set_promotions(2)
+    assert (slots.promotions, slots.is_mixed, slots.is_draining) == (2, False, False)
+    slots.set_promotions(1_000)
+    assert slots.promotions == 255
