@@ -9,40 +9,92 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
+from collections import Counter
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooLate
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 # How long (s) somebody waits for a look-up.
 WITHIN_S = 3.0
-# Names that are looked up at the same time; further ones are refused until one of them ends.
-AT_ONCE = 32
+# A look-up that takes longer (s) is slow. So many of one tenant wait for slow ones; others learn at once that
+# the name is not known yet, so that names that hang hold few threads.
+SLOW_S = 0.25
+WAIT_OF_ONE = 4
+# Names that are looked up at the same time, and of them for one tenant; further ones are refused until one of
+# them ends.
+AT_ONCE, OF_ONE = 64, 16
+
+
+@dataclass(slots=True)
+class _LookUp:
+    tenant: str
+    began: float = field(default_factory=time.monotonic)
+    answer: Future[list[str]] = field(default_factory=Future)
+
 
 _lock = threading.Lock()
-_under_way: dict[tuple[str, int], Future[list[str]]] = {}
+_under_way: dict[tuple[str, int], _LookUp] = {}
+_waiting: Counter[str] = Counter()
+
+
+def _forget() -> None:
+    _under_way.clear()
+    _waiting.clear()
+
+
 # Threads survive no fork, and neither does what waits for them.
-os.register_at_fork(after_in_child=_under_way.clear)
+os.register_at_fork(after_in_child=_forget)
 
 
-def addresses(host: str, port: int) -> list[str]:
+def addresses(host: str, port: int, tenant: str = "") -> list[str]:
     """The addresses of a host, in the order of the resolver.
+
+    Args:
+        tenant: whose host it is.
 
     Raises:
         OSError: it cannot be resolved, or not in time.
     """
     if _is_address(host):
         return _ask(host, port)
-    with _lock:
-        found = _under_way.get((host, port))
-        if found is None:
-            if len(_under_way) >= AT_ONCE:
-                raise OSError(f"{AT_ONCE} other names are being looked up")
-            found = _under_way[host, port] = Future()
-            threading.Thread(target=_look_up, args=(host, port, found), daemon=True).start()
+    found = _look_up_of(host, port, tenant)
     try:
-        return found.result(WITHIN_S)
+        return found.answer.result(max(0.0, found.began + SLOW_S - time.monotonic()))
+    except TooLate:
+        return _when_slow(found, tenant)
+
+
+def _look_up_of(host: str, port: int, tenant: str) -> _LookUp:
+    """The look-up of a name that is under way, or a new one."""
+    with _lock:
+        if (known := _under_way.get((host, port))) is not None:
+            return known
+        of_one = sum(each.tenant == tenant for each in _under_way.values())
+        if of_one >= OF_ONE or len(_under_way) >= AT_ONCE:
+            raise OSError(
+                f"{len(_under_way)} other names are being looked up, {of_one} of them of its tenant"
+            )
+        found = _under_way[host, port] = _LookUp(tenant)
+    threading.Thread(target=_look_up, args=(host, port, found.answer), daemon=True).start()
+    return found
+
+
+def _when_slow(found: _LookUp, tenant: str) -> list[str]:
+    with _lock:
+        if _waiting[tenant] >= WAIT_OF_ONE:
+            raise OSError("no answer yet, and others wait for slow names")
+        _waiting[tenant] += 1
+    try:
+        return found.answer.result(WITHIN_S)
     except TooLate:
         raise OSError(f"no answer within {WITHIN_S:g} s") from None
+    finally:
+        with _lock:
+            _waiting[tenant] -= 1
+            if _waiting[tenant] <= 0:
+                del _waiting[tenant]
 
 
 def _is_address(host: str) -> bool:
