@@ -8,7 +8,7 @@ the answer leaves. Storage is read before, while nothing is locked.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeweave import dispatch_ids, ids
@@ -53,7 +53,9 @@ class _Attempt:
 
     @property
     def task_run(self) -> TaskRun:
-        return of_row(self.row)
+        # Its dispatcher may be noting that the service has it, which makes the service its worker: the signed
+        # id alone says whose attempt it is.
+        return replace(of_row(self.row), worker=None)
 
     @property
     def is_running(self) -> bool:
