@@ -10,18 +10,13 @@ import os
 import socket
 import threading
 import time
-from collections import Counter
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooLate
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-# How long (s) somebody waits for a look-up.
+# How long (s) somebody waits for a look-up, from its beginning on: who comes later does not wait anew.
 WITHIN_S = 3.0
-# A look-up that takes longer (s) is slow. So many of one tenant wait for slow ones; others learn at once that
-# the name is not known yet, so that names that hang hold few threads.
-SLOW_S = 0.25
-WAIT_OF_ONE = 4
 # Names that are looked up at the same time, and of them for one tenant; further ones are refused until one of
 # them ends.
 AT_ONCE, OF_ONE = 64, 16
@@ -36,34 +31,28 @@ class _LookUp:
 
 _lock = threading.Lock()
 _under_way: dict[tuple[str, int], _LookUp] = {}
-_waiting: Counter[str] = Counter()
-
-
-def _forget() -> None:
-    _under_way.clear()
-    _waiting.clear()
-
-
 # Threads survive no fork, and neither does what waits for them.
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_under_way.clear)
 
 
-def addresses(host: str, port: int, tenant: str = "") -> list[str]:
+def addresses(host: str, port: int, tenant: str = "", within_s: float | None = None) -> list[str]:
     """The addresses of a host, in the order of the resolver.
 
     Args:
-        tenant: whose host it is.
+        tenant: whose host it is: names of one tenant that hang hold up no other's.
+        within_s: how long (s) the look-up may take; None for WITHIN_S.
 
     Raises:
         OSError: it cannot be resolved, or not in time.
     """
     if _is_address(host):
         return _ask(host, port)
+    within_s = WITHIN_S if within_s is None else within_s
     found = _look_up_of(host, port, tenant)
     try:
-        return found.answer.result(max(0.0, found.began + SLOW_S - time.monotonic()))
+        return found.answer.result(max(0.0, found.began + within_s - time.monotonic()))
     except TooLate:
-        return _when_slow(found, tenant)
+        raise OSError(f"no answer within {within_s:g} s") from None
 
 
 def _look_up_of(host: str, port: int, tenant: str) -> _LookUp:
@@ -79,22 +68,6 @@ def _look_up_of(host: str, port: int, tenant: str) -> _LookUp:
         found = _under_way[host, port] = _LookUp(tenant)
     threading.Thread(target=_look_up, args=(host, port, found.answer), daemon=True).start()
     return found
-
-
-def _when_slow(found: _LookUp, tenant: str) -> list[str]:
-    with _lock:
-        if _waiting[tenant] >= WAIT_OF_ONE:
-            raise OSError("no answer yet, and others wait for slow names")
-        _waiting[tenant] += 1
-    try:
-        return found.answer.result(WITHIN_S)
-    except TooLate:
-        raise OSError(f"no answer within {WITHIN_S:g} s") from None
-    finally:
-        with _lock:
-            _waiting[tenant] -= 1
-            if _waiting[tenant] <= 0:
-                del _waiting[tenant]
 
 
 def _is_address(host: str) -> bool:

@@ -18,6 +18,10 @@ from pipeweave.orchestrator.dispatch import resolving
 
 Address = IPv4Address | IPv6Address
 
+# A check of an address waits so long (s) for its name: it holds a thread of the API, and is made again by the
+# dispatch.
+CHECKED_WITHIN_S = 0.5
+
 _HINT = "allow its network with DISPATCH_NETWORKS, e.g. DISPATCH_NETWORKS=private or 10.1.0.0/16"
 
 
@@ -106,11 +110,11 @@ class Networks:
         is_site_local = isinstance(address, IPv6Address) and address.is_site_local
         return (address.is_global and not is_site_local) or "private" in self._names
 
-    def resolve(self, base_url: str, tenant: str = "") -> Target:
+    def resolve(self, base_url: str, tenant: str = "", within_s: float | None = None) -> Target:
         """Resolve the host of a base URL, and check where it leads.
 
         Args:
-            tenant: whose URL it is: one tenant's names that hang hold up no other's.
+            tenant, within_s: as of `resolving.addresses`.
 
         Raises:
             TargetRefused: it has an address that is not allowed.
@@ -118,7 +122,7 @@ class Networks:
         """
         parts = urlsplit(base_url)
         host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
-        found = resolving.addresses(host, port, tenant)
+        found = resolving.addresses(host, port, tenant, within_s)
         if not all(self.allow(_plain(each)) for each in found):
             raise _refused(host)
         return Target(parts.scheme, host, found[0], port, parts.path.rstrip("/"))
@@ -130,7 +134,7 @@ class Networks:
             TargetRefused: it leads to an address that is not allowed, or has no host.
         """
         try:
-            self.resolve(base_url, tenant)
+            self.resolve(base_url, tenant, CHECKED_WITHIN_S)
         except TargetRefused as error:
             fault = FieldError(field, str(error.detail), "refused", "an address that dispatches may reach")
             raise TargetRefused(error.detail, errors=[fault], hint=error.hint) from None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from support.servers import wait_until
 from urllib3.connection import HTTPConnection
 
 from pipeweave.errors import TargetRefused
-from pipeweave.orchestrator.dispatch import resolving, sender
+from pipeweave.orchestrator.dispatch import resolving, sender, targets
 from pipeweave.orchestrator.dispatch.sender import NoReply, Sender
 from pipeweave.orchestrator.dispatch.targets import Networks, Target
 
@@ -101,7 +102,6 @@ def nobody_resolves(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def test_names_of_one_tenant_that_hang_leave_places_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolving, "WITHIN_S", 0.1)
-    monkeypatch.setattr(resolving, "SLOW_S", 0.01)
     with nobody_resolves(monkeypatch) as asked:
         for number in range(resolving.OF_ONE + 5):
             with pytest.raises(OSError, match=r"no answer within|other names are being looked up"):
@@ -110,21 +110,26 @@ def test_names_of_one_tenant_that_hang_leave_places_for_others(monkeypatch: pyte
         assert LOCAL.resolve("http://known.example:1", "quiet").address == "127.0.0.1"
 
 
-def test_few_threads_wait_for_a_name_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolving, "WITHIN_S", DEADLINE_S)
-    monkeypatch.setattr(resolving, "SLOW_S", 0.01)
-
-    def ask() -> None:
-        with suppress(OSError):
-            LOCAL.resolve("http://slow.example:1", "loud")
-
-    threads = [threading.Thread(target=ask, daemon=True) for _ in range(20)]
+def test_who_comes_later_does_not_wait_anew_for_a_name_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolving, "WITHIN_S", 0.05)
     with nobody_resolves(monkeypatch):
-        for each in threads:
-            each.start()
-        wait_until(lambda: sum(each.is_alive() for each in threads) == resolving.WAIT_OF_ONE)
-    for each in threads:
-        each.join(DEADLINE_S)
+        with pytest.raises(OSError, match="no answer within"):
+            LOCAL.resolve("http://hanging.example:1", "loud")
+        monkeypatch.setattr(Future, "result", only_at_once)
+        with pytest.raises(OSError, match="no answer within"):
+            LOCAL.resolve("http://hanging.example:1", "loud")
+
+
+def only_at_once(future: Future[Any], timeout: float) -> Any:
+    assert timeout == 0.0
+    raise TimeoutError
+
+
+def test_a_check_waits_less_than_a_dispatch_for_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "CHECKED_WITHIN_S", 0.01)
+    monkeypatch.setattr(resolving, "WITHIN_S", 10 * DEADLINE_S)
+    with nobody_resolves(monkeypatch):
+        LOCAL.check("http://checked.example:1", tenant="loud")
 
 
 def test_a_name_that_nobody_resolves_costs_no_more_than_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
