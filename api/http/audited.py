@@ -77,6 +77,10 @@ MANY: Mapping[str, str] = {
     "storage.sweep": "objects",
 }
 
+# What browsers do, written by the dashboard.
+OF_BROWSERS = ("sessions.log_in", "sessions.log_out", "sessions.login_failed")
+VERBS = (*KINDS, *MANY, *OF_BROWSERS)
+
 _PROGRAM = "programs do it, and its own row says who: `triggeredBy`"
 _WORKER = "a worker's report, and its event says what"
 _READS = "it changes nothing"

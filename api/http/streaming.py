@@ -18,6 +18,8 @@ EVENT_STREAM = "text/event-stream"
 # The key in a request's environ of the function that takes its connection over: the server's loop then sends
 # what is in an outlet. Other servers have none, and keep a thread for each stream.
 TAKE_OVER = "pipeweave.take_over"
+# The key of a set to which the sinks of streams in threads are added: the server ends them when it stops.
+STREAMS = "pipeweave.streams"
 # Streams of a server that keeps a thread for each.
 MOST_IN_THREADS = 4
 # How long (ms) a client waits before it connects again.
@@ -178,4 +180,5 @@ def _in_a_thread(request: Request, sink: EventSink | SocketSink) -> Iterable[Any
             hint="`pipeweave api` serves many; elsewhere, poll `GET /api/runs/{id}`",
         )
     _in_threads.add(sink.outlet)
+    request.environ.get(STREAMS, set()).add(sink)
     return sink.outlet.parts()

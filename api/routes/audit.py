@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave.api.contract import AuditExportQuery, AuditList, AuditQuery
-from pipeweave.api.http import Call, Lines, Routes
-from pipeweave.errors import TooManyRequests, Unavailable
+from pipeweave.api.http import Call, Lines, Routes, audited
+from pipeweave.errors import FieldError, InvalidInput, TooManyRequests, Unavailable
 from pipeweave.orchestrator.export import AuditExport, Position
 from pipeweave.orchestrator.reading import audit_list
 from pipeweave.orchestrator.security import ADMIN, EVERY_TENANT
+from pipeweave.suggestions import nearest
 
 routes = Routes("access")
 
@@ -30,6 +31,7 @@ def list_entries(call: Call, query: AuditQuery) -> dict[str, Any]:
     Triggers, queued tasks and workers' reports have none: runs, task runs and events say who and what. What
     concerns the whole deployment is listed for tokens that are valid for every tenant.
     """
+    _check_verb(query.verb)
     sees_deployment = call.access.may_enter(EVERY_TENANT)
     with call.reading() as tx:
         found = audit_list.audit(
@@ -52,6 +54,19 @@ def export_entries(call: Call, query: AuditExportQuery) -> Lines:
     """The chosen rows as `GET /api/audit` lists them, one a line, the oldest first, with cursors as in `GET
     /api/export/runs`. The last cursor of a complete export goes on later with what was added since.
     """
+    _check_verb(query.verb)
     sees_deployment = call.access.may_enter(EVERY_TENANT)
     export = AuditExport(call.deployment.database, call.tenants, query.filter(), sees_deployment)
     return Lines(export.parts(Position() if query.after is None else export.position(query.after)))
+
+
+def _check_verb(verb: str | None) -> None:
+    """Tell a misspelt operation from one that nobody used yet. Commands, which have a space, are any."""
+    if verb is None or "." not in verb or verb in audited.VERBS:
+        return
+    near = nearest(verb, audited.VERBS)
+    said = f"did you mean {near!r}?" if near else "GET /api/openapi.json lists the operation ids"
+    raise InvalidInput(
+        f"verb: no operation {verb[:100]!r} is audited; {said}",
+        errors=[FieldError("verb", f"is not an audited operation; {said}", "invalid_value")],
+    )

@@ -158,7 +158,7 @@ def change_settings(call: Call, id: str, body: ServiceSettings) -> dict[str, Any
     here. It holds for the instances that the service has, and for those that register later.
     """
     if body.base_url not in (None, "peer", "registered"):
-        Networks(call.deployment.settings.dispatch_networks).check(str(body.base_url))
+        Networks(call.deployment.settings.dispatch_networks).check(str(body.base_url), tenant=call.tenant)
     call.change(
         lambda tx: service_settings.change(
             tx, call.tenant, id, base_url=body.base_url, is_disabled=body.is_disabled

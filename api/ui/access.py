@@ -10,11 +10,11 @@ screens = Screens("access")
 
 TABS = (("tokens", "Tokens"), ("sessions", "Sessions"), ("tenants", "Tenants"))
 _SCOPES = (
-    ("orchestrator:read", "read"),
-    ("orchestrator:write", "write (includes read)"),
-    ("orchestrator:admin", "admin (includes write)"),
-    ("orchestrator:worker", "worker"),
-    ("orchestrator:tick", "tick"),
+    ("read", "read"),
+    ("write", "write (includes read)"),
+    ("admin", "admin (includes write)"),
+    ("worker", "worker"),
+    ("tick", "tick"),
 )
 
 VERBS.add(
@@ -27,23 +27,31 @@ VERBS.add(
         fields=(
             Field("name", "Name", about="For people; it stands in the audit.", is_required=True),
             Field(
-                "scopes", "Scopes", "several", choices=_SCOPES, default="orchestrator:read", is_required=True
+                "scopes",
+                "Scopes",
+                "several",
+                choices=_SCOPES,
+                default="read",
+                flag="--scope",
+                is_required=True,
             ),
             Field(
                 "tenants",
                 "Tenants",
                 "lines",
                 about="One a line; `*` stands for all.",
+                flag="--tenant",
                 is_required=True,
             ),
             Field(
                 "expiresAt",
                 "Expires at",
-                about="E.g. `2027-01-31T12:00:00Z`; empty: never.",
+                about="E.g. `2027-01-31T12:00:00Z`; empty: with the token that you logged in with.",
                 flag="--expires",
             ),
         ),
         shows="created_token.html",
+        takes_tenant=False,
     )
 )
 VERBS.add(
@@ -53,6 +61,16 @@ VERBS.add(
         "Revoke this token?",
         "The token is refused within two seconds, and its sessions are over.",
         command="pipeweave token revoke {name}",
+        fields=(
+            Field(
+                "children",
+                "With what it made",
+                "boolean",
+                about="Also revoke the tokens that it made, and what those made.",
+                flag="--children",
+            ),
+        ),
+        takes_tenant=False,
         is_dangerous=True,
     )
 )

@@ -68,6 +68,7 @@ VERBS.add(
         "The checkup is done.",
         command="pipeweave doctor",
         shows="checkup.html",
+        takes_tenant=False,
     )
 )
 
@@ -81,6 +82,7 @@ VERBS.add(
         command="pipeweave verify --all",
         fields=(Field("limit", "Runs", "number", default="50", about="The newest, 200 at most.", flag="-n"),),
         shows="verified.html",
+        takes_tenant=False,
     )
 )
 

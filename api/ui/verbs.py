@@ -119,6 +119,7 @@ class Verb:
         fields_of: gives the fields where they depend on what it is done to.
         options: further words of the command, which the body gives.
         shows: the template of a page that shows the answer, once, instead of a screen that follows.
+        takes_tenant: whether the command has `--tenant` for the tenant of the page.
     """
 
     operation: str
@@ -134,6 +135,7 @@ class Verb:
     fields_of: Callable[[View], Sequence[Field]] | None = None
     options: Callable[[Any], Sequence[str]] | None = None
     shows: str = ""
+    takes_tenant: bool = True
 
     def of(self, view: View) -> Verb:
         """The verb with the fields that it has here."""
@@ -184,7 +186,7 @@ class Verb:
         parts = [self.command.format_map(_Blank(quoted))]
         for each in self.fields:
             text = given.get(each.name, each.default).strip()
-            values = text.split(_SEPARATORS["list"]) if each.kind == "list" else [text]
+            values = _words(each, text)
             if each.flag and text:
                 parts += [
                     each.flag if each.kind == "boolean" else f"{each.flag} {shlex.quote(value)}"
@@ -192,7 +194,7 @@ class Verb:
                 ]
         if self.options is not None:
             parts += map(shlex.quote, self.options(body or {}))
-        if tenant != "default":
+        if self.takes_tenant and tenant != "default":
             parts.append(f"--tenant {shlex.quote(tenant)}")
         return " ".join(parts)
 
@@ -204,6 +206,14 @@ _SEPARATORS = {"list": "\x1f", "several": "\n"}
 class _Blank(dict[str, str]):
     def __missing__(self, name: str) -> str:
         return name.upper()
+
+
+def _words(field: Field, text: str) -> list[str]:
+    """What the option of a field is given, once for each value."""
+    if field.kind == "lines":
+        return [each.strip() for each in text.splitlines() if each.strip()]
+    separator = _SEPARATORS.get(field.kind)
+    return text.split(separator) if separator else [text]
 
 
 def _value(field: Field, text: str) -> Any:

@@ -231,7 +231,7 @@ class Dispatcher:
 
     def _post(self, url: str, prepared: Prepared) -> Reply | NoReply:
         try:
-            target = self._networks.resolve(url)
+            target = self._networks.resolve(url, prepared.run.tenant)
         except TargetRefused as error:
             return NoReply(str(error.detail), is_certain=True)
         except (OSError, UnicodeError) as error:

@@ -58,7 +58,7 @@ def _threads() -> ThreadPoolExecutor:
 
 def _probe(database: Database, networks: Networks, instance: Instance) -> None:
     try:
-        reply = _ask(networks, instance.base_url)
+        reply = _ask(networks, instance)
         with database.statements() as tx:
             _note(tx, instance, reply)
     except PipeWeaveError as error:
@@ -69,9 +69,9 @@ def _probe(database: Database, networks: Networks, instance: Instance) -> None:
         _asked.discard(_named(instance))
 
 
-def _ask(networks: Networks, base_url: str) -> Reply | NoReply:
+def _ask(networks: Networks, instance: Instance) -> Reply | NoReply:
     try:
-        target = networks.resolve(base_url)
+        target = networks.resolve(instance.base_url, instance.tenant)
     except TargetRefused as error:
         return NoReply(str(error.detail), is_certain=True)
     except (OSError, UnicodeError) as error:

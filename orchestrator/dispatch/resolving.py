@@ -9,40 +9,65 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooLate
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-# How long (s) somebody waits for a look-up.
+# How long (s) somebody waits for a look-up, from its beginning on: who comes later does not wait anew.
 WITHIN_S = 3.0
-# Names that are looked up at the same time; further ones are refused until one of them ends.
-AT_ONCE = 32
+# Names that are looked up at the same time, and of them for one tenant; further ones are refused until one of
+# them ends.
+AT_ONCE, OF_ONE = 64, 16
+
+
+@dataclass(slots=True)
+class _LookUp:
+    tenant: str
+    began: float = field(default_factory=time.monotonic)
+    answer: Future[list[str]] = field(default_factory=Future)
+
 
 _lock = threading.Lock()
-_under_way: dict[tuple[str, int], Future[list[str]]] = {}
+_under_way: dict[tuple[str, int], _LookUp] = {}
 # Threads survive no fork, and neither does what waits for them.
 os.register_at_fork(after_in_child=_under_way.clear)
 
 
-def addresses(host: str, port: int) -> list[str]:
+def addresses(host: str, port: int, tenant: str = "", within_s: float | None = None) -> list[str]:
     """The addresses of a host, in the order of the resolver.
+
+    Args:
+        tenant: whose host it is: names of one tenant that hang hold up no other's.
+        within_s: how long (s) the look-up may take; None for WITHIN_S.
 
     Raises:
         OSError: it cannot be resolved, or not in time.
     """
     if _is_address(host):
         return _ask(host, port)
-    with _lock:
-        found = _under_way.get((host, port))
-        if found is None:
-            if len(_under_way) >= AT_ONCE:
-                raise OSError(f"{AT_ONCE} other names are being looked up")
-            found = _under_way[host, port] = Future()
-            threading.Thread(target=_look_up, args=(host, port, found), daemon=True).start()
+    within_s = WITHIN_S if within_s is None else within_s
+    found = _look_up_of(host, port, tenant)
     try:
-        return found.result(WITHIN_S)
+        return found.answer.result(max(0.0, found.began + within_s - time.monotonic()))
     except TooLate:
-        raise OSError(f"no answer within {WITHIN_S:g} s") from None
+        raise OSError(f"no answer within {within_s:g} s") from None
+
+
+def _look_up_of(host: str, port: int, tenant: str) -> _LookUp:
+    """The look-up of a name that is under way, or a new one."""
+    with _lock:
+        if (known := _under_way.get((host, port))) is not None:
+            return known
+        of_one = sum(each.tenant == tenant for each in _under_way.values())
+        if of_one >= OF_ONE or len(_under_way) >= AT_ONCE:
+            raise OSError(
+                f"{len(_under_way)} other names are being looked up, {of_one} of them of its tenant"
+            )
+        found = _under_way[host, port] = _LookUp(tenant)
+    threading.Thread(target=_look_up, args=(host, port, found.answer), daemon=True).start()
+    return found
 
 
 def _is_address(host: str) -> bool:

@@ -141,6 +141,9 @@ class Sender:
             if not connection.is_connected:
                 connection.connect()
             opened.sock = connection.sock
+            if opened.is_cut:
+                # The time was up while there was nothing to cut yet.
+                raise TimeoutError("the connection was late")
             is_sent = True
             connection.request(method, path, body=body, headers={"Host": target.host_header, **headers})
             reply = _read(connection)

@@ -18,6 +18,10 @@ from pipeweave.orchestrator.dispatch import resolving
 
 Address = IPv4Address | IPv6Address
 
+# A check of an address waits so long (s) for its name: it holds a thread of the API, and is made again by the
+# dispatch.
+CHECKED_WITHIN_S = 0.5
+
 _HINT = "allow its network with DISPATCH_NETWORKS, e.g. DISPATCH_NETWORKS=private or 10.1.0.0/16"
 
 
@@ -56,6 +60,8 @@ _NEVER = [
         "0.0.0.0/8",
         "fd00:ec2::/32",  # AWS
         "fd20:ce::254/128",  # Google Cloud
+        "fd00:42::42/128",  # Scaleway
+        "fd00:c1::a9fe:a9fe/128",  # Oracle Cloud
         "2001::/32",  # Teredo
     )
 ]
@@ -101,10 +107,14 @@ class Networks:
         # Addresses of clouds' metadata services, which hand out credentials, are link-local: never `private`.
         if address.is_link_local or address.is_multicast or address.is_unspecified or address.is_reserved:
             return inner is not None
-        return address.is_global or "private" in self._names
+        is_site_local = isinstance(address, IPv6Address) and address.is_site_local
+        return (address.is_global and not is_site_local) or "private" in self._names
 
-    def resolve(self, base_url: str) -> Target:
+    def resolve(self, base_url: str, tenant: str = "", within_s: float | None = None) -> Target:
         """Resolve the host of a base URL, and check where it leads.
+
+        Args:
+            tenant, within_s: as of `resolving.addresses`.
 
         Raises:
             TargetRefused: it has an address that is not allowed.
@@ -112,19 +122,19 @@ class Networks:
         """
         parts = urlsplit(base_url)
         host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
-        found = resolving.addresses(host, port)
+        found = resolving.addresses(host, port, tenant, within_s)
         if not all(self.allow(_plain(each)) for each in found):
             raise _refused(host)
         return Target(parts.scheme, host, found[0], port, parts.path.rstrip("/"))
 
-    def check(self, base_url: str, field: str = "baseUrl") -> None:
+    def check(self, base_url: str, field: str = "baseUrl", tenant: str = "") -> None:
         """Check a base URL as far as its host can be resolved here and now.
 
         Raises:
             TargetRefused: it leads to an address that is not allowed, or has no host.
         """
         try:
-            self.resolve(base_url)
+            self.resolve(base_url, tenant, CHECKED_WITHIN_S)
         except TargetRefused as error:
             fault = FieldError(field, str(error.detail), "refused", "an address that dispatches may reach")
             raise TargetRefused(error.detail, errors=[fault], hint=error.hint) from None

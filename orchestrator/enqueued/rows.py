@@ -18,6 +18,7 @@ from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.triggered_by import TRANSACTION, TriggeredBy
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.size_limits import MAX_JSON_DEPTH
 
 # Rows that one look takes, and the JSON of their inputs (bytes), which this process then holds in memory. The
 # first is taken whatever its size.
@@ -143,7 +144,7 @@ def _read(text: str | None, name: str) -> tuple[Any, str | None]:
         value = json.loads(text) if _LONG_NUMBER.search(text) else orjson.loads(text)
     except (ValueError, RecursionError) as error:
         return None, f"{name} is not JSON that can be read: {error}"
-    faults = json_faults(value, name)
+    faults = json_faults(value, name, max_depth=MAX_JSON_DEPTH)
     return (value, None) if not faults else (None, f"{faults[0].field} {faults[0].message}")
 
 

@@ -159,7 +159,7 @@ def _sent(settings: Settings, claimed: Any, at: int) -> _Failed | None:
     body = body_of(claimed, settings.orchestrator_url)
     try:
         key = secret_of(settings)
-        target = Networks(settings.dispatch_networks).resolve(claimed.url)
+        target = Networks(settings.dispatch_networks).resolve(claimed.url, claimed.tenant_id)
     except InvalidSetting as error:
         return _Failed(error.code, error.errors[0].field + " " + error.errors[0].message)
     except PipeWeaveError as error:

@@ -195,9 +195,15 @@ def note_use(tx: Transaction, token_id: UUID) -> None:
     tx.execute(_USED, {"id": token_id, "now": tx.now, "every": USED_EVERY})
 
 
+# Locked, so that none of them makes another token meanwhile.
+_FIND = """
+SELECT t.id FROM access_tokens AS t
+WHERE (t.revoked_at IS NULL OR :takes_children) AND (:is_all OR t.tenants <@ CAST(:tenants AS text[]))
+  AND {where} FOR UPDATE
+"""
 _REVOKE = """
-UPDATE access_tokens SET revoked_at = :now
-WHERE revoked_at IS NULL AND (:is_all OR tenants <@ CAST(:tenants AS text[])) AND {where} RETURNING id
+UPDATE access_tokens AS t SET revoked_at = :now
+WHERE t.id = ANY(CAST(:ids AS uuid[])) AND t.revoked_at IS NULL RETURNING t.id
 """
 
 
@@ -225,32 +231,41 @@ def revoke(
     Args:
         name_or_id: a name, an id, or the beginning of one with `tok_`.
         tenants: those of the caller: a token that is valid for further tenants is not there for it.
-        takes_children: also revoke the tokens that these made, and what those made.
+        takes_children: also revoke the tokens that these made, and what those made, also where the makers
+            were revoked before.
 
     Returns:
         The ids of the revoked tokens.
 
     Raises:
-        NotFound: no valid token has this name or id.
-        InvalidInput: the ids of several valid tokens begin like this.
+        NotFound: no valid token has this name or id, and none that is wanted was made by one.
+        InvalidInput: the ids of several such tokens begin like this.
     """
-    parameters: dict[str, Any] = {"now": tx.now, "name": name_or_id.replace("\0", "")}
+    parameters: dict[str, Any] = {"name": name_or_id.replace("\0", ""), "takes_children": takes_children}
     parameters |= {"is_all": EVERY_TENANT in tenants, "tenants": list(tenants)}
-    revoked = list(tx.execute(_REVOKE.format(where="name = :name"), parameters).scalars())
-    if not revoked and name_or_id.startswith(f"{TOKEN_ID}_"):
+    found = list(tx.execute(_FIND.format(where="t.name = :name"), parameters).scalars())
+    if not found and name_or_id.startswith(f"{TOKEN_ID}_"):
         parameters["first"], parameters["last"] = ids.span(TOKEN_ID, name_or_id)
-        revoked = list(tx.execute(_REVOKE.format(where="id BETWEEN :first AND :last"), parameters).scalars())
-        if len(revoked) > 1:
-            named = ", ".join(sorted(ids.show(TOKEN_ID, each) for each in revoked)[:5])
-            # The transaction ends with this error: nothing is revoked.
+        found = list(tx.execute(_FIND.format(where="t.id BETWEEN :first AND :last"), parameters).scalars())
+        if len(found) > 1:
+            named = ", ".join(sorted(ids.show(TOKEN_ID, each) for each in found)[:5])
             raise InvalidInput(
                 f"several tokens begin with {name_or_id!r}: {named}", hint="give more of the id"
             )
+    revoked = list(tx.execute(_REVOKE, {"ids": found, "now": tx.now}).scalars())
+    if takes_children:
+        revoked += _revoke_children(tx, found)
     if not revoked:
         raise NotFound(f"token {name_or_id[:200]!r} not found", hint="see `pipeweave token list`")
-    if takes_children:
-        revoked += tx.execute(_REVOKE_CHILDREN, {"ids": revoked, "now": tx.now}).scalars()
     return [ids.show(TOKEN_ID, each) for each in revoked]
+
+
+def _revoke_children(tx: Transaction, makers: Sequence[UUID]) -> list[UUID]:
+    """Revoke what these made, until none is left: a child may have made one while its row was awaited."""
+    revoked: list[UUID] = []
+    while made := list(tx.execute(_REVOKE_CHILDREN, {"ids": makers, "now": tx.now}).scalars()):
+        revoked += made
+    return revoked
 
 
 def _hash(token: str) -> str:

@@ -17,7 +17,7 @@ class Kind(StrEnum):
     WORK = "work"  # an attempt ran that ended well, or runs still
     FAILED_WORK = "failedWork"  # an attempt ran that ended badly
     ITEMS = "items"  # a map waits for its items
-    OUTSIDE = "outside"  # a callback, a poll, a signal, an approval or a timer
+    OUTSIDE = "outside"  # what is no worker and no item of a map; nothing does so yet
     QUEUE = "queue"  # a message is out; no worker has taken it
     TASK_LIMIT = "taskLimit"  # the concurrency or the rate of its task had no room
     TENANT_LIMIT = "tenantLimit"  # the run waited for a run slot of its tenant

@@ -16,7 +16,7 @@ import click
 from pipeweave.cli.support.extras import missing_extra
 from pipeweave.cli.support.help_texts import write_groups
 from pipeweave.cli.support.rendering import text
-from pipeweave.errors import PipeWeaveError, Unauthenticated
+from pipeweave.errors import InvalidInput, PipeWeaveError, Unauthenticated
 from pipeweave.suggestions import nearest
 
 # The exit code that shells use for a command ended by Ctrl-C.
@@ -143,8 +143,21 @@ class Commands(click.Group):
         except PipeWeaveError as error:
             click.echo(_one_line(error), err=True)
             ctx.exit(1)
+        except UnicodeEncodeError as error:
+            if (refused := _not_text(error)) is None:
+                raise
+            click.echo(_one_line(refused), err=True)
+            ctx.exit(1)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
+
+
+def _not_text(error: UnicodeEncodeError) -> InvalidInput | None:
+    """The error for an argument whose bytes are no UTF-8: Python makes half of a surrogate pair of each."""
+    if not "\udc80" <= error.object[error.start] <= "\udcff":
+        return None
+    shown = ascii(error.object[:100])
+    return InvalidInput(f"the argument {shown} is not UTF-8 text", hint="write it in UTF-8")
 
 
 def _one_line(error: PipeWeaveError) -> str:

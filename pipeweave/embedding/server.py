@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 from pipeweave.http_worker.listening import Listener
 from pipeweave.size_limits import MAX_BODY_BYTES, MAX_UPLOAD_BYTES
@@ -23,6 +24,8 @@ class EmbeddedServer:
 
     def __init__(self, application: Any, host: str, port: int) -> None:
         self._application = application
+        # Of streams that are under way: each holds a thread until it ends.
+        self._streams: WeakSet[Any] = WeakSet()
         self._listener = Listener(host, port)
         self._host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         self._is_stopped = False
@@ -40,16 +43,22 @@ class EmbeddedServer:
 
     def start(self) -> EmbeddedServer:
         """Begin to serve in the background."""
-        self._listener.start(
-            self._application, threads=THREADS, largest_body=MAX_UPLOAD_BYTES + MAX_BODY_BYTES
-        )
+        self._listener.start(self._answer, threads=THREADS, largest_body=MAX_UPLOAD_BYTES + MAX_BODY_BYTES)
         return self
 
     def stop(self) -> None:
-        """Stop to listen, after the answers that are under way."""
+        """End its streams, and stop to listen, after the answers that are under way."""
         if not self._is_stopped:
             self._is_stopped = True
+            for each in list(self._streams):
+                each.end(None)
             self._listener.stop()
+
+    def _answer(self, environ: dict[str, Any], start_response: Any) -> Any:
+        from pipeweave.api.http.streaming import STREAMS
+
+        environ[STREAMS] = self._streams
+        return self._application(environ, start_response)
 
     def __enter__(self) -> EmbeddedServer:
         return self.start()

@@ -17,6 +17,7 @@ from pipeweave.size_limits import (
     MAX_BODY_BYTES,
     MAX_ENQUEUED,
     MAX_ENQUEUED_BYTES,
+    MAX_JSON_DEPTH,
     MAX_METADATA_BYTES,
     MAX_PRIORITY,
     MAX_RUN_TOKEN,
@@ -124,7 +125,7 @@ def _metadata(found: FieldErrors, metadata: Any) -> Any:
     if not isinstance(metadata, Mapping):
         found.wrong("metadata", f"is {kind_of(metadata)}", "invalid_type", "a dict")
         return None
-    if faults := json_faults(metadata, "metadata"):
+    if faults := json_faults(metadata, "metadata", max_depth=MAX_JSON_DEPTH):
         found.errors += faults
         return None
     size = len(orjson.dumps(dict(metadata)))

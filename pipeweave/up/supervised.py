@@ -167,7 +167,9 @@ class Supervised:
                     self._process.stdin.close()
             self._process = None
         if self.state != "stopping":
-            self.last_exit = ": ".join((f"ended with {how_it_ended(code)}", *self.last_words()))
+            # What a process wrote before somebody killed it is not why.
+            words = () if code == -signal.SIGKILL else self.last_words()
+            self.last_exit = ": ".join((f"ended with {how_it_ended(code)}", *words))
         if not will_restart:
             self.state = "stopped"
             return 0.0

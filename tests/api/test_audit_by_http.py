@@ -154,5 +154,8 @@ def test_a_verb_that_cannot_be_one_is_refused(admin: Api) -> None:
     assert refused.status_code == 400
     assert refused.json["errors"][0]["field"] == "verb"
     assert "an operation id such as tasks.pause" in refused.json["detail"]
-    for verb in ("tasks.pause", "token create", "db cleanup"):
+    misspelt = admin.get("/api/audit", verb="tasks.puase")
+    assert misspelt.status_code == 400 and "did you mean 'tasks.pause'?" in misspelt.json["detail"]
+    assert admin.get("/api/export/audit", verb="tasks.puase").status_code == 400
+    for verb in ("tasks.pause", "sessions.log_in", "token create", "db cleanup"):
         assert admin.get("/api/audit", verb=verb).status_code == 200

@@ -13,6 +13,7 @@ from pipeweave.errors import RunRefused
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.enqueued import starting
 from pipeweave.orchestrator.retention import partitions
+from pipeweave.size_limits import MAX_JSON_DEPTH
 
 from .conftest import Caller
 
@@ -60,6 +61,18 @@ def test_json_that_nobody_can_read_is_refused_and_others_start(
     with caller.driver.database.reading() as tx:
         (shown,) = reading.enqueued_list(tx, caller.tenant, reading.Page(10), "refused")["items"]
     assert shown["errorCode"] == "INVALID_INPUT"
+
+
+@pytest.mark.parametrize("column", ["input", "metadata"])
+def test_an_enqueued_value_may_be_nested_as_deep_as_one_of_a_trigger(caller: Caller, column: str) -> None:
+    inner = MAX_JSON_DEPTH - 1
+    write(caller, column, '{"x": ' + "[" * inner + "]" * inner + "}")
+    write(caller, column, '{"x": ' + "[" * (inner + 1) + "]" * (inner + 1) + "}")
+    caller.commit()
+    caller.start()
+    assert len(caller.runs()) == 1
+    (left,) = caller.rows()
+    assert left.error_code == "INVALID_INPUT" and left.error.endswith("deeper than 200 levels")
 
 
 @pytest.mark.parametrize("year", [1975, 2015, 2400])

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from support.servers import WAIT_DEADLINE_S, wait_until
 
 from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator.reading import tokens
 from pipeweave.orchestrator.security import access_tokens
 from pipeweave.orchestrator.security.access_tokens import ADMIN, READ, WORKER, WRITE
-from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 
 def make(tx: Transaction, scopes: Collection[str] = (READ,), **options: Any) -> str:
@@ -97,6 +99,55 @@ def test_revoking_a_name_revokes_every_token_of_that_name(tx: Transaction) -> No
     tokens = [make(tx), make(tx)]
     assert len(access_tokens.revoke(tx, "ci")) == 2
     assert [access_tokens.verify(tx, each) for each in tokens] == [None, None]
+
+
+def by(tx: Transaction, maker: str, name: str) -> str:
+    """A token that this one makes."""
+    access = access_tokens.verify(tx, maker)
+    assert access is not None
+    made = access_tokens.make_token(tx, name=name, tenants=["default"], scopes=[ADMIN], maker=access.id)
+    return made.token
+
+
+@pytest.mark.parametrize("way", ["name", "id"])
+def test_what_a_token_made_is_revoked_after_the_token_itself(tx: Transaction, way: str) -> None:
+    first = make(tx, [ADMIN], name="first")
+    child = by(tx, first, "child")
+    grandchild = by(tx, child, "grandchild")
+    (id,) = access_tokens.revoke(tx, "first")
+    assert access_tokens.verify(tx, child)
+    named = "first" if way == "name" else id
+    assert len(access_tokens.revoke(tx, named, takes_children=True)) == 2
+    assert not access_tokens.verify(tx, child) and not access_tokens.verify(tx, grandchild)
+    with pytest.raises(NotFound):
+        access_tokens.revoke(tx, named, takes_children=True)
+
+
+def test_what_a_child_makes_meanwhile_is_revoked_with_it(fresh_database: Database) -> None:
+    with fresh_database.transaction() as tx:
+        child = by(tx, make(tx, [ADMIN], name="first"), "child")
+    with ThreadPoolExecutor(1) as pool:
+        with fresh_database.transaction() as tx:
+            grandchild = by(tx, child, "grandchild")
+
+            def revoke() -> list[str]:
+                return fresh_database.run(lambda tx: access_tokens.revoke(tx, "first", takes_children=True))
+
+            revoked = pool.submit(revoke)
+            wait_until(lambda: _waits_for_a_lock(fresh_database))
+        assert len(revoked.result(WAIT_DEADLINE_S)) == 3
+    with fresh_database.transaction() as tx:
+        assert not access_tokens.verify(tx, grandchild)
+
+
+def _waits_for_a_lock(database: Database) -> bool:
+    with database.transaction() as tx:
+        return bool(
+            tx.execute(
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            ).scalar_one()
+        )
 
 
 @pytest.mark.parametrize("name", ["nobody", "tok_", "tok_00000000000000000000000000", "", "a\0b"])

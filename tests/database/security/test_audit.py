@@ -185,7 +185,9 @@ def test_the_audit_may_have_a_time_of_its_own(tx: Transaction, runs: timedelta |
     audit.write(tx, note(), {}, {})
     kept = Policy(runs=runs, audit=A_MONTH * 3)
     tx.now += A_MONTH * 3
-    assert expiry.run_once(tx, kept).audit == 0
+    # Earlier tests left older rows.
+    expiry.run_once(tx, kept)
+    assert len(listed(tx, None, Page())["items"]) == 1
     tx.now += timedelta(seconds=1)
     assert expiry.run_once(tx, kept).audit == 1
 

@@ -41,6 +41,7 @@ def test_the_example_runs_a_pipeline_in_one_process(database_url: str, tmp_path:
         timeout=DEADLINE_S,
     )
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["orchestrate"]), done.stderr
+    assert "still running" not in done.stderr, "a stream kept its thread when the server stopped"
 
 
 def embedded(database_url: str, tmp_path: Path, *, serverless: bool = False) -> Orchestrator:

@@ -155,6 +155,14 @@ def test_a_list_is_plain_lines_without_colour_where_no_terminal_is(served: Serve
     assert result.stderr == "More: --cursor c1\n"
 
 
+@pytest.mark.parametrize("arguments", [("trigger", "a\udcff"), ("runs", "--text", "\udcff")])
+def test_an_argument_that_is_not_utf_8_is_refused_in_one_line(arguments: tuple[str, ...], call: Call) -> None:
+    result = call(*arguments)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("pipeweave: INVALID_INPUT: the argument ")
+    assert result.stderr.endswith("\\udcff' is not UTF-8 text; write it in UTF-8\n")
+
+
 def test_an_empty_list_says_what_to_do(served: Served, call: Call) -> None:
     served.put("GET /api/pipelines", (200, {"pipelines": [], "nextCursor": None}))
     assert "pipelines put FILE" in call("pipelines").stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator
 
 import click
@@ -78,6 +79,21 @@ def test_commands_in_texts_of_the_code_exist(package: str) -> None:
     assert not wrong
 
 
+TEMPLATES = sorted((ROOT / "api" / "ui" / "templates").rglob("*.html"))
+# In the markup, and in the texts of macros around values.
+_SHOWN = re.compile(r"""(?:<code>|["\n])pipeweave ([^"<\n]*(?:" ~ [\w.]+ ~ "[^"<\n]*)*)""")
+
+
+def test_commands_in_pages_exist() -> None:
+    shown = [
+        (path.name, re.sub(r"\{%.*?%\}|\{\{.*?\}\}", "", re.sub('" ~ [^"]* ~ "', "X", text)))
+        for path in TEMPLATES
+        for text in _SHOWN.findall(path.read_text())
+    ]
+    assert len(shown) > 15
+    assert not [f"{name}: {fault}" for name, text in shown for fault in faults(text)]
+
+
 def test_commands_of_the_dashboards_verbs_exist_with_the_options_of_their_fields() -> None:
     shown = [each for each in VERBS.rows.values() if each.command]
     assert len(shown) > 20
@@ -90,6 +106,38 @@ def test_commands_of_the_dashboards_verbs_exist_with_the_options_of_their_fields
         )
     ]
     assert not wrong
+
+
+def test_commands_of_the_dashboards_verbs_have_the_tenant_where_the_command_takes_it() -> None:
+    shown = [each for each in VERBS.rows.values() if each.command]
+    lines = [each.line({}, {}, "shop", dict(each.body)) for each in shown]
+    wrong = [fault for line in lines for fault in faults(line.removeprefix("pipeweave "))]
+    assert not wrong
+    assert sum("--tenant shop" in line for line in lines) > 20
+
+
+def test_a_token_is_made_in_a_terminal_with_what_the_dashboards_form_says() -> None:
+    given = {
+        "name": "ci",
+        "scopes": "read\nworker",
+        "tenants": "shop\n two ",
+        "expiresAt": "2027-01-31T12:00:00Z",
+    }
+    line = VERBS.rows["access.create_token"].line({}, given, "other")
+    command, rest = found(shlex.split(line)[1:])
+    parsed = command.make_context("create", rest).params
+    assert (parsed["name"], parsed["scopes"], parsed["tenants"]) == (
+        "ci",
+        ("read", "worker"),
+        ("shop", "two"),
+    )
+
+
+def test_the_dashboard_revokes_what_a_token_made_where_that_is_wanted() -> None:
+    verb, ids = VERBS.rows["access.revoke_token"], {"name": "tok_1"}
+    assert verb.read({}) == {"children": False}
+    assert verb.read({"children": "on"}) == {"children": True}
+    assert verb.line(ids, {"children": "on"}, "shop") == "pipeweave token revoke tok_1 --children"
 
 
 @pytest.mark.parametrize(

@@ -45,12 +45,23 @@ def test_the_metadata_service_of_a_cloud_is_never_private() -> None:
     "address",
     ["168.63.129.16", "192.0.0.192", "100.100.100.200", "192.88.99.1", "0.1.2.3", "fd00:ec2::254",
      "fd20:ce::254", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2002:a9fe:a9fe::1", "64:ff9b::a9fe:a9fe",
-     "64:ff9b::6464:64c8", "2002:7f00:1::"],
+     "64:ff9b::6464:64c8", "2002:7f00:1::", "fd00:42::42", "fd00:c1::a9fe:a9fe"],
 )  # fmt: skip
 def test_addresses_that_lead_to_what_trusts_who_asks_from_inside_are_never_private(address: str) -> None:
     assert not Networks(()).allow(ip_address(address))
     assert not Networks(("private",)).allow(ip_address(address))
     assert Networks((address,)).allow(ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["168.63.129.16", "192.0.0.192", "100.100.100.200", "169.254.169.254"])
+def test_an_address_mapped_into_ipv6_is_the_same_address(address: str) -> None:
+    assert not Networks(("private",)).allow(ip_address(f"::ffff:{address}"))
+    assert Networks((address,)).allow(ip_address(f"::ffff:{address}"))
+
+
+def test_an_address_of_a_site_is_private() -> None:
+    assert not Networks(()).allow(ip_address("fec0::1"))
+    assert Networks(("private",)).allow(ip_address("fec0::1"))
 
 
 def test_an_address_that_carries_another_is_allowed_as_that_one_is() -> None:

@@ -174,6 +174,18 @@ def test_a_worker_that_is_killed_while_its_successor_starts_is_replaced(stage: S
     wait_until(lambda: [row.state for row in stage.listed] == ["running"])
 
 
+def test_what_a_process_said_before_it_was_killed_is_not_called_the_reason(
+    stage: Stage, tmp_path: Path
+) -> None:
+    said = tmp_path / "said"
+    stage.start(shell("api", f"echo 'GET /api/info 200'; touch {said}; {SLEEP}"))
+    stage.watch()
+    wait_until(said.exists)
+    os.kill(stage.pid("api"), signal.SIGKILL)
+    wait_until(lambda: stage.rows["api"].last_exit is not None)
+    assert stage.rows["api"].last_exit == "ended with signal 9 (SIGKILL)"
+
+
 def test_a_stop_ends_successors_and_predecessors(stage: Stage, tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     ready.touch()
