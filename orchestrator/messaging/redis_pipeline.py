@@ -13,12 +13,15 @@ from functools import cached_property
 from typing import Any
 
 from celery import Celery
+from celery.backends.redis import SentinelBackend
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.sentinel import MasterNotFoundError
 
 from pipeweave.circuit_breaker import CircuitBreaker
 from pipeweave.errors import Unavailable
+from pipeweave.orchestrator.messaging.primary_connections import PrimaryConnection, PrimaryTLSConnection
 from pipeweave.orchestrator.messaging.sockets import socket_options
 
 Command = tuple[str | bytes | int, ...]
@@ -74,6 +77,9 @@ class RedisPipeline:
         backend: Any = self._app.backend
         if "path" not in backend.connparams:  # not a Unix socket
             backend.connparams["socket_keepalive_options"] = socket_options()
+        if issubclass(type(backend), SentinelBackend):
+            is_tls = "connection_class" in backend.connparams
+            backend.connparams["connection_class"] = PrimaryTLSConnection if is_tls else PrimaryConnection
         return backend.client.connection_pool
 
     def _exchange(self, commands: Sequence[Command]) -> list[Any]:
@@ -82,6 +88,8 @@ class RedisPipeline:
         """
         try:
             return self._try(commands)
+        except MasterNotFoundError:
+            raise  # to ask the sentinels again would be to wait for them again
         except (RedisConnectionError, ReadOnlyError):
             return self._try(commands)
         except RedisTimeoutError as error:
