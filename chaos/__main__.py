@@ -25,7 +25,12 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown := set(kinds) - plan.KINDS.keys():
         print(f"no such fault: {', '.join(unknown)}; there are {', '.join(plan.KINDS)}", file=sys.stderr)
         return 2
-    made = plan.make(options.seed, options.seconds, kinds=kinds, pace=options.pace)
+    broker = options.broker or plan.broker_of(options.seed)
+    if options.only and (impossible := plan.BROKERS[broker] & set(kinds)):
+        other = next(each for each in plan.BROKERS if each != broker)
+        print(f"for {', '.join(sorted(impossible))} give --broker {other}", file=sys.stderr)
+        return 2
+    made = plan.make(options.seed, options.seconds, kinds=kinds, pace=options.pace, broker=broker)
     folder = _folder(options.folder)
     try:
         done = trial.run(made, folder, settle_s=options.settle, within_s=options.within, say=_say)
@@ -37,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     document = {
         "seed": made.seed,
         "seconds": made.seconds,
+        "broker": made.broker,
         "ok": ok,
         "figures": numbers,
         "proofs": {proof: {"holds": not each, "contradictions": each} for proof, each in found.items()},
@@ -69,6 +75,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=300, help="how long faults go on")
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same plan")
     parser.add_argument("--only", metavar="KIND,…", help="only faults of these kinds")
+    parser.add_argument(
+        "--broker",
+        choices=plan.BROKERS,
+        help="one server, or two behind three sentinels (default: by the seed)",
+    )
     parser.add_argument(
         "--pace", type=float, default=1.0, help="what pauses between faults are multiplied by"
     )

@@ -39,6 +39,7 @@ class Kind:
 
 
 _WORKERS = {"worker": (0, 1)}
+_SENTINELS = {"sentinel": (0, 1, 2)}
 _SERVICES = {"service": (0, 1)}
 # Whether what is answered wrongly has arrived.
 _ARRIVES = {"arrives": (False, True)}
@@ -76,6 +77,9 @@ KINDS: dict[str, Kind] = {
     "broker-read-only": Kind((1.0, 5.0)),
     "broker-full": Kind((1.0, 5.0)),
     "broker-silent": Kind((2.0, 8.0), options=_SILENT, weight=2),
+    "broker-failover": Kind((0.0, 3.0), weight=2),
+    "sentinel-killed": Kind(options=_SENTINELS),
+    "sentinel-hangs": Kind((3.0, 8.0), options=_SENTINELS),
     "postgres-killed": Kind(),
     "postgres-restarted": Kind(),
     "postgres-away": Kind((3.0, 7.0)),
@@ -90,6 +94,13 @@ KINDS: dict[str, Kind] = {
     "hooks-hang": Kind((4.0, 12.0), options={"way": ("hang", "drip")}),
     "rows-unreadable": Kind(),
     "month-dropped": Kind(),
+}
+
+# How the broker stands, and the kinds of faults that it cannot have so: processes reach sentinels, and what
+# they name, without a proxy.
+BROKERS = {
+    "alone": frozenset({"broker-failover", "sentinel-killed", "sentinel-hangs"}),
+    "sentinels": frozenset({"broker-silent"}),
 }
 
 
@@ -146,27 +157,48 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The runs, faults and changes of a trial, each in the order of their times."""
+    """The runs, faults and changes of a trial, each in the order of their times.
+
+    Args:
+        broker: one of BROKERS.
+    """
 
     seed: int
     seconds: float
+    broker: str
     runs: list[PlannedRun]
     faults: list[Fault]
     changes: list[Change]
 
 
-def make(seed: int, seconds: float, *, kinds: Collection[str] = tuple(KINDS), pace: float = 1.0) -> Plan:
+def make(
+    seed: int,
+    seconds: float,
+    *,
+    kinds: Collection[str] = tuple(KINDS),
+    pace: float = 1.0,
+    broker: str | None = None,
+) -> Plan:
     """The plan of a seed.
 
     Args:
         seed: decides everything.
         seconds: how long faults, triggers and changes go on.
-        kinds: the kinds of faults.
+        kinds: the kinds of faults; those that the broker cannot have are left out.
+        broker: one of BROKERS; None: the seed decides.
         pace: a factor for the pauses between faults.
     """
-    faults = list(_faults(random.Random(f"faults {seed}"), seconds, list(kinds), pace))
+    broker = broker or broker_of(seed)
+    possible = [each for each in kinds if each not in BROKERS[broker]]
+    faults = list(_faults(random.Random(f"faults {seed}"), seconds, possible, pace))
     runs = list(_planned_runs(random.Random(f"runs {seed}"), seed, seconds))
-    return Plan(seed, seconds, runs, faults, list(_changes(random.Random(f"changes {seed}"), seed, seconds)))
+    changes = list(_changes(random.Random(f"changes {seed}"), seed, seconds))
+    return Plan(seed, seconds, broker, runs, faults, changes)
+
+
+def broker_of(seed: int) -> str:
+    """How the broker stands in the plan of a seed: one of BROKERS."""
+    return random.Random(f"broker {seed}").choice(list(BROKERS))
 
 
 def _planned_runs(chance: random.Random, seed: int, seconds: float) -> Iterator[PlannedRun]:

@@ -117,6 +117,11 @@ class Broker:
                 client.replicaof(LOOPBACK, str(self._first.port))
 
     @property
+    def port(self) -> int | None:
+        """The port of the server, where there is one; None behind sentinels."""
+        return None if self.sentinels else self._first.port
+
+    @property
     def url(self) -> str:
         """What the processes of the product are given."""
         return self.url_of(0)
@@ -143,6 +148,13 @@ class Broker:
         if not found:
             raise NoPrimary(f"the sentinels name {len(ports)} primaries")
         return found[0]
+
+    def is_taken_over(self, name: str) -> bool:
+        """Whether the sentinels agree that another server than this is the primary."""
+        try:
+            return self.primary() != name
+        except NoPrimary:
+            return False
 
     def redis(self) -> Redis:
         """A connection to the primary.

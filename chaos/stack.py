@@ -27,6 +27,7 @@ from chaos.meddler import Meddler
 from chaos.notes import PARTS, VARIABLE
 from chaos.processes import Process, Supervisor
 from chaos.proxy import Proxy
+from chaos.sentinels import Broker, Sentinel
 from chaos.shifted_clock import COMPILER, shifted
 from pipeweave.settings import environment
 from pipeweave.up import postgres, valkey
@@ -75,7 +76,7 @@ class Stack:
     Args:
         folder: the folder of all files.
         processes: by name: `worker-1`, `worker-2`, `beat-1`, `beat-2`, `api`, `service-1`, `service-2`,
-            `postgres`, `valkey`.
+            `postgres`, and those of the broker: `valkey`, or `valkey-1`, `valkey-2`, `sentinel-1` to 3.
         meddlers: by the name of an instance: what stands before it, and before the API for it.
         lines: by the name of a process: its connections to the servers.
         deployed: by the name of a worker: the part of its code that deploys replace.
@@ -85,7 +86,7 @@ class Stack:
 
     folder: Path
     database: Postgres
-    broker: Valkey
+    broker: Broker
     port: int
     supervisor: Supervisor
     processes: dict[str, Process] = field(default_factory=dict)
@@ -132,8 +133,17 @@ class Stack:
             connection.close()
 
     def redis(self) -> Redis:
-        """A connection to the broker."""
-        return Redis.from_url(self.broker.url, socket_timeout=5, socket_connect_timeout=2)
+        """A connection to the broker, to its primary of this moment.
+
+        Raises:
+            NoPrimary: the sentinels do not agree on one.
+        """
+        return self.broker.redis()
+
+    @property
+    def servers(self) -> frozenset[str]:
+        """The names of the processes that are not of the product."""
+        return frozenset({"postgres", *self.broker.servers, *self.broker.sentinels})
 
     def parts(self, worker: str) -> tuple[str, ...]:
         """The parts of the code that a worker loads when it starts."""
@@ -158,18 +168,21 @@ def waited(is_so: Any, seconds: float, every_s: float = 0.05) -> bool:
 
 
 @contextmanager
-def stack(folder: Path) -> Iterator[Stack]:
+def stack(folder: Path, *, broker: str = "alone") -> Iterator[Stack]:
     """Start the stack in a folder for the block, and stop everything at the end.
+
+    Args:
+        broker: one of plan.BROKERS.
 
     Raises:
         NotUp: a part of the stack did not become ready.
     """
     (logs := folder / "logs").mkdir(parents=True, exist_ok=True)
     database = Postgres(folder / "postgres", free_port(), secrets.token_hex(16), secrets.token_hex(16))
-    broker = Valkey(folder / "valkey", free_port(), secrets.token_hex(16))
+    behind = Broker.behind_sentinels if broker == "sentinels" else Broker.alone
+    up = Stack(folder, database, behind(folder), free_port(), Supervisor(logs))
     database.prepare()
-    broker.prepare()
-    up = Stack(folder, database, broker, free_port(), Supervisor(logs))
+    up.broker.prepare()
     up.supervisor.start()
     try:
         _start_servers(up)
@@ -193,10 +206,19 @@ def _start_servers(up: Stack) -> None:
     log = up.folder / "logs"
     kept = Process("postgres", postgres_again, log / "postgres.log", postgres.STOP_SIGNAL)
     up.processes["postgres"] = up.supervisor.keep(kept)
-    kept = Process("valkey", up.broker.launch, log / "valkey.log", valkey.STOP_SIGNAL)
-    up.processes["valkey"] = up.supervisor.keep(kept)
+    _start_broker(up, up.broker.servers)
+    if not waited(up.broker.servers_answer, START_S):
+        raise NotUp("the broker did not get ready")
+    up.broker.introduce()
+    _start_broker(up, up.broker.sentinels)
     if not up.wait_for_servers(START_S):
         raise NotUp("the servers did not get ready")
+
+
+def _start_broker(up: Stack, several: Mapping[str, Valkey | Sentinel]) -> None:
+    for name, each in several.items():
+        kept = Process(name, each.launch, up.folder / "logs" / f"{name}.log", valkey.STOP_SIGNAL)
+        up.processes[name] = up.supervisor.keep(kept)
 
 
 def _start_processes(up: Stack) -> None:
@@ -205,7 +227,8 @@ def _start_processes(up: Stack) -> None:
     migrate.upgrade(up.database.url)
     up.token, up.worker_token = (_token(up.database.url, each) for each in ("write", "worker"))
     for name in ("beat-1", "beat-2", *CONCURRENCY, "api"):
-        up.lines[name] = Lines(Proxy(up.database.port), Proxy(up.broker.port))
+        port = up.broker.port
+        up.lines[name] = Lines(Proxy(up.database.port), None if port is None else Proxy(port))
         kept = Process(name, partial(_launch, up, name), up.folder / "logs" / f"{name}.log")
         up.processes[name] = up.supervisor.keep(kept)
     for name in INSTANCES:
@@ -239,7 +262,7 @@ def _launch(up: Stack, name: str) -> Launch:
     variables = {
         **{name: value for name, value in environment().items() if name in _PLAIN},
         "DATABASE_URL": _through(up.database.url, up.database.port, up.lines[name].postgres),
-        "BROKER_URL": _through(up.broker.url, up.broker.port, up.lines[name].broker),
+        "BROKER_URL": _broker_url(up, name),
         "PIPEWEAVE_SECRET_KEY": up.secret_key,
         "DISPATCH_NETWORKS": "loopback",
         "PIPEWEAVE_DATA_DIR": str(up.folder / "data"),
@@ -256,6 +279,12 @@ def _launch(up: Stack, name: str) -> Launch:
         arguments += tuple(text for each in parts for text in ("--app", f"chaos.tasks.{each}"))
         arguments += ("--grace", str(GRACE_S), "--name", name, "--concurrency", str(CONCURRENCY[name]))
     return Launch((sys.executable, "-m", "pipeweave.cli", *arguments), variables, cwd=ROOT)
+
+
+def _broker_url(up: Stack, name: str) -> str:
+    """The broker URL of a process: through its proxy, unless it asks sentinels."""
+    proxy, port = up.lines[name].broker, up.broker.port
+    return up.broker.url if proxy is None or port is None else _through(up.broker.url, port, proxy)
 
 
 def _through(url: str, port: int, proxy: Proxy) -> str:
