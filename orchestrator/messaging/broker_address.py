@@ -1,8 +1,7 @@
 """Where the broker is, in the words of Celery: one server, or the sentinels that know the primary.
 
 Behind sentinels, every new connection asks them first (kombu's SentinelChannel, Celery's SentinelBackend), so
-that it leads to the primary of that moment. Open connections do not ask: a primary that was replaced closes
-them, or answers that it is a replica now, or does not answer.
+that it leads to the primary of that moment; primary_connections.py notices when that is another one.
 """
 
 from __future__ import annotations

@@ -34,7 +34,11 @@ from pipeweave.orchestrator.messaging.envelope import (
     place_of,
 )
 from pipeweave.orchestrator.messaging.intake import INTAKE, NoQueue
-from pipeweave.orchestrator.messaging.primary_connections import PrimaryConnection, PrimaryTLSConnection
+from pipeweave.orchestrator.messaging.primary_connections import (
+    PrimaryConnection,
+    PrimaryTLSConnection,
+    PrimaryWatch,
+)
 
 log = logging.getLogger(__name__)
 
@@ -248,6 +252,15 @@ class GuardedSentinelChannel(GuardedChannel, redis_transport.SentinelChannel):  
 
     connection_class = PrimaryConnection
     connection_class_ssl = PrimaryTLSConnection
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._watch = PrimaryWatch()
+        super().__init__(*args, **kwargs)
+
+    def _brpop_start(self, timeout: Any = None) -> None:
+        if self._watch.has_moved(self.client.connection_pool):
+            raise RedisConnectionError("the sentinels name another primary")
+        super()._brpop_start(timeout)
 
 
 class GuardedSentinelTransport(GuardedTransport):

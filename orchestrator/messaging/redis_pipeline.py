@@ -21,7 +21,11 @@ from redis.sentinel import MasterNotFoundError
 
 from pipeweave.circuit_breaker import CircuitBreaker
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator.messaging.primary_connections import PrimaryConnection, PrimaryTLSConnection
+from pipeweave.orchestrator.messaging.primary_connections import (
+    PrimaryConnection,
+    PrimaryTLSConnection,
+    PrimaryWatch,
+)
 from pipeweave.orchestrator.messaging.sockets import socket_options
 
 Command = tuple[str | bytes | int, ...]
@@ -46,6 +50,7 @@ class RedisPipeline:
     def __init__(self, app: Celery, breaker: CircuitBreaker | None = None) -> None:
         self._app = app
         self._breaker = breaker or CircuitBreaker()
+        self._watch = PrimaryWatch()
 
     def execute(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands in order and return their replies. NOSCRIPT is a reply; every other error is raised.
@@ -86,6 +91,7 @@ class RedisPipeline:
         """Send commands over an open connection; again over a new one if the server closed it, is no primary
         any more, or does not answer over the open one alone.
         """
+        self._watch.has_moved(self._pool)
         try:
             return self._try(commands)
         except MasterNotFoundError:

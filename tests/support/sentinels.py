@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos.sentinels import Broker, NoPrimary
+from chaos.sentinels import MASTER_NAME, Broker, NoPrimary
 from pipeweave.up.launch import spawn
+from pipeweave.up.valkey import Valkey
 from support.servers import wait_until
 
 
@@ -63,6 +64,14 @@ class RunningBroker:
         self.kill(old)
         wait_until(lambda: self.primary() not in (old, None), what="nobody took over")
         return old
+
+    def order_fail_over(self) -> Valkey:
+        """Have the sentinels replace a primary that is well; the new one."""
+        old = self.broker.primary()
+        with next(iter(self.broker.sentinels.values())).client() as client:
+            client.execute_command("SENTINEL", "FAILOVER", MASTER_NAME)
+        wait_until(lambda: self.primary() not in (old, None), what="nobody took over")
+        return self.broker.servers[self.broker.primary()]
 
     def primary(self) -> str | None:
         """The name of the primary; None while the sentinels do not agree."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import redis
 from support.live_stack import LiveStack, new_live_stack
 from support.sentinels import RunningBroker, running_sentinels
 from support.servers import wait_until
@@ -96,23 +97,30 @@ def test_when_the_primary_is_killed_every_run_goes_on_at_its_replica(
     all_done_once(stack, [stack.trigger("wide") for _ in range(5)])
 
 
-def test_an_old_primary_that_somebody_still_writes_to_loses_no_run(
+def test_an_old_primary_that_still_answers_loses_no_run_and_is_left_soon(
     stack: LiveStack, broker: RunningBroker
 ) -> None:
-    url = load({"BROKER_URL": broker.url}).broker_url
-    apart = Publisher(make_celery(load({"BROKER_URL": url or ""})), clock=time.time)
-    stack.deployment.database.sender, own = apart.publish, stack.deployment.database.sender
-    old = broker.broker.primary()
-    try:
-        assert can_publish(apart)
-        with broker.frozen(old):
-            wait_until(lambda: broker.primary() not in (old, None))
-        # Its connections are those to the old primary, which the sentinels have not made a replica yet.
-        run_ids: list[object] = [stack.trigger("wide") for _ in range(10)]
-    finally:
-        stack.deployment.database.sender = own
-        apart.close()
-    all_done_once(stack, run_ids)
+    """As behind a partition: the old primary answers all who are connected, and nobody makes it a replica."""
+    old = broker.broker.servers[broker.broker.primary()]
+    own = stack.deployment.publisher
+    assert can_publish(own)
+    with redis.Redis.from_url(old.url) as client:
+        client.execute_command("ACL", "SETUSER", "default", "-replicaof", "-slaveof")
+        try:
+            run_ids: list[object] = [stack.trigger("wide") for _ in range(5)]
+            assert broker.order_fail_over() != old
+            run_ids += [stack.trigger("wide") for _ in range(5)]
+            with broker.broker.redis() as new:
+                new.lpush("pipeweave.test.mark", "")
+                wait_until(lambda: own.depth("pipeweave.test.mark") == 1, what="the publisher stays")
+                new.delete("pipeweave.test.mark")
+            wait_until(
+                lambda: "brpop" not in {each["cmd"] for each in client.client_list()}, what="a worker stays"
+            )
+            assert client.info("replication")["role"] == "master"
+            all_done_once(stack, run_ids)
+        finally:
+            client.execute_command("ACL", "SETUSER", "default", "+@all")
 
 
 def test_a_sentinel_that_hangs_or_is_away_stops_nobody(stack: LiveStack, broker: RunningBroker) -> None:
