@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 
 from chaos import plan, proofs, report, trial
-from chaos.databases import ALONE, PAIR
 from chaos.evidence import WITHIN_S
 from chaos.figures import figures
 from chaos.stack import NotUp
@@ -26,8 +25,17 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown := set(kinds) - plan.KINDS.keys():
         print(f"no such fault: {', '.join(unknown)}; there are {', '.join(plan.KINDS)}", file=sys.stderr)
         return 2
-    database = options.database or (PAIR if options.only and plan.OF_A_PAIR & set(kinds) else None)
-    made = plan.make(options.seed, options.seconds, kinds=kinds, pace=options.pace, database=database)
+    made = plan.make(
+        *(options.seed, options.seconds),
+        kinds=kinds,
+        pace=options.pace,
+        broker=options.broker,
+        database=options.database,
+    )
+    if options.only and (impossible := set(kinds) & plan.impossible(made.broker, made.database)):
+        given = f"--broker {made.broker} --database {made.database}"
+        print(f"there is no {', '.join(sorted(impossible))} with {given}", file=sys.stderr)
+        return 2
     folder = _folder(options.folder)
     try:
         done = trial.run(made, folder, settle_s=options.settle, within_s=options.within, say=_say)
@@ -39,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     document = {
         "seed": made.seed,
         "seconds": made.seconds,
+        "broker": made.broker,
         "database": made.database,
         "ok": ok,
         "figures": numbers,
@@ -73,6 +82,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same plan")
     parser.add_argument("--only", metavar="KIND,…", help="only faults of these kinds")
     parser.add_argument(
+        "--broker",
+        choices=plan.BROKERS,
+        help="one server, or two behind three sentinels (default: by the seed)",
+    )
+    parser.add_argument(
+        "--database",
+        choices=plan.DATABASES,
+        help="PostgreSQL without or with a standby (default: by the seed)",
+    )
+    parser.add_argument(
         "--pace", type=float, default=1.0, help="what pauses between faults are multiplied by"
     )
     parser.add_argument(
@@ -80,9 +99,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--within", type=float, default=WITHIN_S, help="seconds in which every run goes on after a fault"
-    )
-    parser.add_argument(
-        "--database", choices=(ALONE, PAIR), help="PostgreSQL without or with a standby; the seed decides"
     )
     parser.add_argument("--folder", type=Path, help="where to put the data, which is kept when a proof fails")
     parser.add_argument("--json", action="store_true", help="print figures and proofs as JSON")

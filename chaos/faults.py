@@ -10,6 +10,7 @@ import psycopg2
 from redis.exceptions import RedisError
 
 from chaos import (
+    broker_faults,
     cause_faults,
     deploys,
     network_faults,
@@ -72,11 +73,14 @@ WAYS: dict[str, Callable[[Aim, Fault, Hit], None]] = {
     "service-late": service_faults.delay_requests,
     "service-fails": service_faults.fail_requests,
     "service-babbles": service_faults.garble_answers,
-    "broker-wiped": server_faults.wipe_broker,
-    "broker-hangs": server_faults.hang_broker,
-    "broker-read-only": server_faults.make_broker_read_only,
-    "broker-full": server_faults.fill_broker,
+    "broker-wiped": broker_faults.wipe,
+    "broker-hangs": broker_faults.hang,
+    "broker-read-only": broker_faults.make_read_only,
+    "broker-full": broker_faults.fill,
     "broker-silent": network_faults.silence_broker,
+    "broker-failover": broker_faults.fail_over,
+    "sentinel-killed": broker_faults.kill_sentinel,
+    "sentinel-hangs": broker_faults.hang_sentinel,
     "postgres-killed": server_faults.kill_postgres,
     "postgres-restarted": server_faults.restart_postgres,
     "postgres-away": server_faults.take_postgres_away,

@@ -33,10 +33,14 @@ MOMENTS: dict[str, Recognise | None] = {
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The connections of one process."""
+    """The connections of one process.
+
+    Args:
+        broker: None: it reaches the broker without a proxy.
+    """
 
     postgres: Proxies
-    broker: Proxy
+    broker: Proxy | None
 
     def vanish(self, moment: str) -> bool:
         """Silence all connections at this moment; False if it did not come."""
@@ -47,8 +51,8 @@ class Lines:
         return came
 
     @property
-    def all(self) -> tuple[Proxies, Proxy]:
-        return self.postgres, self.broker
+    def all(self) -> tuple[Proxies | Proxy, ...]:
+        return (self.postgres,) if self.broker is None else (self.postgres, self.broker)
 
     def forget(self) -> None:
         """End connections that have been silent for long."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from chaos.aim import Aim, Hit, beat_of, gone, worker_of
+from chaos.aim import Aim, Hit, Missed, beat_of, gone, worker_of
 from chaos.plan import Fault
 from chaos.proxies import Proxies
 from chaos.proxy import Proxy
@@ -21,7 +21,10 @@ def silence_postgres(aim: Aim, fault: Fault, hit: Hit) -> None:
 
 def silence_broker(aim: Aim, fault: Fault, hit: Hit) -> None:
     """Silence a process's connections to the broker."""
-    _silence([aim.up.lines[fault.options["process"]].broker], fault)
+    broker = aim.up.lines[fault.options["process"]].broker
+    if broker is None:
+        raise Missed("processes reach sentinels, and what they name, without a proxy")
+    _silence([broker], fault)
 
 
 def silence_network(aim: Aim, fault: Fault, hit: Hit) -> None:

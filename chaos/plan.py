@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,7 @@ class Kind:
 
 
 _WORKERS = {"worker": (0, 1)}
+_SENTINELS = {"sentinel": (0, 1, 2)}
 _SERVICES = {"service": (0, 1)}
 # Whether what is answered wrongly has arrived.
 _ARRIVES = {"arrives": (False, True)}
@@ -77,6 +78,9 @@ KINDS: dict[str, Kind] = {
     "broker-read-only": Kind((1.0, 5.0)),
     "broker-full": Kind((1.0, 5.0)),
     "broker-silent": Kind((2.0, 8.0), options=_SILENT, weight=2),
+    "broker-failover": Kind((0.0, 3.0), weight=2),
+    "sentinel-killed": Kind(options=_SENTINELS),
+    "sentinel-hangs": Kind((3.0, 8.0), options=_SENTINELS),
     "postgres-killed": Kind(),
     "postgres-restarted": Kind(),
     "postgres-away": Kind((3.0, 7.0)),
@@ -96,9 +100,14 @@ KINDS: dict[str, Kind] = {
     "month-dropped": Kind(),
 }
 
-
-# The kinds that need a standby.
-OF_A_PAIR = frozenset({"postgres-promoted"})
+# How the broker stands, and the kinds of faults that it cannot have so: processes reach sentinels, and what
+# they name, without a proxy.
+BROKERS = {
+    "alone": frozenset({"broker-failover", "sentinel-killed", "sentinel-hangs"}),
+    "sentinels": frozenset({"broker-silent"}),
+}
+# The same of PostgreSQL: alone, or with a synchronous standby.
+DATABASES: dict[str, frozenset[str]] = {ALONE: frozenset({"postgres-promoted"}), PAIR: frozenset()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +166,13 @@ class Plan:
     """The runs, faults and changes of a trial, each in the order of their times.
 
     Args:
-        database: ALONE, or PAIR for a PostgreSQL with a standby.
+        broker: one of BROKERS.
+        database: one of DATABASES.
     """
 
     seed: int
     seconds: float
+    broker: str
     database: str
     runs: list[PlannedRun]
     faults: list[Fault]
@@ -174,6 +185,7 @@ def make(
     *,
     kinds: Collection[str] = tuple(KINDS),
     pace: float = 1.0,
+    broker: str | None = None,
     database: str | None = None,
 ) -> Plan:
     """The plan of a seed.
@@ -181,17 +193,28 @@ def make(
     Args:
         seed: decides everything.
         seconds: how long faults, triggers and changes go on.
-        kinds: the kinds of faults.
+        kinds: the kinds of faults; those that the servers cannot have are left out.
         pace: a factor for the pauses between faults.
-        database: ALONE or PAIR; None lets the seed decide.
+        broker, database: how they stand, of BROKERS and DATABASES; None: the seed decides.
     """
-    database = database or random.Random(f"database {seed}").choice((ALONE, PAIR))
-    if database == ALONE:
-        kinds = [each for each in kinds if each not in OF_A_PAIR]
-    faults = list(_faults(random.Random(f"faults {seed}"), seconds, list(kinds), pace))
+    broker = broker or _standing(f"broker {seed}", BROKERS, kinds)
+    database = database or _standing(f"database {seed}", DATABASES, kinds)
+    possible = [each for each in kinds if each not in impossible(broker, database)]
+    faults = list(_faults(random.Random(f"faults {seed}"), seconds, possible, pace))
     runs = list(_planned_runs(random.Random(f"runs {seed}"), seed, seconds))
     changes = list(_changes(random.Random(f"changes {seed}"), seed, seconds))
-    return Plan(seed, seconds, database, runs, faults, changes)
+    return Plan(seed, seconds, broker, database, runs, faults, changes)
+
+
+def impossible(broker: str, database: str) -> frozenset[str]:
+    """The kinds of faults that cannot be where broker and database stand so."""
+    return BROKERS[broker] | DATABASES[database]
+
+
+def _standing(seed: str, ways: Mapping[str, frozenset[str]], kinds: Collection[str]) -> str:
+    """How a server stands: as the seed says, of the ways that can have all of these kinds if any can."""
+    able = [way for way, without in ways.items() if not without & set(kinds)]
+    return random.Random(seed).choice(able or list(ways))
 
 
 def _planned_runs(chance: random.Random, seed: int, seconds: float) -> Iterator[PlannedRun]:

@@ -1,48 +1,13 @@
-"""Faults of the servers and of what is in them."""
+"""Faults of PostgreSQL, and of the messages in the broker."""
 
 from __future__ import annotations
 
-import shutil
 import signal
 import time
 
 from chaos import messages
-from chaos.aim import Aim, Hit, freeze, gone, send
+from chaos.aim import Aim, Hit, gone, send
 from chaos.plan import Fault
-
-
-def wipe_broker(aim: Aim, fault: Fault, hit: Hit) -> None:
-    """Kill the broker and delete its data."""
-    hit.pids = aim.family("valkey")
-    process = aim.up.processes["valkey"]
-    with process.down():
-        send(hit.pids, signal.SIGKILL)
-        gone(process)
-        shutil.rmtree(aim.up.broker.folder)
-        aim.up.broker.prepare()
-        time.sleep(fault.seconds)
-
-
-def hang_broker(aim: Aim, fault: Fault, hit: Hit) -> None:
-    """Freeze the broker: it accepts connections and does not answer."""
-    hit.pids = aim.family("valkey")
-    freeze(hit.pids, fault.seconds)
-
-
-def make_broker_read_only(aim: Aim, fault: Fault, hit: Hit) -> None:
-    """Make the broker a replica, as a failover does with the old primary, and then a primary again."""
-    redis = aim.up.redis()
-    redis.replicaof("127.0.0.1", "1")
-    time.sleep(fault.seconds)
-    redis.replicaof("NO", "ONE")
-
-
-def fill_broker(aim: Aim, fault: Fault, hit: Hit) -> None:
-    """Let the broker store nothing more: it answers OOM."""
-    redis = aim.up.redis()
-    redis.config_set("maxmemory", "1")
-    time.sleep(fault.seconds)
-    redis.config_set("maxmemory", "0")
 
 
 def kill_postgres(aim: Aim, fault: Fault, hit: Hit) -> None:

@@ -20,7 +20,7 @@ import psycopg2
 from redis import Redis
 
 from chaos.catalogue import DEPLOYED, TEAMS
-from chaos.databases import Databases
+from chaos.databases import NAMES, Databases
 from chaos.lines import Lines
 from chaos.listener import Listener
 from chaos.meddler import Meddler
@@ -28,6 +28,7 @@ from chaos.notes import PARTS, VARIABLE
 from chaos.object_store import ObjectStore
 from chaos.processes import Process, Supervisor
 from chaos.proxy import Proxy
+from chaos.sentinels import Broker, Sentinel
 from chaos.shifted_clock import COMPILER, shifted
 from chaos.waiting import waited
 from pipeweave.settings import environment
@@ -77,7 +78,8 @@ class Stack:
     Args:
         folder: the folder of all files.
         processes: by name: `worker-1`, `worker-2`, `beat-1`, `beat-2`, `api`, `service-1`, `service-2`,
-            `postgres`, perhaps `postgres-standby`, `valkey` and `storage`.
+            `postgres`, perhaps `postgres-standby`, `storage`, and those of the broker: `valkey`, or
+            `valkey-1`, `valkey-2`, `sentinel-1` to 3.
         meddlers: by the name of an instance: what stands before it, and before the API for it.
         lines: by the name of a process: its connections to the servers.
         deployed: by the name of a worker: the part of its code that deploys replace.
@@ -87,7 +89,7 @@ class Stack:
 
     folder: Path
     databases: Databases
-    broker: Valkey
+    broker: Broker
     store: ObjectStore
     port: int
     supervisor: Supervisor
@@ -140,8 +142,17 @@ class Stack:
             connection.close()
 
     def redis(self) -> Redis:
-        """A connection to the broker."""
-        return Redis.from_url(self.broker.url, socket_timeout=5, socket_connect_timeout=2)
+        """A connection to the broker, to its primary of this moment.
+
+        Raises:
+            NoPrimary: the sentinels do not agree on one.
+        """
+        return self.broker.redis()
+
+    @property
+    def servers(self) -> frozenset[str]:
+        """The names of the processes that are not of the product."""
+        return frozenset({*NAMES, "storage", *self.broker.servers, *self.broker.sentinels})
 
     def parts(self, worker: str) -> tuple[str, ...]:
         """The parts of the code that a worker loads when it starts."""
@@ -156,10 +167,11 @@ class Stack:
 
 
 @contextmanager
-def stack(folder: Path, *, has_standby: bool = False) -> Iterator[Stack]:
+def stack(folder: Path, *, broker: str = "alone", has_standby: bool = False) -> Iterator[Stack]:
     """Start the stack in a folder for the block, and stop everything at the end.
 
     Args:
+        broker: one of plan.BROKERS.
         has_standby: whether PostgreSQL has a standby that can be promoted.
 
     Raises:
@@ -167,9 +179,9 @@ def stack(folder: Path, *, has_standby: bool = False) -> Iterator[Stack]:
     """
     (logs := folder / "logs").mkdir(parents=True, exist_ok=True)
     databases = Databases(folder, has_standby=has_standby)
-    broker = Valkey(folder / "valkey", free_port(), secrets.token_hex(16))
-    broker.prepare()
-    up = Stack(folder, databases, broker, ObjectStore(folder), free_port(), Supervisor(logs))
+    behind = Broker.behind_sentinels if broker == "sentinels" else Broker.alone
+    up = Stack(folder, databases, behind(folder), ObjectStore(folder), free_port(), Supervisor(logs))
+    up.broker.prepare()
     up.supervisor.start()
     try:
         _start_servers(up)
@@ -190,12 +202,21 @@ def stack(folder: Path, *, has_standby: bool = False) -> Iterator[Stack]:
 def _start_servers(up: Stack) -> None:
     log = up.folder / "logs"
     up.processes.update(up.databases.start(up.supervisor, log))
-    kept = Process("valkey", up.broker.launch, log / "valkey.log", valkey.STOP_SIGNAL)
-    up.processes["valkey"] = up.supervisor.keep(kept)
     up.processes["storage"] = up.supervisor.keep(Process("storage", up.store.launch, log / "storage.log"))
+    _start_broker(up, up.broker.servers)
+    if not waited(up.broker.servers_answer, START_S):
+        raise NotUp("the broker did not get ready")
+    up.broker.introduce()
+    _start_broker(up, up.broker.sentinels)
     if not (up.wait_for_servers(START_S) and waited(up.store.is_ready, START_S)):
         raise NotUp("the servers did not get ready")
     up.store.make_bucket()
+
+
+def _start_broker(up: Stack, several: Mapping[str, Valkey | Sentinel]) -> None:
+    for name, each in several.items():
+        kept = Process(name, each.launch, up.folder / "logs" / f"{name}.log", valkey.STOP_SIGNAL)
+        up.processes[name] = up.supervisor.keep(kept)
 
 
 def _start_processes(up: Stack) -> None:
@@ -204,7 +225,8 @@ def _start_processes(up: Stack) -> None:
     migrate.upgrade(up.database.url)
     up.token, up.worker_token = (_token(up.database.url, each) for each in ("write", "worker"))
     for name in ("beat-1", "beat-2", *CONCURRENCY, "api"):
-        up.lines[name] = Lines(up.databases.lines(), Proxy(up.broker.port))
+        port = up.broker.port
+        up.lines[name] = Lines(up.databases.lines(), None if port is None else Proxy(port))
         kept = Process(name, partial(_launch, up, name), up.folder / "logs" / f"{name}.log")
         up.processes[name] = up.supervisor.keep(kept)
     for name in INSTANCES:
@@ -238,7 +260,7 @@ def _launch(up: Stack, name: str) -> Launch:
     variables = {
         **{name: value for name, value in environment().items() if name in _PLAIN},
         "DATABASE_URL": up.databases.url_through(up.lines[name].postgres),
-        "BROKER_URL": _through(up.broker.url, up.broker.port, up.lines[name].broker),
+        "BROKER_URL": _broker_url(up, name),
         "PIPEWEAVE_SECRET_KEY": up.secret_key,
         "DISPATCH_NETWORKS": "loopback",
         "STORAGE_BACKENDS": json.dumps([up.store.entry]),
@@ -256,6 +278,12 @@ def _launch(up: Stack, name: str) -> Launch:
         arguments += tuple(text for each in parts for text in ("--app", f"chaos.tasks.{each}"))
         arguments += ("--grace", str(GRACE_S), "--name", name, "--concurrency", str(CONCURRENCY[name]))
     return Launch((sys.executable, "-m", "pipeweave.cli", *arguments), variables, cwd=ROOT)
+
+
+def _broker_url(up: Stack, name: str) -> str:
+    """The broker URL of a process: through its proxy, unless it asks sentinels."""
+    proxy, port = up.lines[name].broker, up.broker.port
+    return up.broker.url if proxy is None or port is None else _through(up.broker.url, port, proxy)
 
 
 def _through(url: str, port: int, proxy: Proxy) -> str:

@@ -62,7 +62,7 @@ def run(plan: Plan, folder: Path, *, settle_s: float, within_s: float, say: Say)
     Raises:
         NotUp: the stack did not start, so nothing was tested.
     """
-    with stack(folder, has_standby=plan.database == databases.PAIR) as up:
+    with stack(folder, broker=plan.broker, has_standby=plan.database == databases.PAIR) as up:
         reading = Reading(up.notes)
         watcher = Watcher(up)
         watcher.start()
@@ -70,7 +70,7 @@ def run(plan: Plan, folder: Path, *, settle_s: float, within_s: float, say: Say)
         triggers.store()
         changes = Changes(up, plan.changes, plan.runs)
         counted = f"{len(plan.runs)} runs, {len(plan.faults)} faults and {len(plan.changes)} changes"
-        say(f"up, PostgreSQL {plan.database}; {counted} in {plan.seconds:g} s")
+        say(f"up, PostgreSQL {plan.database}, broker {plan.broker}; {counted} in {plan.seconds:g} s")
         scheduled = schedules.store(up, plan.seconds)
         causes = Causes(up, up.listener, plan.seed)
         causes.store()
@@ -168,5 +168,5 @@ def _depth(up: Stack) -> int:
 def _stop_workers(up: Stack) -> None:
     """Stop the workers, so that rows and notes no longer change."""
     for name, process in up.processes.items():
-        if name not in (*databases.NAMES, "valkey", "storage"):
+        if name not in up.servers:
             process.stop()

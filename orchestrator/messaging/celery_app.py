@@ -10,6 +10,7 @@ from celery import Celery
 from kombu import Exchange, Queue
 
 from pipeweave.errors import InvalidSetting
+from pipeweave.orchestrator.messaging.broker_address import BrokerAddress, address_of
 from pipeweave.orchestrator.messaging.envelope import KEY_PREFIX
 from pipeweave.orchestrator.messaging.inbox import GuardedAMQP
 from pipeweave.orchestrator.messaging.own_app import OwnApp
@@ -48,13 +49,14 @@ def make_celery(settings: Settings, *, queues: tuple[str, ...] = (), is_worker: 
         raise InvalidSetting(
             "BROKER_URL is not set", hint="set it to redis://host:port/0, or use `pipeweave up`"
         )
-    app = OwnApp(settings.broker_url, amqp=GuardedAMQP if is_worker else None)
+    address = address_of(settings.broker_url)
+    app = OwnApp(address.url, amqp=GuardedAMQP if is_worker else None)
     timeout = WORKER_TIMEOUT_S if is_worker else PUBLISHER_TIMEOUT_S
     app.conf.update(
         **_MESSAGES,
         **_WORKER,
         **_NAMES,
-        **_transport(timeout),
+        **_transport(timeout, address),
         broker_pool_limit=settings.db_pool_max + 2,
         task_queues=[_queue(each) for each in queues] or None,
         worker_enable_remote_control=is_worker,
@@ -110,8 +112,9 @@ _NAMES: dict[str, Any] = {
 }
 
 
-def _transport(timeout: float) -> dict[str, Any]:
+def _transport(timeout: float, address: BrokerAddress) -> dict[str, Any]:
     """The settings of the broker connections: timeouts (s), tries, and no acknowledgements."""
+    tls = dict(address.tls) or None
     few_tries = {"interval_start": 0, "interval_step": 0.1, "interval_max": 0.2}
     return {
         "broker_transport_options": {
@@ -127,6 +130,7 @@ def _transport(timeout: float) -> dict[str, Any]:
             "max_retries": 1,
             "priority_steps": list(LEVELS),
             **few_tries,
+            **address.options,
         },
         "result_expires": 3600,
         "result_chord_expires": CHORD_LIFE_S,
@@ -134,7 +138,10 @@ def _transport(timeout: float) -> dict[str, Any]:
             "result_chord_ordered": False,
             "global_keyprefix": KEY_PREFIX,
             "retry_policy": {"max_retries": 3, **few_tries},
+            **address.options,
         },
+        # Only where the URL does not say it: TLS behind sentinels.
+        **({"broker_use_ssl": tls, "redis_backend_use_ssl": tls} if tls else {}),
         # redis_pipeline.py publishes over these connections, in workers too.
         "redis_socket_timeout": PUBLISHER_TIMEOUT_S,
         "redis_socket_connect_timeout": 1,

@@ -34,6 +34,11 @@ from pipeweave.orchestrator.messaging.envelope import (
     place_of,
 )
 from pipeweave.orchestrator.messaging.intake import INTAKE, NoQueue
+from pipeweave.orchestrator.messaging.primary_connections import (
+    PrimaryConnection,
+    PrimaryTLSConnection,
+    PrimaryWatch,
+)
 
 log = logging.getLogger(__name__)
 
@@ -242,11 +247,34 @@ class GuardedTransport(redis_transport.Transport):
     Channel = GuardedChannel
 
 
+class GuardedSentinelChannel(GuardedChannel, redis_transport.SentinelChannel):  # type: ignore[misc]
+    """The channel to the primary that sentinels name."""
+
+    connection_class = PrimaryConnection
+    connection_class_ssl = PrimaryTLSConnection
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._watch = PrimaryWatch()
+        super().__init__(*args, **kwargs)
+
+    def _brpop_start(self, timeout: Any = None) -> None:
+        if self._watch.has_moved(self.client.connection_pool):
+            raise RedisConnectionError("the sentinels name another primary")
+        super()._brpop_start(timeout)
+
+
+class GuardedSentinelTransport(GuardedTransport):
+    """The transport whose channels ask sentinels."""
+
+    Channel = GuardedSentinelChannel
+    default_port = redis_transport.SentinelTransport.default_port
+
+
 class GuardedConnection(Connection):
-    """A connection with this transport, whichever form of URL it is for."""
+    """A connection with one of these transports, whichever form of URL it is for."""
 
     def get_transport_cls(self) -> type[GuardedTransport]:
-        return GuardedTransport
+        return GuardedSentinelTransport if self.transport_cls == "sentinel" else GuardedTransport
 
 
 class GuardedAMQP(AMQP):

@@ -16,8 +16,8 @@ class OwnApp(Celery):
     """A Celery app that others in its process do not notice.
 
     Args:
-        broker_url: Redis or Valkey. Variables such as CELERY_BROKER_URL, which Celery lets win over an app's
-            own URL, have no effect.
+        broker_url: Redis or Valkey, or sentinels with semicolons between them. Variables such as
+            CELERY_BROKER_URL, which Celery lets win over an app's own URL, have no effect.
         amqp: what makes its connections; None for Celery's own class.
     """
 
@@ -26,7 +26,8 @@ class OwnApp(Celery):
             "pipeweave",
             loader="celery.loaders.app:AppLoader",
             broker=broker_url,
-            backend=broker_url,
+            # Only shown, and Celery masks one URL: `backend_cls` says it.
+            backend=broker_url.partition(";")[0],
             set_as_current=False,
             amqp=amqp,
         )

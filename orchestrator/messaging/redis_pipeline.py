@@ -13,12 +13,19 @@ from functools import cached_property
 from typing import Any
 
 from celery import Celery
+from celery.backends.redis import SentinelBackend
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.sentinel import MasterNotFoundError
 
 from pipeweave.circuit_breaker import CircuitBreaker
 from pipeweave.errors import Unavailable
+from pipeweave.orchestrator.messaging.primary_connections import (
+    PrimaryConnection,
+    PrimaryTLSConnection,
+    PrimaryWatch,
+)
 from pipeweave.orchestrator.messaging.sockets import socket_options
 
 Command = tuple[str | bytes | int, ...]
@@ -43,6 +50,7 @@ class RedisPipeline:
     def __init__(self, app: Celery, breaker: CircuitBreaker | None = None) -> None:
         self._app = app
         self._breaker = breaker or CircuitBreaker()
+        self._watch = PrimaryWatch()
 
     def execute(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands in order and return their replies. NOSCRIPT is a reply; every other error is raised.
@@ -74,14 +82,20 @@ class RedisPipeline:
         backend: Any = self._app.backend
         if "path" not in backend.connparams:  # not a Unix socket
             backend.connparams["socket_keepalive_options"] = socket_options()
+        if issubclass(type(backend), SentinelBackend):
+            is_tls = "connection_class" in backend.connparams
+            backend.connparams["connection_class"] = PrimaryTLSConnection if is_tls else PrimaryConnection
         return backend.client.connection_pool
 
     def _exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands over an open connection; again over a new one if the server closed it, is no primary
         any more, or does not answer over the open one alone.
         """
+        self._watch.has_moved(self._pool)
         try:
             return self._try(commands)
+        except MasterNotFoundError:
+            raise  # to ask the sentinels again would be to wait for them again
         except (RedisConnectionError, ReadOnlyError):
             return self._try(commands)
         except RedisTimeoutError as error:

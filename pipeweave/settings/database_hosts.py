@@ -47,7 +47,7 @@ def hosts_of(url: str) -> tuple[Host, ...]:
     query = parse_qsl(parts["query"] or "", keep_blank_values=True)
     named = [each for name, value in query if name == "host" for each in value.split(",")]
     ports = [each for name, value in query if name == "port" for each in value.split(",")]
-    hosts = [_host(each) for each in (named or parts["hosts"].split(","))]
+    hosts = [host_of(each) for each in (named or parts["hosts"].split(","))]
     if ports and len(ports) not in (1, len(hosts)):
         raise ValueError("there are not as many ports as hosts")
     if ports:
@@ -81,13 +81,18 @@ def _parts(url: str) -> dict[str, str]:
     return found.groupdict()
 
 
-def _host(text: str) -> Host:
+def host_of(text: str, usual_port: int = PORT) -> Host:
+    """A server as it stands in a URL: `host`, `host:port`, or an address in brackets.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
     if text.startswith("/"):  # in a query: the folder of a Unix socket
         return Host(text)
     found = _HOST.fullmatch(text)
     if found is None:
         raise ValueError("a host cannot be read")
-    return Host(found["address"] or unquote(found["name"]), _port(found["port"] or str(PORT)))
+    return Host(found["address"] or unquote(found["name"]), _port(found["port"] or str(usual_port)))
 
 
 def _port(text: str) -> int:

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from pipeweave.errors import InvalidId
 from pipeweave.ids import check_name
 from pipeweave.settings.database_hosts import hosts_of, wanted_servers, with_hosts
+from pipeweave.settings.sentinels import FORM, is_behind_sentinels, sentinels_of, urls_in
 
 MIN_SECRET_LENGTH = 32
 MASK = "***"
@@ -126,17 +127,20 @@ def origins(text: str) -> tuple[str, ...]:
     return listed
 
 
-def url(*schemes: str) -> Reader:
-    """Make a reader of absolute URLs with one of these schemes."""
+def url(*schemes: str, shown: Sequence[str] = ()) -> Reader:
+    """Make a reader of absolute URLs with one of these schemes; `shown` are those that its messages name, if
+    they are others.
+    """
+    start = f"must be a URL that starts with {_shown(shown or schemes)}"
 
     def read(text: str) -> str:
         try:
             parts = urlsplit(text.strip())
             _ = parts.port
         except ValueError:
-            raise Unreadable(f"must be a URL that starts with {_shown(schemes)}") from None
+            raise Unreadable(start) from None
         if parts.scheme not in schemes or not (parts.netloc or parts.path.strip("/")):
-            raise Unreadable(f"must be a URL that starts with {_shown(schemes)}")
+            raise Unreadable(start)
         return text.strip()
 
     return read
@@ -186,14 +190,40 @@ def database_url(text: str) -> str:
     return f"{given}{'&' if '?' in given else '?'}target_session_attrs=primary"
 
 
+_BROKER_SCHEMES = ("redis", "rediss", "redis+socket")
+
+
 def broker_url(text: str) -> str:
-    """Read a Redis or Valkey URL that kombu accepts: over TCP, TLS or a Unix socket."""
-    if text.strip().partition("://")[0] in {"amqp", "amqps", "pyamqp"}:
+    """Read the URL of a Redis or Valkey: of a server over TCP, TLS or a Unix socket, or of sentinels.
+
+    Sentinels get one form, however they are written (`settings/sentinels.py`).
+    """
+    scheme = text.strip().partition("://")[0]
+    if scheme in {"amqp", "amqps", "pyamqp"}:
         raise Unreadable(
             "must be the URL of a Redis or Valkey server (redis://, rediss:// or redis+socket://); RabbitMQ "
             "is not supported"
         )
-    return str(url("redis", "rediss", "redis+socket")(text))
+    if "cluster" in scheme:
+        raise Unreadable(
+            "must not be a Redis Cluster, which is not supported: a queue is one key, so that one of its "
+            f"servers would do all the work; name one server (redis://host:port/0), or sentinels: {FORM}"
+        )
+    if is_behind_sentinels(text.strip()):
+        try:
+            return str(sentinels_of(text.strip()))
+        except ValueError as error:
+            raise Unreadable(str(error)) from None
+    if len(urls_in(text)) > 1 or _has_several_hosts(text.strip()):
+        raise Unreadable(f"must name one server; several, of which one takes over, need sentinels: {FORM}")
+    if ";" in text:
+        raise Unreadable("must not have a semicolon as it is; in a password it is written as %3B")
+    return str(url(*_BROKER_SCHEMES, shown=(*_BROKER_SCHEMES, "sentinel"))(text))
+
+
+def _has_several_hosts(text: str) -> bool:
+    scheme, _, rest = text.partition("://")
+    return scheme in _BROKER_SCHEMES and "," in re.split("[/?#]", rest)[0].rpartition("@")[2]
 
 
 def networks(text: str) -> tuple[str, ...]:
@@ -236,7 +266,11 @@ _SECRETS_OF_URL = re.compile(
 
 
 def masked_url(text: str) -> str:
-    """Replace the password in a URL by ***, both in the account and in the query."""
+    """Replace the password in a URL by ***, both in the account and in the query; in each URL of a list."""
+    return ";".join(_masked(each) for each in urls_in(text))
+
+
+def _masked(text: str) -> str:
     found = _SECRETS_OF_URL.fullmatch(text)
     if found is None:
         return MASK
@@ -249,8 +283,8 @@ def masked_url(text: str) -> str:
 
 
 def passwords_of(url: str) -> Iterator[str]:
-    """The passwords in a URL, as they are written there and as they are."""
-    if found := _SECRETS_OF_URL.fullmatch(url):
+    """The passwords in a URL, or in each URL of a list, as they are written there and as they are."""
+    for found in filter(None, map(_SECRETS_OF_URL.fullmatch, urls_in(url))):
         written = [(found["account"] or "").partition(":")[2]]
         written += [each[2] for each in _PASSWORD_IN_QUERY.findall(found["query"])]
         yield from (text for each in written if each for text in (each, unquote(each)))

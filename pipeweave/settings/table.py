@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeweave.settings import backend_entries
 from pipeweave.settings import readers as values
+from pipeweave.settings.sentinels import FORM
 
 PREFIX = "PIPEWEAVE_"
 # Variables of tests and benchmarks; the product does not read them.
@@ -55,6 +56,8 @@ _DATABASE_ABOUT = (
     "PostgreSQL: postgresql://user:password@host:port/database; several hosts: host:port,host:port"
 )
 
+_BROKER_ABOUT = f"Redis or Valkey: redis://:password@host:port/0; behind Sentinel: {FORM}"
+
 TABLE: tuple[Setting, ...] = (
     Setting(
         "DATABASE_URL",
@@ -84,7 +87,7 @@ TABLE: tuple[Setting, ...] = (
         "BROKER_URL",
         "broker_url",
         values.broker_url,
-        "Redis or Valkey: redis://:password@host:port/0",
+        _BROKER_ABOUT,
         mask=values.masked_url,
         is_shared=True,
     ),

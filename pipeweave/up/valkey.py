@@ -29,12 +29,14 @@ class Valkey:
         port: its port on the loopback address.
         password: the password of the default user.
         is_durable: False keeps all data in memory only, for tests.
+        more: further lines of its configuration.
     """
 
     folder: Path
     port: int
     password: str
     is_durable: bool = True
+    more: tuple[str, ...] = ()
 
     @property
     def url(self) -> str:
@@ -88,4 +90,5 @@ class Valkey:
             # With full memory a publish must fail, which the tick repeats; Valkey must not evict queued
             # messages.
             "maxmemory-policy noeviction",
+            *self.more,
         ]

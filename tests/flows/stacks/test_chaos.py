@@ -40,6 +40,7 @@ KINDS = {
 
 def test_no_fault_loses_or_repeats_work(tmp_path: Path) -> None:
     length = ("--seconds", str(SECONDS), "--seed", str(SEED), "--pace", "0.25", "--settle", "400")
+    length += ("--broker", "alone")
     what = ("--within", str(WITHIN_S), "--only", ",".join(sorted(KINDS)), "--folder", str(tmp_path), "--json")
     what += ("--database", "alone")
     done = subprocess.run(
