@@ -63,7 +63,8 @@ class AuditEntry(AnswerModel):
         description="With a token, with a browser's session, or with a command on the database itself."
     )
     actor: str = Field(
-        description="The name of the token; of a command, `user@host`; of failed logins, `nobody`."
+        description="The name of the token; of a command, `user@host`; of the tick, `tick@host`; of failed "
+        "logins, `nobody`."
     )
     token_id: TokenId | None
     session_id: SessionId | None
