@@ -369,6 +369,18 @@ def test_a_longer_plan_goes_on_where_the_shorter_one_ends() -> None:
     assert long.changes[: len(short.changes)] == short.changes
 
 
+@pytest.mark.parametrize("broker", plan.BROKERS)
+@pytest.mark.parametrize("database", plan.DATABASES)
 @pytest.mark.parametrize("seed", range(5))
-def test_a_plan_of_five_minutes_has_every_kind_of_fault(seed: int) -> None:
-    assert {each.kind for each in plan.make(seed, 300, database="pair").faults} == plan.KINDS.keys()
+def test_a_plan_of_five_minutes_has_every_kind_of_fault_that_the_servers_can_have(
+    seed: int, database: str, broker: str
+) -> None:
+    made = plan.make(seed, 300, database=database, broker=broker)
+    possible = plan.KINDS.keys() - plan.impossible(broker, database)
+    assert {each.kind for each in made.faults} == possible
+
+
+def test_servers_stand_so_that_the_faults_which_were_asked_for_can_be() -> None:
+    for seed in range(5):
+        made = plan.make(seed, 30, kinds=["postgres-promoted", "broker-failover"])
+        assert (made.database, made.broker) == ("pair", "sentinels")
