@@ -64,7 +64,7 @@ class Values:
 
     def keep_output(self, value: Any, backend: str) -> Kept:
         """Store what a call has returned. While storage cannot be reached, its row takes it, if it has
-        INLINE_WHILE_AWAY_BYTES at most: the call is not made again for want of a place (decision 0067).
+        INLINE_WHILE_AWAY_BYTES at most: the call is not made again for want of a place (decision 0058).
 
         Raises:
             InvalidInput, InvalidSetting, Unavailable: as `keep`.
