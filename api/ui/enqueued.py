@@ -15,6 +15,7 @@ STATUSES = {"waiting": "wait to start", "refused": "refused", "repeated": "token
 @screens.add("/enqueued", "enqueued.html", every_s=EVERY_S)
 def enqueued(view: View) -> Page:
     """The enqueued runs with one status, and why they have not started."""
+    view.require_filters("status")
     found = view.ask("enqueued.list_enqueued", view.only("status", "cursor", limit="50"))
     shown = {
         "found": found,

@@ -127,6 +127,7 @@ VERBS.add(
 @screens.add("/queues", "queues.html", every_s=EVERY_S)
 def queues(view: View) -> Page:
     """The queues or one of them, the limits, and the open task runs in the order in which they start."""
+    view.require_filters("status", "taskId", "queue", "queues")
     status = view.ask("queue.queue_status")
     wanted = view.only("status", "taskId", "queue", "cursor", limit=str(ON_A_PAGE), reasons="true")
     items = view.ask("queue.queue_items", wanted)

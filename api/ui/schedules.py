@@ -137,6 +137,7 @@ VERBS.add(
 @screens.add("/schedules", "schedules.html", every_s=EVERY_S)
 def schedules(view: View) -> Page:
     """The schedules by id, with their next time and what came of the last one; or the times of a week."""
+    view.require_filters("pipelineId", "state", "tab", "week", "zone")
     is_week = view.given.get("tab") == "week"
     recent = None if is_week else LAST_FIRES
     wanted = view.only("pipelineId", "state", "cursor", limit="100", recent=recent)

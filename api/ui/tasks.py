@@ -74,8 +74,9 @@ def _statistics(view: View, id: str) -> dict[str, Any]:
 @screens.add("/task-runs", "task_runs.html")
 def task_runs(view: View) -> Page:
     """The task runs of all runs, or only standalone tasks."""
-    standalone = "true" if view.given.get("of", "standalone") == "standalone" else "false"
     names = ("taskId", "status", "worker", "createdAfter", "createdBefore", "cursor")
+    view.require_filters(*names, "of")
+    standalone = "true" if view.given.get("of", "standalone") == "standalone" else "false"
     found = view.ask("runs.find_task_runs", view.only(*names, limit="50", standalone=standalone))
     shown = {
         "task_runs": found["taskRuns"],

@@ -70,6 +70,7 @@ VERBS.add(
 @screens.add("/workers", "workers.html", every_s=EVERY_S)
 def workers(view: View) -> Page:
     """The workers that live, and those that ended in the last week."""
+    view.require_filters("state", "service")
     found = view.ask("workers.list_workers", view.only("state", "service", "cursor", limit="100"))
     shown = {
         "workers": found["workers"],

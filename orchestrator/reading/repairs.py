@@ -18,8 +18,16 @@ from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.size_limits import MAX_STEPS
 
+# A map completes although items of it failed: it is as new as the last item that ended well.
 _STEPS = """
-SELECT t.id, t.step_id, t.status, t.attempt, t.started_at, t.finished_at FROM task_runs AS t
+SELECT t.id, t.step_id, t.status, t.attempt, t.started_at, t.finished_at,
+       CASE WHEN t.status <> 'completed' OR t.attempt = 1 THEN NULL
+            WHEN t.kind <> 'map' THEN t.finished_at
+            ELSE (SELECT max(i.finished_at) FROM task_runs AS i
+                  WHERE i.run_id = t.run_id AND i.step_id = t.step_id AND i.kind = 'item'
+                    AND i.status = 'completed')
+       END AS repaired_at
+FROM task_runs AS t
 WHERE t.run_id = :id AND t.id <= :last AND t.kind <> 'item'
 """
 
@@ -47,7 +55,7 @@ def of_steps(plan: Plan, rows: Mapping[str, Any]) -> list[Document]:
 
 
 def _is_later(row: Any, began: datetime) -> bool:
-    """Whether a step was reopened, and has not ended before the one behind it began."""
+    """Whether a step was reopened, and has ended well, or not yet, since the one behind it began."""
     if row is None or row.attempt == 1:
         return False
-    return row.finished_at is None or (row.status == "completed" and row.finished_at > began)
+    return row.finished_at is None or (row.repaired_at is not None and row.repaired_at > began)

@@ -143,6 +143,7 @@ class LiveClock:
             if runs and time.monotonic() - self._moved_at < LATE_S:
                 self._newest = {row.id: row.seq for row in tx.execute(_NEWEST, {"runs": sorted(runs)})}
         self._tell("runs", [(each, each.news_of_runs(self._newest)) for each in watchers])
+        self._ping(watchers)
         return EVERY_S
 
     def _read_clock(self, tx: Transaction) -> None:
@@ -197,13 +198,20 @@ class LiveClock:
                 self._watched_at = now
             watchers = list(self._watchers)
         for each in watchers:
-            if now >= each.ping_at:
-                each.ping_at = now + PING_S
-                each.sink.ping()
             if now >= each.check_at:
                 each.check_at = now + CHECK_S
                 _check(each.sink)
         return watchers
+
+    def _ping(self, watchers: Sequence[Watcher]) -> None:
+        """Tell those who heard nothing for long that nothing is new. Only a look that was answered knows it:
+        while PostgreSQL is away there is silence, and pages say how long it lasts.
+        """
+        now = time.monotonic()
+        for each in watchers:
+            if now >= each.ping_at:
+                each.ping_at = now + PING_S
+                each.sink.ping()
 
     def _is_idle(self, name: str) -> bool:
         with self._lock:

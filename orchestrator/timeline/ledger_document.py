@@ -118,7 +118,8 @@ def _step(times: RunTimes, ordinal: int, lengths: Mapping[Kind, int], limits: Ma
     return {
         "stepId": row.step_id,
         "taskId": row.task_id,
-        "status": row.status,
+        # Where an item is named, its end is told: that of its map may be the end of the run.
+        "status": row.status if item is None else item.status,
         "ms": ms(sum(lengths.values())),
         "mapIndex": None if item is None else item.map_index,
         "kinds": {kind.value: ms(length) for kind, length in longest if length},

@@ -189,7 +189,8 @@ def list_(client: Client, limit: int, cursor: str | None, as_json: bool) -> None
         Column("by", drop=4): field("createdBy"),
     }
     none = "No bulk change yet. `pipeweave bulk start` begins one."
-    show_list("bulkChanges", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)
+    more = {"nextCursor": page.next_cursor}
+    show_list("bulkChanges", page.items, cells, as_json=as_json, none=none, client=client, **more)
     if page.next_cursor and not as_json:
         click.echo(f"More: --cursor {page.next_cursor}", err=True)
 

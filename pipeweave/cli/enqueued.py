@@ -58,6 +58,7 @@ def enqueued(client: Client, status: str, limit: int, cursor: str | None, as_jso
         cells,
         as_json=as_json,
         none=STATUSES[status],
+        client=client,
         nextCursor=page.next_cursor,
     )
     if page.next_cursor and not as_json:

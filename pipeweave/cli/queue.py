@@ -10,6 +10,7 @@ import click
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.known_names import require_tenant
 from pipeweave.cli.support.run_changes import Chosen, change_all, filter_options, is_run
 from pipeweave.cli.support.tables import Column
 
@@ -28,6 +29,8 @@ def queue(client: Client, as_json: bool) -> None:
     if as_json:
         show_json(found)
         return
+    if not found["queues"]:
+        require_tenant(client)
     since = found["pausedAt"] and f"{when(found['pausedAt'])} {found['pauseReason'] or ''}"
     show_fields(
         (

@@ -10,7 +10,7 @@ import click
 
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.known_names import require_task, require_tenant
+from pipeweave.cli.support.known_names import require_task
 from pipeweave.cli.support.schedules import schedules_of
 from pipeweave.cli.support.tables import Column
 
@@ -71,10 +71,7 @@ def list_tasks(client: Client, service: str | None, as_json: bool) -> None:
         Column("next", wraps=True, drop=9): field("allowedNext"),
     }
     none = "No tasks yet. `pipeweave worker --app YOUR_MODULE` registers them."
-    found = client.tasks(service)
-    if not found and not as_json:
-        require_tenant(client)
-    show_list("tasks", found, cells, as_json=as_json, none=none)
+    show_list("tasks", client.tasks(service), cells, as_json=as_json, none=none, client=client)
 
 
 @tasks.command()
@@ -174,7 +171,7 @@ def deploys(client: Client, task: str | None, as_json: bool) -> None:
         found = [{**each, "worker": worker} for each in found for worker in each["workers"]]
         cells = {Column("code"): _code, Column("worker"): lambda each: _process(each["worker"])}
     none = "No running worker has it. `pipeweave worker --app YOUR_MODULE` starts one."
-    show_list("deploys", found, cells, as_json=as_json, none=none)
+    show_list("deploys", found, cells, as_json=as_json, none=none, client=client)
 
 
 def _workers(task: Mapping[str, Any]) -> str:
@@ -219,10 +216,7 @@ def list_(client: Client, as_json: bool) -> None:
         Column("description", wraps=True): field("description"),
     }
     none = "No pipelines yet. Start a worker, or store one with `pipeweave pipelines put FILE`."
-    found = client.pipelines()
-    if not found and not as_json:
-        require_tenant(client)
-    show_list("pipelines", found, cells, as_json=as_json, none=none)
+    show_list("pipelines", client.pipelines(), cells, as_json=as_json, none=none, client=client)
 
 
 @pipelines.command()

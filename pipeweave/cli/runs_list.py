@@ -123,7 +123,7 @@ def search(client: Client, text: str, as_json: bool) -> None:
         Column("name", drop=2): field("name"),
         Column("status", drop=1): field("status"),
     }
-    show_list("hits", client.search(text), cells, as_json=as_json, none="Nothing found.")
+    show_list("hits", client.search(text), cells, as_json=as_json, none="Nothing found.", client=client)
 
 
 _KINDS = {"taskRun": "task run", "deadLetter": "dead letter"}

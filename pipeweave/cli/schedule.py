@@ -69,7 +69,7 @@ def list_schedules(client: Client, pipeline: str | None, as_json: bool) -> None:
         Column("last error", wraps=True, drop=4): lambda each: (each["lastError"] or {}).get("message"),
     }
     none = "No schedules yet. `pipeweave schedule set` stores one."
-    show_list("schedules", client.schedules(pipeline), cells, as_json=as_json, none=none)
+    show_list("schedules", client.schedules(pipeline), cells, as_json=as_json, none=none, client=client)
 
 
 @schedule.command()

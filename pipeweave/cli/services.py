@@ -44,7 +44,7 @@ def list_services(client: Client, as_json: bool) -> None:
         Column("address", drop=3): field("baseUrl"),
     }
     none = "No services yet. `pipeweave worker --app YOUR_MODULE` registers one."
-    show_list("services", client.services(), cells, as_json=as_json, none=none)
+    show_list("services", client.services(), cells, as_json=as_json, none=none, client=client)
 
 
 @services.command()

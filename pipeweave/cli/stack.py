@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 from pipeweave.cli.support.dashboard import dashboard_lines
 from pipeweave.cli.support.extras import check_up
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.stack_folder import stack_folder, stack_option
+from pipeweave.cli.support.stack_folder import stack_command, stack_folder, stack_option
 from pipeweave.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def up(
         is_reloading=is_reloading,
     )
     if detach:
-        _announce(run_detached(options), options, f"{_down_command(options.data_dir)} stops it")
+        _announce(run_detached(options), options, f"{stack_command('down', options.data_dir)} stops it")
     else:
         run(options, Console(sys.stdout), lambda ready: _announce(ready, options, "Ctrl-C stops it"))
 
@@ -151,18 +150,11 @@ def _existing(app: str) -> str:
     return app
 
 
-def _down_command(data_dir: Path) -> str:
-    """The command that stops this stack, typed in the current folder."""
-    if stack_folder(None) == data_dir.absolute():
-        return "pipeweave down"
-    return shlex.join(["pipeweave", "down", "--data-dir", str(data_dir)])
-
-
 def _announce(ready: Announcement, options: UpOptions, how_to_stop: str) -> None:
     lines = [
         f"PipeWeave is ready: {ready.connection.url}",
         f"Connection: {options.data_dir / 'connection.json'}",
-        *dashboard_lines(ready),
+        *dashboard_lines(ready, again=stack_command("open", options.data_dir)),
     ]
     click.echo("\n".join([*lines, *ready.notes, how_to_stop]))
 

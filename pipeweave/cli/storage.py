@@ -178,7 +178,8 @@ def uploads(client: Client, limit: int, as_json: bool) -> None:
         Column("run", drop=3): field("claimedByRunId"),
     }
     none = "No uploads yet. `pipeweave upload FILE` makes one."
-    show_list("uploads", list(islice(client.uploads(), limit)), cells, as_json=as_json, none=none)
+    found = list(islice(client.uploads(), limit))
+    show_list("uploads", found, cells, as_json=as_json, none=none, client=client)
 
 
 def _state(upload: Any) -> str:

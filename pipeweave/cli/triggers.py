@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,7 +67,7 @@ def list_triggers(client: Client, pipeline: str | None, as_json: bool) -> None:
         Column("last error", wraps=True, drop=3): lambda each: (each["lastError"] or {}).get("message"),
     }
     none = "No triggers yet. `pipeweave triggers webhook` and `… event` store one."
-    show_list("triggers", client.triggers(pipeline), cells, as_json=as_json, none=none)
+    show_list("triggers", client.triggers(pipeline), cells, as_json=as_json, none=none, client=client)
 
 
 @triggers.command()
@@ -276,6 +278,8 @@ def _show(found: Document, as_json: bool, server: str) -> None:
 
     for each in found.get("warnings") or ():
         click.echo(text(f"warning: each run will be refused: {each['field']} {each['message']}"), err=True)
+    if found.get("warnings"):
+        click.echo(text(_how_to_make_the_input(found)), err=True)
     if as_json:
         show_json(found)
         return
@@ -301,16 +305,27 @@ def _show(found: Document, as_json: bool, server: str) -> None:
         }.items()
     )
     if url is not None and found["scheme"] == webhooks.DEFAULT_SCHEME:
-        click.echo(text(f"\n{_delivery(url)}"))
+        click.echo(f"\n{_DELIVERY}\n  {text(_delivery(url))}")
     if found["lastFires"]:
         click.echo()
         _show_fires(found["lastFires"])
 
 
+_DELIVERY = "To deliver body.json, with the secret in the file key:"
+
+
+def _how_to_make_the_input(found: Document) -> str:
+    """The option that mends an input which the pipeline will refuse; for a webhook, with what is missing."""
+    missing = [str(each["field"]) for each in found["warnings"] if each["code"] == "missing"]
+    made = {each: f"${{input.body.{each}}}" for each in missing}
+    example = f", such as --input {shlex.quote(json.dumps(made))}" if made and found["scheme"] else ""
+    return f"Store it again with --input, which makes what the pipeline takes{example}"
+
+
 def _delivery(url: str) -> str:
-    """The lines that deliver body.json, with the secret in the file key."""
+    """The command that delivers body.json, with the secret in the file key."""
     sign = "pipeweave triggers sign --secret-file key body.json"
-    return f'To deliver body.json:\n  curl -H "$({sign})" --data-binary @body.json {url}'
+    return f'curl -H "$({sign})" --data-binary @body.json {url}'
 
 
 def _show_fires(found: list[Mapping[str, Any]]) -> None:

@@ -52,7 +52,7 @@ def list_workers(client: Client, state: str | None, service: str | None, as_json
     }
     none = "No workers. `pipeweave worker --app YOUR_MODULE` starts one."
     found = client.workers(state=state, service=service)
-    show_list("workers", found, cells, as_json=as_json, none=none)
+    show_list("workers", found, cells, as_json=as_json, none=none, client=client)
 
 
 @workers.command()

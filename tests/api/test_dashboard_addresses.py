@@ -207,6 +207,11 @@ def test_a_tenant_may_be_anything(person: Api) -> None:
         ("/runs?pipeline=files", "did you mean &#39;pipelineId&#39;?"),
         ("/dead-letters?task=count", "did you mean &#39;taskId&#39;?"),
         ("/audit?verbs=tasks.pause", "did you mean &#39;verb&#39;?"),
+        ("/schedules?pipeline=files", "did you mean &#39;pipelineId&#39;?"),
+        ("/task-runs?task=count", "did you mean &#39;taskId&#39;?"),
+        ("/workers?services=python", "did you mean &#39;service&#39;?"),
+        ("/queues?task=count", "did you mean &#39;taskId&#39;?"),
+        ("/enqueued?state=refused", "did you mean &#39;status&#39;?"),
     ],
 )
 def test_a_filter_that_a_list_does_not_have_is_refused(address: str, said: str, person: Api) -> None:

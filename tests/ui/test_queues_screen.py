@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 from support.browser import PHONE, WIDE, Visit, visiting
 from support.factories import a_task, register
 from support.run_driver import RunDriver
@@ -65,6 +65,18 @@ def test_raising_a_limit_lets_what_waits_go(admin: Visit, held: RunDriver) -> No
     rows = held.rows("SELECT status FROM task_runs WHERE tenant_id = :tenant", tenant=held.tenant)
     assert sorted(each.status for each in rows) == ["queued"] * 4 + ["ready"]
     assert admin.page.locator("img").count() == 0
+
+
+def test_all_that_waits_of_a_task_is_on_the_screen_of_queues(visit: Visit, driver: RunDriver) -> None:
+    driver.store({"a": []}, id="busy")
+    driver.store({"a": []}, id="limited", tasks={"a": "limited"})
+    driver.trigger("limited")
+    for _ in range(21):
+        driver.trigger("busy")
+    visit.open("/tasks/noop")
+    visit.page.get_by_role("link", name="All of them").click()
+    rows = visit.page.get_by_role("region", name="Open task runs").locator("tbody tr")
+    expect(rows).to_have_count(21)
 
 
 def test_why_a_run_waits_leads_to_the_limit_that_holds_it(admin: Visit, driver: RunDriver) -> None:

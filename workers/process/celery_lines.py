@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import billiard.util
-from celery.exceptions import CPendingDeprecationWarning
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.signals import celeryd_after_setup, setup_logging
 from celery.worker.consumer import connection, consumer
 
@@ -43,6 +43,7 @@ def install(clock: Callable[[], float] = time.monotonic) -> None:
     logging.getLogger(consumer.__name__).addFilter(broker.of_consumer)
     logging.getLogger(connection.__name__).addFilter(broker.of_connection)
     logging.getLogger("celery.worker.request").addFilter(_is_news)
+    logging.getLogger("py.warnings").addFilter(_shorten)
 
 
 def _leave_as_it_is(**_: object) -> None:
@@ -87,6 +88,13 @@ class _BrokerLines:
     def of_connection(self, record: logging.LogRecord) -> bool:
         """Whether a line of the connection stays: a new one is news where the end of the old one was."""
         return record.msg != _CONNECTED or self._is_said
+
+
+def _shorten(record: logging.LogRecord) -> bool:
+    """Celery warns of root in six lines, of which the option that it names is none of ours."""
+    if f": {SecurityWarning.__name__}: " in record.getMessage():
+        _say(record, "worker.privileged", hint="start workers as a user without the rights of root")
+    return True
 
 
 def _say(record: logging.LogRecord, message: str, **members: str) -> None:

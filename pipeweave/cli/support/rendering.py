@@ -7,11 +7,15 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeweave.cli.support.known_names import require_tenant
 from pipeweave.cli.support.tables import GAP, Column, Layout, fold, lay_out, letters, shortened
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client
 
 STYLES = {
     "completed": "green",
@@ -71,12 +75,22 @@ def show_list(
     *,
     as_json: bool,
     none: str = "none",
+    client: Client | None = None,
     **more: Any,
 ) -> None:
-    """Print a list as JSON `{name: [...], ...more}`, or as a table; `cells` maps columns to cell values."""
+    """Print a list as JSON `{name: [...], ...more}`, or as a table; `cells` maps columns to cell values.
+
+    Args:
+        client: who asked for what its tenant has: an empty table says so when there is no such tenant.
+
+    Raises:
+        NotFound: the table is empty, and there is no such tenant.
+    """
     if as_json:
         show_json({name: found, **more})
     else:
+        if client is not None and not found:
+            require_tenant(client)
         show_table(tuple(cells), [[cell(each) for cell in cells.values()] for each in found], none=none)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -18,3 +19,10 @@ stack_option = click.option(
 def stack_folder(data_dir: Path | None) -> Path:
     """The data directory of the stack; one in a folder above the current folder is found, too."""
     return (data_dir or stack_file.folder_of(load().data_dir)).absolute()
+
+
+def stack_command(name: str, data_dir: Path) -> str:
+    """The command of this name for the stack of this data directory, to be typed in the current folder."""
+    if stack_folder(None) == data_dir.absolute():
+        return f"pipeweave {name}"
+    return shlex.join(["pipeweave", name, "--data-dir", str(data_dir)])

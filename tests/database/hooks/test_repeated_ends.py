@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.failed_runs import WIDE, failed_run
-from support.inline_worker import InlineWorker
+from support.inline_worker import InlineWorker, failing
 from support.run_driver import RunDriver
 from support.stored_values import VALUES
 
@@ -123,3 +123,25 @@ def test_the_steps_that_have_not_seen_a_repair_are_named_and_the_time_between_is
     assert found["status"] == "completed"
     assert found["ranBefore"] == [{"stepId": "join", "repaired": list(WIDE[1:])}]
     assert 9 * 60_000 < found["durationMs"] < 20 * 60_000
+
+
+def test_a_map_whose_items_failed_again_was_not_repaired(worker: InlineWorker) -> None:
+    driver = worker.driver
+    failing_items = ("m", 1), ("m", 2)
+    run_id = failed_run(
+        worker,
+        {"m": [], "join": ["m"]},
+        *failing_items,
+        input=[1, 2, 3],
+        maps={"m": "${input}"},
+        failureMode=PARTIAL_MERGE,
+    )
+    for still_failing, repaired in ((failing_items, []), (failing_items[:1], ["m"])):
+        driver.database.run(lambda tx: redrives.create(tx, driver.tenant, LetterFilter()))
+        worker.fails = failing(*still_failing)
+        redrives.run_once(driver.database, VALUES)
+        worker.consume_all()
+        with driver.database.reading() as tx:
+            found = read_run(tx, driver.tenant, run_id)
+        assert found["status"] == "partial"
+        assert [each["repaired"] for each in found["ranBefore"]] == ([repaired] if repaired else [])

@@ -35,6 +35,8 @@ class Heard:
     ended: list[PipeWeaveError | None] = field(default_factory=list)
     is_open: bool = True
     refusal: PipeWeaveError | None = None
+    pings: int = 0
+    checks: int = 0
     holder: Holder = field(default_factory=somebody)
 
     def begin(self, cursor: str) -> None:
@@ -44,13 +46,14 @@ class Heard:
         self.news.append(orjson.loads(content))
 
     def ping(self) -> None:
-        pass
+        self.pings += 1
 
     def end(self, error: PipeWeaveError | None) -> None:
         self.ended.append(error)
         self.is_open = False
 
     def check(self) -> None:
+        self.checks += 1
         if self.refusal is not None:
             raise self.refusal
 
@@ -110,6 +113,21 @@ def test_an_event_of_a_watched_run_is_announced(clock: LiveClock, driver: RunDri
     write(driver, run_id)
     wait_until(lambda: len(heard.numbers(run_id)) == 2, 30, what="nothing came")
     assert heard.numbers(run_id) == sorted(heard.numbers(run_id), key=str)
+
+
+def test_nobody_is_told_that_nothing_is_new_while_the_database_is_away(
+    clock: LiveClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWAY_S", "PING_S", "CHECK_S"):
+        monkeypatch.setattr(live_clock, name, 0.01)
+    heard, in_the_dark = Heard(), Heard()
+    clock.watch(LiveWanted(), heard)
+    wait_until(lambda: heard.pings > 0, 30, what="no sign of life came")
+    away = Database("postgresql://nobody@127.0.0.1:1/nothing")
+    with closing(LiveClock(away, 1)) as blind:
+        blind.watch(LiveWanted(), in_the_dark)
+        wait_until(lambda: in_the_dark.checks > 3, 30, what="nobody looked")
+        assert in_the_dark.pings == 0
 
 
 def test_all_who_look_at_a_view_cost_one_computing(clock: LiveClock, driver: RunDriver, run_id: UUID) -> None:

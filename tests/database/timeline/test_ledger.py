@@ -125,6 +125,14 @@ def test_a_map_is_told_by_the_item_that_ended_last(driver: RunDriver, clock: Clo
     assert (step["stepId"], step["mapIndex"], round(step["ms"] / 60_000)) == ("m", 2, 30)
 
 
+def test_a_map_that_failed_names_the_item_that_failed_with_its_end(driver: RunDriver, clock: Clock) -> None:
+    run_id = driver.begin({"m": []}, {"list": [1, 2, 3]}, maps={"m": "${input.list}"})
+    work(driver, clock, run_id, 3, 10, failure=PERMANENT)
+    driver.check(run_id, 1)
+    [step] = ledger_of(driver, run_id)["steps"]
+    assert (step["stepId"], step["mapIndex"], step["status"]) == ("m", 1, "failed")
+
+
 def test_pauses_of_a_run_and_of_its_tenant_count_as_pauses(driver: RunDriver, clock: Clock) -> None:
     run_id = driver.begin({"a": [], "b": ["a"]})
     with driver.database.transaction() as tx:

@@ -306,6 +306,12 @@ def test_the_help_imports_nothing_heavy(tmp_path: Path) -> None:
         ("runs", "/api/runs?limit=20", {"runs": [], "nextCursor": None}),
         ("tasks", "/api/tasks", {"tasks": [], "nextCursor": None}),
         ("pipelines", "/api/pipelines", {"pipelines": [], "nextCursor": None}),
+        ("schedule", "/api/schedules", {"schedules": [], "nextCursor": None}),
+        ("triggers", "/api/triggers", {"triggers": [], "nextCursor": None}),
+        ("workers", "/api/workers", {"workers": [], "nextCursor": None}),
+        ("services", "/api/services", {"services": [], "nextCursor": None}),
+        ("bulk", "/api/bulk?limit=20", {"bulkChanges": [], "nextCursor": None}),
+        ("enqueued", "/api/enqueued?status=waiting&limit=20", {"enqueuedRuns": [], "nextCursor": None}),
     ],
 )
 def test_an_empty_list_of_a_tenant_that_does_not_exist_names_those_that_do(

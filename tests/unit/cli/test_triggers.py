@@ -137,8 +137,12 @@ def test_the_secret_of_hooks_is_computed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_stored_webhook_shows_where_to_deliver_and_what_will_be_refused(served: Served, call: Call) -> None:
-    warned = [{"field": "body", "message": "is not an input of this pipeline", "code": "unknown_input"}]
+    warned = [
+        {"field": "body", "message": "is not an input of this pipeline", "code": "unknown_input"},
+        {"field": "day", "message": "is required", "code": "missing"},
+    ]
     served.put("PUT /api/triggers/orders", (201, a_trigger(secret="whsec_made", warnings=warned)))
     done = call("webhook", "orders", "import")
     assert "warning: each run will be refused: body is not an input of this pipeline" in done.output
+    assert """such as --input '{"day": "${input.body.day}"}'""" in done.output
     assert f"--data-binary @body.json {served.url}/api/webhooks/acme/orders" in done.output

@@ -9,7 +9,8 @@ from typing import Any
 
 import billiard.util
 import pytest
-from celery.exceptions import CPendingDeprecationWarning
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
+from celery.platforms import ROOT_DISCOURAGED
 from celery.worker.consumer import connection, consumer
 
 from pipeweave.workers.process import celery_lines
@@ -29,7 +30,8 @@ def now() -> list[float]:
 @pytest.fixture(autouse=True)
 def _translated(now: list[float]) -> Iterator[None]:
     children: Any = billiard.util.get_logger()
-    loggers = [LOG, CONNECTION_LOG, logging.getLogger("celery.worker.request"), children]
+    named = [logging.getLogger(each) for each in ("celery.worker.request", "py.warnings")]
+    loggers = [LOG, CONNECTION_LOG, *named, children]
     before = [(each, list(each.filters), each.propagate, each.level) for each in loggers]
     celery_lines.install(lambda: now[0])
     with warnings.catch_warnings():
@@ -103,6 +105,23 @@ def test_warnings_of_choices_that_are_made_here_stay_away_though_celery_asks_for
     with warnings.catch_warnings(record=True) as seen:
         warnings.warn("a choice", CPendingDeprecationWarning, stacklevel=1)
     assert seen == []
+
+
+def test_a_worker_of_root_is_told_so_in_one_short_line(caplog: pytest.LogCaptureFixture) -> None:
+    logging.captureWarnings(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn(
+                SecurityWarning(ROOT_DISCOURAGED.format(uid=0, euid=0, gid=0, egid=0)), stacklevel=1
+            )
+            warnings.warn("another", UserWarning, stacklevel=1)
+    finally:
+        logging.captureWarnings(False)
+    privileged, other = caplog.records
+    assert privileged.getMessage() == "worker.privileged"
+    assert vars(privileged)["hint"] == "start workers as a user without the rights of root"
+    assert "another" in other.getMessage()
 
 
 def test_the_lines_of_the_pool_reach_the_log(caplog: pytest.LogCaptureFixture) -> None:

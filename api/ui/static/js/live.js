@@ -5,6 +5,9 @@ import { fetchFragment, show } from "./patch.js";
 
 const ASK_MS = 2000;
 const STALE_MS = 12_000;
+// The server says each 10 s that nothing is new. After two of these are missing, it cannot know: its database
+// may be away while the stream is open.
+const SILENT_MS = 25_000;
 
 let etag = "";
 let isStopped = false;
@@ -112,7 +115,7 @@ function tell() {
   const place = document.getElementById("live");
   if (!place) return;
   const silent = performance.now() - freshAt;
-  const isStale = silent > STALE_MS && (isBehind || !isHeard);
+  const isStale = silent > (isBehind || !isHeard ? STALE_MS : SILENT_MS);
   const state = isLoggedOut ? "out" : isStopped ? "paused" : isStale ? "stale" : "live";
   const stale = `no news for ${Math.round(silent / 1000)} s`;
   const text = { out: "logged out", paused: "paused", stale, live: "live" }[state];
