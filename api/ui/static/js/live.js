@@ -131,13 +131,9 @@ function offerLogin() {
   if (Boolean(shown) === isLoggedOut) return;
   shown?.remove();
   if (!isLoggedOut) return;
-  const banner = document.createElement("p");
-  banner.id = "logged-out";
-  banner.className = "banner";
-  banner.role = "alert";
-  const link = document.createElement("a");
-  link.href = `/ui/login?${new URLSearchParams({ next: location.pathname + location.search })}`;
-  link.textContent = "Log in";
+  const banner = Object.assign(document.createElement("p"), { id: "logged-out", className: "banner", role: "alert" });
+  const href = `/ui/login?${new URLSearchParams({ next: location.pathname + location.search })}`;
+  const link = Object.assign(document.createElement("a"), { href, textContent: "Log in" });
   banner.append("You were logged out. What you see is not kept up to date any more. ", link);
   document.getElementById("main")?.before(banner);
 }
