@@ -10,7 +10,8 @@ from pipeweave.api.http import Call, EventSink, Routes, SocketSink, Stream, Watc
 from pipeweave.api.http.streaming import EVENT_STREAM
 from pipeweave.errors import CursorExpired, InvalidInput, NotFound, UpgradeRequired
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.stream import LiveWanted, Place, Wanted, changes, feed
+from pipeweave.orchestrator.feed import Place, feed
+from pipeweave.orchestrator.stream import LiveWanted, Wanted, changes
 
 routes = Routes("streams")
 LAST_EVENT_ID = "Last-Event-ID"

@@ -24,7 +24,7 @@ CREATE INDEX triggers_of_events ON triggers (tenant_id, id) WHERE kind = 'event'
 CREATE TABLE event_reader (
     singleton  boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     since      xid8 NOT NULL,      -- all transactions before had ended when the first trigger was stored
-    place      text,               -- orchestrator/stream/place_text.py; NULL: at `since`
+    place      text,               -- orchestrator/feed/place_text.py; NULL: at `since`
     read_at    timestamptz NOT NULL
 );
 

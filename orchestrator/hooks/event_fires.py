@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from uuid import UUID
 
+from pipeweave.orchestrator.feed import FeedEvent
 from pipeweave.orchestrator.hooks import documents
 from pipeweave.orchestrator.hooks.depths import LOOP, MAX_DEPTH
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.store.keyset import Document
-from pipeweave.orchestrator.stream import FeedEvent
 from pipeweave.orchestrator.triggers import matching, row
 from pipeweave.orchestrator.triggers.row import PIPELINE_COMPLETED, StoredTrigger
 

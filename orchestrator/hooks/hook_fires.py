@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from pipeweave.orchestrator.feed import FeedEvent
 from pipeweave.orchestrator.hooks import documents
 from pipeweave.orchestrator.hooks.depths import LOOP, MAX_DEPTH
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.store.keyset import Document
-from pipeweave.orchestrator.stream import FeedEvent
 from pipeweave.spec import HOOK_STATUSES
 
 _HOOKS_OF = {status: name for name, status in HOOK_STATUSES.items()}

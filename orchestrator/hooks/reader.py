@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeweave.errors import CursorExpired, InvalidInput
+from pipeweave.orchestrator.feed import FeedEvent, Place, Seen, consumer_row, feed, place_text
 from pipeweave.orchestrator.hooks import documents, event_fires, hook_fires
 from pipeweave.orchestrator.hooks.depths import depths as found_depths
-from pipeweave.orchestrator.store import event_reader
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.stream import FeedEvent, Place, Seen, feed, place_text
 from pipeweave.orchestrator.triggers.row import PIPELINE_COMPLETED, TASK_COMPLETED
 
 log = logging.getLogger(__name__)
@@ -119,8 +118,8 @@ def read(tx: Transaction) -> tuple[int, bool]:
 def _stop(tx: Transaction) -> None:
     """Read no more events until something fires for them again."""
     # What was stored while this waited for nobody is seen only by statements after the lock.
-    if event_reader.lock_to_remove(tx) and not _wanted(tx).kinds:
-        event_reader.remove(tx)
+    if consumer_row.lock_to_remove(tx) and not _wanted(tx).kinds:
+        consumer_row.remove(tx)
 
 
 def _has_moved(before: Place, after: Place) -> bool:

@@ -10,9 +10,9 @@ from typing import Any
 
 from pipeweave.errors import FieldError, InvalidSpec, NotFound
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
+from pipeweave.orchestrator.feed import consumer_row
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.registry.tenants import ensure_tenant
-from pipeweave.orchestrator.store import event_reader
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.store.keyset import Document
@@ -113,7 +113,7 @@ def store(tx: Transaction, tenant: str, spec: PipelineSpec, *, source: str) -> S
         "now": tx.now,
     }
     if spec.hooks:
-        event_reader.begin(tx)
+        consumer_row.begin(tx)
     # Both the INSERT and the lock wait for a transaction that stores the same pipeline. The lock is its own
     # statement, so that the next statement sees what that transaction committed.
     if tx.execute(_INSERT, parameters).rowcount:

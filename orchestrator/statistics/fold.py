@@ -12,9 +12,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from pipeweave.orchestrator.feed import feed, stretch
 from pipeweave.orchestrator.statistics import ageing, counting, place, tallies, writing
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.stream import feed, span
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ GROUPS = 5_000
 # Seconds that one tick counts; the next tick goes on.
 TURN_S = 0.4
 
-_GROUPS = counting.groups_sql(span.EVENTS)
+_GROUPS = counting.groups_sql(stretch.EVENTS)
 
 _has_more = False
 
@@ -67,7 +67,7 @@ def fold(tx: Transaction, batch: int | None = None) -> tuple[bool, bool]:
     begin = place.begin_of(folded)
     if folded.is_moved:
         log.warning("statistics.database_moved", extra={"folded_at": folded.at.isoformat()})
-    found = span.ahead(tx, begin, limit=BATCH if batch is None else batch)
+    found = stretch.ahead(tx, begin, limit=BATCH if batch is None else batch)
     if found.is_empty and not (folded.is_old or folded.is_moved):
         return False, found.more
     if not found.is_empty:
@@ -82,7 +82,7 @@ def fold(tx: Transaction, batch: int | None = None) -> tuple[bool, bool]:
     return True, found.more
 
 
-def _count(tx: Transaction, found: span.Span) -> None:
+def _count(tx: Transaction, found: stretch.Span) -> None:
     add(tx, tx.execute(_GROUPS, {**found.parameters, "types": counting.TYPES}).all())
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from pipeweave.orchestrator.feed import Seen, Span, feed
+from pipeweave.orchestrator.feed.place import texts
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.stream import Seen, Span, feed
-from pipeweave.orchestrator.stream.place import texts
 
 # An idle deployment writes its place so often.
 REFRESHED = timedelta(hours=1)

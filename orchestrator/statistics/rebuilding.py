@@ -15,9 +15,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from pipeweave.orchestrator.domain.months import Month
+from pipeweave.orchestrator.feed.feed import WRITTEN_HERE
 from pipeweave.orchestrator.statistics import counting, fold
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.stream.feed import WRITTEN_HERE
 
 # One transaction counts so many runs, or runs of so many task runs.
 RUNS = 500

@@ -10,7 +10,7 @@ import orjson
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.domain import json_shapes
 from pipeweave.orchestrator.domain.replay import TYPES as EVENT_TYPES
-from pipeweave.orchestrator.stream.feed import FeedEvent
+from pipeweave.orchestrator.feed.feed import FeedEvent
 from pipeweave.suggestions import did_you_mean
 
 # All types of changes: those of the event log.

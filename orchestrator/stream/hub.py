@@ -16,12 +16,13 @@ from typing import Protocol
 from uuid import UUID
 
 from pipeweave.errors import CursorExpired, PipeWeaveError, SlowReader, TooManyStreams, Unavailable
+from pipeweave.orchestrator.feed import feed, place_text
+from pipeweave.orchestrator.feed.feed import Batch
+from pipeweave.orchestrator.feed.place import Place
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.stream import changes, feed, place_text, shares
+from pipeweave.orchestrator.stream import changes, shares
 from pipeweave.orchestrator.stream.changes import Wanted
-from pipeweave.orchestrator.stream.feed import Batch
 from pipeweave.orchestrator.stream.log_watch import LogWatch
-from pipeweave.orchestrator.stream.place import Place
 from pipeweave.orchestrator.stream.shares import Holder
 
 log = logging.getLogger(__name__)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pipeweave.orchestrator.feed import stretch
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.stream import span
 from pipeweave.orchestrator.traces import spans
 from pipeweave.orchestrator.traces.spans import Span
 
@@ -15,7 +15,7 @@ _CANCELLED = ["task_runs.cancelled"]
 
 # OFFSET 0 keeps the planner from joining whole tables: the row of each event is looked up by its key.
 _RUNS = f"""
-SELECT e.run_id, e.seq, e.at, e.type, r.* FROM ({span.EVENTS}) AS e CROSS JOIN LATERAL (
+SELECT e.run_id, e.seq, e.at, e.type, r.* FROM ({stretch.EVENTS}) AS e CROSS JOIN LATERAL (
     SELECT r.tenant_id, r.pipeline_id, r.pipeline_version, r.created_at, r.started_at, r.reopened_at,
         r.task_run_count, r.error, r.error_code, r.traceparent
     FROM runs AS r WHERE r.id = e.run_id AND r.pipeline_id IS NOT NULL OFFSET 0
@@ -35,7 +35,7 @@ SELECT e.run_id, e.task_run_id, e.attempt, t.tenant_id, t.step_id, t.task_id, t.
     a.error, a.error_code,
     CASE WHEN t.attempt = e.attempt AND t.started_at >= t.queued_at
         THEN CAST(1000 * extract(epoch FROM t.started_at - t.queued_at) AS double precision) END AS queued_ms
-FROM ({span.EVENTS}) AS e CROSS JOIN LATERAL (
+FROM ({stretch.EVENTS}) AS e CROSS JOIN LATERAL (
     SELECT t.tenant_id, t.step_id, t.task_id, t.map_index, t.attempt, t.worker, t.queued_at, t.started_at
     FROM task_runs AS t WHERE t.run_id = e.run_id AND t.id = e.task_run_id AND t.kind <> 'map' OFFSET 0
 ) AS t CROSS JOIN LATERAL ({_OF_RUN}) AS r LEFT JOIN LATERAL (
@@ -61,7 +61,7 @@ SELECT e.run_id, t.id AS task_run_id, t.attempt, t.tenant_id, t.step_id, t.task_
     r.pipeline_id, r.traceparent, 'cancelled' AS outcome, t.worker, t.started_at, e.at AS ended_at,
     CAST(NULL AS jsonb) AS error, CAST(NULL AS text) AS error_code,
     CAST(NULL AS double precision) AS queued_ms
-FROM ({span.EVENTS}) AS e CROSS JOIN LATERAL jsonb_array_elements(e.data -> 'ordinals') AS o
+FROM ({stretch.EVENTS}) AS e CROSS JOIN LATERAL jsonb_array_elements(e.data -> 'ordinals') AS o
 CROSS JOIN LATERAL (
     SELECT t.* FROM task_runs AS t
     WHERE t.run_id = e.run_id AND t.kind <> 'map' AND t.started_at IS NOT NULL AND t.status = 'cancelled'
@@ -70,7 +70,7 @@ CROSS JOIN LATERAL (
 """
 
 
-def spans_of(tx: Transaction, stretch: span.Span) -> Iterator[Span]:
+def spans_of(tx: Transaction, stretch: stretch.Span) -> Iterator[Span]:
     """The spans of what ended in a stretch, but of runs whose callers want no trace recorded."""
     for statement, types in ((_ATTEMPTS, _ATTEMPT_ENDS), (_CANCELLED_ATTEMPTS, _CANCELLED)):
         for row in tx.execute(statement, {**stretch.parameters, "types": types}):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+from pipeweave.orchestrator.feed import Seen, feed
+from pipeweave.orchestrator.feed.place import texts
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.stream import Seen, feed
-from pipeweave.orchestrator.stream.place import texts
 
 # A place that was left alone for longer, because no spans were sent, is left behind.
 KEPT = timedelta(hours=24)

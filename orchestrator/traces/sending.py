@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pipeweave.orchestrator.feed import stretch
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.stream import span
 from pipeweave.orchestrator.traces import place
 from pipeweave.orchestrator.traces.ended import spans_of
 from pipeweave.orchestrator.traces.spans import Span
@@ -33,13 +33,13 @@ def run_once(database: Database, send: Send) -> bool:
             place.begin(tx)
             return False
     with database.reading() as tx:
-        stretch = span.ahead(tx, sent.seen, limit=BATCH)
-        found = [] if stretch.is_empty else list(spans_of(tx, stretch))
-    if stretch.is_empty or (found and not send(found)):
+        ahead = stretch.ahead(tx, sent.seen, limit=BATCH)
+        found = [] if ahead.is_empty else list(spans_of(tx, ahead))
+    if ahead.is_empty or (found and not send(found)):
         return False
     with database.statements() as tx:
-        moved = place.move(tx, sent, stretch.after)
-    return moved and stretch.more
+        moved = place.move(tx, sent, ahead.after)
+    return moved and ahead.more
 
 
 def begin(database: Database) -> None:

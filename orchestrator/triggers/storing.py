@@ -9,9 +9,9 @@ from typing import Any
 
 from pipeweave import webhooks
 from pipeweave.errors import Conflict, FieldError, LimitExceeded
+from pipeweave.orchestrator.feed import consumer_row
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.security import sealed_texts
-from pipeweave.orchestrator.store import event_reader
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.triggers import checking
 from pipeweave.orchestrator.triggers import row as rows
@@ -70,7 +70,7 @@ def put(tx: Transaction, secret_key: str | None, tenant: str, trigger_id: str, s
     started = pipelines.get(tx, tenant, spec.pipeline_id)
     checking.check(spec)
     if spec.kind == rows.EVENT:
-        event_reader.begin(tx)
+        consumer_row.begin(tx)
     before = rows.lock(tx, tenant, trigger_id)
     if before is not None and before.kind != spec.kind:
         raise Conflict(
@@ -217,7 +217,7 @@ def resume(tx: Transaction, tenant: str, trigger_id: str) -> None:
     """
     found = rows.find(tx, tenant, trigger_id)
     if found is not None and found.kind == rows.EVENT:
-        event_reader.begin(tx)
+        consumer_row.begin(tx)
     _enable(tx, tenant, trigger_id, is_enabled=True)
 
 

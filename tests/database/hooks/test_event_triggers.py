@@ -14,6 +14,7 @@ from support.stored_values import VALUES
 
 from pipeweave.orchestrator.domain import Month
 from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.feed import feed
 from pipeweave.orchestrator.hooks import firing, reader
 from pipeweave.orchestrator.hooks.depths import MAX_DEPTH
 from pipeweave.orchestrator.queueing import maintenance_mode
@@ -22,7 +23,6 @@ from pipeweave.orchestrator.recovery.look import look
 from pipeweave.orchestrator.retention import Policy, drop_months, partitions
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.stream import feed
 from pipeweave.orchestrator.triggers import TriggerSpec, storing
 
 if TYPE_CHECKING:

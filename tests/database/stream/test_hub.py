@@ -13,9 +13,10 @@ from support.servers import wait_until
 
 from pipeweave.errors import CursorExpired, Forbidden, PipeWeaveError, TooManyStreams, Unavailable
 from pipeweave.orchestrator.domain.events import Event
+from pipeweave.orchestrator.feed import feed
 from pipeweave.orchestrator.store import event_log
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.stream import Holder, Hub, Wanted, feed, hub
+from pipeweave.orchestrator.stream import Holder, Hub, Wanted, hub
 
 
 def somebody() -> Holder:

@@ -10,7 +10,8 @@ from support.pages import ROOT
 
 from pipeweave import ids
 from pipeweave.errors import InvalidInput
-from pipeweave.orchestrator.stream import FeedEvent, Wanted, changes
+from pipeweave.orchestrator.feed import FeedEvent
+from pipeweave.orchestrator.stream import Wanted, changes
 
 
 def test_a_kind_stands_for_all_of_its_types() -> None:

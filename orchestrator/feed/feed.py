@@ -20,10 +20,10 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.errors import CursorExpired
+from pipeweave.orchestrator.feed import place_text
+from pipeweave.orchestrator.feed.place import Place, Seen, Snapshot, texts
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.timeline import TIMELINE
-from pipeweave.orchestrator.stream import place_text
-from pipeweave.orchestrator.stream.place import Place, Seen, Snapshot, texts
 
 # Events of one batch, unless the caller asks for fewer.
 BATCH = 1_000

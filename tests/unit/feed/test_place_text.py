@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeweave.errors import CursorExpired, InvalidInput
-from pipeweave.orchestrator.stream import Place, Seen, place_text
+from pipeweave.orchestrator.feed import Place, Seen, place_text
 
 BIG = 1 << 50
 

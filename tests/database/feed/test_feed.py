@@ -14,9 +14,9 @@ from support.run_driver import RunDriver
 
 from pipeweave.errors import CursorExpired, InvalidInput
 from pipeweave.orchestrator.domain.events import Event
+from pipeweave.orchestrator.feed import Batch, Place, feed, place_text
 from pipeweave.orchestrator.store import event_log
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.stream import Batch, Place, feed, place_text
 
 
 @pytest.fixture

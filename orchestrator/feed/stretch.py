@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pipeweave.orchestrator.feed.feed import WRITTEN_HERE
+from pipeweave.orchestrator.feed.place import Seen, Snapshot, texts
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.stream.feed import WRITTEN_HERE
-from pipeweave.orchestrator.stream.place import Seen, Snapshot, texts
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from pipeweave.errors import CursorExpired, FieldError, InvalidInput
-from pipeweave.orchestrator.stream.place import Place, Seen
+from pipeweave.orchestrator.feed.place import Place, Seen
 
 # Of a text. A number takes about two bytes for each transaction that was open.
 MAX_TEXT = 6_000
