@@ -26,6 +26,7 @@ from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.export import chosen
 from pipeweave.orchestrator.hooks import repeated_ends
+from pipeweave.orchestrator.kept.run_filter import RunFilter
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import (
     audit_list,
@@ -39,7 +40,6 @@ from pipeweave.orchestrator.reading import (
 from pipeweave.orchestrator.reading import dead_letters as letter_lists
 from pipeweave.orchestrator.reading import list_of_runs as run_lists
 from pipeweave.orchestrator.reading import task_runs as task_run_lists
-from pipeweave.orchestrator.reading.run_filter import RunFilter
 from pipeweave.orchestrator.recovery import look, tick
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.retention import (

@@ -16,7 +16,7 @@ from pipeweave.api.contract.run_answers import TriggerKind
 from pipeweave.api.contract.run_changes import MAX_IDS
 from pipeweave.orchestrator.bulk import MOST_RUNS, BulkAction, BulkRequest, Selection
 from pipeweave.orchestrator.domain import RunStatus
-from pipeweave.orchestrator.reading import RunFilter
+from pipeweave.orchestrator.kept import RunFilter
 
 BulkId = Annotated[str, Field(pattern=type_id_pattern(ids.BULK))]
 Outcome = Literal["changed", "skipped"]

@@ -13,7 +13,8 @@ from pipeweave.api.contract.answers import RunId, TaskRunId
 from pipeweave.api.contract.requests import MAX_INT32, Name
 from pipeweave.api.contract.run_answers import AttemptStatus, TriggerKind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus, in_utc
-from pipeweave.orchestrator.reading import MOST_RUNS, MOST_STEPS, RunFilter, TaskRunFilter, Window
+from pipeweave.orchestrator.kept import RunFilter
+from pipeweave.orchestrator.reading import MOST_RUNS, MOST_STEPS, TaskRunFilter, Window
 from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT, Page
 from pipeweave.size_limits import MAX_STEPS
 

@@ -28,7 +28,7 @@ from pipeweave.api.contract import (
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.durations import milliseconds
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, UploadNotUsable
-from pipeweave.orchestrator import reading
+from pipeweave.orchestrator import kept
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.reading import dead_letters as queries
 from pipeweave.orchestrator.registry import unknown_names
@@ -86,7 +86,7 @@ def get_dead_letter(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     """
     with call.reading() as tx:
         found = queries.dead_letter(tx, call.tenant, ids.read(ids.DEAD_LETTER, id), load=query.load)
-    return reading.load_values(found, call.deployment.values)
+    return kept.load_values(found, call.deployment.values)
 
 
 @routes.add(

@@ -11,7 +11,7 @@ from pipeweave.api.contract.requests import MAX_TOKEN
 from pipeweave.api.http import Call, PathId, Routes, idempotency_header
 from pipeweave.api.routes import input_checks
 from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError, UploadNotUsable
-from pipeweave.orchestrator import reading
+from pipeweave.orchestrator import kept, reading
 from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.orchestrator.runs import rerunning
 from pipeweave.orchestrator.security import WRITE
@@ -107,7 +107,7 @@ def rerun_all(call: Call, body: RerunAllRequest) -> dict[str, Any]:
             tx,
             call.tenant,
             Page(body.limit, body.cursor),
-            reading.RunFilter(
+            kept.RunFilter(
                 status=(body.status,),
                 pipeline_id=() if body.pipeline_id is None else (body.pipeline_id,),
                 created_after=body.created_after,

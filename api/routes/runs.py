@@ -38,7 +38,7 @@ from pipeweave.api.contract import (
 from pipeweave.api.contract.step_states import StepStates, StepStatesQuery
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, Unavailable
-from pipeweave.orchestrator import reading
+from pipeweave.orchestrator import kept, reading
 from pipeweave.orchestrator.diagnosis import why
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.runs import bulk, pausing, triggering
@@ -84,7 +84,7 @@ def get_run(call: Call, id: str, query: RunQuery) -> dict[str, Any]:
         run_id = ids.read(ids.RUN, id)
         found = reading.run(tx, call.tenant, run_id, load=query.load, shown=query.task_runs)
         found["steps"] = reading.run_steps(tx, run_id, found)
-    return reading.load_values(found, call.deployment.values)
+    return kept.load_values(found, call.deployment.values)
 
 
 @routes.add(
@@ -306,7 +306,7 @@ def get_task_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     """One task run with its output, its error, and the attempts that ended badly."""
     with call.reading() as tx:
         found = reading.task_run(tx, call.tenant, ids.read(ids.TASK_RUN, id), load=query.load)
-    return reading.load_values(found, call.deployment.values)
+    return kept.load_values(found, call.deployment.values)
 
 
 @routes.add(
@@ -348,10 +348,10 @@ def task_run_logs(call: Call, id: str, query: LogsQuery) -> dict[str, Any]:
     values, secret_key = call.deployment.values, call.deployment.settings.secret_key
     with call.reading() as tx:
         task_run = ids.read(ids.TASK_RUN, id)
-        place = reading.log_place(tx, call.tenant, task_run, query.attempt, values.backends, secret_key)
+        place = kept.log_place(tx, call.tenant, task_run, query.attempt, values.backends, secret_key)
     if query.find is not None:
         return reading.find_in_log(values.backends, place, query.find)
-    return reading.read_log(values.backends, place, offset=query.offset, tail=query.tail)
+    return kept.read_log(values.backends, place, offset=query.offset, tail=query.tail)
 
 
 def _require_one_part(query: LogsQuery) -> None:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.reading import RunFilter
+from pipeweave.orchestrator.kept import RunFilter
 
 # Runs that one bulk change changes at most; a dry run counts no further.
 MOST_RUNS = 100_000

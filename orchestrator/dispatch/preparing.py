@@ -19,7 +19,7 @@ from pipeweave.orchestrator.dispatch.upstream import UpstreamPage, UpstreamStep
 from pipeweave.orchestrator.domain.failure import Failure, failure_of, not_begun
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.reading.uploads import uploads_of_run
+from pipeweave.orchestrator.objects import uploads
 from pipeweave.orchestrator.state import attempts, outputs
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
@@ -104,7 +104,7 @@ class Preparing:
         if run.input_path is None and _UPLOAD_MARK not in orjson.dumps(run.input):
             return {}
         with database_needed(), self._database.statements() as tx:
-            found = uploads_of_run(tx, run.id)
+            found = uploads.of_run(tx, run.id)
         return {
             upload_id: {**each, "path": self.shared.path_of(each["path"], backend)}
             for upload_id, each in found.items()

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.export.position import END, Position, digest
-from pipeweave.orchestrator.reading.run_filter import MATCHES, RunFilter, first_id, match_parameters
+from pipeweave.orchestrator.kept.run_filter import MATCHES, RunFilter, first_id, match_parameters
 from pipeweave.orchestrator.store.database import Transaction
 
 # Runs that are looked at in one slice; as many are read at once, with their inputs, which are in their rows.

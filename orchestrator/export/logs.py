@@ -11,8 +11,8 @@ from typing import Any
 from pipeweave import ids
 from pipeweave.orchestrator.export import records, rows
 from pipeweave.orchestrator.export.position import END, Position
-from pipeweave.orchestrator.reading import stored_logs
-from pipeweave.orchestrator.reading.stored_logs import LogPlace
+from pipeweave.orchestrator.kept import stored_logs
+from pipeweave.orchestrator.kept.stored_logs import LogPlace
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.storage import Backends

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.export.position import END, Position
-from pipeweave.orchestrator.reading.given_hashes import GivenHashes
+from pipeweave.orchestrator.kept.given_hashes import GivenHashes
 from pipeweave.orchestrator.reading.task_runs import COLUMNS
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction

@@ -16,8 +16,8 @@ from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain import triggered_by
 from pipeweave.orchestrator.domain.json_shapes import iso, reference, run_id, task_run_id
 from pipeweave.orchestrator.feed import FeedEvent
-from pipeweave.orchestrator.reading import outputs
-from pipeweave.orchestrator.reading.stored_values import Loading
+from pipeweave.orchestrator.kept import outputs
+from pipeweave.orchestrator.kept.stored_values import Loading
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.orchestrator.triggers.row import PIPELINE_COMPLETED, TASK_COMPLETED

@@ -233,3 +233,26 @@ def expire(tx: Transaction, batch: int = BATCH) -> list[str]:
         The references of their objects, which can be deleted after the commit.
     """
     return [str(each) for each in tx.execute(_EXPIRE, {"now": tx.now, "batch": batch}).scalars()]
+
+
+_OF_RUN = """
+SELECT u.id, u.storage_path, u.filename, u.mime_type, u.size_bytes
+FROM upload_claims AS c JOIN temp_uploads AS u ON u.id = c.upload_id
+WHERE c.run_id = :run_id AND u.deleted_at IS NULL ORDER BY u.id
+"""
+
+
+def of_run(tx: Transaction, run: UUID) -> dict[str, dict[str, Any]]:
+    """The uploads that a run's input names: upload id -> {path, filename, mimeType, size}.
+
+    `path` is the reference of the object: `<backend>//<path>`.
+    """
+    return {
+        ids.show(ids.UPLOAD, row.id): {
+            "path": row.storage_path,
+            "filename": row.filename,
+            "mimeType": row.mime_type,
+            "size": row.size_bytes,
+        }
+        for row in tx.execute(_OF_RUN, {"run_id": run})
+    }

@@ -22,7 +22,6 @@ from pipeweave.orchestrator.reading.registry import (
 from pipeweave.orchestrator.reading.run_attempts import run_attempts
 from pipeweave.orchestrator.reading.run_comparison import compare_runs
 from pipeweave.orchestrator.reading.run_events import run_events
-from pipeweave.orchestrator.reading.run_filter import RunFilter
 from pipeweave.orchestrator.reading.run_forecast import run_forecast
 from pipeweave.orchestrator.reading.run_grid import MOST_RUNS, MOST_STEPS, Window, grid
 from pipeweave.orchestrator.reading.runs import require_run, run, run_task_runs
@@ -34,11 +33,9 @@ from pipeweave.orchestrator.reading.state_document import run_state
 from pipeweave.orchestrator.reading.step_columns import step_states
 from pipeweave.orchestrator.reading.step_durations import past_runs
 from pipeweave.orchestrator.reading.steps import run_steps
-from pipeweave.orchestrator.reading.stored_logs import log_place, read_log
-from pipeweave.orchestrator.reading.stored_values import load_values
 from pipeweave.orchestrator.reading.task_runs import find_task_runs, task_run
 from pipeweave.orchestrator.reading.trigger_list import trigger, triggers
-from pipeweave.orchestrator.reading.uploads import upload, upload_stats, uploads, uploads_of_run
+from pipeweave.orchestrator.reading.uploads import upload, upload_stats, uploads
 from pipeweave.orchestrator.reading.version_list import pipeline_versions
 from pipeweave.orchestrator.reading.view_list import views
 from pipeweave.orchestrator.reading.worker_list import worker, worker_counts, workers
@@ -50,7 +47,6 @@ __all__ = [
     "MOST_STEPS",
     "Document",
     "Page",
-    "RunFilter",
     "TaskRunFilter",
     "Window",
     "compare_runs",
@@ -61,8 +57,6 @@ __all__ = [
     "grid",
     "input_errors",
     "input_schema",
-    "load_values",
-    "log_place",
     "past_runs",
     "pipeline",
     "pipeline_list",
@@ -71,7 +65,6 @@ __all__ = [
     "queue_items",
     "queue_status",
     "queues",
-    "read_log",
     "require_run",
     "run",
     "run_attempts",
@@ -99,7 +92,6 @@ __all__ = [
     "upload",
     "upload_stats",
     "uploads",
-    "uploads_of_run",
     "views",
     "worker",
     "worker_counts",

@@ -7,7 +7,7 @@ from string import ascii_lowercase
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.reading.run_filter import MATCHES, RunFilter, indexed, match_parameters
+from pipeweave.orchestrator.kept.run_filter import MATCHES, RunFilter, indexed, match_parameters
 from pipeweave.orchestrator.reading.runs import COLUMNS, FROM, PAUSE, listed_row
 from pipeweave.orchestrator.reading.scanning import SLICE, scan
 from pipeweave.orchestrator.store.database import Transaction

@@ -16,7 +16,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.orchestrator.domain.json_shapes import run_id
 from pipeweave.orchestrator.domain.states import FINAL_TASK, OPEN_RUN
-from pipeweave.orchestrator.reading.run_filter import first_id
+from pipeweave.orchestrator.kept.run_filter import first_id
 from pipeweave.orchestrator.reading.scanning import SLICE, scan
 from pipeweave.orchestrator.reading.task_runs import COLUMNS, task_run_row
 from pipeweave.orchestrator.store.database import Transaction

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from pipeweave.orchestrator.domain.json_shapes import task_run_id
-from pipeweave.orchestrator.reading import stored_logs
-from pipeweave.orchestrator.reading.stored_logs import LogPlace
+from pipeweave.orchestrator.kept import stored_logs
+from pipeweave.orchestrator.kept.stored_logs import LogPlace
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.storage import Backends
 

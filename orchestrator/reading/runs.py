@@ -10,8 +10,9 @@ from pipeweave.orchestrator.domain import tracing, triggered_by
 from pipeweave.orchestrator.domain.json_shapes import iso, reference, run_id, run_took_ms
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.states import RunStatus
-from pipeweave.orchestrator.reading import enqueued_runs, outputs, repairs, run_hooks, task_runs
-from pipeweave.orchestrator.reading.stored_values import Loading
+from pipeweave.orchestrator.kept import outputs
+from pipeweave.orchestrator.kept.stored_values import Loading
+from pipeweave.orchestrator.reading import enqueued_runs, repairs, run_hooks, task_runs
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page, cursor_of

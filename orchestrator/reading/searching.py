@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.reading.run_filter import contains
+from pipeweave.orchestrator.kept.run_filter import contains
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 

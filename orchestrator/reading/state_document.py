@@ -20,9 +20,9 @@ from pipeweave.orchestrator.domain.json_shapes import (
     run_took_ms,
     task_run_id,
 )
+from pipeweave.orchestrator.kept.given_hashes import GivenHashes
 from pipeweave.orchestrator.reading import enqueued_runs, map_items
 from pipeweave.orchestrator.reading import steps as step_reading
-from pipeweave.orchestrator.reading.given_hashes import GivenHashes
 from pipeweave.orchestrator.reading.map_items import ERROR, MESSAGE_CHARS, MapItems
 from pipeweave.orchestrator.reading.runs import phase
 from pipeweave.orchestrator.registry import pipelines

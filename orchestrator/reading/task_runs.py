@@ -10,9 +10,9 @@ from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain import tracing, triggered_by
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id, task_run_id
+from pipeweave.orchestrator.kept import outputs
+from pipeweave.orchestrator.kept.stored_values import Loading
 from pipeweave.orchestrator.objects import paths
-from pipeweave.orchestrator.reading import outputs
-from pipeweave.orchestrator.reading.stored_values import Loading
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page

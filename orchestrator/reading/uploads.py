@@ -1,4 +1,4 @@
-"""Read models of temp uploads: one, the list, their numbers, and the uploads of a run."""
+"""Read models of temp uploads: one, the list, and their numbers."""
 
 from __future__ import annotations
 
@@ -91,27 +91,4 @@ def upload_stats(tx: Transaction, tenant: str) -> Document:
         "claimed": row.claimed,
         "deleted": row.deleted,
         "bytes": int(row.bytes),
-    }
-
-
-_OF_RUN = """
-SELECT u.id, u.storage_path, u.filename, u.mime_type, u.size_bytes
-FROM upload_claims AS c JOIN temp_uploads AS u ON u.id = c.upload_id
-WHERE c.run_id = :run_id AND u.deleted_at IS NULL ORDER BY u.id
-"""
-
-
-def uploads_of_run(tx: Transaction, run: UUID) -> dict[str, Document]:
-    """The uploads that a run's input names: upload id -> {path, filename, mimeType, size}.
-
-    `path` is the reference of the object: `<backend>//<path>`.
-    """
-    return {
-        ids.show(ids.UPLOAD, row.id): {
-            "path": row.storage_path,
-            "filename": row.filename,
-            "mimeType": row.mime_type,
-            "size": row.size_bytes,
-        }
-        for row in tx.execute(_OF_RUN, {"run_id": run})
     }

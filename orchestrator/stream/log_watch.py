@@ -17,7 +17,7 @@ from typing import Protocol
 from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError, Unavailable
-from pipeweave.orchestrator.reading.stored_logs import SETTLED
+from pipeweave.orchestrator.kept.stored_logs import SETTLED
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.stream import stored_logs
 from pipeweave.orchestrator.stream.changes import Wanted

@@ -10,8 +10,8 @@ from uuid import UUID
 import orjson
 
 from pipeweave.orchestrator.domain import json_shapes
-from pipeweave.orchestrator.reading import stored_logs
-from pipeweave.orchestrator.reading.stored_logs import LogPlace
+from pipeweave.orchestrator.kept import stored_logs
+from pipeweave.orchestrator.kept.stored_logs import LogPlace
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.stream.changes import LOG
 from pipeweave.storage import Backends

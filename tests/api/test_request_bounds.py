@@ -16,7 +16,7 @@ from support.raw_clients import ANSWER_DEADLINE_S
 
 from pipeweave.api.serve import THREADS
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.reading import stored_values
+from pipeweave.orchestrator.kept import stored_values
 from pipeweave.size_limits import INLINE_BYTES, MAX_BATCH, MAX_BATCH_TASK_RUNS, MAX_METADATA_BYTES
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from flask import Flask
 
 from pipeweave import ids
-from pipeweave.orchestrator import reading
+from pipeweave.orchestrator import kept
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.reading.log_search import find_in_log
 from pipeweave.orchestrator.security import ADMIN, EVERY_TENANT
@@ -318,7 +318,7 @@ def test_a_search_stops_in_time(api: Api, storage: Storage, task_run: str, deplo
     assert (len(found["lineNumbers"]), found["isComplete"], found["nextOffset"]) == (1_000, False, 2_000)
     values, secret = deployment.values, deployment.settings.secret_key
     with deployment.database.reading() as tx:
-        place = reading.log_place(tx, api.tenant, id_of(task_run), None, values.backends, secret)
+        place = kept.log_place(tx, api.tenant, id_of(task_run), None, values.backends, secret)
     ticks = iter(range(100))
     late = find_in_log(values.backends, place, "x", clock=lambda: next(ticks) * 0.125)
     assert (late["lineNumbers"], late["isComplete"]) == ([1, 2], False)

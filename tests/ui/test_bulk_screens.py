@@ -17,7 +17,7 @@ from support.run_driver import RunDriver
 
 from pipeweave import ids
 from pipeweave.orchestrator.bulk import BulkAction, BulkRequest, Selection, changes, choosing, working
-from pipeweave.orchestrator.reading import RunFilter
+from pipeweave.orchestrator.kept import RunFilter
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.security import ADMIN, READ, WRITE
 

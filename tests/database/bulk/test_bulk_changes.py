@@ -21,7 +21,7 @@ from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, PartlyFailed, Unavailable
 from pipeweave.orchestrator.bulk import changes, choosing, documents, working
 from pipeweave.orchestrator.bulk.asked import BulkAction, BulkRequest, Selection
-from pipeweave.orchestrator.reading.run_filter import RunFilter
+from pipeweave.orchestrator.kept.run_filter import RunFilter
 from pipeweave.orchestrator.runs import pausing, triggering
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page

@@ -13,8 +13,8 @@ from support.stored_values import VALUES
 from pipeweave import ids
 from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator.export import KINDS, ChosenRuns, Export, Position, Stores, chosen, exporting, logs
+from pipeweave.orchestrator.kept import RunFilter
 from pipeweave.orchestrator.objects import paths
-from pipeweave.orchestrator.reading import RunFilter
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.store.database import Database
 
@@ -135,7 +135,7 @@ def test_logs_are_lines_with_their_attempts(driver: RunDriver, history: list[UUI
 def test_an_export_goes_on_after_any_part_without_a_gap_or_a_double(
     driver: RunDriver, history: list[UUID], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeweave.orchestrator.reading.stored_logs.MAX_LOG_ANSWER_BYTES", 40)
+    monkeypatch.setattr("pipeweave.orchestrator.kept.stored_logs.MAX_LOG_ANSWER_BYTES", 40)
     for ordinal in (1, 2):
         stored_log(driver, history[0], ordinal, *(f"line {n} of {ordinal}" for n in range(4)))
     export = export_of(driver, kind)

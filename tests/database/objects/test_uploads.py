@@ -15,7 +15,6 @@ from support.uploads import an_upload
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, LimitExceeded, NotFound, UploadDeleted, UploadNotUsable
-from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.objects import uploads
 from pipeweave.orchestrator.retention import expiry
@@ -49,7 +48,7 @@ def shown(upload_id: UUID) -> str:
 
 def of_run(driver: RunDriver, run_id: UUID) -> dict[str, Any]:
     with driver.database.reading() as tx:
-        return reading.uploads_of_run(tx, run_id)
+        return uploads.of_run(tx, run_id)
 
 
 def claimed_by(driver: RunDriver, upload_id: UUID) -> UUID | None:

@@ -23,9 +23,10 @@ from pipeweave.orchestrator.diagnosis import repeated_ticks, stalled, verify, wh
 from pipeweave.orchestrator.domain.task_run import Completion, KeyWait, TaskRun
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.turn import Turn
+from pipeweave.orchestrator.kept import RunFilter
 from pipeweave.orchestrator.messaging.celery_app import LEVELS
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, priorities
-from pipeweave.orchestrator.reading import RunFilter, Window, maintenance
+from pipeweave.orchestrator.reading import Window, maintenance
 from pipeweave.orchestrator.recovery import lost_messages, tick
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest

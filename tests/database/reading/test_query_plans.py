@@ -16,7 +16,7 @@ from support.plans import plans_of, read_whole, rows_looked_at
 from support.servers import new_database
 
 from pipeweave import ids
-from pipeweave.orchestrator import reading, timeline
+from pipeweave.orchestrator import kept, reading, timeline
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.diagnosis import why_line
 from pipeweave.orchestrator.metrics.reading import PARTS
@@ -122,7 +122,7 @@ def dead_letters(tx: Transaction, status: str = "open", **filters: Any) -> Docum
 
 
 def run_list(tx: Transaction, **filters: Any) -> Document:
-    return reading.run_list(tx, TENANT, Page(), reading.RunFilter(**filters))
+    return reading.run_list(tx, TENANT, Page(), kept.RunFilter(**filters))
 
 
 def task_run_list(tx: Transaction, **filters: Any) -> Document:

@@ -11,7 +11,8 @@ from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.reading import RunFilter, TaskRunFilter, scanning
+from pipeweave.orchestrator.kept import RunFilter
+from pipeweave.orchestrator.reading import TaskRunFilter, scanning
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.runs.triggering import Trigger

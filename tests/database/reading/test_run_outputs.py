@@ -11,8 +11,8 @@ from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.errors import LimitExceeded
-from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.reading import outputs, stored_values
+from pipeweave.orchestrator import kept, reading
+from pipeweave.orchestrator.kept import outputs, stored_values
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
@@ -84,14 +84,14 @@ def test_a_large_value_in_an_output_is_null_until_it_is_loaded(tx: Transaction) 
     found = reading.run(tx, TENANT, run_id)
     assert found["output"] == {"n": None, "b": 2, "in": 7}
     assert list(found["outputRefs"]) == ["a"]
-    loaded = reading.load_values(reading.run(tx, TENANT, run_id, load=True), VALUES)
+    loaded = kept.load_values(reading.run(tx, TENANT, run_id, load=True), VALUES)
     assert (loaded["output"], loaded["outputRefs"]) == ({"n": 5, "b": 2, "in": 7}, {})
 
 
 def test_a_large_input_in_an_output_is_null_until_it_is_loaded(tx: Transaction) -> None:
     run_id = a_run(tx, {"text": "${input.text}", "a": "${steps.a}"}, {"text": "x" * 50_000}, a=1)
     assert reading.run(tx, TENANT, run_id)["output"] == {"text": None, "a": 1}
-    loaded = reading.load_values(reading.run(tx, TENANT, run_id, load=True), VALUES)
+    loaded = kept.load_values(reading.run(tx, TENANT, run_id, load=True), VALUES)
     assert loaded["output"] == {"text": "x" * 50_000, "a": 1}
 
 

@@ -14,7 +14,8 @@ from support.stored_values import VALUES
 from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.reading import RunFilter, runs
+from pipeweave.orchestrator.kept import RunFilter, stored_values
+from pipeweave.orchestrator.reading import runs
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.runs.triggering import Trigger
@@ -118,12 +119,12 @@ def test_a_large_output_is_a_reference_until_it_is_asked_for(tx: Transaction, ru
     end_run(tx, run_id)
     found = reading.run(tx, TENANT, run_id)
     assert (found["output"], found["outputRefs"]) == (None, {"b": where})
-    loaded = reading.load_values(reading.run(tx, TENANT, run_id, load=True), VALUES)
+    loaded = stored_values.load_values(reading.run(tx, TENANT, run_id, load=True), VALUES)
     assert (loaded["output"], loaded["outputRefs"]) == (value, {})
     one = reading.task_run(tx, TENANT, ids.task_run_id(run_id, 2))
     assert (one["output"], one["outputRef"], one["outputSize"]) == (None, where, kept.size)
     one = reading.task_run(tx, TENANT, ids.task_run_id(run_id, 2), load=True)
-    assert reading.load_values(one, VALUES)["output"] == value
+    assert stored_values.load_values(one, VALUES)["output"] == value
 
 
 def test_a_large_input_is_a_reference_until_it_is_asked_for(tx: Transaction) -> None:
@@ -134,7 +135,7 @@ def test_a_large_input_is_a_reference_until_it_is_asked_for(tx: Transaction) -> 
     assert found["input"] is None and found["inputRef"]["hash"] == found["inputsHash"]
     run = reading.run(tx, TENANT, run_id, load=True)
     one = reading.task_run(tx, TENANT, ids.task_run_id(run_id, 1), load=True)
-    assert [reading.load_values(each, VALUES)["input"] for each in (run, one)] == [value, value]
+    assert [stored_values.load_values(each, VALUES)["input"] for each in (run, one)] == [value, value]
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_the_output_of_a_map_is_its_items_outputs_in_order(
     end_run(tx, mapped)
     assert reading.run(tx, TENANT, mapped)["output"] == [0, 1, None]
     assert reading.task_run(tx, TENANT, ids.task_run_id(mapped, 2))["output"] == [0, 1, None]
-    monkeypatch.setattr("pipeweave.orchestrator.reading.outputs.MAP_ITEMS_SHOWN", 2)
+    monkeypatch.setattr("pipeweave.orchestrator.kept.outputs.MAP_ITEMS_SHOWN", 2)
     found = reading.run(tx, TENANT, mapped)
     assert (found["output"], found["outputRefs"]["each"]["items"]) == (None, 3)
 

@@ -22,7 +22,7 @@ from support.source_tree import (
 # beside it.
 GROUPS = {
     "ground": ("domain", "store", "feed", "messaging", "security"),
-    "core": ("registry", "state", "queueing", "engine", "objects", "runs"),
+    "core": ("registry", "state", "queueing", "engine", "objects", "runs", "kept"),
     "movers": ("schedule", "triggers", "enqueued", "deadletters"),
     "views": ("reading", "bulk", "timeline", "graph", "stream", "statistics", "traces", "export"),
     "care": ("dispatch", "hooks", "retention", "deployment", "recovery", "diagnosis", "metrics"),
@@ -34,7 +34,7 @@ DOORS = {
     "api": {
         *("domain", "store", "feed", "security", "registry", "queueing", "objects", "runs", "schedule"),
         "triggers",
-        *("deadletters", "reading", "bulk", "timeline", "graph", "stream", "statistics", "export"),
+        *("deadletters", "kept", "reading", "bulk", "timeline", "graph", "stream", "statistics", "export"),
         "dispatch",
         *("deployment", "recovery", "diagnosis", "metrics", "retention"),
     },

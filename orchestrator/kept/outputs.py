@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.json_shapes import reference
-from pipeweave.orchestrator.reading.stored_values import Loading, PendingOutput
+from pipeweave.orchestrator.kept.stored_values import Loading, PendingOutput
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Transaction

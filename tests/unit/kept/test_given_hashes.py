@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from pipeweave.orchestrator.reading.given_hashes import GivenHashes
+from pipeweave.orchestrator.kept.given_hashes import GivenHashes
 from pipeweave.spec.document import parse_spec
 
 INPUT, A, B = "1" * 64, "a" * 64, "b" * 64
