@@ -16,8 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.bulk import asked, choosing
-from pipeweave.orchestrator.deadletters import dead_letters, redrives
+from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.domain.months import Month
@@ -27,6 +26,7 @@ from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.export import chosen
 from pipeweave.orchestrator.hooks import repeated_ends
 from pipeweave.orchestrator.kept.run_filter import RunFilter
+from pipeweave.orchestrator.operations import asked, choosing, redrives
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import (
     audit_list,

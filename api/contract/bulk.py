@@ -14,9 +14,9 @@ from pipeweave.api.contract.requests import MAX_INT32, MAX_REASON, MAX_TOKEN, WH
 from pipeweave.api.contract.reruns import Version
 from pipeweave.api.contract.run_answers import TriggerKind
 from pipeweave.api.contract.run_changes import MAX_IDS
-from pipeweave.orchestrator.bulk import MOST_RUNS, BulkAction, BulkRequest, Selection
 from pipeweave.orchestrator.domain import RunStatus
 from pipeweave.orchestrator.kept import RunFilter
+from pipeweave.orchestrator.operations import MOST_RUNS, BulkAction, BulkRequest, Selection
 
 BulkId = Annotated[str, Field(pattern=type_id_pattern(ids.BULK))]
 Outcome = Literal["changed", "skipped"]

@@ -20,8 +20,9 @@ from pipeweave.api.contract.query_parameters import (
 from pipeweave.api.contract.requests import MAX_INT32, MAX_REASON, WHOLE, Name, Request
 from pipeweave.api.contract.run_answers import Kind
 from pipeweave.durations import DURATION_EXPECTED, DURATION_PATTERN, milliseconds
-from pipeweave.orchestrator.deadletters import LetterFilter, Pace
+from pipeweave.orchestrator.deadletters import LetterFilter
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
+from pipeweave.orchestrator.operations import Pace
 from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT
 
 MAX_CANARY = 1_000

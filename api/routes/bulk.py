@@ -17,7 +17,7 @@ from pipeweave.api.contract import (
 from pipeweave.api.contract.requests import MAX_TOKEN
 from pipeweave.api.http import Answer, Call, PathId, Routes, idempotency_header
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
-from pipeweave.orchestrator.bulk import BulkAction, BulkRequest, Selection, changes, choosing, documents
+from pipeweave.orchestrator.operations import BulkAction, BulkRequest, Selection, changes, choosing, documents
 from pipeweave.orchestrator.security import WRITE
 
 routes = Routes("bulk changes")

@@ -29,7 +29,8 @@ from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.durations import milliseconds
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, UploadNotUsable
 from pipeweave.orchestrator import kept
-from pipeweave.orchestrator.deadletters import dead_letters, redrives
+from pipeweave.orchestrator.deadletters import dead_letters
+from pipeweave.orchestrator.operations import redrives
 from pipeweave.orchestrator.reading import dead_letters as queries
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.security import WRITE

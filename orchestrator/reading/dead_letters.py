@@ -8,10 +8,10 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput, NotFound
-from pipeweave.orchestrator.deadletters import redrive_outcomes, redrives
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
 from pipeweave.orchestrator.kept.stored_values import Loading
+from pipeweave.orchestrator.operations import redrive_outcomes, redrives
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.storage import plain_path

@@ -23,13 +23,13 @@ from typing import Any
 
 from pipeweave.errors import PartlyFailed, PipeWeaveError
 from pipeweave.orchestrator import enqueued
-from pipeweave.orchestrator.bulk import working as bulk
-from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.dispatch import probes, serverless
 from pipeweave.orchestrator.hooks import calling, reader, started
 from pipeweave.orchestrator.hooks import firing as hooks
 from pipeweave.orchestrator.objects import passes, uploads
+from pipeweave.orchestrator.operations import redrives
+from pipeweave.orchestrator.operations import working as bulk
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, paused_runs, pauses, placement
 from pipeweave.orchestrator.recovery import (
     due_attempts,

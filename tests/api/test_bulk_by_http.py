@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.api_samples import SERVICE, SPEC
 
-from pipeweave.orchestrator.bulk import working
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.operations import working
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE

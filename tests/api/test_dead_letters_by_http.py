@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipeweave import ids
-from pipeweave.orchestrator.deadletters import dead_letters, redrives
+from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.engine.turn import Turn
+from pipeweave.orchestrator.operations import redrives
 from pipeweave.orchestrator.state import claiming, run_headers
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from support.inline_worker import InlineWorker
 from support.run_driver import RunDriver
 
 from pipeweave import ids
-from pipeweave.orchestrator.bulk import BulkAction, BulkRequest, Selection, changes, choosing, working
 from pipeweave.orchestrator.kept import RunFilter
+from pipeweave.orchestrator.operations import BulkAction, BulkRequest, Selection, changes, choosing, working
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.security import ADMIN, READ, WRITE
 

@@ -13,7 +13,7 @@ from support.failed_runs import WIDE, failed_run, still_open
 from support.inline_worker import InlineWorker
 from support.run_driver import RunDriver
 
-from pipeweave.orchestrator.deadletters import redrives
+from pipeweave.orchestrator.operations import redrives
 from pipeweave.orchestrator.security import READ, WRITE
 from pipeweave.spec.rules import CONTINUE
 

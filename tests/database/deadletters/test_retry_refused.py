@@ -26,11 +26,12 @@ from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, Unavailable
-from pipeweave.orchestrator.deadletters import dead_letters, redrives
+from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.deadletters.dead_letters import Retried
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.domain import triggered_by
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
+from pipeweave.orchestrator.operations import redrives
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import dead_letters as queries
 from pipeweave.orchestrator.runs import standalone_tasks, triggering

@@ -11,10 +11,10 @@ from support.inline_worker import InlineWorker, failing
 from support.run_driver import RunDriver
 from support.stored_values import VALUES
 
-from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
-from pipeweave.orchestrator.deadletters.redrive_pace import Pace
 from pipeweave.orchestrator.hooks import firing, reader, repeated_ends, started
+from pipeweave.orchestrator.operations import redrives
+from pipeweave.orchestrator.operations.redrive_pace import Pace
 from pipeweave.orchestrator.reading import run as read_run
 from pipeweave.orchestrator.triggers import TriggerSpec, storing
 from pipeweave.spec.rules import PARTIAL_MERGE

@@ -15,10 +15,10 @@ from support.factories import a_pipeline
 from support.plans import plans_of, read_whole, rows_looked_at
 from support.servers import new_database
 
-from pipeweave.orchestrator.bulk import documents
 from pipeweave.orchestrator.export import ChosenRuns, Position
 from pipeweave.orchestrator.export.chosen import MOST_SLICES, RUNS_AT_ONCE, look
 from pipeweave.orchestrator.kept import RunFilter
+from pipeweave.orchestrator.operations import documents
 from pipeweave.orchestrator.reading import enqueued_list
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page, cursor_of

@@ -10,9 +10,9 @@ from support.run_driver import PERMANENT, Clock, RunDriver
 from support.sent_statements import sent_statements
 from support.servers import wait_until
 
-from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.operations import redrives
 from pipeweave.orchestrator.queueing import placement
 from pipeweave.orchestrator.recovery import tick, tick_status
 from pipeweave.orchestrator.recovery.tick import CHORES, Chore, Ticked

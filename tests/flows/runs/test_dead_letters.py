@@ -11,9 +11,10 @@ import pytest
 from support.live_stack import LiveStack
 from support.stored_values import VALUES
 
-from pipeweave.orchestrator.deadletters import dead_letters, redrives
+from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.diagnosis import verify
+from pipeweave.orchestrator.operations import redrives
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.spec.rules import FAILURE_MODES

@@ -23,8 +23,8 @@ from support.source_tree import (
 GROUPS = {
     "ground": ("domain", "store", "feed", "messaging", "security"),
     "core": ("registry", "state", "queueing", "engine", "objects", "runs", "kept"),
-    "movers": ("schedule", "triggers", "enqueued", "deadletters"),
-    "views": ("reading", "bulk", "timeline", "graph", "stream", "statistics", "traces", "export"),
+    "movers": ("schedule", "triggers", "enqueued", "deadletters", "operations"),
+    "views": ("reading", "timeline", "graph", "stream", "statistics", "traces", "export"),
     "care": ("dispatch", "hooks", "retention", "deployment", "recovery", "diagnosis", "metrics"),
 }
 ROOMS = tuple(room for rooms in GROUPS.values() for room in rooms)
@@ -34,7 +34,17 @@ DOORS = {
     "api": {
         *("domain", "store", "feed", "security", "registry", "queueing", "objects", "runs", "schedule"),
         "triggers",
-        *("deadletters", "kept", "reading", "bulk", "timeline", "graph", "stream", "statistics", "export"),
+        *(
+            "deadletters",
+            "operations",
+            "kept",
+            "reading",
+            "timeline",
+            "graph",
+            "stream",
+            "statistics",
+            "export",
+        ),
         "dispatch",
         *("deployment", "recovery", "diagnosis", "metrics", "retention"),
     },

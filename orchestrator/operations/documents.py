@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.bulk.changes import no_bulk_change
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id
+from pipeweave.orchestrator.operations.changes import no_bulk_change
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 

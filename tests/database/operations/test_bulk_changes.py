@@ -19,9 +19,9 @@ from support.servers import wait_until
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, PartlyFailed, Unavailable
-from pipeweave.orchestrator.bulk import changes, choosing, documents, working
-from pipeweave.orchestrator.bulk.asked import BulkAction, BulkRequest, Selection
 from pipeweave.orchestrator.kept.run_filter import RunFilter
+from pipeweave.orchestrator.operations import changes, choosing, documents, working
+from pipeweave.orchestrator.operations.asked import BulkAction, BulkRequest, Selection
 from pipeweave.orchestrator.runs import pausing, triggering
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -148,7 +148,7 @@ def test_a_rerun_begins_a_new_run_for_each_and_not_for_those(worker: InlineWorke
 def test_a_retry_takes_the_dead_letters_of_the_runs_however_many(
     worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeweave.orchestrator.bulk.verbs.LETTERS_AT_ONCE", 1)
+    monkeypatch.setattr("pipeweave.orchestrator.operations.verbs.LETTERS_AT_ONCE", 1)
     driver = worker.driver
     run = failed_run(worker, TWO, "a", "b", failureMode="continue")
     fine = failed_run(worker, TWO, id="fine")
@@ -372,7 +372,7 @@ def _is_waiting(tx: Transaction) -> bool:
 
 TICK = """
 import sys
-from pipeweave.orchestrator.bulk import working
+from pipeweave.orchestrator.operations import working
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database
 from support.stored_values import VALUES

@@ -25,13 +25,12 @@ from pipeweave.errors import (
     Unavailable,
     UploadNotUsable,
 )
-from pipeweave.orchestrator.bulk import choosing
-from pipeweave.orchestrator.bulk.asked import BulkAction, BulkRequest
-from pipeweave.orchestrator.bulk.changes import COMPLETED, RUNNING
-from pipeweave.orchestrator.bulk.choosing import Found, Slice
-from pipeweave.orchestrator.bulk.verbs import Verb, verb_of
-from pipeweave.orchestrator.deadletters import redrive_pace
-from pipeweave.orchestrator.deadletters.redrive_pace import Outcomes, Pace
+from pipeweave.orchestrator.operations import choosing, redrive_pace
+from pipeweave.orchestrator.operations.asked import BulkAction, BulkRequest
+from pipeweave.orchestrator.operations.changes import COMPLETED, RUNNING
+from pipeweave.orchestrator.operations.choosing import Found, Slice
+from pipeweave.orchestrator.operations.redrive_pace import Outcomes, Pace
+from pipeweave.orchestrator.operations.verbs import Verb, verb_of
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation, check_database
 from pipeweave.orchestrator.store.values import Values

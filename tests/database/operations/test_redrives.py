@@ -23,11 +23,11 @@ from support.run_driver import RunDriver
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
-from pipeweave.orchestrator.deadletters.redrive_pace import Pace
 from pipeweave.orchestrator.domain import triggered_by
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
+from pipeweave.orchestrator.operations import redrives
+from pipeweave.orchestrator.operations.redrive_pace import Pace
 from pipeweave.orchestrator.reading import dead_letters as queries
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest

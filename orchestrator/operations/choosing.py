@@ -14,10 +14,10 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.bulk.asked import MOST_RUNS, BulkAction, Selection
 from pipeweave.orchestrator.deadletters.filters import OPEN
 from pipeweave.orchestrator.domain.states import FINAL_RUN, OPEN_RUN, RunStatus
 from pipeweave.orchestrator.kept.run_filter import MATCHES, first_id, match_parameters
+from pipeweave.orchestrator.operations.asked import MOST_RUNS, BulkAction, Selection
 from pipeweave.orchestrator.state.pause_sql import is_run_paused
 from pipeweave.orchestrator.store.database import Transaction
 

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict
-from pipeweave.orchestrator.bulk.asked import BulkAction, BulkRequest
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.deadletters.dead_letters import LETTER_COLUMNS, letter_of
 from pipeweave.orchestrator.deadletters.filters import OPEN
 from pipeweave.orchestrator.domain.triggered_by import REDRIVE, TriggeredBy
+from pipeweave.orchestrator.operations.asked import BulkAction, BulkRequest
 from pipeweave.orchestrator.runs import pausing, rerunning, triggering
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, FieldError, NotFound
-from pipeweave.orchestrator.bulk.asked import BulkRequest
-from pipeweave.orchestrator.bulk.choosing import Counted
+from pipeweave.orchestrator.operations.asked import BulkRequest
+from pipeweave.orchestrator.operations.choosing import Counted
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.store.database import Transaction, to_json
 

@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator.deadletters.filters import OPEN
-from pipeweave.orchestrator.deadletters.redrive_pace import Outcomes
 from pipeweave.orchestrator.domain.states import FINAL_TASK, TaskStatus
+from pipeweave.orchestrator.operations.redrive_pace import Outcomes
 from pipeweave.orchestrator.store.database import Transaction
 
 # Outcomes are counted of so many retries, the newest: a redrive may have a hundred thousand of them.

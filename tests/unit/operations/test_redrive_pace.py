@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeweave.orchestrator.deadletters.redrive_pace import (
+from pipeweave.orchestrator.operations.redrive_pace import (
     LEAST_JUDGED,
     Decision,
     Outcomes,

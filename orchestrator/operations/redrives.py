@@ -18,11 +18,12 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Busy, Conflict, NotFound, Unavailable, UploadNotUsable
-from pipeweave.orchestrator.deadletters import dead_letters, redrive_outcomes, redrive_pace
+from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.deadletters.dead_letters import LETTER_COLUMNS, DeadLetter, Inputs, letter_of
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
-from pipeweave.orchestrator.deadletters.redrive_pace import Decision, Outcomes, Pace
 from pipeweave.orchestrator.domain.triggered_by import REDRIVE, TriggeredBy
+from pipeweave.orchestrator.operations import redrive_outcomes, redrive_pace
+from pipeweave.orchestrator.operations.redrive_pace import Decision, Outcomes, Pace
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.store.database import Database, Transaction, to_json
 from pipeweave.orchestrator.store.isolation import Isolation, check_database
