@@ -30,7 +30,7 @@ def measure(environment: Environment, sizes: Sizes) -> Figures:
     """Do the chore of schedules, and whole ticks, without schedules and with so many that are not due."""
     from pipeweave.orchestrator.deployment import Deployment
     from pipeweave.orchestrator.recovery import tick
-    from pipeweave.orchestrator.schedule import firing
+    from pipeweave.orchestrator.starts.schedules import firing
 
     deployment = Deployment.open(environment.settings, pool_size=1)
     try:

@@ -24,7 +24,6 @@ from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.export import chosen
-from pipeweave.orchestrator.hooks import repeated_ends
 from pipeweave.orchestrator.kept.run_filter import RunFilter
 from pipeweave.orchestrator.operations import asked, choosing, redrives
 from pipeweave.orchestrator.queueing import maintenance_mode
@@ -55,6 +54,7 @@ from pipeweave.orchestrator.retention.archive_format import HISTORY_TABLES
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import bulk
 from pipeweave.orchestrator.security import audited_objects
+from pipeweave.orchestrator.starts.hooks import repeated_ends
 from pipeweave.orchestrator.state import cancelling, completing, releasing, run_transitions
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page, cursor_of

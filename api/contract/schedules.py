@@ -14,7 +14,7 @@ from pipeweave.api.contract.query_parameters import DIGITS, Moment, PageQuery, Q
 from pipeweave.api.contract.requests import WHOLE, Name, Request
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.domain import RunStatus
-from pipeweave.orchestrator.schedule import ScheduleSpec, by_hand
+from pipeweave.orchestrator.starts.schedules import ScheduleSpec, by_hand
 from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.spec import timetable

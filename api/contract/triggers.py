@@ -9,7 +9,7 @@ from pydantic import AfterValidator, AwareDatetime, Field
 from pipeweave.api.contract.answers import AnswerModel, Fault, Paged, RunId
 from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.contract.requests import WHOLE, Name, Request
-from pipeweave.orchestrator.triggers import TriggerSpec, storing, webhooks
+from pipeweave.orchestrator.starts.triggers import TriggerSpec, storing, webhooks
 
 MAX_HEADERS = 20
 MAX_OVERLAP_S = 30 * 86_400

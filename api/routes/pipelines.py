@@ -32,8 +32,8 @@ from pipeweave.errors import Conflict, FieldError, InvalidInput, InvalidSpec, No
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.registry import TaskRow, pipelines, task_rows
-from pipeweave.orchestrator.schedule import declaring, firing
 from pipeweave.orchestrator.security import READ, WRITE
+from pipeweave.orchestrator.starts.schedules import declaring, firing
 from pipeweave.orchestrator.store import Transaction
 from pipeweave.spec import (
     DeclaredSchedule,

@@ -27,8 +27,8 @@ from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, Uploa
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.registry import unknown_names
-from pipeweave.orchestrator.schedule import by_hand, storing
 from pipeweave.orchestrator.security import READ, WRITE
+from pipeweave.orchestrator.starts.schedules import by_hand, storing
 from pipeweave.spec import timetable
 
 routes = Routes("schedules")

@@ -21,7 +21,7 @@ from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.security import WRITE
-from pipeweave.orchestrator.triggers import storing
+from pipeweave.orchestrator.starts.triggers import storing
 
 routes = Routes("triggers")
 TRIGGER = {"id": PathId(None, "The trigger's id.")}

@@ -15,7 +15,7 @@ from pipeweave.errors import (
     Unavailable,
     UploadNotUsable,
 )
-from pipeweave.orchestrator.triggers import starting, webhooks
+from pipeweave.orchestrator.starts.triggers import starting, webhooks
 
 routes = Routes("webhooks")
 

@@ -10,7 +10,7 @@ from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id
 from pipeweave.orchestrator.reading.service_list import require_service
 from pipeweave.orchestrator.registry import code_versions, pipelines, unknown_names
 from pipeweave.orchestrator.registry.loaded_tasks import last_seen_sql
-from pipeweave.orchestrator.schedule import declaring
+from pipeweave.orchestrator.starts.schedules import declaring
 from pipeweave.orchestrator.state.pause_sql import from_pauses
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Int32, Page

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id
-from pipeweave.orchestrator.schedule.row import COLUMNS, timetable_of
+from pipeweave.orchestrator.starts.schedules.row import COLUMNS, timetable_of
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.spec import timetable

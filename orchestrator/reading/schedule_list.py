@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id
-from pipeweave.orchestrator.schedule.row import COLUMNS, not_found, timetable_of
+from pipeweave.orchestrator.starts.schedules.row import COLUMNS, not_found, timetable_of
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.spec import timetable

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.starts.triggers.row import COLUMNS, WEBHOOK, not_found
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
-from pipeweave.orchestrator.triggers.row import COLUMNS, WEBHOOK, not_found
 
 LAST_SHOWN = 10
 

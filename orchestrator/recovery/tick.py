@@ -22,11 +22,8 @@ from functools import partial
 from typing import Any
 
 from pipeweave.errors import PartlyFailed, PipeWeaveError
-from pipeweave.orchestrator import enqueued
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.dispatch import probes, serverless
-from pipeweave.orchestrator.hooks import calling, reader, started
-from pipeweave.orchestrator.hooks import firing as hooks
 from pipeweave.orchestrator.objects import passes, uploads
 from pipeweave.orchestrator.operations import redrives
 from pipeweave.orchestrator.operations import working as bulk
@@ -49,7 +46,10 @@ from pipeweave.orchestrator.registry import instances, worker_processes
 from pipeweave.orchestrator.retention import expiry, partitions
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import admission, deadlines
-from pipeweave.orchestrator.schedule import firing
+from pipeweave.orchestrator.starts import enqueued, event_consumer
+from pipeweave.orchestrator.starts.hooks import run_starts, url_calls
+from pipeweave.orchestrator.starts.schedules import firing
+from pipeweave.orchestrator.starts.triggers import event_starts
 from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.statistics import fold
 from pipeweave.orchestrator.statistics.place import IS_DUE as HAS_UNCOUNTED
@@ -187,15 +187,15 @@ CHORES = (
     ),
     Chore(
         "events",
-        lambda each: reader.run_once(each.database),
+        lambda each: event_consumer.run_once(each.database),
         None,
-        is_due=reader.IS_DUE,
+        is_due=event_consumer.IS_DUE,
     ),
     Chore(
         "triggers",
-        lambda each: hooks.run_once(each.database, each.values),
+        lambda each: event_starts.run_once(each.database, each.values),
         "triggers_fired",
-        is_due=hooks.IS_DUE,
+        is_due=event_starts.IS_DUE,
         may_wait=True,
     ),
     Chore(
@@ -213,16 +213,16 @@ CHORES = (
     ),
     Chore(
         "hooks",
-        lambda each: started.run_once(each.database, each.values),
+        lambda each: run_starts.run_once(each.database, each.values),
         "hooks_fired",
-        is_due=started.IS_DUE,
+        is_due=run_starts.IS_DUE,
         may_wait=True,
     ),
     Chore(
         "hook_calls",
-        lambda each: calling.run_once(each.database, each.settings),
+        lambda each: url_calls.run_once(each.database, each.settings),
         "hooks_called",
-        is_due=calling.IS_DUE,
+        is_due=url_calls.IS_DUE,
     ),
     Chore("task_moves", task_moves.run_once, "followers_brought", is_due=task_moves.IS_DUE),
     Chore("task_removals", task_removals.run_once, "tasks_removed"),

@@ -18,7 +18,7 @@ from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE
-from pipeweave.orchestrator.triggers import storing
+from pipeweave.orchestrator.starts.triggers import storing
 from pipeweave.spec.document import parse_spec
 
 if TYPE_CHECKING:

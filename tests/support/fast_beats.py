@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.runs.reactions import reactions_to
-from pipeweave.orchestrator.schedule import firing
+from pipeweave.orchestrator.starts.schedules import firing
 from pipeweave.orchestrator.store.database import Database
 from support.stored_values import VALUES
 

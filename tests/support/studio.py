@@ -17,7 +17,7 @@ from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.registry import LoadedTask, WorkerLoad, WorkerStart, drains, worker_processes
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.reactions import reactions_to
-from pipeweave.orchestrator.schedule import storing
+from pipeweave.orchestrator.starts.schedules import storing
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.storage.local import LocalStorage

@@ -23,8 +23,8 @@ from pipeweave.api.ui import SCREENS
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.registry import drains
 from pipeweave.orchestrator.runs import standalone_tasks
-from pipeweave.orchestrator.schedule import storing
 from pipeweave.orchestrator.security import ADMIN, READ, WRITE, access_tokens
+from pipeweave.orchestrator.starts.schedules import storing
 from pipeweave.storage.local import LocalStorage
 
 MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'&{{7*7}}${7*7}"

@@ -12,8 +12,8 @@ from support.factories import a_task, register
 from support.run_driver import RunDriver
 
 from pipeweave import ids
-from pipeweave.orchestrator.schedule import storing
 from pipeweave.orchestrator.security import ADMIN, READ, WRITE
+from pipeweave.orchestrator.starts.schedules import storing
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

@@ -38,7 +38,7 @@ from pipeweave.orchestrator.registry import (
     worker_processes,
 )
 from pipeweave.orchestrator.runs import service_registration
-from pipeweave.orchestrator.schedule import declaring, firing
+from pipeweave.orchestrator.starts.schedules import declaring, firing
 from pipeweave.orchestrator.store import Transaction
 from pipeweave.settings import Settings
 from pipeweave.spec import PipelineSpec, time_limits

@@ -10,7 +10,7 @@ from support.plans import plans_of, read_whole, rows_looked_at
 
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import pipelines
-from pipeweave.orchestrator.schedule import storing
+from pipeweave.orchestrator.starts.schedules import storing
 from pipeweave.orchestrator.store.database import Transaction
 
 TENANT = "calendar-tests"

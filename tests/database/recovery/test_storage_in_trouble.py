@@ -16,7 +16,7 @@ from support.stored_values import values_in
 import pipeweave
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.recovery import late_chores, tick
-from pipeweave.orchestrator.schedule import storing
+from pipeweave.orchestrator.starts.schedules import storing
 from pipeweave.orchestrator.store import leases, values
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.size_limits import INLINE_BYTES

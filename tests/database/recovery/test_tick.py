@@ -19,9 +19,9 @@ from pipeweave.orchestrator.recovery.tick import Ticked
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.starts.triggers import TriggerSpec, storing
 from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.triggers import TriggerSpec, storing
 
 WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in range(8)]}
 NOTHING = Ticked()

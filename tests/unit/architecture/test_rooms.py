@@ -23,34 +23,22 @@ from support.source_tree import (
 GROUPS = {
     "ground": ("domain", "store", "feed", "messaging", "security"),
     "core": ("registry", "state", "queueing", "engine", "objects", "runs", "kept"),
-    "movers": ("schedule", "triggers", "enqueued", "deadletters", "operations"),
+    "movers": ("deadletters", "dispatch", "operations", "starts"),
     "views": ("reading", "timeline", "graph", "stream", "statistics", "traces", "export"),
-    "care": ("dispatch", "hooks", "retention", "deployment", "recovery", "diagnosis", "metrics"),
+    "care": ("retention", "deployment", "recovery", "diagnosis", "metrics"),
 }
 ROOMS = tuple(room for rooms in GROUPS.values() for room in rooms)
 APART = {("messaging", "store"), ("store", "messaging"), ("security", "messaging")}
 # The rooms of the orchestrator that the layers above it enter.
 DOORS = {
     "api": {
-        *("domain", "store", "feed", "security", "registry", "queueing", "objects", "runs", "schedule"),
-        "triggers",
-        *(
-            "deadletters",
-            "operations",
-            "kept",
-            "reading",
-            "timeline",
-            "graph",
-            "stream",
-            "statistics",
-            "export",
-        ),
-        "dispatch",
-        *("deployment", "recovery", "diagnosis", "metrics", "retention"),
+        *("domain", "store", "feed", "security", "registry", "queueing", "objects", "runs", "kept"),
+        *("deadletters", "dispatch", "operations", "starts", "reading", "timeline", "graph", "stream"),
+        *("statistics", "export", "deployment", "recovery", "diagnosis", "metrics", "retention"),
     },
     "workers": {
-        *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "schedule"),
-        *("retention", "dispatch", "deployment", "recovery", "enqueued", "traces"),
+        *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "dispatch"),
+        *("starts", "traces", "retention", "deployment", "recovery"),
     },
 }
 # What lies in ./pipeweave, from below to above; what lies beside the folders is the base.
@@ -118,14 +106,20 @@ def test_other_layers_import_only_the_handed_on_names_of_a_room() -> None:
 
 
 def _handed_on(room: str) -> set[str]:
-    """The names that a room hands on, and its modules."""
-    folder = ROOT / "orchestrator" / room
-    lists = (
-        ast.literal_eval(node.value)
-        for node in tree_of(folder / "__init__.py").body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-    )
-    return {name for listed in lists for name in listed} | {path.stem for path in folder.glob("*.py")}
+    """The names that a room and the folders in it hand on, and its modules: `row`, `triggers.TriggerSpec`."""
+    room_folder = ROOT / "orchestrator" / room
+    found: set[str] = set()
+    for door in room_folder.rglob("__init__.py"):
+        parts = door.parent.relative_to(room_folder).parts
+        lists = (
+            ast.literal_eval(node.value)
+            for node in tree_of(door).body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        )
+        names = {name for listed in lists for name in listed}
+        names |= {path.stem for path in door.parent.glob("*.py")}
+        found |= {".".join((*parts, name)) for name in names} | ({".".join(parts)} if parts else set())
+    return found
 
 
 def test_api_and_workers_enter_only_the_rooms_that_are_open_to_them() -> None:

@@ -1,0 +1,21 @@
+"""Enqueued runs: starts those that callers enqueued in transactions of their own."""
+
+from pipeweave.orchestrator.starts.enqueued import starting
+from pipeweave.orchestrator.starts.enqueued.starting import (
+    IS_DUE,
+    IS_LARGE_DUE,
+    Due,
+    has_due,
+    run_large,
+    run_once,
+)
+
+__all__ = [
+    "IS_DUE",
+    "IS_LARGE_DUE",
+    "Due",
+    "has_due",
+    "run_large",
+    "run_once",
+    "starting",
+]

@@ -1,0 +1,92 @@
+"""Notes which hooks fire for a batch of events: those that the version of each run declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from pipeweave.orchestrator.feed import FeedEvent
+from pipeweave.orchestrator.starts import event_documents
+from pipeweave.orchestrator.starts.depths import LOOP, MAX_DEPTH
+from pipeweave.orchestrator.store.database import Transaction, to_json
+from pipeweave.orchestrator.store.keyset import Document
+from pipeweave.spec import HOOK_STATUSES
+
+_HOOKS_OF = {status: name for name, status in HOOK_STATUSES.items()}
+
+_OF_RUNS = """
+SELECT r.id, v.hooks FROM unnest(CAST(:ids AS uuid[])) AS w(id)
+    JOIN runs AS r ON r.id = w.id
+    JOIN pipeline_versions AS v ON v.tenant_id = r.tenant_id AND v.pipeline_id = r.pipeline_id
+        AND v.version = r.pipeline_version AND v.hooks IS NOT NULL
+"""
+
+
+def of_ends(tx: Transaction, events: Sequence[FeedEvent]) -> dict[int, Sequence[Mapping[str, Any]]]:
+    """By the number of an event that ends a run, the hooks that its version has for this end."""
+    wanted = list({each.run_id for each in events if _name(each) is not None})
+    rows = tx.execute(_OF_RUNS, {"ids": wanted}) if wanted else ()
+    declared = {each.id: each.hooks for each in rows}
+    found = ((each.seq, declared.get(each.run_id, {}).get(_name(each))) for each in events)
+    return {seq: hooks for seq, hooks in found if hooks}
+
+
+def _name(event: FeedEvent) -> str | None:
+    """The member that holds the hooks for an event, such as `onFailure`."""
+    if event.task_run_id is not None or event.pipeline_id is None:
+        return None
+    return _HOOKS_OF.get(event_documents.KINDS[event.type][1])
+
+
+def fires(
+    tx: Transaction,
+    hooks: Sequence[Mapping[str, Any]],
+    event: FeedEvent,
+    document: Document,
+    depths: Mapping[UUID, int],
+) -> Iterator[Document]:
+    """The fires of the end of one run.
+
+    Args:
+        hooks: of `of_ends`.
+    """
+    depth = depths.get(event.run_id, 0) + 1
+    is_loop = depth > MAX_DEPTH
+    for place, hook in enumerate(hooks):
+        yield {
+            "id": str(tx.new_id()),
+            "tenant_id": event.tenant,
+            "pipeline_id": event.pipeline_id,
+            "run_id": str(event.run_id),
+            "seq": event.seq,
+            "hook": _name(event),
+            "place": place,
+            "target_pipeline": hook.get("pipeline"),
+            "url": hook.get("url"),
+            "secret": hook.get("secret"),
+            "event": document,
+            "depth": depth,
+            "outcome": "skipped" if is_loop else "waiting",
+            "reason": LOOP if is_loop else None,
+        }
+
+
+_WRITE = """
+INSERT INTO hook_fires (id, tenant_id, pipeline_id, run_id, seq, hook, place, target_pipeline, url, secret,
+    event, depth, outcome, reason, created_at, due_at, fired_at)
+SELECT f.id, f.tenant_id, f.pipeline_id, f.run_id, f.seq, f.hook, f.place, f.target_pipeline, f.url, f.secret,
+    f.event, f.depth, f.outcome, f.reason, :now,
+    CASE WHEN f.outcome = 'waiting' THEN CAST(:now AS timestamptz) END,
+    CASE WHEN f.outcome <> 'waiting' THEN CAST(:now AS timestamptz) END
+FROM jsonb_to_recordset(CAST(:fires AS jsonb)) AS f(id uuid, tenant_id text, pipeline_id text, run_id uuid,
+    seq bigint, hook text, place integer, target_pipeline text, url text, secret text, event jsonb,
+    depth integer, outcome text, reason text)
+ON CONFLICT DO NOTHING
+"""
+
+
+def write(tx: Transaction, fires: Sequence[Document]) -> None:
+    """Note these fires."""
+    if fires:
+        tx.execute(_WRITE, {"fires": to_json(fires), "now": tx.now})

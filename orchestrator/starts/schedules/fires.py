@@ -1,0 +1,214 @@
+"""Writes fires: starts the runs of due times, and notes what became of each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.domain.triggered_by import SCHEDULE, TriggeredBy
+from pipeweave.orchestrator.registry import TaskRow, pipelines
+from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
+from pipeweave.orchestrator.starts.schedules import storing
+from pipeweave.orchestrator.starts.schedules.decision import Fire
+from pipeweave.orchestrator.starts.schedules.row import Schedule
+from pipeweave.orchestrator.store.database import Transaction, to_json
+from pipeweave.orchestrator.store.values import Values
+from pipeweave.schema import run_input_errors
+from pipeweave.size_limits import MAX_BATCH_TASK_RUNS
+from pipeweave.spec import PipelineSpec
+
+MAX_ERROR_CHARS = 1_000
+
+
+def start_runs(
+    tx: Transaction,
+    values: Values,
+    schedule: Schedule,
+    times: Sequence[datetime],
+    actor: str | None = None,
+    *,
+    token: str | None = None,
+) -> dict[datetime, CreatedRun]:
+    """Start a run for each of these due times.
+
+    The run token names the schedule and the time, so that a second start gives the first run.
+
+    Args:
+        actor: who started them by hand.
+        token: the run token of the only time, instead of one made of the schedule and the time.
+
+    Raises:
+        PipeWeaveError: as `triggering.trigger_many`, and InputValidationFailed when the pipeline refuses the
+            input. No run was started.
+    """
+    if not times:
+        return {}
+
+    def check(spec: PipelineSpec, _: Mapping[str, TaskRow]) -> None:
+        storing.refuse(spec.id, run_input_errors(spec.input_schema, schedule.input))
+
+    steps = len(pipelines.get(tx, schedule.tenant, schedule.pipeline_id).plan.steps)
+    most = max(1, MAX_BATCH_TASK_RUNS // max(1, steps))
+    created: dict[datetime, CreatedRun] = {}
+    # In the order of their times, which is that of their tokens (lock order).
+    ordered = sorted(times)
+    for begin in range(0, len(ordered), most):
+        some = ordered[begin : begin + most]
+        requests = [_request(schedule, each, actor, token) for each in some]
+        found = triggering.trigger_many(
+            tx, values, schedule.tenant, schedule.pipeline_id, requests, check=check
+        )
+        created |= dict(zip(some, found, strict=True))
+    return created
+
+
+def _request(schedule: Schedule, scheduled_at: datetime, actor: str | None, token: str | None) -> Trigger:
+    # Microseconds: two starts by hand may be of the same millisecond.
+    token = token or f"schedule:{schedule.id}:{scheduled_at.isoformat()}"
+    metadata = {"scheduleId": schedule.id, "scheduledAt": iso(scheduled_at)}
+    given = {} if schedule.input is None else schedule.input
+    by = TriggeredBy(SCHEDULE, schedule.id, actor)
+    return Trigger(schedule.pipeline_id, given, metadata=metadata, run_token=token, triggered_by=by)
+
+
+_EXISTING = """
+SELECT scheduled_at FROM schedule_fires
+WHERE tenant_id = :tenant AND schedule_id = :id AND scheduled_at = ANY(CAST(:times AS timestamptz[]))
+"""
+
+
+def existing(tx: Transaction, schedule: Schedule, times: Iterable[datetime]) -> set[datetime]:
+    """Those of the times that something was decided about before."""
+    parameters = {"tenant": schedule.tenant, "id": schedule.id, "times": list(times)}
+    return set(tx.execute(_EXISTING, parameters).scalars())
+
+
+_TIME_OF = """
+SELECT scheduled_at FROM schedule_fires
+WHERE tenant_id = :tenant AND schedule_id = :id AND run_id = :run_id ORDER BY scheduled_at LIMIT 1
+"""
+
+
+def time_of(tx: Transaction, schedule: Schedule, run_id: UUID) -> datetime | None:
+    """The time of a run in the list of fires; None when it is not there any more."""
+    key = {"tenant": schedule.tenant, "id": schedule.id, "run_id": run_id}
+    found: datetime | None = tx.execute(_TIME_OF, key).scalar_one_or_none()
+    return found
+
+
+_WRITE = """
+INSERT INTO schedule_fires (tenant_id, schedule_id, scheduled_at, fired_at, kind, outcome, reason,
+    error_code, error, run_id, is_open)
+SELECT :tenant, :id, f.scheduled_at, :now, :kind, f.outcome, f.reason, f.error_code, f.error, f.run_id,
+    f.run_id IS NOT NULL
+FROM jsonb_to_recordset(CAST(:fires AS jsonb)) AS f(scheduled_at timestamptz, outcome text, reason text,
+    error_code text, error text, run_id uuid)
+"""
+
+
+def write(
+    tx: Transaction,
+    schedule: Schedule,
+    fires: Iterable[Fire],
+    runs: Mapping[datetime, CreatedRun],
+    *,
+    kind: str,
+    failure: PipeWeaveError | None = None,
+) -> None:
+    """Note what became of these times.
+
+    Args:
+        runs: the run of each time that fired.
+        failure: why the times that should fire could not.
+    """
+    found = [_shape(each, runs, failure) for each in fires]
+    if found:
+        key = {"tenant": schedule.tenant, "id": schedule.id, "now": tx.now, "kind": kind}
+        tx.execute(_WRITE, {**key, "fires": to_json(found)})
+
+
+def _shape(fire: Fire, runs: Mapping[datetime, CreatedRun], failure: PipeWeaveError | None) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "scheduled_at": fire.scheduled_at.isoformat(),
+        "outcome": fire.outcome,
+        "reason": fire.reason,
+    }
+    if fire.outcome != "fired":
+        return shown
+    if failure is not None:
+        return shown | {
+            "outcome": "failed",
+            "error_code": failure.code,
+            "error": failure.detail[:MAX_ERROR_CHARS],
+        }
+    return shown | {"run_id": str(runs[fire.scheduled_at].id)}
+
+
+# A run that ended, or whose history was dropped, does not overlap any more.
+_CLOSE = """
+UPDATE schedule_fires AS f SET is_open = false
+WHERE f.tenant_id = :tenant AND f.schedule_id = :id AND f.is_open
+  AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.id = f.run_id AND r.finished_at IS NULL)
+"""
+_STATE = """
+SELECT EXISTS (SELECT 1 FROM schedule_fires
+               WHERE tenant_id = :tenant AND schedule_id = :id AND is_open) AS has_open_run,
+       EXISTS (SELECT 1 FROM schedule_fires
+               WHERE tenant_id = :tenant AND schedule_id = :id AND outcome = 'waiting') AS has_waiting
+"""
+
+
+def overlap(tx: Transaction, schedule: Schedule) -> tuple[bool, bool]:
+    """Whether a run of the schedule is open, and whether a due time waits for its end. The schedule's row is
+    locked.
+    """
+    if schedule.rules.overlap == "allow":
+        return False, False
+    key = {"tenant": schedule.tenant, "id": schedule.id}
+    tx.execute(_CLOSE, key)
+    found = tx.execute(_STATE, key).one()
+    return found.has_open_run, found.has_waiting
+
+
+_SUPERSEDE = """
+UPDATE schedule_fires SET is_superseded = true WHERE tenant_id = :tenant AND schedule_id = :id AND is_open
+"""
+
+
+def supersede(tx: Transaction, schedule: Schedule) -> None:
+    """Mark the open runs of a schedule: the tick cancels them after the newer run has been stored."""
+    tx.execute(_SUPERSEDE, {"tenant": schedule.tenant, "id": schedule.id})
+
+
+_START_WAITING = """
+UPDATE schedule_fires SET outcome = :outcome, run_id = :run_id, is_open = :is_open, fired_at = :now,
+    error_code = :error_code, error = :error
+WHERE tenant_id = :tenant AND schedule_id = :id AND scheduled_at = :at AND outcome = 'waiting'
+"""
+
+
+def end_wait(
+    tx: Transaction,
+    schedule: Schedule,
+    scheduled_at: datetime,
+    run_id: UUID | None,
+    failure: PipeWeaveError | None = None,
+) -> None:
+    """Note that a time that waited has started, or could not."""
+    parameters = {
+        "tenant": schedule.tenant,
+        "id": schedule.id,
+        "at": scheduled_at,
+        "outcome": "fired" if run_id is not None else "failed",
+        "run_id": run_id,
+        "is_open": run_id is not None,
+        "error_code": failure and failure.code,
+        "error": failure and failure.detail[:MAX_ERROR_CHARS],
+        "now": tx.now,
+    }
+    tx.execute(_START_WAITING, parameters)

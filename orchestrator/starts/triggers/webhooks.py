@@ -1,0 +1,272 @@
+"""Receives webhooks: checks who sent a delivery, and starts its run once.
+
+Nothing is locked or stored before the signature was checked, and nothing but that says whether a trigger
+exists. A delivery that comes again gets the run of the first one: a delivery is known by its id, and by its
+signature, because the id is not signed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pipeweave import webhooks
+from pipeweave.errors import (
+    Conflict,
+    DeliveryIdReused,
+    FieldError,
+    InvalidInput,
+    InvalidSetting,
+    SignatureRefused,
+    TooManyRequests,
+)
+from pipeweave.orchestrator.domain import gcra
+from pipeweave.orchestrator.domain.triggered_by import WEBHOOK, TriggeredBy
+from pipeweave.orchestrator.runs.triggering import CreatedRun
+from pipeweave.orchestrator.security import sealed_texts
+from pipeweave.orchestrator.starts.triggers import matching, row, starting, storing
+from pipeweave.orchestrator.starts.triggers.row import StoredTrigger
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.values import Values, canonical
+from pipeweave.rates import Rate
+
+log = logging.getLogger(__name__)
+
+# The largest body of a delivery (bytes).
+MAX_BODY_BYTES = 256 * 1024
+
+# What GitHub sends when a webhook was made there, to see whether it is answered.
+_PING = "ping"
+# Headers that no run gets.
+SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization", *webhooks.SCHEMES.values()})
+
+_DELIVERY_HEADERS = {"pipeweave": webhooks.DELIVERY.lower(), "github": "x-github-delivery"}
+_DELIVERY_ID = re.compile(r"[A-Za-z0-9._~:@-]{1,200}\Z")
+# Stands for the secret of a trigger that does not exist, so that it takes as long to refuse.
+_NOBODYS = secrets.token_hex(32)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A delivery whose signature is right.
+
+    Args:
+        headers: by names in lower case.
+        signature: the SHA-256 of its signature.
+    """
+
+    trigger: StoredTrigger
+    headers: Mapping[str, str]
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What became of a delivery.
+
+    Args:
+        delivery_id: the id that the sender gave it, or one made of its signature.
+        run_id: its run; None when the filter of the trigger does not fit, or it is a ping.
+        status: of the run; None when it is not known any more.
+        is_repeated: whether it came before.
+        is_ping: the sender only asks whether somebody answers.
+    """
+
+    delivery_id: str
+    run_id: UUID | None
+    status: str | None = None
+    is_repeated: bool = False
+    is_ping: bool = False
+
+
+def authenticate(
+    tx: Transaction,
+    secret_key: str | None,
+    tenant: str,
+    trigger_id: str,
+    headers: Mapping[str, str],
+    content: bytes,
+) -> Delivery:
+    """Check the signature of a delivery. Changes nothing.
+
+    Args:
+        headers: by names in lower case.
+        content: the body, byte by byte as it was sent.
+
+    Raises:
+        SignatureRefused: it is not signed with a secret of this trigger, or the tenant has no such webhook.
+    """
+    trigger = row.find(tx, tenant, trigger_id)
+    scheme = webhooks.DEFAULT_SCHEME if trigger is None else _scheme(trigger)
+    known = [_NOBODYS] if trigger is None else _secrets(tx, secret_key, trigger)
+    signature = webhooks.signature_of(scheme, headers) or webhooks.Signature(0, ("0" * 64,))
+    found = webhooks.matching(signature, known, content, tx.now.timestamp())
+    if trigger is None or found is None:
+        raise SignatureRefused(
+            hint="sign `<unix seconds>.<body>` with the secret of the trigger: docs/triggers.md"
+        )
+    return Delivery(trigger, headers, hashlib.sha256(found.encode()).hexdigest())
+
+
+def _scheme(trigger: StoredTrigger) -> str:
+    return trigger.scheme or webhooks.DEFAULT_SCHEME
+
+
+def _secrets(tx: Transaction, secret_key: str | None, trigger: StoredTrigger) -> list[str]:
+    if trigger.secret is None:
+        return [_NOBODYS]
+    sealed = [trigger.secret]
+    if trigger.old_secret is not None and trigger.old_secret_until and trigger.old_secret_until > tx.now:
+        sealed.append(trigger.old_secret)
+    purpose = storing.purpose(trigger.tenant, trigger.id)
+    try:
+        return [sealed_texts.open_sealed(secret_key, purpose, each) for each in sealed]
+    except InvalidSetting as error:
+        # The sender may be anybody: only the log says it.
+        names = {"tenant": trigger.tenant, "trigger": trigger.id, "reason": error.errors[0].message}
+        log.error("webhook.secret_unreadable", extra=names)
+        return [_NOBODYS]
+
+
+def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> Received:
+    """Start the run of a delivery, or give the one that it started before.
+
+    Args:
+        body: the JSON value of the body.
+
+    Raises:
+        SignatureRefused: the trigger was deleted meanwhile.
+        InvalidInput: the id of the delivery is malformed.
+        DeliveryIdReused: its id is that of a delivery with another body.
+        Conflict: the trigger is paused.
+        TooManyRequests: more deliveries come than the trigger takes.
+        PipeWeaveError: no run can start (see `triggering.trigger`).
+    """
+    trigger = row.lock(tx, delivery.trigger.tenant, delivery.trigger.id)
+    if trigger is None:
+        raise SignatureRefused()
+    delivery_id = _delivery_id(_scheme(trigger), delivery, body)
+    said = _body_hash(_scheme(trigger), body)
+    if (known := _known(tx, trigger, delivery_id, delivery.signature, said)) is not None:
+        return known
+    if _is_ping(trigger, delivery.headers):
+        return Received(delivery_id, None, is_ping=True)
+    if not trigger.is_enabled:
+        raise Conflict(f"trigger {trigger.id!r} is paused", hint="send the delivery again later")
+    document = {"body": body, "headers": _headers(trigger, delivery.headers), "deliveryId": delivery_id}
+    if not matching.fits(trigger.filter, document):
+        return Received(delivery_id, None)
+    on_time = _on_time(tx, trigger)
+    metadata = {"triggerId": trigger.id, "deliveryId": delivery_id}
+    by = TriggeredBy(WEBHOOK, trigger.id, delivery_id)
+    given = matching.input_of(trigger.input, document)
+    run = starting.start(tx, values, trigger.tenant, trigger.pipeline_id, given, metadata, by)
+    _note(tx, trigger, Fire(delivery_id, delivery.signature, said), run, on_time)
+    return Received(delivery_id, run.id, run.status)
+
+
+def _delivery_id(scheme: str, delivery: Delivery, body: Any) -> str:
+    if scheme == "stripe":
+        found = body.get("id") if isinstance(body, Mapping) else None
+    else:
+        found = delivery.headers.get(_DELIVERY_HEADERS[scheme])
+    if not found:
+        return f"signature-{delivery.signature[:32]}"
+    if not isinstance(found, str) or not _DELIVERY_ID.match(found):
+        place = "id" if scheme == "stripe" else _DELIVERY_HEADERS[scheme]
+        expected = "1 to 200 letters, digits and . _ ~ : @ -"
+        raise InvalidInput(
+            f"{place} is not the id of a delivery",
+            errors=[FieldError(place, "is not the id of a delivery", "invalid_id", expected)],
+        )
+    return found
+
+
+def _headers(trigger: StoredTrigger, sent: Mapping[str, str]) -> dict[str, str]:
+    wanted = (*row.GIVEN_HEADERS[_scheme(trigger)], *trigger.headers)
+    return {name: sent[name] for name in wanted if name in sent}
+
+
+def _is_ping(trigger: StoredTrigger, sent: Mapping[str, str]) -> bool:
+    """Whether it is GitHub's question whether somebody answers, which no filter asks for."""
+    if _scheme(trigger) != "github" or sent.get(row.GITHUB_EVENT) != _PING:
+        return False
+    wanted = trigger.filter.get(f"headers.{row.GITHUB_EVENT}")
+    return _PING not in (wanted if isinstance(wanted, list) else [wanted])
+
+
+def _body_hash(scheme: str, body: Any) -> str | None:
+    """What tells bodies with one id apart; None where the id is part of the body, which the sender may send
+    again with newer details.
+    """
+    return None if scheme == "stripe" else hashlib.sha256(canonical(body)).hexdigest()
+
+
+# Either the id or the signature makes it the same delivery; the signature is of this very body.
+_KNOWN = """
+SELECT f.key, f.run_id, r.status, f.signature = :signature OR f.body_hash IS NULL
+    OR f.body_hash = CAST(:body_hash AS text) AS is_same
+FROM trigger_fires AS f LEFT JOIN runs AS r ON r.id = f.run_id
+WHERE f.tenant_id = :tenant AND f.trigger_id = :id AND (f.key = :key OR f.signature = :signature)
+ORDER BY f.signature = :signature DESC LIMIT 1
+"""
+
+
+def _known(
+    tx: Transaction, trigger: StoredTrigger, delivery_id: str, signature: str, body_hash: str | None
+) -> Received | None:
+    key = {"tenant": trigger.tenant, "id": trigger.id, "key": delivery_id, "signature": signature}
+    found = tx.execute(_KNOWN, {**key, "body_hash": body_hash}).one_or_none()
+    if found is None:
+        return None
+    if body_hash is not None and not found.is_same:
+        raise DeliveryIdReused(
+            f"delivery {delivery_id!r} came before with another body, so this one starts nothing",
+            hint="give each delivery an id of its own; send one again with the body that it had",
+        )
+    return Received(found.key, found.run_id, found.status, is_repeated=True)
+
+
+def _on_time(tx: Transaction, trigger: StoredTrigger) -> Any:
+    """When the next delivery would be on time, with this one counted."""
+    rate = Rate(trigger.max_per_minute or storing.DEFAULT_PER_MINUTE, 60)
+    on_time = gcra.on_time(rate, trigger.on_time, tx.now, 0)
+    if not gcra.room(rate, on_time, tx.now):
+        raise TooManyRequests(
+            f"trigger {trigger.id!r} takes {rate.limit:,} deliveries a minute",
+            hint="send the delivery again in a moment",
+        )
+    return gcra.after(rate, on_time, 1)
+
+
+_INSERT = """
+INSERT INTO trigger_fires (tenant_id, trigger_id, key, signature, body_hash, fired_at, run_id)
+VALUES (:tenant, :id, :key, :signature, :body_hash, :now, :run_id)
+"""
+_MOVE = """
+UPDATE triggers SET on_time = :on_time, last_fire_at = :now, last_error_at = NULL, last_error_code = NULL,
+    last_error = NULL
+WHERE tenant_id = :tenant AND id = :id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """How a delivery is known again: by its id, its signature and what it said."""
+
+    key: str
+    signature: str
+    body_hash: str | None
+
+
+def _note(tx: Transaction, trigger: StoredTrigger, fire: Fire, run: CreatedRun, on_time: Any) -> None:
+    named = {"tenant": trigger.tenant, "id": trigger.id, "now": tx.now}
+    known_by = {"key": fire.key, "signature": fire.signature, "body_hash": fire.body_hash}
+    tx.execute(_INSERT, {**named, **known_by, "run_id": run.id})
+    tx.execute(_MOVE, {**named, "on_time": on_time})
