@@ -307,7 +307,7 @@ def _why(by_name: dict[str, Module], name: str) -> str:
 
 def split(by_name: dict[str, Module], name: str) -> tuple[Module, str]:
     """The module of a name, and the name within it."""
-    for end in (2, 1):
+    for end in (3, 2, 1):
         parts = name.split(".")
         if module := by_name.get(".".join(parts[:end])):
             return module, ".".join(parts[end:])

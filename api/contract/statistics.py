@@ -11,8 +11,8 @@ from pipeweave.api.contract.answers import AnswerModel, TaskRunId
 from pipeweave.api.contract.pipeline_answers import RecentRun
 from pipeweave.api.contract.query_parameters import DIGITS, Moment, Query
 from pipeweave.api.contract.requests import Name
-from pipeweave.orchestrator import statistics
-from pipeweave.orchestrator.statistics import (
+from pipeweave.orchestrator.telemetry import statistics
+from pipeweave.orchestrator.telemetry.statistics import (
     LAST,
     MOST_BUCKETS,
     MOST_IDS,

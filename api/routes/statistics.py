@@ -23,8 +23,8 @@ from pipeweave.api.contract import (
 )
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import FieldError, InvalidInput, NotFound
-from pipeweave.orchestrator import statistics
-from pipeweave.orchestrator.statistics import answers
+from pipeweave.orchestrator.telemetry import statistics
+from pipeweave.orchestrator.telemetry.statistics import answers
 
 routes = Routes("statistics")
 PIPELINE = {"id": PathId(None, "The pipeline's id.")}

@@ -24,7 +24,7 @@ from pipeweave.api.ui.chart_parts import (
     svg,
     ticks,
 )
-from pipeweave.orchestrator.statistics import histogram as buckets
+from pipeweave.orchestrator.telemetry.statistics import histogram as buckets
 
 SPARK_WIDTH, SPARK_HEIGHT = 96, 20
 CELL, LABEL, ROW = 16, 150, 18

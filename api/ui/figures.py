@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeweave.api.ui import charts
 from pipeweave.api.ui.chart_parts import Chart, Marks, Stretch
-from pipeweave.orchestrator.statistics import STEPS
+from pipeweave.orchestrator.telemetry.statistics import STEPS
 
 # How runs and attempts end, as the answers name it.
 RUN_ENDS = ("completed", "partial", "failed", "cancelled")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from pipeweave.api.ui.view import View
-from pipeweave.orchestrator.statistics import window
+from pipeweave.orchestrator.telemetry.statistics import window
 
 # Name -> how far back it goes.
 PERIODS = {

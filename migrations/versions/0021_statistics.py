@@ -9,7 +9,7 @@ from alembic import op
 revision = "0021"
 down_revision = "0020"
 
-# Durations are in ms. A histogram is {bucket: number}, see orchestrator/statistics/histogram.py.
+# Durations are in ms. A histogram is {bucket: number}, see orchestrator/telemetry/statistics/histogram.py.
 DURATIONS = """
     took       jsonb NOT NULL,
     took_sum   double precision NOT NULL,

@@ -9,7 +9,7 @@ from alembic import op
 revision = "0029"
 down_revision = "0028"
 
-# `steps` is {bucket: runs}, see orchestrator/statistics/sizes.py.
+# `steps` is {bucket: runs}, see orchestrator/telemetry/statistics/sizes.py.
 UP = """
 ALTER TABLE run_stats ADD COLUMN steps jsonb NOT NULL DEFAULT '{}',
     ADD COLUMN steps_sum bigint NOT NULL DEFAULT 0;

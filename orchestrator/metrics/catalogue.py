@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pipeweave.orchestrator.statistics.sizes import BOUNDS as STEP_BOUNDS
+from pipeweave.orchestrator.telemetry.statistics.sizes import BOUNDS as STEP_BOUNDS
 
 PREFIX = "orchestrator_"
 TENANT = "tenant"

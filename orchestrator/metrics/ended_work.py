@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pipeweave.orchestrator import statistics
 from pipeweave.orchestrator.metrics.catalogue import (
     ATTEMPT_FAILURES,
     CACHE_HITS,
@@ -28,9 +27,10 @@ from pipeweave.orchestrator.metrics.catalogue import (
     STEP_WAIT,
 )
 from pipeweave.orchestrator.metrics.samples import MOST_NAMES, Histogram, Samples
-from pipeweave.orchestrator.statistics import RunTotals, TaskTotals
-from pipeweave.orchestrator.statistics.histogram import Durations
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.telemetry import statistics
+from pipeweave.orchestrator.telemetry.statistics import RunTotals, TaskTotals
+from pipeweave.orchestrator.telemetry.statistics.histogram import Durations
 
 # Pipelines and tasks of all tenants together.
 MOST = 10_000

@@ -51,12 +51,12 @@ from pipeweave.orchestrator.starts.hooks import run_starts, url_calls
 from pipeweave.orchestrator.starts.schedules import firing
 from pipeweave.orchestrator.starts.triggers import event_starts
 from pipeweave.orchestrator.state import deployment_mode
-from pipeweave.orchestrator.statistics import fold
-from pipeweave.orchestrator.statistics.place import IS_DUE as HAS_UNCOUNTED
 from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.isolation import check_database
 from pipeweave.orchestrator.store.leases import Lease
+from pipeweave.orchestrator.telemetry.statistics import fold
+from pipeweave.orchestrator.telemetry.statistics.place import IS_DUE as HAS_UNCOUNTED
 
 log = logging.getLogger(__name__)
 

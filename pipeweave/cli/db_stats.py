@@ -21,8 +21,8 @@ def stats(database_url: str, is_rebuild: bool, as_json: bool) -> None:
     months that were dropped, and the counters of metrics, stay as they are.
     """
     from pipeweave.cli.support.rendering import show_fields, show_json, when
-    from pipeweave.orchestrator import statistics
     from pipeweave.orchestrator.store import Database
+    from pipeweave.orchestrator.telemetry import statistics
 
     database = Database(database_url, pool_size=0)
     runs = statistics.rebuild(database, _tell) if is_rebuild else None

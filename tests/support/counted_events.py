@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.orchestrator.statistics import fold, sizes
-from pipeweave.orchestrator.statistics.histogram import bucket_of
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.telemetry.statistics import fold, sizes
+from pipeweave.orchestrator.telemetry.statistics.histogram import bucket_of
 
 # Of a pipeline or task: numbers by name; those of a histogram as `took 31`, of an error code as `code …`.
 Numbers = dict[str, Counter[str]]

@@ -1,6 +1,6 @@
 """Makes an attempt's span the current one while its function runs, so that spans which the function begins,
 and calls that instrumented libraries make, belong to its trace. Needs the extra `otel`; the span itself is
-sent by beat (orchestrator/traces).
+sent by beat (orchestrator/telemetry/traces).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from pipeweave.orchestrator.traces import Span
+from pipeweave.orchestrator.telemetry.traces import Span
 
 # Seconds that one request to the collector may take, with its repetitions.
 TIMEOUT_S = 10.0

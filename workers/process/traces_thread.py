@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Sequence
 
 from pipeweave.errors import MissingExtra
-from pipeweave.orchestrator import traces
 from pipeweave.orchestrator.deployment import log_context
 from pipeweave.orchestrator.store import Database
-from pipeweave.orchestrator.traces import Span
+from pipeweave.orchestrator.telemetry import traces
+from pipeweave.orchestrator.telemetry.traces import Span
 from pipeweave.settings import Settings
 from pipeweave.workers.process.failure_log import FailureLog
 

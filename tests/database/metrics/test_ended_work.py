@@ -19,7 +19,7 @@ from pipeweave.orchestrator.domain.failure import Failure, overdue
 from pipeweave.orchestrator.metrics import Histogram, ended_work
 from pipeweave.orchestrator.metrics.catalogue import DURATION_BOUNDS
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.statistics.histogram import of_durations
+from pipeweave.orchestrator.telemetry.statistics.histogram import of_durations
 from pipeweave.settings import Settings
 
 ENDS = ("completed", "partial", "failed", "cancelled")

@@ -16,9 +16,9 @@ from support.run_driver import TASKS, RunDriver
 from pipeweave.errors import Deadlocked, PipeWeaveError
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import admission, service_registration, task_removal
-from pipeweave.orchestrator.statistics import fold
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.lock_order import may_wait
+from pipeweave.orchestrator.telemetry.statistics import fold
 from pipeweave.spec.document import parse_spec
 
 THREADS = 5

@@ -24,7 +24,7 @@ GROUPS = {
     "ground": ("domain", "store", "feed", "messaging", "security"),
     "core": ("registry", "state", "queueing", "engine", "objects", "runs", "kept"),
     "movers": ("deadletters", "dispatch", "operations", "starts"),
-    "views": ("reading", "timeline", "graph", "stream", "statistics", "traces", "export"),
+    "views": ("reading", "timeline", "graph", "stream", "telemetry", "export"),
     "care": ("retention", "deployment", "recovery", "diagnosis", "metrics"),
 }
 ROOMS = tuple(room for rooms in GROUPS.values() for room in rooms)
@@ -34,11 +34,11 @@ DOORS = {
     "api": {
         *("domain", "store", "feed", "security", "registry", "queueing", "objects", "runs", "kept"),
         *("deadletters", "dispatch", "operations", "starts", "reading", "timeline", "graph", "stream"),
-        *("statistics", "export", "deployment", "recovery", "diagnosis", "metrics", "retention"),
+        *("telemetry", "export", "deployment", "recovery", "diagnosis", "metrics", "retention"),
     },
     "workers": {
         *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "dispatch"),
-        *("starts", "traces", "retention", "deployment", "recovery"),
+        *("starts", "telemetry", "retention", "deployment", "recovery"),
     },
 }
 # What lies in ./pipeweave, from below to above; what lies beside the folders is the base.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipeweave.api.ui import periods
-from pipeweave.orchestrator.statistics import STEPS
+from pipeweave.orchestrator.telemetry.statistics import STEPS
 
 NOW = datetime(2026, 11, 23, 14, 5, 42, tzinfo=UTC)
 

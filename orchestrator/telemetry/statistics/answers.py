@@ -1,0 +1,196 @@
+"""The answers of the endpoints of statistics, each some statements whose cost does not grow with history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.registry import unknown_names
+from pipeweave.orchestrator.registry.unknown_names import Listed
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
+from pipeweave.orchestrator.telemetry.statistics import buckets, documents, queue_rows, rows, series
+from pipeweave.orchestrator.telemetry.statistics.place import as_of
+from pipeweave.orchestrator.telemetry.statistics.tallies import SERVICE, TASK, TENANT
+from pipeweave.orchestrator.telemetry.statistics.windows import StatsWindow, window
+
+# Versions and tasks that are shown with a pipeline or a task.
+MOST_VERSIONS = 100
+MOST_TASKS = 50
+# Columns of a map of durations by task.
+COLUMNS = 31
+# Buckets of one answer in the shape of the worker protocol.
+MOST_BUCKETS = 1_500
+
+
+def runs(tx: Transaction, tenant: str, chosen: StatsWindow, pipeline_id: str | None = None) -> Document:
+    """The runs of a pipeline or of the tenant over time: `documents.series`.
+
+    Raises:
+        NotFound: the tenant never had this pipeline.
+    """
+    found = series.of_runs(tx, tenant, chosen, pipeline_id)
+    if pipeline_id is not None:
+        _check(tx, tenant, "pipeline", pipeline_id, found)
+    return documents.series(found, as_of(tx), documents.runs)
+
+
+def tasks(
+    tx: Transaction, tenant: str, chosen: StatsWindow, *, task_id: str | None, service_id: str | None
+) -> Document:
+    """Attempts over time: `documents.series`; of a task also `versions`, [{version, at}] of its code.
+
+    Args:
+        task_id: None: all tasks, or those of the service.
+        service_id: not with `task_id`.
+
+    Raises:
+        NotFound: the tenant never had this task or service.
+    """
+    scope, id = _scope(task_id, service_id)
+    found = series.of_tasks(tx, tenant, chosen, scope, id)
+    if task_id is not None:
+        _check(tx, tenant, "task", task_id, found)
+    elif service_id is not None:
+        _check(tx, tenant, "service", service_id, found)
+    parameters = {"tenant": tenant, "id": id, **_span(chosen)}
+    versions = tx.execute(_CODE_VERSIONS, parameters).all() if task_id is not None else ()
+    return {**documents.series(found, as_of(tx), documents.attempts), "versions": _versions(versions)}
+
+
+def _scope(task_id: str | None, service_id: str | None) -> tuple[str, str]:
+    if task_id is not None:
+        return TASK, task_id
+    return (TENANT, "") if service_id is None else (SERVICE, service_id)
+
+
+_CODE_VERSIONS = f"""
+SELECT h.code_version AS version, h.recorded_at AS at FROM task_code_history AS h
+WHERE h.tenant_id = :tenant AND h.task_id = :id AND h.recorded_at >= :begin AND h.recorded_at < :end
+ORDER BY h.code_version DESC LIMIT {MOST_VERSIONS}
+"""
+_PIPELINE_VERSIONS = f"""
+SELECT v.version, v.created_at AS at FROM pipeline_versions AS v
+WHERE v.tenant_id = :tenant AND v.pipeline_id = :id AND v.created_at >= :begin AND v.created_at < :end
+ORDER BY v.version DESC LIMIT {MOST_VERSIONS}
+"""
+_TASKS_OF = f"""
+SELECT DISTINCT s ->> 'task' AS task_id FROM pipelines AS p
+JOIN pipeline_versions AS v
+    ON v.tenant_id = p.tenant_id AND v.pipeline_id = p.id AND v.version = p.latest_version
+CROSS JOIN LATERAL jsonb_array_elements(v.spec -> 'steps') AS s
+WHERE p.tenant_id = :tenant AND p.id = :id ORDER BY task_id LIMIT {MOST_TASKS}
+"""
+
+
+def pipeline(tx: Transaction, tenant: str, pipeline_id: str, chosen: StatsWindow) -> Document:
+    """A pipeline's runs over time: `documents.series`; `versions`, [{version, at}]; and `tasks`, what the
+    attempts of its newest version's tasks took, in up to COLUMNS steps: {from, bucket, rows: [{taskId,
+    p95Ms}]}. Attempts of a task in other pipelines are among them.
+
+    Raises:
+        NotFound: the tenant never had this pipeline.
+    """
+    found = series.of_runs(tx, tenant, chosen, pipeline_id)
+    _check(tx, tenant, "pipeline", pipeline_id, found)
+    parameters = {"tenant": tenant, "id": pipeline_id, **_span(chosen)}
+    versions = tx.execute(_PIPELINE_VERSIONS, parameters).all()
+    ids = list(tx.execute(_TASKS_OF, {"tenant": tenant, "id": pipeline_id}).scalars())
+    wide = window(tx.now, chosen.begin, chosen.end, most=COLUMNS)
+    by_task = series.by_task(tx, tenant, ids, wide)
+    return {
+        **documents.series(found, as_of(tx), documents.runs),
+        "versions": _versions(versions),
+        "tasks": {"from": iso(wide.begin), "bucket": wide.step, "rows": _p95s(by_task)},
+    }
+
+
+def _p95s(by_task: Mapping[str, series.Series]) -> list[Document]:
+    return [
+        {"taskId": id, "p95Ms": [documents.durations(tally.took)["p95"] for _, tally in found.points]}
+        for id, found in by_task.items()
+    ]
+
+
+def _span(chosen: StatsWindow) -> dict[str, datetime]:
+    return {"begin": chosen.begin, "end": chosen.end}
+
+
+def _versions(found: Any) -> list[Document]:
+    return [{"version": row.version, "at": iso(row.at)} for row in reversed(found)]
+
+
+def _check(tx: Transaction, tenant: str, kind: Listed, id: str, found: series.Series) -> None:
+    """What is gone keeps its statistics."""
+    if not any(found.sum.counts.values()):
+        unknown_names.require(tx, tenant, kind, id)
+
+
+def by_pipeline(
+    tx: Transaction,
+    tenant: str,
+    chosen: StatsWindow,
+    ids: Sequence[str],
+    *,
+    most: int,
+    recent: int,
+) -> Document:
+    """{from, to, bucket, asOf, …, pipelines}: `rows.pipeline_rows`, each with `recentRuns`.
+
+    Args:
+        ids: in this order; without any, those that fail most.
+        most: so many, if no ids are given.
+        recent: newest runs of each.
+    """
+    wanted = list(dict.fromkeys(ids)) or rows.failing_pipelines(tx, tenant, chosen, most)
+    found = rows.pipeline_rows(tx, tenant, wanted, chosen) if wanted else {}
+    strips = rows.last_runs(tx, tenant, wanted, recent) if wanted and recent else {}
+    shown = [{"pipelineId": id, **found[id], "recentRuns": strips.get(id, ())} for id in wanted]
+    return {**documents.window(chosen, as_of(tx)), "pipelines": shown}
+
+
+def by_task(tx: Transaction, tenant: str, chosen: StatsWindow, ids: Sequence[str]) -> Document:
+    """{from, to, bucket, asOf, …, tasks}: `rows.task_rows`, in the order of the ids."""
+    found = rows.task_rows(tx, tenant, ids, chosen)
+    shown = [{"taskId": id, **found[id]} for id in dict.fromkeys(ids)]
+    return {**documents.window(chosen, as_of(tx)), "tasks": shown}
+
+
+def by_queue(tx: Transaction, tenant: str, chosen: StatsWindow, queues: Sequence[str]) -> Document:
+    """{from, to, bucket, asOf, …, queues}: `queue_rows.queue_rows`, in the order of the names."""
+    found = queue_rows.queue_rows(tx, tenant, queues, chosen)
+    shown = [{"queue": name, **found[name]} for name in dict.fromkeys(queues)]
+    return {**documents.window(chosen, as_of(tx)), "queues": shown}
+
+
+def system(tx: Transaction, tenant: str, chosen: StatsWindow) -> Document:
+    """The tenant's task runs and runs: `buckets.buckets`."""
+    tasks, runs = series.of_tasks(tx, tenant, chosen), series.of_runs(tx, tenant, chosen)
+    return buckets.buckets(tasks, runs, as_of(tx))
+
+
+def of_tasks(tx: Transaction, tenant: str, chosen: StatsWindow, kind: Listed, id: str) -> Document:
+    """The task runs of a task or a service: `buckets.buckets`.
+
+    Args:
+        kind: `task` or `service`.
+
+    Raises:
+        NotFound: the tenant never had it.
+    """
+    found = series.of_tasks(tx, tenant, chosen, kind, id)
+    _check(tx, tenant, kind, id, found)
+    return buckets.buckets(found, None, as_of(tx))
+
+
+def of_pipeline(tx: Transaction, tenant: str, chosen: StatsWindow, pipeline_id: str) -> Document:
+    """The runs of a pipeline: `buckets.buckets`.
+
+    Raises:
+        NotFound: the tenant never had it.
+    """
+    found = series.of_runs(tx, tenant, chosen, pipeline_id)
+    _check(tx, tenant, "pipeline", pipeline_id, found)
+    return buckets.buckets(None, found, as_of(tx))

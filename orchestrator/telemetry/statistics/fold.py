@@ -1,0 +1,100 @@
+"""The chore of the tick that counts events: what is new becomes a part of the statistics, each event once.
+
+A batch of events, the rows that they change and how far was counted are one transaction, which holds the lock
+of the place: a process that dies before the commit has counted nothing, and after it everything; two
+processes never count at once. Nothing waits for statistics, and what runs a step knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pipeweave.orchestrator.feed import feed, stretch
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.telemetry.statistics import ageing, counting, place, tallies, writing
+
+log = logging.getLogger(__name__)
+
+# Events that one transaction counts.
+BATCH = 2_000
+# Groups of events that are written together.
+GROUPS = 5_000
+# Seconds that one tick counts; the next tick goes on.
+TURN_S = 0.4
+
+_GROUPS = counting.groups_sql(stretch.EVENTS)
+
+_has_more = False
+
+
+def is_under_way() -> bool:
+    """Whether the last call left events to the next one."""
+    return _has_more
+
+
+def run_once(database: Database) -> int:
+    """Count what is new, for about TURN_S seconds, and delete rows that have expired.
+
+    Returns:
+        How many transactions of this chore counted something.
+    """
+    global _has_more
+    ends = time.monotonic() + TURN_S
+    done, more = 0, True
+    while more and time.monotonic() < ends:
+        counted, more = database.run(fold)
+        done += counted
+    _has_more = more
+    ageing.run_now_and_then(database)
+    return done
+
+
+def fold(tx: Transaction, batch: int | None = None) -> tuple[bool, bool]:
+    """Count one batch of events.
+
+    Args:
+        batch: about how many events; None for BATCH.
+
+    Returns:
+        Whether there were any, and whether there may be more.
+    """
+    folded = place.lock(tx)
+    if folded is None:
+        return False, False
+    begin = place.begin_of(folded)
+    if folded.is_moved:
+        log.warning("statistics.database_moved", extra={"folded_at": folded.at.isoformat()})
+    found = stretch.ahead(tx, begin, limit=BATCH if batch is None else batch)
+    if found.is_empty and not (folded.is_old or folded.is_moved):
+        return False, found.more
+    if not found.is_empty:
+        _count(tx, found)
+    # While a deployment is idle its place is written every hour: only one that was away missed anything.
+    was_away = tx.now - folded.at > 2 * place.REFRESHED
+    missed = feed.missed_months(tx, begin, int(folded.at.timestamp())) if was_away else []
+    if missed:
+        extra = {"folded_at": folded.at.isoformat(), "months": missed}
+        log.warning("statistics.events_missed", extra=extra)
+    place.move(tx, found, is_missed=bool(missed))
+    return True, found.more
+
+
+def _count(tx: Transaction, found: stretch.Span) -> None:
+    add(tx, tx.execute(_GROUPS, {**found.parameters, "types": counting.TYPES}).all())
+
+
+def add(tx: Transaction, groups: Sequence[Any], *, has_totals: bool = True) -> None:
+    """Add groups of what happened to the statistics.
+
+    Args:
+        groups: rows of `counting.groups_sql`.
+        has_totals: whether the counters of all time count it, too.
+    """
+    # A session that is silent for seconds is ended, and one transaction may have written very many events.
+    for each in range(0, len(groups), GROUPS):
+        runs, tasks = tallies.of_groups(groups[each : each + GROUPS], tx.now, has_totals=has_totals)
+        writing.add_runs(tx, runs)
+        writing.add_tasks(tx, tasks)

@@ -1,0 +1,50 @@
+"""What left queues over time: the attempts that ended of the tasks that belong to each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
+from pipeweave.orchestrator.telemetry.statistics.series import MOST_IDS
+from pipeweave.orchestrator.telemetry.statistics.windows import StatsWindow
+
+# How far back queues are shown, in at most so many points: 2 minutes each.
+LAST = timedelta(hours=1)
+QUEUE_POINTS = 31
+# Tasks whose attempts are summed, by id; those of further ones are left out.
+MOST_TASKS = 1_000
+
+# A look-up by key for each task, so that the rows of other times are not read.
+_ENDED = f"""
+SELECT q.queue, x.at, sum(x.completed + x.failed + x.timed_out + x.lost) AS number
+FROM (
+    SELECT k.id, s.queue || coalesce('/' || k.queue, '') AS queue
+    FROM tasks AS k JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id
+    WHERE k.tenant_id = :tenant
+        AND s.queue || coalesce('/' || k.queue, '') = ANY(CAST(:queues AS text[]))
+    ORDER BY k.id LIMIT {MOST_TASKS}) AS q
+CROSS JOIN LATERAL (
+    SELECT s.at, s.completed, s.failed, s.timed_out, s.lost FROM task_stats AS s
+    WHERE s.tenant_id = :tenant AND s.scope = 'task' AND s.id = q.id AND s.grain = :grain
+        AND s.at >= :begin AND s.at < :end) AS x
+GROUP BY q.queue, x.at
+"""
+
+
+def queue_rows(
+    tx: Transaction, tenant: str, queues: Collection[str], chosen: StatsWindow
+) -> Mapping[str, Document]:
+    """By queue, at most MOST_IDS: `attempts`, how many of its tasks' attempts ended in the window, and
+    `ends`, how many in each step. Interrupted and cancelled ones do not count, nor do they where rates are
+    shown; what ran in a queue for one code counts for the queue that its task names.
+    """
+    names = sorted(set(queues))[:MOST_IDS]
+    parameters = {"tenant": tenant, "queues": names, "grain": chosen.grain.value}
+    ends = {name: dict.fromkeys(chosen.starts(), 0) for name in names}
+    for row in tx.execute(_ENDED, {**parameters, "begin": chosen.begin, "end": chosen.end}):
+        ends[row.queue][chosen.start_of(row.at)] += int(row.number)
+    return {
+        name: {"attempts": sum(found.values()), "ends": list(found.values())} for name, found in ends.items()
+    }

@@ -1,0 +1,108 @@
+"""What lists of pipelines and tasks show: each function one statement for a page of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id, run_took_ms
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
+from pipeweave.orchestrator.telemetry.statistics import documents, series
+from pipeweave.orchestrator.telemetry.statistics.grains import Grain
+from pipeweave.orchestrator.telemetry.statistics.series import Series
+from pipeweave.orchestrator.telemetry.statistics.windows import StatsWindow
+
+# Points of the sparklines of a list.
+POINTS = 25
+# Runs of a pipeline's strip.
+LAST_RUNS = 20
+# Pipelines among which those that fail most are found, by id.
+MOST_RANKED = 1_000
+
+
+def pipeline_rows(
+    tx: Transaction, tenant: str, ids: Collection[str], chosen: StatsWindow
+) -> Mapping[str, Document]:
+    """By pipeline: `documents.runs` of the window, `perMinute`, `perDay`, and `ends`, how many ended in each
+    step.
+    """
+    found = series.by_pipeline(tx, tenant, ids, chosen)
+    return {id: _with_rate(documents.runs(each.sum), "ended", each, tx) for id, each in found.items()}
+
+
+def task_rows(
+    tx: Transaction, tenant: str, ids: Collection[str], chosen: StatsWindow
+) -> Mapping[str, Document]:
+    """By task: `documents.attempts` of the window, `perMinute`, `perDay`, and `ends`, how many ended in each
+    step.
+    """
+    found = series.by_task(tx, tenant, ids, chosen)
+    return {id: _with_rate(documents.attempts(each.sum), "attempts", each, tx) for id, each in found.items()}
+
+
+def _with_rate(shown: Document, name: str, found: Series, tx: Transaction) -> Document:
+    show = documents.runs if name == "ended" else documents.attempts
+    minutes = (min(tx.now, found.window.end) - found.window.begin) / timedelta(minutes=1)
+    rate = shown[name] / minutes if minutes > 0 else 0.0
+    return {
+        **shown,
+        "perMinute": round(rate, 2),
+        "perDay": round(rate * 1440, 1),
+        "ends": [show(tally)[name] for _, tally in found.points],
+    }
+
+
+# Hours give the order, because they are few; a lookup for each pipeline, because history has many.
+_FAILING = f"""
+SELECT p.id FROM (
+    SELECT p.id FROM pipelines AS p WHERE p.tenant_id = :tenant ORDER BY p.id LIMIT {MOST_RANKED}) AS p
+CROSS JOIN LATERAL (
+    SELECT sum(s.failed + s.partial) AS number FROM run_stats AS s
+    WHERE s.tenant_id = :tenant AND s.scope = 'pipeline' AND s.id = p.id AND s.grain = :grain
+        AND s.at >= :begin AND s.at < :end) AS f
+WHERE f.number > 0 ORDER BY f.number DESC, p.id LIMIT :most
+"""
+
+
+def failing_pipelines(tx: Transaction, tenant: str, chosen: StatsWindow, most: int) -> Sequence[str]:
+    """The pipelines with the most runs that failed or ended partly, in the whole hours of the window; of a
+    longer one, in its days. Beyond MOST_RANKED pipelines, the others are left out.
+    """
+    grain = max((Grain.HOUR, chosen.grain), key=lambda each: each.length)
+    parameters = {
+        "tenant": tenant,
+        "grain": grain.value,
+        "begin": grain.begin_of(chosen.begin),
+        "end": chosen.end,
+        "most": most,
+    }
+    return list(tx.execute(_FAILING, parameters).scalars())
+
+
+# The index of a pipeline's runs gives the newest, one pipeline after the other.
+_LAST = """
+SELECT w.id AS pipeline_id, r.* FROM unnest(CAST(:ids AS text[])) AS w(id) CROSS JOIN LATERAL (
+    SELECT r.id, r.status, r.created_at, r.started_at, r.finished_at, r.over_ms FROM runs AS r
+    WHERE r.tenant_id = :tenant AND r.pipeline_id = w.id ORDER BY r.id DESC LIMIT :most
+) AS r ORDER BY r.id DESC
+"""
+
+
+def last_runs(
+    tx: Transaction, tenant: str, ids: Collection[str], most: int = LAST_RUNS
+) -> Mapping[str, Sequence[Document]]:
+    """By pipeline: its newest runs, the newest first: {id, status, createdAt, durationMs}."""
+    chosen = sorted(set(ids))[: series.MOST_IDS]
+    found: dict[str, list[Any]] = {id: [] for id in chosen}
+    for row in tx.execute(_LAST, {"tenant": tenant, "ids": chosen, "most": most}):
+        found[row.pipeline_id].append(
+            {
+                "id": run_id(row.id),
+                "status": row.status,
+                "createdAt": iso(row.created_at),
+                "durationMs": run_took_ms(row),
+            }
+        )
+    return found
