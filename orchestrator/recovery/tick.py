@@ -1,7 +1,8 @@
-"""The tick: a bounded pass over everything that may have been lost, every POLL_INTERVAL_MS.
+"""The tick: a bounded pass over everything that is due or may have been lost, every POLL_INTERVAL_MS.
 
-It is the safety net, not the engine: in a healthy deployment it finds nothing to do. It consists of chores,
-each of which does one thing in transactions of its own. A chore that fails is logged, counted and tried again
+It is no part of the engine: the steps of a run follow one another without it. It begins what is due
+(schedules, what follows the ends of runs, operations), and finds what was lost. It consists of chores, each
+of which does one thing in transactions of its own. A chore that fails is logged, counted and tried again
 by the next tick; the other chores go on. A row that another transaction holds is skipped, and found again by
 a later tick: the transaction may be that of a host that vanished. One statement finds out which chores have
 anything to do (look.py), so that an idle deployment costs three statements a tick.

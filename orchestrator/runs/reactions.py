@@ -1,7 +1,8 @@
 """Says which verbs follow from facts, once the transaction that announced them is durable.
 
-REACTIONS maps each kind of fact to its reactions. A feature such as streams, telemetry or webhooks adds its
-reaction to the tuple of a fact; no statement, verb or earlier room has to know of it. A reaction is a pure
+REACTIONS maps each kind of fact to its reactions. They are for what must follow at once;
+what may come a tick later, as hooks and statistics do, reads the feed instead. No statement, verb or earlier
+room has to know of a reaction. A reaction is a pure
 function from a fact to a verb, or to None when nothing follows. It must be cheap, because it is called at
 each end of a run. Each verb runs in its own transaction, in the order of the table. A verb that fails is
 logged and the next verb runs: the committed rows are safe, and a chore of the tick does what the verb did

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.pages import ROOT
+from support.pages import ROOT, section
 from support.source_tree import (
     LAZY,
     MAY_IMPORT,
@@ -55,6 +56,28 @@ def test_every_module_of_the_orchestrator_lies_in_a_room() -> None:
     folders = {path.parent.name for path in (ROOT / "orchestrator").glob("*/__init__.py")}
     assert not outside
     assert folders == set(ROOMS)
+
+
+def test_the_page_of_the_architecture_has_the_groups_and_rooms_in_their_order() -> None:
+    page = section("docs/architecture.md", "Rooms of the orchestrator")
+    groups = [each.lower() for each in re.findall(r"^\*\*(\w+): ", page, re.MULTILINE)]
+    assert groups == list(GROUPS)
+    assert tuple(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == ROOMS
+
+
+def test_the_page_of_the_architecture_has_every_room_of_the_other_layers() -> None:
+    page = section("docs/architecture.md", "Rooms of the other layers")
+    shown = set(re.findall(r"`((?:pipeweave|workers|api)/\w+)`(?: \||,)", page))
+    folders = {
+        f"{each.parent.name}/{each.name}"
+        for layer in ("pipeweave", "workers", "api")
+        for each in _rooms_in(layer)
+    }
+    assert folders - shown == set()
+
+
+def _rooms_in(layer: str) -> Iterator[Path]:
+    return (path.parent for path in (ROOT / layer).glob("*/__init__.py"))
 
 
 def test_a_room_of_the_orchestrator_imports_only_the_rooms_before_it() -> None:
