@@ -1,7 +1,7 @@
 # Everything a developer does here. A machine with Python 3.11 to 3.13 and make is enough.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test tests check lint looks bench chaos sql lock lowest links
+.PHONY: help setup demo up near room test tests test-whole check lint looks bench chaos sql lock lowest links
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -15,7 +15,7 @@ PROCESSES := 5
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show these lines
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s  %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## Install everything into .venv (instant when nothing changed)
 
@@ -52,13 +52,29 @@ demo: setup ## Start everything, run a real pipeline, show its report, stop ever
 up: setup ## Start everything on this machine and stay (Ctrl-C stops it)
 	$(BIN)/pipeweave up
 
-test: setup links ## The gate: all checks and all tests
+# What starts whole stacks, injects faults, opens a browser or plays the orchestrator for foreign workers.
+WHOLE := tests/flows/stacks tests/flows/faults tests/ui tests/unit/conformance
+TESTED := $(PYTEST) -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+
+near: setup links ## Checks and tests that are near what you have changed, within a minute
+	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy
+	@$(BIN)/python tests/support/near.py
+
+room: setup links ## Checks and tests that are near one room: make room ROOM=engine
+	@$(BIN)/ruff check -q . && $(BIN)/mypy
+	@$(BIN)/python tests/support/near.py --room $(ROOM)
+
+test: setup links ## All checks, and all tests but those of test-whole
 	@$(MAKE) --no-print-directory --jobs 2 lint tests
 
-tests: setup links ## All tests without the checks
+tests: setup links ## The tests of make test without the checks
 	@# pytest rewrites the asserts of each file and keeps the result: once, and not in each process at the same time.
 	@$(PYTEST) --collect-only >/dev/null
-	$(PYTEST) -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+	$(TESTED) $(WHOLE:%=--ignore %)
+
+test-whole: setup links ## The tests of whole stacks, faults, the browser and the worker contract
+	@$(PYTEST) --collect-only >/dev/null
+	$(TESTED) $(WHOLE)
 
 check: lint ## Format, lint, types, architecture and docs
 	$(PYTEST) tests/unit/architecture tests/unit/docs

@@ -46,7 +46,7 @@ def addresses(host: str, port: int, tenant: str = "", within_s: float | None = N
         OSError: it cannot be resolved, or not in time.
     """
     if _is_address(host):
-        return _ask(host, port)
+        return [host] if "%" not in host else _ask(host, port)
     within_s = WITHIN_S if within_s is None else within_s
     found = _look_up_of(host, port, tenant)
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -90,6 +91,8 @@ class Networks:
     def __init__(self, names: Sequence[str]) -> None:
         self._names = frozenset(names)
         self._ranges = [ip_network(each) for each in names if each not in ("loopback", "private")]
+        # Most dispatches of a process go to a few addresses.
+        self._is_allowed = lru_cache(1_024)(lambda address: self.allow(_plain(address)))
 
     def allow(self, address: Address) -> bool:
         """Whether dispatches may go to this address."""
@@ -123,7 +126,7 @@ class Networks:
         parts = urlsplit(base_url)
         host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
         found = resolving.addresses(host, port, tenant, within_s)
-        if not all(self.allow(_plain(each)) for each in found):
+        if not all(map(self._is_allowed, found)):
             raise _refused(host)
         return Target(parts.scheme, host, found[0], port, parts.path.rstrip("/"))
 

@@ -69,3 +69,16 @@ def test_a_fault_that_does_not_exist_is_refused_with_the_names_of_those_that_do(
     )
     assert done.returncode == 2
     assert "child-killed" in done.stderr
+
+
+def test_a_fault_that_the_broker_cannot_have_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "chaos", "--only", "broker-failover", "--broker", "alone"],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("there is no broker-failover with --broker alone")

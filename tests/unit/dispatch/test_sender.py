@@ -121,7 +121,7 @@ def test_who_comes_later_does_not_wait_anew_for_a_name_that_hangs(monkeypatch: p
 
 
 def only_at_once(future: Future[Any], timeout: float) -> Any:
-    assert timeout == 0.0
+    assert timeout < 0.04, "what is left, if a clock of the machine is coarse"
     raise TimeoutError
 
 

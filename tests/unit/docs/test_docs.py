@@ -46,16 +46,16 @@ def test_examples_in_the_documents_can_be_read(page: Path) -> None:
 
 
 def test_every_make_target_in_the_documents_exists() -> None:
-    targets = set(re.findall(r"^([a-z]+):", text_of("Makefile"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
     for page in PAGES:
-        named = re.findall(r"(?:`|^)make ([a-z]+)", page.read_text(), re.MULTILINE)
+        named = re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text(), re.MULTILINE)
         assert set(named) <= targets, page.name
 
 
 def test_every_make_target_explains_itself() -> None:
     phony = re.search(r"^\.PHONY: (.*)$", text_of("Makefile"), re.MULTILINE)
     assert phony
-    explained = re.findall(r"^([a-z]+):.* ## \S", text_of("Makefile"), re.MULTILINE)
+    explained = re.findall(r"^([a-z-]+):.* ## \S", text_of("Makefile"), re.MULTILINE)
     assert sorted(phony[1].split()) == sorted(explained)
 
 
