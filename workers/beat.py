@@ -25,7 +25,7 @@ class TickScheduler(Scheduler):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._next_tick = time.monotonic()
-        self._rhythm = Rhythm()
+        self._rhythm = Rhythm(self.deployment.database)
         self._failures = FailureLog(log, "tick.failed")
 
     def tick(self, *args: Any, **kwargs: Any) -> float:

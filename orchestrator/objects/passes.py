@@ -19,6 +19,7 @@ from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.isolation import check_database
 from pipeweave.orchestrator.store.leases import Lease
+from pipeweave.orchestrator.store.rest import Rest
 from pipeweave.storage import Backends
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ PAGE_S = 2.0
 LOOK_AGAIN_S = 60.0
 AFTER_FAILURE_S = 300.0
 
-_next_look = 0.0
+REST = Rest("sweep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +53,18 @@ def run_once(database: Database, backends: Backends, grace_hours: int, *, is_own
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
-    global _next_look
-    if time.monotonic() < _next_look:
+    if not REST.is_over(database):
         return 0
     lease = leases.take(database, leases.SWEEP, LEASE)
     due = None if lease is None else _due(database, backends.ids)
     if lease is None or due is None:
-        _next_look = time.monotonic() + LOOK_AGAIN_S
+        REST.begin(database, LOOK_AGAIN_S)
         return 0 if lease is None else _ended(database, lease, 0)
     try:
         return _ended(database, lease, _page(database, backends, due, grace_hours, lease, is_own_folder))
     except (Unavailable, InvalidSetting, Conflict) as error:
         check_database(database, error)
-        _next_look = time.monotonic() + AFTER_FAILURE_S
+        REST.begin(database, AFTER_FAILURE_S)
         if not isinstance(error, Busy):
             log.warning("storage.not_swept", extra={"backend": due.backend, "reason": error.detail})
             _give_up(database, due.backend, error.detail)

@@ -6,18 +6,17 @@ Each deployed code has an own queue. What waited there was placed again when its
 
 from __future__ import annotations
 
-import time
-
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.rest import Rest
 
 # Seconds between two looks, and queues that one look forgets at most.
 EVERY_S = 3_600.0
 BATCH = 100
 
-_next_look = 0.0
+_REST = Rest("old queues")
 
 # Between these times, each of several looks finds a worker; then its row is deleted (retention/expiry.py).
 _OLD = """
@@ -31,10 +30,9 @@ LIMIT :most
 
 def run_once(deployment: Deployment) -> int:
     """Forget the queues of workers that stopped a day ago. Returns their number."""
-    global _next_look
-    if time.monotonic() < _next_look:
+    if not _REST.is_over(deployment.database):
         return 0
-    _next_look = time.monotonic() + EVERY_S
+    _REST.begin(deployment.database, EVERY_S)
     with deployment.database.statements() as tx:
         return forget(tx, deployment.publisher)
 

@@ -17,10 +17,11 @@ from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.plan import Plan, standalone_plan
 from pipeweave.orchestrator.domain.states import ADVANCING_RUN, sql_in
-from pipeweave.orchestrator.messaging.publisher import CHECK_LEVEL, Publisher
+from pipeweave.orchestrator.messaging.publisher import CHECK_LEVEL
 from pipeweave.orchestrator.recovery.closed_joins import closed_joins
 from pipeweave.orchestrator.recovery.lost_messages import LATE, LEEWAY
 from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.isolation import Isolation
 
@@ -61,7 +62,15 @@ class _Pass:
     asked_before: dict[JoinCheck, float]
 
 
-_pass = _Pass(_BEFORE_ALL, {}, {})
+_PASS: CacheSpec[str, _Pass] = CacheSpec("pass over stuck joins", 2)
+
+
+def _pass_of(database: Database) -> _Pass:
+    passes = database.caches.of(_PASS)
+    if (found := passes.get("")) is None:
+        found = _Pass(_BEFORE_ALL, {}, {})
+        passes.put("", found)
+    return found
 
 
 def run_once(deployment: Deployment) -> int:
@@ -73,28 +82,28 @@ def run_once(deployment: Deployment) -> int:
         Unavailable: PostgreSQL cannot be reached.
     """
     until = time.monotonic() + MAX_SECONDS_PER_TICK
-    isolation = Isolation(deployment.database)
+    isolation, under_way = Isolation(deployment.database), _pass_of(deployment.database)
     asked = 0
     while True:
         rows = _next_runs(deployment.database)
         asked += _ask_for(deployment, _plans(deployment.database, rows, isolation), isolation)
         is_over = len(rows) < RUNS_AT_ONCE
-        _pass.after = _BEFORE_ALL if is_over else rows[-1].id
+        under_way.after = _BEFORE_ALL if is_over else rows[-1].id
         if is_over:
-            _pass.asked, _pass.asked_before = {}, _pass.asked
+            under_way.asked, under_way.asked_before = {}, under_way.asked
         if is_over or time.monotonic() >= until:
             break
     return isolation.finish(asked)
 
 
-def is_under_way() -> bool:
+def is_under_way(database: Database) -> bool:
     """Whether the last call left a part of the open runs to the next one."""
-    return _pass.after != _BEFORE_ALL
+    return _pass_of(database).after != _BEFORE_ALL
 
 
 def _next_runs(database: Database) -> list[Any]:
     with database.statements() as tx:
-        parameters = {"late": tx.now - LATE, "after": _pass.after, "batch": RUNS_AT_ONCE}
+        parameters = {"late": tx.now - LATE, "after": _pass_of(database).after, "batch": RUNS_AT_ONCE}
         return list(tx.execute(_OPEN_RUNS, parameters))
 
 
@@ -138,22 +147,24 @@ def _together(plans: Plans) -> Iterator[list[UUID]]:
 def _ask(deployment: Deployment, plans: Plans) -> int:
     with deployment.database.statements() as tx:
         checks = closed_joins(tx, plans)
-        waiting = _waiting(deployment.publisher, checks)
+        waiting = _waiting(deployment, checks)
         due = [each for each in checks if each not in waiting]
         tx.send(*due)
-    _pass.asked |= waiting | dict.fromkeys(due, tx.now.timestamp())
+    _pass_of(deployment.database).asked |= waiting | dict.fromkeys(due, tx.now.timestamp())
     return len(due)
 
 
-def _waiting(publisher: Publisher, checks: Sequence[JoinCheck]) -> dict[JoinCheck, float]:
+def _waiting(deployment: Deployment, checks: Sequence[JoinCheck]) -> dict[JoinCheck, float]:
     """The checks that were sent before and may still be in their queue, with the time at which they were.
 
     They are not sent again: each pass would make the queue longer.
     """
-    sent = _pass.asked_before | _pass.asked
+    under_way = _pass_of(deployment.database)
+    sent = under_way.asked_before | under_way.asked
     again = {check: sent[check] for check in checks if check in sent}
+    queues = {each.queue for each in again}
     try:
-        oldest = {queue: publisher.oldest(queue)[CHECK_LEVEL] for queue in {each.queue for each in again}}
+        oldest = {queue: deployment.publisher.oldest(queue)[CHECK_LEVEL] for queue in queues}
     except Unavailable:
         return again
     return {

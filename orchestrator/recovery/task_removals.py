@@ -5,7 +5,6 @@ Without the setting, a task is removed only on command (`pipeweave tasks remove`
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 
 from pipeweave.errors import Conflict
@@ -15,12 +14,13 @@ from pipeweave.orchestrator.registry.gone_tasks import GoneTask
 from pipeweave.orchestrator.runs import task_removal
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.isolation import Isolation
+from pipeweave.orchestrator.store.rest import Rest
 
 # Seconds between two looks, and tasks that one look removes at most.
 EVERY_S = 30.0
 BATCH = 20
 
-_next_look = 0.0
+REST = Rest("removal of tasks")
 
 
 def run_once(deployment: Deployment) -> int:
@@ -29,11 +29,10 @@ def run_once(deployment: Deployment) -> int:
     Raises:
         PartlyFailed: some tasks could not be removed.
     """
-    global _next_look
     after = deployment.settings.task_removed_after_seconds
-    if after is None or time.monotonic() < _next_look:
+    if after is None or not REST.is_over(deployment.database):
         return 0
-    _next_look = time.monotonic() + EVERY_S
+    REST.begin(deployment.database, EVERY_S)
     return remove_gone(deployment.database, timedelta(seconds=after))
 
 

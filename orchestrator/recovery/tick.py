@@ -125,7 +125,7 @@ class Chore:
     runs_in_maintenance: bool = False
     is_due: str | None = None
     every: timedelta = timedelta()
-    is_under_way: Callable[[], bool] = field(default=lambda: False)
+    is_under_way: Callable[[Database], bool] = field(default=lambda _: False)
     may_wait: bool = False
 
 
@@ -289,13 +289,18 @@ CHORES = (
 class Rhythm:
     """The chores that are due at each tick of a process that ticks on and on."""
 
-    def __init__(self, chores: Sequence[Chore] = CHORES) -> None:
+    def __init__(self, database: Database, chores: Sequence[Chore] = CHORES) -> None:
+        self._database = database
         self._chores = chores
         self._next = dict.fromkeys((chore.name for chore in chores), 0.0)
 
     def due(self, now: float) -> list[Chore]:
         """The chores of the tick at this time (s, monotonic clock), in their order."""
-        due = [chore for chore in self._chores if now >= self._next[chore.name] or chore.is_under_way()]
+        due = [
+            chore
+            for chore in self._chores
+            if now >= self._next[chore.name] or chore.is_under_way(self._database)
+        ]
         self._next |= {chore.name: now + chore.every.total_seconds() for chore in due}
         return due
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.rest import Rest
 
 # Rows of each table that one call deletes, within milliseconds. After a full batch the next tick continues.
 BATCH = 1_000
 # Seconds between two purges that found nothing left.
 EVERY_S = 3_600
 
-_next_run = 0.0
+_REST = Rest("expiry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +134,12 @@ def run_hourly(database: Database, policy: Policy) -> int:
     Returns:
         The number of deleted rows.
     """
-    global _next_run
-    if time.monotonic() < _next_run:
+    if not _REST.is_over(database):
         return 0
     with database.transaction() as tx:
         purged = run_once(tx, policy)
     if not purged.is_full:
-        _next_run = time.monotonic() + EVERY_S
+        _REST.begin(database, EVERY_S)
     return purged.total
 
 

@@ -6,7 +6,6 @@ A partition begins at the lowest UUIDv7 of its month, so a run's id tells which 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +15,7 @@ from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.retention import default_partition
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.lock_timeout import LockNotAvailable, at_once
+from pipeweave.orchestrator.store.rest import Rest
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ PARTITIONED = ("runs", "task_runs", "attempts", "events")
 MONTHS_AHEAD = 2
 # Partitions are made months ahead, so once an hour is often.
 EVERY_S = 3_600
-_next_ensure = 0.0
+_REST = Rest("partitions")
 
 # A row's status changes two or three times: free space on its page keeps the new row versions on that page.
 _STORAGE = {"runs": "WITH (fillfactor = 80)", "task_runs": "WITH (fillfactor = 70)"}
@@ -134,11 +134,10 @@ def ensure_hourly(database: Database) -> int:
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
-    global _next_ensure
-    if time.monotonic() < _next_ensure:
+    if not _REST.is_over(database):
         return 0
     made = ensure_without_waiting(database, database.now())
-    _next_ensure = time.monotonic() + EVERY_S
+    _REST.begin(database, EVERY_S)
     return len(made)
 
 

@@ -38,7 +38,7 @@ class TickThread:
         from pipeweave.orchestrator.recovery import Rhythm, tick
         from pipeweave.workers.process.failure_log import FailureLog
 
-        rhythm, failures = Rhythm(), FailureLog(log, "tick.failed")
+        rhythm, failures = Rhythm(self._deployment.database), FailureLog(log, "tick.failed")
         while not self._end.is_set():
             began = time.monotonic()
             try:

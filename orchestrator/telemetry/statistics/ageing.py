@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 from functools import partial
 
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.rest import Rest
 from pipeweave.orchestrator.telemetry.statistics.grains import Grain
 
 # Rows of each table that one transaction deletes. After a full batch the next call continues.
@@ -15,7 +15,7 @@ EXPIRING = tuple(each for each in Grain if each.kept is not None)
 # Seconds between two calls that found nothing left.
 EVERY_S = 600
 
-_next_run = 0.0
+_REST = Rest("old statistics")
 
 
 def _delete(table: str) -> str:
@@ -38,12 +38,11 @@ def run_now_and_then(database: Database) -> int:
     Returns:
         The number of deleted rows.
     """
-    global _next_run
-    if time.monotonic() < _next_run:
+    if not _REST.is_over(database):
         return 0
     deleted = [database.run(partial(delete, grain=each)) for each in EXPIRING]
     if all(each < BATCH for each in deleted):
-        _next_run = time.monotonic() + EVERY_S
+        _REST.begin(database, EVERY_S)
     return sum(deleted)
 
 

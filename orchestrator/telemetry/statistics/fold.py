@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeweave.orchestrator.feed import feed, stretch
+from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.telemetry.statistics import ageing, counting, place, tallies, writing
 
@@ -27,12 +28,13 @@ TURN_S = 0.4
 
 _GROUPS = counting.groups_sql(stretch.EVENTS)
 
-_has_more = False
+# Whether the last call left events to the next one.
+_HAS_MORE: CacheSpec[str, bool] = CacheSpec("has more to count", 2)
 
 
-def is_under_way() -> bool:
+def is_under_way(database: Database) -> bool:
     """Whether the last call left events to the next one."""
-    return _has_more
+    return database.caches.of(_HAS_MORE).get("") is True
 
 
 def run_once(database: Database) -> int:
@@ -41,13 +43,12 @@ def run_once(database: Database) -> int:
     Returns:
         How many transactions of this chore counted something.
     """
-    global _has_more
     ends = time.monotonic() + TURN_S
     done, more = 0, True
     while more and time.monotonic() < ends:
         counted, more = database.run(fold)
         done += counted
-    _has_more = more
+    database.caches.of(_HAS_MORE).put("", more)
     ageing.run_now_and_then(database)
     return done
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -387,7 +386,6 @@ def test_a_request_goes_on_where_the_one_before_ended(
 def test_the_next_process_goes_on_after_one_that_died(
     driver: RunDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passes, "_next_look", 0.0)
     monkeypatch.setattr(sweep, "PAGE", 2)
     storage = WatchedStorage()
     driver.values = values_in(storage)
@@ -417,16 +415,15 @@ def tick(driver: RunDriver, **options: Any) -> int:
 def test_the_tick_sweeps_a_backend_once_an_hour(
     driver: RunDriver, storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passes, "_next_look", 0.0)
     large(driver, "old")
     age(storage)
     assert [tick(driver) for _ in range(3)] == [1, 0, 0]
     large(driver, "other")
     age(storage)
-    monkeypatch.setattr(passes, "_next_look", 0.0)
+    passes.REST.begin(driver.database, 0)
     assert tick(driver) == 0
     driver.rows("UPDATE storage_sweeps SET finished_at = finished_at - interval '1 h' RETURNING 1")
-    monkeypatch.setattr(passes, "_next_look", 0.0)
+    passes.REST.begin(driver.database, 0)
     assert tick(driver) == 1
     row = driver.rows("SELECT * FROM storage_sweeps")[0]
     assert (row.backend_id, row.last_path is None, row.doomed) == ("local", False, None)
@@ -435,10 +432,9 @@ def test_the_tick_sweeps_a_backend_once_an_hour(
 def test_storage_that_is_away_is_left_for_later(
     driver: RunDriver, storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passes, "_next_look", 0.0)
     storage.is_away = True
     assert tick(driver) == 0
-    assert passes._next_look > time.monotonic() + passes.LOOK_AGAIN_S
+    assert passes.REST.left_s(driver.database) > passes.LOOK_AGAIN_S
     with pytest.raises(Unavailable):
         run(driver)
 

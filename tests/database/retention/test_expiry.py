@@ -115,7 +115,6 @@ def test_everything_goes_at_once_when_someone_asks_for_it(
 def test_the_tick_purges_once_an_hour_and_goes_on_while_there_is_more(
     fresh_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expiry, "_next_run", 0.0)
     monkeypatch.setattr(expiry, "BATCH", 2)
     with fresh_database.transaction() as tx:
         for _ in range(3):
