@@ -35,6 +35,7 @@ from pipeweave.api.http import (
 )
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.api.ui import SCREENS, Dashboard
+from pipeweave.api.ui.page_paths import is_page
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.metrics import Kept, read
 from pipeweave.orchestrator.stream import Hub, LiveClock, LogWatch
@@ -85,7 +86,9 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
         dashboard = Dashboard(requests.authenticator, inside, SCREENS, is_read_only=settings.ui_read_only)
         dashboard.register(app)
         requests.view = dashboard.live_view
+        app.extensions["pipeweave.is_page"] = is_page
     else:
+        app.extensions["pipeweave.is_page"] = lambda path: False
         app.add_url_rule("/", "pages.home", docs_page.home, methods=["GET"])
     worker_paths.register(app)
     return app

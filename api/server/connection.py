@@ -22,11 +22,8 @@ _EXPECT = re.compile(rb"\r\nexpect:", re.IGNORECASE)
 # Others are uploads: they may take long, and be too large for memory.
 _JSON = re.compile(rb"\r\ncontent-type:[ \t]*application/json\b", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
-# An export takes seconds: it goes to the threads of the API, where few are written at once.
 # A target may name its host, too.
-_READS = rb"(\r\n)?(GET|HEAD) ((?i:https?)://[^/? ]*)?"
-_PAGE = re.compile(_READS + rb"/ui(?!/[^/? ]+/export/)[/? ]")
-_HEALTH = re.compile(_READS + rb"/health[? ]")
+_READS = re.compile(rb"(?:\r\n)?(?:GET|HEAD) (?:(?i:https?)://[^/? ]*)?([^? ]*)[? ]")
 
 
 class Connection(TConn):
@@ -84,14 +81,10 @@ class Connection(TConn):
         return LimitRequestHeaders("the head is too large") if len(self.arrived) > MAX_HEAD else None
 
     @property
-    def asks_for_health(self) -> bool:
-        """Whether the request is for `/health`."""
-        return _HEALTH.match(self.arrived) is not None
-
-    @property
-    def asks_for_page(self) -> bool:
-        """Whether the request reads a page of the dashboard, or a file of it."""
-        return _PAGE.match(self.arrived) is not None
+    def read_path(self) -> str | None:
+        """The path of a request that only reads, as it was sent; None for others."""
+        found = _READS.match(self.arrived)
+        return None if found is None else found[1].decode("latin-1")
 
     def hand_over(self) -> None:
         """Give what has arrived to gunicorn's parser."""

@@ -32,6 +32,7 @@ from pipeweave.size_limits import MAX_BODY_BYTES
 
 # Threads that answer nothing but /health, so that it does not wait for the others.
 HEALTH_THREADS = 2
+HEALTH = "/health"
 # Seconds between two looks for connections that have waited too long.
 SWEEP_S = 0.5
 _READ_BYTES = 65_536
@@ -62,6 +63,7 @@ class Worker(ThreadWorker):
             application.extensions["pipeweave.hub"].close,
             application.extensions["pipeweave.live"].close,
         )
+        self._is_page: Callable[[str], bool] = application.extensions["pipeweave.is_page"]
         self.wsgi = with_request_body(self.wsgi)
 
     # --- called by gunicorn's loop ------------------------------------------------------------------------
@@ -117,8 +119,9 @@ class Worker(ThreadWorker):
 
     def enqueue_req(self, conn: Connection) -> None:
         """Let a thread answer the request of a connection."""
-        threads: Any = self._health_threads if conn.asks_for_health else self.tpool
-        conn.is_page = conn.asks_for_page
+        path = conn.read_path
+        threads: Any = self._health_threads if path == HEALTH else self.tpool
+        conn.is_page = path is not None and self._is_page(path)
         if conn.is_page:
             if not self._page_threads.has_room:
                 conn.is_page = False

@@ -13,6 +13,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 from support.api_samples import OTHER_TENANT, SERVICE, SPEC, TENANT
+from support.patient_ticks import patient_ticks as patient_ticks
 from werkzeug.exceptions import HTTPException
 from werkzeug.test import TestResponse
 

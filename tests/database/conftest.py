@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.patient_ticks import patient_ticks as patient_ticks
 from support.run_driver import Clock, RunDriver
 
 from pipeweave.orchestrator.messaging.celery_app import make_celery

@@ -9,6 +9,7 @@ import pytest
 from gunicorn.config import Config
 
 from pipeweave.api.server.connection import Connection
+from pipeweave.api.ui import page_paths
 
 
 @pytest.fixture
@@ -39,4 +40,5 @@ def connection() -> Iterator[Connection]:
 )
 def test_pages_have_threads_of_their_own(connection: Connection, head: str, is_page: bool) -> None:
     connection.add(head.encode() + b"\r\nHost: x\r\n\r\n")
-    assert connection.asks_for_page is is_page
+    path = connection.read_path
+    assert (path is not None and page_paths.is_page(path)) is is_page
