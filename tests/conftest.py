@@ -55,6 +55,7 @@ _LONGEST = (
     "flows/stacks/test_up_accounts.py",
     "flows/stacks/test_up_stack.py",
     "flows/stacks/test_restart_and_reload.py",
+    "ui/looks/test_looks.py",
     "flows/faults/test_broker_faults.py",
     "database/diagnosis/test_verify.py",
     "flows/faults/test_clocks.py",
