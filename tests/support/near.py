@@ -84,8 +84,10 @@ def _rank(test: Path, changed: Collection[Path], distances: Mapping[str, int]) -
 
 
 def _rooms(changed: Collection[Path]) -> set[str]:
-    """The folders of tests of these modules: `engine` of orchestrator/engine/turn.py."""
-    return {each.relative_to(ROOT).parts[1] for each in changed if len(each.relative_to(ROOT).parts) > 2}
+    """The folders of tests of these modules: `engine` of orchestrator/engine/turn.py, and `workers` of
+    workers/consumer/runner.py.
+    """
+    return {folder for each in changed for folder in each.relative_to(ROOT).parts[:-1]}
 
 
 def _is_namesake(test: Path, changed: Collection[Path]) -> bool:

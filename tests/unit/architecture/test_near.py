@@ -15,7 +15,7 @@ from support.pages import ROOT
         ("orchestrator/engine/maps.py", "tests/database/engine/"),
         ("orchestrator/starts/triggers/matching.py", "tests/database/starts/"),
         ("pipeweave/spec/document.py", "tests/unit/spec/"),
-        ("workers/consumer/runner.py", "tests/unit/architecture/"),
+        ("workers/consumer/runner.py", "tests/unit/workers/"),
         ("api/routes/webhooks.py", "tests/api/test_webhooks_by_http.py"),
     ],
 )

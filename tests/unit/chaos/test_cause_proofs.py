@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from chaos import cause_proofs
-from chaos.bystanders import LONGEST_READ
+from chaos.bystanders import LONGEST_READ, LONGEST_WITHOUT_TICK
 from chaos.evidence import Evidence
 from chaos.faults import Injected
 from chaos.notes import Note
@@ -83,6 +83,12 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "a read that waited for a store": (
         lambda seen: replace(
             seen, faults=[Injected("storage-hangs", 1.0, 1.0, 9.0, more={LONGEST_READ: 6_000})]
+        ),
+        "nobody_waited_whom_a_fault_did_not_concern",
+    ),
+    "a tick that waited for a hook": (
+        lambda seen: replace(
+            seen, faults=[Injected("hooks-hang", 1.0, 1.0, 9.0, more={LONGEST_WITHOUT_TICK: 6_000})]
         ),
         "nobody_waited_whom_a_fault_did_not_concern",
     ),
