@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import orjson
@@ -312,9 +312,15 @@ def test_a_wait_is_woken_by_the_end_of_the_run(
     monkeypatch.setattr(waiting, "FOLLOWED_PAUSE_S", 60.0)
     looks: list[str] = []
     look = client.run
-    monkeypatch.setattr(client, "run", lambda id: looks.append(id) or look(id))
+
+    def answered(id: str) -> Any:
+        found = look(id)
+        looks.append(id)
+        return found
+
+    monkeypatch.setattr(client, "run", answered)
     with BackgroundCall(lambda: client.wait(run_id, timeout=50)) as waits:
-        # The first look finds it open, the second comes when the stream has begun.
+        # The first look finds it open, and so does the second, which comes when the stream has begun.
         wait_until(lambda: len(looks) == 2)
         assert api.post(f"/api/runs/{run_id}/cancel").status_code == 200
         assert waits.result.status == "cancelled"
