@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,6 +116,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         # None, as of tests without the mark: pytest keeps the server as long as the parameter stays the same.
         servers = [pytest.param(None, id="newest"), pytest.param(_OLDEST, id=_OLDEST)]
         metafunc.parametrize("postgres_server", servers, indirect=True, scope="session")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Undoes what starting a server or a worker in the tests' process does to the log of all tests after it."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield
+    if root.level != level:
+        root.setLevel(level)
+    root.handlers[:] = handlers
+    logging.captureWarnings(False)
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Answer = tuple[int, Any]
+NOT_FOUND: Answer = (404, {"title": "the test has no answer to this"})
 
 
 class Served:
-    """Answers by method and path; a list of answers is given one after the other, the last one for ever."""
+    """Answers by method and path; a list of answers is given one after the other, the last one for ever.
+
+    What has no answer is not found: a thread of a test that ended may still ask, while another test reads
+    what is printed.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -24,7 +29,7 @@ class Served:
         self.answers[request] = list(answers)
 
     def next(self, request: str) -> Answer:
-        waiting = self.answers[request]
+        waiting = self.answers.get(request) or [NOT_FOUND]
         return waiting.pop(0) if len(waiting) > 1 else waiting[0]
 
 

@@ -92,12 +92,9 @@ def test_a_message_whose_arguments_do_not_fit_is_logged_with_them() -> None:
 @pytest.fixture
 def levels() -> Iterator[None]:
     """Puts the levels of loggers back that a test changes."""
-    names = ("", "celery.app.trace", "celery.worker.strategy", "kombu", "amqp", "botocore", "shop.tasks")
+    names = ("celery.app.trace", "celery.worker.strategy", "kombu", "amqp", "botocore", "shop.tasks")
     before = {name: logging.getLogger(name).level for name in names}
-    handlers = logging.getLogger().handlers[:]
     yield
-    logging.captureWarnings(False)
-    logging.getLogger().handlers[:] = handlers
     for name, level in before.items():
         logging.getLogger(name).setLevel(level)
 
