@@ -120,7 +120,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
-    """Undoes what starting a server or a worker in the tests' process does to the log of all tests after it."""
+    """Undoes what starting a worker in the tests' process does to the log of all tests after it."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
     yield

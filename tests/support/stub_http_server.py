@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,16 @@ class Served:
         return waiting.pop(0) if len(waiting) > 1 else waiting[0]
 
 
+class _Quiet(ThreadingHTTPServer):
+    """Says nothing of a client that went away: tests read what is printed."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def serving() -> Iterator[Served]:
     """Serve until the block ends."""
@@ -56,8 +67,7 @@ def serving() -> Iterator[Served]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = _Quiet(("127.0.0.1", 0), Handler)
     here = Served(f"http://127.0.0.1:{server.server_address[1]}")
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()

@@ -93,7 +93,7 @@ def test_the_package_is_asked_for_where_it_is_missing(monkeypatch: pytest.Monkey
 
 
 def test_a_missing_object_of_a_bucket_is_not_found(served: Served, storage: GcsStorage) -> None:
-    served.put("GET /storage/v1/b/values/o?projection=noAcl&maxResults=1&prettyPrint=false", (200, {}))
+    served.put("GET /storage/v1/b/values/o?maxResults=1&projection=noAcl&prettyPrint=false", (200, {}))
     request = "GET /storage/v1/b/values/o/a?projection=noAcl&prettyPrint=false"
     served.put(request, (404, {"error": {"code": 404, "message": "No such object: values/a"}}))
     with pytest.raises(NotFound), storage.open("a"):
