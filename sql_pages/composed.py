@@ -15,17 +15,24 @@ from types import FrameType
 from typing import Any
 from uuid import UUID
 
+from pipeweave import ids
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.domain.states import RunStatus
-from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.export import chosen
 from pipeweave.orchestrator.kept.run_filter import RunFilter
-from pipeweave.orchestrator.operations import asked, choosing, redrives
+from pipeweave.orchestrator.operations import (
+    BulkAction,
+    Selection,
+    bulk_changes,
+    choosing,
+    progress,
+    redrives,
+)
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import (
     audit_list,
@@ -68,7 +75,6 @@ RUN = UUID(int=1)
 TENANT = "default"
 ERROR = {"code": "STEP_FAILED", "message": "step a failed"}
 ENDED = Event(RUN, "run.failed")
-REDRIVE = redrives._Redrive(RUN, TENANT, LetterFilter(), None, TriggeredBy())
 
 
 class _Ones:
@@ -186,10 +192,12 @@ BEHIND = {
 }
 FULL = LetterFilter("a", "b", "C", "d", NOW, NOW)
 LETTERS = LetterFilter()
+OF_RUN = LetterFilter(pipeline_run_id=ids.show(ids.RUN, RUN))
+KINDS = (bulk_changes.TABLE, redrives.TABLE)
 SEVERAL = RunFilter(("failed", "partial"), ("a", "b"))
 
 
-def _look(tx: Transaction, action: asked.BulkAction, selection: asked.Selection) -> object:
+def _look(tx: Transaction, action: BulkAction, selection: Selection) -> object:
     return choosing.look(tx, TENANT, action, selection, RUN, None)
 
 
@@ -232,7 +240,11 @@ CALLS: Calls = [
     ("", lambda tx, _: dead_letters.purge(tx, TENANT, NOW)),
     ("all open", lambda tx, _: redrives.create(tx, TENANT, LETTERS)),
     ("every filter", lambda tx, _: redrives.create(tx, TENANT, FULL)),
-    ("all open", lambda _, database: redrives._next_letters(database, REDRIVE, 1)),
+    ("all open", lambda tx, _: dead_letters.find_all_open(tx, TENANT, LETTERS, before=RUN, most=1)),
+    ("of a run", lambda tx, _: dead_letters.find_all_open(tx, TENANT, OF_RUN, before=RUN, most=1)),
+    *((kind.noun, lambda _, db, kind=kind: progress.under_way(db, kind, [], 5)) for kind in KINDS),
+    *((kind.noun, lambda tx, _, kind=kind: progress.record(tx, kind, {})) for kind in KINDS),
+    *((kind.noun, lambda tx, _, kind=kind: progress.cancel(kind, tx, TENANT, RUN)) for kind in KINDS),
     # reading
     ("the first page", lambda tx, _: letter_lists.dead_letter_list(tx, TENANT, PAGE, LETTERS)),
     ("every filter", lambda tx, _: letter_lists.dead_letter_list(tx, TENANT, BEHIND["letters"], FULL)),
@@ -298,12 +310,12 @@ CALLS: Calls = [
     ("to resume", lambda tx, _: bulk._next_runs(tx, bulk.Action.RESUME, {})),
     ("to cancel", lambda tx, _: bulk._next_runs(tx, bulk.Action.CANCEL, {})),
     # bulk changes
-    ("cancel", lambda tx, _: _look(tx, asked.BulkAction.CANCEL, asked.Selection())),
-    ("rerun", lambda tx, _: _look(tx, asked.BulkAction.RERUN, asked.Selection())),
-    ("rerun of some pipelines", lambda tx, _: _look(tx, asked.BulkAction.RERUN, asked.Selection(SEVERAL))),
-    ("retry", lambda tx, _: _look(tx, asked.BulkAction.RETRY, asked.Selection())),
-    ("pause of named runs", lambda tx, _: _look(tx, asked.BulkAction.PAUSE, asked.Selection(ids=(RUN,)))),
-    ("resume", lambda tx, _: _look(tx, asked.BulkAction.RESUME, asked.Selection())),
+    ("cancel", lambda tx, _: _look(tx, BulkAction.CANCEL, Selection())),
+    ("rerun", lambda tx, _: _look(tx, BulkAction.RERUN, Selection())),
+    ("rerun of some pipelines", lambda tx, _: _look(tx, BulkAction.RERUN, Selection(SEVERAL))),
+    ("retry", lambda tx, _: _look(tx, BulkAction.RETRY, Selection())),
+    ("pause of named runs", lambda tx, _: _look(tx, BulkAction.PAUSE, Selection(ids=(RUN,)))),
+    ("resume", lambda tx, _: _look(tx, BulkAction.RESUME, Selection())),
     # retention
     ("", lambda tx, _: archive.count_rows(tx, MONTH)),
     ("", lambda tx, _: month_status.count_rows(tx, month_status.MonthOnDisk(MONTH, {"runs": 0}))),

@@ -17,7 +17,14 @@ from pipeweave.api.contract import (
 from pipeweave.api.contract.requests import MAX_TOKEN
 from pipeweave.api.http import Answer, Call, PathId, Routes, idempotency_header
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
-from pipeweave.orchestrator.operations import BulkAction, BulkRequest, Selection, changes, choosing, documents
+from pipeweave.orchestrator.operations import (
+    BulkAction,
+    BulkRequest,
+    Selection,
+    bulk_changes,
+    choosing,
+    documents,
+)
 from pipeweave.orchestrator.security import WRITE
 
 routes = Routes("bulk changes")
@@ -60,7 +67,7 @@ def start(call: Call, body: BulkChangeRequest) -> Answer:
         counted = choosing.count(tx, call.tenant, request.action, request.selection)
     if body.dry_run:
         return Answer(_plan(request, counted), 200)
-    bulk = call.change(lambda tx: changes.create(tx, call.tenant, request, counted))
+    bulk = call.change(lambda tx: bulk_changes.create(tx, call.tenant, request, counted))
     with call.reading() as tx:
         return Answer(documents.bulk_change(tx, call.tenant, bulk), 202)
 
@@ -140,5 +147,5 @@ def list_runs(call: Call, id: str, query: BulkRunsQuery) -> dict[str, Any]:
 def cancel(call: Call, id: str) -> dict[str, Any]:
     """Stop a bulk change. What it has changed stays changed; the other runs stay as they are."""
     bulk = ids.read(ids.BULK, id)
-    call.change(lambda tx: changes.cancel(tx, call.tenant, bulk))
+    call.change(lambda tx: bulk_changes.cancel(tx, call.tenant, bulk))
     return get_change(call, id)

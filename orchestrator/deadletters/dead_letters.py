@@ -59,11 +59,11 @@ class Retried:
 
 
 # The SQL columns of a DeadLetter, in the order of its fields.
-LETTER_COLUMNS = """d.id, d.tenant_id, d.run_id, d.task_run_id, d.task_id,
+_LETTER_COLUMNS = """d.id, d.tenant_id, d.run_id, d.task_run_id, d.task_id,
     d.pipeline_id IS NULL AS is_standalone, d.input, d.input_path"""
 
 _ONE = f"""
-SELECT {LETTER_COLUMNS}, d.retried_at, d.retry_run_id, d.retry_task_run_id, d.discarded_at
+SELECT {_LETTER_COLUMNS}, d.retried_at, d.retry_run_id, d.retry_task_run_id, d.discarded_at
 FROM dead_letters AS d WHERE d.tenant_id = :tenant AND d.id = :id
 """
 
@@ -76,8 +76,8 @@ def _require(tx: Transaction, tenant: str, letter_id: UUID) -> Any:
     return row
 
 
-def letter_of(row: Any) -> DeadLetter:
-    """Make a DeadLetter from a row that starts with LETTER_COLUMNS."""
+def _letter_of(row: Any) -> DeadLetter:
+    """Make a DeadLetter from a row that starts with _LETTER_COLUMNS."""
     return DeadLetter(*row[:8])
 
 
@@ -97,7 +97,33 @@ def find_open(tx: Transaction, tenant: str, letter_id: UUID) -> DeadLetter:
         Conflict: the dead letter was retried or discarded already.
     """
     _refuse_closed(row := _require(tx, tenant, letter_id))
-    return letter_of(row)
+    return _letter_of(row)
+
+
+_ALL_OPEN = f"""
+SELECT {_LETTER_COLUMNS} FROM dead_letters AS d
+WHERE {{where}} AND {OPEN} AND d.id > :after AND d.id < :before ORDER BY d.id LIMIT :most
+"""
+
+
+def find_all_open(
+    tx: Transaction,
+    tenant: str,
+    letter_filter: LetterFilter,
+    *,
+    before: UUID,
+    after: UUID | None = None,
+    most: int,
+) -> list[DeadLetter]:
+    """The oldest dead letters that match the filter and can still be retried.
+
+    Args:
+        before: only those with a lower id, such as that of a request: later ones are not meant.
+        after: only those with a higher id; None begins.
+    """
+    where, parameters = letter_filter.sql(tenant)
+    bounds = {"before": before, "after": after or UUID(int=0), "most": most}
+    return [_letter_of(row) for row in tx.execute(_ALL_OPEN.format(where=where), {**parameters, **bounds})]
 
 
 def stored_inputs(values: Values, letters: Sequence[DeadLetter]) -> Inputs:

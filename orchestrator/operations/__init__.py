@@ -5,8 +5,8 @@ Called by `api`, and worked off by the tick. This room must never change a run o
 the verb for one of them, each in a transaction of its own.
 """
 
-from pipeweave.orchestrator.operations.asked import MOST_RUNS, BulkAction, BulkRequest, Selection
-from pipeweave.orchestrator.operations.redrive_pace import Pace
+from pipeweave.orchestrator.operations.bulk_requests import MOST_RUNS, BulkAction, BulkRequest, Selection
+from pipeweave.orchestrator.operations.pace import Pace
 
 __all__ = [
     "MOST_RUNS",

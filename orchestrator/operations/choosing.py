@@ -17,7 +17,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.deadletters.filters import OPEN
 from pipeweave.orchestrator.domain.states import FINAL_RUN, OPEN_RUN, RunStatus
 from pipeweave.orchestrator.kept.run_filter import MATCHES, first_id, match_parameters
-from pipeweave.orchestrator.operations.asked import MOST_RUNS, BulkAction, Selection
+from pipeweave.orchestrator.operations.bulk_requests import MOST_RUNS, BulkAction, Selection
 from pipeweave.orchestrator.state.pause_sql import is_run_paused
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -45,7 +45,7 @@ _CONCERNED: Mapping[BulkAction, tuple[frozenset[RunStatus], str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MatchingRun:
     """A run that matches."""
 
     id: UUID
@@ -62,7 +62,7 @@ class Slice:
         is_last: nothing comes behind it.
     """
 
-    runs: list[Found]
+    runs: list[MatchingRun]
     last: UUID | None
     is_last: bool
 
@@ -105,7 +105,7 @@ def count(
     return counted
 
 
-def _add(counted: Counted, runs: list[Found]) -> None:
+def _add(counted: Counted, runs: list[MatchingRun]) -> None:
     counted.matched += len(runs)
     counted.sample += [each.id for each in runs[: MOST_SHOWN - len(counted.sample)]]
     for each in runs:
@@ -163,7 +163,7 @@ def look(
         "slice": size,
     }
     rows = tx.execute(_statement(action, selection, condition), parameters).all()
-    runs = [Found(row.id, row.status) for row in rows if row.matches]
+    runs = [MatchingRun(row.id, row.status) for row in rows if row.matches]
     return Slice(runs, rows[-1].id if rows else None, len(rows) < size)
 
 

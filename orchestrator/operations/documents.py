@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id
-from pipeweave.orchestrator.operations.changes import no_bulk_change
+from pipeweave.orchestrator.operations.bulk_changes import TABLE
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
@@ -26,7 +26,7 @@ def bulk_change(tx: Transaction, tenant: str, bulk: UUID) -> Document:
     """
     row = tx.execute(_ONE, {"tenant": tenant, "id": bulk}).one_or_none()
     if row is None:
-        raise no_bulk_change(bulk)
+        raise TABLE.missing(bulk)
     return _document(row)
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pipeweave.orchestrator.deadletters.filters import OPEN
 from pipeweave.orchestrator.domain.states import FINAL_TASK, TaskStatus
-from pipeweave.orchestrator.operations.redrive_pace import Outcomes
+from pipeweave.orchestrator.operations.pace import Outcomes
 from pipeweave.orchestrator.store.database import Transaction
 
 # Outcomes are counted of so many retries, the newest: a redrive may have a hundred thousand of them.

@@ -257,7 +257,7 @@ def redrive(tx: Transaction, tenant: str, redrive_id: UUID) -> Document:
     statement = _REDRIVES.format(where="w.id = :id")
     row = tx.execute(statement, {"tenant": tenant, "id": redrive_id, "limit": 1}).one_or_none()
     if row is None:
-        raise redrives.no_redrive(redrive_id)
+        raise redrives.TABLE.missing(redrive_id)
     return {**_redrive(row), "outcomes": redrive_outcomes.count(tx, redrive_id).to_json()}
 
 

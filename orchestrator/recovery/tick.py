@@ -26,8 +26,7 @@ from pipeweave.errors import PartlyFailed, PipeWeaveError
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.dispatch import probes, serverless
 from pipeweave.orchestrator.objects import passes, uploads
-from pipeweave.orchestrator.operations import redrives
-from pipeweave.orchestrator.operations import working as bulk
+from pipeweave.orchestrator.operations import bulk_changes, redrives, run_changes
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, paused_runs, pauses, placement
 from pipeweave.orchestrator.recovery import (
     due_attempts,
@@ -239,14 +238,14 @@ CHORES = (
         "redrives",
         lambda each: redrives.run_once(each.database, each.values),
         "redriven",
-        is_due=redrives.IS_DUE,
+        is_due=redrives.TABLE.is_due,
         may_wait=True,
     ),
     Chore(
         "bulk_changes",
-        lambda each: bulk.run_once(each.database, each.values),
+        lambda each: run_changes.run_once(each.database, each.values),
         "bulk_changed",
-        is_due=bulk.IS_DUE,
+        is_due=bulk_changes.TABLE.is_due,
         may_wait=True,
     ),
     Chore("expiry", lambda each: expiry.run_hourly(each.database, Policy.of(each.settings)), "purged"),

@@ -9,7 +9,7 @@ import pytest
 from support.api_samples import SERVICE, SPEC
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.operations import working
+from pipeweave.orchestrator.operations import run_changes
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE
@@ -57,7 +57,7 @@ def test_a_dry_run_counts_and_the_bulk_change_follows(api: Api, deployment: Depl
     assert (begun.json["status"], begun.json["total"], begun.json["changed"]) == ("running", 2, 0)
     path = f"/api/bulk/{begun.json['id']}"
     assert api.get(path).json == begun.json
-    working.run_once(deployment.database, deployment.values)
+    run_changes.run_once(deployment.database, deployment.values)
     done = api.get(path).json
     assert (done["status"], done["changed"], done["skipped"]) == ("completed", 2, 0)
     assert (done["reason"], done["filter"]) == ("the wrong day", chosen)
@@ -83,7 +83,7 @@ def test_it_is_stopped(api: Api, deployment: Deployment) -> None:
     begun = api.post("/api/bulk", {"action": "cancel", "filter": {"ids": [run]}, "perSecond": 0.5}).json
     stopped = api.post(f"/api/bulk/{begun['id']}/cancel")
     assert (stopped.status_code, stopped.json["status"]) == (200, "cancelled")
-    working.run_once(deployment.database, deployment.values)
+    run_changes.run_once(deployment.database, deployment.values)
     assert api.get(f"/api/runs/{run}").json["status"] == "running"
 
 

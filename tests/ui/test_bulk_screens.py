@@ -17,18 +17,26 @@ from support.run_driver import RunDriver
 
 from pipeweave import ids
 from pipeweave.orchestrator.kept import RunFilter
-from pipeweave.orchestrator.operations import BulkAction, BulkRequest, Selection, changes, choosing, working
+from pipeweave.orchestrator.operations import (
+    BulkAction,
+    BulkRequest,
+    Selection,
+    bulk_changes,
+    choosing,
+    loop,
+    run_changes,
+)
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.security import ADMIN, READ, WRITE
 
 
 @pytest.fixture(autouse=True)
 def one_tick_does_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working, "MAX_SECONDS_PER_TICK", 600)
+    monkeypatch.setattr(loop, "MAX_SECONDS_PER_TICK", 600)
 
 
 def tick(driver: RunDriver) -> None:
-    working.run_once(driver.database, driver.values)
+    run_changes.run_once(driver.database, driver.values)
 
 
 def trigger_many(driver: RunDriver, count: int, metadata: dict[str, str]) -> list[UUID]:
@@ -134,7 +142,7 @@ def test_the_screens_can_be_used_by_everybody(
         failed_run(worker, CHAIN, "b", id="one")
         request = BulkRequest(BulkAction.RERUN, Selection(RunFilter(status=("failed",))), by="alice")
         counted = choosing.Counted(1)
-        bulk = driver.database.run(lambda tx: changes.create(tx, driver.tenant, request, counted))
+        bulk = driver.database.run(lambda tx: bulk_changes.create(tx, driver.tenant, request, counted))
         tick(driver)
         for path in ("/bulk", f"/bulk/{ids.show(ids.BULK, bulk)}"):
             visit.open(path)

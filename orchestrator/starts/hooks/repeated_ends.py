@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pipeweave.orchestrator.deadletters.filters import OPEN
-from pipeweave.orchestrator.operations.redrives import RUNNING
+from pipeweave.orchestrator.operations.progress import RUNNING
 from pipeweave.orchestrator.starts.triggers.row import PIPELINE_COMPLETED
 from pipeweave.orchestrator.store.database import Transaction
 

@@ -20,8 +20,8 @@ from support.servers import wait_until
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, PartlyFailed, Unavailable
 from pipeweave.orchestrator.kept.run_filter import RunFilter
-from pipeweave.orchestrator.operations import changes, choosing, documents, working
-from pipeweave.orchestrator.operations.asked import BulkAction, BulkRequest, Selection
+from pipeweave.orchestrator.operations import bulk_changes, choosing, documents, loop, run_changes
+from pipeweave.orchestrator.operations.bulk_requests import BulkAction, BulkRequest, Selection
 from pipeweave.orchestrator.runs import pausing, triggering
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -34,7 +34,7 @@ LONG = {"a": [], "b": ["a"]}
 @pytest.fixture(autouse=True)
 def one_tick_does_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine a tick's time may be over before a bulk change is."""
-    monkeypatch.setattr(working, "MAX_SECONDS_PER_TICK", 600)
+    monkeypatch.setattr(loop, "MAX_SECONDS_PER_TICK", 600)
 
 
 def asked(action: BulkAction, *, ids: tuple[UUID, ...] | None = None, **options: Any) -> BulkRequest:
@@ -47,11 +47,11 @@ def asked(action: BulkAction, *, ids: tuple[UUID, ...] | None = None, **options:
 def create(driver: RunDriver, request: BulkRequest) -> UUID:
     with driver.database.reading() as tx:
         counted = choosing.count(tx, driver.tenant, request.action, request.selection)
-    return driver.database.run(lambda tx: changes.create(tx, driver.tenant, request, counted))
+    return driver.database.run(lambda tx: bulk_changes.create(tx, driver.tenant, request, counted))
 
 
 def work_off(driver: RunDriver) -> int:
-    return working.run_once(driver.database, driver.values)
+    return run_changes.run_once(driver.database, driver.values)
 
 
 def progress(driver: RunDriver, bulk: UUID) -> Document:
@@ -105,7 +105,7 @@ def test_a_cancel_ends_the_open_runs_that_match_and_says_so(worker: InlineWorker
 
 def test_a_cancel_takes_the_newest_first(worker: InlineWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then those that have not begun never begin, although the end of others gives them their places."""
-    monkeypatch.setattr(working, "MAX_SECONDS_PER_TICK", 0)
+    monkeypatch.setattr(loop, "MAX_SECONDS_PER_TICK", 0)
     driver = worker.driver
     runs = some_runs(driver, 3)
     create(driver, asked(BulkAction.CANCEL, pipeline_id=("driven",)))
@@ -148,7 +148,7 @@ def test_a_rerun_begins_a_new_run_for_each_and_not_for_those(worker: InlineWorke
 def test_a_retry_takes_the_dead_letters_of_the_runs_however_many(
     worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeweave.orchestrator.operations.verbs.LETTERS_AT_ONCE", 1)
+    monkeypatch.setattr("pipeweave.orchestrator.operations.run_changes.LETTERS_AT_ONCE", 1)
     driver = worker.driver
     run = failed_run(worker, TWO, "a", "b", failureMode="continue")
     fine = failed_run(worker, TWO, id="fine")
@@ -251,7 +251,7 @@ def test_a_count_says_which_statuses_and_when_it_is_not_complete(
 
 
 def test_slices_without_a_match_are_passed(worker: InlineWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working, "LOOKED_AT", 1)
+    monkeypatch.setattr(choosing, "SLICE", 1)
     driver = worker.driver
     driver.store(LONG)
     runs = [driver.trigger(metadata={"n": str(number % 2)}) for number in range(4)]
@@ -300,7 +300,7 @@ def test_a_stop_leaves_the_rest_as_it_is(worker: InlineWorker, monkeypatch: pyte
 
     def cancel_and_stop(tx: Any, tenant: str, run_id: UUID, **options: Any) -> None:
         if run_id == runs[1]:
-            driver.database.run(lambda other: changes.cancel(other, driver.tenant, bulk))
+            driver.database.run(lambda other: bulk_changes.cancel(other, driver.tenant, bulk))
         cancel(tx, tenant, run_id, **options)
 
     monkeypatch.setattr(triggering, "cancel", cancel_and_stop)
@@ -308,9 +308,9 @@ def test_a_stop_leaves_the_rest_as_it_is(worker: InlineWorker, monkeypatch: pyte
     assert numbers(driver, bulk) == ("cancelled", 3, 1, 0)
     assert [each == "cancelled" for each in status_of(driver, runs)] == [False, False, True]
     with pytest.raises(Conflict, match="already cancelled"):
-        driver.database.run(lambda tx: changes.cancel(tx, driver.tenant, bulk))
+        driver.database.run(lambda tx: bulk_changes.cancel(tx, driver.tenant, bulk))
     with pytest.raises(NotFound):
-        driver.database.run(lambda tx: changes.cancel(tx, "another", bulk))
+        driver.database.run(lambda tx: bulk_changes.cancel(tx, "another", bulk))
 
 
 def test_the_same_key_is_the_same_bulk_change(worker: InlineWorker) -> None:
@@ -328,7 +328,7 @@ def test_two_requests_at_once_with_one_key_are_one(worker: InlineWorker) -> None
     some_runs(driver, 1)
     request = asked(BulkAction.CANCEL, pipeline_id=("driven",), token="k")
     with driver.database.transaction() as tx:
-        first = changes.create(tx, driver.tenant, request, choosing.Counted(1))
+        first = bulk_changes.create(tx, driver.tenant, request, choosing.Counted(1))
         other = BackgroundCall(lambda: create(driver, request))
         other.__enter__()
         wait_for_lock(driver.database)
@@ -372,12 +372,12 @@ def _is_waiting(tx: Transaction) -> bool:
 
 TICK = """
 import sys
-from pipeweave.orchestrator.operations import working
+from pipeweave.orchestrator.operations import loop, run_changes
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database
 from support.stored_values import VALUES
-working.MAX_SECONDS_PER_TICK = 600
-working.run_once(Database(sys.argv[1], react=reactions_to), VALUES)
+loop.MAX_SECONDS_PER_TICK = 600
+run_changes.run_once(Database(sys.argv[1], react=reactions_to), VALUES)
 """
 
 
@@ -419,10 +419,25 @@ def test_a_run_that_another_transaction_holds_is_tried_again(
     with driver.database.transaction() as tx:
         tx.execute("SELECT id FROM runs WHERE id = :id FOR UPDATE", {"id": runs[0]})
         with pytest.raises(PartlyFailed):
-            working.run_once(driver.database.impatient(), driver.values)
+            run_changes.run_once(driver.database.impatient(), driver.values)
     assert numbers(driver, bulk) == ("running", 2, 1, 0)
     work_off(driver)
     assert numbers(driver, bulk) == ("completed", 2, 2, 0)
+
+
+def test_an_action_that_only_a_later_version_knows_does_not_keep_the_others(worker: InlineWorker) -> None:
+    """While processes of two versions run, the tick may be one of the earlier version."""
+    driver = worker.driver
+    runs = some_runs(driver, 2)
+    request = asked(BulkAction.CANCEL, pipeline_id=("driven",))
+    later, known = create(driver, request), create(driver, request)
+    rename = "UPDATE bulk_changes SET action = 'archive' WHERE id = :id"
+    driver.database.run(lambda tx: tx.execute(rename, {"id": later}))
+    with pytest.raises(PartlyFailed):
+        work_off(driver)
+    assert numbers(driver, known) == ("completed", 2, 2, 0)
+    assert status_of(driver, runs) == ["cancelled"] * 2
+    driver.database.run(lambda tx: bulk_changes.cancel(tx, driver.tenant, later))
 
 
 def test_storage_that_is_away_delays_a_rerun(worker: InlineWorker, monkeypatch: pytest.MonkeyPatch) -> None:

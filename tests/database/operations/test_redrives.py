@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from support.concurrency import BackgroundCall, wait_for_lock
 from support.factories import all_pages, remove_task
 from support.failed_runs import (
     CHAIN,
+    TWO,
     WIDE,
     called,
     drop_history,
@@ -22,15 +24,18 @@ from support.inline_worker import InlineWorker, failing
 from support.run_driver import RunDriver
 
 from pipeweave import ids
-from pipeweave.errors import Conflict, NotFound
+from pipeweave.errors import Conflict, NotFound, PartlyFailed
+from pipeweave.orchestrator.deadletters import dead_letters
+from pipeweave.orchestrator.deadletters.dead_letters import DeadLetter
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.domain import triggered_by
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
-from pipeweave.orchestrator.operations import redrives
-from pipeweave.orchestrator.operations.redrive_pace import Pace
+from pipeweave.orchestrator.operations import loop, redrives
+from pipeweave.orchestrator.operations.pace import Pace
 from pipeweave.orchestrator.reading import dead_letters as queries
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
+from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.spec.rules import CONTINUE
 
@@ -38,7 +43,7 @@ from pipeweave.spec.rules import CONTINUE
 @pytest.fixture(autouse=True)
 def one_tick_does_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine a tick's time may be over before a redrive is."""
-    monkeypatch.setattr(redrives, "MAX_SECONDS_PER_TICK", 600)
+    monkeypatch.setattr(loop, "MAX_SECONDS_PER_TICK", 600)
 
 
 def redrive(driver: RunDriver, **filters: Any) -> UUID:
@@ -53,7 +58,7 @@ def progress(driver: RunDriver, redrive_id: UUID) -> Document:
 def test_a_redrive_retries_matching_dead_letters_and_shows_its_progress(
     worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redrives, "BATCH", 2)
+    monkeypatch.setattr(loop, "BATCH", 2)
     run_id = failed_run(worker, {**{each: [] for each in WIDE}, "join": WIDE}, *WIDE, failureMode=CONTINUE,
                         tasks={"b0": "limited", "b1": "limited"})  # fmt: skip
     worker.fails = {}
@@ -106,8 +111,8 @@ def test_a_redrive_does_not_retry_a_step_that_fails_again(worker: InlineWorker) 
 def test_a_redrive_leaves_out_later_dead_letters(
     worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redrives, "BATCH", 1)
-    monkeypatch.setattr(redrives, "MAX_SECONDS_PER_TICK", 0)
+    monkeypatch.setattr(loop, "BATCH", 1)
+    monkeypatch.setattr(loop, "MAX_SECONDS_PER_TICK", 0)
     run_id = failed_run(worker, CHAIN, "b")
     redrive_id = redrive(worker.driver)
     for _ in range(3):
@@ -121,7 +126,7 @@ def test_a_redrive_leaves_out_later_dead_letters(
 def test_a_redrive_continues_after_dead_letters_that_cannot_be_retried(
     worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redrives, "BATCH", 1)
+    monkeypatch.setattr(loop, "BATCH", 1)
     drop_history(worker.driver, failed_run(worker, CHAIN, "b"))
     fine = failed_run(worker, CHAIN, "b")
     redrive_id = redrive(worker.driver)
@@ -201,6 +206,74 @@ def test_a_task_run_that_a_redrive_begins_names_the_redrive_and_who_asked_for_it
     (letter,) = letters(driver)
     cause = TriggeredBy("redrive", ids.show(ids.REDRIVE, redrive_id), "ops")
     assert triggered_by.of_row(driver.run(letter.retry_run_id)) == cause
+
+
+# --- faults and races -------------------------------------------------------------------------------------
+
+
+def test_a_fault_in_one_dead_letter_does_not_keep_the_others_from_their_turn(
+    worker: InlineWorker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = worker.driver
+    broken, fine = (failed_run(worker, TWO, "a", "b", failureMode=CONTINUE) for _ in range(2))
+    one = still_open(driver, broken)[0]
+    retry_of_run = dead_letters.retry_of_run
+
+    def break_for_one(tx: Transaction, wanted: Sequence[DeadLetter], *options: Any) -> Any:
+        if one.id in {each.id for each in wanted}:
+            raise KeyError("oops")
+        return retry_of_run(tx, wanted, *options)
+
+    monkeypatch.setattr(dead_letters, "retry_of_run", break_for_one)
+    redrive_id = redrive(driver)
+    redrives.run_once(driver.database, driver.values)
+    shown = progress(driver, redrive_id)
+    assert (shown["status"], shown["retried"], shown["skipped"]) == ("completed", 3, 1)
+    assert [each.id for each in still_open(driver, broken)] == [one.id]
+    assert still_open(driver, fine) == []
+    [record] = [each for each in caplog.records if each.message == "redrive.letter_failed"]
+    assert vars(record)["letter_id"] == str(one.id)
+
+
+def test_two_ticks_at_once_retry_and_count_each_dead_letter_once(
+    worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "BATCH", 3)
+    driver = worker.driver
+    drop_history(driver, failed_run(worker, CHAIN, "b"))
+    for _ in range(3):
+        failed_run(worker, CHAIN, "b")
+    redrive_id = redrive(driver)
+    # Both have the same dead letters before them: the first holds a run, uncommitted, when the second comes
+    # to it.
+    with driver.database.transaction() as tx:
+        tx.execute("SELECT id FROM redrives WHERE id = :id FOR UPDATE", {"id": redrive_id})
+        ticks = [BackgroundCall(lambda: redrives.run_once(driver.database, driver.values)) for _ in range(2)]
+        for each in ticks:
+            each.__enter__()
+        wait_for_lock(driver.database, 2)
+    for each in ticks:
+        each.wait()
+    shown = progress(driver, redrive_id)
+    assert (shown["status"], shown["total"], shown["retried"], shown["skipped"]) == ("completed", 4, 3, 1)
+
+
+def test_a_redrive_keeps_its_rate_when_a_run_is_held(
+    worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeweave.orchestrator.store.lock_timeout.LOCK_TIMEOUT_MS", 20)
+    driver = worker.driver
+    _, held = sorted(failed_run(worker, CHAIN, "b") for _ in range(2))
+    redrive_id = paced(driver, Pace(per_second=2))
+    with driver.database.transaction() as tx:
+        tx.execute("SELECT id FROM runs WHERE id = :id FOR UPDATE", {"id": held})
+        with pytest.raises(PartlyFailed):
+            redrives.run_once(driver.database.impatient(), driver.values)
+    [row] = driver.rows("SELECT retried, next_at, last_id FROM redrives WHERE id = :id", id=redrive_id)
+    assert (row.retried, row.next_at is not None, row.last_id) == (1, True, None)
+
+
+# --- the pace ---------------------------------------------------------------------------------------------
 
 
 def paced(driver: RunDriver, pace: Pace) -> UUID:

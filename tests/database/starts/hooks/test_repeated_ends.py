@@ -13,7 +13,7 @@ from support.stored_values import VALUES
 
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.operations import redrives
-from pipeweave.orchestrator.operations.redrive_pace import Pace
+from pipeweave.orchestrator.operations.pace import Pace
 from pipeweave.orchestrator.reading import run as read_run
 from pipeweave.orchestrator.starts import event_consumer
 from pipeweave.orchestrator.starts.hooks import repeated_ends, run_starts

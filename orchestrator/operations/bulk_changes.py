@@ -1,18 +1,28 @@
-"""Creates and stops bulk changes. working.py works them off."""
+"""Creates and stops bulk changes. run_changes.py changes their runs."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import Conflict, FieldError, NotFound
-from pipeweave.orchestrator.operations.asked import BulkRequest
+from pipeweave.errors import Conflict, FieldError
+from pipeweave.orchestrator.operations import progress
+from pipeweave.orchestrator.operations.bulk_requests import BulkRequest
 from pipeweave.orchestrator.operations.choosing import Counted
+from pipeweave.orchestrator.operations.progress import COMPLETED, RUNNING, Table
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.store.database import Transaction, to_json
 
-RUNNING, COMPLETED, CANCELLED = "running", "completed", "cancelled"
+TABLE = Table(
+    "bulk_changes",
+    "bulk change",
+    ids.BULK,
+    "action, options, changed AS done, NULL AS canary, NULL AS canary_ended_at, NULL AS stop_percent",
+)
+# Stops a bulk change, as `progress.cancel` says.
+cancel = partial(progress.cancel, TABLE)
 
 _CREATE = f"""
 INSERT INTO bulk_changes (id, tenant_id, action, filter, options, token, status, total, total_is_capped, most,
@@ -77,31 +87,3 @@ def _earlier(tx: Transaction, tenant: str, request: BulkRequest) -> UUID:
 def _asked(request: BulkRequest) -> tuple[object, ...]:
     chosen = request.selection.to_json()
     return request.action, chosen, request.options(), request.most, request.per_second
-
-
-_CANCEL = f"""
-UPDATE bulk_changes SET status = '{CANCELLED}', finished_at = :now
-WHERE id = :id AND tenant_id = :tenant AND status = '{RUNNING}'
-"""
-_STATUS = "SELECT status FROM bulk_changes WHERE id = :id AND tenant_id = :tenant"
-
-
-def cancel(tx: Transaction, tenant: str, bulk: UUID) -> None:
-    """Stop a bulk change: what it has changed stays so, the other runs stay as they are.
-
-    Raises:
-        NotFound: the tenant has no such bulk change.
-        Conflict: it has ended.
-    """
-    key = {"id": bulk, "tenant": tenant}
-    if tx.execute(_CANCEL, {**key, "now": tx.now}).rowcount:
-        return
-    status = tx.execute(_STATUS, key).scalar_one_or_none()
-    if status is None:
-        raise no_bulk_change(bulk)
-    raise Conflict(f"bulk change {ids.show(ids.BULK, bulk)} is already {status}")
-
-
-def no_bulk_change(bulk: UUID) -> NotFound:
-    """The error for a bulk change that does not exist or belongs to another tenant."""
-    return NotFound(f"bulk change {ids.show(ids.BULK, bulk)} not found")

@@ -1,4 +1,4 @@
-"""Decides how a redrive goes on: how many dead letters it retries next, whether it waits, and when it stops.
+"""Decides how an operation goes on: how many objects it changes next, whether it waits, and when it stops.
 
 A redrive may first retry a few (the canary) and wait until they have ended. It stops by itself when too many
 of those that ended failed again as they did before: then what made them fail is still there.
@@ -10,24 +10,23 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 # A share is judged once so many retries have ended; a canary is judged by all of its retries.
 LEAST_JUDGED = 5
 # The share (percent) above which a redrive with a canary stops, if nothing else was said.
 CANARY_STOP_PERCENT = 50.0
-# A redrive whose tick came late makes up for so much of its rate.
+# An operation whose tick came late makes up for so much of its rate.
 CATCH_UP = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a redrive proceeds.
+    """How an operation proceeds.
 
     Args:
-        most: dead letters that it retries at most; None for all that match.
+        most: objects that it changes at most; None for all that match.
         canary: so many are retried first, and the others when these have ended; None for no trial.
-        per_second: retries in a second; None for as many as it can.
+        per_second: objects that it changes in a second; None for as many as it can.
         stop_percent: it stops when more than this share of the retries that ended failed again with the same
             fingerprint; None: it never does.
     """
@@ -36,11 +35,6 @@ class Pace:
     canary: int | None = None
     per_second: float | None = None
     stop_percent: float | None = None
-
-    @classmethod
-    def of(cls, row: Any) -> Pace:
-        """The pace in a row of `redrives`."""
-        return cls(row.most, row.canary, row.per_second, row.stop_percent)
 
     @property
     def is_judged(self) -> bool:
@@ -89,11 +83,11 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a redrive does now.
+    """What an operation does now.
 
     Args:
-        room: how many it may retry; 0: it waits.
-        is_over: it has retried all that it was asked to.
+        room: how many objects it may change; 0: it waits.
+        is_over: it has changed as many as it may.
         stops_because: why it stops by itself; empty: it does not.
         ends_canary: its trial is over, and was good.
     """
@@ -108,32 +102,32 @@ def decide(
     pace: Pace,
     outcomes: Outcomes,
     *,
-    retried: int,
+    done: int,
     is_canary_over: bool,
     next_at: datetime | None,
     now: datetime,
     batch: int,
 ) -> Decision:
-    """What a redrive does now.
+    """What an operation does now.
 
     Args:
-        retried: how many it has retried so far.
+        done: how many objects it has changed so far.
         is_canary_over: whether an earlier decision ended its canary.
-        next_at: when its rate allows the next retry.
-        batch: how many may be retried together.
+        next_at: when its rate allows the next object.
+        batch: how many may be changed together.
     """
     in_canary = pace.canary is not None and not is_canary_over
-    if pace.canary is not None and in_canary and retried < pace.canary:
-        batch = min(batch, pace.canary - retried)
+    if pace.canary is not None and in_canary and done < pace.canary:
+        batch = min(batch, pace.canary - done)
         in_canary = False
     elif in_canary and outcomes.unended:
         return Decision()
     if reason := _stops(pace, outcomes, is_canary=in_canary):
         return Decision(stops_because=reason)
     if pace.most is not None:
-        if retried >= pace.most:
+        if done >= pace.most:
             return Decision(is_over=True, ends_canary=in_canary)
-        batch = min(batch, pace.most - retried)
+        batch = min(batch, pace.most - done)
     if pace.per_second is not None:
         if next_at is not None and now < next_at:
             return Decision(ends_canary=in_canary)
@@ -154,10 +148,10 @@ def _stops(pace: Pace, outcomes: Outcomes, *, is_canary: bool) -> str:
     )
 
 
-def next_after(pace: Pace, next_at: datetime | None, retried: int, now: datetime) -> datetime | None:
-    """When the rate allows the next retry, after these; None without a rate."""
+def next_after(pace: Pace, next_at: datetime | None, number: int, now: datetime) -> datetime | None:
+    """When the rate allows the next object, after this number of them; None without a rate."""
     if pace.per_second is None:
         return None
     earliest = now - CATCH_UP
     since = earliest if next_at is None or next_at < earliest else next_at
-    return since + timedelta(seconds=retried / pace.per_second)
+    return since + timedelta(seconds=number / pace.per_second)

@@ -1,4 +1,4 @@
-"""How a redrive proceeds: its canary, its rate, its limit, and when it stops by itself."""
+"""How an operation proceeds: its canary, its rate, its limit, and when it stops by itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeweave.orchestrator.operations.redrive_pace import (
+from pipeweave.orchestrator.operations.pace import (
     LEAST_JUDGED,
     Decision,
     Outcomes,
@@ -22,31 +22,31 @@ NONE_YET = Outcomes()
 
 
 def decided(pace: Pace, outcomes: Outcomes = NONE_YET, **given: Any) -> Decision:
-    state: dict[str, Any] = {"retried": 0, "is_canary_over": False, "next_at": None, "now": NOW, "batch": 100}
+    state: dict[str, Any] = {"done": 0, "is_canary_over": False, "next_at": None, "now": NOW, "batch": 100}
     return decide(pace, outcomes, **{**state, **given})
 
 
 def test_without_a_pace_whole_batches_are_retried_whatever_becomes_of_them() -> None:
     assert decided(Pace()) == Decision(room=100)
     bad = Outcomes(failed_again=90, same_again=90)
-    assert decided(Pace(), bad, retried=90) == Decision(room=100)
+    assert decided(Pace(), bad, done=90) == Decision(room=100)
 
 
 def test_a_canary_is_retried_first_and_its_end_is_awaited() -> None:
     pace = Pace(canary=3)
     assert decided(pace).room == 3
-    assert decided(pace, Outcomes(unended=2), retried=2).room == 1
-    assert decided(pace, Outcomes(completed=2, unended=1), retried=3) == Decision()
-    assert decided(pace, Outcomes(completed=3), retried=3) == Decision(room=100, ends_canary=True)
-    assert decided(pace, Outcomes(completed=3, unended=9), retried=12, is_canary_over=True).room == 100
+    assert decided(pace, Outcomes(unended=2), done=2).room == 1
+    assert decided(pace, Outcomes(completed=2, unended=1), done=3) == Decision()
+    assert decided(pace, Outcomes(completed=3), done=3) == Decision(room=100, ends_canary=True)
+    assert decided(pace, Outcomes(completed=3, unended=9), done=12, is_canary_over=True).room == 100
 
 
 def test_a_canary_that_fails_as_before_stops_the_redrive() -> None:
     pace = Pace(canary=3)
-    found = decided(pace, Outcomes(completed=1, failed_again=2, same_again=2), retried=3)
+    found = decided(pace, Outcomes(completed=1, failed_again=2, same_again=2), done=3)
     assert (found.room, found.is_over) == (0, False)
     assert found.stops_because.startswith("2 of 3 retries")
-    other = decided(pace, Outcomes(completed=1, failed_again=2, same_again=0), retried=3)
+    other = decided(pace, Outcomes(completed=1, failed_again=2, same_again=0), done=3)
     assert (other.stops_because, other.ends_canary) == ("", True)
 
 
@@ -54,21 +54,21 @@ def test_a_canary_that_fails_as_before_stops_the_redrive() -> None:
 def test_after_the_canary_a_share_is_judged_once_enough_have_ended(same: int, stops: bool) -> None:
     pace = Pace(stop_percent=20.0)
     few = Outcomes(failed_again=LEAST_JUDGED - 1, same_again=LEAST_JUDGED - 1)
-    assert not decided(pace, few, retried=50).stops_because
+    assert not decided(pace, few, done=50).stops_because
     enough = Outcomes(completed=LEAST_JUDGED - same, failed_again=same, same_again=same)
-    assert bool(decided(pace, enough, retried=50).stops_because) is stops
+    assert bool(decided(pace, enough, done=50).stops_because) is stops
 
 
 def test_no_share_is_more_than_a_hundred_percent() -> None:
     bad = Outcomes(failed_again=50, same_again=50)
-    assert not decided(Pace(stop_percent=100.0), bad, retried=50).stops_because
+    assert not decided(Pace(stop_percent=100.0), bad, done=50).stops_because
     assert decided(Pace(stop_percent=0.0), Outcomes(completed=9, failed_again=1, same_again=1)).stops_because
 
 
 def test_a_limit_ends_it() -> None:
     assert decided(Pace(most=30)).room == 30
-    assert decided(Pace(most=30), retried=28).room == 2
-    assert decided(Pace(most=30), retried=30) == Decision(is_over=True)
+    assert decided(Pace(most=30), done=28).room == 2
+    assert decided(Pace(most=30), done=30) == Decision(is_over=True)
     assert decided(Pace(most=2, canary=5)).room == 2
 
 
