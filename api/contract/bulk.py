@@ -15,7 +15,6 @@ from pipeweave.api.contract.reruns import Version
 from pipeweave.api.contract.run_answers import TriggerKind
 from pipeweave.api.contract.run_changes import MAX_IDS
 from pipeweave.orchestrator.domain import RunStatus
-from pipeweave.orchestrator.kept import RunFilter
 from pipeweave.orchestrator.operations import MOST_RUNS, BulkAction, BulkRequest, Selection
 
 BulkId = Annotated[str, Field(pattern=type_id_pattern(ids.BULK))]
@@ -53,22 +52,7 @@ class BulkFilter(Request):
 
     def selection(self) -> Selection:
         """The filter in the form that the orchestrator takes."""
-        return Selection(
-            RunFilter(
-                tuple(each.value for each in self.status),
-                tuple(self.pipeline_id),
-                self.created_after,
-                self.created_before,
-                None,
-                self.triggered_by,
-                self.text,
-                dict(each.split("=", 1) for each in self.meta),
-                self.version,
-                self.min_ms,
-                self.task_id,
-            ),
-            None if self.ids is None else tuple(ids.read(ids.RUN, each) for each in self.ids),
-        )
+        return Selection.of_json(self.model_dump(mode="json", by_alias=True))
 
 
 class BulkChangeRequest(Request):
