@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -14,8 +10,8 @@ import pytest
 from support.concurrency import BackgroundCall, wait_for_lock
 from support.failed_runs import CHAIN, TWO, called, failed_run, still_open
 from support.inline_worker import InlineWorker
+from support.killed_ticks import kill_at
 from support.run_driver import Clock, RunDriver
-from support.servers import wait_until
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, PartlyFailed, Unavailable
@@ -23,7 +19,6 @@ from pipeweave.orchestrator.kept.run_filter import RunFilter
 from pipeweave.orchestrator.operations import bulk_changes, choosing, documents, loop, run_changes
 from pipeweave.orchestrator.operations.bulk_requests import BulkAction, BulkRequest, Selection
 from pipeweave.orchestrator.runs import pausing, triggering
-from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.orchestrator.store.lock_timeout import LOCK_TIMEOUT_MS
 from pipeweave.orchestrator.store.values import Values
@@ -363,44 +358,12 @@ def test_two_ticks_at_once_change_and_count_each_run_once(worker: InlineWorker) 
     assert len(made) == 5
 
 
-def _is_waiting(tx: Transaction) -> bool:
-    """Whether a transaction waits for a lock, asked by the one that holds it, which may not be idle."""
-    tx.execute("SELECT pg_stat_clear_snapshot()")
-    here = "SELECT wait_event_type FROM pg_stat_activity WHERE datname = current_database()"
-    return "Lock" in tx.execute(here).scalars()
-
-
-TICK = """
-import sys
-from pipeweave.orchestrator.operations import loop, run_changes
-from pipeweave.orchestrator.runs.reactions import reactions_to
-from pipeweave.orchestrator.store.database import Database
-from support.stored_values import VALUES
-loop.MAX_SECONDS_PER_TICK = 600
-run_changes.run_once(Database(sys.argv[1], react=reactions_to), VALUES)
-"""
-
-
 def test_a_process_that_is_killed_loses_nothing_and_counts_nothing_twice(worker: InlineWorker) -> None:
     driver = worker.driver
     runs = some_runs(driver, 4)
     bulk = create(driver, asked(BulkAction.CANCEL, pipeline_id=("driven",)))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with driver.database.transaction() as tx:
-        # The process changes the two newest, and waits at this one with nothing recorded of its batch.
-        tx.execute("SELECT id FROM runs WHERE id = :id FOR UPDATE", {"id": runs[1]})
-        process = subprocess.Popen(
-            [sys.executable, "-c", TICK, driver.database.url],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        with BackgroundCall(process.communicate) as told:
-            wait_until(lambda: told.is_done or _is_waiting(tx), what="it does not come to the run")
-            assert not told.is_done, told.result
-            process.send_signal(signal.SIGKILL)
+    # The process changes the two newest, and waits at this one with nothing recorded of its batch.
+    kill_at(driver.database, "run_changes", runs[1])
     assert numbers(driver, bulk) == ("running", 4, 2, 0)
     work_off(driver)
     assert numbers(driver, bulk) == ("completed", 4, 4, 0)

@@ -21,6 +21,7 @@ from support.failed_runs import (
     still_open,
 )
 from support.inline_worker import InlineWorker, failing
+from support.killed_ticks import kill_at
 from support.run_driver import RunDriver
 
 from pipeweave import ids
@@ -256,6 +257,21 @@ def test_two_ticks_at_once_retry_and_count_each_dead_letter_once(
         each.wait()
     shown = progress(driver, redrive_id)
     assert (shown["status"], shown["total"], shown["retried"], shown["skipped"]) == ("completed", 4, 3, 1)
+
+
+def test_a_process_that_is_killed_loses_no_dead_letter_and_counts_none_twice(worker: InlineWorker) -> None:
+    driver = worker.driver
+    drop_history(driver, failed_run(worker, CHAIN, "b"))
+    runs = sorted(failed_run(worker, CHAIN, "b") for _ in range(3))
+    redrive_id = redrive(driver)
+    # The process skips one and retries that of a run, and waits at this one with nothing recorded.
+    kill_at(driver.database, "redrives", runs[1])
+    shown = progress(driver, redrive_id)
+    assert (shown["status"], shown["retried"], shown["skipped"]) == ("running", 1, 0)
+    redrives.run_once(driver.database, driver.values)
+    shown = progress(driver, redrive_id)
+    assert (shown["status"], shown["retried"], shown["skipped"]) == ("completed", 3, 1)
+    assert [len(letters(driver, each)) for each in runs] == [1, 1, 1]
 
 
 def test_a_redrive_keeps_its_rate_when_a_run_is_held(
