@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import datetime
 
 from pipeweave.orchestrator.retention.policy import Policy
@@ -14,6 +14,7 @@ BATCH = 1_000
 # Seconds between two purges that found nothing left.
 EVERY_S = 3_600
 
+_FIRES = ("schedule_fires", "trigger_fires", "event_fires", "hook_fires")
 _REST = Rest("expiry")
 
 
@@ -29,8 +30,8 @@ class Purged:
     fires: int = 0
     trigger_fires: int = 0
     event_fires: int = 0
-    enqueued_runs: int = 0
     hook_fires: int = 0
+    enqueued_runs: int = 0
     sessions: int = 0
     login_links: int = 0
     audit: int = 0
@@ -39,24 +40,12 @@ class Purged:
     is_full: bool = field(default=False, kw_only=True)
 
     def __add__(self, other: Purged) -> Purged:
-        return Purged(
-            self.dead_letters + other.dead_letters,
-            self.idempotency_claims + other.idempotency_claims,
-            self.workers + other.workers,
-            self.redrives + other.redrives,
-            self.uploads + other.uploads,
-            self.fires + other.fires,
-            self.trigger_fires + other.trigger_fires,
-            self.event_fires + other.event_fires,
-            self.enqueued_runs + other.enqueued_runs,
-            self.hook_fires + other.hook_fires,
-            self.sessions + other.sessions,
-            self.login_links + other.login_links,
-            self.audit + other.audit,
-            self.bulk_change_runs + other.bulk_change_runs,
-            self.bulk_changes + other.bulk_changes,
-            is_full=other.is_full,
-        )
+        counts = map(sum, zip(self._counts, other._counts, strict=True))
+        return Purged(*counts, is_full=other.is_full)
+
+    @property
+    def _counts(self) -> tuple[int, ...]:
+        return astuple(self)[:-1]
 
     @property
     def of_triggers(self) -> int:
@@ -65,10 +54,7 @@ class Purged:
 
     @property
     def total(self) -> int:
-        rows = self.dead_letters + self.idempotency_claims + self.workers
-        rows += self.redrives + self.uploads + self.fires + self.of_triggers + self.enqueued_runs
-        rows += self.bulk_change_runs + self.bulk_changes
-        return rows + self.sessions + self.login_links + self.audit
+        return sum(self._counts)
 
 
 # A locked row is being retried, taken over or discarded: SKIP LOCKED leaves it to the next call.
@@ -97,11 +83,8 @@ def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]
         ("redrives", "finished_at", tx.now - policy.dead_letters),
         # Their objects went before.
         ("temp_uploads", "deleted_at", tx.now - policy.uploads),
-        ("schedule_fires", "fired_at", tx.now - policy.fires),
-        ("trigger_fires", "fired_at", tx.now - policy.fires),
-        ("event_fires", "fired_at", tx.now - policy.fires),
+        *((each, "fired_at", tx.now - policy.fires) for each in _FIRES),
         ("enqueued_runs", "settled_at", tx.now - policy.fires),
-        ("hook_fires", "fired_at", tx.now - policy.fires),
         ("ui_sessions", "expires_at", tx.now),
         ("ui_links", "expires_at", tx.now),
         ("audit", "at", tx.now - (policy.audit or policy.fires)),
