@@ -61,6 +61,7 @@ from pipeweave.orchestrator.retention.archive_format import HISTORY_TABLES
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import bulk
 from pipeweave.orchestrator.security import audited_objects
+from pipeweave.orchestrator.starts import fires
 from pipeweave.orchestrator.starts.hooks import repeated_ends
 from pipeweave.orchestrator.state import cancelling, completing, releasing, run_transitions
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -232,6 +233,10 @@ CALLS: Calls = [
     ("", lambda tx, _: maps._parent(tx, RUN, 1)),
     ("", lambda tx, _: maps.lock(tx, RUN, 1)),
     # hooks
+    ("of hooks", lambda tx, _: fires.write(tx, "hook_fires", [{}])),
+    ("of triggers", lambda tx, _: fires.write(tx, "event_fires", [{}])),
+    ("of hooks", lambda tx, _: fires.end(tx, "hook_fires", RUN, (), None)),
+    ("of triggers", lambda tx, _: fires.end(tx, "event_fires", RUN, (), None)),
     ("of hooks", lambda tx, _: repeated_ends.settle(tx, "hook_fires")),
     ("of triggers", lambda tx, _: repeated_ends.settle(tx, "event_fires")),
     # dead letters

@@ -15,7 +15,7 @@ from pipeweave.errors import (
     Unavailable,
     UploadNotUsable,
 )
-from pipeweave.orchestrator.starts.triggers import starting, webhooks
+from pipeweave.orchestrator.starts.triggers import last_fire, webhooks
 
 routes = Routes("webhooks")
 
@@ -52,7 +52,7 @@ def deliver(call: Call, tenant: str, id: str, body: RawBody) -> dict[str, Any]:
         raise
     except PipeWeaveError as error:
         refused = error
-        call.change(lambda tx: starting.note_failure(tx, tenant, id, refused))
+        call.change(lambda tx: last_fire.note(tx, tenant, id, refused))
         raise
     return {
         "triggerId": id,

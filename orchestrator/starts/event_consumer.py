@@ -15,7 +15,7 @@ from typing import Any
 from pipeweave.errors import CursorExpired, InvalidInput
 from pipeweave.orchestrator.feed import FeedEvent, Place, Seen, consumer_row, feed, place_text
 from pipeweave.orchestrator.starts import event_documents
-from pipeweave.orchestrator.starts.depths import depths as found_depths
+from pipeweave.orchestrator.starts.fires import depths as found_depths
 from pipeweave.orchestrator.starts.hooks import hook_fires
 from pipeweave.orchestrator.starts.triggers import event_fires
 from pipeweave.orchestrator.starts.triggers.row import PIPELINE_COMPLETED, TASK_COMPLETED

@@ -17,6 +17,7 @@ from pipeweave.json_values import json_faults
 from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.triggered_by import TRANSACTION, TriggeredBy
 from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.starts.failures import MAX_ERROR_CHARS
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.size_limits import MAX_JSON_DEPTH
 
@@ -37,8 +38,6 @@ _LONG_NUMBER = re.compile("[0-9]{17}")
 PATIENCE = timedelta(hours=1)
 # Between two tries (s): twice as long each time, up to the second number.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
-
-MAX_ERROR_CHARS = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,9 @@ from pipeweave.errors import (
 )
 from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.starts import loop
 from pipeweave.orchestrator.starts.enqueued import rows
 from pipeweave.orchestrator.starts.enqueued.rows import Enqueued
-from pipeweave.orchestrator.state import deployment_mode, due_work
 from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import check_database
@@ -49,10 +49,9 @@ MOST_BATCHES = 25
 # SQL: whether a run is due.
 _DUE = "SELECT 1 FROM enqueued_runs AS e WHERE e.settled_at IS NULL AND e.due_at <= now()"
 _SMALL, _LARGE = f"EXISTS ({_DUE} AND NOT e.is_large)", f"EXISTS ({_DUE} AND e.is_large)"
-_IS_ACCEPTING = f"{deployment_mode.MODE} = '{deployment_mode.RUNNING}'"
 # SQL: whether there is anything for these chores.
-IS_DUE = f"({_SMALL} AND {_IS_ACCEPTING})"
-IS_LARGE_DUE = f"({_LARGE} AND {_IS_ACCEPTING})"
+IS_DUE = loop.is_due(_SMALL)
+IS_LARGE_DUE = loop.is_due(_LARGE)
 _HAS_DUE = f"SELECT {_SMALL} AS small, {_LARGE} AS large"
 
 
@@ -88,7 +87,7 @@ def run_large(database: Database, values: Values) -> int:
 
 
 def _run(database: Database, values: Values, name: str, *, is_large: bool) -> int:
-    if not due_work.is_accepting(database):
+    if not loop.is_accepting(database):
         return 0
     lease = leases.take(database, name, LEASE, leases.this_thread())
     if lease is None:

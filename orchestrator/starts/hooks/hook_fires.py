@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pipeweave.orchestrator.feed import FeedEvent
 from pipeweave.orchestrator.starts import event_documents
-from pipeweave.orchestrator.starts.depths import LOOP, MAX_DEPTH
-from pipeweave.orchestrator.store.database import Transaction, to_json
+from pipeweave.orchestrator.starts import fires as starts_fires
+from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.spec import HOOK_STATUSES
 
@@ -51,42 +51,18 @@ def fires(
     Args:
         hooks: of `of_ends`.
     """
-    depth = depths.get(event.run_id, 0) + 1
-    is_loop = depth > MAX_DEPTH
     for place, hook in enumerate(hooks):
         yield {
-            "id": str(tx.new_id()),
-            "tenant_id": event.tenant,
+            **starts_fires.of_event(tx, event, document, depths),
             "pipeline_id": event.pipeline_id,
-            "run_id": str(event.run_id),
-            "seq": event.seq,
             "hook": _name(event),
             "place": place,
             "target_pipeline": hook.get("pipeline"),
             "url": hook.get("url"),
             "secret": hook.get("secret"),
-            "event": document,
-            "depth": depth,
-            "outcome": "skipped" if is_loop else "waiting",
-            "reason": LOOP if is_loop else None,
         }
-
-
-_WRITE = """
-INSERT INTO hook_fires (id, tenant_id, pipeline_id, run_id, seq, hook, place, target_pipeline, url, secret,
-    event, depth, outcome, reason, created_at, due_at, fired_at)
-SELECT f.id, f.tenant_id, f.pipeline_id, f.run_id, f.seq, f.hook, f.place, f.target_pipeline, f.url, f.secret,
-    f.event, f.depth, f.outcome, f.reason, :now,
-    CASE WHEN f.outcome = 'waiting' THEN CAST(:now AS timestamptz) END,
-    CASE WHEN f.outcome <> 'waiting' THEN CAST(:now AS timestamptz) END
-FROM jsonb_to_recordset(CAST(:fires AS jsonb)) AS f(id uuid, tenant_id text, pipeline_id text, run_id uuid,
-    seq bigint, hook text, place integer, target_pipeline text, url text, secret text, event jsonb,
-    depth integer, outcome text, reason text)
-ON CONFLICT DO NOTHING
-"""
 
 
 def write(tx: Transaction, fires: Sequence[Document]) -> None:
     """Note these fires."""
-    if fires:
-        tx.execute(_WRITE, {"fires": to_json(fires), "now": tx.now})
+    starts_fires.write(tx, "hook_fires", fires)

@@ -7,10 +7,9 @@ skipped when the run went on; the last end fires. The end before the redrive is 
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pipeweave.orchestrator.deadletters.filters import OPEN
 from pipeweave.orchestrator.operations.progress import RUNNING
+from pipeweave.orchestrator.starts.fires import Table
 from pipeweave.orchestrator.starts.triggers.row import PIPELINE_COMPLETED
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -40,6 +39,6 @@ FROM judged AS j WHERE f.id = j.id AND f.due_at <= :now AND (j.goes_on OR j.is_r
 _SETTLE_IN = {each: _SETTLE.format(table=each) for each in ("hook_fires", "event_fires")}
 
 
-def settle(tx: Transaction, table: Literal["hook_fires", "event_fires"]) -> None:
+def settle(tx: Transaction, table: Table) -> None:
     """Skip or postpone the due fires of ends that are not the last ones of a redrive."""
     tx.execute(_SETTLE_IN[table], {"now": tx.now})

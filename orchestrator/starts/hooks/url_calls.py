@@ -22,7 +22,8 @@ from pipeweave.errors import InvalidSetting, PipeWeaveError
 from pipeweave.orchestrator.dispatch.sender import ANSWER_WITHIN_S, NoReply, Sender
 from pipeweave.orchestrator.dispatch.targets import Networks
 from pipeweave.orchestrator.dispatch.tokens import secret_of
-from pipeweave.orchestrator.starts.hooks import hook_ends, repeated_ends
+from pipeweave.orchestrator.starts.failures import MAX_ERROR_CHARS
+from pipeweave.orchestrator.starts.hooks import repeated_ends
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.settings import Settings
 
@@ -130,6 +131,15 @@ class _Failed:
     reason: str
 
 
+# Only the try that was claimed last may end a call: an earlier one may answer late.
+_NOTE = """
+UPDATE hook_fires SET outcome = :outcome, error_code = :code, error = :error,
+    due_at = CASE WHEN :outcome = 'waiting' THEN due_at END,
+    fired_at = CASE WHEN :outcome <> 'waiting' THEN CAST(:now AS timestamptz) END
+WHERE id = :id AND due_at IS NOT NULL AND attempts = :attempts
+"""
+
+
 def call(database: Database, settings: Settings, claimed: Any) -> None:
     """Make one call, and note how it ended.
 
@@ -137,21 +147,19 @@ def call(database: Database, settings: Settings, claimed: Any) -> None:
         claimed: a row of `claim`.
     """
     failed = _sent(settings, claimed, int(database.now().timestamp()))
-    names = {"tenant": claimed.tenant_id, "pipeline_id": claimed.pipeline_id, "hook": claimed.hook}
-    attempts = claimed.attempts
-    if failed is None:
-        database.run(lambda tx: hook_ends.end(tx, claimed.id, "fired", attempts=attempts))
-        return
-    is_last = attempts >= TRIES
-    log.warning("hook.given_up" if is_last else "hook.refused", extra={**names, "reason": failed.reason})
-
-    def note(tx: Transaction) -> None:
-        if is_last:
-            hook_ends.end(tx, claimed.id, "failed", attempts=attempts, code=failed.code, error=failed.reason)
-        else:
-            hook_ends.note_failure(tx, claimed.id, attempts, failed.code, failed.reason)
-
-    database.run(note)
+    outcome = "fired" if failed is None else "failed" if claimed.attempts >= TRIES else "waiting"
+    if failed is not None:
+        names = {"tenant": claimed.tenant_id, "pipeline_id": claimed.pipeline_id, "hook": claimed.hook}
+        event = "hook.given_up" if outcome == "failed" else "hook.refused"
+        log.warning(event, extra={**names, "reason": failed.reason})
+    parameters = {
+        "id": claimed.id,
+        "attempts": claimed.attempts,
+        "outcome": outcome,
+        "code": failed and failed.code,
+        "error": failed and failed.reason[:MAX_ERROR_CHARS],
+    }
+    database.run(lambda tx: tx.execute(_NOTE, {**parameters, "now": tx.now}))
 
 
 def _sent(settings: Settings, claimed: Any, at: int) -> _Failed | None:

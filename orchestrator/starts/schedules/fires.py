@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,70 +10,50 @@ from uuid import UUID
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.triggered_by import SCHEDULE, TriggeredBy
-from pipeweave.orchestrator.registry import TaskRow, pipelines
-from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
-from pipeweave.orchestrator.starts.schedules import storing
+from pipeweave.orchestrator.starts import failures, new_runs
 from pipeweave.orchestrator.starts.schedules.decision import Fire
 from pipeweave.orchestrator.starts.schedules.row import Schedule
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.store.values import Values
-from pipeweave.schema import run_input_errors
-from pipeweave.size_limits import MAX_BATCH_TASK_RUNS
-from pipeweave.spec import PipelineSpec
-
-MAX_ERROR_CHARS = 1_000
 
 
 def start_runs(
     tx: Transaction,
     values: Values,
     schedule: Schedule,
-    times: Sequence[datetime],
+    times: Iterable[datetime],
     actor: str | None = None,
     *,
     token: str | None = None,
 ) -> dict[datetime, CreatedRun]:
     """Start a run for each of these due times.
 
-    The run token names the schedule and the time, so that a second start gives the first run.
-
     Args:
-        actor: who started them by hand.
+        actor: who starts them by hand.
         token: the run token of the only time, instead of one made of the schedule and the time.
 
     Raises:
-        PipeWeaveError: as `triggering.trigger_many`, and InputValidationFailed when the pipeline refuses the
-            input. No run was started.
+        PipeWeaveError: as `new_runs.start`. No run was started.
     """
-    if not times:
-        return {}
-
-    def check(spec: PipelineSpec, _: Mapping[str, TaskRow]) -> None:
-        storing.refuse(spec.id, run_input_errors(spec.input_schema, schedule.input))
-
-    steps = len(pipelines.get(tx, schedule.tenant, schedule.pipeline_id).plan.steps)
-    most = max(1, MAX_BATCH_TASK_RUNS // max(1, steps))
-    created: dict[datetime, CreatedRun] = {}
     # In the order of their times, which is that of their tokens (lock order).
     ordered = sorted(times)
-    for begin in range(0, len(ordered), most):
-        some = ordered[begin : begin + most]
-        requests = [_request(schedule, each, actor, token) for each in some]
-        found = triggering.trigger_many(
-            tx, values, schedule.tenant, schedule.pipeline_id, requests, check=check
-        )
-        created |= dict(zip(some, found, strict=True))
-    return created
+    requests = [request(schedule, each, actor, token) for each in ordered]
+    return dict(zip(ordered, new_runs.start(tx, values, schedule.tenant, requests), strict=True))
 
 
-def _request(schedule: Schedule, scheduled_at: datetime, actor: str | None, token: str | None) -> Trigger:
+def request(
+    schedule: Schedule, scheduled_at: datetime, actor: str | None = None, token: str | None = None
+) -> Trigger:
+    """The run of a due time. Its run token names the schedule and the time, so that a second start gives the
+    first run; see `start_runs`.
+    """
     # Microseconds: two starts by hand may be of the same millisecond.
     token = token or f"schedule:{schedule.id}:{scheduled_at.isoformat()}"
     metadata = {"scheduleId": schedule.id, "scheduledAt": iso(scheduled_at)}
-    given = {} if schedule.input is None else schedule.input
+    input = {} if schedule.input is None else schedule.input
     by = TriggeredBy(SCHEDULE, schedule.id, actor)
-    return Trigger(schedule.pipeline_id, given, metadata=metadata, run_token=token, triggered_by=by)
+    return Trigger(schedule.pipeline_id, input, metadata=metadata, run_token=token, triggered_by=by)
 
 
 _EXISTING = """
@@ -126,27 +106,23 @@ def write(
         runs: the run of each time that fired.
         failure: why the times that should fire could not.
     """
-    found = [_shape(each, runs, failure) for each in fires]
-    if found:
+    rows = [_shape(each, runs, failure) for each in fires]
+    if rows:
         key = {"tenant": schedule.tenant, "id": schedule.id, "now": tx.now, "kind": kind}
-        tx.execute(_WRITE, {**key, "fires": to_json(found)})
+        tx.execute(_WRITE, {**key, "fires": to_json(rows)})
 
 
 def _shape(fire: Fire, runs: Mapping[datetime, CreatedRun], failure: PipeWeaveError | None) -> dict[str, Any]:
-    shown: dict[str, Any] = {
+    noted: dict[str, Any] = {
         "scheduled_at": fire.scheduled_at.isoformat(),
         "outcome": fire.outcome,
         "reason": fire.reason,
     }
     if fire.outcome != "fired":
-        return shown
+        return noted
     if failure is not None:
-        return shown | {
-            "outcome": "failed",
-            "error_code": failure.code,
-            "error": failure.detail[:MAX_ERROR_CHARS],
-        }
-    return shown | {"run_id": str(runs[fire.scheduled_at].id)}
+        return noted | {"outcome": "failed"} | failures.columns(failure)
+    return noted | {"run_id": str(runs[fire.scheduled_at].id)}
 
 
 # A run that ended, or whose history was dropped, does not overlap any more.
@@ -183,32 +159,3 @@ UPDATE schedule_fires SET is_superseded = true WHERE tenant_id = :tenant AND sch
 def supersede(tx: Transaction, schedule: Schedule) -> None:
     """Mark the open runs of a schedule: the tick cancels them after the newer run has been stored."""
     tx.execute(_SUPERSEDE, {"tenant": schedule.tenant, "id": schedule.id})
-
-
-_START_WAITING = """
-UPDATE schedule_fires SET outcome = :outcome, run_id = :run_id, is_open = :is_open, fired_at = :now,
-    error_code = :error_code, error = :error
-WHERE tenant_id = :tenant AND schedule_id = :id AND scheduled_at = :at AND outcome = 'waiting'
-"""
-
-
-def end_wait(
-    tx: Transaction,
-    schedule: Schedule,
-    scheduled_at: datetime,
-    run_id: UUID | None,
-    failure: PipeWeaveError | None = None,
-) -> None:
-    """Note that a time that waited has started, or could not."""
-    parameters = {
-        "tenant": schedule.tenant,
-        "id": schedule.id,
-        "at": scheduled_at,
-        "outcome": "fired" if run_id is not None else "failed",
-        "run_id": run_id,
-        "is_open": run_id is not None,
-        "error_code": failure and failure.code,
-        "error": failure and failure.detail[:MAX_ERROR_CHARS],
-        "now": tx.now,
-    }
-    tx.execute(_START_WAITING, parameters)

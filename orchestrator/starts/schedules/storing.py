@@ -8,8 +8,9 @@ from typing import Any
 
 import orjson
 
-from pipeweave.errors import FieldError, InputValidationFailed, InvalidInput
+from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.starts.failures import refuse
 from pipeweave.orchestrator.starts.schedules import row as rows
 from pipeweave.orchestrator.starts.schedules.decision import Rules, jitter
 from pipeweave.orchestrator.starts.schedules.row import Schedule
@@ -196,25 +197,6 @@ def _check_input(tx: Transaction, tenant: str, spec: ScheduleSpec) -> None:
             hint="store the value elsewhere, and give the schedule its address",
         )
     refuse(spec.pipeline_id, run_input_errors(stored.input_schema, spec.input))
-
-
-def refuse(pipeline_id: str, found: list[FieldError]) -> None:
-    """Raise an error if a pipeline refuses an input for these mistakes.
-
-    Raises:
-        InputValidationFailed: has one FieldError per mistake.
-    """
-    if found:
-        errors = [
-            FieldError(
-                f"input.{each.field}" if each.field else "input", each.message, each.code, each.expected
-            )
-            for each in found
-        ]
-        more = f" (and {len(errors) - 1} more)" if errors[1:] else ""
-        raise InputValidationFailed(
-            f"pipeline {pipeline_id!r}: {errors[0].field}: {errors[0].message}{more}", errors=errors
-        )
 
 
 _DELETE = "DELETE FROM schedules WHERE tenant_id = :tenant AND id = :id"

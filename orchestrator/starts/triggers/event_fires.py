@@ -7,10 +7,10 @@ from uuid import UUID
 
 from pipeweave.orchestrator.feed import FeedEvent
 from pipeweave.orchestrator.starts import event_documents
-from pipeweave.orchestrator.starts.depths import LOOP, MAX_DEPTH
+from pipeweave.orchestrator.starts import fires as starts_fires
 from pipeweave.orchestrator.starts.triggers import matching, row
 from pipeweave.orchestrator.starts.triggers.row import PIPELINE_COMPLETED, StoredTrigger
-from pipeweave.orchestrator.store.database import Transaction, to_json
+from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
 _TRIGGERS = f"""
@@ -63,39 +63,9 @@ def fires(
     """The fires of one event: of those of these triggers whose filter fits."""
     for each in triggers:
         if matching.fits(each.filter, document):
-            yield _fire(tx, each, event, document, depths.get(event.run_id, 0) + 1)
-
-
-def _fire(
-    tx: Transaction, trigger: StoredTrigger, event: FeedEvent, document: Document, depth: int
-) -> Document:
-    is_loop = depth > MAX_DEPTH
-    return {
-        "id": str(tx.new_id()),
-        "tenant_id": trigger.tenant,
-        "trigger_id": trigger.id,
-        "run_id": str(event.run_id),
-        "seq": event.seq,
-        "event": document,
-        "depth": depth,
-        "outcome": "skipped" if is_loop else "waiting",
-        "reason": LOOP if is_loop else None,
-    }
-
-
-_WRITE = """
-INSERT INTO event_fires (id, tenant_id, trigger_id, run_id, seq, event, depth, outcome, reason, created_at,
-    due_at, fired_at)
-SELECT f.id, f.tenant_id, f.trigger_id, f.run_id, f.seq, f.event, f.depth, f.outcome, f.reason, :now,
-    CASE WHEN f.outcome = 'waiting' THEN CAST(:now AS timestamptz) END,
-    CASE WHEN f.outcome <> 'waiting' THEN CAST(:now AS timestamptz) END
-FROM jsonb_to_recordset(CAST(:fires AS jsonb)) AS f(id uuid, tenant_id text, trigger_id text, run_id uuid,
-    seq bigint, event jsonb, depth integer, outcome text, reason text)
-ON CONFLICT DO NOTHING
-"""
+            yield {**starts_fires.of_event(tx, event, document, depths), "trigger_id": each.id}
 
 
 def write(tx: Transaction, fires: Sequence[Document]) -> None:
     """Note these fires."""
-    if fires:
-        tx.execute(_WRITE, {"fires": to_json(fires), "now": tx.now})
+    starts_fires.write(tx, "event_fires", fires)

@@ -28,9 +28,10 @@ from pipeweave.errors import (
 )
 from pipeweave.orchestrator.domain import gcra
 from pipeweave.orchestrator.domain.triggered_by import WEBHOOK, TriggeredBy
-from pipeweave.orchestrator.runs.triggering import CreatedRun
+from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.security import sealed_texts
-from pipeweave.orchestrator.starts.triggers import matching, row, starting, storing
+from pipeweave.orchestrator.starts import new_runs
+from pipeweave.orchestrator.starts.triggers import last_fire, matching, row, storing
 from pipeweave.orchestrator.starts.triggers.row import StoredTrigger
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values, canonical
@@ -152,8 +153,14 @@ def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> R
     if trigger is None:
         raise SignatureRefused()
     delivery_id = _delivery_id(_scheme(trigger), delivery, body)
-    said = _body_hash(_scheme(trigger), body)
-    if (known := _known(tx, trigger, delivery_id, delivery.signature, said)) is not None:
+    fire = {
+        "tenant": trigger.tenant,
+        "id": trigger.id,
+        "key": delivery_id,
+        "signature": delivery.signature,
+        "body_hash": _body_hash(_scheme(trigger), body),
+    }
+    if (known := _known(tx, fire)) is not None:
         return known
     if _is_ping(trigger, delivery.headers):
         return Received(delivery_id, None, is_ping=True)
@@ -165,9 +172,11 @@ def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> R
     on_time = _on_time(tx, trigger)
     metadata = {"triggerId": trigger.id, "deliveryId": delivery_id}
     by = TriggeredBy(WEBHOOK, trigger.id, delivery_id)
-    given = matching.input_of(trigger.input, document)
-    run = starting.start(tx, values, trigger.tenant, trigger.pipeline_id, given, metadata, by)
-    _note(tx, trigger, Fire(delivery_id, delivery.signature, said), run, on_time)
+    input = matching.input_of(trigger.input, document)
+    request = Trigger(trigger.pipeline_id, input, metadata=metadata, triggered_by=by)
+    (run,) = new_runs.start(tx, values, trigger.tenant, [request])
+    tx.execute(_INSERT, {**fire, "run_id": run.id, "now": tx.now})
+    last_fire.note(tx, trigger.tenant, trigger.id, on_time=on_time)
     return Received(delivery_id, run.id, run.status)
 
 
@@ -218,19 +227,22 @@ ORDER BY f.signature = :signature DESC LIMIT 1
 """
 
 
-def _known(
-    tx: Transaction, trigger: StoredTrigger, delivery_id: str, signature: str, body_hash: str | None
-) -> Received | None:
-    key = {"tenant": trigger.tenant, "id": trigger.id, "key": delivery_id, "signature": signature}
-    found = tx.execute(_KNOWN, {**key, "body_hash": body_hash}).one_or_none()
-    if found is None:
+_INSERT = """
+INSERT INTO trigger_fires (tenant_id, trigger_id, key, signature, body_hash, fired_at, run_id)
+VALUES (:tenant, :id, :key, :signature, :body_hash, :now, :run_id)
+"""
+
+
+def _known(tx: Transaction, fire: Mapping[str, Any]) -> Received | None:
+    first = tx.execute(_KNOWN, fire).one_or_none()
+    if first is None:
         return None
-    if body_hash is not None and not found.is_same:
+    if fire["body_hash"] is not None and not first.is_same:
         raise DeliveryIdReused(
-            f"delivery {delivery_id!r} came before with another body, so this one starts nothing",
+            f"delivery {fire['key']!r} came before with another body, so this one starts nothing",
             hint="give each delivery an id of its own; send one again with the body that it had",
         )
-    return Received(found.key, found.run_id, found.status, is_repeated=True)
+    return Received(first.key, first.run_id, first.status, is_repeated=True)
 
 
 def _on_time(tx: Transaction, trigger: StoredTrigger) -> Any:
@@ -243,30 +255,3 @@ def _on_time(tx: Transaction, trigger: StoredTrigger) -> Any:
             hint="send the delivery again in a moment",
         )
     return gcra.after(rate, on_time, 1)
-
-
-_INSERT = """
-INSERT INTO trigger_fires (tenant_id, trigger_id, key, signature, body_hash, fired_at, run_id)
-VALUES (:tenant, :id, :key, :signature, :body_hash, :now, :run_id)
-"""
-_MOVE = """
-UPDATE triggers SET on_time = :on_time, last_fire_at = :now, last_error_at = NULL, last_error_code = NULL,
-    last_error = NULL
-WHERE tenant_id = :tenant AND id = :id
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Fire:
-    """How a delivery is known again: by its id, its signature and what it said."""
-
-    key: str
-    signature: str
-    body_hash: str | None
-
-
-def _note(tx: Transaction, trigger: StoredTrigger, fire: Fire, run: CreatedRun, on_time: Any) -> None:
-    named = {"tenant": trigger.tenant, "id": trigger.id, "now": tx.now}
-    known_by = {"key": fire.key, "signature": fire.signature, "body_hash": fire.body_hash}
-    tx.execute(_INSERT, {**named, **known_by, "run_id": run.id})
-    tx.execute(_MOVE, {**named, "on_time": on_time})

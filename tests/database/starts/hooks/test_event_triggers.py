@@ -21,7 +21,7 @@ from pipeweave.orchestrator.recovery.look import look
 from pipeweave.orchestrator.retention import Policy, drop_months, partitions
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.starts import event_consumer
-from pipeweave.orchestrator.starts.depths import MAX_DEPTH
+from pipeweave.orchestrator.starts.fires import MAX_DEPTH
 from pipeweave.orchestrator.starts.triggers import TriggerSpec, event_starts, storing
 from pipeweave.orchestrator.store.database import Database
 

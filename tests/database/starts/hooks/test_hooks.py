@@ -20,7 +20,7 @@ from pipeweave.orchestrator.reading import run as read_run
 from pipeweave.orchestrator.recovery.look import look
 from pipeweave.orchestrator.runs import deadlines, triggering
 from pipeweave.orchestrator.starts import event_consumer
-from pipeweave.orchestrator.starts.depths import MAX_DEPTH
+from pipeweave.orchestrator.starts.fires import MAX_DEPTH
 from pipeweave.orchestrator.starts.hooks import run_starts, url_calls
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings

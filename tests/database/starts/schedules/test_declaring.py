@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.runs.reactions import reactions_to
+from pipeweave.orchestrator.starts import loop
 from pipeweave.orchestrator.starts.schedules import declaring, firing, storing
 from pipeweave.orchestrator.starts.schedules.storing import ScheduleSpec
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -83,7 +85,12 @@ def put(driver: RunDriver, **options: Any) -> None:
 
 def tick(driver: RunDriver) -> int:
     """What the tick does with the schedule of this test."""
-    return driver.database.run(lambda tx: firing.fire(tx, VALUES, driver.tenant, "files"))
+    return driver.database.run(lambda tx: fire(tx, driver))
+
+
+def fire(tx: Transaction, driver: RunDriver) -> int:
+    row = SimpleNamespace(tenant_id=driver.tenant, cause="files")
+    return loop.start(tx, VALUES, firing.SCHEDULES, row)
 
 
 def stored(driver: RunDriver) -> Any:
@@ -247,7 +254,7 @@ def test_a_declaration_waits_for_the_tick_that_has_the_row(driver: RunDriver, cl
     declare(driver, "* * * * *")
     clock.now += timedelta(minutes=1)
     with driver.database.transaction() as tx:
-        assert firing.fire(tx, VALUES, driver.tenant, "files") == 1
+        assert fire(tx, driver) == 1
         with BackgroundCall(lambda: declare(driver, "*/1 * * * *")):
             wait_for_lock(driver.database)
             tx.commit()

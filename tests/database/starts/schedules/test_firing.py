@@ -13,9 +13,11 @@ from support.run_driver import Clock, RunDriver
 from support.stored_values import VALUES
 
 from pipeweave.errors import InputValidationFailed, InvalidInput, NotFound
+from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.recovery.look import look
 from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.starts import loop, new_runs
 from pipeweave.orchestrator.starts.schedules import by_hand, firing, storing
 from pipeweave.orchestrator.starts.schedules.storing import ScheduleSpec
 from pipeweave.orchestrator.store.database import Database
@@ -165,7 +167,7 @@ def test_the_tick_is_told_that_nothing_is_due(driver: RunDriver) -> None:
 
 
 def test_tenants_take_turns(driver: RunDriver, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(firing, "BATCH", 2)
+    monkeypatch.setattr(loop, "BATCH", 2)
     for number in range(5):
         put(driver, f"s{number}")
     neighbour = RunDriver(driver.database)
@@ -173,6 +175,18 @@ def test_tenants_take_turns(driver: RunDriver, clock: Clock, monkeypatch: pytest
     put(neighbour, "theirs")
     tick(driver, clock, 65 * timedelta(seconds=1))
     assert outcomes(driver, "theirs") == ["fired"]
+
+
+def test_many_due_times_are_written_in_parts(
+    driver: RunDriver, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(new_runs, "MAX_BATCH_TASK_RUNS", 2)
+    put(driver, missed="all")
+    assert tick(driver, clock, timedelta(minutes=5, seconds=30)) == 5
+    times = {each.id: each.metadata["scheduledAt"] for each in runs(driver)}
+    assert [times[each.run_id] for each in fires(driver)] == [
+        iso(each.scheduled_at) for each in fires(driver)
+    ]
 
 
 # --- overlap ----------------------------------------------------------------------------------------------
@@ -189,19 +203,24 @@ def test_a_due_time_is_skipped_while_a_run_is_open(driver: RunDriver, clock: Clo
 
 
 def test_a_due_time_waits_for_the_end_of_the_run_before_it(driver: RunDriver, clock: Clock) -> None:
-    put(driver, overlap="queue")
+    put(driver, overlap="queue", jitter_ms=500)
     for _ in range(3):
         tick(driver, clock, 61 * timedelta(seconds=1))
     assert outcomes(driver) == ["fired", "waiting", "skipped"]
     assert tick(driver) == 0
+    before, reason = schedule(driver), fires(driver)[1].reason
     end(driver, runs(driver)[0].id)
     assert tick(driver) == 1
     assert outcomes(driver) == ["fired", "fired", "skipped"]
     assert len(runs(driver)) == 2
+    after = schedule(driver)
+    assert (after.next_scheduled_at, after.next_fire_at) == (before.next_scheduled_at, before.next_fire_at)
+    assert fires(driver)[1].reason == reason is not None
+    assert after.last_fire_at > before.last_fire_at
 
 
-def test_a_time_that_waited_and_cannot_start_is_shown_as_the_last_error(
-    driver: RunDriver, clock: Clock
+def test_a_time_that_waited_and_cannot_start_is_logged_and_is_the_last_error(
+    driver: RunDriver, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(driver, overlap="queue")
     for _ in range(2):
@@ -210,6 +229,7 @@ def test_a_time_that_waited_and_cannot_start_is_shown_as_the_last_error(
     end(driver, runs(driver)[0].id)
     assert tick(driver) == 1
     assert outcomes(driver) == ["fired", "failed"]
+    assert "schedule.failed" in [each.message for each in caplog.records]
     assert schedule(driver).last_error_code == "INPUT_VALIDATION_FAILED"
     driver.store({"a": []}, id="files")
     tick(driver, clock, 61 * timedelta(seconds=1))
