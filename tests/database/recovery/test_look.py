@@ -24,7 +24,7 @@ from pipeweave.orchestrator.store import leases
 pytestmark = pytest.mark.every_postgres
 
 
-def test_a_tick_of_an_idle_deployment_sends_three_statements(
+def test_a_tick_of_an_idle_deployment_sends_and_commits_three_statements(
     deployment: Deployment, driver: RunDriver
 ) -> None:
     """To take the lease, to look, and to note what was found and give the lease back."""
@@ -41,7 +41,7 @@ def test_a_tick_of_an_idle_deployment_sends_three_statements(
     def sends_three() -> bool:
         with sent_statements() as sent:
             assert tick.run_once(deployment) == Ticked()
-        return len(sent) == 3
+        return sent.cost == (3, 3)
 
     # On a machine that stands still for a while, a chore is due again, or the lease is renewed.
     wait_until(sends_three, what="each tick sends more")

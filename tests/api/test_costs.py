@@ -1,0 +1,177 @@
+"""What a run costs in statements and commits, exactly: figures that no noise hides.
+
+The API and a worker's child work in the test's own thread, a message after the other. A figure that became
+smaller is good news: write it down here, and in docs/performance.md. An idle tick is in
+database/recovery/test_look.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import pytest
+from flask.testing import FlaskClient
+from support.factories import register
+from support.sent_statements import sent_statements
+
+from pipeweave.api import create_app
+from pipeweave.authoring.task import Task
+from pipeweave.authoring.task_spec import TaskSpec
+from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.domain.outbox import Outgoing
+from pipeweave.orchestrator.messaging.batching import MESSAGES_PER_FAN_OUT, group_into_messages
+from pipeweave.orchestrator.security import access_tokens
+from pipeweave.orchestrator.store.statements import PREPARE_AFTER
+from pipeweave.settings import Settings
+from pipeweave.workers.consumer import runner as runner_module
+from pipeweave.workers.consumer.calls import Calls
+from pipeweave.workers.consumer.child_slots import Slots
+from pipeweave.workers.consumer.runner import ChildProcess, Runner
+
+TENANT = "default"
+
+# Statements and commits.
+Cost = tuple[int, int]
+TRIES = 5
+
+
+@dataclass
+class Plant:
+    """The API, a worker's child and the messages between them."""
+
+    deployment: Deployment
+    client: FlaskClient
+    headers: dict[str, str]
+    runner: Runner
+    waiting: list[Outgoing] = field(default_factory=list)
+
+    def trigger(self, pipeline: str, count: int = 0) -> str:
+        """Trigger a run over HTTP; its id."""
+        path = f"/api/pipelines/{pipeline}/trigger"
+        answer = self.client.post(path, json={"input": {"count": count}}, headers=self.headers)
+        assert answer.status_code == 200, answer.text
+        return str(answer.json["pipelineRunId"])
+
+    def work(self) -> None:
+        """Work off all messages and then the full chords, and what follows from them."""
+        chords: set[tuple[UUID, int]] = set()
+        while self.waiting or chords:
+            batch = group_into_messages(self.waiting)
+            self.waiting.clear()
+            chords.update((each.run_id, each.join) for each in (*batch.parts, *batch.checks))
+            for message in batch.messages:
+                self.runner.run(
+                    message.run_id, message.ordinals, message.attempt, message.part, message.joins
+                )
+            if not self.waiting and chords:
+                self.runner.join(*chords.pop())
+
+    def run(self, pipeline: str, count: int = 0) -> None:
+        """Trigger a run and work it off."""
+        self.trigger(pipeline, count)
+        self.work()
+
+    def unfinished(self) -> list[str]:
+        """The status of each run that is not completed."""
+        with self.deployment.database.reading() as tx:
+            return tx.execute("SELECT status FROM runs WHERE status <> 'completed'").scalars()
+
+    def store(self, name: str, *steps: dict[str, object]) -> None:
+        answer = self.client.put(f"/api/pipelines/{name}", json={"steps": steps}, headers=self.headers)
+        assert answer.status_code in (200, 201), answer.text
+
+
+def a_child(deployment: Deployment) -> Runner:
+    def noop() -> None:
+        """Do nothing."""
+
+    def numbers(count: int) -> list[int]:
+        return list(range(count))
+
+    tasks = {
+        each.__name__: Task(each, TaskSpec(id=each.__name__, code_hash="0" * 64)) for each in (noop, numbers)
+    }
+    slot = Slots(1).take(0, os.getpid())
+    assert slot is not None
+    process = ChildProcess(f"w#{os.getpid()}", (f"pipeweave.{TENANT}.python",), slot)
+    return Runner(deployment, Calls(deployment.database, deployment.values, tasks), process)
+
+
+@pytest.fixture
+def plant(
+    fresh_database_url: str,
+    fresh_broker_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Plant]:
+    # A turn never ends because the machine stood still.
+    monkeypatch.setattr(runner_module, "TURN_S", 600.0)
+    deployment = Deployment.open(
+        Settings(
+            database_url=fresh_database_url,
+            broker_url=fresh_broker_url,
+            data_dir=str(tmp_path_factory.mktemp("costs")),
+            secret_key="5e" * 32,
+        )
+    )
+    with deployment.database.transaction() as tx:
+        register(tx, TENANT, "noop", "numbers")
+        token = access_tokens.create_token(tx, name="test", tenants=[TENANT], scopes=[access_tokens.WRITE])
+    headers = {"Authorization": f"Bearer {token}", "X-Tenant": TENANT}
+    client = create_app(deployment.settings, deployment).test_client()
+    made = Plant(deployment, client, headers, a_child(deployment))
+    deployment.database.sender = made.waiting.extend
+    monkeypatch.setattr(deployment.publisher, "publish", made.waiting.extend)
+    yield made
+    deployment.close()
+
+
+def chain(length: int) -> list[dict[str, object]]:
+    return [{"id": f"s{n}", "task": "noop", "needs": [f"s{n - 1}"] if n else []} for n in range(length)]
+
+
+def assert_costs(work: Callable[[], object], expected: Cost) -> None:
+    """Statements and commits of some work, once all its statements are prepared and all caches filled."""
+    for _ in range(PREPARE_AFTER + 1):
+        work()
+    seen: list[Cost] = []
+    # What a cache remembers for a second or two is read again on a machine that stood still for so long.
+    while expected not in seen and len(seen) < TRIES:
+        with sent_statements(of_all_threads=False) as sent:
+            work()
+        seen.append(sent.cost)
+    assert seen[-1] == expected, "\n\n".join([str(seen), *sent])
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_a_run_over_http_costs_three_statements_and_each_hop_of_its_chain_one(
+    plant: Plant, length: int
+) -> None:
+    """To trigger it, to claim its first step, and one for the end of each step. Each is a commit."""
+    plant.store("chain", *chain(length))
+    assert_costs(lambda: plant.run("chain"), (2 + length, 2 + length))
+    assert plant.unfinished() == []
+
+
+def test_a_trigger_costs_one_statement(plant: Plant) -> None:
+    plant.store("chain", *chain(2))
+    assert_costs(lambda: plant.trigger("chain"), (1, 1))
+
+
+@pytest.mark.parametrize("count", [64, 320])
+def test_an_item_costs_nothing_beside_the_message_that_carries_it(plant: Plant, count: int) -> None:
+    """A message costs two statements and two commits, however many items it carries: 64 messages carry them
+    all. The other commits are the trigger, the claim of the list, its end and the end of the map.
+    """
+    plant.store(
+        "map",
+        {"id": "numbers", "task": "numbers", "needs": [], "params": {"count": "${input.count}"}},
+        {"id": "each", "task": "noop", "needs": ["numbers"], "map": {"over": "${steps.numbers}"}},
+    )
+    assert_costs(
+        lambda: plant.run("map", count), (15 + 2 * MESSAGES_PER_FAN_OUT, 4 + 2 * MESSAGES_PER_FAN_OUT)
+    )
+    assert plant.unfinished() == []
