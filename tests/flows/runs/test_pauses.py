@@ -122,14 +122,15 @@ def test_a_rate_holds_over_the_children_of_a_worker(stack: LiveStack) -> None:
     assert starts[-1] - starts[0] >= 1.5
 
 
-def test_a_line_of_runs_goes_one_after_the_other(stack: LiveStack) -> None:
+def test_a_line_of_runs_goes_one_after_the_other(stack: LiveStack, gate: Path) -> None:
     tenant = stack.settings.tenant
-    steps = [{"id": "a", "task": "nap_once", "needs": []}, {"id": "b", "task": "nap_once", "needs": ["a"]}]
-    stack.store({"id": "lined", "steps": steps})
+    first = {"id": "a", "task": "hold", "needs": [], "params": {"path": "${input.path}"}}
+    stack.store({"id": "lined", "steps": [first, {"id": "b", "task": "nap_once", "needs": ["a"]}]})
     stack.deployment.database.run(lambda tx: admission.set_limit(tx, tenant, 1))
     try:
-        runs = [stack.trigger("lined") for _ in range(5)]
+        runs = [stack.trigger("lined", {"path": str(gate)}) for _ in range(5)]
         assert [stack.run(run_id).status for run_id in runs[1:]] == ["pending"] * 4
+        gate.touch()
         assert {stack.finished(run_id).status for run_id in runs} == {"completed"}
     finally:
         stack.deployment.database.run(lambda tx: admission.set_limit(tx, tenant, None))
