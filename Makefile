@@ -89,8 +89,8 @@ looks: setup ## Make the pictures of the dashboard anew, and one sheet with all 
 	PIPEWEAVE_TEST_LOOKS=renew $(PYTEST) tests/ui/looks
 	@git status --short docs/pictures tests/ui/looks
 
-bench: setup ## Measure against plain Celery on the same machine (HISTORY=1000000: with that many finished runs, too; WATCHED=100: without and with open pages)
-	$(BIN)/python -m benchmarks $(if $(HISTORY),--history $(HISTORY)) $(if $(WATCHED),--watched $(WATCHED))
+bench: setup ## Measure against plain Celery on the same machine (HISTORY=1000000: with that many finished runs, too; WATCHED=100: without and with open pages; AGAINST=REF: in turns with another commit)
+	$(BIN)/python -m benchmarks $(if $(AGAINST),--against $(AGAINST)) $(if $(HISTORY),--history $(HISTORY)) $(if $(WATCHED),--watched $(WATCHED))
 
 chaos: setup ## Inject faults into a real stack, then prove that nothing was lost or done twice (SECONDS=300 SEED=1)
 	$(BIN)/python -m chaos --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1)

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import history, open_pages, report
+from benchmarks import against, history, open_pages, report
 from benchmarks.environment import Environment, environment
 from benchmarks.figures import Benchmark, Figures, middle
 from benchmarks.measure import benchmarks, warm_up
@@ -26,6 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.results and (options.only or options.smoke or options.watched):
         parser.error("--results takes the whole: not with --only, --smoke or --watched")
+    if options.against and (options.results or options.watched or options.history or options.out):
+        parser.error("--against prints ratios: not with --results, --watched, --history or --out")
     sizes = QUICK if options.quick else SMOKE if options.smoke else FULL
     rounds = options.rounds or sizes.rounds
     # With pages the rounds alternate: each measures every figure once without and once with them.
@@ -36,11 +38,15 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"no such benchmark; there are {names}", file=sys.stderr)
         return 2
     try:
+        if options.against:
+            print("\n" + against.compare(options.against, options.pairs, _turn(options)))
+            return 0
         figures, again = measure(chosen, sizes, rounds, options.history, options.watched)
     except (BenchmarkFailed, PipeWeaveError) as error:
         print(f"not measured: {error}", file=sys.stderr)
         return 1
     print("\n" + report.table(figures, again))
+    print("\n" + report.costs(figures))
     is_whole = not (options.only or options.smoke or options.watched)
     file = options.out or (report.LATEST if is_whole else report.LATEST.with_name("partial.json"))
     report.write_json(figures, file, again)
@@ -136,6 +142,13 @@ def _measure_settled(chosen: list[Benchmark], up: Environment, sizes: Sizes) -> 
     return _measure(chosen, up.alone)
 
 
+def _turn(options: argparse.Namespace) -> list[str]:
+    """The arguments of each turn of a comparison."""
+    sizes = ["--quick"] if options.quick else ["--smoke"] if options.smoke else []
+    rounds = ["--rounds", str(options.rounds)] if options.rounds else []
+    return [*sizes, *rounds, *(argument for each in options.only for argument in ("--only", each))]
+
+
 def _whole(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -168,6 +181,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         default=0,
         help="instead, measure ours without and with N open pages of the dashboard",
+    )
+    parser.add_argument(
+        "--against", metavar="REF", help="instead, measure this tree and another commit in turns"
+    )
+    parser.add_argument(
+        "--pairs", type=_whole, metavar="N", default=4, help="turns of each tree, with --against (4)"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON document here instead")
     parser.add_argument("--results", action="store_true", help="put the figures into benchmarks/RESULTS.md")

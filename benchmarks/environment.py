@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,12 +36,19 @@ class Environment:
         pipeweave: PipeWeave, for the benchmarks of PipeWeave alone.
         settings: the settings of PipeWeave's processes.
         log: the log of PostgreSQL.
+        servers: the process ids of PostgreSQL and the broker, by name.
     """
 
     systems: tuple[System, ...]
     pipeweave: PipeWeaveSystem
     settings: Settings
     log: StatementLog
+    servers: Mapping[str, int]
+
+    @property
+    def processes(self) -> Mapping[str, int]:
+        """The process ids of PipeWeave and the servers, by name."""
+        return {**self.pipeweave.processes, **self.servers}
 
     @property
     def alone(self) -> Environment:
@@ -62,11 +69,13 @@ def environment(folder: Path) -> Iterator[Environment]:
         database = Postgres(folder / "postgres", free_port(), secrets.token_hex(16), secrets.token_hex(16))
         database.prepare()
         postgres_log = folder / "logs" / "postgres.log"
-        stack.enter_context(running(database.launch(), postgres_log, database.is_ready, postgres.STOP_SIGNAL))
+        postgresql_id = stack.enter_context(
+            running(database.launch(), postgres_log, database.is_ready, postgres.STOP_SIGNAL)
+        )
         broker = Valkey(folder / "valkey", free_port(), secrets.token_hex(16))
         broker.prepare()
         log = folder / "logs" / "valkey.log"
-        stack.enter_context(running(broker.launch(), log, broker.is_ready, valkey.STOP_SIGNAL))
+        broker_id = stack.enter_context(running(broker.launch(), log, broker.is_ready, valkey.STOP_SIGNAL))
         pipeweave = stack.enter_context(_pipeweave(folder, database.url, broker.url_of(_PIPEWEAVE)))
         written = stack.enter_context(_plain(folder, Written, broker.url_of(_WRITTEN)))
         tuned = stack.enter_context(_plain(folder, Tuned, broker.url_of(_TUNED)))
@@ -74,7 +83,8 @@ def environment(folder: Path) -> Iterator[Environment]:
             database_url=database.url, broker_url=broker.url_of(_PIPEWEAVE), data_dir=str(folder / "data")
         )
         log_of = StatementLog(database.admin_url, postgres_log)
-        yield Environment((pipeweave, written, tuned), pipeweave, settings, log_of)
+        servers = {"postgresql": postgresql_id, "broker": broker_id}
+        yield Environment((pipeweave, written, tuned), pipeweave, settings, log_of, servers)
 
 
 @contextmanager

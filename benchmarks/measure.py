@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median, quantiles
 from typing import Any
 
-from benchmarks import alone, over_http
+from benchmarks import alone, costs, over_http
 from benchmarks.figures import Benchmark, Figures, percentile
 from benchmarks.sizes import Sizes
 from benchmarks.systems import System
@@ -27,6 +27,7 @@ def benchmarks(sizes: Sizes) -> list[Benchmark]:
         Benchmark("idle", lambda environment: _idle(environment.systems, sizes)),
         *over_http.benchmarks(sizes),
         *alone.benchmarks(sizes),
+        *costs.benchmarks(sizes),
     ]
 
 

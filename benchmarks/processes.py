@@ -16,7 +16,7 @@ from pipeweave.settings import environment
 from pipeweave.up.launch import Launch, spawn
 
 ROOT = Path(__file__).parents[1]
-READY_S = 30.0
+READY_S = 120.0
 STOP_S = 15.0
 
 # Variables that a program needs; the user's own settings must not change a figure.

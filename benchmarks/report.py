@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,22 @@ def write_json(figures: Measured, file: Path, again: Again | None = None) -> Non
 
 def table(figures: Measured, again: Again | None = None) -> str:
     """The figures for a terminal."""
-    rows = _rows(figures, again)
+    return aligned(_rows(figures, again))
+
+
+def costs(figures: Measured) -> str:
+    """What each process costs, for a terminal; empty when no costs were measured."""
+    rows: list[Row] = []
+    for name, each in figures.items():
+        for cost, by_process in each.more.get("costs", {}).items():
+            rows = rows or [("benchmark", "unit", *by_process)]
+            cells = (by_process.get(process, "") for process in rows[0][2:])
+            rows.append((name, cost, *map(_cost, cells)))
+    return aligned(rows) if rows else ""
+
+
+def aligned(rows: Sequence[Row]) -> str:
+    """Rows, the first of which is the header, in columns of one width."""
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     return "\n".join(_aligned(row, widths, rows[0]) for row in rows)
 
@@ -135,21 +150,27 @@ def _lines(figures: Figures) -> dict[str, Line]:
 
 def _row(name: str, unit: str, values: Mapping[str, float], goal: str) -> Row:
     figures = Figures(unit, values)
-    shown = (_number(values[each]) if each in values else "" for each in ("ours", "celery", "celery_tuned"))
-    ratios = (_times(figures.ratio(to)) for to in ("celery", "celery_tuned"))
+    shown = (number(values[each]) if each in values else "" for each in ("ours", "celery", "celery_tuned"))
+    ratios = (times(figures.ratio(to)) for to in ("celery", "celery_tuned"))
     return (name, unit, *shown, *ratios, goal)
 
 
 def _history_cells(before: Line, after: Line) -> Row:
     without, ours = before[0]["ours"], after[0]["ours"]
-    return (_number(without), _number(ours), _times(ours / without if without else None))
+    return (number(without), number(ours), times(ours / without if without else None))
 
 
-def _number(value: float) -> str:
+def _cost(value: float | str | None) -> str:
+    return value if isinstance(value, str) else "not counted" if value is None else number(value)
+
+
+def number(value: float) -> str:
+    """A figure with as many digits as matter."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
-def _times(ratio: float | None) -> str:
+def times(ratio: float | None) -> str:
+    """A ratio; empty without one."""
     return "" if ratio is None else f"{ratio:.2f} x"
 
 

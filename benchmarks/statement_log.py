@@ -14,20 +14,28 @@ from pathlib import Path
 import psycopg2
 
 # "LOG:  duration: 0.071 ms  statement: EXECUTE ..." and, after it, the prepared statement.
-_ENTRY = re.compile(r"^\S+ \S+ \S+ \[\d+\] (LOG|DETAIL|STATEMENT|ERROR|FATAL|WARNING|HINT|CONTEXT):  ", re.M)
+_ENTRY = re.compile(
+    r"^\S+ \S+ \S+ \[(\d+)\] (LOG|DETAIL|STATEMENT|ERROR|FATAL|WARNING|HINT|CONTEXT):  ", re.M
+)
 _DURATION = re.compile(r"duration: ([\d.]+) ms  (?:statement|execute [^:]*): ")
+
+Entry = tuple[int, str, float]
 
 
 @dataclass(slots=True)
 class Recorded:
-    """The statements of a recording with their milliseconds; empty until the recording ends."""
+    """The statements of a recording; empty until the recording ends.
 
-    statements: list[tuple[str, float]] = field(default_factory=list)
+    Args:
+        statements: the process id of the session, the text and its milliseconds, as they ended.
+    """
+
+    statements: list[Entry] = field(default_factory=list)
 
     def of(self, pattern: str) -> list[float]:
         """The milliseconds of the statements that contain this pattern."""
         wanted = re.compile(pattern, re.S)
-        return [took for text, took in self.statements if wanted.search(text)]
+        return [took for _, text, took in self.statements if wanted.search(text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +72,16 @@ class StatementLog:
                 cursor.execute("SELECT pg_reload_conf()")
 
 
-def _statements(text: str) -> Iterator[tuple[str, float]]:
+def _statements(text: str) -> Iterator[Entry]:
     """Every logged statement; a prepared one with its text."""
     parts = _ENTRY.split(text)
-    last: tuple[str, float] | None = None
-    for kind, said in zip(parts[1::2], parts[2::2], strict=True):
+    last: Entry | None = None
+    for session, kind, said in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
         if kind == "DETAIL" and last is not None:
-            last = (f"{last[0]}\n{said}", last[1])
+            last = (last[0], f"{last[1]}\n{said}", last[2])
         elif kind == "LOG" and (found := _DURATION.match(said)):
             if last is not None:
                 yield last
-            last = (said[found.end() :], float(found[1]))
+            last = (int(session), said[found.end() :], float(found[1]))
     if last is not None:
         yield last

@@ -34,7 +34,7 @@ class Usage:
 
 def idle(systems: Sequence[System], seconds: float) -> dict[str, Usage]:
     """Watch all systems do nothing, at the same time."""
-    families = {each.name: {name: _family(pid) for name, pid in each.processes.items()} for each in systems}
+    families = {each.name: {name: family(pid) for name, pid in each.processes.items()} for each in systems}
     before = {each: _cpu_seconds(families[each]) for each in families}
     began = time.perf_counter()
     time.sleep(seconds)
@@ -51,7 +51,7 @@ def idle(systems: Sequence[System], seconds: float) -> dict[str, Usage]:
 
 def cpu_seconds(process_id: int) -> float:
     """CPU time so far of a process and its children."""
-    return _cpu_seconds({"": _family(process_id)})[""]
+    return _cpu_seconds({"": family(process_id)})[""]
 
 
 @contextmanager
@@ -76,15 +76,16 @@ def largest_during(system: System, every_s: float = 0.05) -> Iterator[dict[str, 
         watching.join()
 
 
-def _family(process_id: int) -> list[psutil.Process]:
+def family(process_id: int) -> list[psutil.Process]:
+    """A process and all its children."""
     process = psutil.Process(process_id)
     return [process, *process.children(recursive=True)]
 
 
 def _largest_pss_mb(process_id: int) -> float:
-    """The values of a process and its children that still run."""
+    """Of a process and its children that still run."""
     largest = 0.0
-    for process in _family(process_id):
+    for process in family(process_id):
         # Pools replace their children.
         with suppress(psutil.NoSuchProcess):
             largest = max(largest, _pss_mb(process))

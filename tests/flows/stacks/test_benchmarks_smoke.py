@@ -30,6 +30,7 @@ ALONE = [
     "watchers",
     "pages",
 ]
+COSTS = ["cost_run", "cost_hop", "cost_item", "cost_trigger", "cost_idle_second"]
 SYSTEMS = {"ours", "celery", "celery_tuned"}
 
 
@@ -53,7 +54,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, obj
 def test_every_benchmark_has_a_figure_of_ours_and_of_both_baselines(
     figures: dict[str, dict[str, object]],
 ) -> None:
-    assert list(figures) == COMPARED + ALONE
+    assert list(figures) == COMPARED + ALONE + COSTS
     for name in COMPARED:
         assert {"unit", "ratio", "ratio_tuned", *SYSTEMS} <= figures[name].keys(), name
 
@@ -71,6 +72,15 @@ def test_each_benchmark_of_pipeweave_alone_has_a_figure_and_a_goal(
 ) -> None:
     for name in ALONE:
         assert {"unit", "ours", "goal"} <= figures[name].keys(), name
+
+
+def test_costs_are_counted_by_process(figures: dict[str, dict[str, dict[str, dict[str, float]]]]) -> None:
+    for name in COSTS:
+        costs = figures[name]["costs"]
+        assert costs["processor ms"].keys() == {"api", "worker", "beat", "postgresql", "broker"}
+        assert costs["statements"].keys() == costs["commits"].keys() == {"api", "worker", "beat"}
+    assert figures["cost_run"]["costs"]["statements"]["api"] >= 1
+    assert figures["cost_hop"]["costs"]["commits"]["worker"] >= 1
 
 
 def test_http_tasks_are_measured_next_to_a_bare_loop_of_posts(

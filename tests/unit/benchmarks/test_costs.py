@@ -1,0 +1,73 @@
+"""What is counted as a statement and as a commit, and what is said of what a machine does not count."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import against, counters, report
+from benchmarks.costs import count
+from benchmarks.figures import Figures
+from benchmarks.statement_log import Recorded
+
+LOG = [
+    (7, "SELECT 1", 0.1),
+    (7, "BEGIN; EXECUTE pw_1('x')\nprepare: PREPARE pw_1 AS SELECT 2", 0.1),
+    (8, "BEGIN; PREPARE pw_4 AS SELECT 3", 0.1),
+    (8, "EXECUTE pw_4", 0.1),
+    (7, "EXECUTE pw_2", 0.1),
+    (8, "ROLLBACK", 0.1),
+    (7, "PREPARE pw_3 AS SELECT 4", 0.1),
+    (7, "COMMIT", 0.1),
+    (9, "SELECT 5", 0.1),
+]
+
+
+def test_statements_and_commits_are_counted_by_process() -> None:
+    statements, commits = count(Recorded(LOG), {7: "worker", 8: "api"})
+    assert statements == {"worker": 3, "api": 1}
+    assert commits == {"worker": 2, "api": 0}
+
+
+@pytest.mark.parametrize(
+    ("said", "number"),
+    [
+        ("123456,,instructions,1000,100.00,0.5,insn per cycle\n", 123456.0),
+        ("<not supported>,,instructions,0,100.00,,\n", None),
+        ("<not counted>,,instructions,0,0.00,,\n", None),
+        ("perf: command not found\n", None),
+    ],
+)
+def test_instructions_that_a_machine_does_not_count_are_not_zero(said: str, number: float | None) -> None:
+    assert counters.retired(said) == number
+
+
+def test_bytes_are_those_of_connections_that_are_still_open() -> None:
+    listed = (
+        'ESTAB 0 0 127.0.0.1:5001 127.0.0.1:5432 users:(("python",pid=42,fd=7)) cubic bytes_sent:900 x:1\n'
+        "TIME-WAIT 0 0 127.0.0.1:5002 127.0.0.1:5432\n"
+        'ESTAB 0 0 127.0.0.1:5003 127.0.0.1:5432 users:(("python",pid=43,fd=7)) cubic rtt:0.1\n'
+    )
+    assert counters.Sent.of(listed).by_connection == {(42, "127.0.0.1:5001", "127.0.0.1:5432"): 900}
+
+
+def test_costs_are_shown_by_process_and_compared_by_process() -> None:
+    costs = {"statements": {"api": 1.0, "worker": 2.0}, "instructions": {"api": None, "worker": None}}
+    figures = {"cost_run": Figures("processor ms per run", {"ours": 3.0}, {"costs": costs})}
+    header, statements, instructions = report.costs(figures).splitlines()
+    assert header.split() == ["benchmark", "unit", "api", "worker"]
+    assert statements.split() == ["cost_run", "statements", "1.00", "2.00"]
+    assert instructions.count("not counted") == 2
+    values = against.values_of(report.to_json(figures))
+    assert values == {
+        ("cost_run", "processor ms per run"): 3.0,
+        ("cost_run", "statements, api"): 1.0,
+        ("cost_run", "statements, worker"): 2.0,
+    }
+
+
+def test_a_comparison_shows_medians_their_ratio_and_the_least_and_greatest_of_the_turns() -> None:
+    name = ("chain_50", "ms per hop")
+    ours, theirs = ([{name: each} for each in turns] for turns in ((1.0, 3.0, 2.0), (2.0, 2.0, 4.0)))
+    header, line = against.rows("v1", ours, theirs)
+    assert header[2:] == ("this tree", "v1", "ratio", "least", "most")
+    assert line == (*name, "2.00", "2.00", "1.00 x", "0.50 x", "1.50 x")
