@@ -61,7 +61,7 @@ ORDER BY id, e.n
 """
 
 # Nothing of the history is new for the statistics: to count it would be a work beside the first benchmark.
-_COUNTED = "UPDATE stats_place SET before = pg_snapshot_xmax(pg_current_snapshot()), open = '{}'"
+_COUNTED = "UPDATE feed_consumers SET before = pg_snapshot_xmax(pg_current_snapshot()), open = '{}'"
 
 
 def fill(database_url: str, count: int, pipeline: str) -> None:

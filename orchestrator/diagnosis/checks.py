@@ -10,6 +10,7 @@ from pipeweave.orchestrator.diagnosis import (
     check_broker_sharing,
     check_database,
     check_enqueued,
+    check_event_log,
     check_processes,
     check_replication,
     check_schedules,
@@ -43,6 +44,7 @@ def checks(problem: PipeWeaveError | None = None) -> tuple[Check, ...]:
         check_schedules.CHECK,
         check_triggers.CHECK,
         check_enqueued.CHECK,
+        check_event_log.CHECK,
         check_storage.CHECK,
     )
 

@@ -6,14 +6,13 @@
         ...                                # batch.events, each a FeedEvent, in the order of their numbers
         place = batch.place                # batch.more: read on at once
 
-A reader that was away goes on where it was: `place_text.write` makes a text of the place, to be kept in the
-same transaction as what the events caused, and `resume` reads it, or says that events were dropped since.
+A reader that was away goes on where it was: `place_text.write` makes a text of the place, and `resume` reads
+it, or says that events were dropped since. Who keeps a place in this database has a row: see consumers.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,7 +20,7 @@ from uuid import UUID
 
 from pipeweave.errors import CursorExpired
 from pipeweave.orchestrator.feed import place_text
-from pipeweave.orchestrator.feed.place import Place, Seen, Snapshot, texts
+from pipeweave.orchestrator.feed.place import Place, Seen, Snapshot, lowest, texts
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.timeline import TIMELINE
 
@@ -131,7 +130,7 @@ def written_by(row: str) -> str:
 # A month that was dropped is missed by who has not read the last transaction that wrote an event of it.
 # Earlier versions did not note that one: then by who was there before the month had ended. Times of places
 # are whole seconds.
-_MISSED = """
+MISSED = """
 SELECT d.month FROM dropped_months AS d
 WHERE d.dropped_at >= to_timestamp(:at) - interval '1 s'
   AND CASE WHEN d.last_txid IS NULL
@@ -139,32 +138,9 @@ WHERE d.dropped_at >= to_timestamp(:at) - interval '1 s'
       ELSE d.last_txid >= CAST(CAST(:lowest AS text) AS xid8) END
 ORDER BY d.month
 """
-
-
-def missed_months(tx: Transaction, seen: Seen, at: int) -> list[str]:
-    """The months that were dropped before a reader had read all their events.
-
-    Args:
-        seen: what the reader has read.
-        at: when it was there, in seconds since 1970 by PostgreSQL's clock.
-    """
-    lowest = min((seen.before, *seen.open))
-    return [str(each) for each in tx.execute(_MISSED, {"at": at, "lowest": str(lowest)}).scalars()]
-
-
-def own_place(tx: Transaction, text: str) -> Place:
-    """The place of a reader that keeps it in this database: a replica that takes over has the same place, and
-    its timeline is none of the reader's business.
-
-    Raises:
-        CursorExpired: the database was restored from a dump: the numbers are those of another server.
-    """
-    database = identity(tx)
-    server, _, timeline = database.rpartition("/")
-    for number in range(int(timeline, 16), 0, -1):
-        with suppress(CursorExpired):
-            return place_text.read(text, f"{server}/{number:08X}")
-    raise CursorExpired("the place was noted in another database")
+"""SQL: the months that were dropped before a reader had read all their events. It was at its place `at` (s
+since 1970, by PostgreSQL's clock); `lowest`: see place.py.
+"""
 
 
 _IS_AHEAD = "SELECT pg_snapshot_xmax(pg_current_snapshot()) < CAST(CAST(:before AS text) AS xid8)"
@@ -184,7 +160,8 @@ def resume(tx: Transaction, text: str, tenant: str = "", *, field: str = "cursor
     seen = place.next or place.seen
     if tx.execute(_IS_AHEAD, {"before": str(seen.before)}).scalar_one():
         raise CursorExpired("the cursor was given out before this database was restored")
-    if months := missed_months(tx, place.seen, place.at):
+    missed = tx.execute(MISSED, {"at": place.at, "lowest": str(lowest(place.seen))}).scalars()
+    if months := [str(each) for each in missed]:
         raise CursorExpired(f"history that came after the cursor was dropped: {', '.join(months)}")
     return place
 

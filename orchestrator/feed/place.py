@@ -82,6 +82,11 @@ class Place:
     at: int = 0
 
 
+def lowest(seen: Seen) -> int:
+    """The lowest number of a transaction whose events a reader may not have seen."""
+    return min((seen.before, *seen.open))
+
+
 def texts(transactions: Iterable[int]) -> list[str]:
     """Numbers of transactions as parameters of a statement, which has no integer type for them."""
     return [str(each) for each in transactions]

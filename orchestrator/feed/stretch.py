@@ -1,19 +1,21 @@
 """A stretch of the event log, for readers that count events in SQL instead of taking each of them.
 
-    stretch = span.ahead(tx, seen, limit=2_000)
-    tx.execute(f"SELECT count(*) FROM ({span.EVENTS}) AS e", {**stretch.parameters, "types": [...]})
+    span = stretch.ahead(tx, seen, limit=2_000)
+    tx.execute(f"SELECT count(*) FROM ({stretch.EVENTS}) AS e", {**span.parameters, "types": [...]})
 
 All transactions of a stretch have ended, so it is the same however often it is read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pipeweave.orchestrator.feed.feed import WRITTEN_HERE
-from pipeweave.orchestrator.feed.place import Seen, Snapshot, texts
+from pipeweave.orchestrator.feed import feed
+from pipeweave.orchestrator.feed.feed import WRITTEN_HERE, FeedEvent
+from pipeweave.orchestrator.feed.place import Place, Seen, Snapshot, texts
 from pipeweave.orchestrator.store.database import Transaction
 
 
@@ -84,3 +86,12 @@ def ahead(tx: Transaction, seen: Seen, *, limit: int) -> Span:
     last = int(row.cut or row.last or 0)
     after = seen.up_to(max(last, seen.before - 1), Snapshot.parse(row.snapshot))
     return Span(seen, after, row.at, more=row.cut is not None)
+
+
+def events(tx: Transaction, span: Span, *, types: Sequence[str], limit: int) -> Iterator[Sequence[FeedEvent]]:
+    """The events of a span, at most `limit` at a time: one transaction may have written very many."""
+    place = Place(span.before, span.after, seq=-1)
+    while place.next is not None:
+        batch = feed.read_after(tx, place, types=types, limit=limit)
+        yield batch.events
+        place = batch.place

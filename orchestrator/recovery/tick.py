@@ -56,7 +56,6 @@ from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.isolation import check_database
 from pipeweave.orchestrator.store.leases import Lease
 from pipeweave.orchestrator.telemetry.statistics import fold
-from pipeweave.orchestrator.telemetry.statistics.place import IS_DUE as HAS_UNCOUNTED
 
 log = logging.getLogger(__name__)
 
@@ -270,7 +269,7 @@ CHORES = (
         "statistics",
         lambda each: fold.run_once(each.database),
         None,
-        is_due=HAS_UNCOUNTED,
+        is_due=fold.IS_DUE,
         every=timedelta(seconds=5),
         is_under_way=fold.is_under_way,
     ),

@@ -10,7 +10,6 @@ from typing import Any
 
 from pipeweave.errors import FieldError, InvalidSpec, NotFound
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
-from pipeweave.orchestrator.feed import consumer_row
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.registry.tenants import ensure_tenant
 from pipeweave.orchestrator.store.cache import CacheSpec
@@ -112,8 +111,6 @@ def store(tx: Transaction, tenant: str, spec: PipelineSpec, *, source: str) -> S
         "source": source,
         "now": tx.now,
     }
-    if spec.hooks:
-        consumer_row.begin(tx)
     # Both the INSERT and the lock wait for a transaction that stores the same pipeline. The lock is its own
     # statement, so that the next statement sees what that transaction committed.
     if tx.execute(_INSERT, parameters).rowcount:

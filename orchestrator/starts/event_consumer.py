@@ -7,13 +7,9 @@ start stops no other, and the reading goes on.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from pipeweave.errors import CursorExpired, InvalidInput
-from pipeweave.orchestrator.feed import FeedEvent, Place, Seen, consumer_row, feed, place_text
+from pipeweave.orchestrator.feed import FeedEvent, Span, consumers, stretch
 from pipeweave.orchestrator.starts import event_documents
 from pipeweave.orchestrator.starts.fires import depths as found_depths
 from pipeweave.orchestrator.starts.hooks import hook_fires
@@ -21,14 +17,17 @@ from pipeweave.orchestrator.starts.triggers import event_fires
 from pipeweave.orchestrator.starts.triggers.row import PIPELINE_COMPLETED, TASK_COMPLETED
 from pipeweave.orchestrator.store.database import Database, Transaction
 
-log = logging.getLogger(__name__)
+# The consumer of events that notes what fires for them.
+CONSUMER = "triggers"
 
 # One tick reads at most so many batches of so many events; the next tick goes on.
 BATCHES = 10
-BATCH = 500
+BATCH = 5_000
+# What fires is noted for so many events at a time.
+NOTED_AT_ONCE = 500
 
-# SQL: whether anything fires for events.
-IS_DUE = "EXISTS (SELECT 1 FROM event_reader)"
+# SQL: whether there are events to read.
+IS_DUE = consumers.is_due(CONSUMER)
 
 
 def run_once(database: Database) -> int:
@@ -46,15 +45,8 @@ def run_once(database: Database) -> int:
     return done
 
 
-_LOCK = f"""
-SELECT CAST(e.since AS text) AS since, e.place, :now - e.read_at > interval '1 hour' AS is_old,
-    {feed.written_by("e")} AS written_by
-FROM event_reader AS e FOR NO KEY UPDATE SKIP LOCKED
-"""
-_MOVE = "UPDATE event_reader SET place = :place, read_at = :now"
-
-
-# Each is found without reading all triggers.
+# What fires for events: triggers of the ends of runs, of the ends of task runs, and hooks. Each is found
+# without reading all triggers.
 _WANTED = """
 SELECT EXISTS (SELECT 1 FROM triggers AS t WHERE t.kind = 'event' AND t.enabled
                AND t.event = 'pipeline-completed') AS runs,
@@ -64,79 +56,32 @@ SELECT EXISTS (SELECT 1 FROM triggers AS t WHERE t.kind = 'event' AND t.enabled
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What fires for events: triggers of the ends of runs, of the ends of task runs, and hooks."""
-
-    runs: bool
-    tasks: bool
-    hooks: bool
-
-    @property
-    def kinds(self) -> set[str]:
-        """The kinds of events that are wanted."""
-        of_runs = {PIPELINE_COMPLETED} if self.runs or self.hooks else set()
-        return of_runs | ({TASK_COMPLETED} if self.tasks else set())
-
-
-def _wanted(tx: Transaction) -> _Wanted:
-    found = tx.execute(_WANTED).one()
-    return _Wanted(found.runs, found.tasks, found.hooks)
-
-
 def read(tx: Transaction) -> tuple[int, bool]:
     """Read one batch of events, and note what fires for them.
 
     Returns:
         How many fires were noted, and whether there may be more events.
     """
-    state = tx.execute(_LOCK, {"now": tx.now}).one_or_none()
-    if state is None:
+    held = consumers.lock(tx, CONSUMER)
+    if held is None:
         return 0, False
-    kinds = _wanted(tx).kinds
-    if not kinds:
-        _stop(tx)
-        return 0, False
-    place = Place(Seen(int(state.since))) if state.place is None else _kept(tx, state)
-    missed = feed.missed_months(tx, place.seen, place.at) if place.at else []
-    if missed:
-        # What still exists is read: it comes after the place as before.
-        log.warning("triggers.events_missed", extra={"reason": "history was dropped", "months": missed})
-    types = [name for name, (kind, _) in event_documents.KINDS.items() if kind in kinds]
-    batch = feed.read_after(tx, place, types=types, limit=BATCH)
-    noted = 0
-    if batch.events:
-        # A trigger may have been stored since, and an event of this batch may be later than that.
-        wanted = _wanted(tx)
-        if wanted.kinds - kinds:
-            return 0, True
-        noted = _note(tx, batch.events, has_hooks=wanted.hooks)
-    # An idle deployment writes nothing, but the place must not become too old.
-    if not place.at or state.is_old or missed or _has_moved(place, batch.place):
-        tx.execute(_MOVE, {"place": place_text.write(batch.place, feed.identity(tx)), "now": tx.now})
-    return noted, batch.more
+    span = stretch.ahead(tx, held.seen, limit=BATCH)
+    noted = 0 if span.is_empty else _note_all(tx, span)
+    consumers.move(tx, held, span)
+    return noted, span.more
 
 
-def _stop(tx: Transaction) -> None:
-    """Read no more events until something fires for them again."""
-    # What was stored while this waited for nobody is seen only by statements after the lock.
-    if consumer_row.lock_to_remove(tx) and not _wanted(tx).kinds:
-        consumer_row.remove(tx)
-
-
-def _has_moved(before: Place, after: Place) -> bool:
-    return (before.seen, before.next, before.seq) != (after.seen, after.next, after.seq)
-
-
-def _kept(tx: Transaction, state: Any) -> Place:
-    """Where the reading goes on: at the place that was kept. In a database that was restored from a dump, its
-    numbers are another server's, and what was written since the restore is read.
+def _note_all(tx: Transaction, span: Span) -> int:
+    """Note what fires for the events of a span. All that was stored before they became visible is seen here:
+    this is asked after the span is fixed.
     """
-    try:
-        return feed.own_place(tx, state.place)
-    except (CursorExpired, InvalidInput) as error:
-        log.warning("triggers.events_missed", extra={"reason": error.detail, "months": []})
-        return Place(Seen(state.written_by))
+    wanted = tx.execute(_WANTED).one()
+    kinds = {PIPELINE_COMPLETED: wanted.runs or wanted.hooks, TASK_COMPLETED: wanted.tasks}
+    types = [name for name, (kind, _) in event_documents.KINDS.items() if kinds[kind]]
+    if not types:
+        return 0
+    batches = stretch.events(tx, span, types=types, limit=NOTED_AT_ONCE)
+    return sum(_note(tx, events, has_hooks=wanted.hooks) for events in batches if events)
 
 
 def _note(tx: Transaction, events: Sequence[FeedEvent], *, has_hooks: bool) -> int:

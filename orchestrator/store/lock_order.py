@@ -4,8 +4,8 @@ Two transactions that wait for each other's rows are a deadlock: PostgreSQL ends
 in which both stood still. So a transaction that waits for a row of one table holds no row of a later table:
 
     advisory locks        registrations of a tenant, migrations: first of all
-    event_reader          the tick reads events for triggers and hooks
-    stats_place           the tick counts events
+    feed_consumers        what reads the event log: triggers and hooks, statistics, traces
+    stats_place           the past is counted anew
     schedules             verbs of one schedule, and what the code of a registration declares; the tick
                           passes over those that are locked
     schedule_fires        the fires of a schedule; see below
@@ -49,7 +49,7 @@ contention.
 from __future__ import annotations
 
 LOCK_ORDER = (
-    "event_reader",
+    "feed_consumers",
     "stats_place",
     "schedules",
     "schedule_fires",

@@ -9,7 +9,6 @@ from typing import Any
 
 from pipeweave import webhooks
 from pipeweave.errors import Conflict, FieldError, LimitExceeded
-from pipeweave.orchestrator.feed import consumer_row
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.security import sealed_texts
 from pipeweave.orchestrator.starts.triggers import checking
@@ -69,8 +68,6 @@ def put(tx: Transaction, secret_key: str | None, tenant: str, trigger_id: str, s
     """
     started = pipelines.get(tx, tenant, spec.pipeline_id)
     checking.check(spec)
-    if spec.kind == rows.EVENT:
-        consumer_row.begin(tx)
     before = rows.lock(tx, tenant, trigger_id)
     if before is not None and before.kind != spec.kind:
         raise Conflict(
@@ -215,9 +212,6 @@ def resume(tx: Transaction, tenant: str, trigger_id: str) -> None:
     Raises:
         NotFound: the tenant has no such trigger.
     """
-    found = rows.find(tx, tenant, trigger_id)
-    if found is not None and found.kind == rows.EVENT:
-        consumer_row.begin(tx)
     _enable(tx, tenant, trigger_id, is_enabled=True)
 
 

@@ -7,17 +7,17 @@ processes never count at once. Nothing waits for statistics, and what runs a ste
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from pipeweave.orchestrator.feed import feed, stretch
+from pipeweave.orchestrator.feed import consumers, stretch
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.telemetry.statistics import ageing, counting, place, tallies, writing
 
-log = logging.getLogger(__name__)
+# SQL: whether there is anything to count.
+IS_DUE = consumers.is_due(place.CONSUMER)
 
 # Events that one transaction counts.
 BATCH = 2_000
@@ -62,29 +62,14 @@ def fold(tx: Transaction, batch: int | None = None) -> tuple[bool, bool]:
     Returns:
         Whether there were any, and whether there may be more.
     """
-    folded = place.lock(tx)
-    if folded is None:
+    held = consumers.lock(tx, place.CONSUMER)
+    if held is None:
         return False, False
-    begin = place.begin_of(folded)
-    if folded.is_moved:
-        log.warning("statistics.database_moved", extra={"folded_at": folded.at.isoformat()})
-    found = stretch.ahead(tx, begin, limit=BATCH if batch is None else batch)
-    if found.is_empty and not (folded.is_old or folded.is_moved):
-        return False, found.more
-    if not found.is_empty:
-        _count(tx, found)
-    # While a deployment is idle its place is written every hour: only one that was away missed anything.
-    was_away = tx.now - folded.at > 2 * place.REFRESHED
-    missed = feed.missed_months(tx, begin, int(folded.at.timestamp())) if was_away else []
-    if missed:
-        extra = {"folded_at": folded.at.isoformat(), "months": missed}
-        log.warning("statistics.events_missed", extra=extra)
-    place.move(tx, found, is_missed=bool(missed))
-    return True, found.more
-
-
-def _count(tx: Transaction, found: stretch.Span) -> None:
-    add(tx, tx.execute(_GROUPS, {**found.parameters, "types": counting.TYPES}).all())
+    span = stretch.ahead(tx, held.seen, limit=BATCH if batch is None else batch)
+    if not span.is_empty:
+        add(tx, tx.execute(_GROUPS, {**span.parameters, "types": counting.TYPES}).all())
+    consumers.move(tx, held, span)
+    return not span.is_empty, span.more
 
 
 def add(tx: Transaction, groups: Sequence[Any], *, has_totals: bool = True) -> None:

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from pipeweave.orchestrator.domain.months import Month
+from pipeweave.orchestrator.feed import consumers
 from pipeweave.orchestrator.feed.feed import WRITTEN_HERE
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.telemetry.statistics import counting, fold
+from pipeweave.orchestrator.telemetry.statistics import counting, fold, place
 
 # One transaction counts so many runs, or runs of so many task runs.
 RUNS = 500
@@ -57,14 +58,16 @@ def rebuild(database: Database, progress: Callable[[int], None] = lambda runs: N
 
 
 _LOCK = """
-SELECT p.rebuilt_before IS NOT NULL AS is_under_way, p.rebuilt_after FROM stats_place AS p FOR NO KEY UPDATE
+SELECT s.rebuilt_before IS NOT NULL AS is_under_way, s.rebuilt_after
+FROM feed_consumers AS p CROSS JOIN stats_place AS s WHERE p.name = 'statistics' FOR NO KEY UPDATE
 """
 _DROPPED = "SELECT d.month FROM dropped_months AS d"
 _DELETE_RUNS = "DELETE FROM run_stats WHERE grain <> 'ever' AND at >= :since"
 _DELETE_TASKS = "DELETE FROM task_stats WHERE grain <> 'ever' AND at >= :since"
 _BEGIN = """
-UPDATE stats_place SET rebuilt_before = before, rebuilt_open = open, rebuilt_since = :since,
+UPDATE stats_place SET rebuilt_before = p.before, rebuilt_open = p.open, rebuilt_since = :since,
     rebuilt_after = CAST('00000000-0000-0000-0000-000000000000' AS uuid)
+FROM feed_consumers AS p WHERE p.name = 'statistics'
 """
 
 
@@ -93,7 +96,7 @@ SELECT count(*) AS number, max(CAST(w.id AS text)) AS until FROM (
 _MOVE = "UPDATE stats_place SET rebuilt_after = CAST(:until AS uuid)"
 _END = """
 UPDATE stats_place AS p SET rebuilt_before = NULL, rebuilt_open = NULL, rebuilt_since = NULL,
-    rebuilt_after = NULL, missed_at = NULL,
+    rebuilt_after = NULL,
     since = least(p.since, (SELECT r.created_at FROM runs AS r ORDER BY r.id LIMIT 1))
 """
 
@@ -110,6 +113,7 @@ def count_some(tx: Transaction) -> tuple[int, bool]:
     row = tx.execute(_NEXT, {"after": state.rebuilt_after}).one()
     if row.until is None:
         tx.execute(_END)
+        consumers.forget_missed(tx, place.CONSUMER)
         return 0, False
     parameters = {"after": state.rebuilt_after, "until": row.until, "types": counting.TYPES}
     fold.add(tx, tx.execute(_GROUPS, parameters).all(), has_totals=False)

@@ -7,13 +7,17 @@ have the same ids. Nothing is locked while a collector is spoken to.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
-from pipeweave.orchestrator.feed import stretch
+from pipeweave.orchestrator.feed import consumers, stretch
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.telemetry.traces import place
 from pipeweave.orchestrator.telemetry.traces.ended import spans_of
 from pipeweave.orchestrator.telemetry.traces.spans import Span
 
+# The consumer of events that sends spans.
+CONSUMER = "traces"
+# A place that was left alone for longer, because no process sent spans, is left behind.
+LEFT_BEHIND = timedelta(hours=24)
 # About so many events make one batch.
 BATCH = 1_000
 
@@ -27,22 +31,20 @@ def run_once(database: Database, send: Send) -> bool:
     Returns:
         Whether there may be more already.
     """
-    with database.statements() as tx:
-        sent = place.read(tx)
-        if sent is None:
-            place.begin(tx)
-            return False
     with database.reading() as tx:
-        ahead = stretch.ahead(tx, sent.seen, limit=BATCH)
-        found = [] if ahead.is_empty else list(spans_of(tx, ahead))
-    if ahead.is_empty or (found and not send(found)):
+        held = consumers.read(tx, CONSUMER)
+        if held is None:
+            begin(database)
+            return False
+        span = stretch.ahead(tx, held.seen, limit=BATCH)
+        spans = [] if span.is_empty else list(spans_of(tx, span))
+    if spans and not send(spans):
         return False
     with database.statements() as tx:
-        moved = place.move(tx, sent, ahead.after)
-    return moved and ahead.more
+        return consumers.move(tx, held, span) and span.more
 
 
 def begin(database: Database) -> None:
-    """Begin, when a process starts that sends."""
+    """Begin at what is written from now on, unless spans were sent within the last day."""
     with database.transaction() as tx:
-        place.begin(tx)
+        consumers.begin(tx, CONSUMER, LEFT_BEHIND)

@@ -156,7 +156,7 @@ def test_counters_never_go_back_and_begin_at_zero(driver: RunDriver, clock: Cloc
 def test_what_is_not_counted_yet_shows_as_lag(driver: RunDriver) -> None:
     fold_all(driver.database)
     assert of(values(scrape(app_of(driver))), "statistics_lag_seconds") < 60
-    driver.rows("UPDATE stats_place SET folded_at = now() - interval '1 hour' RETURNING 1")
+    driver.rows("UPDATE feed_consumers SET read_at = now() - interval '1 hour' RETURNING 1")
     driver.finish(driver.trigger("one"), "a")
     assert of(values(scrape(app_of(driver))), "statistics_lag_seconds") == pytest.approx(3600, abs=600)
 

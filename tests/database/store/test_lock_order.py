@@ -27,7 +27,7 @@ HISTORIES = 4
 STEPS, MOST_STEPS = 60, 1_500
 WATCHED = {
     *("services", "tenants", "runs", "dead_letters", "task_runs", "tasks", "pipelines"),
-    *("stats_place", "run_stats", "task_stats"),
+    *("feed_consumers", "run_stats", "task_stats"),
 }
 
 

@@ -41,4 +41,6 @@ def test_a_run_is_one_trace_and_its_functions_are_in_it(empty_stack: LiveStack) 
 def has_begun(stack: LiveStack) -> bool:
     """Whether beat has noted from where on it sends spans: a worker may be ready earlier."""
     with stack.deployment.database.reading() as tx:
-        return bool(tx.execute("SELECT EXISTS (SELECT 1 FROM trace_place)").scalar_one())
+        return bool(
+            tx.execute("SELECT EXISTS (SELECT 1 FROM feed_consumers WHERE name = 'traces')").scalar_one()
+        )

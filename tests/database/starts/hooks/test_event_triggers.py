@@ -12,6 +12,8 @@ from support.factories import remove_task
 from support.run_driver import RunDriver, finish_task_run
 from support.stored_values import VALUES
 
+from pipeweave.orchestrator.diagnosis import check_event_log
+from pipeweave.orchestrator.diagnosis.doctor import Level
 from pipeweave.orchestrator.domain import Month
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.feed import feed
@@ -24,6 +26,7 @@ from pipeweave.orchestrator.starts import event_consumer
 from pipeweave.orchestrator.starts.fires import MAX_DEPTH
 from pipeweave.orchestrator.starts.triggers import TriggerSpec, event_starts, storing
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.settings import Settings
 
 if TYPE_CHECKING:
     from pipeweave.storage import Storage
@@ -142,7 +145,7 @@ def test_ticks_at_once_start_each_run_once(driver: RunDriver) -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", ["INSERT INTO event_fires", "UPDATE event_reader", "INSERT INTO runs", "UPDATE event_fires"]
+    "broken", ["INSERT INTO event_fires", "UPDATE feed_consumers", "INSERT INTO runs", "UPDATE event_fires"]
 )
 def test_a_tick_that_dies_anywhere_leaves_nothing_half_done(
     driver: RunDriver, broken: str, monkeypatch: pytest.MonkeyPatch
@@ -227,8 +230,6 @@ def test_what_happens_while_a_trigger_is_paused_does_not_fire_it(driver: RunDriv
     ended(driver)
     assert tick(driver) == 0
     assert [each.reason for each in fires(driver)] == ["paused"]
-    # Nothing is read any more, until it is resumed.
-    assert driver.rows("SELECT * FROM event_reader") == []
     ended(driver)
     driver.database.run(lambda tx: storing.resume(tx, driver.tenant, "next"))
     ended(driver)
@@ -261,9 +262,9 @@ def test_an_idle_deployment_writes_nothing(driver: RunDriver) -> None:
     ended(driver)
     tick(driver)
     tick(driver)
-    place = driver.rows("SELECT xmin, place FROM event_reader")
+    place = driver.rows("SELECT xmin, before FROM feed_consumers WHERE name = 'triggers'")
     tick(driver)
-    assert driver.rows("SELECT xmin, place FROM event_reader") == place
+    assert driver.rows("SELECT xmin, before FROM feed_consumers WHERE name = 'triggers'") == place
 
 
 def test_many_events_are_read_in_batches(driver: RunDriver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,19 +276,7 @@ def test_many_events_are_read_in_batches(driver: RunDriver, monkeypatch: pytest.
     assert len(runs(driver)) == 5
 
 
-def test_a_place_of_another_database_begins_anew_where_its_row_was_written(
-    driver: RunDriver, caplog: pytest.LogCaptureFixture
-) -> None:
-    put(driver)
-    driver.rows("UPDATE event_reader SET place = 'restored' RETURNING place")
-    ended(driver)
-    assert tick(driver) == 1
-    assert "triggers.events_missed" in [each.message for each in caplog.records]
-    ended(driver)
-    assert tick(driver) == 1
-
-
-def test_who_stores_a_trigger_keeps_the_tick_from_reading_no_more(driver: RunDriver) -> None:
+def test_a_trigger_that_is_stored_while_nothing_fires_misses_nothing(driver: RunDriver) -> None:
     put(driver)
     driver.database.run(lambda tx: storing.pause(tx, driver.tenant, "next"))
     spec = TriggerSpec("event", "after", event="pipeline-completed")
@@ -297,16 +286,14 @@ def test_who_stores_a_trigger_keeps_the_tick_from_reading_no_more(driver: RunDri
         assert event_consumer.run_once(driver.database) == 0
     ended(driver)
     assert tick(driver) == 1
-    driver.database.run(lambda tx: storing.pause(tx, driver.tenant, "other"))
-    assert tick(driver) == 0
-    assert driver.rows("SELECT 1 FROM event_reader") == []
 
 
 def test_a_trigger_that_is_stored_while_a_batch_is_read_misses_nothing(
     driver: RunDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(driver, "tasks", event="task-completed", filter={"taskId": "none"})
-    read_after, stored = event_consumer.feed.read_after, []
+    ended(driver)
+    read_after, stored = feed.read_after, []
 
     def meanwhile(*arguments: Any, **options: Any) -> Any:
         if not stored:
@@ -315,7 +302,8 @@ def test_a_trigger_that_is_stored_while_a_batch_is_read_misses_nothing(
             ended(driver)
         return read_after(*arguments, **options)
 
-    monkeypatch.setattr(event_consumer.feed, "read_after", meanwhile)
+    monkeypatch.setattr(feed, "read_after", meanwhile)
+    tick(driver)
     tick(driver)
     assert len(fires(driver)) == 1
 
@@ -361,29 +349,21 @@ def test_what_still_exists_fires_after_unread_history_was_dropped_and_the_log_sa
     assert tick(driver) == 0
     said = [each for each in caplog.records if each.message == "triggers.events_missed"]
     assert [each.months for each in said] == [["2025-01"]]  # type: ignore[attr-defined]
+    verdict = check_event_log.is_read(Settings(database_url=driver.database.url))
+    assert (verdict.level, verdict.line) == (Level.WARNING, "triggers missed events of 2025-01")
 
 
-def test_nothing_is_skipped_where_a_replica_has_taken_over(
-    driver: RunDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(driver)
-    ended(driver)
-    assert tick(driver) == 1
-    ended(driver)
-    with driver.database.reading() as tx:
-        here = feed.identity(tx)
-    promoted = f"{here.rpartition('/')[0]}/{int(here.rpartition('/')[2], 16) + 1:08X}"
-    monkeypatch.setattr(feed, "identity", lambda tx: promoted)
-    assert tick(driver) == 1
-
-
+@pytest.mark.parametrize("before", ["CAST(CAST(before AS text) AS bigint) + 1000000000", "100"])
 def test_what_ended_since_a_database_was_restored_elsewhere_fires_once(
-    driver: RunDriver, monkeypatch: pytest.MonkeyPatch
+    driver: RunDriver, caplog: pytest.LogCaptureFixture, before: str
 ) -> None:
+    """The place has numbers of another server, which are higher or lower than those of this one."""
     put(driver)
+    restored = f"UPDATE feed_consumers SET server = 'other', before = CAST(CAST({before} AS text) AS xid8)"
+    driver.rows(f"{restored} RETURNING 1")
     ended(driver)
     assert tick(driver) == 1
+    assert "triggers.events_missed" in [each.message for each in caplog.records]
     ended(driver)
-    monkeypatch.setattr(feed, "identity", lambda tx: "9/9/00000001")
     assert tick(driver) == 1
     assert tick(driver) == 0

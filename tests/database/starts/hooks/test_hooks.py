@@ -254,11 +254,13 @@ def test_without_hooks_there_is_nothing_to_do(driver: RunDriver) -> None:
     conditions = {"events": event_consumer.IS_DUE, "hooks": run_starts.IS_DUE, "hook_calls": url_calls.IS_DUE}
     driver.store({"a": []}, id="files")
     ended(driver)
+    assert event_consumer.run_once(driver.database) == 0
     assert look(driver.database, conditions, None).idle >= conditions.keys()
     driver.store({"a": []}, id="files", onSuccess=["alert", {"url": "http://127.0.0.1:9/"}])
     ended(driver)
+    assert "events" not in look(driver.database, conditions, None).idle
     assert event_consumer.run_once(driver.database) == 2
-    assert not look(driver.database, conditions, None).idle & conditions.keys()
+    assert not look(driver.database, conditions, None).idle & {"hooks", "hook_calls"}
 
 
 # --- receivers that hang ----------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ def test_nothing_new_costs_a_look(driver: RunDriver) -> None:
 
 def is_due(database: Database) -> bool:
     with database.transaction() as tx:
-        return bool(tx.execute(f"SELECT {place.IS_DUE}").scalar_one())
+        return bool(tx.execute(f"SELECT {fold.IS_DUE}").scalar_one())
 
 
 def test_an_event_whose_transaction_commits_late_is_counted_then(driver: RunDriver) -> None:
@@ -291,11 +291,11 @@ def restore(driver: RunDriver, numbers: str, server: str) -> None:
     """Every row is written by one transaction, as by pg_restore, with the numbers that it had elsewhere."""
     driver.rows(f"UPDATE events SET txid = CAST({numbers.format('txid')} AS xid8) RETURNING 1")
     driver.rows(
-        f"""UPDATE stats_place SET before = CAST({numbers.format("before")} AS xid8), open = '{{}}',
-            server = {server}, folded_at = folded_at - interval '10 minutes' RETURNING 1"""
+        f"""UPDATE feed_consumers SET before = CAST({numbers.format("before")} AS xid8), open = '{{}}',
+            server = {server}, read_at = read_at - interval '10 minutes' RETURNING 1"""
     )
     # 100 is below the place, as every number of an event that was counted is.
-    driver.rows("UPDATE stats_place SET before = '101' WHERE before = '100' RETURNING 1")
+    driver.rows("UPDATE feed_consumers SET before = '101' WHERE before = '100' RETURNING 1")
 
 
 def behind(driver: RunDriver) -> timedelta:
@@ -320,5 +320,5 @@ def test_a_restored_database_goes_on_to_count(driver: RunDriver, elsewhere: tupl
     assert (runs["created"], runs["completed"], runs["failed"]) == (3, 2, 1)
     check(driver)
     assert not is_due(driver.database)
-    driver.rows("UPDATE stats_place SET folded_at = folded_at - interval '10 minutes' RETURNING 1")
+    driver.rows("UPDATE feed_consumers SET read_at = read_at - interval '10 minutes' RETURNING 1")
     assert behind(driver) < timedelta(minutes=1), "numbers of elsewhere are nothing new"

@@ -43,7 +43,7 @@ def test_it_counts_what_was_there_before_anything_was_counted(driver: RunDriver)
     one(driver)
     with driver.database.transaction() as tx:
         tx.execute("UPDATE events SET txid = NULL")
-        tx.execute("UPDATE stats_place SET before = pg_snapshot_xmax(pg_current_snapshot())")
+        tx.execute("UPDATE feed_consumers SET before = pg_snapshot_xmax(pg_current_snapshot())")
     one(driver)
     fold_all(driver.database)
     rebuild(driver.database)

@@ -13,10 +13,11 @@ from support.run_driver import TRANSIENT, RunDriver, claim, finish_next_attempt
 from pipeweave import ids
 from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
+from pipeweave.orchestrator.feed import consumers
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.telemetry import traces
-from pipeweave.orchestrator.telemetry.traces import Span, place
+from pipeweave.orchestrator.telemetry.traces import Span
 
 
 class Collector:
@@ -141,13 +142,12 @@ def test_a_batch_that_is_sent_twice_has_the_same_ids(worker: InlineWorker, colle
     run_id = failed_run(worker, TWO)
     database = worker.driver.database
     with database.statements() as tx:
-        before = place.read(tx)
+        before = consumers.read(tx, "traces")
     assert before is not None
     send_all(database, collector)
     first, collector.spans = collector.spans, {}
-    with database.statements() as tx:
-        now = place.read(tx)
-        assert now is not None and place.move(tx, now, before.seen)
+    put_back = "UPDATE feed_consumers SET before = CAST(:before AS xid8) WHERE name = 'traces' RETURNING 1"
+    worker.driver.rows(put_back, before=str(before.seen.before))
     send_all(database, collector)
     assert collector.spans == first
     assert run_id
@@ -163,7 +163,7 @@ def test_two_who_send_move_the_place_once(worker: InlineWorker, collector: Colle
 
     assert traces.run_once(database, send) is False
     with database.statements() as tx:
-        assert place.read(tx) is not None
+        assert consumers.read(tx, "traces") is not None
     batches = collector.batches
     send_all(database, collector)
     assert collector.batches == batches
@@ -189,7 +189,9 @@ def test_the_id_of_a_span_is_that_which_calls_carry(worker: InlineWorker, collec
 def test_after_a_day_without_sending_it_begins_anew(worker: InlineWorker, collector: Collector) -> None:
     run_id = failed_run(worker, TWO)
     database = worker.driver.database
-    worker.driver.rows("UPDATE trace_place SET sent_at = sent_at - interval '25 hours' RETURNING 1")
+    worker.driver.rows(
+        "UPDATE feed_consumers SET read_at = read_at - interval '25 hours' WHERE name = 'traces' RETURNING 1"
+    )
     traces.begin(database)
     send_all(database, collector)
     assert collector.of(run_id) == {}
@@ -203,8 +205,9 @@ def test_after_a_restore_spans_go_on_without_a_restart(
     before = failed_run(worker, TWO)
     database = worker.driver.database
     worker.driver.rows(
-        f"""UPDATE trace_place SET server = {server}, before =
-            CAST(CAST(CAST(CAST(before AS text) AS bigint) + 1000000000 AS text) AS xid8) RETURNING 1"""
+        f"""UPDATE feed_consumers SET server = {server}, before =
+            CAST(CAST(CAST(CAST(before AS text) AS bigint) + 1000000000 AS text) AS xid8)
+            WHERE name = 'traces' RETURNING 1"""
     )
     send_all(database, collector)
     after = failed_run(worker, TWO)
