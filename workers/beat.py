@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from celery.beat import Scheduler
 
+from pipeweave.failure_log import FailureLog
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.recovery import Rhythm, tick
-from pipeweave.workers.process.failure_log import FailureLog
 from pipeweave.workers.process.health_reports import LastStored
 
 log = logging.getLogger(__name__)

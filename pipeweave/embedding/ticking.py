@@ -35,8 +35,8 @@ class TickThread:
         self._thread.join(STOP_WITHIN_S)
 
     def _run(self) -> None:
+        from pipeweave.failure_log import FailureLog
         from pipeweave.orchestrator.recovery import Rhythm, tick
-        from pipeweave.workers.process.failure_log import FailureLog
 
         rhythm, failures = Rhythm(self._deployment.database), FailureLog(log, "tick.failed")
         while not self._end.is_set():

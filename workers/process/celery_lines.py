@@ -14,7 +14,7 @@ from celery.signals import celeryd_after_setup, setup_logging
 from celery.worker.consumer import connection, consumer
 
 from pipeweave.errors import Unavailable
-from pipeweave.workers.process.failure_log import FailureLog
+from pipeweave.failure_log import FailureLog
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ import time
 from typing import NamedTuple
 
 from pipeweave.beside import Beside
+from pipeweave.failure_log import FailureLog
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.starts import enqueued
 from pipeweave.orchestrator.store import Database, Transaction
-from pipeweave.workers.process.failure_log import FailureLog
 
 log = logging.getLogger(__name__)
 

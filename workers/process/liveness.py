@@ -12,13 +12,13 @@ from collections.abc import Callable
 from types import TracebackType
 
 from pipeweave.errors import PipeWeaveError
+from pipeweave.failure_log import FailureLog
 from pipeweave.orchestrator.messaging import INTAKE
 from pipeweave.orchestrator.queueing import priorities
 from pipeweave.orchestrator.registry import BEAT_EVERY, WorkerStart, worker_processes
 from pipeweave.orchestrator.store import Database
 from pipeweave.workers.consumer.child_slots import Slots
 from pipeweave.workers.process.children import Children
-from pipeweave.workers.process.failure_log import FailureLog
 from pipeweave.workers.process.health_reports import HealthReport, LastStored
 from pipeweave.workers.process.health_server import Health
 from pipeweave.workers.process.load import LoadMeter

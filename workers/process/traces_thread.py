@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable, Sequence
 
 from pipeweave.errors import MissingExtra
+from pipeweave.failure_log import FailureLog
 from pipeweave.orchestrator.deployment import log_context
 from pipeweave.orchestrator.store import Database
 from pipeweave.orchestrator.telemetry import traces
 from pipeweave.orchestrator.telemetry.traces import Span
 from pipeweave.settings import Settings
-from pipeweave.workers.process.failure_log import FailureLog
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.platforms import ROOT_DISCOURAGED
 from celery.worker.consumer import connection, consumer
 
+from pipeweave.failure_log import AGAIN_AFTER_S
 from pipeweave.workers.process import celery_lines
-from pipeweave.workers.process.failure_log import AGAIN_AFTER_S
 
 _messages: Any = consumer
 LOG = logging.getLogger(consumer.__name__)

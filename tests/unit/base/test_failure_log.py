@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from pipeweave.errors import Unavailable
-from pipeweave.workers.process.failure_log import AGAIN_AFTER_S, FailureLog
+from pipeweave.failure_log import AGAIN_AFTER_S, FailureLog
 
 
 def test_a_failure_that_goes_on_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
