@@ -46,7 +46,7 @@ from pipeweave.orchestrator.reading import (
 from pipeweave.orchestrator.reading import dead_letters as letter_lists
 from pipeweave.orchestrator.reading import list_of_runs as run_lists
 from pipeweave.orchestrator.reading import task_runs as task_run_lists
-from pipeweave.orchestrator.recovery import look, tick
+from pipeweave.orchestrator.recovery import chores, look
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.retention import (
     archive,
@@ -309,7 +309,7 @@ CALLS: Calls = [
     ("of this id", lambda tx, _: searching.search(tx, TENANT, "01jd0000")),
     ("of this name", lambda tx, _: searching.search(tx, TENANT, "nightly")),
     # recovery
-    ("", lambda tx, _: look._look(tx, tick.conditions(tick.CHORES), None)),
+    ("", lambda tx, _: look._look(tx, chores.conditions(chores.CHORES), None)),
     # runs
     ("to pause", lambda tx, _: bulk._next_runs(tx, bulk.Action.PAUSE, {})),
     ("to resume", lambda tx, _: bulk._next_runs(tx, bulk.Action.RESUME, {})),

@@ -10,7 +10,7 @@ from celery.beat import Scheduler
 
 from pipeweave.failure_log import FailureLog
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.recovery import Rhythm, tick
+from pipeweave.orchestrator.recovery import tick
 from pipeweave.workers.process.health_reports import LastStored
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,6 @@ class TickScheduler(Scheduler):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._next_tick = time.monotonic()
-        self._rhythm = Rhythm(self.deployment.database)
         self._failures = FailureLog(log, "tick.failed")
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
@@ -41,7 +40,7 @@ class TickScheduler(Scheduler):
         missed = (time.monotonic() - self._next_tick) // interval + 1
         self._next_tick += missed * interval
         try:
-            tick.run_once(self.deployment, self._rhythm.due(time.monotonic()))
+            tick.run_once(self.deployment)
         except Exception as error:
             self._failures.failed(error)
         else:

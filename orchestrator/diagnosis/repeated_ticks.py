@@ -61,7 +61,7 @@ def tick_until_settled(
     if any(each.kind is Kind.MAINTENANCE for each in found):
         return recovery
     for _ in _while_something_changes(recovery, clock, sleep):
-        ticked = tick.run_once(deployment)
+        ticked = tick.run_once(deployment, is_urgent=True)
         recovery.ticks += not ticked.is_elsewhere
         recovery.done.update({name: number for name, number in ticked.counts().items() if number})
         recovery.left = find_stalled(deployment)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from functools import cache
+from functools import partial
 
 from pipeweave.errors import PipeWeaveError, TargetRefused
 from pipeweave.orchestrator.dispatch.sender import NoReply, Reply, Sender
@@ -35,25 +35,26 @@ def run_once(database: Database, allowed: Sequence[str]) -> int:
         instances.forget_gone(tx)
         return instances.take_probes(tx, BATCH) + instances.quiet(tx, BATCH)
 
-    due = [each for each in database.run(take) if _named(each) not in _asked]
-    _asked.update(map(_named, due))
+    probes = database.caches.own(_Probes)
+    due = [each for each in database.run(take) if _named(each) not in probes.asked]
+    probes.asked.update(map(_named, due))
     networks = Networks(allowed)
-    asked = [_threads().submit(_probe, database, networks, each) for each in due]
+    asked = [probes.threads.submit(_probe, database, networks, each) for each in due]
     wait(asked, timeout=WAIT_S)
     return len(due)
 
 
-# What is asked just now. Of a quiet instance nothing is noted before its answer.
-_asked: set[tuple[str, str, str]] = set()
+class _Probes:
+    """What is asked just now. Of a quiet instance nothing is noted before its answer."""
+
+    def __init__(self) -> None:
+        self.asked: set[tuple[str, str, str]] = set()
+        self.threads = ThreadPoolExecutor(BATCH, thread_name_prefix="probe")
+        self.close = partial(self.threads.shutdown, wait=False)
 
 
 def _named(instance: Instance) -> tuple[str, str, str]:
     return instance.tenant, instance.service_id, instance.base_url
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(BATCH, thread_name_prefix="probe")
 
 
 def _probe(database: Database, networks: Networks, instance: Instance) -> None:
@@ -66,7 +67,7 @@ def _probe(database: Database, networks: Networks, instance: Instance) -> None:
     except Exception:
         log.exception("probe.failed", extra={"service_id": instance.service_id})
     finally:
-        _asked.discard(_named(instance))
+        database.caches.own(_Probes).asked.discard(_named(instance))
 
 
 def _ask(networks: Networks, instance: Instance) -> Reply | NoReply:

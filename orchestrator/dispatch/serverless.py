@@ -11,7 +11,6 @@ import secrets
 import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -78,18 +77,14 @@ def run_once(database: Database, values: Values, settings: Settings) -> int:
         )
 
     try:
-        started = [
-            _threads().submit(dispatch, run_id, attempt, ordinals)
-            for (run_id, attempt), ordinals in groups.items()
-        ]
+        with ThreadPoolExecutor(RUNS_AT_ONCE, thread_name_prefix="serverless") as threads:
+            started = [
+                threads.submit(dispatch, run_id, attempt, ordinals)
+                for (run_id, attempt), ordinals in groups.items()
+            ]
         return isolation.finish(sum(each.result() for each in started))
     finally:
         dispatcher.close()
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(RUNS_AT_ONCE, thread_name_prefix="serverless")
 
 
 def _dispatch(

@@ -19,7 +19,7 @@ from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.isolation import check_database
 from pipeweave.orchestrator.store.leases import Lease
-from pipeweave.orchestrator.store.rest import Rest
+from pipeweave.orchestrator.store.rest import Unfinished
 from pipeweave.storage import Backends
 
 log = logging.getLogger(__name__)
@@ -27,11 +27,6 @@ log = logging.getLogger(__name__)
 EVERY = timedelta(hours=1)
 # A page of a tick takes about this long (s) at most, as far as the storage answers.
 PAGE_S = 2.0
-# Seconds until the next look, when nothing was due; and after storage failed.
-LOOK_AGAIN_S = 60.0
-AFTER_FAILURE_S = 300.0
-
-REST = Rest("sweep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +48,15 @@ def run_once(database: Database, backends: Backends, grace_hours: int, *, is_own
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
-    if not REST.is_over(database):
-        return 0
     lease = leases.take(database, leases.SWEEP, LEASE)
     due = None if lease is None else _due(database, backends.ids)
     if lease is None or due is None:
-        REST.begin(database, LOOK_AGAIN_S)
         return 0 if lease is None else _ended(database, lease, 0)
     try:
-        return _ended(database, lease, _page(database, backends, due, grace_hours, lease, is_own_folder))
+        deleted = _page(database, backends, due, grace_hours, lease, is_own_folder)
+        return _ended(database, lease, Unfinished(deleted))
     except (Unavailable, InvalidSetting, Conflict) as error:
         check_database(database, error)
-        REST.begin(database, AFTER_FAILURE_S)
         if not isinstance(error, Busy):
             log.warning("storage.not_swept", extra={"backend": due.backend, "reason": error.detail})
             _give_up(database, due.backend, error.detail)
@@ -102,9 +94,10 @@ def _page(
     lease: Lease,
     is_own_folder: bool,
 ) -> int:
-    storage = backends.get(due.backend)
     if due.last_path is None:
         _begin(database, due.backend)
+    storage = backends.get(due.backend)
+    if due.last_path is None:
         marks.check(database, storage, due.backend, is_own_folder=is_own_folder)
     sweeper = Sweeper(database, storage, due.backend, backends.ids, timedelta(hours=grace_hours), lease)
     swept, place = sweeper.page(due.last_path or "", time.monotonic() + PAGE_S)

@@ -1,14 +1,14 @@
-"""Runs chores that may wait for somebody else's server beside the tick.
+"""Runs chores that may take long beside the tick.
 
-A store or a service that hangs must not keep the tick from its next chores, nor let its lease end: runs
-that need neither would wait, too. So such a chore has a thread of its own. The tick waits for it briefly, and
-goes on without it; what it did is counted by the tick that finds it ended. Until then it is not begun again.
+A store or a service that hangs, or rows that take a while to delete, must not keep the tick from its next
+chores, nor let its lease end: runs that need neither would wait, too. So such a chore has a thread of its
+own. The tick waits for it briefly, and goes on without it; what it did is counted by the tick that finds it
+ended. Until then it is not begun again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from weakref import WeakKeyDictionary
 
 from pipeweave.beside import Beside, TooLate
 from pipeweave.orchestrator.recovery.tick_status import ChoreResult
@@ -17,12 +17,13 @@ from pipeweave.orchestrator.store.database import Database
 # The chores of one tick are waited for as long (s) as this together.
 WAIT_S = 0.5
 
-# What is under way, by the database of its tick and the name of the chore.
-_under_way: WeakKeyDictionary[Database, dict[str, Beside[ChoreResult]]] = WeakKeyDictionary()
+
+class _UnderWay(dict[str, Beside[ChoreResult]]):
+    """What is under way, by the name of the chore."""
 
 
-def run(database: Database, name: str, work: Callable[[], ChoreResult], seconds: float) -> ChoreResult:
-    """Begin a chore in a thread, unless it is under way, and wait for it.
+def run(database: Database, name: str, work: Callable[[], ChoreResult], seconds: float) -> ChoreResult | None:
+    """Begin a chore in a thread and wait for it; one that was under way is only looked at.
 
     Args:
         database: of the tick.
@@ -30,18 +31,20 @@ def run(database: Database, name: str, work: Callable[[], ChoreResult], seconds:
         seconds: how long to wait (s).
 
     Returns:
-        What the chore did; nothing while it goes on.
+        What the chore did; None while it goes on.
 
     Raises:
         Exception: what `work` raised.
     """
-    chores = _under_way.setdefault(database, {})
-    if name not in chores:
+    chores = database.caches.own(_UnderWay)
+    if name in chores:
+        seconds = 0.0
+    else:
         chores[name] = Beside(work, f"chore {name}")
     try:
         result = chores[name].result(seconds)
     except TooLate:
-        return ChoreResult.of_nothing(name)
+        return None
     except BaseException:
         del chores[name]
         raise
@@ -51,4 +54,4 @@ def run(database: Database, name: str, work: Callable[[], ChoreResult], seconds:
 
 def is_under_way(database: Database, name: str) -> bool:
     """Whether a chore was begun that has not been found ended."""
-    return name in _under_way.get(database, {})
+    return name in database.caches.own(_UnderWay)

@@ -10,13 +10,9 @@ from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.rest import Rest
 
-# Seconds between two looks, and queues that one look forgets at most.
-EVERY_S = 3_600.0
+# Queues that one look forgets at most.
 BATCH = 100
-
-_REST = Rest("old queues")
 
 # Between these times, each of several looks finds a worker; then its row is deleted (retention/expiry.py).
 _OLD = """
@@ -30,9 +26,6 @@ LIMIT :most
 
 def run_once(deployment: Deployment) -> int:
     """Forget the queues of workers that stopped a day ago. Returns their number."""
-    if not _REST.is_over(deployment.database):
-        return 0
-    _REST.begin(deployment.database, EVERY_S)
     with deployment.database.statements() as tx:
         return forget(tx, deployment.publisher)
 

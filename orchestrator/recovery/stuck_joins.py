@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -21,9 +21,9 @@ from pipeweave.orchestrator.messaging.publisher import CHECK_LEVEL
 from pipeweave.orchestrator.recovery.closed_joins import closed_joins
 from pipeweave.orchestrator.recovery.lost_messages import LATE, LEEWAY
 from pipeweave.orchestrator.registry import pipelines
-from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.isolation import Isolation
+from pipeweave.orchestrator.store.rest import Unfinished
 
 # Runs that one statement reads, and how many steps they may have together: a run may have thousands.
 RUNS_AT_ONCE = 500
@@ -49,7 +49,7 @@ Plans = Mapping[UUID, Plan]
 
 @dataclass(slots=True)
 class _Pass:
-    """The pass of this process.
+    """The pass of this process over a database.
 
     Args:
         after: the last run that it looked at.
@@ -57,20 +57,9 @@ class _Pass:
         asked_before: the same of the pass before.
     """
 
-    after: UUID
-    asked: dict[JoinCheck, float]
-    asked_before: dict[JoinCheck, float]
-
-
-_PASS: CacheSpec[str, _Pass] = CacheSpec("pass over stuck joins", 2)
-
-
-def _pass_of(database: Database) -> _Pass:
-    passes = database.caches.of(_PASS)
-    if (found := passes.get("")) is None:
-        found = _Pass(_BEFORE_ALL, {}, {})
-        passes.put("", found)
-    return found
+    after: UUID = _BEFORE_ALL
+    asked: dict[JoinCheck, float] = field(default_factory=dict)
+    asked_before: dict[JoinCheck, float] = field(default_factory=dict)
 
 
 def run_once(deployment: Deployment) -> int:
@@ -82,7 +71,7 @@ def run_once(deployment: Deployment) -> int:
         Unavailable: PostgreSQL cannot be reached.
     """
     until = time.monotonic() + MAX_SECONDS_PER_TICK
-    isolation, under_way = Isolation(deployment.database), _pass_of(deployment.database)
+    isolation, under_way = Isolation(deployment.database), deployment.database.caches.own(_Pass)
     asked = 0
     while True:
         rows = _next_runs(deployment.database)
@@ -93,17 +82,13 @@ def run_once(deployment: Deployment) -> int:
             under_way.asked, under_way.asked_before = {}, under_way.asked
         if is_over or time.monotonic() >= until:
             break
-    return isolation.finish(asked)
-
-
-def is_under_way(database: Database) -> bool:
-    """Whether the last call left a part of the open runs to the next one."""
-    return _pass_of(database).after != _BEFORE_ALL
+    done = isolation.finish(asked)
+    return done if is_over else Unfinished(done)
 
 
 def _next_runs(database: Database) -> list[Any]:
     with database.statements() as tx:
-        parameters = {"late": tx.now - LATE, "after": _pass_of(database).after, "batch": RUNS_AT_ONCE}
+        parameters = {"late": tx.now - LATE, "after": database.caches.own(_Pass).after, "batch": RUNS_AT_ONCE}
         return list(tx.execute(_OPEN_RUNS, parameters))
 
 
@@ -150,7 +135,7 @@ def _ask(deployment: Deployment, plans: Plans) -> int:
         waiting = _waiting(deployment, checks)
         due = [each for each in checks if each not in waiting]
         tx.send(*due)
-    _pass_of(deployment.database).asked |= waiting | dict.fromkeys(due, tx.now.timestamp())
+    deployment.database.caches.own(_Pass).asked |= waiting | dict.fromkeys(due, tx.now.timestamp())
     return len(due)
 
 
@@ -159,7 +144,7 @@ def _waiting(deployment: Deployment, checks: Sequence[JoinCheck]) -> dict[JoinCh
 
     They are not sent again: each pass would make the queue longer.
     """
-    under_way = _pass_of(deployment.database)
+    under_way = deployment.database.caches.own(_Pass)
     sent = under_way.asked_before | under_way.asked
     again = {check: sent[check] for check in checks if check in sent}
     queues = {each.queue for each in again}

@@ -14,13 +14,9 @@ from pipeweave.orchestrator.registry.gone_tasks import GoneTask
 from pipeweave.orchestrator.runs import task_removal
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.isolation import Isolation
-from pipeweave.orchestrator.store.rest import Rest
 
-# Seconds between two looks, and tasks that one look removes at most.
-EVERY_S = 30.0
+# Tasks that one look removes at most.
 BATCH = 20
-
-REST = Rest("removal of tasks")
 
 
 def run_once(deployment: Deployment) -> int:
@@ -30,10 +26,7 @@ def run_once(deployment: Deployment) -> int:
         PartlyFailed: some tasks could not be removed.
     """
     after = deployment.settings.task_removed_after_seconds
-    if after is None or not REST.is_over(deployment.database):
-        return 0
-    REST.begin(deployment.database, EVERY_S)
-    return remove_gone(deployment.database, timedelta(seconds=after))
+    return 0 if after is None else remove_gone(deployment.database, timedelta(seconds=after))
 
 
 def remove_gone(database: Database, after: timedelta) -> int:

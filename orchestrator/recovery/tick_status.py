@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from pipeweave.errors import Busy, PartlyFailed, PipeWeaveError
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.leases import TICK, Lease
+from pipeweave.orchestrator.store.rest import Unfinished
 from pipeweave.settings import Settings
 
 # The tick is missed when it is this late, or this many intervals.
@@ -45,6 +46,11 @@ class ChoreResult:
     error_code: str | None = None
     error: str | None = None
     skipped: int = 0
+
+    @property
+    def is_through(self) -> bool:
+        """Whether nothing is left for the next tick."""
+        return self.error_code is None and not self.skipped and not isinstance(self.done, Unfinished)
 
     @classmethod
     def of_nothing(cls, chore: str) -> ChoreResult:

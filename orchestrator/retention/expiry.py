@@ -7,15 +7,12 @@ from datetime import datetime
 
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.rest import Rest
+from pipeweave.orchestrator.store.rest import Unfinished
 
 # Rows of each table that one call deletes, within milliseconds. After a full batch the next tick continues.
 BATCH = 1_000
-# Seconds between two purges that found nothing left.
-EVERY_S = 3_600
 
 _FIRES = ("schedule_fires", "trigger_fires", "event_fires", "hook_fires")
-_REST = Rest("expiry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +108,11 @@ def count_expired(database: Database, policy: Policy) -> Purged:
     return Purged(*found)
 
 
-def run_hourly(database: Database, policy: Policy) -> int:
-    """Call `run_once`, unless a call within the last EVERY_S seconds left nothing to delete.
-
-    Returns:
-        The number of deleted rows.
-    """
-    if not _REST.is_over(database):
-        return 0
+def purge_batch(database: Database, policy: Policy) -> int:
+    """Call `run_once` in a transaction of its own. Returns the number of deleted rows."""
     with database.transaction() as tx:
         purged = run_once(tx, policy)
-    if not purged.is_full:
-        _REST.begin(database, EVERY_S)
-    return purged.total
+    return Unfinished(purged.total) if purged.is_full else purged.total
 
 
 def purge_all(database: Database, policy: Policy) -> Purged:

@@ -15,7 +15,6 @@ from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.retention import default_partition
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.lock_timeout import LockNotAvailable, at_once
-from pipeweave.orchestrator.store.rest import Rest
 
 log = logging.getLogger(__name__)
 
@@ -23,9 +22,6 @@ PARTITIONED = ("runs", "task_runs", "attempts", "events")
 
 # Two months ahead: a deployment whose tick did not run for weeks still has a partition to write to.
 MONTHS_AHEAD = 2
-# Partitions are made months ahead, so once an hour is often.
-EVERY_S = 3_600
-_REST = Rest("partitions")
 
 # A row's status changes two or three times: free space on its page keeps the new row versions on that page.
 _STORAGE = {"runs": "WITH (fillfactor = 80)", "task_runs": "WITH (fillfactor = 70)"}
@@ -126,19 +122,6 @@ def ensure_without_waiting(database: Database, now: datetime) -> list[str]:
         except LockNotAvailable:
             log.info("partition.postponed", extra={"month": str(each.month), "tables": each.parents})
     return made
-
-
-def ensure_hourly(database: Database) -> int:
-    """`ensure_without_waiting`, once an hour in each process. Returns the number of partitions made.
-
-    Raises:
-        Unavailable: PostgreSQL cannot be reached.
-    """
-    if not _REST.is_over(database):
-        return 0
-    made = ensure_without_waiting(database, database.now())
-    _REST.begin(database, EVERY_S)
-    return len(made)
 
 
 def ensure_month(database: Database, month: Month) -> None:

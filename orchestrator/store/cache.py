@@ -8,7 +8,7 @@ never share an entry. A value that depends on a transaction's writes is cached a
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -76,8 +76,24 @@ class Caches:
 
     def __init__(self) -> None:
         self._caches: dict[CacheSpec[Any, Any], Cache[Any, Any]] = {}
+        self._own: dict[Callable[[], Any], Any] = {}
 
     def of(self, spec: CacheSpec[K, V]) -> Cache[K, V]:
         """The cache that a spec declares."""
         found = self._caches.get(spec)
         return self._caches.setdefault(spec, Cache(spec.capacity)) if found is None else found
+
+    def own(self, kind: Callable[[], V]) -> V:
+        """The one object of a class for this database, such as what it knows of work under way; it is made
+        when it is first asked for, and closed with the database if it has a `close`.
+        """
+        if kind not in self._own:
+            self._own.setdefault(kind, kind())
+        own: V = self._own[kind]
+        return own
+
+    def close(self) -> None:
+        """Close and forget what is owned."""
+        while self._own:
+            _, each = self._own.popitem()
+            getattr(each, "close", lambda: None)()

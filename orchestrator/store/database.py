@@ -48,7 +48,7 @@ DEADLOCK_TRIES = 5
 # Connections beside the two pools: for the health check, and for the chores of a tick.
 RESERVED = TICKING = 1
 # At most so many, for chores that run beside a tick: one for each.
-BESIDE = 8
+BESIDE = 16
 # Beside them, while somebody follows what is new.
 FOLLOWING = 1
 
@@ -346,7 +346,8 @@ class Database:
         return {name: use for name, each in named.items() if (use := each.use()) is not None}
 
     def dispose(self) -> None:
-        """Close every connection."""
+        """Close every connection, and what belongs to this database alone."""
+        self.caches.close()
         self.connections.close()
         self._reader.close()
         self._follower.close()

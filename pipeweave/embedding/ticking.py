@@ -36,13 +36,13 @@ class TickThread:
 
     def _run(self) -> None:
         from pipeweave.failure_log import FailureLog
-        from pipeweave.orchestrator.recovery import Rhythm, tick
+        from pipeweave.orchestrator.recovery import tick
 
-        rhythm, failures = Rhythm(self._deployment.database), FailureLog(log, "tick.failed")
+        failures = FailureLog(log, "tick.failed")
         while not self._end.is_set():
             began = time.monotonic()
             try:
-                tick.run_once(self._deployment, rhythm.due(began))
+                tick.run_once(self._deployment)
             except Exception as error:
                 failures.failed(error)
             else:

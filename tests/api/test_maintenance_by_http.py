@@ -286,7 +286,7 @@ def test_health_names_chores_that_fail_again_and_again(
         raise Unavailable("storage at 10.0.0.7 is away")
 
     # A chore that looks for itself at every tick: others are not called when they have nothing to do.
-    monkeypatch.setattr(expiry, "run_hourly", broken)
+    monkeypatch.setattr(expiry, "purge_batch", broken)
     for _ in range(tick_status.REPEATED):
         answer = clock.post("/api/tick")
     assert (answer.status_code, answer.json["failedChores"]) == (200, ["expiry"])

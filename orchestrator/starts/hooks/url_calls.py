@@ -39,10 +39,17 @@ REFUSED, UNANSWERED = "HOOK_REFUSED", "HOOK_UNANSWERED"
 # SQL: whether there is anything for this chore.
 IS_DUE = "EXISTS (SELECT 1 FROM hook_fires AS f WHERE f.due_at <= now() AND f.url IS NOT NULL)"
 
-_under_way = threading.Semaphore(AT_ONCE)
-_lock = threading.Lock()
-_by_tenant: Counter[str] = Counter()
-_sender = Sender(cuts=True)
+
+class _Calls:
+    """What this process calls for a database just now."""
+
+    def __init__(self) -> None:
+        self.places = threading.Semaphore(AT_ONCE)
+        self.lock = threading.Lock()
+        self.by_tenant: Counter[str] = Counter()
+        self.sender = Sender(cuts=True)
+        self.close = self.sender.close
+
 
 # Tenants take turns, each as far as it has places left.
 _CLAIM = """
@@ -68,33 +75,37 @@ def run_once(database: Database, settings: Settings) -> int:
     Returns:
         How many calls began.
     """
-    free = _take_free()
+    calls = database.caches.own(_Calls)
+    free = _take_free(calls.places)
     if not free:
         return 0
     try:
-        with _lock:
-            busy = dict(_by_tenant)
+        with calls.lock:
+            busy = dict(calls.by_tenant)
         database.run(lambda tx: repeated_ends.settle(tx, "hook_fires"))
         claimed = database.run(lambda tx: claim(tx, free, busy))
     except BaseException:
-        _under_way.release(free)
+        calls.places.release(free)
         raise
     if len(claimed) < free:
-        _under_way.release(free - len(claimed))
-    with _lock:
-        _by_tenant.update(each.tenant_id for each in claimed)
-    calls = [threading.Thread(target=_made, args=(database, settings, each), daemon=True) for each in claimed]
-    for each in calls:
+        calls.places.release(free - len(claimed))
+    with calls.lock:
+        calls.by_tenant.update(each.tenant_id for each in claimed)
+    begun = [
+        threading.Thread(target=_made, args=(database, settings, calls, each), daemon=True)
+        for each in claimed
+    ]
+    for each in begun:
         each.start()
     if settings.mode == "serverless":
-        for each in calls:
+        for each in begun:
             each.join(2 * ANSWER_WITHIN_S)
-    return len(calls)
+    return len(begun)
 
 
-def _take_free() -> int:
+def _take_free(places: threading.Semaphore) -> int:
     free = 0
-    while free < AT_ONCE and _under_way.acquire(blocking=False):
+    while free < AT_ONCE and places.acquire(blocking=False):
         free += 1
     return free
 
@@ -111,18 +122,17 @@ def claim(tx: Transaction, most: int, busy: Mapping[str, int] | None = None) -> 
     return tx.execute(_CLAIM, {**given, "busy": list(left), "places": list(left.values())}).all()
 
 
-def _made(database: Database, settings: Settings, claimed: Any) -> None:
+def _made(database: Database, settings: Settings, calls: _Calls, claimed: Any) -> None:
     try:
         call(database, settings, claimed)
     except Exception as error:
         # The next try comes when it is due.
         log.warning("hook.call_failed", extra={"hook": str(claimed.id)}, exc_info=error)
     finally:
-        with _lock:
-            _by_tenant[claimed.tenant_id] -= 1
-            if not _by_tenant[claimed.tenant_id]:
-                del _by_tenant[claimed.tenant_id]
-        _under_way.release()
+        with calls.lock:
+            # A counter that is subtracted from forgets who has nothing left.
+            calls.by_tenant -= Counter([claimed.tenant_id])
+        calls.places.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +156,8 @@ def call(database: Database, settings: Settings, claimed: Any) -> None:
     Args:
         claimed: a row of `claim`.
     """
-    failed = _sent(settings, claimed, int(database.now().timestamp()))
+    sender = database.caches.own(_Calls).sender
+    failed = _sent(sender, settings, claimed, int(database.now().timestamp()))
     outcome = "fired" if failed is None else "failed" if claimed.attempts >= TRIES else "waiting"
     if failed is not None:
         names = {"tenant": claimed.tenant_id, "pipeline_id": claimed.pipeline_id, "hook": claimed.hook}
@@ -162,7 +173,7 @@ def call(database: Database, settings: Settings, claimed: Any) -> None:
     database.run(lambda tx: tx.execute(_NOTE, {**parameters, "now": tx.now}))
 
 
-def _sent(settings: Settings, claimed: Any, at: int) -> _Failed | None:
+def _sent(sender: Sender, settings: Settings, claimed: Any, at: int) -> _Failed | None:
     """Send one call; None when it was answered with success."""
     body = body_of(claimed, settings.orchestrator_url)
     try:
@@ -182,7 +193,7 @@ def _sent(settings: Settings, claimed: Any, at: int) -> _Failed | None:
         webhooks.DELIVERY: str(claimed.id),
         webhooks.HEADER: webhooks.sign(secret, at, body),
     }
-    reply = _sender.post(target, _path(claimed.url), body, headers)
+    reply = sender.post(target, _path(claimed.url), body, headers)
     if isinstance(reply, NoReply):
         return _Failed(UNANSWERED, reply.reason)
     if 200 <= reply.status < 300:

@@ -1,4 +1,4 @@
-"""Deletes minutes and hours that are older than they are kept; days stay for ever."""
+"""The chore of the tick that deletes minutes and hours older than they are kept; days stay for ever."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ from datetime import timedelta
 from functools import partial
 
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.rest import Rest
+from pipeweave.orchestrator.store.rest import Unfinished
 from pipeweave.orchestrator.telemetry.statistics.grains import Grain
 
-# Rows of each table that one transaction deletes. After a full batch the next call continues.
+# Rows of each table that one transaction deletes. After a full batch the next tick continues.
 BATCH = 5_000
 EXPIRING = tuple(each for each in Grain if each.kept is not None)
-# Seconds between two calls that found nothing left.
-EVERY_S = 600
-
-_REST = Rest("old statistics")
 
 
 def _delete(table: str) -> str:
@@ -32,18 +28,10 @@ _DELETE_RUNS = _delete("run_stats")
 _DELETE_TASKS = _delete("task_stats")
 
 
-def run_now_and_then(database: Database) -> int:
-    """Delete what has expired, unless a call within the last EVERY_S seconds left nothing to delete.
-
-    Returns:
-        The number of deleted rows.
-    """
-    if not _REST.is_over(database):
-        return 0
+def run_once(database: Database) -> int:
+    """Delete a batch of what has expired. Returns the number of deleted rows."""
     deleted = [database.run(partial(delete, grain=each)) for each in EXPIRING]
-    if all(each < BATCH for each in deleted):
-        _REST.begin(database, EVERY_S)
-    return sum(deleted)
+    return Unfinished(sum(deleted)) if max(deleted) >= BATCH else sum(deleted)
 
 
 def delete(tx: Transaction, grain: Grain, batch: int | None = None) -> int:

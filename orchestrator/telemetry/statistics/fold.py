@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeweave.orchestrator.feed import consumers, stretch
-from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.telemetry.statistics import ageing, counting, place, tallies, writing
+from pipeweave.orchestrator.store.rest import Unfinished
+from pipeweave.orchestrator.telemetry.statistics import counting, place, tallies, writing
 
 # SQL: whether there is anything to count.
 IS_DUE = consumers.is_due(place.CONSUMER)
@@ -28,17 +28,9 @@ TURN_S = 0.4
 
 _GROUPS = counting.groups_sql(stretch.EVENTS)
 
-# Whether the last call left events to the next one.
-_HAS_MORE: CacheSpec[str, bool] = CacheSpec("has more to count", 2)
-
-
-def is_under_way(database: Database) -> bool:
-    """Whether the last call left events to the next one."""
-    return database.caches.of(_HAS_MORE).get("") is True
-
 
 def run_once(database: Database) -> int:
-    """Count what is new, for about TURN_S seconds, and delete rows that have expired.
+    """Count what is new, for about TURN_S seconds.
 
     Returns:
         How many transactions of this chore counted something.
@@ -48,9 +40,7 @@ def run_once(database: Database) -> int:
     while more and time.monotonic() < ends:
         counted, more = database.run(fold)
         done += counted
-    database.caches.of(_HAS_MORE).put("", more)
-    ageing.run_now_and_then(database)
-    return done
+    return Unfinished(done) if more else done
 
 
 def fold(tx: Transaction, batch: int | None = None) -> tuple[bool, bool]:

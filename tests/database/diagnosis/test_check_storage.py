@@ -23,7 +23,6 @@ def test_a_backend_that_is_not_swept_is_a_warning(
     storage = MemoryStorage({f"pipelines/{ids.show(ids.RUN, ids.new_id())}/input.json": b"{}"})
 
     def tick(*, is_own_folder: bool) -> None:
-        passes.REST.begin(fresh_database, 0)
         passes.run_once(fresh_database, Backends.only(storage), 24, is_own_folder=is_own_folder)
 
     assert check_storage.swept(settings).line == "no pass yet"

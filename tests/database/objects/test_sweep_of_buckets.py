@@ -94,7 +94,6 @@ def test_a_store_that_does_not_answer_does_not_stop_the_tick(
     backends = Backends([away, here])
     swept = []
     for _ in range(2):
-        passes.REST.begin(fresh_database, 0)
         swept.append(passes.run_once(fresh_database, backends, 24, is_own_folder=False))
     assert swept == [0, 0]
     assert LocalStorage(tmp_path).exists(marks.PATH)

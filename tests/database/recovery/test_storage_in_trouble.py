@@ -15,7 +15,7 @@ from support.stored_values import values_in
 
 import pipeweave
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.recovery import late_chores, tick
+from pipeweave.orchestrator.recovery import chores, late_chores, tick
 from pipeweave.orchestrator.starts.schedules import storing
 from pipeweave.orchestrator.store import leases, values
 from pipeweave.orchestrator.store.database import Database
@@ -138,8 +138,8 @@ def test_what_a_chore_beside_the_tick_raises_is_told_by_the_next_tick(
         assert goes_on.wait(60)
         raise ZeroDivisionError
 
-    chores = (tick.Chore("odd", fail, None, may_wait=True),)
-    assert tick.run_once(deployment, chores).failed_chores == ()
+    odd = (chores.Chore("odd", fail, None, may_wait=True),)
+    assert tick.run_once(deployment, odd).failed_chores == ()
     assert late_chores.is_under_way(deployment.database, "odd")
     goes_on.set()
-    wait_until(lambda: tick.run_once(deployment, chores).failed_chores == ("odd",), what="nobody tells")
+    wait_until(lambda: tick.run_once(deployment, odd).failed_chores == ("odd",), what="nobody tells")

@@ -47,7 +47,6 @@ def test_without_the_setting_no_task_is_removed(driver: RunDriver, monkeypatch: 
     settings = Settings(database_url=driver.database.url, broker_url="memory://")
     publisher = Publisher(make_celery(settings), clock=time.time)
     for after, count in ((None, 0), (60, 3)):
-        task_removals.REST.begin(driver.database, 0)
         chosen = Settings(
             database_url=driver.database.url, broker_url="memory://", task_removed_after_seconds=after
         )

@@ -38,7 +38,7 @@ def a_worker(tx: Transaction, tenant: str) -> str:
 
 def tick_later(deployment: Deployment, clock: Clock, seconds: float = 6) -> Ticked:
     clock.ahead += timedelta(seconds=seconds)
-    return tick.run_once(deployment)
+    return tick.run_once(deployment, is_urgent=True)
 
 
 def test_a_tick_over_nothing_does_nothing(deployment: Deployment) -> None:

@@ -20,7 +20,8 @@ from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.recovery import due_attempts, tick, tick_status
-from pipeweave.orchestrator.recovery.tick import CHORES, Chore, Ticked
+from pipeweave.orchestrator.recovery.chores import CHORES, Chore
+from pipeweave.orchestrator.recovery.tick import Ticked
 from pipeweave.orchestrator.recovery.tick_status import ChoreResult, ChoreStatus
 from pipeweave.orchestrator.runs import admission, deadlines
 from pipeweave.orchestrator.runs.reactions import reactions_to

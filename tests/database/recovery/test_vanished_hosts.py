@@ -20,7 +20,7 @@ from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import check_processes
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.recovery import tick, tick_status
-from pipeweave.orchestrator.recovery.tick import Chore
+from pipeweave.orchestrator.recovery.chores import Chore
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database, Transaction

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from support.aged_rows import bury, count
+from support.aged_rows import bury
 
 from pipeweave import ids
 from pipeweave.orchestrator.retention import expiry
 from pipeweave.orchestrator.retention.expiry import Purged
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.rest import Unfinished
 
 MONTH = Policy(dead_letters=timedelta(days=30))
 
@@ -112,16 +113,13 @@ def test_everything_goes_at_once_when_someone_asks_for_it(
     assert expiry.purge_all(fresh_database, MONTH) == Purged(dead_letters=5)
 
 
-def test_the_tick_purges_once_an_hour_and_goes_on_while_there_is_more(
+def test_a_batch_of_the_tick_says_whether_there_is_more(
     fresh_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expiry, "BATCH", 2)
     with fresh_database.transaction() as tx:
         for _ in range(3):
             bury(tx, tx.now - timedelta(days=40))
-    assert [expiry.run_hourly(fresh_database, MONTH) for _ in range(3)] == [2, 1, 0]
-    with fresh_database.transaction() as tx:
-        bury(tx, tx.now - timedelta(days=40))
-    assert expiry.run_hourly(fresh_database, MONTH) == 0
-    with fresh_database.transaction() as tx:
-        assert count(tx, "dead_letters") == 1
+    purged = [expiry.purge_batch(fresh_database, MONTH) for _ in range(3)]
+    assert purged == [2, 1, 0]
+    assert [isinstance(each, Unfinished) for each in purged] == [True, False, False]

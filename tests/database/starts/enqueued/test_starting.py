@@ -18,8 +18,8 @@ from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import check_enqueued
 from pipeweave.orchestrator.diagnosis.doctor import Level
 from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.recovery.chores import CHORES, conditions
 from pipeweave.orchestrator.recovery.look import look
-from pipeweave.orchestrator.recovery.tick import CHORES, conditions
 from pipeweave.orchestrator.retention import expiry
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import creation, triggering

@@ -1,0 +1,268 @@
+"""The chores of the tick, in a table. A process whose tick is due runs those that do not rest (tick.py).
+
+A chore that may take long, because it waits for a store or a service or has many rows to look at, runs beside
+the tick (late_chores.py): what tidies never holds up what is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.dispatch import probes, serverless
+from pipeweave.orchestrator.objects import passes, uploads
+from pipeweave.orchestrator.operations import bulk_changes, redrives, run_changes
+from pipeweave.orchestrator.queueing import limits, paused_runs, pauses, placement
+from pipeweave.orchestrator.recovery import (
+    due_attempts,
+    lost_attempts,
+    lost_messages,
+    old_queues,
+    promotions,
+    stuck_joins,
+    task_moves,
+    task_removals,
+)
+from pipeweave.orchestrator.registry import instances, worker_processes
+from pipeweave.orchestrator.retention import expiry, partitions
+from pipeweave.orchestrator.retention.policy import Policy
+from pipeweave.orchestrator.runs import admission, deadlines
+from pipeweave.orchestrator.starts import enqueued, event_consumer
+from pipeweave.orchestrator.starts.hooks import run_starts, url_calls
+from pipeweave.orchestrator.starts.schedules import firing
+from pipeweave.orchestrator.starts.triggers import event_starts
+from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.store.rest import Rest
+from pipeweave.orchestrator.telemetry.statistics import ageing, fold
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """A part of the tick.
+
+    Args:
+        name: in the log, in `tick_chores` and in `/health`.
+        run_once: does what is due now and returns how much that was. It bounds its work, and the trouble of
+            one run or tenant does not stop it for the others.
+        counts: the field of `Ticked` that takes its count; None for work that nobody waits for.
+        runs_in_maintenance: it sends nothing and moves no run.
+        is_due: SQL: whether it has anything to do; None where only the chore itself knows.
+        every: how long it rests in this process after it did all that it had to do.
+        may_wait: it may wait for a store or a service, or have much to do: it runs beside the tick.
+    """
+
+    name: str
+    run_once: Callable[[Deployment], int]
+    counts: str | None
+    runs_in_maintenance: bool = False
+    is_due: str | None = None
+    every: timedelta = timedelta()
+    may_wait: bool = False
+    rest: Rest = field(default_factory=Rest)
+
+    def rests(self, database: Database) -> bool:
+        """Whether it was through a moment ago."""
+        return bool(self.every) and not self.rest.is_over(database)
+
+    def begin_rest(self, database: Database) -> None:
+        """Let it rest: it is through."""
+        if self.every:
+            self.rest.begin(database, self.every.total_seconds())
+
+
+def run_limit(deployment: Deployment) -> timedelta | None:
+    """How long a run may take whose pipeline names no limit; None for any time."""
+    limit = deployment.settings.max_execution_timeout
+    return timedelta(milliseconds=limit) if limit else None
+
+
+def _lost_workers(deployment: Deployment) -> int:
+    with deployment.database.transaction() as tx:
+        return len(worker_processes.mark_lost(tx))
+
+
+def _pauses(deployment: Deployment) -> int:
+    of_tasks = deployment.database.run(pauses.take_back)
+    return of_tasks + paused_runs.take_back_waiting(deployment.database)
+
+
+def _deadlines(deployment: Deployment) -> int:
+    return deadlines.enforce(deployment.database, run_limit(deployment))
+
+
+def _storage(deployment: Deployment) -> int:
+    settings = deployment.settings
+    return passes.run_once(
+        deployment.database,
+        deployment.values.backends,
+        settings.storage_grace_hours,
+        is_own_folder=not settings.storage_backends,
+    )
+
+
+def _partitions(deployment: Deployment) -> int:
+    database = deployment.database
+    return len(partitions.ensure_without_waiting(database, database.now()))
+
+
+HOUR = timedelta(hours=1)
+
+# In this order: an attempt that is lost ends before the runs and limits that wait for it are looked at.
+CHORES = (
+    Chore("promotions", lambda each: promotions.run_once(each.database), None),
+    Chore(
+        "lost_workers",
+        _lost_workers,
+        "workers_lost",
+        runs_in_maintenance=True,
+        is_due=worker_processes.IS_SILENT,
+    ),
+    Chore("lost_attempts", lost_attempts.run_once, "attempts_ended", is_due=lost_attempts.IS_DUE),
+    Chore("pauses", _pauses, "held_back", is_due=f"({pauses.IS_DUE} OR {paused_runs.IS_DUE})"),
+    Chore("due_attempts", due_attempts.run_once, "retries_released", is_due=due_attempts.IS_DUE),
+    Chore("deadlines", _deadlines, "runs_timed_out", is_due=deadlines.IS_DUE),
+    Chore(
+        "admission",
+        lambda each: admission.admit_waiting(each.database),
+        "runs_admitted",
+        is_due=admission.IS_DUE,
+    ),
+    Chore(
+        "schedules",
+        lambda each: firing.run_once(each.database, each.values),
+        "schedules_fired",
+        is_due=firing.IS_DUE,
+        may_wait=True,
+    ),
+    Chore(
+        "events",
+        lambda each: event_consumer.run_once(each.database),
+        None,
+        is_due=event_consumer.IS_DUE,
+    ),
+    Chore(
+        "triggers",
+        lambda each: event_starts.run_once(each.database, each.values),
+        "triggers_fired",
+        is_due=event_starts.IS_DUE,
+        may_wait=True,
+    ),
+    Chore(
+        "enqueued",
+        lambda each: enqueued.run_once(each.database, each.values),
+        "enqueued_started",
+        is_due=enqueued.IS_DUE,
+    ),
+    Chore(
+        "enqueued_large",
+        lambda each: enqueued.run_large(each.database, each.values),
+        "enqueued_large_started",
+        is_due=enqueued.IS_LARGE_DUE,
+        may_wait=True,
+    ),
+    Chore(
+        "hooks",
+        lambda each: run_starts.run_once(each.database, each.values),
+        "hooks_fired",
+        is_due=run_starts.IS_DUE,
+        may_wait=True,
+    ),
+    Chore(
+        "hook_calls",
+        lambda each: url_calls.run_once(each.database, each.settings),
+        "hooks_called",
+        is_due=url_calls.IS_DUE,
+    ),
+    Chore("task_moves", task_moves.run_once, "followers_brought", is_due=task_moves.IS_DUE),
+    Chore(
+        "task_removals",
+        task_removals.run_once,
+        "tasks_removed",
+        every=timedelta(seconds=30),
+        may_wait=True,
+    ),
+    Chore("placement", lambda each: placement.place_again(each.database), "placed", is_due=placement.IS_DUE),
+    Chore(
+        "instances",
+        lambda each: probes.run_once(each.database, each.settings.dispatch_networks),
+        None,
+        is_due=instances.IS_PROBE_DUE,
+    ),
+    Chore("limits", lambda each: limits.fill_waiting(each.database), "limits_filled", is_due=limits.IS_DUE),
+    Chore(
+        "redrives",
+        lambda each: redrives.run_once(each.database, each.values),
+        "redriven",
+        is_due=redrives.TABLE.is_due,
+        may_wait=True,
+    ),
+    Chore(
+        "bulk_changes",
+        lambda each: run_changes.run_once(each.database, each.values),
+        "bulk_changed",
+        is_due=bulk_changes.TABLE.is_due,
+        may_wait=True,
+    ),
+    # Partitions are made months ahead.
+    Chore("partitions", _partitions, None, every=HOUR, may_wait=True),
+    Chore(
+        "expiry",
+        lambda each: expiry.purge_batch(each.database, Policy.of(each.settings)),
+        "purged",
+        every=HOUR,
+        may_wait=True,
+    ),
+    Chore(
+        "uploads",
+        lambda each: passes.expire_uploads(each.database, each.values.backends),
+        None,
+        is_due=uploads.HAS_EXPIRED,
+        may_wait=True,
+    ),
+    Chore("old_queues", old_queues.run_once, None, every=HOUR, may_wait=True),
+    Chore(
+        "lost_messages",
+        lost_messages.run_once,
+        "republished",
+        is_due=lost_messages.IS_DUE,
+        may_wait=True,
+    ),
+    Chore(
+        "stuck_joins",
+        stuck_joins.run_once,
+        "joins_checked",
+        is_due=stuck_joins.IS_DUE,
+        every=timedelta(seconds=3.5),
+        may_wait=True,
+    ),
+    Chore(
+        "statistics",
+        lambda each: fold.run_once(each.database),
+        None,
+        is_due=fold.IS_DUE,
+        every=timedelta(seconds=5),
+        may_wait=True,
+    ),
+    Chore(
+        "old_statistics",
+        lambda each: ageing.run_once(each.database),
+        None,
+        every=timedelta(minutes=10),
+        may_wait=True,
+    ),
+    Chore(
+        "dispatches",
+        lambda each: serverless.run_once(each.database, each.values, each.settings),
+        "dispatched",
+        is_due=serverless.IS_DUE,
+        may_wait=True,
+    ),
+    Chore("storage", _storage, None, every=timedelta(minutes=1), may_wait=True),
+)
+
+
+def conditions(chores: Iterable[Chore]) -> dict[str, str]:
+    """SQL by the name of a chore: whether it has anything to do."""
+    return {each.name: each.is_due for each in chores if each.is_due is not None}
