@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from pipeweave.embedding import given_settings
 from pipeweave.embedding.server import EmbeddedServer
-from pipeweave.embedding.ticking import TickThread
 from pipeweave.errors import Conflict, InvalidInput
 from pipeweave.settings import Settings, load
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from pipeweave.orchestrator.deployment import Deployment
     from pipeweave.storage import Storage
-    from pipeweave.workers.process.enqueued_thread import EnqueuedThread
+    from pipeweave.workers.loops import Loops
 
 SERVERLESS = "serverless"
 
@@ -39,7 +38,7 @@ class Orchestrator:
 
     Args:
         settings: the settings; None to take `values`, or without values the environment.
-        serverless: start no thread that ticks: the program calls `tick`, or somebody POSTs to `/api/tick`.
+        serverless: start no threads: the program calls `tick`, or somebody POSTs to `/api/tick`.
             MODE=serverless among the settings says the same.
         values: settings by the names of the fields of Settings, such as `database_url`, `secret_key` or
             `storage_backends`. The environment is not read then.
@@ -60,8 +59,7 @@ class Orchestrator:
         self.settings = found
         self._deployment: Deployment | None = None
         self._application: Flask | None = None
-        self._ticking: TickThread | None = None
-        self._starting: EnqueuedThread | None = None
+        self._loops: Loops | None = None
         self._servers: list[EmbeddedServer] = []
 
     def migrate(self) -> None:
@@ -81,11 +79,12 @@ class Orchestrator:
         Raises:
             SchemaOutdated: the database has no schema, or an older one: call `migrate`.
             InvalidSetting: processes of the deployment run with another storage, key or networks.
+            MissingExtra: spans are to be sent, and the packages of the extra `otel` are not installed.
             Unavailable: PostgreSQL cannot be reached.
             Conflict: it is started already.
         """
         from pipeweave.orchestrator.deployment import Deployment, schema_check, shared_settings
-        from pipeweave.workers.process.enqueued_thread import EnqueuedThread
+        from pipeweave.workers.loops import Loops
 
         if self._deployment is not None:
             raise Conflict("the orchestrator is started already")
@@ -94,15 +93,13 @@ class Orchestrator:
             schema_check.require_current(deployment.database)
             who = f"program@{socket.gethostname()}"
             shared_settings.require_same(deployment.database, self.settings, who)
+            loops = Loops(deployment) if self._ticks_itself else None
         except BaseException:
             deployment.close()
             raise
-        self._deployment = deployment
-        if self._ticks_itself:
-            self._ticking = TickThread(deployment)
-            self._ticking.start()
-            self._starting = EnqueuedThread(deployment)
-            self._starting.start()
+        self._deployment, self._loops = deployment, loops
+        if loops is not None:
+            loops.start()
         return self
 
     def stop(self) -> None:
@@ -112,12 +109,9 @@ class Orchestrator:
         for server in self._servers:
             server.stop()
         self._servers.clear()
-        if self._ticking is not None:
-            self._ticking.stop()
-            self._ticking = None
-        if self._starting is not None:
-            self._starting.stop()
-            self._starting = None
+        if self._loops is not None:
+            self._loops.stop()
+            self._loops = None
         if self._deployment is not None:
             self._deployment.close()
             self._deployment = self._application = None

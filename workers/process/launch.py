@@ -47,14 +47,13 @@ from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slot, Slots
 from pipeweave.workers.consumer.runner import ChildProcess, Runner
 from pipeweave.workers.consumer.storage_seats import seats_of_child
+from pipeweave.workers.loops import Loops
 from pipeweave.workers.process import (
     celery_lines,
     remote_control,
-    retention_thread,
-    traces_thread,
+    tracing,
     users_apps,
 )
-from pipeweave.workers.process.enqueued_thread import EnqueuedThread
 from pipeweave.workers.process.health_reports import SILENT_AFTER, HealthReport, LastStored
 from pipeweave.workers.process.health_server import Health, HealthAddress, HealthServer
 from pipeweave.workers.process.liveness import WorkerLiveness
@@ -216,7 +215,7 @@ def _make_runners(
         )
         calls = Calls(child.database, child.values, loaded.tasks)
         calls.logs.install()
-        traces_thread.follow(settings)
+        tracing.follow(settings)
         worker_process_shutdown.connect(lambda **_: calls.logs.close(), weak=False)
         slot = take_slot(slots)
         child.values.backends.share(seats_of_child(slots, slot))
@@ -306,7 +305,7 @@ def _warn_of_time_limits(settings: Settings, loaded: Loaded, spec: PipelineSpec)
 
 
 def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
-    """Drive the tick until told to stop. Several may run: a lease lets one act at a time.
+    """Run the tick and the other loops until told to stop. Several may run: a lease lets one act at a time.
 
     Args:
         settings: database and broker are needed.
@@ -315,8 +314,6 @@ def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
     Raises:
         InvalidSetting: with MODE=serverless, requests drive the tick.
     """
-    from pipeweave.workers.beat import TickScheduler
-
     if settings.mode == "serverless":
         raise InvalidSetting(
             "beat does not run with MODE=serverless: requests to POST /api/tick drive the tick there",
@@ -328,14 +325,12 @@ def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
     # A beat waits for a PostgreSQL that is away, but nothing it does can mend the schema.
     schema_check.require_current_if_reachable(deployment.database)
     shared_settings.require_same_if_reachable(deployment.database, settings, f"beat@{socket.gethostname()}")
-    TickScheduler.deployment = deployment
-    TickScheduler.ticked = ticked = LastStored()
+    ticked = LastStored()
     answering = _answering(health, _health_of_beat(settings, ticked))
-    retention_thread.start(settings)
-    EnqueuedThread(deployment).start()
-    traces_thread.start(settings)
+    loops = Loops(deployment, ticked.note)
+    # Celery's part is the process: its signals and its log. This scheduler has no entries and writes no file.
     beat = app.Beat(
-        scheduler_cls="pipeweave.workers.beat:TickScheduler",
+        scheduler_cls="celery.beat:Scheduler",
         loglevel=json_logs.celery_level(settings.log_level),
         pidfile=None,
         schedule=os.devnull,
@@ -343,7 +338,7 @@ def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
         quiet=True,
         working_directory=str(Path.cwd()),
     )
-    with answering:
+    with answering, loops:
         beat.run()
 
 

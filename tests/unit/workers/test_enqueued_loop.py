@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeweave.workers.process.enqueued_thread import (
+from pipeweave.workers.loops.enqueued import (
     EVERY_S,
     IN_USE_FOR_S,
     LONGEST_PAUSE_S,

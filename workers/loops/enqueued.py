@@ -1,5 +1,5 @@
-"""Starts enqueued runs, and releases attempts that are due, in a thread: soon after a caller's commit or the
-end of a short delay, where a tick may be a second away.
+"""Starts enqueued runs, and releases attempts that are due, soon after a caller's commit or the end of a
+short delay: the next tick may be a second away.
 
 It looks at indexes that are nearly always empty. A notification by PostgreSQL would save the looks, and make
 every caller's commit wait for all others (docs/decisions/0035-enqueue.md).
@@ -18,6 +18,7 @@ from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.starts import enqueued
 from pipeweave.orchestrator.store import Database, Transaction
+from pipeweave.workers.loops.loop import Turn
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +34,6 @@ PAUSE_PER_LOOK = 20
 LONGEST_PAUSE_S = 1.0
 # Looks over one connection before it is given back: to borrow it costs more than a look.
 LOOKS = 30
-# After a failure (s).
-AGAIN_AFTER_S = 1.0
 
 
 def pause_after(look_s: float, unused_s: float | None) -> float:
@@ -49,6 +48,11 @@ def pause_after(look_s: float, unused_s: float | None) -> float:
     return min(max(every, PAUSE_PER_LOOK * look_s), LONGEST_PAUSE_S)
 
 
+def turns(deployment: Deployment) -> Turn:
+    """Each looks some times, and starts what is due."""
+    return EnqueuedStarts(deployment).turn
+
+
 class _Found(NamedTuple):
     """What a look found: enqueued runs, and whether attempts are due."""
 
@@ -56,17 +60,15 @@ class _Found(NamedTuple):
     attempts: bool = False
 
 
-class EnqueuedThread:
-    """Looks for enqueued runs and due attempts until it is stopped. A look that fails is logged and tried
-    again.
+class EnqueuedStarts:
+    """Starts enqueued runs and releases due attempts.
 
     Args:
-        deployment: starts the runs, over one connection more.
+        deployment: with one connection of its own.
     """
 
     def __init__(self, deployment: Deployment) -> None:
-        main = deployment.database
-        self._database = Database(main.url, pool_size=1, sender=main.sender, react=main.react)
+        self._database = main = deployment.database
         self._values = deployment.values
         # Large inputs are rare: no connection is kept for them.
         self._for_large = Database(main.url, pool_size=0, sender=main.sender, react=main.react)
@@ -74,35 +76,16 @@ class EnqueuedThread:
         self._large: Beside[None] | None = None
         self._found_at: float | None = None
         self._next_look_for_attempts = 0.0
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pipeweave-enqueued", daemon=True)
 
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Look no more; wait for a start that is under way."""
-        self._end.set()
-        self._thread.join(AGAIN_AFTER_S)
-        self._database.dispose()
-
-    def _run(self) -> None:
-        failures = FailureLog(log, "enqueued.failed")
-        while not self._end.is_set():
-            try:
-                with self._database.statements() as tx:
-                    found = self._soon_due(tx)
-                if found.attempts:
-                    due_attempts.release_due(self._database)
-                if not self._start(found.runs) and any(found.runs):
-                    # Another process starts them, or nothing is accepted at the moment.
-                    self._end.wait(EVERY_S)
-            except Exception as error:
-                failures.failed(error)
-                self._end.wait(AGAIN_AFTER_S)
-            else:
-                failures.worked()
+    def turn(self, end: threading.Event) -> float:
+        """Look some times, and start what is due."""
+        with self._database.statements() as tx:
+            found = self._soon_due(tx, end)
+        if found.attempts:
+            due_attempts.release_due(self._database)
+        has_started = self._start(found.runs) > 0
+        # Another process starts them, or nothing is accepted at the moment.
+        return EVERY_S if any(found.runs) and not has_started else 0.0
 
     def _start(self, due: enqueued.Due) -> int:
         """Start what is due; how much that was. Storage is waited for in another thread."""
@@ -124,7 +107,7 @@ class EnqueuedThread:
         self._next_look_for_attempts = now + ATTEMPTS_EVERY_S
         return due_attempts.has_due(tx)
 
-    def _soon_due(self, tx: Transaction) -> _Found:
+    def _soon_due(self, tx: Transaction, end: threading.Event) -> _Found:
         """Look some times; the answer comes at once when a run or an attempt is due."""
         for _ in range(LOOKS):
             began = time.monotonic()
@@ -135,8 +118,6 @@ class EnqueuedThread:
                 return _Found(due, self._attempts_are_due(tx, now))
             if self._attempts_are_due(tx, now):
                 return _Found(attempts=True)
-            if self._end.wait(
-                pause_after(now - began, None if self._found_at is None else now - self._found_at)
-            ):
+            if end.wait(pause_after(now - began, None if self._found_at is None else now - self._found_at)):
                 break
         return _Found()
