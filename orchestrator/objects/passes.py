@@ -17,9 +17,8 @@ from pipeweave.orchestrator.objects import marks, uploads
 from pipeweave.orchestrator.objects.sweep import LEASE, Sweeper, Swept
 from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.store.isolation import check_database
+from pipeweave.orchestrator.store.isolation import Unfinished, check_database
 from pipeweave.orchestrator.store.leases import Lease
-from pipeweave.orchestrator.store.rest import Unfinished
 from pipeweave.storage import Backends
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ the tick (late_chores.py): what tidies never holds up what is due.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
@@ -34,7 +34,7 @@ from pipeweave.orchestrator.starts.hooks import run_starts, url_calls
 from pipeweave.orchestrator.starts.schedules import firing
 from pipeweave.orchestrator.starts.triggers import event_starts
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.store.rest import Rest
+from pipeweave.orchestrator.store.values import Values
 from pipeweave.orchestrator.telemetry.statistics import ageing, fold
 
 
@@ -60,16 +60,14 @@ class Chore:
     is_due: str | None = None
     every: timedelta = timedelta()
     may_wait: bool = False
-    rest: Rest = field(default_factory=Rest)
 
-    def rests(self, database: Database) -> bool:
-        """Whether it was through a moment ago."""
-        return bool(self.every) and not self.rest.is_over(database)
 
-    def begin_rest(self, database: Database) -> None:
-        """Let it rest: it is through."""
-        if self.every:
-            self.rest.begin(database, self.every.total_seconds())
+def _over(run_once: Callable[[Database], int]) -> Callable[[Deployment], int]:
+    return lambda deployment: run_once(deployment.database)
+
+
+def _with_values(run_once: Callable[[Database, Values], int]) -> Callable[[Deployment], int]:
+    return lambda deployment: run_once(deployment.database, deployment.values)
 
 
 def run_limit(deployment: Deployment) -> timedelta | None:
@@ -111,7 +109,7 @@ HOUR = timedelta(hours=1)
 
 # In this order: an attempt that is lost ends before the runs and limits that wait for it are looked at.
 CHORES = (
-    Chore("promotions", lambda each: promotions.run_once(each.database), None),
+    Chore("promotions", _over(promotions.run_once), None),
     Chore(
         "lost_workers",
         _lost_workers,
@@ -123,52 +121,25 @@ CHORES = (
     Chore("pauses", _pauses, "held_back", is_due=f"({pauses.IS_DUE} OR {paused_runs.IS_DUE})"),
     Chore("due_attempts", due_attempts.run_once, "retries_released", is_due=due_attempts.IS_DUE),
     Chore("deadlines", _deadlines, "runs_timed_out", is_due=deadlines.IS_DUE),
-    Chore(
-        "admission",
-        lambda each: admission.admit_waiting(each.database),
-        "runs_admitted",
-        is_due=admission.IS_DUE,
-    ),
-    Chore(
-        "schedules",
-        lambda each: firing.run_once(each.database, each.values),
-        "schedules_fired",
-        is_due=firing.IS_DUE,
-        may_wait=True,
-    ),
-    Chore(
-        "events",
-        lambda each: event_consumer.run_once(each.database),
-        None,
-        is_due=event_consumer.IS_DUE,
-    ),
+    Chore("admission", _over(admission.admit_waiting), "runs_admitted", is_due=admission.IS_DUE),
+    Chore("schedules", _with_values(firing.run_once), "schedules_fired", is_due=firing.IS_DUE, may_wait=True),
+    Chore("events", _over(event_consumer.run_once), None, is_due=event_consumer.IS_DUE),
     Chore(
         "triggers",
-        lambda each: event_starts.run_once(each.database, each.values),
+        _with_values(event_starts.run_once),
         "triggers_fired",
         is_due=event_starts.IS_DUE,
         may_wait=True,
     ),
-    Chore(
-        "enqueued",
-        lambda each: enqueued.run_once(each.database, each.values),
-        "enqueued_started",
-        is_due=enqueued.IS_DUE,
-    ),
+    Chore("enqueued", _with_values(enqueued.run_once), "enqueued_started", is_due=enqueued.IS_DUE),
     Chore(
         "enqueued_large",
-        lambda each: enqueued.run_large(each.database, each.values),
+        _with_values(enqueued.run_large),
         "enqueued_large_started",
         is_due=enqueued.IS_LARGE_DUE,
         may_wait=True,
     ),
-    Chore(
-        "hooks",
-        lambda each: run_starts.run_once(each.database, each.values),
-        "hooks_fired",
-        is_due=run_starts.IS_DUE,
-        may_wait=True,
-    ),
+    Chore("hooks", _with_values(run_starts.run_once), "hooks_fired", is_due=run_starts.IS_DUE, may_wait=True),
     Chore(
         "hook_calls",
         lambda each: url_calls.run_once(each.database, each.settings),
@@ -177,30 +148,22 @@ CHORES = (
     ),
     Chore("task_moves", task_moves.run_once, "followers_brought", is_due=task_moves.IS_DUE),
     Chore(
-        "task_removals",
-        task_removals.run_once,
-        "tasks_removed",
-        every=timedelta(seconds=30),
-        may_wait=True,
+        "task_removals", task_removals.run_once, "tasks_removed", every=timedelta(seconds=30), may_wait=True
     ),
-    Chore("placement", lambda each: placement.place_again(each.database), "placed", is_due=placement.IS_DUE),
+    Chore("placement", _over(placement.place_again), "placed", is_due=placement.IS_DUE),
     Chore(
         "instances",
         lambda each: probes.run_once(each.database, each.settings.dispatch_networks),
         None,
         is_due=instances.IS_PROBE_DUE,
     ),
-    Chore("limits", lambda each: limits.fill_waiting(each.database), "limits_filled", is_due=limits.IS_DUE),
+    Chore("limits", _over(limits.fill_waiting), "limits_filled", is_due=limits.IS_DUE),
     Chore(
-        "redrives",
-        lambda each: redrives.run_once(each.database, each.values),
-        "redriven",
-        is_due=redrives.TABLE.is_due,
-        may_wait=True,
+        "redrives", _with_values(redrives.run_once), "redriven", is_due=redrives.TABLE.is_due, may_wait=True
     ),
     Chore(
         "bulk_changes",
-        lambda each: run_changes.run_once(each.database, each.values),
+        _with_values(run_changes.run_once),
         "bulk_changed",
         is_due=bulk_changes.TABLE.is_due,
         may_wait=True,
@@ -222,13 +185,7 @@ CHORES = (
         may_wait=True,
     ),
     Chore("old_queues", old_queues.run_once, None, every=HOUR, may_wait=True),
-    Chore(
-        "lost_messages",
-        lost_messages.run_once,
-        "republished",
-        is_due=lost_messages.IS_DUE,
-        may_wait=True,
-    ),
+    Chore("lost_messages", lost_messages.run_once, "republished", is_due=lost_messages.IS_DUE, may_wait=True),
     Chore(
         "stuck_joins",
         stuck_joins.run_once,
@@ -239,19 +196,13 @@ CHORES = (
     ),
     Chore(
         "statistics",
-        lambda each: fold.run_once(each.database),
+        _over(fold.run_once),
         None,
         is_due=fold.IS_DUE,
         every=timedelta(seconds=5),
         may_wait=True,
     ),
-    Chore(
-        "old_statistics",
-        lambda each: ageing.run_once(each.database),
-        None,
-        every=timedelta(minutes=10),
-        may_wait=True,
-    ),
+    Chore("old_statistics", _over(ageing.run_once), None, every=timedelta(minutes=10), may_wait=True),
     Chore(
         "dispatches",
         lambda each: serverless.run_once(each.database, each.values, each.settings),

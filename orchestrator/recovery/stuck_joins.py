@@ -22,8 +22,7 @@ from pipeweave.orchestrator.recovery.closed_joins import closed_joins
 from pipeweave.orchestrator.recovery.lost_messages import LATE, LEEWAY
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.store.isolation import Isolation
-from pipeweave.orchestrator.store.rest import Unfinished
+from pipeweave.orchestrator.store.isolation import Isolation, Unfinished
 
 # Runs that one statement reads, and how many steps they may have together: a run may have thousands.
 RUNS_AT_ONCE = 500

@@ -41,6 +41,10 @@ log = logging.getLogger(__name__)
 LEASE = timedelta(seconds=5)
 
 
+class Rests(dict[str, float]):
+    """Until when (s, monotonic clock) the chores of a database rest, by name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ticked:
     """What one tick did; all zero when nothing was lost."""
@@ -95,7 +99,8 @@ def run_once(deployment: Deployment, chores: Iterable[Chore] = CHORES, *, is_urg
     if lease is None:
         return Ticked(is_elsewhere=True)
     try:
-        due = [each for each in chores if is_urgent or not each.rests(deployment.database)]
+        rests, now = deployment.database.caches.own(Rests), time.monotonic()
+        due = [each for each in chores if is_urgent or rests.get(each.name, now) <= now]
         return _tick(deployment, due, lease)
     except BaseException:
         leases.end(deployment.database, lease)
@@ -110,7 +115,7 @@ def _tick(deployment: Deployment, chores: list[Chore], lease: Lease) -> Ticked:
     due = [each for each in chores if each.runs_in_maintenance or not is_quiet]
     results: list[tuple[Chore, ChoreResult]] = []
     beside = replace(deployment, database=database.beside())
-    patience_s = late_chores.WAIT_S
+    patience_s, rests = late_chores.WAIT_S, database.caches.own(Rests)
     for chore in _while_held(database, lease, due):
         # What an earlier chore did may be work for this one.
         is_idle = chore.name in found.idle and not any(result.done for _, result in results)
@@ -122,7 +127,7 @@ def _tick(deployment: Deployment, chores: list[Chore], lease: Lease) -> Ticked:
         elif not is_idle:
             result = _result_of(chore, impatient)
         if result is not None and result.is_through:
-            chore.begin_rest(database)
+            rests[chore.name] = time.monotonic() + chore.every.total_seconds()
         results.append((chore, result or ChoreResult.of_nothing(chore.name)))
     with database.statements() as tx:
         if tick_status.note(tx, [result for _, result in results], lease) == deployment_mode.WAITING:

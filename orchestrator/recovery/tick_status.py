@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 from pipeweave.errors import Busy, PartlyFailed, PipeWeaveError
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.isolation import Unfinished
 from pipeweave.orchestrator.store.leases import TICK, Lease
-from pipeweave.orchestrator.store.rest import Unfinished
 from pipeweave.settings import Settings
 
 # The tick is missed when it is this late, or this many intervals.

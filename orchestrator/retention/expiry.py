@@ -7,7 +7,7 @@ from datetime import datetime
 
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.rest import Unfinished
+from pipeweave.orchestrator.store.isolation import Unfinished
 
 # Rows of each table that one call deletes, within milliseconds. After a full batch the next tick continues.
 BATCH = 1_000

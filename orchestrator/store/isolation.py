@@ -14,6 +14,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+class Unfinished(int):
+    """How much a pass did that left something undone: it does not rest before it goes on."""
+
+
 class Isolation:
     """One pass over many items.
 

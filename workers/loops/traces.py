@@ -23,9 +23,10 @@ def turns(deployment: Deployment) -> Turn | None:
     Raises:
         MissingExtra: the packages of the extra `otel` are not installed.
     """
-    if deployment.settings.otlp_endpoint is None:
+    endpoint, has_begun = deployment.settings.otlp_endpoint, False
+    if endpoint is None:
         return None
-    send, has_begun = tracing.sender(), False
+    send = tracing.sender(endpoint)
 
     def turn(_: threading.Event) -> float:
         nonlocal has_begun

@@ -14,15 +14,21 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from pipeweave.orchestrator.telemetry.traces import Span
+from pipeweave.settings import environment
 
 # Seconds that one request to the collector may take, with its repetitions.
 TIMEOUT_S = 10.0
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
-def sender() -> Callable[[Sequence[Span]], bool]:
-    """What sends spans where the variables OTEL_EXPORTER_OTLP_* say; it says whether they have arrived."""
-    return sending_with(OTLPSpanExporter(timeout=TIMEOUT_S))
+def sender(endpoint: str) -> Callable[[Sequence[Span]], bool]:
+    """What sends spans to a collector, as the variables OTEL_EXPORTER_OTLP_* say; it says whether they have
+    arrived.
+    """
+    # A program that embeds an orchestrator may name another collector than its environment.
+    is_of_environment = environment().get("OTEL_EXPORTER_OTLP_ENDPOINT") == endpoint
+    url = None if is_of_environment else f"{endpoint.rstrip('/')}/v1/traces"
+    return sending_with(OTLPSpanExporter(url, timeout=TIMEOUT_S))
 
 
 def sending_with(exporter: SpanExporter) -> Callable[[Sequence[Span]], bool]:

@@ -27,8 +27,8 @@ def follow(settings: Settings) -> None:
     log_context.also_enter(call_traces.enter)
 
 
-def sender() -> Send:
-    """What sends spans.
+def sender(endpoint: str) -> Send:
+    """What sends spans to a collector.
 
     Raises:
         MissingExtra: the packages of the extra `otel` are not installed.
@@ -37,7 +37,7 @@ def sender() -> Send:
         from pipeweave.workers.process import otlp
     except ModuleNotFoundError as error:
         raise _missing(error) from None
-    return otlp.sender()
+    return otlp.sender(endpoint)
 
 
 def _missing(error: ModuleNotFoundError) -> MissingExtra:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import partial
 
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.rest import Unfinished
+from pipeweave.orchestrator.store.isolation import Unfinished
 from pipeweave.orchestrator.telemetry.statistics.grains import Grain
 
 # Rows of each table that one transaction deletes. After a full batch the next tick continues.

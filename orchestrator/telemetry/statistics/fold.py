@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeweave.orchestrator.feed import consumers, stretch
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.rest import Unfinished
+from pipeweave.orchestrator.store.isolation import Unfinished
 from pipeweave.orchestrator.telemetry.statistics import counting, place, tallies, writing
 
 # SQL: whether there is anything to count.

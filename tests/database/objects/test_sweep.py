@@ -24,7 +24,7 @@ from pipeweave.orchestrator.runs import rerunning, standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.store import doomed_objects, leases
 from pipeweave.orchestrator.store.database import Database, to_json
-from pipeweave.orchestrator.store.rest import Unfinished
+from pipeweave.orchestrator.store.isolation import Unfinished
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.storage import Backends, ObjectRef

@@ -17,7 +17,7 @@ from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.recovery import stuck_joins
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.store.rest import Unfinished
+from pipeweave.orchestrator.store.isolation import Unfinished
 
 OPEN = 3_000
 LATER = timedelta(seconds=6)

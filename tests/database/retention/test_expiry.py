@@ -12,7 +12,7 @@ from pipeweave.orchestrator.retention import expiry
 from pipeweave.orchestrator.retention.expiry import Purged
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.rest import Unfinished
+from pipeweave.orchestrator.store.isolation import Unfinished
 
 MONTH = Policy(dead_letters=timedelta(days=30))
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import psycopg2
 import pytest
 import urllib3
 from support.http_service import http_service
+from support.otlp_receiver import receiving
 from support.pages import ROOT
 from support.servers import new_database, wait_until
 
-from pipeweave import Client, Orchestrator
+from pipeweave import Client, Orchestrator, enqueue
 from pipeweave.errors import Conflict, InvalidSetting, SchemaOutdated
 from pipeweave.orchestrator.deployment import migrate
 from pipeweave.settings import Settings, environment
@@ -21,6 +25,8 @@ from pipeweave.up.postgres import Postgres
 
 SECRET = "s" * 40
 DEADLINE_S = 120
+# No tick comes a second time during a test.
+SELDOM_MS = 3_600_000
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +50,14 @@ def test_the_example_runs_a_pipeline_in_one_process(database_url: str, tmp_path:
     assert "still running" not in done.stderr, "a stream kept its thread when the server stopped"
 
 
-def embedded(database_url: str, tmp_path: Path, *, serverless: bool = False) -> Orchestrator:
+def embedded(database_url: str, tmp_path: Path, *, serverless: bool = False, **more: Any) -> Orchestrator:
+    settings: dict[str, Any] = {"poll_interval_ms": 100, "data_dir": str(tmp_path), **more}
     return Orchestrator(
         database_url=database_url,
         secret_key=SECRET,
         dispatch_networks="loopback",
-        poll_interval_ms=100,
-        data_dir=str(tmp_path),
         serverless=serverless,
+        **settings,
     )
 
 
@@ -111,6 +117,40 @@ def test_it_ticks_by_itself(database_url: str, tmp_path: Path) -> None:
             DEADLINE_S,
             "it does not tick",
         )
+
+
+def test_it_sends_traces_and_starts_enqueued_runs_before_the_next_tick(
+    database_url: str, tmp_path: Path
+) -> None:
+    with (
+        receiving() as collector,
+        embedded(
+            database_url, tmp_path, otlp_endpoint=collector.url, poll_interval_ms=SELDOM_MS
+        ) as orchestrator,
+        orchestrator.create_server(port=0) as server,
+    ):
+        token = orchestrator.create_token("test", scopes=["write", "worker"])
+        url = f"{server.url}/w/default/{token}"
+        with (
+            http_service(url, SECRET, {"seldom": lambda each: each.input}, service_id="seldom") as service,
+            Client(server.url, token) as client,
+            closing(psycopg2.connect(database_url)) as connection,
+        ):
+            assert service.register()[0] == 200
+            client.put_pipeline("seldom", {"steps": [{"task": "seldom"}]})
+            wait_until(lambda: has_begun_to_send(connection), DEADLINE_S, "it sends no spans")
+            run_id = enqueue(connection, "seldom")
+            connection.commit()
+            wait_until(lambda: client.runs(pipeline_id="seldom").items != [], DEADLINE_S, "it does not start")
+            client.cancel(run_id)
+            wait_until(lambda: bool(collector.of_run(run_id)), DEADLINE_S, "its span does not arrive")
+
+
+def has_begun_to_send(connection: Any) -> bool:
+    """Whether it is noted from where on spans are sent."""
+    with connection, connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT 1 FROM trace_place)")
+        return bool(cursor.fetchone()[0])
 
 
 def test_an_empty_database_is_told_before_anything_starts(postgres_server: Postgres, tmp_path: Path) -> None:
