@@ -46,7 +46,7 @@ from pipeweave.orchestrator.reading import (
 from pipeweave.orchestrator.reading import dead_letters as letter_lists
 from pipeweave.orchestrator.reading import list_of_runs as run_lists
 from pipeweave.orchestrator.reading import task_runs as task_run_lists
-from pipeweave.orchestrator.recovery import chores, look
+from pipeweave.orchestrator.recovery import chores, due_attempts, look
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.retention import (
     archive,
@@ -62,6 +62,7 @@ from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import bulk
 from pipeweave.orchestrator.security import audited_objects
 from pipeweave.orchestrator.starts import fires
+from pipeweave.orchestrator.starts.enqueued.starting import has_due
 from pipeweave.orchestrator.starts.hooks import repeated_ends
 from pipeweave.orchestrator.state import cancelling, completing, releasing, run_transitions
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -310,6 +311,8 @@ CALLS: Calls = [
     ("of this name", lambda tx, _: searching.search(tx, TENANT, "nightly")),
     # recovery
     ("", lambda tx, _: look._look(tx, chores.conditions(chores.CHORES), None)),
+    # starts
+    ("of enqueued runs and attempts", lambda tx, _: has_due(tx, due_attempts.MAY_BE_RELEASED)),
     # runs
     ("to pause", lambda tx, _: bulk._next_runs(tx, bulk.Action.PAUSE, {})),
     ("to resume", lambda tx, _: bulk._next_runs(tx, bulk.Action.RESUME, {})),

@@ -30,14 +30,8 @@ ORDER BY w.turn, w.due_at LIMIT :batch
 
 # SQL: whether there is anything for this chore.
 IS_DUE = "EXISTS (SELECT 1 FROM task_runs AS t WHERE t.status = 'pending' AND t.due_at <= now())"
-
-
-_HAS_DUE = f"SELECT {IS_DUE} AND {deployment_mode.MODE} <> '{deployment_mode.MAINTENANCE}'"
-
-
-def has_due(tx: Transaction) -> bool:
-    """Whether attempts are due and may be released: one look at an index that is nearly always empty."""
-    return bool(tx.execute(_HAS_DUE).scalar_one())
+# SQL: whether attempts are due and may be released: a look at an index that is nearly always empty.
+MAY_BE_RELEASED = f"({IS_DUE} AND {deployment_mode.MODE} <> '{deployment_mode.MAINTENANCE}')"
 
 
 def run_once(deployment: Deployment) -> int:

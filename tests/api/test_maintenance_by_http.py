@@ -18,6 +18,7 @@ from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis.health import HEALTH
 from pipeweave.orchestrator.recovery import tick_status
+from pipeweave.orchestrator.recovery.tick import Rests
 from pipeweave.orchestrator.retention import expiry
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import triggering
@@ -285,7 +286,8 @@ def test_health_names_chores_that_fail_again_and_again(
     def broken(database: Database, policy: Policy) -> int:
         raise Unavailable("storage at 10.0.0.7 is away")
 
-    # A chore that looks for itself at every tick: others are not called when they have nothing to do.
+    # A chore that looks for itself when it does not rest: others are not called when they have nothing to do.
+    deployment.database.caches.own(Rests).clear()
     monkeypatch.setattr(expiry, "purge_batch", broken)
     for _ in range(tick_status.REPEATED):
         answer = clock.post("/api/tick")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import NamedTuple
 
 from pipeweave.beside import Beside
 from pipeweave.failure_log import FailureLog
@@ -53,13 +52,6 @@ def turns(deployment: Deployment) -> Turn:
     return EnqueuedStarts(deployment).turn
 
 
-class _Found(NamedTuple):
-    """What a look found: enqueued runs, and whether attempts are due."""
-
-    runs: enqueued.Due = enqueued.Due(False, False)
-    attempts: bool = False
-
-
 class EnqueuedStarts:
     """Starts enqueued runs and releases due attempts.
 
@@ -80,12 +72,14 @@ class EnqueuedStarts:
     def turn(self, end: threading.Event) -> float:
         """Look some times, and start what is due."""
         with self._database.statements() as tx:
-            found = self._soon_due(tx, end)
-        if found.attempts:
+            due = self._soon_due(tx, end)
+        if due is None:
+            return 0.0
+        if due.also:
             due_attempts.release_due(self._database)
-        has_started = self._start(found.runs) > 0
+        has_started = self._start(due) > 0
         # Another process starts them, or nothing is accepted at the moment.
-        return EVERY_S if any(found.runs) and not has_started else 0.0
+        return EVERY_S if (due.small or due.large) and not has_started else 0.0
 
     def _start(self, due: enqueued.Due) -> int:
         """Start what is due; how much that was. Storage is waited for in another thread."""
@@ -101,23 +95,20 @@ class EnqueuedStarts:
         else:
             self._failures_of_large.worked()
 
-    def _attempts_are_due(self, tx: Transaction, now: float) -> bool:
-        if now < self._next_look_for_attempts:
-            return False
-        self._next_look_for_attempts = now + ATTEMPTS_EVERY_S
-        return due_attempts.has_due(tx)
-
-    def _soon_due(self, tx: Transaction, end: threading.Event) -> _Found:
+    def _soon_due(self, tx: Transaction, end: threading.Event) -> enqueued.Due | None:
         """Look some times; the answer comes at once when a run or an attempt is due."""
         for _ in range(LOOKS):
             began = time.monotonic()
-            due = enqueued.has_due(tx)
+            is_for_attempts = began >= self._next_look_for_attempts
+            if is_for_attempts:
+                self._next_look_for_attempts = began + ATTEMPTS_EVERY_S
+            due = enqueued.has_due(tx, due_attempts.MAY_BE_RELEASED if is_for_attempts else "false")
             now = time.monotonic()
             if due.small or (due.large and not (self._large and self._large.is_under_way)):
                 self._found_at = now
-                return _Found(due, self._attempts_are_due(tx, now))
-            if self._attempts_are_due(tx, now):
-                return _Found(attempts=True)
+                return due
+            if due.also:
+                return due
             if end.wait(pause_after(now - began, None if self._found_at is None else now - self._found_at)):
                 break
-        return _Found()
+        return None

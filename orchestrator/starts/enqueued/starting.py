@@ -52,20 +52,27 @@ _SMALL, _LARGE = f"EXISTS ({_DUE} AND NOT e.is_large)", f"EXISTS ({_DUE} AND e.i
 # SQL: whether there is anything for these chores.
 IS_DUE = loop.is_due(_SMALL)
 IS_LARGE_DUE = loop.is_due(_LARGE)
-_HAS_DUE = f"SELECT {_SMALL} AS small, {_LARGE} AS large"
+_HAS_DUE = f"SELECT {_SMALL} AS small, {_LARGE} AS large, {{also}} AS also"
 
 
 class Due(NamedTuple):
-    """Whether runs wait to be started whose inputs stay in their rows, and whose inputs go to storage."""
+    """Whether runs wait to be started whose inputs stay in their rows, and whose inputs go to storage; and
+    whether the condition beside it holds.
+    """
 
     small: bool
     large: bool
+    also: bool
 
 
-def has_due(tx: Transaction) -> Due:
-    """Whether runs wait to be started: a look at an index that is nearly always empty."""
-    row = tx.execute(_HAS_DUE).one()
-    return Due(row.small, row.large)
+def has_due(tx: Transaction, also: str = "false") -> Due:
+    """Whether runs wait to be started: a look at an index that is nearly always empty.
+
+    Args:
+        also: SQL: a condition that is looked at by the same statement.
+    """
+    row = tx.execute(_HAS_DUE.format(also=also)).one()
+    return Due(row.small, row.large, row.also)
 
 
 def run_once(database: Database, values: Values) -> int:

@@ -25,6 +25,7 @@ from pipeweave.orchestrator.recovery.tick import Ticked
 from pipeweave.orchestrator.recovery.tick_status import ChoreResult, ChoreStatus
 from pipeweave.orchestrator.runs import admission, deadlines
 from pipeweave.orchestrator.runs.reactions import reactions_to
+from pipeweave.orchestrator.starts import enqueued
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Database, to_json
 from pipeweave.up.postgres import Postgres
@@ -144,7 +145,7 @@ def test_due_attempts_are_there_for_whoever_looks_between_two_ticks_except_durin
 ) -> None:
     def has_due() -> bool:
         with driver.database.statements() as tx:
-            return due_attempts.has_due(tx)
+            return enqueued.has_due(tx, due_attempts.MAY_BE_RELEASED).also
 
     run_id = driver.begin({"a": []})
     assert not has_due()

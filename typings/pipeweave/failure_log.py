@@ -1,0 +1,1 @@
+../../pipeweave/failure_log.py
