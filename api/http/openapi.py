@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from pipeweave.api.contract import Problem, type_id_pattern
+from pipeweave.api.contract.answers import Problem, type_id_pattern
 from pipeweave.api.http import browser, form_file, headers, idempotency_header
 from pipeweave.api.http.endpoint import Endpoint, PathId
 from pipeweave.api.http.errors import PROBLEM_TYPE

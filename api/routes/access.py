@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract import (
+from pipeweave.api.contract.access import (
     CreatedToken,
     EndedSession,
     EndSessionRequest,
     LoginLink,
     LoginLinkRequest,
-    PageQuery,
     RevokedTokens,
     RevokeTokenRequest,
     SessionList,
@@ -22,6 +21,7 @@ from pipeweave.api.contract import (
     TokenList,
     TokenRequest,
 )
+from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.errors import Forbidden, NotFound
 from pipeweave.orchestrator.domain import iso

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.contract import AuditExportQuery, AuditList, AuditQuery
+from pipeweave.api.contract.audit import AuditExportQuery, AuditList, AuditQuery
 from pipeweave.api.http import Call, Lines, Routes, audited
 from pipeweave.errors import FieldError, InvalidInput, TooManyRequests, Unavailable
 from pipeweave.orchestrator.export import AuditExport, Position

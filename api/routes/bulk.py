@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract import (
+from pipeweave.api.contract.bulk import (
     BulkChange,
     BulkChangeList,
     BulkChangeRequest,
     BulkPlan,
     BulkRunList,
     BulkRunsQuery,
-    PageQuery,
 )
+from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.contract.requests import MAX_TOKEN
 from pipeweave.api.http import Answer, Call, PathId, Routes, idempotency_header
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract import (
+from pipeweave.api.contract.dead_letters import (
     DeadLetterDetail,
     DeadLetterGroups,
     DeadLetterList,
@@ -23,8 +23,8 @@ from pipeweave.api.contract import (
     RedrivesQuery,
     RetriedAnswer,
     RetryAllRequest,
-    ValuesQuery,
 )
+from pipeweave.api.contract.query_parameters import ValuesQuery
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.durations import milliseconds
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, UploadNotUsable

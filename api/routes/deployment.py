@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any
 
-from pipeweave.api.contract import (
+from pipeweave.api.contract.deployment import (
     ConfigAnswer,
     DoctorAnswer,
     DoctorRequest,

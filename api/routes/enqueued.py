@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.contract import EnqueuedList, EnqueuedQuery
+from pipeweave.api.contract.enqueued import EnqueuedList, EnqueuedQuery
 from pipeweave.api.http import Call, Routes
 from pipeweave.orchestrator import reading
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeweave.api.contract import ExportQuery
+from pipeweave.api.contract.exports import ExportQuery
 from pipeweave.api.http import Call, Lines, Routes
 from pipeweave.errors import NotFound, TooManyRequests, Unavailable
 from pipeweave.orchestrator.export import Export, Position, Stores

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pipeweave.api.contract import MaintenanceRequest, MaintenanceState
+from pipeweave.api.contract.answers import MaintenanceState
+from pipeweave.api.contract.requests import MaintenanceRequest
 from pipeweave.api.http import Call, Routes
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator.queueing import maintenance_mode

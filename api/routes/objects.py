@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pipeweave.api.contract import SignedObjectQuery, WrittenObject
+from pipeweave.api.contract.worker_reports import SignedObjectQuery, WrittenObject
 from pipeweave.api.http import Call, Download, RawBody, Routes
 from pipeweave.api.http.download import of_object
 from pipeweave.errors import NotFound, ObjectTooLarge, PayloadTooLarge, Unauthenticated, Unavailable

@@ -6,25 +6,24 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from pipeweave.api.contract import (
-    MAX_TOKEN,
-    PLACE_CHARS,
+from pipeweave.api.contract.pipeline_answers import (
     DryRunAnswer,
-    DryRunRequest,
     GridAnswer,
-    GridQuery,
-    PageQuery,
     PipelineAnswer,
-    PipelineDocument,
     PipelineList,
-    PipelinesQuery,
     StoredAnswer,
     TriggerAnswer,
     TriggerBatchAnswer,
+    VersionList,
+)
+from pipeweave.api.contract.query_parameters import GridQuery, PageQuery, PipelinesQuery, VersionQuery
+from pipeweave.api.contract.requests import (
+    MAX_TOKEN,
+    PLACE_CHARS,
+    DryRunRequest,
+    PipelineDocument,
     TriggerBatchRequest,
     TriggerRequest,
-    VersionList,
-    VersionQuery,
 )
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.api.routes import input_checks, triggering

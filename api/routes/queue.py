@@ -6,23 +6,24 @@ from dataclasses import replace
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract import (
+from pipeweave.api.contract.answers import PauseState
+from pipeweave.api.contract.query_parameters import PageQuery, QueueItemsQuery
+from pipeweave.api.contract.requests import (
     PLACE_CHARS,
     LimitsRequest,
-    PageQuery,
     PauseRequest,
-    PauseState,
-    QueueBatchAnswer,
     QueueBatchRequest,
+    QueueTaskRequest,
+    ResumeRequest,
+)
+from pipeweave.api.contract.run_answers import (
+    QueueBatchAnswer,
     Queued,
     QueueDetail,
     QueueItemList,
-    QueueItemsQuery,
     QueueLimits,
     QueueList,
     QueueStatus,
-    QueueTaskRequest,
-    ResumeRequest,
 )
 from pipeweave.api.http import Call, PathId, Routes, idempotency_header
 from pipeweave.errors import Conflict, NotFound, UploadNotUsable

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract import RerunAllAnswer, RerunAllRequest, RerunAnswer, RerunRequest
 from pipeweave.api.contract.requests import MAX_TOKEN
+from pipeweave.api.contract.reruns import RerunAllAnswer, RerunAllRequest, RerunAnswer, RerunRequest
 from pipeweave.api.http import Call, PathId, Routes, idempotency_header
 from pipeweave.api.routes import input_checks
 from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError, UploadNotUsable

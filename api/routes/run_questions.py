@@ -7,10 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract import (
+from pipeweave.api.contract.query_parameters import AttemptsQuery, CompareQuery
+from pipeweave.api.contract.run_questions import (
     AttemptList,
-    AttemptsQuery,
-    CompareQuery,
     RunAt,
     RunComparison,
     RunForecast,

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract import ItemsAnswer, ItemsQuery, LedgerAnswer, TimelineAnswer, TimelineQuery
+from pipeweave.api.contract.run_times import (
+    ItemsAnswer,
+    ItemsQuery,
+    LedgerAnswer,
+    TimelineAnswer,
+    TimelineQuery,
+)
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import timeline

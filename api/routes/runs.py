@@ -9,33 +9,32 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from pipeweave import ids
-from pipeweave.api.contract import (
-    CancelRequest,
-    ChangedRuns,
-    EventList,
+from pipeweave.api.contract.query_parameters import (
     EventsQuery,
     FindTaskRunsQuery,
-    FoundTaskRuns,
-    LogsQuery,
-    PausedRun,
-    PauseRunRequest,
-    ResumeRunRequest,
-    RunChangesRequest,
-    RunDetail,
-    RunList,
     RunQuery,
     RunsQuery,
-    RunState,
-    SearchAnswer,
     SearchQuery,
-    TaskRunDetail,
-    TaskRunList,
-    TaskRunLogs,
     TaskRunsQuery,
     ValuesQuery,
+)
+from pipeweave.api.contract.requests import CancelRequest
+from pipeweave.api.contract.run_answers import (
+    ChangedRuns,
+    EventList,
+    FoundTaskRuns,
+    PausedRun,
+    RunDetail,
+    RunList,
+    SearchAnswer,
+    TaskRunDetail,
+    TaskRunList,
     WhyAnswer,
 )
+from pipeweave.api.contract.run_changes import PauseRunRequest, ResumeRunRequest, RunChangesRequest
+from pipeweave.api.contract.run_state import RunState
 from pipeweave.api.contract.step_states import StepStates, StepStatesQuery
+from pipeweave.api.contract.storage import LogsQuery, TaskRunLogs
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, Unavailable
 from pipeweave.orchestrator import kept, reading

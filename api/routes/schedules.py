@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract import (
-    MAX_TOKEN,
+from pipeweave.api.contract.requests import MAX_TOKEN
+from pipeweave.api.contract.schedules import (
     BackfillAnswer,
     BackfillRequest,
     CalendarQuery,

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.contract import (
-    FlatTask,
-    InstanceQuery,
-    NestedTask,
-    PageQuery,
-    RegisteredAnswer,
-    RegisterRequest,
-    RemovedInstance,
-    ServiceAnswer,
-    ServiceList,
-    ServiceSettings,
-    TaskList,
-    TaskOptions,
-)
+from pipeweave.api.contract.answers import RegisteredAnswer, ServiceAnswer, ServiceList, TaskList
+from pipeweave.api.contract.query_parameters import PageQuery
+from pipeweave.api.contract.requests import FlatTask, NestedTask, RegisterRequest, TaskOptions
+from pipeweave.api.contract.worker_reports import InstanceQuery, RemovedInstance, ServiceSettings
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound, TargetRefused, TaskOwnedElsewhere
 from pipeweave.orchestrator import reading

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from pipeweave.api.contract import (
+from pipeweave.api.contract.storage import (
     ObjectPreview,
     ObjectQuery,
     PreviewQuery,

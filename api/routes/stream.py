@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import request
 
 from pipeweave import ids
-from pipeweave.api.contract import LiveQuery, StreamQuery
+from pipeweave.api.contract.streams import LiveQuery, StreamQuery
 from pipeweave.api.http import Call, EventSink, Routes, SocketSink, Stream, Watching
 from pipeweave.api.http.streaming import EVENT_STREAM
 from pipeweave.errors import CursorExpired, InvalidInput, NotFound, UpgradeRequired

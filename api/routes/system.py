@@ -10,7 +10,7 @@ from typing import Any
 from flask import current_app
 from pydantic.alias_generators import to_camel
 
-from pipeweave.api.contract import Health, Info, TickAnswer, Unhealthy
+from pipeweave.api.contract.answers import Health, Info, TickAnswer, Unhealthy
 from pipeweave.api.http import Answer, Call, Routes
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.diagnosis import health as health_check

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.contract import (
+from pipeweave.api.contract.answers import (
     DeployList,
     HistoryAnswer,
     InputSchemaAnswer,
-    PageQuery,
-    PauseRequest,
     PauseState,
     RemovedTaskAnswer,
+    TaskAnswer,
+    TaskList,
+    ValidationAnswer,
+)
+from pipeweave.api.contract.query_parameters import PageQuery
+from pipeweave.api.contract.requests import (
+    PauseRequest,
     RemoveTaskRequest,
     ResumeRequest,
-    TaskAnswer,
     TaskLimitsRequest,
-    TaskList,
     ValidateInputRequest,
-    ValidationAnswer,
 )
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract import RunRequest, TriggerBatchRequest, TriggerRequest
+from pipeweave.api.contract.requests import RunRequest, TriggerBatchRequest, TriggerRequest
 from pipeweave.api.http import Call, idempotency_header
 from pipeweave.api.routes import input_checks
 from pipeweave.errors import NotFound

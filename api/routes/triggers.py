@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from pipeweave.api.contract import (
+from pipeweave.api.contract.triggers import (
     DeletedTrigger,
     PutTriggerRequest,
     RotateRequest,

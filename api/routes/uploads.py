@@ -10,14 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract import (
-    DeletedUpload,
-    PageQuery,
-    Upload,
-    UploadedAnswer,
-    UploadList,
-    UploadStats,
-)
+from pipeweave.api.contract.query_parameters import PageQuery
+from pipeweave.api.contract.storage import DeletedUpload, Upload, UploadedAnswer, UploadList, UploadStats
 from pipeweave.api.http import Call, FormFile, PathId, ReceivedFile, Routes
 from pipeweave.errors import (
     Conflict,

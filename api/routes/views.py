@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract import DeletedView, NamedView, ViewList, ViewRequest, ViewsQuery
+from pipeweave.api.contract.views import DeletedView, NamedView, ViewList, ViewRequest, ViewsQuery
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator import reading

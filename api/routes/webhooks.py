@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract import DeliveryAnswer
+from pipeweave.api.contract.triggers import DeliveryAnswer
 from pipeweave.api.http import Call, PathId, RawBody, Routes, parse_json
 from pipeweave.errors import (
     Conflict,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipeweave.api.contract import (
+from pipeweave.api.contract.worker_reports import (
     CompletionAnswer,
     CompletionReport,
     HeartbeatAnswer,

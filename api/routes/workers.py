@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.contract import (
+from pipeweave.api.contract.workers import (
     DrainRequest,
     ResumeWorkerRequest,
     WorkerAnswer,

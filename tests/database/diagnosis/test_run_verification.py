@@ -9,7 +9,7 @@ import pytest
 from support.run_driver import RunDriver
 
 from pipeweave import ids
-from pipeweave.api.contract import RunVerification
+from pipeweave.api.contract.run_questions import RunVerification
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator.diagnosis import run_verification
 from pipeweave.orchestrator.store.database import Database, to_json

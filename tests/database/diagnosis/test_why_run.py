@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from support.run_driver import RunDriver, claim, settle
 
-from pipeweave.api.contract import RunWhyAnswer
+from pipeweave.api.contract.run_questions import RunWhyAnswer
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.diagnosis import why_run
 from pipeweave.orchestrator.messaging.celery_app import LEVELS

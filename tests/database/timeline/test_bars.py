@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from support.run_driver import TRANSIENT, Clock, RunDriver, settle
 
-from pipeweave.api.contract import TimelineAnswer
+from pipeweave.api.contract.run_times import TimelineAnswer
 from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import to_json

@@ -13,7 +13,7 @@ from support.run_driver import PERMANENT, TRANSIENT, Clock, RunDriver, finish_ta
 from support.sent_statements import sent_statements
 
 from pipeweave import ids
-from pipeweave.api.contract import LedgerAnswer
+from pipeweave.api.contract.run_times import LedgerAnswer
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.engine.advance import Advance

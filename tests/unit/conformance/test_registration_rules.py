@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pipeweave.api.contract import RegisterRequest
+from pipeweave.api.contract.requests import RegisterRequest
 from pipeweave.conformance import registration as kit
 from pipeweave.errors import InvalidTask
 from pipeweave.orchestrator.registry import registration as orchestrator

@@ -9,8 +9,8 @@ import pytest
 from support.pages import text_of
 
 from pipeweave import signatures
-from pipeweave.api.contract import CompletionReport, RegisterRequest
-from pipeweave.api.contract.requests import FlatTask
+from pipeweave.api.contract.requests import FlatTask, RegisterRequest
+from pipeweave.api.contract.worker_reports import CompletionReport
 from pipeweave.storage import tokens
 
 PAGE = text_of("docs/http-workers.md")

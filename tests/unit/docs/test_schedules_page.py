@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.pages import ROOT
 
-from pipeweave.api.contract import ScheduleRequest
+from pipeweave.api.contract.schedules import ScheduleRequest
 from pipeweave.spec import parse_spec, read_schedule
 from pipeweave.spec.timetable import checked_cron
 from pipeweave.testing import due_times

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pipeweave.api.contract import ScheduleRequest
+from pipeweave.api.contract.schedules import ScheduleRequest
 from pipeweave.errors import InvalidSpec
 from pipeweave.spec import DeclaredSchedule, PipelineSpec, parse_spec, read_schedule
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.api.contract import StatsQuery
-from pipeweave.api.contract.statistics import Step
+from pipeweave.api.contract.statistics import StatsQuery, Step
 from pipeweave.errors import InvalidInput
 from pipeweave.orchestrator.telemetry.statistics import MOST_POINTS, STEPS, window
 from pipeweave.orchestrator.telemetry.statistics.grains import Grain
