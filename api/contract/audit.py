@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
-from pipeweave.api.contract.access import SessionId, TokenId
-from pipeweave.api.contract.answers import AnswerModel, Paged, type_id_pattern
 from pipeweave.api.contract.exports import ExportCursor
 from pipeweave.api.contract.query_parameters import Moment, PageQuery, Query
+from pipeweave.orchestrator.documents.access import SessionId, TokenId
+from pipeweave.orchestrator.documents.base import AnswerModel, Paged, type_id_pattern
 from pipeweave.orchestrator.reading import audit_list
 from pipeweave.orchestrator.security import ENTRY_ID
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from pipeweave import ids
-from pipeweave.api.contract.answers import AnswerModel, CodeHash, Paged, RunId, TaskRunId, type_id_pattern
 from pipeweave.api.contract.query_parameters import (
     BEGINNING,
     DIGITS,
@@ -21,6 +20,14 @@ from pipeweave.api.contract.requests import MAX_INT32, MAX_REASON, WHOLE, Name, 
 from pipeweave.api.contract.run_answers import Kind
 from pipeweave.durations import DURATION_EXPECTED, DURATION_PATTERN, milliseconds
 from pipeweave.orchestrator.deadletters import LetterFilter
+from pipeweave.orchestrator.documents.base import (
+    AnswerModel,
+    CodeHash,
+    Paged,
+    RunId,
+    TaskRunId,
+    type_id_pattern,
+)
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 from pipeweave.orchestrator.operations import Pace
 from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT

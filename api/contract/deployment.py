@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
-from pipeweave.api.contract.answers import AnswerModel, RunId
 from pipeweave.api.contract.requests import WHOLE, Request
 from pipeweave.api.contract.run_questions import RunVerification
 from pipeweave.orchestrator.diagnosis import history
+from pipeweave.orchestrator.documents.base import AnswerModel, RunId
 
 
 class SettingAnswer(AnswerModel):

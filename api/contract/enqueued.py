@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import AwareDatetime, Field
 
-from pipeweave.api.contract.answers import AnswerModel, Paged, RunId
 from pipeweave.api.contract.query_parameters import PageQuery
+from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId
 
 EnqueuedStatus = Literal["waiting", "refused", "repeated"]
 

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from pipeweave import ids
-from pipeweave.api.contract.answers import type_id_pattern
 from pipeweave.api.contract.query_parameters import RunFilterQuery, truth
+from pipeweave.orchestrator.documents.base import type_id_pattern
 from pipeweave.orchestrator.export import ChosenRuns, Position
 
 RunIdText = Annotated[str, Field(pattern=type_id_pattern(ids.RUN))]

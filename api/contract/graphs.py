@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from pipeweave.api.contract.answers import AnswerModel
 from pipeweave.api.contract.query_parameters import GraphView, OpenClasses, Query, opened_classes, truth
+from pipeweave.orchestrator.documents.base import AnswerModel
 
 Direction = Literal["right", "down"]
 

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
-from pipeweave.api.contract.answers import AnswerModel, CodeHash, FailureMode, Fault, Paged, RunId, Source
+from pipeweave.api.contract.answers import FailureMode, Fault, Source
+from pipeweave.orchestrator.documents.base import AnswerModel, CodeHash, Paged, RunId
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 
 

@@ -6,15 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from pipeweave.api.contract.answers import (
-    AnswerModel,
-    CodeHash,
-    FailureMode,
-    Paged,
-    Percent,
-    RunId,
-    TaskRunId,
-)
+from pipeweave.api.contract.answers import FailureMode
+from pipeweave.orchestrator.documents.base import AnswerModel, CodeHash, Paged, Percent, RunId, TaskRunId
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 
 Kind = Literal["task", "map", "item"]

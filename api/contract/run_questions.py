@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field
 
-from pipeweave.api.contract.answers import AnswerModel, Paged, RunId, TaskRunId
 from pipeweave.api.contract.query_parameters import DIGITS, Query
 from pipeweave.api.contract.requests import Request
 from pipeweave.api.contract.run_answers import Attempt, Kind, Reason, Run
+from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId, TaskRunId
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from pipeweave.api.contract.answers import AnswerModel, Paged, RunId
 from pipeweave.api.contract.query_parameters import DIGITS, Moment, PageQuery, Query
 from pipeweave.api.contract.requests import WHOLE, Name, Request
 from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId
 from pipeweave.orchestrator.domain import RunStatus
 from pipeweave.orchestrator.starts.schedules import ScheduleSpec, by_hand
 from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
-from pipeweave.api.contract.answers import AnswerModel, RunId
 from pipeweave.api.contract.query_parameters import Query
+from pipeweave.orchestrator.documents.base import AnswerModel, RunId
 from pipeweave.orchestrator.domain import RunStatus
 
 _LETTERS = (

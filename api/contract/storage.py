@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BeforeValidator, Field
 
 from pipeweave import ids
-from pipeweave.api.contract.answers import AnswerModel, Paged, RunId, TaskRunId, type_id_pattern
 from pipeweave.api.contract.query_parameters import DIGITS, Query, truth
 from pipeweave.api.contract.requests import MAX_INT32, Request
+from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId, TaskRunId, type_id_pattern
 
 MAX_TAIL = 10_000
 MAX_FIND = 200

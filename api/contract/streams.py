@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from pipeweave import ids
-from pipeweave.api.contract.answers import type_id_pattern
 from pipeweave.api.contract.query_parameters import Query
 from pipeweave.api.contract.requests import Name
+from pipeweave.orchestrator.documents.base import type_id_pattern
 
 
 class StreamQuery(Query):

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
-from pipeweave.api.contract.answers import AnswerModel, Fault, Paged, RunId
+from pipeweave.api.contract.answers import Fault
 from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.contract.requests import WHOLE, Name, Request
+from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId
 from pipeweave.orchestrator.starts.triggers import TriggerSpec, storing, webhooks
 
 MAX_HEADERS = 20

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
-from pipeweave.api.contract.answers import AnswerModel, type_id_pattern
 from pipeweave.api.contract.query_parameters import Query
 from pipeweave.api.contract.requests import Request
+from pipeweave.orchestrator.documents.base import AnswerModel, type_id_pattern
 from pipeweave.orchestrator.registry import MOST_VIEWS, VIEW_ID
 
 Screen = Annotated[Literal["runs", "audit"], Field(description="The screen of the dashboard.")]

@@ -11,9 +11,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validato
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from pipeweave.api.contract.answers import AnswerModel
 from pipeweave.api.contract.query_parameters import DIGITS, Query
 from pipeweave.api.contract.requests import BASE_URL_PATTERN, Request
+from pipeweave.orchestrator.documents.base import AnswerModel
 from pipeweave.size_limits import MAX_ASSETS
 
 MAX_PATH = 1_024

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from pipeweave.api.contract.answers import Problem, type_id_pattern
+from pipeweave.api.contract.answers import Problem
 from pipeweave.api.http import browser, form_file, headers, idempotency_header
 from pipeweave.api.http.endpoint import Endpoint, PathId
 from pipeweave.api.http.errors import PROBLEM_TYPE
@@ -29,6 +29,7 @@ from pipeweave.errors import (
     UnsupportedMediaType,
 )
 from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
+from pipeweave.orchestrator.documents.base import type_id_pattern
 from pipeweave.orchestrator.security import EVERY_TENANT
 from pipeweave.size_limits import MAX_BODY_BYTES
 from pipeweave.storage.base import MAX_PATH_BYTES

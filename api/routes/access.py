@@ -6,24 +6,26 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.api.contract.access import (
-    CreatedToken,
-    EndedSession,
     EndSessionRequest,
-    LoginLink,
     LoginLinkRequest,
-    RevokedTokens,
     RevokeTokenRequest,
-    SessionList,
-    Tenant,
-    TenantList,
     TenantRequest,
-    TenantUse,
-    TokenList,
     TokenRequest,
 )
 from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.errors import Forbidden, NotFound
+from pipeweave.orchestrator.documents.access import (
+    CreatedToken,
+    EndedSession,
+    LoginLink,
+    RevokedTokens,
+    SessionList,
+    Tenant,
+    TenantList,
+    TenantUse,
+    TokenList,
+)
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.reading import sessions as session_list
 from pipeweave.orchestrator.reading import tenant_list

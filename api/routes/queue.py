@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract.answers import PauseState
 from pipeweave.api.contract.query_parameters import PageQuery, QueueItemsQuery
 from pipeweave.api.contract.requests import (
     PLACE_CHARS,
@@ -29,6 +28,7 @@ from pipeweave.api.http import Call, PathId, Routes, idempotency_header
 from pipeweave.errors import Conflict, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import why_line
+from pipeweave.orchestrator.documents.tasks import PauseState
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.queueing import pauses, run_slots
 from pipeweave.orchestrator.runs import admission, standalone_tasks

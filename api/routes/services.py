@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.contract.answers import RegisteredAnswer, ServiceAnswer, ServiceList, TaskList
+from pipeweave.api.contract.answers import RegisteredAnswer
 from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.contract.requests import FlatTask, NestedTask, RegisterRequest, TaskOptions
 from pipeweave.api.contract.worker_reports import InstanceQuery, RemovedInstance, ServiceSettings
@@ -12,6 +12,8 @@ from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound, TargetRefused, TaskOwnedElsewhere
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.dispatch import Networks, address_of, tokens
+from pipeweave.orchestrator.documents.services import ServiceAnswer, ServiceList
+from pipeweave.orchestrator.documents.tasks import TaskList
 from pipeweave.orchestrator.registry import Registration, TaskRegistration, instances, service_settings
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.security import WORKER, WRITE

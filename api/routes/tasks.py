@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.contract.answers import (
-    DeployList,
-    HistoryAnswer,
-    InputSchemaAnswer,
-    PauseState,
-    RemovedTaskAnswer,
-    TaskAnswer,
-    TaskList,
-    ValidationAnswer,
-)
+from pipeweave.api.contract.answers import ValidationAnswer
 from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.contract.requests import (
     PauseRequest,
@@ -25,6 +16,15 @@ from pipeweave.api.contract.requests import (
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.documents.tasks import (
+    DeployList,
+    HistoryAnswer,
+    InputSchemaAnswer,
+    PauseState,
+    RemovedTaskAnswer,
+    TaskAnswer,
+    TaskList,
+)
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.queueing import pauses, task_limits
 from pipeweave.orchestrator.runs import task_removal

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.contract.workers import (
-    DrainRequest,
-    ResumeWorkerRequest,
-    WorkerAnswer,
-    WorkerList,
-    WorkersQuery,
-)
+from pipeweave.api.contract.workers import DrainRequest, ResumeWorkerRequest, WorkersQuery
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.documents.workers import WorkerAnswer, WorkerList
 from pipeweave.orchestrator.registry import drains
 from pipeweave.orchestrator.security import ADMIN
 

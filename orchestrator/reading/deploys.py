@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.documents.tasks import Deploy
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
@@ -14,7 +12,7 @@ MOST_WORKERS = 20
 # The version of a code is the newest with its hash: code that comes back gets another number.
 _DEPLOYS = """
 WITH loaded AS (
-    SELECT h.task_id, h.code_hash, w.service_id, count(*) AS number,
+    SELECT h.task_id, h.code_hash, w.service_id, count(*) AS worker_count,
         count(*) FILTER (WHERE w.stopping_at IS NOT NULL) AS stopping,
         count(*) FILTER (WHERE NOT h.is_served) AS idle, min(w.started_at) AS since,
         array_agg(w.id ORDER BY w.started_at, w.id) AS workers
@@ -24,7 +22,7 @@ WITH loaded AS (
     GROUP BY h.task_id, h.code_hash, w.service_id
     ORDER BY h.task_id, h.code_hash, w.service_id LIMIT :limit
 )
-SELECT l.task_id, l.code_hash, l.service_id, l.number, l.stopping, l.idle, l.since,
+SELECT l.task_id, l.code_hash, l.service_id, l.worker_count, l.stopping, l.idle, l.since,
     l.workers[1:CAST(:most AS integer)] AS workers, coalesce(t.code_hash = l.code_hash, false) AS is_newest,
     (SELECT max(h.code_version) FROM task_code_history AS h
      WHERE h.tenant_id = :tenant AND h.task_id = l.task_id AND h.code_hash = l.code_hash) AS code_version
@@ -49,19 +47,4 @@ def deploys(tx: Transaction, tenant: str, page: Page) -> Document:
         "limit": page.limit + 1,
     }
     rows = tx.execute(_DEPLOYS, parameters).all()
-    return page.cut(rows, "deploys", lambda row: (row.task_id, row.code_hash, row.service_id), _deploy)
-
-
-def _deploy(row: Any) -> Document:
-    return {
-        "taskId": row.task_id,
-        "serviceId": row.service_id,
-        "codeVersion": row.code_version,
-        "codeHash": row.code_hash,
-        "isNewest": row.is_newest,
-        "workerCount": row.number,
-        "stopping": row.stopping,
-        "idle": row.idle,
-        "since": iso(row.since),
-        "workers": list(row.workers),
-    }
+    return page.cut(rows, "deploys", lambda row: (row.task_id, row.code_hash, row.service_id), Deploy.of)

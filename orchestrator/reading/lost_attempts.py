@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
+from pipeweave.orchestrator.documents.workers import LostAttempt
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
 # An index of its own holds the lost attempts, by worker: the cost grows only with what this worker lost.
 _LOST = """
-SELECT a.run_id, a.task_run_id, a.number, a.started_at, a.finished_at, r.pipeline_id,
-    t.task_id, t.step_id, t.map_index, t.status, t.worker, t.attempt
+SELECT a.run_id, a.task_run_id AS id, a.number AS attempt, a.started_at, a.finished_at AS lost_at,
+    r.pipeline_id, t.task_id, t.step_id, t.map_index, t.status, t.worker, t.attempt AS now_at
 FROM attempts AS a
 JOIN runs AS r ON r.id = a.run_id AND r.tenant_id = :tenant
 JOIN task_runs AS t ON t.run_id = a.run_id AND t.id = a.task_run_id
@@ -37,18 +37,10 @@ def lost_attempts(tx: Transaction, tenant: str, name: str, *, is_celery: bool, m
     """
     statement = _OF_CHILDREN if is_celery else _OF_INSTANCE
     return [
-        {
-            "id": task_run_id(row.task_run_id),
-            "runId": None if row.pipeline_id is None else run_id(row.run_id),
-            "pipelineId": row.pipeline_id,
-            "taskId": row.task_id,
-            "stepId": row.step_id,
-            "mapIndex": row.map_index,
-            "attempt": row.number,
-            "startedAt": iso(row.started_at),
-            "lostAt": iso(row.finished_at),
-            "status": row.status,
-            "worker": row.worker if row.attempt > row.number else None,
-        }
+        LostAttempt.of(
+            row,
+            run_id=None if row.pipeline_id is None else row.run_id,
+            worker=row.worker if row.now_at > row.attempt else None,
+        )
         for row in tx.execute(statement, {"tenant": tenant, "name": name, "most": most})
     ]

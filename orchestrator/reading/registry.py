@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave.errors import FieldError
+from pipeweave.orchestrator.documents.tasks import CodeVersion, Task
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id
 from pipeweave.orchestrator.reading.service_list import require_service
@@ -80,52 +81,18 @@ def task(tx: Transaction, tenant: str, task_id: str) -> Document:
 
 
 def _task(row: Any) -> Document:
-    return {
-        "id": row.id,
-        "serviceId": row.service_id,
-        "codeHash": row.code_hash,
-        "codeVersion": row.code_version,
-        "allowedNext": list(row.allowed_next),
-        "timeout": row.timeout_seconds,
-        "retries": row.max_attempts - 1,
-        "maxAttempts": row.max_attempts,
-        "retryBackoff": row.retry_backoff,
-        "retryDelayMs": row.retry_delay_ms,
-        "maxRetryDelayMs": row.max_retry_delay_ms,
-        "retryMultiplier": row.retry_multiplier,
-        "retryJitter": row.retry_jitter,
-        "retryOn": row.retry_on,
-        "heartbeatIntervalMs": row.heartbeat_interval_ms,
-        "concurrency": row.concurrency,
-        "rateLimit": None if row.rate_limit is None else str(Rate(row.rate_limit, row.rate_seconds)),
-        **_limits(row),
-        "pausedAt": iso(row.paused_at),
-        "pauseReason": row.pause_reason,
-        "priority": row.priority,
-        "idempotencyTTL": row.idempotency_ttl_seconds,
-        "description": row.description,
-        "hasInputSchema": row.has_input_schema,
-        "queue": row.queue or queue_names.DEFAULT,
-        "workerCount": row.worker_count,
-        "lastSeen": iso(row.last_seen),
-        "registeredAt": iso(row.registered_at),
-        "updatedAt": iso(row.updated_at),
-        "orphanedAt": iso(row.orphaned_at),
-    }
-
-
-def _limits(row: Any) -> Document:
-    """What the code declares, and what an operator has set beside it."""
     declared = code_versions.declared_of(row)
-    return {
-        "declaredConcurrency": declared.concurrency,
-        "declaredRateLimit": declared.rate or None,
-        "concurrencyOverride": row.concurrency_override,
-        "rateLimitOverride": row.rate_override,
-        "limitsSetAt": iso(row.limits_set_at),
-        "limitsSetBy": row.limits_set_by,
-        "limitsReason": row.limits_reason,
-    }
+    return Task.of(
+        row,
+        timeout=row.timeout_seconds,
+        retries=row.max_attempts - 1,
+        rate_limit=None if row.rate_limit is None else str(Rate(row.rate_limit, row.rate_seconds)),
+        declared_concurrency=declared.concurrency,
+        declared_rate_limit=declared.rate or None,
+        rate_limit_override=row.rate_override,
+        idempotency_ttl=row.idempotency_ttl_seconds,
+        queue=row.queue or queue_names.DEFAULT,
+    )
 
 
 _HISTORY = """
@@ -146,16 +113,7 @@ def task_history(tx: Transaction, tenant: str, task_id: str, page: Page) -> Docu
     rows = tx.execute(_HISTORY, {**parameters, "limit": page.limit + 1}).all()
     if not rows:
         task(tx, tenant, task_id)
-    return page.cut(rows, "history", lambda row: (row.code_version,), _history)
-
-
-def _history(row: Any) -> Document:
-    return {
-        "codeVersion": row.code_version,
-        "codeHash": row.code_hash,
-        "serviceVersion": row.service_version,
-        "recordedAt": iso(row.recorded_at),
-    }
+    return page.cut(rows, "history", lambda row: (row.code_version,), CodeVersion.of)
 
 
 _INPUT_SCHEMA = "SELECT input_schema, parameters FROM tasks WHERE tenant_id = :tenant AND id = :id"

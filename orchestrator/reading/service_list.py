@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.documents.services import Instance, Service, ServiceDetail
 from pipeweave.orchestrator.registry import instances, unknown_names
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -17,12 +17,12 @@ SELECT s.id, s.kind, s.version, s.base_url, s.queue, s.status, s.registered_at, 
        s.storage_access, s.token_format, s.base_url_override, s.disabled_at,
        (SELECT count(*) FROM tasks AS t
         WHERE t.tenant_id = s.tenant_id AND t.service_id = s.id AND t.orphaned_at IS NULL) AS task_count,
-       w.worker_count, w.heartbeat_at, i.instance_count, i.ready_count, i.last_seen_at
+       w.worker_count, w.heartbeat_at, i.instance_count, i.ready_instances, i.last_seen_at
 FROM services AS s LEFT JOIN LATERAL (
     SELECT count(*) AS worker_count, max(w.heartbeat_at) AS heartbeat_at FROM workers AS w
     WHERE w.tenant_id = s.tenant_id AND w.service_id = s.id AND w.stopped_at IS NULL) AS w ON true
 LEFT JOIN LATERAL (
-    SELECT count(*) AS instance_count, count(*) FILTER (WHERE i.set_aside_at IS NULL) AS ready_count,
+    SELECT count(*) AS instance_count, count(*) FILTER (WHERE i.set_aside_at IS NULL) AS ready_instances,
         max(i.last_seen_at) AS last_seen_at
     FROM service_instances AS i WHERE i.tenant_id = s.tenant_id AND i.service_id = s.id) AS i ON true
 WHERE s.tenant_id = :tenant AND {where} ORDER BY s.id LIMIT :limit
@@ -47,7 +47,7 @@ def service(tx: Transaction, tenant: str, service_id: str) -> Document:
     """
     row = _row(tx, tenant, service_id)
     found = [] if row.kind != "http" else tx.execute(_INSTANCES, _of_service(tenant, service_id)).all()
-    return {**_service(row), "instances": [_instance(each) for each in found]}
+    return _service(row, ServiceDetail, instances=[Instance.of(each) for each in found])
 
 
 def require_service(tx: Transaction, tenant: str, service_id: str) -> None:
@@ -67,27 +67,10 @@ def _row(tx: Transaction, tenant: str, service_id: str) -> Any:
     return row
 
 
-def _service(row: Any) -> Document:
+def _service(row: Any, answer: type[Service] = Service, **more: Any) -> Document:
     last_heartbeat = max(filter(None, (row.last_heartbeat, row.heartbeat_at)))
-    return {
-        "id": row.id,
-        "kind": row.kind,
-        "version": row.version,
-        "baseUrl": row.base_url,
-        "queue": row.queue,
-        "status": row.status,
-        "registeredAt": iso(row.registered_at),
-        "lastHeartbeat": iso(last_heartbeat),
-        "lastSeen": iso(max(filter(None, (last_heartbeat, row.last_seen_at)))),
-        "taskCount": row.task_count,
-        "workerCount": row.worker_count,
-        "instanceCount": row.instance_count,
-        "readyInstances": row.ready_count,
-        "storageAccess": row.storage_access,
-        "tokenFormat": row.token_format,
-        "baseUrlOverride": row.base_url_override,
-        "disabledAt": iso(row.disabled_at),
-    }
+    last_seen = max(filter(None, (last_heartbeat, row.last_seen_at)))
+    return answer.of(row, last_heartbeat=last_heartbeat, last_seen=last_seen, **more)
 
 
 _INSTANCES = """
@@ -100,18 +83,3 @@ ORDER BY i.set_aside_at NULLS FIRST, i.base_url LIMIT :most
 
 def _of_service(tenant: str, service_id: str) -> dict[str, Any]:
     return {"tenant": tenant, "service": service_id, "most": INSTANCES_SHOWN}
-
-
-def _instance(row: Any) -> Document:
-    return {
-        "baseUrl": row.base_url,
-        "registeredUrl": row.registered_url,
-        "version": row.version,
-        "registeredAt": iso(row.registered_at),
-        "lastSeenAt": iso(row.last_seen_at),
-        "setAsideAt": iso(row.set_aside_at),
-        "probeAt": iso(row.probe_at),
-        "refusals": row.refusals,
-        "lastError": row.last_error,
-        "tasks": list(row.tasks),
-    }

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
-from pipeweave import ids
-from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT, TOKEN_ID
-from pipeweave.orchestrator.security.sessions import SESSION_ID
+from pipeweave.orchestrator.documents.access import BrowserSession
+from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
 _AFTER_ALL = UUID(int=(1 << 128) - 1)
 
 _PAGE = """
-SELECT s.id, s.agent, s.created_at, s.seen_at, s.expires_at, t.id AS token_id, t.name
+SELECT s.id, s.agent, s.created_at, s.seen_at, s.expires_at, t.id AS token_id, t.name AS token_name
 FROM ui_sessions AS s JOIN access_tokens AS t ON t.id = s.token_id
 WHERE s.id < :before AND s.expires_at > :now
   AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
@@ -37,16 +34,4 @@ def sessions(tx: Transaction, tenants: Sequence[str], page: Page) -> Document:
         "tenants": list(tenants),
         "limit": page.limit + 1,
     }
-    return page.cut(tx.execute(_PAGE, parameters).all(), "sessions", lambda row: (row.id,), _shape)
-
-
-def _shape(row: Any) -> Document:
-    return {
-        "id": ids.show(SESSION_ID, row.id),
-        "tokenId": ids.show(TOKEN_ID, row.token_id),
-        "tokenName": row.name,
-        "agent": row.agent,
-        "createdAt": iso(row.created_at),
-        "seenAt": iso(row.seen_at),
-        "expiresAt": iso(row.expires_at),
-    }
+    return page.cut(tx.execute(_PAGE, parameters).all(), "sessions", lambda row: (row.id,), BrowserSession.of)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pipeweave.errors import NotFound
+from pipeweave.orchestrator.documents.access import Tenant
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.queueing import run_slots
 from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT
@@ -33,7 +33,7 @@ def tenants(tx: Transaction, allowed: Sequence[str], page: Page) -> Document:
         "tenants": list(allowed),
         "limit": page.limit + 1,
     }
-    return page.cut(tx.execute(_PAGE, parameters).all(), "tenants", lambda row: (row.id,), _shape)
+    return page.cut(tx.execute(_PAGE, parameters).all(), "tenants", lambda row: (row.id,), Tenant.of)
 
 
 def tenant(tx: Transaction, id: str) -> Document:
@@ -45,7 +45,7 @@ def tenant(tx: Transaction, id: str) -> Document:
     row = tx.execute(f"SELECT {_COLUMNS} FROM tenants WHERE id = :id", {"id": id}).one_or_none()
     if row is None:
         raise NotFound(f"tenant {id!r} not found", hint="PUT /api/tenants/{id} makes it")
-    return _shape(row)
+    return Tenant.of(row)
 
 
 _PAUSE = "SELECT paused_at, reason FROM pauses WHERE tenant_id = :id AND task_id = ''"
@@ -66,7 +66,3 @@ def tenant_in_use(tx: Transaction, id: str) -> Document:
         "pausedAt": paused and iso(paused.paused_at),
         "pauseReason": paused and paused.reason,
     }
-
-
-def _shape(row: Any) -> Document:
-    return {"id": row.id, "createdAt": iso(row.created_at), "maxActiveRuns": row.max_active_runs}

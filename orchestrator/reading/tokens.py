@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from pipeweave import ids
-from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT, TOKEN_ID
+from pipeweave.orchestrator.documents.access import AccessToken
+from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
@@ -21,7 +20,7 @@ _LIST = f"SELECT {_COLUMNS} FROM access_tokens ORDER BY id DESC LIMIT 1000"
 
 def list_tokens(tx: Transaction) -> list[Document]:
     """The newest 1,000 tokens, newest first, without their secret text."""
-    return [_shape(tx, row) for row in tx.execute(_LIST)]
+    return [_token(tx, row) for row in tx.execute(_LIST)]
 
 
 _PAGE = f"""
@@ -40,19 +39,9 @@ def tokens(tx: Transaction, tenants: Sequence[str], page: Page) -> Document:
         "limit": page.limit + 1,
     }
     rows = tx.execute(_PAGE, parameters).all()
-    return page.cut(rows, "tokens", lambda row: (row.id,), lambda row: _shape(tx, row))
+    return page.cut(rows, "tokens", lambda row: (row.id,), lambda row: _token(tx, row))
 
 
-def _shape(tx: Transaction, row: Any) -> Document:
-    return {
-        "id": ids.show(TOKEN_ID, row.id),
-        "name": row.name,
-        "tenants": list(row.tenants),
-        "scopes": list(row.scopes),
-        "createdAt": iso(row.created_at),
-        "usedAt": iso(row.used_at),
-        "expiresAt": iso(row.expires_at),
-        "revokedAt": iso(row.revoked_at),
-        "madeBy": row.made_by and ids.show(TOKEN_ID, row.made_by),
-        "isValid": row.revoked_at is None and (row.expires_at is None or row.expires_at > tx.now),
-    }
+def _token(tx: Transaction, row: Any) -> Document:
+    is_open = row.expires_at is None or row.expires_at > tx.now
+    return AccessToken.of(row, is_valid=row.revoked_at is None and is_open)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
+from pipeweave.orchestrator.documents.workers import RunningTaskRun, Worker, WorkerDetail
+from pipeweave.orchestrator.domain.json_shapes import duration_ms
 from pipeweave.orchestrator.reading.lost_attempts import lost_attempts
 from pipeweave.orchestrator.registry import drains, instances
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER
@@ -127,14 +128,14 @@ def worker(tx: Transaction, tenant: str, worker_id: str) -> Document:
     row: Any = tx.execute(_ONE, {**_common(tenant), "id": worker_id}).one_or_none()
     if row is None:
         raise drains.not_found(worker_id)
-    return {
-        **_worker(row, tx.now),
-        "tasks": _tasks(tx, tenant, row),
-        "taskRuns": _running(tx, tenant, row),
-        "lostAttempts": lost_attempts(
-            tx, tenant, _name(row), is_celery=row.kind == "celery", most=MOST_SHOWN
-        ),
-    }
+    return _worker(
+        row,
+        tx.now,
+        WorkerDetail,
+        tasks=_tasks(tx, tenant, row),
+        task_runs=_running(tx, tenant, row),
+        lost_attempts=lost_attempts(tx, tenant, _name(row), is_celery=row.kind == "celery", most=MOST_SHOWN),
+    )
 
 
 def _name(row: Any) -> str:
@@ -175,19 +176,7 @@ def _running(tx: Transaction, tenant: str, row: Any) -> list[Document]:
     statement = _OF_CHILDREN if row.kind == "celery" else _OF_INSTANCE
     rows = tx.execute(statement, {"tenant": tenant, "name": _name(row), "most": MOST_SHOWN})
     return [
-        {
-            "id": task_run_id(each.id),
-            "runId": None if each.pipeline_id is None else run_id(each.run_id),
-            "pipelineId": each.pipeline_id,
-            "taskId": each.task_id,
-            "stepId": each.step_id,
-            "mapIndex": each.map_index,
-            "attempt": each.attempt,
-            "progress": each.progress,
-            "progressMessage": each.progress_message,
-            "startedAt": iso(each.started_at),
-        }
-        for each in rows
+        RunningTaskRun.of(each, run_id=None if each.pipeline_id is None else each.run_id) for each in rows
     ]
 
 
@@ -195,30 +184,11 @@ def _common(tenant: str) -> dict[str, Any]:
     return {"tenant": tenant, "stalled": STALLED_AFTER, "lost": LOST_AFTER}
 
 
-def _worker(row: Any, now: datetime) -> Document:
-    return {
-        "id": row.id,
-        "kind": row.kind,
-        "state": row.state,
-        "serviceId": row.service_id,
-        "name": row.name,
-        "hostname": row.hostname,
-        "pid": row.pid,
-        "version": row.version,
-        "queues": list(row.queues),
-        "places": row.concurrency,
-        "busy": row.busy,
-        "taskCount": row.task_count,
-        "startedAt": iso(row.started_at),
-        "heartbeatAt": iso(row.heartbeat_at),
-        "heartbeatAgeMs": duration_ms(row.heartbeat_at, row.stopped_at or now),
-        "stoppedAt": iso(row.stopped_at),
-        "lostAt": iso(row.lost_at),
-        "lastFetchAt": iso(row.last_fetch_at),
-        "rssBytes": row.rss_bytes,
-        "cpuPercent": None if row.cpu_percent is None else round(row.cpu_percent, 1),
-        "startsLastHour": row.starts_last_hour,
-        "drainRequestedAt": iso(row.drain_requested_at),
-        "drainReason": row.drain_reason,
-        "lastError": row.last_error,
-    }
+def _worker(row: Any, now: datetime, answer: type[Worker] = Worker, **more: Any) -> Document:
+    return answer.of(
+        row,
+        places=row.concurrency,
+        heartbeat_age_ms=duration_ms(row.heartbeat_at, row.stopped_at or now),
+        cpu_percent=None if row.cpu_percent is None else round(row.cpu_percent, 1),
+        **more,
+    )
