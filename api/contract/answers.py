@@ -8,10 +8,6 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from pipeweave.orchestrator.documents.base import AnswerModel, CodeHash, RunId, TaskRunId
 
-FailureMode = Literal["fail-fast", "continue", "partial-merge"]
-Source = Literal["decorator", "document", "derived", "api"]
-
-
 # --- errors -----------------------------------------------------------------------------------------------
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, AwareDatetime, Field
+from pydantic import AfterValidator, Field
 
 from pipeweave.api.contract.exports import ExportCursor
 from pipeweave.api.contract.query_parameters import Moment, PageQuery, Query
-from pipeweave.orchestrator.documents.access import SessionId, TokenId
-from pipeweave.orchestrator.documents.base import AnswerModel, Paged, type_id_pattern
 from pipeweave.orchestrator.reading import audit_list
-from pipeweave.orchestrator.security import ENTRY_ID
 
 Text = Annotated[str, Field(min_length=1, max_length=500)]
 
@@ -51,34 +48,3 @@ class AuditExportQuery(_Chosen):
     after: ExportCursor | None = Field(
         None, description="The last `cursor` of an export that broke off, with the same filters."
     )
-
-
-class AuditEntry(AnswerModel):
-    """One request or command that changed something."""
-
-    id: Annotated[str, Field(pattern=type_id_pattern(ENTRY_ID))]
-    at: AwareDatetime
-    tenant: str | None = Field(description="Null: it concerns the whole deployment.")
-    source: Literal["token", "session", "command"] = Field(
-        description="With a token, with a browser's session, or with a command on the database itself."
-    )
-    actor: str = Field(
-        description="The name of the token; of a command, `user@host`; of the tick, `tick@host`; of failed "
-        "logins, `nobody`."
-    )
-    token_id: TokenId | None
-    session_id: SessionId | None
-    verb: str = Field(description="The operation id, or the command.")
-    kind: str = Field(description="Of the object, e.g. `task`.")
-    object: str = Field(description="Empty: all of the kind, or what `given` chooses.")
-    given: Any = Field(description="The body of the request, without secrets; of a large one the size.")
-    before: dict[str, Any] | None = Field(description="What the change changed, as it was.")
-    after: dict[str, Any] | None = Field(description="The same afterwards; of many objects how many.")
-    reason: str | None
-    request_id: str | None
-
-
-class AuditList(Paged):
-    """Rows of the audit, newest first."""
-
-    entries: list[AuditEntry]

@@ -11,9 +11,9 @@ from pipeweave.api.contract.dead_letters import Time
 from pipeweave.api.contract.query_parameters import MetaEntry, PageQuery
 from pipeweave.api.contract.requests import MAX_INT32, MAX_REASON, MAX_TOKEN, WHOLE, Name, Request
 from pipeweave.api.contract.reruns import Version
-from pipeweave.api.contract.run_answers import TriggerKind
 from pipeweave.api.contract.run_changes import MAX_IDS
 from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId, type_id_pattern
+from pipeweave.orchestrator.documents.parts import TriggerKind
 from pipeweave.orchestrator.domain import RunStatus
 from pipeweave.orchestrator.operations import MOST_RUNS, BulkAction, BulkRequest, Selection
 

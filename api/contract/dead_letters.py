@@ -17,28 +17,17 @@ from pipeweave.api.contract.query_parameters import (
     RedriveIdBeginning,
 )
 from pipeweave.api.contract.requests import MAX_INT32, MAX_REASON, WHOLE, Name, Request
-from pipeweave.api.contract.run_answers import Kind
 from pipeweave.durations import DURATION_EXPECTED, DURATION_PATTERN, milliseconds
 from pipeweave.orchestrator.deadletters import LetterFilter
-from pipeweave.orchestrator.documents.base import (
-    AnswerModel,
-    CodeHash,
-    Paged,
-    RunId,
-    TaskRunId,
-    type_id_pattern,
-)
-from pipeweave.orchestrator.domain import RunStatus, TaskStatus
+from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId, TaskRunId, type_id_pattern
+from pipeweave.orchestrator.documents.dead_letters import Fingerprint
 from pipeweave.orchestrator.operations import Pace
 from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT
 
 MAX_CANARY = 1_000
-DeadLetterId = Annotated[str, Field(pattern=type_id_pattern(ids.DEAD_LETTER))]
 RedriveId = Annotated[str, Field(pattern=type_id_pattern(ids.REDRIVE))]
-Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 ErrorCode = Annotated[str, Field(min_length=1, max_length=200)]
 Status = Literal["open", "retried", "discarded", "all"]
-Outcome = Literal["failed", "timeout"]
 
 
 def _duration(text: str) -> str:
@@ -153,97 +142,6 @@ class PurgeRequest(Request):
 
 
 # --- answers ----------------------------------------------------------------------------------------------
-
-
-class DeadLetter(AnswerModel):
-    """A task run that failed and has no attempt left.
-
-    `pipelineRunId` and `pipelineId` are null for a standalone task.
-    """
-
-    id: DeadLetterId
-    dlq_id: DeadLetterId = Field(description="The same as `id`.")
-    task_run_id: TaskRunId
-    task_id: str
-    pipeline_run_id: RunId | None
-    pipeline_id: str | None
-    step_id: str
-    kind: Kind
-    map_index: int | None
-    status: Literal["open", "retried", "discarded"]
-    outcome: Outcome = Field(description="How the last attempt ended.")
-    code_version: int = Field(description="The task's code version when it failed.")
-    code_hash: CodeHash
-    attempts: int
-    input: Any = Field(description="The run's input. In lists, large inputs are left out.")
-    input_path: str | None = Field(description="Where an input over 32 KiB lies.")
-    error: Any = Field(description="Without its traceback; `GET /api/dlq/{id}` shows that.")
-    error_code: str
-    fingerprint: Fingerprint
-    failed_at: AwareDatetime
-    created_at: AwareDatetime = Field(description="The same as `failedAt`.")
-    retried_at: AwareDatetime | None
-    retry_run_id: RunId | None = Field(description="The run that went on; null for a standalone task.")
-    retry_task_run_id: TaskRunId | None
-    discarded_at: AwareDatetime | None
-    discard_reason: str | None
-
-
-class DeadLetterList(Paged):
-    """Dead letters, newest first."""
-
-    items: list[DeadLetter]
-    total: int = Field(description="The number of matching dead letters, counted up to 10,000.")
-    total_is_capped: bool = Field(description="Whether there are more than `total`.")
-
-
-class DeadAttempt(AnswerModel):
-    """One attempt that ended badly."""
-
-    attempt: int
-    status: str
-    worker: str | None
-    code_version: int | None
-    error: Any = Field(description="With its traceback.")
-    error_code: str | None
-    started_at: AwareDatetime | None
-    finished_at: AwareDatetime | None
-
-
-class DeadLetterDetail(DeadLetter):
-    """A dead letter in full."""
-
-    item: Any = Field(description="The item, if the task run is an item of a map.")
-    previous_attempts: list[DeadAttempt] = Field(description="Every attempt, oldest first.")
-    current_code_version: int | None
-    current_code_hash: CodeHash | None
-    code_changed: bool = Field(description="Whether the task's code changed since it failed.")
-    task_is_registered: bool
-    run_status: RunStatus | None = Field(description="null once the run's history was dropped.")
-    task_run_status: TaskStatus | None = Field(description="null once the run's history was dropped.")
-
-
-class DeadLetterGroup(AnswerModel):
-    """Dead letters with similar errors."""
-
-    fingerprint: Fingerprint
-    count: int
-    task_id: str
-    error_code: str
-    error_type: str | None
-    message: str | None = Field(description="The message of the newest error.")
-    first_failed_at: AwareDatetime
-    last_failed_at: AwareDatetime
-    newest: DeadLetterId
-    code_version: int = Field(description="The task's code version when the newest failed.")
-    current_code_version: int | None = Field(description="null when the task is not registered any more.")
-    code_changed: bool = Field(description="Whether the task's code changed since the newest failed.")
-
-
-class DeadLetterGroups(AnswerModel):
-    """Groups, the largest first, of the newest 100,000 dead letters."""
-
-    groups: list[DeadLetterGroup]
 
 
 class RedriveOutcomes(AnswerModel):

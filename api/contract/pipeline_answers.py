@@ -2,72 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import AwareDatetime, Field
 
-from pipeweave.api.contract.answers import FailureMode, Fault, Source
-from pipeweave.orchestrator.documents.base import AnswerModel, CodeHash, Paged, RunId
+from pipeweave.api.contract.answers import Fault
+from pipeweave.orchestrator.documents.base import AnswerModel, CodeHash, RunId
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
-
-
-class PipelineSummary(AnswerModel):
-    """A pipeline in its newest version."""
-
-    id: str
-    description: str | None
-    version: int
-    spec_hash: CodeHash
-    source: Source
-    step_count: int
-    failure_mode: FailureMode
-    created_at: AwareDatetime
-    updated_at: AwareDatetime
-
-
-class RecentRun(AnswerModel):
-    """One of the newest runs of a pipeline."""
-
-    id: RunId
-    status: RunStatus
-    created_at: AwareDatetime
-    duration_ms: float | None
-
-
-class ListedPipeline(PipelineSummary):
-    """A pipeline in its newest version, with its newest runs."""
-
-    recent_runs: list[RecentRun] = Field(description="Newest first, as many as `recent` asks for.")
-
-
-class PipelineList(Paged):
-    """Pipelines in the order of their ids."""
-
-    pipelines: list[ListedPipeline]
-
-
-class Pipeline(AnswerModel):
-    """One version of a pipeline."""
-
-    id: str
-    description: str | None
-    version: int
-    spec_hash: CodeHash
-    source: Source
-    step_count: int
-    failure_mode: FailureMode
-    created_at: AwareDatetime
-    entry_steps: list[str] = Field(description="The steps that wait for no other step.")
-    end_steps: list[str] = Field(description="The steps that no other step waits for.")
-    entry_tasks: list[str] = Field(description="The tasks of its entry steps.")
-    end_tasks: list[str] = Field(description="The tasks of its end steps.")
-    spec: dict[str, Any] = Field(description="The normalised document: every step with its `needs`.")
-
-
-class PipelineAnswer(AnswerModel):
-    """One pipeline."""
-
-    pipeline: Pipeline
 
 
 class GraphFault(AnswerModel):
@@ -86,21 +27,6 @@ class StoredAnswer(AnswerModel):
     spec_hash: CodeHash
     is_new: bool
     warnings: list[GraphFault] = Field([], description="Steps whose task may take longer than the run.")
-
-
-class Version(AnswerModel):
-    """One of a pipeline's versions."""
-
-    version: int
-    spec_hash: CodeHash
-    source: Source
-    created_at: AwareDatetime
-
-
-class VersionList(Paged):
-    """A pipeline's versions, newest first."""
-
-    versions: list[Version]
 
 
 class PlanEntry(AnswerModel):

@@ -10,8 +10,9 @@ from pydantic.alias_generators import to_camel
 
 from pipeweave import ids
 from pipeweave.api.contract.requests import MAX_INT32, Name
-from pipeweave.api.contract.run_answers import AttemptStatus, TriggerKind
+from pipeweave.api.contract.run_answers import AttemptStatus
 from pipeweave.orchestrator.documents.base import RunId, TaskRunId
+from pipeweave.orchestrator.documents.parts import TriggerKind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus, in_utc
 from pipeweave.orchestrator.kept import RunFilter
 from pipeweave.orchestrator.reading import MOST_RUNS, MOST_STEPS, TaskRunFilter, Window

@@ -9,8 +9,8 @@ from pydantic import Field
 from pipeweave import ids
 from pipeweave.api.contract.dead_letters import Time
 from pipeweave.api.contract.requests import MAX_REASON, WHOLE, Name, Request
-from pipeweave.api.contract.run_answers import TriggerKind
 from pipeweave.orchestrator.documents.base import RunId
+from pipeweave.orchestrator.documents.parts import TriggerKind
 from pipeweave.orchestrator.domain import RunStatus
 from pipeweave.orchestrator.runs import bulk
 

@@ -8,25 +8,11 @@ from pydantic import AwareDatetime, Field
 
 from pipeweave.api.contract.query_parameters import DIGITS, Query
 from pipeweave.api.contract.requests import Request
-from pipeweave.api.contract.run_answers import Attempt, Kind, Reason, Run
-from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId, TaskRunId
+from pipeweave.orchestrator.documents.base import AnswerModel, RunId, TaskRunId
+from pipeweave.orchestrator.documents.queues import Reason
+from pipeweave.orchestrator.documents.runs import Run
+from pipeweave.orchestrator.documents.task_runs import Kind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
-
-
-class RunAttempt(Attempt):
-    """One attempt of a task run of a run. Its error is without its traceback."""
-
-    task_run_id: TaskRunId
-    step_id: str
-    task_id: str
-    map_index: int | None
-
-
-class AttemptList(Paged):
-    """The attempts of a run that began, in the order of its task runs, then by their number."""
-
-    attempts: list[RunAttempt]
-
 
 # --- comparing --------------------------------------------------------------------------------------------
 

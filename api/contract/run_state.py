@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
-from pipeweave.api.contract.run_answers import MapReference, Reference, TraceId, TriggerKind
 from pipeweave.orchestrator.documents.base import AnswerModel, Percent, RunId, TaskRunId
+from pipeweave.orchestrator.documents.parts import MapReference, Reference, TraceId, TriggerKind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 
 Sha256 = str

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field
 
 from pipeweave.api.contract.query_parameters import DIGITS, PageQuery
-from pipeweave.api.contract.run_answers import TaskRun
 from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId, TaskRunId
+from pipeweave.orchestrator.documents.task_runs import TaskRun
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 from pipeweave.size_limits import MAX_MAP_ITEMS
 

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
-from pipeweave.api.contract.pipeline_answers import RecentRun
 from pipeweave.api.contract.query_parameters import DIGITS, Moment, Query
 from pipeweave.api.contract.requests import Name
 from pipeweave.orchestrator.documents.base import AnswerModel, TaskRunId
+from pipeweave.orchestrator.documents.pipelines import RecentRun
 from pipeweave.orchestrator.telemetry import statistics
 from pipeweave.orchestrator.telemetry.statistics import (
     LAST,

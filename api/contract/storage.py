@@ -6,17 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BeforeValidator, Field
 
-from pipeweave import ids
 from pipeweave.api.contract.query_parameters import DIGITS, Query, truth
 from pipeweave.api.contract.requests import MAX_INT32, Request
-from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId, TaskRunId, type_id_pattern
+from pipeweave.orchestrator.documents.base import AnswerModel, TaskRunId
+from pipeweave.orchestrator.documents.uploads import UploadId
 
 MAX_TAIL = 10_000
 MAX_FIND = 200
 MAX_REFERENCE = 2_000
 _BACKEND_ID = Annotated[str, Field(min_length=1, max_length=200)]
 
-UploadId = Annotated[str, Field(pattern=type_id_pattern(ids.UPLOAD))]
 Truth = Annotated[bool, BeforeValidator(truth)]
 
 
@@ -175,42 +174,6 @@ class UploadedAnswer(AnswerModel):
     mime_type: str
     sha256: str
     expires_at: AwareDatetime
-
-
-class Upload(AnswerModel):
-    """A temp upload."""
-
-    upload_id: UploadId
-    storage_path: str
-    storage_backend_id: str
-    filename: str
-    mime_type: str
-    size: int = Field(description="Bytes.")
-    sha256: str
-    uploaded_by: str
-    uploaded_at: AwareDatetime
-    expires_at: AwareDatetime
-    claimed_by_run_id: RunId | None = Field(description="The first run whose input named it.")
-    deleted_at: AwareDatetime | None
-    expired: bool = Field(description="It expired before a run claimed it.")
-    claimed: bool
-    deleted: bool
-
-
-class UploadList(Paged):
-    """Uploads, newest first."""
-
-    uploads: list[Upload]
-
-
-class UploadStats(AnswerModel):
-    """Numbers of the tenant's uploads."""
-
-    total: int
-    expired: int = Field(description="Those that expired unclaimed, and are deleted next.")
-    claimed: int
-    deleted: int
-    bytes: int = Field(description="Of those that are not deleted.")
 
 
 class DeletedUpload(AnswerModel):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from pipeweave.api.contract.query_parameters import Query
 from pipeweave.api.contract.requests import Request
-from pipeweave.orchestrator.documents.base import AnswerModel, type_id_pattern
-from pipeweave.orchestrator.registry import MOST_VIEWS, VIEW_ID
+from pipeweave.orchestrator.documents.base import AnswerModel
+from pipeweave.orchestrator.documents.views import Screen
 
-Screen = Annotated[Literal["runs", "audit"], Field(description="The screen of the dashboard.")]
 # One line that neither begins nor ends with a space.
 ViewName = Annotated[
     str, Field(pattern=r"^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$", max_length=80)
@@ -34,23 +33,6 @@ class ViewRequest(Request):
     screen: Screen
     name: ViewName = Field(description="One of this screen with this name is replaced.")
     query: ScreenQuery = Field(description="The parameters of the screen's address, e.g. `status=failed`.")
-
-
-class NamedView(AnswerModel):
-    """Filters of a screen, under a name."""
-
-    id: Annotated[str, Field(pattern=type_id_pattern(VIEW_ID))]
-    screen: Screen
-    name: str
-    query: str
-    saved_by: str = Field(description="The name of the token that it was saved with.")
-    saved_at: AwareDatetime
-
-
-class ViewList(AnswerModel):
-    """The views of a tenant, by name."""
-
-    views: Annotated[list[NamedView], Field(max_length=MOST_VIEWS)]
 
 
 class DeletedView(AnswerModel):

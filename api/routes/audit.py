@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.contract.audit import AuditExportQuery, AuditList, AuditQuery
+from pipeweave.api.contract.audit import AuditExportQuery, AuditQuery
 from pipeweave.api.http import Call, Lines, Routes, audited
 from pipeweave.errors import FieldError, InvalidInput, TooManyRequests, Unavailable
+from pipeweave.orchestrator.documents.access import AuditList
 from pipeweave.orchestrator.export import AuditExport, Position
 from pipeweave.orchestrator.reading import audit_list
 from pipeweave.orchestrator.security import ADMIN, EVERY_TENANT

@@ -8,9 +8,6 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.api.contract.dead_letters import (
-    DeadLetterDetail,
-    DeadLetterGroups,
-    DeadLetterList,
     DeadLettersQuery,
     DiscardedAnswer,
     DiscardMatchingRequest,
@@ -30,6 +27,7 @@ from pipeweave.durations import milliseconds
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, UploadNotUsable
 from pipeweave.orchestrator import kept
 from pipeweave.orchestrator.deadletters import dead_letters
+from pipeweave.orchestrator.documents.dead_letters import DeadLetterDetail, DeadLetterGroups, DeadLetterList
 from pipeweave.orchestrator.operations import redrives
 from pipeweave.orchestrator.reading import dead_letters as queries
 from pipeweave.orchestrator.registry import unknown_names

@@ -9,12 +9,9 @@ from typing import Any
 from pipeweave.api.contract.pipeline_answers import (
     DryRunAnswer,
     GridAnswer,
-    PipelineAnswer,
-    PipelineList,
     StoredAnswer,
     TriggerAnswer,
     TriggerBatchAnswer,
-    VersionList,
 )
 from pipeweave.api.contract.query_parameters import GridQuery, PageQuery, PipelinesQuery, VersionQuery
 from pipeweave.api.contract.requests import (
@@ -29,6 +26,7 @@ from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.api.routes import input_checks, triggering
 from pipeweave.errors import Conflict, FieldError, InvalidInput, InvalidSpec, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.documents.pipelines import PipelineAnswer, PipelineList, VersionList
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.registry import TaskRow, pipelines, task_rows
 from pipeweave.orchestrator.security import READ, WRITE

@@ -19,7 +19,6 @@ from pipeweave.api.contract.run_answers import (
     QueueBatchAnswer,
     Queued,
     QueueDetail,
-    QueueItemList,
     QueueLimits,
     QueueList,
     QueueStatus,
@@ -28,6 +27,7 @@ from pipeweave.api.http import Call, PathId, Routes, idempotency_header
 from pipeweave.errors import Conflict, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import why_line
+from pipeweave.orchestrator.documents.queues import QueueItemList
 from pipeweave.orchestrator.documents.tasks import PauseState
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.queueing import pauses, run_slots

@@ -9,7 +9,6 @@ from typing import Any
 from pipeweave import ids
 from pipeweave.api.contract.query_parameters import AttemptsQuery, CompareQuery
 from pipeweave.api.contract.run_questions import (
-    AttemptList,
     RunAt,
     RunComparison,
     RunForecast,
@@ -22,6 +21,7 @@ from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import rebuilding, run_verification, why_run
+from pipeweave.orchestrator.documents.task_runs import AttemptList
 from pipeweave.orchestrator.security import READ
 
 routes = Routes("runs")

@@ -19,18 +19,7 @@ from pipeweave.api.contract.query_parameters import (
     ValuesQuery,
 )
 from pipeweave.api.contract.requests import CancelRequest
-from pipeweave.api.contract.run_answers import (
-    ChangedRuns,
-    EventList,
-    FoundTaskRuns,
-    PausedRun,
-    RunDetail,
-    RunList,
-    SearchAnswer,
-    TaskRunDetail,
-    TaskRunList,
-    WhyAnswer,
-)
+from pipeweave.api.contract.run_answers import ChangedRuns, SearchAnswer, WhyAnswer
 from pipeweave.api.contract.run_changes import PauseRunRequest, ResumeRunRequest, RunChangesRequest
 from pipeweave.api.contract.run_state import RunState
 from pipeweave.api.contract.step_states import StepStates, StepStatesQuery
@@ -39,6 +28,8 @@ from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, Unavailable
 from pipeweave.orchestrator import kept, reading
 from pipeweave.orchestrator.diagnosis import why
+from pipeweave.orchestrator.documents.runs import EventList, PausedRun, RunDetail, RunList
+from pipeweave.orchestrator.documents.task_runs import FoundTaskRuns, TaskRunDetail, TaskRunList
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.runs import bulk, pausing, triggering
 from pipeweave.orchestrator.security import WRITE

@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.api.contract.query_parameters import PageQuery
-from pipeweave.api.contract.storage import DeletedUpload, Upload, UploadedAnswer, UploadList, UploadStats
+from pipeweave.api.contract.storage import DeletedUpload, UploadedAnswer
 from pipeweave.api.http import Call, FormFile, PathId, ReceivedFile, Routes
 from pipeweave.errors import (
     Conflict,
@@ -25,6 +25,7 @@ from pipeweave.errors import (
     UploadDeleted,
 )
 from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.documents.uploads import Upload, UploadList, UploadStats
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.objects import file_names, paths, uploads
 from pipeweave.orchestrator.security import WRITE

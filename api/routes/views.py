@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract.views import DeletedView, NamedView, ViewList, ViewRequest, ViewsQuery
+from pipeweave.api.contract.views import DeletedView, ViewRequest, ViewsQuery
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.documents.views import NamedView, ViewList
 from pipeweave.orchestrator.registry import VIEW_ID, views
 from pipeweave.orchestrator.security import WRITE
 

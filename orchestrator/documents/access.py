@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field
 
 from pipeweave.orchestrator.documents.base import AnswerModel, Paged, TypeId
 from pipeweave.orchestrator.security import SESSION_ID, TOKEN_ID
+from pipeweave.orchestrator.security.audit import ENTRY_ID
 
 Scope = Literal[
     "orchestrator:read",
@@ -114,3 +115,34 @@ class TenantList(Paged):
     """Tenants, by id."""
 
     tenants: list[Tenant]
+
+
+class AuditEntry(AnswerModel):
+    """One request or command that changed something."""
+
+    id: Annotated[str, TypeId(ENTRY_ID)]
+    at: AwareDatetime
+    tenant: str | None = Field(description="Null: it concerns the whole deployment.")
+    source: Literal["token", "session", "command"] = Field(
+        description="With a token, with a browser's session, or with a command on the database itself."
+    )
+    actor: str = Field(
+        description="The name of the token; of a command, `user@host`; of the tick, `tick@host`; of failed "
+        "logins, `nobody`."
+    )
+    token_id: TokenId | None
+    session_id: SessionId | None
+    verb: str = Field(description="The operation id, or the command.")
+    kind: str = Field(description="Of the object, e.g. `task`.")
+    object: str = Field(description="Empty: all of the kind, or what `given` chooses.")
+    given: Any = Field(description="The body of the request, without secrets; of a large one the size.")
+    before: dict[str, Any] | None = Field(description="What the change changed, as it was.")
+    after: dict[str, Any] | None = Field(description="The same afterwards; of many objects how many.")
+    reason: str | None
+    request_id: str | None
+
+
+class AuditList(Paged):
+    """Rows of the audit, newest first."""
+
+    entries: list[AuditEntry]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -77,6 +77,7 @@ RunId = Annotated[str, TypeId(ids.RUN)]
 TaskRunId = Annotated[str, TypeId(ids.TASK_RUN)]
 CodeHash = Annotated[str, Field(pattern="^[0-9a-f]{16,64}$")]
 Percent = Annotated[float, Field(ge=0, le=100)]
+FailureMode = Literal["fail-fast", "continue", "partial-merge"]
 
 
 @dataclass(frozen=True, slots=True)

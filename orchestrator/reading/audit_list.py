@@ -9,11 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.documents.access import AuditEntry
 from pipeweave.orchestrator.domain.utc import in_utc
-from pipeweave.orchestrator.security.access_tokens import TOKEN_ID
-from pipeweave.orchestrator.security.audit import ENTRY_ID
-from pipeweave.orchestrator.security.sessions import SESSION_ID
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
@@ -40,8 +37,8 @@ class AuditFilter:
 
 
 _COLUMNS = (
-    "id, tenant_id, at, source, actor, token_id, session_id, verb, kind, object, given, before, after,"
-    " reason, request_id"
+    "id, tenant_id AS tenant, at, source, actor, token_id, session_id, verb, kind, object, given, before,"
+    " after, reason, request_id"
 )
 _PAGE = f"""
 SELECT {_COLUMNS} FROM audit
@@ -81,7 +78,7 @@ def audit(
     parameters |= {"first": first, "before_id": min(after[0], last) if after else last}
     parameters["limit"] = page.limit + 1
     rows = tx.execute(_PAGE.format(where=where), parameters).all()
-    return page.cut(rows, "audit", lambda row: (row.id,), _shape)
+    return page.cut(rows, "audit", lambda row: (row.id,), AuditEntry.of)
 
 
 def audit_after(
@@ -97,7 +94,7 @@ def audit_after(
     where, parameters = _where(tenants, chosen, sees_deployment)
     first, last = _ids(chosen)
     parameters |= {"after_id": max(after, first), "last": last, "limit": limit}
-    return [(row.id, _shape(row)) for row in tx.execute(_NEXT.format(where=where), parameters)]
+    return [(row.id, AuditEntry.of(row)) for row in tx.execute(_NEXT.format(where=where), parameters)]
 
 
 def _where(
@@ -126,23 +123,3 @@ def _ids(chosen: AuditFilter) -> tuple[UUID, UUID]:
 def _id_at(moment: datetime, off: timedelta) -> UUID:
     ms = int((moment.timestamp() + off.total_seconds()) * 1000)
     return ids.first_id_at(min(max(ms, 0), _MOST_MS))
-
-
-def _shape(row: Any) -> Document:
-    return {
-        "id": ids.show(ENTRY_ID, row.id),
-        "at": iso(row.at),
-        "tenant": row.tenant_id,
-        "source": row.source,
-        "actor": row.actor,
-        "tokenId": row.token_id and ids.show(TOKEN_ID, row.token_id),
-        "sessionId": row.session_id and ids.show(SESSION_ID, row.session_id),
-        "verb": row.verb,
-        "kind": row.kind,
-        "object": row.object,
-        "given": row.given,
-        "before": row.before,
-        "after": row.after,
-        "reason": row.reason,
-        "requestId": row.request_id,
-    }

@@ -9,7 +9,8 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput, NotFound
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
+from pipeweave.orchestrator.documents.dead_letters import DeadLetter, DeadLetterDetail, DeadLetterGroup
+from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso
 from pipeweave.orchestrator.kept.stored_values import Loading
 from pipeweave.orchestrator.operations import redrive_outcomes, redrives
 from pipeweave.orchestrator.store.database import Transaction
@@ -90,39 +91,21 @@ def _total(tx: Transaction, where: str, parameters: dict[str, Any]) -> Document:
     return {"total": min(found, MOST_COUNTED), "totalIsCapped": found > MOST_COUNTED}
 
 
-def _letter(row: Any) -> Document:
-    shown = ids.show(ids.DEAD_LETTER, row.id)
+def _letter(row: Any, answer: type[DeadLetter] = DeadLetter, **more: Any) -> Document:
     is_standalone = row.pipeline_id is None
-    return {
+    return answer.of(
+        row,
         # Clients use both names.
-        "id": shown,
-        "dlqId": shown,
-        "taskRunId": task_run_id(row.task_run_id),
-        "taskId": row.task_id,
+        dlq_id=row.id,
         # The API shows no run for a standalone task, only its task run.
-        "pipelineRunId": None if is_standalone else run_id(row.run_id),
-        "pipelineId": row.pipeline_id,
-        "stepId": row.step_id,
-        "kind": row.kind,
-        "mapIndex": row.map_index,
-        "status": _status(row),
-        "outcome": row.status,
-        "codeVersion": row.code_version,
-        "codeHash": row.code_hash,
-        "attempts": row.attempts,
-        "input": row.input,
-        "inputPath": row.input_path and plain_path(row.input_path),
-        "error": row.error,
-        "errorCode": row.error_code,
-        "fingerprint": row.fingerprint,
-        "failedAt": iso(row.failed_at),
-        "createdAt": iso(row.failed_at),
-        "retriedAt": iso(row.retried_at),
-        "retryRunId": None if is_standalone or row.retry_run_id is None else run_id(row.retry_run_id),
-        "retryTaskRunId": None if row.retry_task_run_id is None else task_run_id(row.retry_task_run_id),
-        "discardedAt": iso(row.discarded_at),
-        "discardReason": row.discard_reason,
-    }
+        pipeline_run_id=None if is_standalone else row.run_id,
+        status=_status(row),
+        outcome=row.status,
+        input_path=row.input_path and plain_path(row.input_path),
+        created_at=row.failed_at,
+        retry_run_id=None if is_standalone else row.retry_run_id,
+        **more,
+    )
 
 
 def _status(row: Any) -> str:
@@ -158,19 +141,18 @@ def dead_letter(tx: Transaction, tenant: str, letter_id: UUID, *, load: bool = F
     if row is None:
         shown = ids.show(ids.DEAD_LETTER, letter_id)
         raise NotFound(f"dead letter {shown} not found", dlqId=shown)
-    return {
-        **_letter(row),
-        "input": Loading(load).value_of(row.input, row.input_path, None),
-        "item": row.item,
-        "previousAttempts": [_attempt(each, row) for each in row.history],
-        "currentCodeVersion": row.current_version,
-        "currentCodeHash": row.current_hash,
-        "codeChanged": row.current_hash is not None and row.current_hash != row.code_hash,
-        "taskIsRegistered": row.current_hash is not None and row.orphaned_at is None,
+    return _letter(
+        row,
+        DeadLetterDetail,
+        input=Loading(load).value_of(row.input, row.input_path, None),
+        previous_attempts=[_attempt(each, row) for each in row.history],
+        current_code_version=row.current_version,
+        current_code_hash=row.current_hash,
+        code_changed=row.current_hash is not None and row.current_hash != row.code_hash,
+        task_is_registered=row.current_hash is not None and row.orphaned_at is None,
         # Null once the history of the run was dropped.
-        "runStatus": row.run_status,
-        "taskRunStatus": row.now_status,
-    }
+        task_run_status=row.now_status,
+    )
 
 
 def _attempt(attempt: dict[str, Any], row: Any) -> Document:
@@ -195,11 +177,12 @@ def _time(text: str | None) -> str | None:
 # --- groups -----------------------------------------------------------------------------------------------
 
 _GROUPS = """
-SELECT g.*, l.task_id, l.error_code, l.error ->> 'type' AS type, l.error ->> 'message' AS message,
-    l.code_version, k.code_version AS current_version,
+SELECT g.*, l.task_id, l.error_code, l.error ->> 'type' AS error_type, l.error ->> 'message' AS message,
+    l.code_version, k.code_version AS current_code_version,
     k.code_hash IS NOT NULL AND k.code_hash <> l.code_hash AS code_changed
 FROM (
-    SELECT n.fingerprint, count(*) AS number, min(n.failed_at) AS first, max(n.failed_at) AS last,
+    SELECT n.fingerprint, count(*) AS number, min(n.failed_at) AS first_failed_at,
+           max(n.failed_at) AS last_failed_at,
            (array_agg(n.id ORDER BY n.id DESC))[1] AS newest
     FROM (SELECT d.id, d.fingerprint, d.failed_at FROM dead_letters AS d WHERE {where}
           ORDER BY d.id DESC LIMIT :most) AS n
@@ -219,24 +202,9 @@ def dead_letter_groups(
         InvalidInput: an unknown status.
     """
     where, parameters = _where(tenant, letter_filter, status)
-    given = {**parameters, "most": MOST_GROUPED, "limit": limit}
-    return [
-        {
-            "fingerprint": row.fingerprint,
-            "count": row.number,
-            "taskId": row.task_id,
-            "errorCode": row.error_code,
-            "errorType": row.type,
-            "message": row.message,
-            "firstFailedAt": iso(row.first),
-            "lastFailedAt": iso(row.last),
-            "newest": ids.show(ids.DEAD_LETTER, row.newest),
-            "codeVersion": row.code_version,
-            "currentCodeVersion": row.current_version,
-            "codeChanged": row.code_changed,
-        }
-        for row in tx.execute(_GROUPS.format(where=where), given)
-    ]
+    parameters |= {"most": MOST_GROUPED, "limit": limit}
+    rows = tx.execute(_GROUPS.format(where=where), parameters)
+    return [DeadLetterGroup.of(row, count=row.number) for row in rows]
 
 
 # --- redrives ---------------------------------------------------------------------------------------------

@@ -14,11 +14,10 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain.json_shapes import run_id
 from pipeweave.orchestrator.domain.states import FINAL_TASK, OPEN_RUN
 from pipeweave.orchestrator.kept.run_filter import first_id
 from pipeweave.orchestrator.reading.scanning import SLICE, scan
-from pipeweave.orchestrator.reading.task_runs import COLUMNS, task_run_row
+from pipeweave.orchestrator.reading.task_runs import COLUMNS, task_run_of_any
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
@@ -57,12 +56,7 @@ def task_run_list(tx: Transaction, tenant: str, page: Page, chosen: TaskRunFilte
         lambda behind: _next_ids(tx, tenant, chosen, behind),
         lambda looked_at, most: _matching(tx, tenant, chosen, looked_at, most),
     )
-    return found.told(page.cut(found.rows, _NAME, lambda row: (row.id,), _shape), _NAME)
-
-
-def _shape(row: Any) -> Document:
-    # A standalone task has no run that the API shows.
-    return {**task_run_row(row), "runId": None if row.pipeline_id is None else run_id(row.run_id)}
+    return found.told(page.cut(found.rows, _NAME, lambda row: (row.id,), task_run_of_any), _NAME)
 
 
 # --- a slice of them --------------------------------------------------------------------------------------

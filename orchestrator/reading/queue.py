@@ -12,7 +12,8 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
+from pipeweave.orchestrator.documents.queues import ListedItem
+from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso
 from pipeweave.orchestrator.domain.states import FINAL_TASK, TaskStatus, sql_in
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.store.database import Transaction
@@ -184,25 +185,8 @@ def queue_items(
 
 
 def _item(row: Any, now: datetime) -> Document:
-    since = row.queued_at or row.created_at
-    return {
-        "id": task_run_id(row.id),
-        "runId": None if row.pipeline_id is None else run_id(row.run_id),
-        "pipelineId": row.pipeline_id,
-        "stepId": row.step_id,
-        "taskId": row.task_id,
-        "mapIndex": row.map_index,
-        "status": row.status,
-        "attempt": row.attempt,
-        "maxAttempts": row.max_attempts,
-        "priority": row.priority,
-        "queue": row.queue,
-        "progress": row.progress,
-        "progressMessage": row.progress_message,
-        "worker": row.worker,
-        "createdAt": iso(row.created_at),
-        "dueAt": iso(row.due_at),
-        "queuedAt": iso(row.queued_at),
-        "startedAt": iso(row.started_at),
-        "waitMs": duration_ms(since, row.started_at or now),
-    }
+    return ListedItem.of(
+        row,
+        run_id=None if row.pipeline_id is None else row.run_id,
+        wait_ms=duration_ms(row.queued_at or row.created_at, row.started_at or now),
+    )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave.errors import FieldError
+from pipeweave.orchestrator.documents.pipelines import Pipeline, PipelineSummary, RecentRun
 from pipeweave.orchestrator.documents.tasks import CodeVersion, Task
 from pipeweave.orchestrator.domain import queue_names
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id
+from pipeweave.orchestrator.domain.json_shapes import duration_ms
 from pipeweave.orchestrator.reading.service_list import require_service
 from pipeweave.orchestrator.registry import code_versions, pipelines, unknown_names
 from pipeweave.orchestrator.registry.loaded_tasks import last_seen_sql
@@ -152,7 +153,7 @@ def _schemas(tx: Transaction, tenant: str, task_id: str) -> Any:
 # --- pipelines --------------------------------------------------------------------------------------------
 
 _PIPELINES = """
-SELECT p.id, p.description, p.latest_version, p.created_at, p.updated_at, v.spec_hash, v.source,
+SELECT p.id, p.description, p.latest_version AS version, p.created_at, p.updated_at, v.spec_hash, v.source,
        jsonb_array_length(v.spec -> 'steps') AS step_count, v.spec ->> 'failureMode' AS failure_mode
 FROM pipelines AS p JOIN pipeline_versions AS v
     ON v.tenant_id = p.tenant_id AND v.pipeline_id = p.id AND v.version = p.latest_version
@@ -171,12 +172,7 @@ def _recent_runs(tx: Transaction, tenant: str, pipeline_id: str, number: int) ->
     """The newest runs of a pipeline, newest first."""
     parameters = {"tenant": tenant, "pipeline": pipeline_id, "recent": number}
     return [
-        {
-            "id": run_id(row.id),
-            "status": row.status,
-            "createdAt": iso(row.created_at),
-            "durationMs": duration_ms(row.started_at, row.finished_at),
-        }
+        RecentRun.of(row, duration_ms=duration_ms(row.started_at, row.finished_at))
         for row in tx.execute(_RECENT, parameters)
     ]
 
@@ -191,24 +187,10 @@ def pipeline_list(tx: Transaction, tenant: str, page: Page, *, recent: int = 0) 
     where = "p.id > :after" if after else "true"
     parameters = {"tenant": tenant, "after": after and after[0], "limit": page.limit + 1}
     rows = tx.execute(_PIPELINES.format(where=where), parameters).all()
-    found = page.cut(rows, "pipelines", lambda row: (row.id,), _pipeline)
+    found = page.cut(rows, "pipelines", lambda row: (row.id,), PipelineSummary.of)
     for each in found["items"]:
         each["recentRuns"] = _recent_runs(tx, tenant, each["id"], recent) if recent else []
     return found
-
-
-def _pipeline(row: Any) -> Document:
-    return {
-        "id": row.id,
-        "description": row.description,
-        "version": row.latest_version,
-        "specHash": row.spec_hash,
-        "source": row.source,
-        "stepCount": row.step_count,
-        "failureMode": row.failure_mode,
-        "createdAt": iso(row.created_at),
-        "updatedAt": iso(row.updated_at),
-    }
 
 
 def pipeline(tx: Transaction, tenant: str, pipeline_id: str, version: int | None = None) -> Document:
@@ -220,21 +202,17 @@ def pipeline(tx: Transaction, tenant: str, pipeline_id: str, version: int | None
     stored = pipelines.get(tx, tenant, pipeline_id, version)
     entries = [stored.plan[each].step for each in stored.plan.entries]
     ends = [stored.plan[each].step for each in stored.plan.ends]
-    return {
-        "id": stored.id,
-        "description": stored.spec.description,
-        "version": stored.version,
-        "specHash": stored.spec_hash,
-        "source": stored.source,
-        "stepCount": len(stored.spec.steps),
-        "failureMode": stored.spec.failure_mode,
-        "createdAt": iso(stored.created_at),
-        "entrySteps": [step.id for step in entries],
-        "endSteps": [step.id for step in ends],
-        "entryTasks": list(dict.fromkeys(step.task for step in entries)),
-        "endTasks": list(dict.fromkeys(step.task for step in ends)),
-        "spec": {**stored.spec.to_json(), **_schedule(tx, tenant, stored)},
-    }
+    return Pipeline.of(
+        stored,
+        description=stored.spec.description,
+        step_count=len(stored.spec.steps),
+        failure_mode=stored.spec.failure_mode,
+        entry_steps=[step.id for step in entries],
+        end_steps=[step.id for step in ends],
+        entry_tasks=list(dict.fromkeys(step.task for step in entries)),
+        end_tasks=list(dict.fromkeys(step.task for step in ends)),
+        spec={**stored.spec.to_json(), **_schedule(tx, tenant, stored)},
+    )
 
 
 def _schedule(tx: Transaction, tenant: str, stored: pipelines.StoredPipeline) -> Document:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.domain.json_shapes import iso, task_run_id
+from pipeweave.orchestrator.documents.task_runs import RunAttempt
 from pipeweave.orchestrator.reading.runs import require_run
 from pipeweave.orchestrator.reading.task_runs import attempt_row, attempts_log
 from pipeweave.orchestrator.store.database import Transaction
@@ -75,12 +75,5 @@ def run_attempts(
 
 
 def _shown(row: Any) -> Document:
-    return {
-        "taskRunId": task_run_id(row.task_run_id),
-        "stepId": row.step_id,
-        "taskId": row.task_id,
-        "mapIndex": row.map_index,
-        **attempt_row(row, row.number, row.status),
-        "dispatchedAt": iso(row.dispatched_at),
-        "logsPath": attempts_log(row, row.task_run_id, row.number),
-    }
+    logs_path = attempts_log(row, row.task_run_id, row.number)
+    return attempt_row(row, row.number, row.status, RunAttempt, logs_path=logs_path)

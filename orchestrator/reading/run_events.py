@@ -16,8 +16,8 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain import json_shapes, tracing
-from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.documents.runs import KeptEvent, RunEvent
+from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.reading.runs import require_run
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -97,18 +97,10 @@ def settled_before(tx: Transaction) -> datetime:
 
 
 def _with_trace(row: Any, trace_id: str) -> Document:
-    return {**event_row(row), "traceId": trace_id}
+    return event_row(row, RunEvent, trace_id=trace_id)
 
 
-def event_row(row: Any) -> Document:
-    """An event as lists show it."""
+def event_row(row: Any, answer: type[KeptEvent] = KeptEvent, **more: Any) -> Document:
+    """An event as its row has it."""
     data = row.data or {}
-    return {
-        "seq": row.seq,
-        "at": iso(row.at),
-        "type": row.type,
-        "taskRunId": None if row.task_run_id is None else json_shapes.task_run_id(row.task_run_id),
-        "attempt": row.attempt,
-        "actor": data.get("by") or data.get("worker"),
-        "data": data,
-    }
+    return answer.of(row, actor=data.get("by") or data.get("worker"), data=data, **more)

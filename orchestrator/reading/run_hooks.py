@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.documents.runs import HookFire
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
@@ -26,17 +26,6 @@ def of_run(tx: Transaction, id: UUID) -> list[Document]:
 
 def _hook(row: Any) -> Document:
     error = None if row.error_code is None else {"code": row.error_code, "message": row.error}
-    return {
-        "id": str(row.id),
-        "hook": row.hook,
-        "pipelineId": row.target_pipeline,
-        "url": row.url,
-        "outcome": row.outcome,
-        "attempts": row.attempts,
-        "reason": row.reason,
-        "error": error,
-        "runId": None if row.started_run_id is None else run_id(row.started_run_id),
-        "createdAt": iso(row.created_at),
-        "dueAt": iso(row.due_at),
-        "firedAt": iso(row.fired_at),
-    }
+    return HookFire.of(
+        row, id=str(row.id), pipeline_id=row.target_pipeline, run_id=row.started_run_id, error=error
+    )

@@ -6,8 +6,9 @@ from collections import Counter
 from typing import Any
 from uuid import UUID
 
+from pipeweave.orchestrator.documents.runs import KeptRun, Run
 from pipeweave.orchestrator.domain import tracing, triggered_by
-from pipeweave.orchestrator.domain.json_shapes import iso, reference, run_id, run_took_ms
+from pipeweave.orchestrator.domain.json_shapes import reference, run_took_ms
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.kept import outputs
@@ -28,40 +29,25 @@ PAUSE = "LEFT JOIN run_pauses AS p ON p.run_id = r.id"
 FROM = f"FROM runs AS r {PAUSE}"
 
 
-def run_row(row: Any) -> Document:
-    """A run as lists show it."""
-    # A partition that was detached before these columns existed does not have them.
-    rerun_of = getattr(row, "rerun_of", None)
+def run_row(row: Any, answer: type[KeptRun] = KeptRun) -> Document:
+    """A run as its row has it, also that of a partition which was detached before some columns existed."""
     cause = triggered_by.of_row(row)
-    return {
-        "id": run_id(row.id),
-        "tenant": row.tenant_id,
-        "pipelineId": row.pipeline_id,
-        "pipelineVersion": row.pipeline_version,
-        "status": row.status,
-        "failureMode": row.failure_mode,
-        "priority": row.priority,
-        "metadata": row.metadata,
-        "triggeredBy": cause and cause.to_json(),
-        "rerunOf": rerun_of and run_id(rerun_of),
-        "rerunFrom": getattr(row, "rerun_from", None),
-        "traceId": tracing.trace_id(row.id, getattr(row, "traceparent", None)),
-        "taskRunCount": row.task_run_count,
-        "error": row.error,
-        "errorCode": row.error_code,
-        "createdAt": iso(row.created_at),
-        "startedAt": iso(row.started_at),
-        "finishedAt": iso(row.finished_at),
-        "startedUtc": iso(row.started_at),
-        "endedUtc": iso(row.finished_at),
-        "durationMs": run_took_ms(row),
-    }
+    return answer.of(
+        row,
+        tenant=row.tenant_id,
+        triggered_by=cause and cause.to_json(),
+        rerun_of=getattr(row, "rerun_of", None),
+        rerun_from=getattr(row, "rerun_from", None),
+        trace_id=tracing.trace_id(row.id, getattr(row, "traceparent", None)),
+        started_utc=row.started_at,
+        ended_utc=row.finished_at,
+        duration_ms=run_took_ms(row),
+    )
 
 
 def listed_row(row: Any) -> Document:
     """A run that may be open, with its pause."""
-    paused = {"pausedAt": iso(row.paused_at), "pausedBy": row.paused_by, "pauseReason": row.pause_reason}
-    return run_row(row) | paused
+    return run_row(row, Run)
 
 
 # --- one run ----------------------------------------------------------------------------------------------

@@ -8,8 +8,16 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
+from pipeweave.orchestrator.documents.base import AnswerModel
+from pipeweave.orchestrator.documents.task_runs import (
+    Attempt,
+    FoundTaskRun,
+    KeptAttempt,
+    TaskRun,
+    TaskRunDetail,
+)
 from pipeweave.orchestrator.domain import tracing, triggered_by
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id, task_run_id
+from pipeweave.orchestrator.domain.json_shapes import duration_ms, reference, task_run_id
 from pipeweave.orchestrator.kept import outputs
 from pipeweave.orchestrator.kept.stored_values import Loading
 from pipeweave.orchestrator.objects import paths
@@ -61,33 +69,18 @@ def of_run(
 
 
 def task_run_row(row: Any) -> Document:
-    """A task run as lists show it."""
-    return {
-        "id": task_run_id(row.id),
-        "runId": run_id(row.run_id),
-        "stepId": row.step_id,
-        "taskId": row.task_id,
-        "kind": row.kind,
-        "mapIndex": row.map_index,
-        "mapCount": row.map_count,
-        "status": row.status,
-        "attempt": row.attempt,
-        "maxAttempts": row.max_attempts,
-        "priority": row.priority,
-        "progress": row.progress,
-        "progressMessage": row.progress_message,
-        "worker": row.worker,
-        "codeVersion": row.code_version,
-        "outputSize": row.output_size,
-        "error": row.error,
-        "errorCode": row.error_code,
-        "createdAt": iso(row.created_at),
-        "dueAt": iso(row.due_at),
-        "queuedAt": iso(row.queued_at),
-        "startedAt": iso(row.started_at),
-        "finishedAt": iso(row.finished_at),
-        "durationMs": duration_ms(row.started_at, row.finished_at),
-    }
+    """A task run as lists of one run show it."""
+    return TaskRun.of(row, duration_ms=duration_ms(row.started_at, row.finished_at))
+
+
+def task_run_of_any(row: Any, answer: type[AnswerModel] = FoundTaskRun, **more: Any) -> Document:
+    """A task run of a row with its pipeline, which may be standalone: the API shows no run for such a one."""
+    return answer.of(
+        row,
+        run_id=None if row.pipeline_id is None else row.run_id,
+        duration_ms=duration_ms(row.started_at, row.finished_at),
+        **more,
+    )
 
 
 # --- by the beginning of an id ----------------------------------------------------------------------------
@@ -114,10 +107,7 @@ def find_task_runs(tx: Transaction, tenant: str, id_prefix: str, limit: int) -> 
     first, last = ids.span(ids.TASK_RUN, id_prefix)
     parameters = {"first": first, "last": last, "tenant": tenant, "limit": limit}
     runs = {"first_run": ids.run_id_of(first), "last_run": ids.run_id_of(last)}
-    return [
-        {**task_run_row(row), "runId": None if row.pipeline_id is None else run_id(row.run_id)}
-        for row in tx.execute(_FIND, parameters | runs)
-    ]
+    return [task_run_of_any(row) for row in tx.execute(_FIND, parameters | runs)]
 
 
 # --- one task run -----------------------------------------------------------------------------------------
@@ -152,32 +142,22 @@ def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> D
     cause = triggered_by.of_row(row)
     if row.status == "completed":
         output, where = outputs.of_task_run(tx, row.run_id, row, loading)
-    return {
-        **task_run_row(row),
-        # The API shows no run for a standalone task, only its task run.
-        "runId": None if row.pipeline_id is None else run_id(row.run_id),
-        "pipelineId": row.pipeline_id,
-        "pipelineVersion": row.pipeline_version,
+    return task_run_of_any(
+        row,
+        TaskRunDetail,
         **_input(tx, tenant, row, loading),
-        "output": output,
-        "outputRef": where,
-        "selectedNext": row.selected_next,
-        "codeHash": row.code_hash,
-        "currentCodeVersion": row.current_version,
-        "currentCodeHash": row.current_hash,
-        "codeChanged": row.current_hash is not None and row.current_hash != row.code_hash,
-        "dispatchedAt": iso(row.dispatched_at),
-        "heartbeatAt": iso(row.heartbeat_at),
-        "assets": _assets(row.assets or {}),
-        "logsPath": attempts_log(row, id, row.attempt),
-        "idempotencyKey": row.idempotency_key,
-        "cachedFrom": row.cached_from and task_run_id(row.cached_from),
-        "awaits": row.awaits and task_run_id(row.awaits) if row.status == "pending" else None,
-        "metadata": row.metadata,
-        "triggeredBy": cause and cause.to_json(),
-        "traceId": tracing.trace_id(row.run_id, row.traceparent),
-        "attempts": _attempts(tx, row),
-    }
+        output=output,
+        output_ref=where,
+        current_code_version=row.current_version,
+        current_code_hash=row.current_hash,
+        code_changed=row.current_hash is not None and row.current_hash != row.code_hash,
+        assets=_assets(row.assets or {}),
+        logs_path=attempts_log(row, id, row.attempt),
+        awaits=row.awaits if row.status == "pending" else None,
+        triggered_by=cause and cause.to_json(),
+        trace_id=tracing.trace_id(row.run_id, row.traceparent),
+        attempts=_attempts(tx, row),
+    )
 
 
 def _assets(stored: Mapping[str, Any]) -> Document:
@@ -193,7 +173,7 @@ def _assets(stored: Mapping[str, Any]) -> Document:
     }
 
 
-def _input(tx: Transaction, tenant: str, row: Any, loading: Loading) -> Document:
+def _input(tx: Transaction, tenant: str, row: Any, loading: Loading) -> dict[str, Any]:
     """The run's input, the step's own `params` with their references, and the item of a map."""
     params = None
     if row.pipeline_id is not None:
@@ -201,9 +181,9 @@ def _input(tx: Transaction, tenant: str, row: Any, loading: Loading) -> Document
         params = spec.by_id[row.step_id].params
     is_stored = row.input_path is not None and not loading.is_wanted
     return {
-        "inputSource": "run" if params is None else "params",
+        "input_source": "run" if params is None else "params",
         "input": loading.value_of(row.input, row.input_path, row.input_size),
-        "inputRef": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
+        "input_ref": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
         "params": None if params is None else dict(params),
         "item": row.item,
     }
@@ -227,11 +207,7 @@ def _attempts(tx: Transaction, row: Any) -> list[Document]:
 
 
 def _attempt(row: Any, task_run: UUID, number: int, status: str) -> Document:
-    return {
-        **attempt_row(row, number, status),
-        "dispatchedAt": iso(row.dispatched_at),
-        "logsPath": attempts_log(row, task_run, number),
-    }
+    return attempt_row(row, number, status, Attempt, logs_path=attempts_log(row, task_run, number))
 
 
 def attempts_log(row: Any, task_run: UUID, number: int) -> str | None:
@@ -245,16 +221,9 @@ def attempts_log(row: Any, task_run: UUID, number: int) -> str | None:
     return paths.workers_log(task_run, number)
 
 
-def attempt_row(row: Any, number: int, status: str) -> Document:
-    """An attempt as lists show it, from its own row or from its task run's row."""
-    return {
-        "number": number,
-        "status": status,
-        "worker": row.worker,
-        "codeVersion": row.code_version,
-        "error": row.error,
-        "errorCode": row.error_code,
-        "startedAt": iso(row.started_at),
-        "finishedAt": iso(row.finished_at),
-        "durationMs": duration_ms(row.started_at, row.finished_at),
-    }
+def attempt_row(
+    row: Any, number: int, status: str, answer: type[KeptAttempt] = KeptAttempt, **more: Any
+) -> Document:
+    """An attempt as its row has it, from its own row or from its task run's row."""
+    took = duration_ms(row.started_at, row.finished_at)
+    return answer.of(row, number=number, status=status, duration_ms=took, **more)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.documents.uploads import Upload, UploadStats
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.storage.references import ObjectRef
@@ -49,23 +49,16 @@ def uploads(tx: Transaction, tenant: str, page: Page, default_backend: str) -> D
 def _shape(tx: Transaction, row: Any, default_backend: str) -> Document:
     place = ObjectRef.parse(row.storage_path, default_backend)
     is_claimed = row.claimed_by_run_id is not None
-    return {
-        "uploadId": ids.show(ids.UPLOAD, row.id),
-        "storagePath": place.path,
-        "storageBackendId": place.backend,
-        "filename": row.filename,
-        "mimeType": row.mime_type,
-        "size": row.size_bytes,
-        "sha256": row.sha256,
-        "uploadedBy": row.uploaded_by,
-        "uploadedAt": iso(row.uploaded_at),
-        "expiresAt": iso(row.expires_at),
-        "claimedByRunId": run_id(row.claimed_by_run_id) if is_claimed else None,
-        "deletedAt": iso(row.deleted_at),
-        "expired": not is_claimed and row.expires_at <= tx.now,
-        "claimed": is_claimed,
-        "deleted": row.deleted_at is not None,
-    }
+    return Upload.of(
+        row,
+        upload_id=row.id,
+        storage_path=place.path,
+        storage_backend_id=place.backend,
+        size=row.size_bytes,
+        expired=not is_claimed and row.expires_at <= tx.now,
+        claimed=is_claimed,
+        deleted=row.deleted_at is not None,
+    )
 
 
 # Rows of deleted uploads go after 30 days, so this reads no more than a month of one tenant.
@@ -85,10 +78,4 @@ def upload_stats(tx: Transaction, tenant: str) -> Document:
     `expired` counts those that are deleted next, `bytes` those that are not deleted.
     """
     row: Any = tx.execute(_STATS, {"tenant": tenant, "now": tx.now}).one()
-    return {
-        "total": row.total,
-        "expired": row.expired,
-        "claimed": row.claimed,
-        "deleted": row.deleted,
-        "bytes": int(row.bytes),
-    }
+    return UploadStats.of(row, bytes=int(row.bytes))

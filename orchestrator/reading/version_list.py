@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.documents.pipelines import Version
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.registry.pipelines import LATEST_VERSION, NO_VERSION
 from pipeweave.orchestrator.store.database import Transaction
@@ -27,13 +25,4 @@ def pipeline_versions(tx: Transaction, tenant: str, pipeline_id: str, page: Page
     rows = tx.execute(_VERSIONS, {**parameters, "limit": page.limit + 1}).all()
     if not rows and tx.execute(LATEST_VERSION, parameters).first() is None:
         raise unknown_names.not_found(tx, tenant, "pipeline", pipeline_id, pipelineId=pipeline_id)
-    return page.cut(rows, "versions", lambda row: (row.version,), _shape)
-
-
-def _shape(row: Any) -> Document:
-    return {
-        "version": row.version,
-        "specHash": row.spec_hash,
-        "source": row.source,
-        "createdAt": iso(row.created_at),
-    }
+    return page.cut(rows, "versions", lambda row: (row.version,), Version.of)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pipeweave import ids
-from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.registry.views import MOST_VIEWS, VIEW_ID
+from pipeweave.orchestrator.documents.views import NamedView
+from pipeweave.orchestrator.registry.views import MOST_VIEWS
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
@@ -20,15 +17,4 @@ ORDER BY screen, lower(name), name LIMIT :most
 def views(tx: Transaction, tenant: str, screen: str | None = None) -> list[Document]:
     """The views of one screen, or of all, by name."""
     parameters = {"tenant": tenant, "screen": screen, "most": MOST_VIEWS}
-    return [_shape(row) for row in tx.execute(_LIST, parameters)]
-
-
-def _shape(row: Any) -> Document:
-    return {
-        "id": ids.show(VIEW_ID, row.id),
-        "screen": row.screen,
-        "name": row.name,
-        "query": row.query,
-        "savedBy": row.saved_by,
-        "savedAt": iso(row.saved_at),
-    }
+    return [NamedView.of(row) for row in tx.execute(_LIST, parameters)]

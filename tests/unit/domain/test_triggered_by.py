@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import get_args
 
-from pipeweave.api.contract.run_answers import TriggerKind
+from pipeweave.orchestrator.documents.parts import TriggerKind
 from pipeweave.orchestrator.domain import triggered_by
 from pipeweave.orchestrator.domain.triggered_by import SCHEDULE, TRIGGER_KINDS, TriggeredBy
 
