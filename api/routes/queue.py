@@ -15,19 +15,18 @@ from pipeweave.api.contract.requests import (
     QueueTaskRequest,
     ResumeRequest,
 )
-from pipeweave.api.contract.run_answers import (
-    QueueBatchAnswer,
-    Queued,
-    QueueDetail,
-    QueueLimits,
-    QueueList,
-    QueueStatus,
-)
+from pipeweave.api.contract.run_answers import QueueBatchAnswer, Queued
 from pipeweave.api.http import Call, PathId, Routes, idempotency_header
 from pipeweave.errors import Conflict, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import why_line
-from pipeweave.orchestrator.documents.queues import QueueItemList
+from pipeweave.orchestrator.documents.queues import (
+    QueueDetail,
+    QueueItemList,
+    QueueLimits,
+    QueueList,
+    QueueStatus,
+)
 from pipeweave.orchestrator.documents.tasks import PauseState
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.queueing import pauses, run_slots

@@ -7,14 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field
 
 from pipeweave import ids
-from pipeweave.orchestrator.documents.base import (
-    AnswerModel,
-    CodeHash,
-    Paged,
-    RunId,
-    TaskRunId,
-    TypeId,
-)
+from pipeweave.orchestrator.documents.base import AnswerModel, CodeHash, Paged, RunId, TaskRunId, TypeId
 from pipeweave.orchestrator.documents.task_runs import Kind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 

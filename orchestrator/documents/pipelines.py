@@ -6,13 +6,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
-from pipeweave.orchestrator.documents.base import (
-    AnswerModel,
-    CodeHash,
-    FailureMode,
-    Paged,
-    RunId,
-)
+from pipeweave.orchestrator.documents.base import AnswerModel, CodeHash, FailureMode, Paged, RunId
 from pipeweave.orchestrator.domain import RunStatus
 
 Source = Literal["decorator", "document", "derived", "api"]

@@ -27,12 +27,12 @@ from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 
 
 class KeptRun(AnswerModel):
-    """A run as its row has it."""
+    """A run as its row has it. That of a standalone task has no pipeline."""
 
     id: RunId
     tenant: str
-    pipeline_id: str
-    pipeline_version: int
+    pipeline_id: str | None
+    pipeline_version: int | None
     status: RunStatus
     failure_mode: FailureMode
     priority: int | None
@@ -57,6 +57,8 @@ class KeptRun(AnswerModel):
 class Run(KeptRun):
     """One execution of a pipeline."""
 
+    pipeline_id: str
+    pipeline_version: int
     paused_at: AwareDatetime | None = Field(
         description="When it was paused; null: it is not. A paused run without a run slot stays `pending`."
     )

@@ -7,12 +7,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, Field
 
 from pipeweave import ids
-from pipeweave.orchestrator.documents.base import (
-    AnswerModel,
-    Paged,
-    RunId,
-    TypeId,
-)
+from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId, TypeId
 
 UploadId = Annotated[str, TypeId(ids.UPLOAD)]
 

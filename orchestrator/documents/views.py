@@ -6,10 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
-from pipeweave.orchestrator.documents.base import (
-    AnswerModel,
-    TypeId,
-)
+from pipeweave.orchestrator.documents.base import AnswerModel, TypeId
 from pipeweave.orchestrator.registry.views import MOST_VIEWS, VIEW_ID
 
 Screen = Annotated[Literal["runs", "audit"], Field(description="The screen of the dashboard.")]

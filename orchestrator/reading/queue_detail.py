@@ -4,9 +4,7 @@ workers that serve it.
 
 from __future__ import annotations
 
-from typing import Any
-
-from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.documents.queues import QueueWorker, WaitingPriority, WaitingTask
 from pipeweave.orchestrator.reading.queues import MOST_COUNTED, queue
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER
 from pipeweave.orchestrator.store.database import Transaction
@@ -46,24 +44,11 @@ def queue_detail(tx: Transaction, tenant: str, name: str) -> Document:
     tasks = [each for each in sums if each.task_id is not None]
     return {
         **found,
-        "tasks": [_waiting(each, "taskId", each.task_id) for each in tasks[:MOST_TASKS]],
+        "tasks": [WaitingTask.of(each, queued=each.number) for each in tasks[:MOST_TASKS]],
         "priorities": [
-            _waiting(each, "priority", each.priority) for each in sums if each.priority is not None
+            WaitingPriority.of(each, queued=each.number) for each in sums if each.priority is not None
         ],
-        "servedBy": [_worker(each) for each in tx.execute(_WORKERS, parameters)],
-    }
-
-
-def _waiting(row: Any, name: str, value: Any) -> Document:
-    return {name: value, "queued": row.number, "oldest": iso(row.oldest)}
-
-
-def _worker(row: Any) -> Document:
-    return {
-        "id": str(row.id),
-        "name": row.name,
-        "places": row.concurrency,
-        "busy": row.busy,
-        "isDraining": row.is_draining,
-        "heartbeatAt": iso(row.heartbeat_at),
+        "servedBy": [
+            QueueWorker.of(each, places=each.concurrency) for each in tx.execute(_WORKERS, parameters)
+        ],
     }

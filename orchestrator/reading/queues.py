@@ -11,8 +11,9 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.errors import NotFound
+from pipeweave.orchestrator.documents.queues import Queue, SlotHolder, TaskLimit
 from pipeweave.orchestrator.domain import queue_names
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
+from pipeweave.orchestrator.domain.json_shapes import duration_ms
 from pipeweave.orchestrator.domain.states import LIVE_TASK, sql_in
 from pipeweave.orchestrator.queueing import placement
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER
@@ -115,23 +116,18 @@ def _queue(row: Any, prefix: str, now: Any) -> Document:
     oldest_s = 0.0 if row.oldest is None else max(0.0, (now - row.oldest).total_seconds())
     leaves = float(row.ended) / MINUTES
     comes = None if is_capped else _comes(row.recent, leaves, oldest_s)
-    return {
-        "queue": row.queue,
-        "kind": kind,
-        "serviceId": service,
-        "name": name,
-        "queued": number,
-        "isCapped": is_capped,
-        "running": row.running,
-        "oldest": iso(row.oldest),
-        "oldestWaitMs": duration_ms(row.oldest, now),
-        "workers": row.workers,
-        "places": row.places,
-        "busy": row.busy,
-        "inPerMinute": None if comes is None else round(comes, 1),
-        "outPerMinute": round(leaves, 1),
-        "emptyInMs": _empty_in_ms(number, comes, leaves),
-    }
+    return Queue.of(
+        row,
+        kind=kind,
+        service_id=service,
+        name=name,
+        queued=number,
+        is_capped=is_capped,
+        oldest_wait_ms=duration_ms(row.oldest, now),
+        in_per_minute=None if comes is None else round(comes, 1),
+        out_per_minute=round(leaves, 1),
+        empty_in_ms=_empty_in_ms(number, comes, leaves),
+    )
 
 
 def _comes(recent: int, leaves: float, oldest_s: float) -> float:
@@ -211,24 +207,20 @@ def task_limits(tx: Transaction, tenant: str) -> list[Document]:
 
 def _holder(row: Any) -> Document:
     is_standalone = row.pipeline_id is None
-    return {
-        "runId": None if is_standalone else run_id(row.run_id),
-        "taskRunId": task_run_id(UUID(row.first)) if is_standalone else None,
-        "pipelineId": row.pipeline_id,
-        "slots": row.number,
-    }
+    return SlotHolder.of(
+        row,
+        run_id=None if is_standalone else row.run_id,
+        task_run_id=UUID(row.first) if is_standalone else None,
+        slots=row.number,
+    )
 
 
 def _limit(row: Any, holders: list[Document]) -> Document:
-    return {
-        "taskId": row.id,
-        "concurrency": row.concurrency,
-        "live": row.live,
-        "rateLimit": None if row.rate_limit is None else str(Rate(row.rate_limit, row.rate_seconds)),
-        "held": row.held,
-        "heldIsCapped": row.held >= MOST_COUNTED,
-        "oldestHeld": iso(row.oldest),
-        "isOverridden": row.is_overridden,
-        "isPaused": row.is_paused,
-        "holders": holders,
-    }
+    return TaskLimit.of(
+        row,
+        task_id=row.id,
+        rate_limit=None if row.rate_limit is None else str(Rate(row.rate_limit, row.rate_seconds)),
+        held_is_capped=row.held >= MOST_COUNTED,
+        oldest_held=row.oldest,
+        holders=holders,
+    )

@@ -10,11 +10,25 @@ import pytest
 from support.patient_ticks import patient_ticks as patient_ticks
 from support.run_driver import Clock, RunDriver
 
+from pipeweave.orchestrator.documents.base import AnswerModel
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def checked_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test reads, each document that is made of a row agrees with its class."""
+    make = AnswerModel.of.__func__  # type: ignore[attr-defined]
+
+    def of(cls: type[AnswerModel], row: Any, /, **values: Any) -> dict[str, Any]:
+        document: dict[str, Any] = make(cls, row, **values)
+        cls.model_validate(document)
+        return document
+
+    monkeypatch.setattr(AnswerModel, "of", classmethod(of))
 
 
 @pytest.fixture
