@@ -1,4 +1,4 @@
-"""Models of tokens, of browsers' sessions and of tenants."""
+"""Models of the requests about tokens, browsers' sessions and tenants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of the answers of the API. Tests check every real answer against them."""
+"""Models of problems, and of the answers about the deployment and about registrations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of the answers about runs, task runs, events and the queue."""
+"""Models of the answers of searches, of the queue of standalone tasks, and of changes of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of the requests and answers about workers."""
+"""Models of the requests about workers."""
 
 from __future__ import annotations
 

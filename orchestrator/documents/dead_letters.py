@@ -12,9 +12,7 @@ from pipeweave.orchestrator.documents.task_runs import Kind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 
 DeadLetterId = Annotated[str, TypeId(ids.DEAD_LETTER)]
-
 Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-
 Outcome = Literal["failed", "timeout"]
 
 
