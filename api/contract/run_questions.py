@@ -11,8 +11,8 @@ from pipeweave.api.contract.requests import Request
 from pipeweave.orchestrator.documents.base import AnswerModel, RunId, TaskRunId
 from pipeweave.orchestrator.documents.queues import Reason
 from pipeweave.orchestrator.documents.runs import Run
-from pipeweave.orchestrator.documents.task_runs import Kind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
+from pipeweave.spec import StepKind, TaskRunKind
 
 # --- comparing --------------------------------------------------------------------------------------------
 
@@ -52,7 +52,7 @@ class ComparedOutcome(AnswerModel):
 
     task_run_id: TaskRunId
     task_id: str
-    kind: Literal["task", "map"]
+    kind: StepKind
     status: TaskStatus
     attempt: int
     duration_ms: float | None = Field(description="Of all attempts, with the waiting between them.")
@@ -156,7 +156,7 @@ class SummedReason(AnswerModel):
     count: int = Field(description="How many of them there are.")
     task_id: str
     status: TaskStatus
-    kind: Kind
+    kind: TaskRunKind
     task_run_id: TaskRunId = Field(description="The one that was asked; `text` and `reasons` are about it.")
     code: str = Field(description="A stable word for the reason that has to be resolved first.")
     text: str

@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, Field
 from pipeweave.orchestrator.documents.base import AnswerModel, Percent, RunId, TaskRunId
 from pipeweave.orchestrator.documents.parts import MapReference, Reference, TraceId, TriggerKind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
+from pipeweave.spec import StepKind
 
 Sha256 = str
 
@@ -66,7 +67,7 @@ class StepState(AnswerModel):
     step_id: str
     task_run_id: TaskRunId
     task_id: str
-    kind: Literal["task", "map"]
+    kind: StepKind
     status: TaskStatus
     phase: Literal["pending", "running", "success", "failed", "retrying", "skipped", "cancelled"]
     attempts: int = Field(description="Attempts that began; 0 for one that took a result over.")

@@ -11,6 +11,7 @@ from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId, Tas
 from pipeweave.orchestrator.documents.task_runs import TaskRun
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 from pipeweave.size_limits import MAX_MAP_ITEMS
+from pipeweave.spec import StepKind
 
 WaitKind = Literal[
     "work",
@@ -107,7 +108,7 @@ class TimelineStep(AnswerModel):
     step_id: str
     task_run_id: TaskRunId
     task_id: str
-    kind: Literal["task", "map"]
+    kind: StepKind
     status: TaskStatus
     attempt: int
     error_code: str | None

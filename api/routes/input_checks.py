@@ -57,9 +57,7 @@ def faults_of(spec: PipelineSpec, tasks: Mapping[str, TaskRow], value: Any) -> I
 
     Entry steps with `params` are left out, because their input is not the run's. So are maps.
     """
-    entries = {
-        step.task for step in spec.steps if not step.needs and step.params is None and step.map is None
-    }
+    entries = {step.task for step in spec.steps if not step.needs and step.params is None and step.is_called}
     found: dict[str, list[FieldError]] = {}
     given = spec.input_with_defaults(value)
     for task_id in sorted(entries & tasks.keys()):

@@ -45,6 +45,7 @@ from pipeweave.api.ui.view import ROOT, View
 from pipeweave.errors import NotFound, PipeWeaveError, Unauthenticated
 from pipeweave.ids import check_name
 from pipeweave.orchestrator.security import EVERY_TENANT, Access
+from pipeweave.spec import WITH_ITEMS
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ class Dashboard:
         )
         self._templates.filters |= words.FILTERS
         self._templates.globals |= {"static": self.files.url, "verbs": VERBS.rows, "graph_of": graph_of}
-        self._templates.globals["sparkline"] = sparkline
+        self._templates.globals |= {"sparkline": sparkline, "WITH_ITEMS": WITH_ITEMS}
 
     def register(self, app: Flask) -> None:
         """Add the paths below `/ui`."""

@@ -9,6 +9,7 @@ from typing import Any
 from pipeweave.api.ui.tracebacks import TracedLine, traced
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.domain import TaskStatus
+from pipeweave.spec import ITEMS, WITH_ITEMS
 
 # Items of a map that are listed with it.
 ITEMS_SHOWN = 20
@@ -74,7 +75,7 @@ def selected(view: View, run: Mapping[str, Any], step_id: str) -> Selected | Non
     if id is None:
         return Selected(step_id, index, step)
     task_run = view.ask("runs.get_task_run", id=id)
-    is_map = task_run["kind"] == "map"
+    is_map = task_run["kind"] in WITH_ITEMS
     return Selected(
         step_id,
         index,
@@ -97,7 +98,7 @@ def _items(view: View, run_id: str, step: Mapping[str, Any]) -> list[Mapping[str
     status = "failed" if step["failed"] else "running" if step["status"] == "waiting" else None
     query = {"stepId": step["id"], "limit": str(ITEMS_SHOWN + 1), "status": status}
     found = view.ask("runs.list_task_runs", query, id=run_id)["taskRuns"]
-    return [each for each in found if each["kind"] == "item"][:ITEMS_SHOWN]
+    return [each for each in found if each["kind"] in ITEMS][:ITEMS_SHOWN]
 
 
 def letter(view: View, task_run: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -11,6 +11,7 @@ from pipeweave.api.ui.run_step import Selected
 from pipeweave.api.ui.view import View
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator.domain import TaskStatus
+from pipeweave.spec import CALLED
 
 STEPS_A_PAGE = 200
 EVENTS_A_PAGE = "200"
@@ -137,7 +138,7 @@ def log(view: View, run: Run, chosen: Selected | None) -> Shown:
     found = None
     if chosen is not None and chosen.task_run is not None:
         found = logs.of_task_run(view, chosen.task_run)
-    loggable = [each for each in run["steps"] if each["startedAt"] and each["kind"] != "map"][:100]
+    loggable = [each for each in run["steps"] if each["startedAt"] and each["kind"] in CALLED][:100]
     return {"log": found, "loggable": loggable}
 
 

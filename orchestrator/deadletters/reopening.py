@@ -19,7 +19,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict
-from pipeweave.orchestrator.domain import queue_names
+from pipeweave.orchestrator.domain import kind_sql, queue_names
 from pipeweave.orchestrator.domain.events import ranges, together
 from pipeweave.orchestrator.domain.outbox import Chord
 from pipeweave.orchestrator.domain.plan import JoinKind, Plan
@@ -45,6 +45,7 @@ from pipeweave.orchestrator.state.rows import of_row
 from pipeweave.orchestrator.state.task_transitions import Logged, Move
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
+from pipeweave.spec import ITEMS, STEPS
 
 T = TaskStatus
 
@@ -211,9 +212,9 @@ def _steps(tx: Transaction, run: RunHeader) -> dict[int, StepState]:
 
 # The task's current code version and its service's current queue. An item waits for no predecessor: it is
 # due.
-_ANEW = """, code_version = k.code_version, code_hash = k.code_hash,
+_ANEW = f""", code_version = k.code_version, code_hash = k.code_hash,
     queue = s.queue || coalesce('/' || k.queue, ''),
-    due_at = CASE WHEN t.kind = 'item' THEN CAST(:now AS timestamptz) END,
+    due_at = CASE WHEN {kind_sql.IS_ITEM} THEN CAST(:now AS timestamptz) END,
     queued_at = NULL, claimed_at = NULL, started_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
     finished_at = NULL, worker = NULL, awaits = NULL, progress = NULL, progress_message = NULL, error = NULL,
     error_code = NULL, dispatched_at = NULL, logs_path = NULL"""
@@ -251,8 +252,8 @@ def _reopen_failed(
 
 # One look at the run, and no join of it with itself or with a list: where PostgreSQL has never seen a
 # cancelled item it expects none, and would compare each with each other one.
-_STOPPED = """t.run_id = :run_id AND (t.id = ANY(CAST(:ids AS uuid[]))
-    OR t.kind = 'item' AND t.status = 'cancelled' AND t.error_code = ANY(CAST(:codes AS text[])))"""
+_STOPPED = f"""t.run_id = :run_id AND (t.id = ANY(CAST(:ids AS uuid[]))
+    OR {kind_sql.IS_ITEM} AND t.status = 'cancelled' AND t.error_code = ANY(CAST(:codes AS text[])))"""
 
 _ARCHIVE_STOPPED = f"""
 INSERT INTO attempts (run_id, task_run_id, number, status, worker, code_version, error, error_code,
@@ -298,7 +299,7 @@ _MOVED_MAPS = Move(
     " error_code = NULL",
     source=f"FROM {NAMED}",
     rows=by_key(),
-    where="t.kind = 'map' AND t.map_first IS NOT NULL",
+    where=f"{kind_sql.HAS_ITEMS} AND t.map_first IS NOT NULL",
     event=Logged(
         "'task_run.reopened'",
         "jsonb_build_object('nextAttempt', m.attempt, 'status', m.status)",
@@ -322,8 +323,8 @@ def _advance(
     tx: Transaction, run: RunHeader, status: RunStatus, reopened: Sequence[TaskRun], maps: Sequence[int]
 ) -> None:
     advance = Advance(tx, run, queue=reopened[0].queue, counting=Counting.REOPENED)
-    advance.release_due([each.id for each in reopened if each.kind == "item"])
-    advance.decide(sorted(each.ordinal for each in reopened if each.kind != "item"))
+    advance.release_due([each.id for each in reopened if each.kind in ITEMS])
+    advance.decide(sorted(each.ordinal for each in reopened if each.kind in STEPS))
     for each in maps:
         advance.check(each)
     _arm_chords(tx, run, {each.ordinal for each in reopened}.union(maps), was_over=status.is_final)
@@ -334,12 +335,12 @@ def _advance(
 
 _ENDS_ON_ITS_OWN = f"(t.is_limited OR {queue_names.is_dispatch_sql('t.queue')})"
 _OPEN = f"""
-SELECT t.id, {_ENDS_ON_ITS_OWN} OR t.kind = 'map' AS counts_itself FROM task_runs AS t
+SELECT t.id, {_ENDS_ON_ITS_OWN} OR {kind_sql.HAS_ITEMS} AS counts_itself FROM task_runs AS t
 WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.finished_at IS NULL
 """
 _OPEN_ITEMS = f"""
 SELECT t.map_parent AS parent, count(*) AS number FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.kind = 'item' AND {_ENDS_ON_ITS_OWN} AND t.finished_at IS NULL
+WHERE t.run_id = :run_id AND {kind_sql.IS_ITEM} AND {_ENDS_ON_ITS_OWN} AND t.finished_at IS NULL
 GROUP BY t.map_parent
 """
 

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.diagnosis import stalled_runs
-from pipeweave.orchestrator.domain import queue_names
+from pipeweave.orchestrator.domain import kind_sql, queue_names
 from pipeweave.orchestrator.domain.states import LIVE_TASK, sql_in
 from pipeweave.orchestrator.messaging.publisher import Publisher, level
 from pipeweave.orchestrator.recovery import lost_messages, tick_status
@@ -218,7 +218,7 @@ FROM waiting AS w
 JOIN tasks AS k ON k.tenant_id = w.tenant_id AND k.id = w.task_id
 CROSS JOIN LATERAL (
     SELECT count(*) AS number FROM task_runs AS t
-    WHERE t.tenant_id = w.tenant_id AND t.task_id = w.task_id AND t.is_limited AND t.kind <> 'map'
+    WHERE t.tenant_id = w.tenant_id AND t.task_id = w.task_id AND t.is_limited AND {kind_sql.IS_CALLED}
       AND t.status IN {sql_in(LIVE_TASK)} AND NOT {queue_names.is_parking_sql("t.queue")}) AS live
 CROSS JOIN LATERAL (
     SELECT t.run_id, t.id FROM task_runs AS t

@@ -23,6 +23,7 @@ from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.orchestrator.store.remembering import Remembering
+from pipeweave.spec import CALLED, WITH_ITEMS
 
 T = TaskStatus
 # What keeps its service from taking a dispatch matters in these.
@@ -96,7 +97,7 @@ def _reasons(tx: Transaction, row: Any, oldest: Oldest, is_serverless: bool) -> 
         yield reason(
             "maintenance", "maintenance mode is on: nothing starts until `pipeweave maintenance exit`"
         )
-    if status in _STARTS_NEXT and row.kind != "map" and queue_names.is_dispatch(row.queue):
+    if status in _STARTS_NEXT and row.kind in CALLED and queue_names.is_dispatch(row.queue):
         yield from why_dispatched.service_reasons(tx, row)
     match status:
         case T.RUNNING:
@@ -148,7 +149,7 @@ WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.finished_at IS 
 
 
 def _waiting(tx: Transaction, row: Any) -> Reason:
-    if row.kind != "map":
+    if row.kind not in WITH_ITEMS:
         return reason("waiting", "it waits for an event from outside and occupies no worker")
     span = {
         "run_id": row.run_id,

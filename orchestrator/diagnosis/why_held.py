@@ -17,6 +17,7 @@ from pipeweave.orchestrator.recovery import lost_messages
 from pipeweave.orchestrator.recovery.lost_messages import LATE
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.spec import CALLED
 
 # Queue -> for each level, when the message that a worker takes next was sent (`Publisher.oldest`).
 Oldest = Callable[[str], Mapping[int, float | None]]
@@ -52,7 +53,7 @@ def run_paused(row: Any, what: str) -> Reason:
 def limit_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
     """The pauses and, for a limited task, the limits that have no room."""
     yield from pause_reasons(tx, row)
-    if not row.is_limited or row.kind == "map":
+    if not row.is_limited or row.kind not in CALLED:
         return
     found = limits.limits_of(tx, row.tenant_id, row.task_id)
     position = limits.position(tx, row.tenant_id, row.task_id, row.priority, row.id, MOST_COUNTED)

@@ -23,8 +23,8 @@ def item_name(step: StepSpec, parameters: Sequence[str] | None) -> str | None:
         step: a map.
         parameters: of the task, in their order; None when it has registered none.
     """
-    if step.map is not None and step.map.name is not None:
-        return step.map.name
+    if step.item_name is not None:
+        return step.item_name
     given = step.params or {}
     free = next((each for each in parameters or () if each not in given), None)
     return free or (ITEM if given else None)

@@ -12,6 +12,7 @@ from pipeweave.orchestrator.state import files, outputs
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.outputs import Place
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.spec import WITH_ITEMS
 
 # A dispatch names so many steps; the others come by the page.
 MOST_REFERENCES = 1_000
@@ -69,7 +70,7 @@ def _completed(tx: Transaction, run: RunHeader, step_ids: Sequence[str]) -> dict
         return {}
     wanted = [ids.task_run_id(run.id, run.plan.ordinals[each]) for each in step_ids]
     rows: list[Any] = tx.execute(_STEPS, {"run_id": run.id, "ids": wanted}).all()
-    maps = [row.step_id for row in rows if row.kind == "map"]
+    maps = [row.step_id for row in rows if row.kind in WITH_ITEMS]
     lists = outputs.places_of_steps(tx, run, maps) if maps else {}
     return {
         row.step_id: UpstreamStep(

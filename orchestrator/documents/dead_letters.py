@@ -8,8 +8,8 @@ from pydantic import AwareDatetime, Field
 
 from pipeweave import ids
 from pipeweave.orchestrator.documents.base import AnswerModel, CodeHash, Paged, RunId, TaskRunId, TypeId
-from pipeweave.orchestrator.documents.task_runs import Kind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
+from pipeweave.spec import TaskRunKind
 
 DeadLetterId = Annotated[str, TypeId(ids.DEAD_LETTER)]
 Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -29,7 +29,7 @@ class DeadLetter(AnswerModel):
     pipeline_run_id: RunId | None
     pipeline_id: str | None
     step_id: str
-    kind: Kind
+    kind: TaskRunKind
     map_index: int | None
     status: Literal["open", "retried", "discarded"]
     outcome: Outcome = Field(description="How the last attempt ended.")

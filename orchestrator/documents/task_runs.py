@@ -15,15 +15,14 @@ from pipeweave.orchestrator.documents.parts import (
     TriggeredByAnswer,
 )
 from pipeweave.orchestrator.domain import TaskStatus
-
-Kind = Literal["task", "map", "item"]
+from pipeweave.spec import TaskRunKind
 
 
 class _TaskRun(AnswerModel):
     id: TaskRunId
     step_id: str
     task_id: str
-    kind: Kind
+    kind: TaskRunKind
     map_index: int | None
     map_count: int | None
     status: TaskStatus

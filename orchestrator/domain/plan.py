@@ -52,18 +52,25 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class Plan:
-    """A compiled pipeline version."""
+    """A compiled pipeline version.
+
+    Args:
+        ends: the steps that nothing follows: the output of a run is made of their outputs.
+        awaited: the steps that the end of a run waits for: the completion of the last of them ends it.
+        joins: how each step with predecessors, and the end of the run, learns that they are final.
+        is_pinned: whether its runs keep the code that their tasks had when they began.
+    """
 
     steps: tuple[PlannedStep, ...]
     ends: tuple[int, ...]
+    awaited: tuple[int, ...]
     joins: dict[int, JoinKind]
-    # Its runs keep the code that their tasks had when they began.
     is_pinned: bool = False
 
     @functools.cached_property
     def classes(self) -> dict[str, list[int]]:
         """The ordinals of the steps of each class, by its key; see `step_classes`."""
-        kinds = [f"{'map/' if each.step.map is not None else ''}{each.step.task}" for each in self.steps]
+        kinds = [f"{'map/' if each.step.has_items else ''}{each.step.task}" for each in self.steps]
         links = [(before - 1, each.ordinal - 1) for each in self.steps for before in each.predecessors]
         found = step_classes.classes_of(kinds, links)
         return {key: [at + 1 for at in members] for key, members in found.items()}
@@ -89,7 +96,7 @@ class Plan:
 
     def predecessors(self, ordinal: int) -> tuple[int, ...]:
         """The ordinals a step, or the end of the run, waits for."""
-        return self.ends if ordinal == END else self[ordinal].predecessors
+        return self.awaited if ordinal == END else self[ordinal].predecessors
 
     def successors(self, ordinal: int) -> tuple[int, ...]:
         """The ordinals that wait for a step; END when none does."""
@@ -128,7 +135,7 @@ class Plan:
         return tuple(
             each
             for each in dict.fromkeys(joins)
-            if each in gathered or (0 < each <= steps and self[each].step.map is not None)
+            if each in gathered or (0 < each <= steps and self[each].step.has_items)
         )
 
 
@@ -152,9 +159,11 @@ def compile_plan(spec: PipelineSpec) -> Plan:
         for number, step in enumerate(spec.steps, start=1)
     )
     ends = tuple(each.ordinal for each in steps if not each.successors)
-    waits_for = {number: before for number, before in predecessors.items() if before} | {END: ends}
+    # All steps before an end step are final before it is.
+    awaited = ends
+    waits_for = {number: before for number, before in predecessors.items() if before} | {END: awaited}
     joins = {number: _kind(before, predecessors) for number, before in waits_for.items()}
-    return Plan(steps, ends, joins, spec.code == PINNED)
+    return Plan(steps, ends, awaited, joins, spec.code == PINNED)
 
 
 def _kind(before: tuple[int, ...], predecessors: dict[int, tuple[int, ...]]) -> JoinKind:

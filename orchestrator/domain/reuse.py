@@ -100,8 +100,7 @@ def readers_of_input(plan: Plan, steps: Collection[int]) -> list[str]:
 def _reads_input(step: StepSpec) -> bool:
     if step.params is None:
         return True
-    over = None if step.map is None else step.map.over
-    named = references.compile_value({"params": dict(step.params), "over": over}).references
+    named = references.compile_value({"params": dict(step.params), "over": step.over}).references
     return any(each.root == "input" for each in named)
 
 

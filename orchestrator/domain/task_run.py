@@ -11,6 +11,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.spec.kinds import CALLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class TaskRun:
     @property
     def ordinal(self) -> int:
         return ids.ordinal_of(self.id)
+
+    @property
+    def takes_slot(self) -> bool:
+        """Whether its task's concurrency limit counts it while it is live."""
+        return self.is_limited and self.kind in CALLED
 
     @property
     def is_dispatched(self) -> bool:

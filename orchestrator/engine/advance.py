@@ -153,7 +153,7 @@ class Advance:
         self._releases.due(task_run_ids)
 
     def _note_freed(self, ended: Iterable[TaskRun]) -> None:
-        freed = [each.task_id for each in ended if each.is_limited and each.kind != "map"]
+        freed = [each.task_id for each in ended if each.takes_slot]
         self.touched.note(self.run.tenant, freed)
 
     def settle(

@@ -16,6 +16,7 @@ from pipeweave.orchestrator.reading.runs import run_row
 from pipeweave.orchestrator.reading.state_document import places_of
 from pipeweave.orchestrator.reading.task_runs import attempt_row, task_run_row
 from pipeweave.orchestrator.store.keyset import Document
+from pipeweave.spec import CALLED
 from pipeweave.storage import plain_path
 
 Outputs = Mapping[str, str | None]
@@ -74,7 +75,7 @@ def attempts_of(row: Any, ended: list[Any]) -> Iterator[tuple[Any, int, str]]:
     """
     for each in ended:
         yield each, each.number, each.status
-    if row.kind != "map" and row.started_at is not None and not (ended and ended[-1].number == row.attempt):
+    if row.kind in CALLED and row.started_at is not None and not (ended and ended[-1].number == row.attempt):
         yield row, row.attempt, row.status
 
 

@@ -10,11 +10,13 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.export.position import END, Position
 from pipeweave.orchestrator.kept.given_hashes import GivenHashes
 from pipeweave.orchestrator.reading.task_runs import COLUMNS
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.spec import WITH_ITEMS
 
 # A run that is alone in its group may have a million rows: PostgreSQL reads them in the order of the key. The
 # few rows of several runs are sorted.
@@ -92,17 +94,17 @@ def attempts(tx: Transaction, page: Sequence[Any]) -> Mapping[UUID, list[Any]]:
 
 # --- hashes -----------------------------------------------------------------------------------------------
 
-_OUTPUTS = """
+_OUTPUTS = f"""
 SELECT t.run_id, t.step_id, t.output_hash
 FROM unnest(CAST(:runs AS uuid[]), CAST(:lasts AS uuid[])) AS g(id, last)
     JOIN task_runs AS t ON t.run_id = g.id AND t.id <= g.last
-WHERE t.run_id = ANY(CAST(:runs AS uuid[])) AND t.status = 'completed' AND t.kind <> 'item'
+WHERE t.run_id = ANY(CAST(:runs AS uuid[])) AND t.status = 'completed' AND {kind_sql.IS_STEP}
 """
-_MAPS = """
+_MAPS = f"""
 SELECT t.run_id, t.step_id,
        encode(sha256(string_agg(decode(t.output_hash, 'hex'), '' ORDER BY t.id)), 'hex') AS hash
 FROM task_runs AS t
-WHERE t.run_id = ANY(CAST(:runs AS uuid[])) AND t.kind = 'item' AND t.status = 'completed'
+WHERE t.run_id = ANY(CAST(:runs AS uuid[])) AND {kind_sql.IS_ITEM} AND t.status = 'completed'
 GROUP BY t.run_id, t.step_id
 """
 
@@ -127,10 +129,10 @@ class Hashes:
                 continue
             spec = pipelines.get(tx, self.tenant, each.pipeline_id, each.pipeline_version).spec
             given = self._given[each.id] = GivenHashes(each.inputs_hash, spec.by_id)
-            kinds = {name: "task" if step.map is None else "map" for name, step in spec.by_id.items()}
-            if any(given.referenced(name, kind) or kind == "map" for name, kind in kinds.items()):
-                lasts[each.id] = ids.task_run_id(each.id, len(kinds))
-            if "map" in kinds.values():
+            steps = spec.by_id.values()
+            if any(each.has_items or given.referenced(each.id, each.kind) for each in steps):
+                lasts[each.id] = ids.task_run_id(each.id, len(steps))
+            if any(each.has_items for each in steps):
                 mapped.append(each.id)
         if lasts:
             for row in tx.execute(_OUTPUTS, {"runs": list(lasts), "lasts": list(lasts.values())}):
@@ -148,5 +150,5 @@ class Hashes:
 
     def of_map(self, row: Any) -> str | None:
         """The hash of the output of a completed map; None for any other task run."""
-        is_done = row.kind == "map" and row.status == "completed"
+        is_done = row.kind in WITH_ITEMS and row.status == "completed"
         return self._outputs[row.run_id].get(row.step_id) if is_done else None

@@ -48,7 +48,7 @@ def _all(plan: Plan) -> Shape:
 
 
 def _single(step: PlannedStep) -> Box:
-    return Box(step.id, step.id, step.step.task, step.step.map is not None, (step.ordinal,))
+    return Box(step.id, step.id, step.step.task, step.step.has_items, (step.ordinal,))
 
 
 def _pattern(plan: Plan, opened: Collection[str]) -> Shape:
@@ -62,7 +62,7 @@ def _box(plan: Plan, key: str, steps: list[int], opened: Collection[str]) -> Box
     first = plan[steps[0]]
     if len(steps) == 1:
         return _single(first)
-    is_map, is_open = first.step.map is not None, key in opened
+    is_map, is_open = first.step.has_items, key in opened
     names = tuple(plan[each].id for each in steps[:MEMBERS_SHOWN]) if is_open else ()
     return Box(key, first.step.task, first.step.task, is_map, tuple(steps), is_open, names)
 

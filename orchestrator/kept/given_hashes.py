@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeweave.orchestrator.store.values import canonical
-from pipeweave.spec import StepSpec
+from pipeweave.spec import CALLED, ITEMS, STEPS, WITH_ITEMS, StepSpec
 from pipeweave.spec.references import Reference, compile_value
 
 
@@ -51,12 +51,12 @@ class GivenHashes:
         if step is None:
             return None
         given = _written(step, kind)
-        if not given and kind != "item":
+        if not given and kind in STEPS:
             return self.input
         references = self._references_of(step, kind, given)
-        if kind == "item":
+        if kind in ITEMS:
             given["item"] = item
-        if "params" not in given and kind != "map":
+        if "params" not in given and kind in CALLED:
             given["input"] = self.input
         for each in references:
             if each.root == "input":
@@ -81,6 +81,6 @@ class GivenHashes:
 
 
 def _written(step: StepSpec, kind: str) -> dict[str, Any]:
-    if kind == "map" and step.map is not None:
-        return {"over": step.map.over}
+    if kind in WITH_ITEMS:
+        return {"over": step.over}
     return {} if step.params is None else {"params": dict(step.params)}

@@ -12,7 +12,7 @@ from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
-from pipeweave.spec import WITH_OUTPUT
+from pipeweave.spec import WITH_ITEMS, WITH_OUTPUT
 
 # A map's output is the list of its items' outputs. With more items or bytes it is shown by reference.
 MAP_ITEMS_SHOWN = 1_000
@@ -112,7 +112,7 @@ def of_task_run(tx: Transaction, run_id: UUID, row: Any, loading: Loading) -> tu
 
 def _sized(tx: Transaction, run_id: UUID, row: Any, loading: Loading) -> tuple[Any, Document | None, int]:
     """As `of_task_run`, and the size of the output (bytes)."""
-    if row.kind == "map":
+    if row.kind in WITH_ITEMS:
         return _of_map(tx, run_id, row, loading)
     output, size = loading.value_of(row.output, row.output_path, row.output_size), row.output_size or 0
     if loading.is_wanted:

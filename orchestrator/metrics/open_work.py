@@ -5,6 +5,7 @@ Every count uses the partial index of its status, so history costs nothing, and 
 
 from __future__ import annotations
 
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.states import ACTIVE_RUN, RunStatus, sql_in
 from pipeweave.orchestrator.metrics.catalogue import (
     COUNT_CAPPED,
@@ -69,9 +70,9 @@ UNION ALL
 ({_of_all("pending", _IS_PENDING, "t.due_at", " ORDER BY t.due_at")})
 """
 _IN_PROGRESS = f"""
-({_by_task("waiting", "t.status = 'waiting' AND t.kind <> 'map'")})
+({_by_task("waiting", f"t.status = 'waiting' AND {kind_sql.IS_CALLED}")})
 UNION ALL
-({_of_all("running", "t.status = 'running' AND t.kind <> 'map'", "t.started_at", "")})
+({_of_all("running", f"t.status = 'running' AND {kind_sql.IS_CALLED}", "t.started_at", "")})
 """
 _BOUNDS = {"groups": MOST_GROUPS, "most": MOST_OF_ONE, "most_of_all": MOST_OF_ALL}
 

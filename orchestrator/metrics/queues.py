@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.orchestrator.domain import queue_names
+from pipeweave.orchestrator.domain import kind_sql, queue_names
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.metrics.catalogue import (
     CELERY_QUEUE_DEPTH,
@@ -35,7 +35,7 @@ SELECT c.queue, o.tenant_id, o.task_id, count(*) AS number,
        sum(count(*)) OVER (PARTITION BY c.queue) >= :most AS is_capped
 FROM chosen AS c CROSS JOIN LATERAL (
     SELECT t.tenant_id, t.task_id, t.queued_at FROM task_runs AS t
-    WHERE t.status = 'queued' AND t.queue = c.queue AND t.kind <> 'map'
+    WHERE t.status = 'queued' AND t.queue = c.queue AND {kind_sql.IS_CALLED}
     ORDER BY t.priority, t.queued_at LIMIT :most) AS o
 GROUP BY c.queue, o.tenant_id, o.task_id
 """

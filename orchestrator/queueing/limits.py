@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.domain import gcra, queue_names
+from pipeweave.orchestrator.domain import gcra, kind_sql, queue_names
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.states import LIVE_TASK, TaskStatus, sql_in
 from pipeweave.orchestrator.domain.task_run import TaskRun
@@ -32,7 +32,8 @@ BATCH = 1_000
 TASKS_PER_TICK = 100
 # SQL: the task runs of the task `k` that hold a slot.
 LIVE = f"""FROM task_runs AS t WHERE t.tenant_id = k.tenant_id AND t.task_id = k.id AND t.is_limited
-    AND t.kind <> 'map' AND t.status IN {sql_in(LIVE_TASK)} AND NOT {queue_names.is_parking_sql("t.queue")}"""
+    AND {kind_sql.IS_CALLED} AND t.status IN {sql_in(LIVE_TASK)}
+    AND NOT {queue_names.is_parking_sql("t.queue")}"""
 # SQL: the task runs that hold a slot and that no worker has claimed.
 _UNSTARTED = f"{LIVE} AND {status_is(TaskStatus.QUEUED)}"
 _LOCK = "SELECT 1 FROM tasks WHERE tenant_id = :tenant AND id = :task FOR NO KEY UPDATE"

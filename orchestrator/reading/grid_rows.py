@@ -73,13 +73,13 @@ def _rows(key: str, members: Mapping[str, Plan], newest: Plan, *, is_open: bool)
         first, plan = next(iter(members.items()))
         step = plan[plan.ordinals[first]].step
         is_known = not newest.ordinals.keys().isdisjoint(members)
-        yield GridRow(key, step.task, step.map is not None, tuple(members), is_known, is_open)
+        yield GridRow(key, step.task, step.has_items, tuple(members), is_known, is_open)
     if is_open or not is_class:
         for name, plan in members.items():
             step = plan[plan.ordinals[name]].step
             parent = key if is_class else None
             is_known = name in newest.ordinals
-            yield GridRow(name, step.task, step.map is not None, (name,), is_known, class_key=parent)
+            yield GridRow(name, step.task, step.has_items, (name,), is_known, class_key=parent)
 
 
 def begin(rows: Sequence[GridRow], key: str | None) -> int:

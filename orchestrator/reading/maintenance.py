@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
 from pipeweave.orchestrator.queueing.maintenance_mode import ACTIVE_RUNS, PAUSED_RUNS
 from pipeweave.orchestrator.reading.time_to_drain import empty_in_ms
@@ -23,7 +24,8 @@ SELECT s.mode, s.mode_changed_at, s.reason,
        (SELECT count(*) FROM task_runs WHERE status = 'queued')
            + (SELECT count(*) FROM task_runs WHERE status = 'ready')
            + (SELECT count(*) FROM task_runs WHERE status = 'pending' AND due_at IS NOT NULL)
-           + (SELECT count(*) FROM task_runs WHERE status = 'waiting' AND kind <> 'map') AS pending,
+           + (SELECT count(*) FROM task_runs AS t
+              WHERE t.status = 'waiting' AND {kind_sql.IS_CALLED}) AS pending,
        (SELECT count(*) FROM task_runs WHERE status = 'running') AS running,
        CASE WHEN s.mode = '{WAITING}' THEN {_OPEN_RUNS} END AS open_runs
 FROM orchestrator_state AS s
@@ -80,7 +82,7 @@ FROM blocking AS b CROSS JOIN LATERAL (
            count(*) FILTER (WHERE t.status = 'ready') AS ready,
            count(*) FILTER (WHERE t.status = 'waiting') AS waiting,
            count(*) FILTER (WHERE t.status = 'pending') AS pending
-    FROM task_runs AS t WHERE t.run_id = b.id AND t.kind <> 'map' AND t.finished_at IS NULL) AS c
+    FROM task_runs AS t WHERE t.run_id = b.id AND {kind_sql.IS_CALLED} AND t.finished_at IS NULL) AS c
 ORDER BY b.id
 """
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.states import FAILED_TASK, sql_in
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -21,23 +22,24 @@ ERROR = f"""t.error ->> 'type' AS error_type, left(t.error ->> 'message', {MESSA
        t.error ->> 'retryable' AS is_retryable"""
 
 # The output of a map is the list of its items' outputs, and its hash that of their hashes in their order.
-_ITEMS = """
+_ITEMS = f"""
 SELECT t.map_parent, t.status, count(*) AS number, sum(t.attempt - 1) AS retries,
        count(t.cached_from) AS hits, coalesce(sum(t.output_size), 0) AS size,
        count(*) FILTER (WHERE t.idempotency_key IS NOT NULL AND t.cached_from IS NULL
                         AND t.status = 'completed') AS misses
-FROM task_runs AS t WHERE t.run_id = :id AND t.kind = 'item' GROUP BY t.map_parent, t.status
+FROM task_runs AS t WHERE t.run_id = :id AND {kind_sql.IS_ITEM} GROUP BY t.map_parent, t.status
 """
-MAP_HASHES = """
+MAP_HASHES = f"""
 SELECT t.map_parent, encode(sha256(string_agg(decode(t.output_hash, 'hex'), '' ORDER BY t.id)), 'hex') AS hash
 FROM task_runs AS t
-WHERE t.run_id = :id AND t.kind = 'item' AND t.status = 'completed' GROUP BY t.map_parent
+WHERE t.run_id = :id AND {kind_sql.IS_ITEM} AND t.status = 'completed' GROUP BY t.map_parent
 """
 _FAILED_ITEMS = f"""
 SELECT f.* FROM (
     SELECT t.id, t.step_id, t.map_parent, t.map_index, t.status, t.attempt, t.error_code, {ERROR},
            t.finished_at, row_number() OVER (PARTITION BY t.map_parent ORDER BY t.id) AS place
-    FROM task_runs AS t WHERE t.run_id = :id AND t.kind = 'item' AND t.status IN {sql_in(FAILED_TASK)}) AS f
+    FROM task_runs AS t
+    WHERE t.run_id = :id AND {kind_sql.IS_ITEM} AND t.status IN {sql_in(FAILED_TASK)}) AS f
 WHERE f.place <= {ITEMS_SHOWN} ORDER BY f.id LIMIT 1000
 """
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.documents.queues import ListedItem
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso
 from pipeweave.orchestrator.domain.states import FINAL_TASK, TaskStatus, sql_in
 from pipeweave.orchestrator.queueing import pauses
@@ -35,7 +36,7 @@ OPEN = {
 }
 """Status -> SQL condition for task runs in a queue; a pending task run only counts when it has a due time."""
 
-_MINE = "t.tenant_id = :tenant AND t.kind <> 'map'"
+_MINE = f"t.tenant_id = :tenant AND {kind_sql.IS_CALLED}"
 
 _COUNT = " UNION ALL ".join(
     f"SELECT '{status}' AS status, count(*) AS number,"
@@ -55,7 +56,7 @@ FROM (
     SELECT t.status, t.created_at FROM recent
     CROSS JOIN LATERAL (
         SELECT t.status, t.created_at FROM task_runs AS t
-        WHERE t.run_id = recent.id AND t.kind <> 'map' AND t.status IN {sql_in(FINAL_TASK)}
+        WHERE t.run_id = recent.id AND {kind_sql.IS_CALLED} AND t.status IN {sql_in(FINAL_TASK)}
         ) AS t
     LIMIT :most_task_runs) AS ended
 GROUP BY ended.status

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.documents.queues import Queue, SlotHolder, TaskLimit
-from pipeweave.orchestrator.domain import queue_names
+from pipeweave.orchestrator.domain import kind_sql, queue_names
 from pipeweave.orchestrator.domain.json_shapes import duration_ms
 from pipeweave.orchestrator.domain.states import LIVE_TASK, sql_in
 from pipeweave.orchestrator.queueing import placement
@@ -167,7 +167,7 @@ SELECT k.id, k.concurrency, k.rate_limit, k.rate_seconds, k.limits_set_at IS NOT
 FROM tasks AS k
 CROSS JOIN LATERAL (
     SELECT count(*) AS number FROM (SELECT 1 FROM task_runs AS t WHERE t.tenant_id = k.tenant_id
-        AND t.task_id = k.id AND t.is_limited AND t.kind <> 'map'
+        AND t.task_id = k.id AND t.is_limited AND {kind_sql.IS_CALLED}
         AND t.status IN {sql_in(LIVE_TASK)}
         AND NOT {queue_names.is_parking_sql("t.queue")} LIMIT :most) AS n) AS l
 CROSS JOIN LATERAL (
@@ -186,7 +186,7 @@ FROM unnest(CAST(:tasks AS text[])) AS k(id)
 CROSS JOIN LATERAL (
     SELECT n.run_id, count(*) AS number, min(CAST(n.id AS text)) AS first FROM (
         SELECT t.run_id, t.id FROM task_runs AS t WHERE t.tenant_id = :tenant AND t.task_id = k.id
-            AND t.is_limited AND t.kind <> 'map' AND t.status IN {sql_in(LIVE_TASK)}
+            AND t.is_limited AND {kind_sql.IS_CALLED} AND t.status IN {sql_in(LIVE_TASK)}
             AND NOT {queue_names.is_parking_sql("t.queue")} LIMIT :most) AS n
     GROUP BY n.run_id ORDER BY count(*) DESC, n.run_id LIMIT :holders) AS g
 LEFT JOIN runs AS r ON r.id = g.run_id

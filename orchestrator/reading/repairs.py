@@ -13,22 +13,24 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.size_limits import MAX_STEPS
+from pipeweave.spec import ITEMS
 
 # A map completes although items of it failed: it is as new as the last item that ended well.
-_STEPS = """
+_STEPS = f"""
 SELECT t.id, t.step_id, t.status, t.attempt, t.started_at, t.finished_at,
        CASE WHEN t.status <> 'completed' OR t.attempt = 1 THEN NULL
-            WHEN t.kind <> 'map' THEN t.finished_at
+            WHEN {kind_sql.IS_CALLED} THEN t.finished_at
             ELSE (SELECT max(i.finished_at) FROM task_runs AS i
-                  WHERE i.run_id = t.run_id AND i.step_id = t.step_id AND i.kind = 'item'
+                  WHERE i.run_id = t.run_id AND i.step_id = t.step_id AND {kind_sql.kind_in(ITEMS, "i")}
                     AND i.status = 'completed')
        END AS repaired_at
 FROM task_runs AS t
-WHERE t.run_id = :id AND t.id <= :last AND t.kind <> 'item'
+WHERE t.run_id = :id AND t.id <= :last AND {kind_sql.IS_STEP}
 """
 
 

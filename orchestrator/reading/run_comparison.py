@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput
-from pipeweave.orchestrator.domain import json_differences, run_comparison
+from pipeweave.orchestrator.domain import json_differences, kind_sql, run_comparison
 from pipeweave.orchestrator.domain.json_shapes import iso, run_took_ms, task_run_id
 from pipeweave.orchestrator.domain.run_comparison import StepComparison, StepOutcome
 from pipeweave.orchestrator.reading import enqueued_runs, map_items
@@ -17,6 +17,7 @@ from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.size_limits import MAX_STEPS
+from pipeweave.spec import WITH_ITEMS
 
 # Differences of the inputs that are listed.
 DIFFERENCES_SHOWN = 200
@@ -27,10 +28,10 @@ SELECT {COLUMNS}, r.input, r.input_path, r.inputs_hash
 """
 
 # A run's steps have its lowest ordinals: this bound keeps PostgreSQL from reading its map items.
-_STEPS = """
+_STEPS = f"""
 SELECT t.id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.map_count, t.output_hash, t.code_version,
        t.error_code, t.started_at, t.finished_at
-FROM task_runs AS t WHERE t.run_id = :id AND t.id <= :last AND t.kind <> 'item' ORDER BY t.id
+FROM task_runs AS t WHERE t.run_id = :id AND t.id <= :last AND {kind_sql.IS_STEP} ORDER BY t.id
 """
 
 
@@ -132,7 +133,7 @@ def _version(tx: Transaction, tenant: str, left: Any, right: Any) -> Document:
 def _outcomes(tx: Transaction, id: UUID) -> list[StepOutcome]:
     rows = tx.execute(_STEPS, {"id": id, "last": ids.task_run_id(id, MAX_STEPS)}).all()
     hashes: dict[int, str] = {}
-    if any(each.kind == "map" and each.status == "completed" for each in rows):
+    if any(each.kind in WITH_ITEMS and each.status == "completed" for each in rows):
         found = tx.execute(map_items.MAP_HASHES, {"id": id})
         hashes = {each.map_parent: each.hash for each in found if each.hash is not None}
     firsts = step_reading.first_starts(tx, id, [task_run_id(each.id) for each in rows if each.attempt > 1])
@@ -140,7 +141,7 @@ def _outcomes(tx: Transaction, id: UUID) -> list[StepOutcome]:
 
 
 def _outcome(row: Any, items_hash: str | None, firsts: dict[str, str | None]) -> StepOutcome:
-    shown, is_map = task_run_id(row.id), row.kind == "map"
+    shown, is_map = task_run_id(row.id), row.kind in WITH_ITEMS
     given = items_hash if is_map else row.output_hash
     started = firsts.get(shown) or iso(row.started_at)
     return StepOutcome(

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain import tracing, triggered_by
+from pipeweave.orchestrator.domain import kind_sql, tracing, triggered_by
 from pipeweave.orchestrator.domain.json_shapes import (
     duration_ms,
     iso,
@@ -29,6 +29,7 @@ from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.size_limits import MAX_STEPS
+from pipeweave.spec import WITH_ITEMS
 
 # Results by value, together (bytes of JSON); what is beyond is by reference.
 RESULT_BYTES = 2_000_000
@@ -51,9 +52,9 @@ SELECT t.id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.max_attempts, 
        t.output_path, t.output_size, t.output_hash, t.cached_from, t.idempotency_key, t.logs_path,
        b.is_shown, CASE WHEN b.is_shown THEN t.output END AS output
 FROM task_runs AS t JOIN (
-    SELECT o.id, o.output_path IS NULL AND sum(CASE WHEN o.output_path IS NULL THEN o.output_size END)
-        OVER (ORDER BY o.id) <= :budget AS is_shown
-    FROM task_runs AS o WHERE o.run_id = :id AND o.id <= :last AND o.kind <> 'item') AS b ON b.id = t.id
+    SELECT t.id, t.output_path IS NULL AND sum(CASE WHEN t.output_path IS NULL THEN t.output_size END)
+        OVER (ORDER BY t.id) <= :budget AS is_shown
+    FROM task_runs AS t WHERE t.run_id = :id AND t.id <= :last AND {kind_sql.IS_STEP}) AS b ON b.id = t.id
 WHERE t.run_id = :id AND t.id <= :last ORDER BY t.id
 """
 
@@ -76,7 +77,7 @@ def run_state(tx: Transaction, tenant: str, id: UUID) -> Document:
     rows = tx.execute(
         _STEPS, {"id": id, "last": ids.task_run_id(id, MAX_STEPS), "budget": RESULT_BYTES}
     ).all()
-    items = map_items.read(tx, id) if any(each.kind == "map" for each in rows) else map_items.NONE
+    items = map_items.read(tx, id) if any(each.kind in WITH_ITEMS for each in rows) else map_items.NONE
     firsts = step_reading.first_starts(tx, id, [task_run_id(each.id) for each in rows if each.attempt > 1])
     outputs = {each.step_id: items.hashes.get(ids.ordinal_of(each.id), each.output_hash) for each in rows}
     given = GivenHashes(row.inputs_hash, stored.spec.by_id)
@@ -175,7 +176,7 @@ def _step(
         "inputsHash": given.of(row.step_id, row.kind, outputs),
         "outputsHash": outputs[row.step_id] if is_completed else None,
         "cachedFrom": row.cached_from and task_run_id(row.cached_from),
-        "items": _items_of(row, items) if row.kind == "map" else None,
+        "items": _items_of(row, items) if row.kind in WITH_ITEMS else None,
         **places_of(row.id, row.step_id),
     }
 
@@ -191,7 +192,7 @@ def places_of(task_run: UUID, step_id: str) -> Document:
 
 
 def _result_ref(row: Any, counts: Mapping[str, Any]) -> Document | None:
-    if row.kind == "map":
+    if row.kind in WITH_ITEMS:
         return {"items": row.map_count or 0, "size": counts.get("size", 0)}
     if row.output_path is None and not row.is_shown and row.output_size is not None:
         return {"path": None, "backend": None, "size": row.output_size, "hash": row.output_hash}

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id
 from pipeweave.orchestrator.domain.states import FINAL_RUN, STATUS_LETTERS
 from pipeweave.orchestrator.reading import enqueued_runs
@@ -52,12 +53,12 @@ _COLUMNS = """
 SELECT t.id, t.kind, t.status, t.attempt, t.queued_at, t.started_at, t.finished_at, t.map_count,
        t.code_version FROM task_runs AS t
 """
-_ALL = f"{_COLUMNS} WHERE t.run_id = :id AND t.id <= :last AND t.kind <> 'item' ORDER BY t.id"
-_SOME = f"{_COLUMNS} WHERE t.run_id = :id AND t.id = ANY(:ids) AND t.kind <> 'item' ORDER BY t.id"
+_ALL = f"{_COLUMNS} WHERE t.run_id = :id AND t.id <= :last AND {kind_sql.IS_STEP} ORDER BY t.id"
+_SOME = f"{_COLUMNS} WHERE t.run_id = :id AND t.id = ANY(:ids) AND {kind_sql.IS_STEP} ORDER BY t.id"
 
-_ITEMS = """
+_ITEMS = f"""
 SELECT t.map_parent, t.status, count(*) AS number FROM task_runs AS t
-WHERE t.run_id = :id AND t.kind = 'item' GROUP BY t.map_parent, t.status
+WHERE t.run_id = :id AND {kind_sql.IS_ITEM} GROUP BY t.map_parent, t.status
 """
 _MAPS = """
 SELECT t.id, t.map_count FROM task_runs AS t
@@ -145,7 +146,7 @@ def _steps_of(tx: Transaction, tenant: str, run: Any) -> tuple[int, tuple[int, .
     if run.pipeline_id is None:
         return 1, ()
     plan = pipelines.get(tx, tenant, run.pipeline_id, run.pipeline_version).plan
-    maps = tuple(each.ordinal for each in plan.steps if each.step.map is not None)
+    maps = tuple(each.ordinal for each in plan.steps if each.step.has_items)
     return len(plan.steps), maps
 
 

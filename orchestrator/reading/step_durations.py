@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.states import TaskStatus, sql_in
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import PipelineSpec
@@ -36,7 +37,7 @@ SELECT t.run_id, t.step_id, t.task_id, t.status,
     extract(epoch FROM t.finished_at - t.started_at) * 1000 AS took_ms
 FROM unnest(CAST(:runs AS uuid[]), CAST(:lasts AS uuid[])) AS u(run_id, last)
 JOIN task_runs AS t ON t.run_id = u.run_id AND t.id <= u.last
-WHERE t.kind <> 'item' AND t.status IN {sql_in({TaskStatus.COMPLETED, TaskStatus.SKIPPED})}
+WHERE {kind_sql.IS_STEP} AND t.status IN {sql_in({TaskStatus.COMPLETED, TaskStatus.SKIPPED})}
 """
 
 

@@ -9,22 +9,24 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, task_run_id
 from pipeweave.orchestrator.domain.states import FINAL_TASK
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.size_limits import MAX_STEPS
+from pipeweave.spec import ITEMS, STEPS, WITH_ITEMS
 
 # A run's steps have its lowest ordinals: this bound keeps PostgreSQL from reading its map items.
-_STEPS = """
+_STEPS = f"""
 SELECT t.id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.max_attempts, t.progress,
        t.progress_message, t.map_count, t.code_version, t.error_code, t.due_at, t.started_at, t.finished_at
-FROM task_runs AS t WHERE t.run_id = :id AND t.id <= :last AND t.kind <> 'item' ORDER BY t.id
+FROM task_runs AS t WHERE t.run_id = :id AND t.id <= :last AND {kind_sql.IS_STEP} ORDER BY t.id
 """
 
-_ITEMS = """
+_ITEMS = f"""
 SELECT t.map_parent, t.status, count(*) AS number FROM task_runs AS t
-WHERE t.run_id = :id AND t.kind = 'item' GROUP BY t.map_parent, t.status
+WHERE t.run_id = :id AND {kind_sql.IS_ITEM} GROUP BY t.map_parent, t.status
 """
 
 # The task run's own row holds the start of its latest attempt only.
@@ -54,7 +56,7 @@ def run_steps(tx: Transaction, id: UUID, run: Document) -> list[Document]:
         run: the run's document from `runs.run`, which has checked that the tenant owns the run.
     """
     if run["taskRunsCursor"] is None:  # it holds them all
-        rows = [each for each in run["taskRuns"] if each["kind"] != "item"]
+        rows = [each for each in run["taskRuns"] if each["kind"] in STEPS]
         items = _count_shown(run["taskRuns"])
     else:
         last = ids.task_run_id(id, MAX_STEPS)
@@ -94,10 +96,10 @@ Counts = Mapping[str, Mapping[str, int]]
 
 def _count_shown(task_runs: Sequence[Document]) -> Counts:
     """Count the items of a run whose document holds all its task runs: this reads no further row."""
-    maps = {each["stepId"]: each["id"] for each in task_runs if each["kind"] == "map"}
+    maps = {each["stepId"]: each["id"] for each in task_runs if each["kind"] in WITH_ITEMS}
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for each in task_runs:
-        if each["kind"] == "item":
+        if each["kind"] in ITEMS:
             found[maps[each["stepId"]]][each["status"]] += 1
     return found
 
@@ -122,7 +124,7 @@ def first_starts(tx: Transaction, id: UUID, retried: Sequence[str]) -> dict[str,
 
 
 def _step(row: Document, items: Mapping[str, int], first_start: str | None) -> Document:
-    is_map = row["kind"] == "map"
+    is_map = row["kind"] in WITH_ITEMS
     counts = items if is_map else {row["status"]: 1}
     return {
         "id": row["stepId"],

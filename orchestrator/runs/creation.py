@@ -26,6 +26,7 @@ from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.state import deployment_mode, reusing, run_transitions
 from pipeweave.orchestrator.state.reusing import Reused
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.spec import WITH_ITEMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ def _written(new: NewRun, expected: Holds, *, has_place: bool) -> WrittenRun:
 
 def _needs_more(rows: Sequence[TaskRun]) -> bool:
     """Whether the run's start needs more statements than the one that writes it: for a limit or a map."""
-    return any(each.status is TaskStatus.READY or each.kind == "map" for each in rows)
+    return any(each.status is TaskStatus.READY or each.kind in WITH_ITEMS for each in rows)
 
 
 def _begin(tx: Transaction, new: NewRun, rows: Sequence[TaskRun]) -> None:
@@ -246,7 +247,7 @@ def _task_run(run: RunHeader, ordinal: int, task: TaskRow, expected: Holds, is_e
     step = run.plan[ordinal].step
     is_limited = task.concurrency > 0 or task.rate_limit is not None
     status = TaskStatus.PENDING
-    if is_entry and step.map is None:
+    if is_entry and step.is_called:
         is_held = is_limited or expected.is_paused(task.id)
         status = TaskStatus.READY if is_held else TaskStatus.QUEUED
     return TaskRun(
@@ -254,7 +255,7 @@ def _task_run(run: RunHeader, ordinal: int, task: TaskRow, expected: Holds, is_e
         run_id=run.id,
         step_id=step.id,
         task_id=step.task,
-        kind="task" if step.map is None else "map",
+        kind=step.kind,
         status=status,
         attempt=1,
         map_index=None,

@@ -116,5 +116,5 @@ def time_out_run(tx: Transaction, tenant: str, run_id: UUID, code: str, message:
     if end is None:
         return False
     cancelled = cancelling.cancel_all(tx, run_id, code=code, message=message, end=end)
-    limits.fill(tx, tenant, {each.task_id for each in cancelled if each.is_limited and each.kind != "map"})
+    limits.fill(tx, tenant, {each.task_id for each in cancelled if each.takes_slot})
     return True

@@ -276,7 +276,7 @@ def _accepted(new: NewRun) -> CreatedRun:
         run.pipeline_version,
         "running",
         [each.task for each in entries],
-        [each.task for each in entries if each.map is None],
+        [each.task for each in entries if each.is_called],
         run.input_path,
         created=True,
     )
@@ -466,5 +466,5 @@ def _cancel(tx: Transaction, tenant: str, run_id: UUID, reason: str | None, by: 
     if end is None:
         return False
     cancelled = cancelling.cancel_all(tx, run_id, code="CANCELLED", message=reason, end=end)
-    limits.fill(tx, tenant, {each.task_id for each in cancelled if each.is_limited and each.kind != "map"})
+    limits.fill(tx, tenant, {each.task_id for each in cancelled if each.takes_slot})
     return True

@@ -22,6 +22,7 @@ from pipeweave.orchestrator.starts.triggers.row import PIPELINE_COMPLETED, TASK_
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.size_limits import INLINE_BYTES
+from pipeweave.spec import STEPS
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ def task_runs(tx: Transaction, events: Collection[FeedEvent]) -> Mapping[UUID, A
     if not wanted:
         return {}
     keys = {"run_ids": [each.run_id for each in wanted], "ids": [each.task_run_id for each in wanted]}
-    return {row.id: row for row in tx.execute(_TASK_RUNS, keys) if row.kind != "item"}
+    return {row.id: row for row in tx.execute(_TASK_RUNS, keys) if row.kind in STEPS}
 
 
 def of_task_run(event: FeedEvent, row: Any) -> Document:

@@ -12,6 +12,7 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.states import TaskStatus as T
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.state.named_rows import by_key
@@ -96,7 +97,7 @@ def _completion_row(completion: Completion) -> str:
 _LAY_OUT = Move(
     to=T.WAITING,
     changes=", started_at = :now, queued_at = :now, map_first = :first, map_count = :count",
-    where="t.id = :id AND t.status = 'pending' AND t.kind = 'map'",
+    where=f"t.id = :id AND t.status = 'pending' AND {kind_sql.HAS_ITEMS}",
     event=Logged(
         "'task_run.mapped'",
         "jsonb_build_object('first', CAST(:first AS integer), 'count', CAST(:count AS integer))",
@@ -123,7 +124,7 @@ _FINISH_MAP = Move(
     to=T.COMPLETED,
     changes=""", started_at = coalesce(t.started_at, :now), finished_at = greatest(:now, t.started_at),
     map_count = :count""",
-    where="t.id = :id AND t.kind = 'map'",
+    where=f"t.id = :id AND {kind_sql.HAS_ITEMS}",
     event=Logged("'task_run.completed'", "jsonb_build_object('count', CAST(:count AS integer))"),
 )
 

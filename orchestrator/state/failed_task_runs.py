@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.states import TaskStatus, sql_in
 from pipeweave.orchestrator.domain.step_failures import NAMED_CAUSES, Cause, Failures
 from pipeweave.orchestrator.store.database import Transaction
@@ -20,7 +21,7 @@ WITH causes AS (
         sum(count(*) FILTER (WHERE t.status = 'cancelled')) OVER () AS all_cancelled
     FROM task_runs AS t
     WHERE t.run_id = :run_id AND t.status IN {sql_in([TaskStatus(each) for each in rules.FAILED])}
-        AND NOT (t.kind = 'map' AND t.error_code IS NOT DISTINCT FROM '{MAP_ITEMS_FAILED}')
+        AND NOT ({kind_sql.HAS_ITEMS} AND t.error_code IS NOT DISTINCT FROM '{MAP_ITEMS_FAILED}')
     GROUP BY t.step_id, t.error_code ORDER BY failed DESC, first LIMIT {NAMED_CAUSES}
 )
 SELECT c.*, t.error ->> 'message' AS message FROM causes AS c

@@ -7,15 +7,17 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.size_limits import MAX_ASSETS
+from pipeweave.spec import WITH_ITEMS
 
 _ASSETS = f"""
 SELECT t.step_id, t.kind, t.map_first, t.map_count, t.assets -> CAST(:key AS text) AS asset
 FROM {NAMED} JOIN task_runs AS t ON {by_key()}
-WHERE t.status = 'completed' AND (t.kind = 'map' OR t.assets -> CAST(:key AS text) IS NOT NULL)
+WHERE t.status = 'completed' AND ({kind_sql.HAS_ITEMS} OR t.assets -> CAST(:key AS text) IS NOT NULL)
 """
 
 
@@ -54,7 +56,7 @@ ORDER BY t.id DESC LIMIT 1
 
 
 def _of_items(tx: Transaction, run: RunHeader, row: Any, key: str) -> Mapping[str, Any] | None:
-    if row.kind != "map" or not row.map_count:
+    if row.kind not in WITH_ITEMS or not row.map_count:
         return None
     parameters = {**_span(run, row), "key": key}
     found: Mapping[str, Any] | None = tx.execute(_OF_ITEMS, parameters).scalar_one_or_none()
@@ -75,7 +77,7 @@ def assets_of(tx: Transaction, run: RunHeader, row: Any) -> Mapping[str, Any]:
     Args:
         row: of the step, with `kind`, `assets`, `map_first` and `map_count`.
     """
-    if row.kind != "map":
+    if row.kind not in WITH_ITEMS:
         return row.assets or {}
     if not row.map_count:
         return {}

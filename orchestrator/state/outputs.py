@@ -10,6 +10,7 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values
+from pipeweave.spec import WITH_ITEMS
 
 # Where a step's output is: (inline value, None) or (None, path in storage). A map's output is the list of its
 # items' outputs.
@@ -37,7 +38,7 @@ def places_of_steps(
     wanted = [ids.task_run_id(run.id, run.plan.ordinals[each]) for each in step_ids]
     found: Places = {}
     for row in tx.execute(_OUTPUTS, {"run_id": run.id, "ids": wanted}).all():
-        if row.kind == "map":
+        if row.kind in WITH_ITEMS:
             needed = None if items is None else items.get(row.step_id)
             found[row.step_id] = _of_items(tx, run, row.map_first, row.map_count, needed)
         else:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.reuse import OldStep
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import FINAL_RUN, sql_in
@@ -56,14 +57,14 @@ class Reused:
         return sum(each.count for each in self.steps)
 
 
-_STEPS = """
+_STEPS = f"""
 SELECT t.id, t.step_id, t.status, t.selected_next, t.cached_from, t.map_first,
     coalesce(t.map_count, 0) AS items
-FROM task_runs AS t WHERE t.run_id = :run_id AND t.kind <> 'item' ORDER BY t.id
+FROM task_runs AS t WHERE t.run_id = :run_id AND {kind_sql.IS_STEP} ORDER BY t.id
 """
-_BROKEN_MAPS = """
+_BROKEN_MAPS = f"""
 SELECT DISTINCT t.map_parent FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.kind = 'item' AND t.status <> 'completed'
+WHERE t.run_id = :run_id AND {kind_sql.IS_ITEM} AND t.status <> 'completed'
 """
 
 
@@ -188,9 +189,9 @@ def _take_steps(tx: Transaction, run: RunHeader, reused: Reused) -> Sequence[Any
     return move(tx, run.id, _TAKE_STEPS, parameters)
 
 
-_TAKEN_OVER = """
+_TAKEN_OVER = f"""
 SELECT t.step_id FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.kind <> 'item' AND t.started_at IS NULL AND t.cached_from IS NOT NULL
+WHERE t.run_id = :run_id AND {kind_sql.IS_STEP} AND t.started_at IS NULL AND t.cached_from IS NOT NULL
 ORDER BY t.id
 """
 

@@ -17,6 +17,7 @@ from pipeweave.orchestrator.timeline.lanes import lanes
 from pipeweave.orchestrator.timeline.ledger_document import ms
 from pipeweave.orchestrator.timeline.reading import RunRow
 from pipeweave.orchestrator.timeline.spans import Kind, RunTimes, Span, TaskRunTimes
+from pipeweave.spec import WITH_ITEMS
 
 # Bars of one step; further ones, of a step that is tried again and again, are left out.
 MOST_BARS = 200
@@ -42,7 +43,7 @@ def timeline(tx: Transaction, tenant: str, id: UUID, page: Page, *, bins: int) -
     rows = rows[: page.limit + 1]
     # Of all steps, the rows say which are on the critical path; events are read of those that are shown.
     times = reading.with_events(tx, run, times, rows[: page.limit])
-    maps = [each for each in rows[: page.limit] if each.kind == "map"]
+    maps = [each for each in rows[: page.limit] if each.kind in WITH_ITEMS]
     found = lanes(tx, run, maps, bins, times.end)
     path = {each.ordinal for each in critical_path(times)}
     levels = run.plan.levels

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.timeline.spans import Change, Interval, Kind, Span, TaskRunTimes
+from pipeweave.spec import WITH_ITEMS
 
 # Of two marks at one moment, by one transaction, the later in this order is what holds from then on.
 _ORDER = (
@@ -107,7 +108,7 @@ def _released(times: TaskRunTimes) -> Kind:
 
 
 def _begun(times: TaskRunTimes) -> Kind:
-    if times.kind == "map":
+    if times.kind in WITH_ITEMS:
         return Kind.ITEMS
     return Kind.OUTSIDE if times.status == TaskStatus.WAITING else Kind.WORK
 

@@ -19,6 +19,7 @@ from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.orchestrator.timeline import lanes, matrix, reading
 from pipeweave.orchestrator.timeline.reading import RunRow
 from pipeweave.orchestrator.timeline.spans import TaskRunTimes
+from pipeweave.spec import WITH_ITEMS
 
 INDEX, SLOWEST = "index", "slowest"
 # Error codes that a matrix tells apart, and ranges of items that it lists for each.
@@ -90,7 +91,7 @@ def map_of_run(tx: Transaction, tenant: str, id: UUID, step: str) -> MapOfRun:
     row = tx.execute(_MAP, {"run_id": id, "id": ids.task_run_id(id, ordinal)}).one_or_none()
     if row is None:
         raise NotFound(f"the rows of step {step!r} are no longer in the database", stepId=step)
-    if row.kind != "map":
+    if row.kind not in WITH_ITEMS:
         raise Conflict(
             f"step {step!r} is no map and has no items", hint="GET /api/task-runs/{id} shows a step"
         )

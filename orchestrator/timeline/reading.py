@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.events import LIMIT
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.states import FINAL_RUN, RunStatus
@@ -29,6 +30,7 @@ from pipeweave.orchestrator.timeline.spans import (
     TaskRunTimes,
 )
 from pipeweave.size_limits import MAX_STEPS
+from pipeweave.spec import WITH_ITEMS
 
 EVENTS_AT_AN_END = 10_000
 # Attempts that are read of steps, or of items, together.
@@ -121,7 +123,7 @@ COLUMNS = """t.id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.is_limit
 # A run's steps have its lowest ordinals: this bound keeps PostgreSQL from reading its map items.
 _STEPS = f"""
 SELECT {COLUMNS} FROM task_runs AS t
-WHERE t.run_id = :id AND t.id <= :last AND t.kind <> 'item' ORDER BY t.id
+WHERE t.run_id = :id AND t.id <= :last AND {kind_sql.IS_STEP} ORDER BY t.id
 """
 
 _ATTEMPTS = """
@@ -294,7 +296,7 @@ def _changes(
         kind = Kind.TASK_LIMIT
     at = run.since(row.at) or 0
     for ordinal in _ordinals(row, data, in_order):
-        is_map = row.type == "task_run.reopened" and known[ordinal].kind == "map"
+        is_map = row.type == "task_run.reopened" and known[ordinal].kind in WITH_ITEMS
         yield ordinal, Change(at, Kind.ITEMS if is_map else kind)
 
 

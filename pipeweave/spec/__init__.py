@@ -12,6 +12,7 @@ from pipeweave.spec.derivation import derive
 from pipeweave.spec.document import parse_spec
 from pipeweave.spec.graph import DryRun, Graph, GraphError, dry_run, validate_graph
 from pipeweave.spec.hooks import HOOK_STATUSES, HookSpec
+from pipeweave.spec.kinds import CALLED, ITEMS, KINDS, STEPS, WITH_ITEMS, StepKind, TaskRunKind
 from pipeweave.spec.output import WITH_OUTPUT, named_in, output_template, run_output
 from pipeweave.spec.parameter_checks import Parameters, parameter_errors
 from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepSpec
@@ -19,11 +20,16 @@ from pipeweave.spec.reference_syntax import escape, show_path
 from pipeweave.spec.rules import CODES, FAIL_FAST, FAILURE_MODES, PINNED, Decision, Predecessor
 
 __all__ = [
+    "CALLED",
     "CODES",
     "FAILURE_MODES",
     "FAIL_FAST",
     "HOOK_STATUSES",
+    "ITEMS",
+    "KINDS",
     "PINNED",
+    "STEPS",
+    "WITH_ITEMS",
     "WITH_OUTPUT",
     "Decision",
     "DeclaredSchedule",
@@ -35,7 +41,9 @@ __all__ = [
     "Parameters",
     "PipelineSpec",
     "Predecessor",
+    "StepKind",
     "StepSpec",
+    "TaskRunKind",
     "derive",
     "dry_run",
     "escape",

@@ -14,6 +14,7 @@ from typing import Any
 
 from pipeweave.spec.declared_schedule import DeclaredSchedule
 from pipeweave.spec.hooks import Hooks, hooks_to_json
+from pipeweave.spec.kinds import MAP, TASK, StepKind
 from pipeweave.spec.rules import ANY_CODE, FAIL_FAST
 
 
@@ -51,6 +52,31 @@ class StepSpec:
     needs: tuple[str, ...] = ()
     params: Mapping[str, Any] | None = None
     map: MapSpec | None = None
+
+    @property
+    def kind(self) -> StepKind:
+        """The kind of the step's own task run."""
+        return TASK if self.map is None else MAP
+
+    @property
+    def is_called(self) -> bool:
+        """Whether a worker calls its task for it, and not only for its items."""
+        return self.map is None
+
+    @property
+    def has_items(self) -> bool:
+        """Whether it runs once for each item of a list."""
+        return self.map is not None
+
+    @property
+    def over(self) -> Any:
+        """What it runs over, as `MapSpec.over`; None if it has no items."""
+        return None if self.map is None else self.map.over
+
+    @property
+    def item_name(self) -> str | None:
+        """The parameter that takes the item, as `MapSpec.name`; None if it has no items."""
+        return None if self.map is None else self.map.name
 
     def to_json(self) -> dict[str, Any]:
         shown: dict[str, Any] = {"id": self.id, "task": self.task, "needs": list(self.needs)}

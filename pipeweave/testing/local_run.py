@@ -94,7 +94,7 @@ class LocalRun:
         before = {id: self.predecessor(id) for id in self.graph.predecessors[step.id]}
         if decide_step(self.mode, before, step.id) is Decision.SKIP:
             return StepResult("skipped", follows_failure=follows_failure(before.values()))
-        return self.once(step) if step.map is None else self.mapped(step)
+        return self.mapped(step) if step.has_items else self.once(step)
 
     def predecessor(self, id: str) -> Predecessor:
         result = self.results[id]
@@ -185,7 +185,7 @@ class LocalRun:
             previous_attempts=failed,
             item=item,
             map_index=index,
-            map_name=step.map.name if step.map is not None else None,
+            map_name=step.item_name,
             tenant=self.tenant,
         )
 
@@ -210,8 +210,7 @@ class LocalRun:
         return StepResult("completed", [each.output for each in results], items=results, assets=assets)
 
     def items(self, step: StepSpec) -> list[Any]:
-        assert step.map is not None
-        source = resolve(step.map.over, input=self.input, steps=self.upstream(step))
+        source = resolve(step.over, input=self.input, steps=self.upstream(step))
         if source is None:
             return []
         if not isinstance(source, list):

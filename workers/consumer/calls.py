@@ -289,7 +289,7 @@ class Calls:
             previous_attempts=() if task_run.attempt == 1 else self._previous(task_run),
             item=task_run.item,
             map_index=task_run.map_index,
-            map_name=None if step.map is None else step.map.name,
+            map_name=step.item_name,
             code_version=task_run.code_version,
             code_hash=task_run.code_hash,
             tenant=run.tenant,

@@ -7,6 +7,7 @@ queued. What is counted twice is what happened twice: a run that was continued e
 
 from __future__ import annotations
 
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.telemetry.statistics import sizes
 from pipeweave.orchestrator.telemetry.statistics.histogram import bucket_sql
 
@@ -87,7 +88,7 @@ SELECT t.tenant_id, t.task_id, CAST(NULL AS text) AS pipeline_id, {_MINUTE}, e.t
     false AS is_started, {_TASK_TOOK} AS took_ms, {_TASK_WAIT} AS wait_ms, CAST(NULL AS integer) AS size
 FROM e CROSS JOIN LATERAL (
     SELECT t.tenant_id, t.task_id, t.attempt, t.queued_at, t.started_at
-    FROM task_runs AS t WHERE t.run_id = e.run_id AND t.id = e.task_run_id AND t.kind <> 'map' OFFSET 0
+    FROM task_runs AS t WHERE t.run_id = e.run_id AND t.id = e.task_run_id AND {kind_sql.IS_CALLED} OFFSET 0
 ) AS t LEFT JOIN LATERAL (
     SELECT a.number, a.started_at, a.finished_at FROM attempts AS a
     WHERE a.run_id = e.run_id AND a.task_run_id = e.task_run_id AND a.number = e.attempt
@@ -110,7 +111,7 @@ SELECT t.tenant_id, t.task_id, CAST(NULL AS text) AS pipeline_id, {_MINUTE}, e.t
     CAST(NULL AS integer) AS size
 FROM e CROSS JOIN LATERAL jsonb_array_elements(e.data -> 'ordinals') AS o CROSS JOIN LATERAL (
     SELECT t.tenant_id, t.task_id, t.started_at FROM task_runs AS t
-    WHERE t.run_id = e.run_id AND t.kind <> 'map' AND t.started_at IS NOT NULL AND t.status = 'cancelled'
+    WHERE t.run_id = e.run_id AND {kind_sql.IS_CALLED} AND t.started_at IS NOT NULL AND t.status = 'cancelled'
         AND t.id BETWEEN {_id_of("o ->> 0")} AND {_id_of("coalesce(o ->> 1, o ->> 0)")} OFFSET 0
 ) AS t
 WHERE e.type = 'task_runs.cancelled'

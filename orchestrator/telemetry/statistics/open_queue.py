@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, task_run_id
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
@@ -27,7 +28,8 @@ _OPEN = {
 }
 _BRANCHES = " UNION ALL ".join(
     f"""(SELECT '{name}' AS status, t.task_id, t.id, coalesce(t.queued_at, t.created_at) AS since
-        FROM task_runs AS t WHERE {condition} AND t.tenant_id = :tenant AND t.kind <> 'map' LIMIT :most)"""
+        FROM task_runs AS t
+        WHERE {condition} AND t.tenant_id = :tenant AND {kind_sql.IS_CALLED} LIMIT :most)"""
     for name, condition in _OPEN.items()
 )
 _BY_TASK = f"""

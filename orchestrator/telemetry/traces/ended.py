@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.feed import stretch
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.telemetry.traces import spans
@@ -37,7 +38,7 @@ SELECT e.run_id, e.task_run_id, e.attempt, t.tenant_id, t.step_id, t.task_id, t.
         THEN CAST(1000 * extract(epoch FROM t.started_at - t.queued_at) AS double precision) END AS queued_ms
 FROM ({stretch.EVENTS}) AS e CROSS JOIN LATERAL (
     SELECT t.tenant_id, t.step_id, t.task_id, t.map_index, t.attempt, t.worker, t.queued_at, t.started_at
-    FROM task_runs AS t WHERE t.run_id = e.run_id AND t.id = e.task_run_id AND t.kind <> 'map' OFFSET 0
+    FROM task_runs AS t WHERE t.run_id = e.run_id AND t.id = e.task_run_id AND {kind_sql.IS_CALLED} OFFSET 0
 ) AS t CROSS JOIN LATERAL ({_OF_RUN}) AS r LEFT JOIN LATERAL (
     SELECT a.status, a.worker, a.error, a.error_code, a.started_at, a.finished_at FROM attempts AS a
     WHERE a.run_id = e.run_id AND a.task_run_id = e.task_run_id AND a.number = e.attempt
@@ -64,7 +65,7 @@ SELECT e.run_id, t.id AS task_run_id, t.attempt, t.tenant_id, t.step_id, t.task_
 FROM ({stretch.EVENTS}) AS e CROSS JOIN LATERAL jsonb_array_elements(e.data -> 'ordinals') AS o
 CROSS JOIN LATERAL (
     SELECT t.* FROM task_runs AS t
-    WHERE t.run_id = e.run_id AND t.kind <> 'map' AND t.started_at IS NOT NULL AND t.status = 'cancelled'
+    WHERE t.run_id = e.run_id AND {kind_sql.IS_CALLED} AND t.started_at IS NOT NULL AND t.status = 'cancelled'
         AND t.id BETWEEN {_id_of("o ->> 0")} AND {_id_of("coalesce(o ->> 1, o ->> 0)")} OFFSET 0
 ) AS t CROSS JOIN LATERAL ({_OF_RUN}) AS r
 """

@@ -11,6 +11,7 @@ import click
 from pipeweave.cli.support.rendering import show_fields, text, took, when
 from pipeweave.cli.support.run_errors import place, said
 from pipeweave.cli.support.tracebacks import shortened
+from pipeweave.spec import ITEMS
 
 Document = Mapping[str, Any]
 
@@ -42,7 +43,7 @@ def show_dead_letter(letter: Document, *, is_full: bool = False) -> None:
             ("retried as", letter["retryTaskRunId"]),
             ("discarded", letter["discardReason"]),
             ("input", _json(letter["input"])),
-            ("item", None if letter["kind"] != "item" else _json(letter["item"])),
+            ("item", _json(letter["item"]) if letter["kind"] in ITEMS else None),
         ]
     )
     for attempts in _alike(letter["previousAttempts"]):

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from pipeweave.cli.support.rendering import is_terminal, text
+from pipeweave.spec import WITH_ITEMS
 
 SHOWN_FAILURES = 5
 # The run's error says no more than its failed steps say.
@@ -72,5 +73,5 @@ def _failures(document: Mapping[str, Any]) -> Iterator[str]:
         failed = each["status"] in ("failed", "timeout")
         cancelled = each["status"] == "cancelled" and code not in _BY_THE_END
         # A map fails because of its items, which are listed themselves.
-        if (failed or cancelled) and each.get("kind") != "map":
+        if (failed or cancelled) and each.get("kind") not in WITH_ITEMS:
             yield f"{place(each)} {each['status']}: {said(code, each.get('error'))}"

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pipeweave.cli.support.rendering import seconds, took
+from pipeweave.spec import WITH_ITEMS
 
 if TYPE_CHECKING:
     from pipeweave.client import Run
@@ -91,7 +92,7 @@ def steps_of(run: Run) -> list[StepProgress]:
 
 
 def _step(each: Mapping[str, Any]) -> StepProgress:
-    is_map = each.get("kind") == "map"
+    is_map = each.get("kind") in WITH_ITEMS
     return StepProgress(
         id=each["id"],
         status="running" if is_map and each["status"] == "waiting" else each["status"],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pipeweave.cli.support.rendering import text
 from pipeweave.cli.support.run_errors import place
 from pipeweave.errors import Conflict
+from pipeweave.spec import CALLED
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Run
@@ -54,7 +55,7 @@ def first_open(run: Run) -> str | None:
     Raises:
         Conflict: the run has ended.
     """
-    shown = [each for each in run.document.get("taskRuns") or () if each["kind"] != "map"]
+    shown = [each for each in run.document.get("taskRuns") or () if each["kind"] in CALLED]
     found = first_waiting(run) or next((each for each in shown if each["status"] == "running"), None)
     if found is None and run.is_final:
         raise Conflict(
@@ -70,7 +71,7 @@ def _is_about_to_start(reasons: Sequence[Mapping[str, Any]]) -> bool:
 
 def first_waiting(run: Run) -> Mapping[str, Any] | None:
     """The task run to ask about; None if one runs, or none is open."""
-    shown = [each for each in run.document.get("taskRuns") or () if each["kind"] != "map"]
+    shown = [each for each in run.document.get("taskRuns") or () if each["kind"] in CALLED]
     if any(each["status"] == "running" for each in shown):
         return None
     waiting = [each for each in shown if each["status"] in _ORDER]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -35,9 +36,16 @@ def test_ordinals_number_the_steps_from_1_in_document_order() -> None:
 
 def test_the_end_of_the_run_waits_for_the_end_steps() -> None:
     plan = plan_of(DIAMOND | {"e": ["a"]})
-    assert plan.ends == plan.predecessors(END) == (4, 5)
+    assert plan.ends == (4, 5)
+    assert plan.awaited == plan.predecessors(END) == (4, 5)
     assert plan.successors(4) == (END,)
     assert plan.entries == (1,)
+
+
+def test_the_end_of_the_run_waits_for_what_is_awaited_whatever_its_output_is_made_of() -> None:
+    plan = replace(plan_of(DIAMOND), awaited=(2, 3))
+    assert plan.predecessors(END) == (2, 3)
+    assert plan.ends == (4,)
 
 
 def test_ancestors_are_all_before_a_step_in_document_order() -> None:

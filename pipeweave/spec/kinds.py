@@ -1,0 +1,26 @@
+"""Defines the kinds of steps and of task runs, and what is true of each kind.
+
+Other rooms ask what is true of a task run (`kind in CALLED`), never which kind it is: so a new kind is
+described here, once.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+StepKind = Literal["task", "map"]
+TaskRunKind = Literal["task", "map", "item"]
+
+TASK: Final = "task"
+MAP: Final = "map"
+ITEM: Final = "item"
+KINDS: tuple[TaskRunKind, ...] = (TASK, MAP, ITEM)
+
+# Called: a worker calls its task. A map is not called, only its items are.
+CALLED: frozenset[str] = frozenset({TASK, ITEM})
+# With items: it has a task run for each item of a list, waits for them, and its output is theirs.
+WITH_ITEMS: frozenset[str] = frozenset({MAP})
+# Steps: a step of the pipeline has one such task run.
+STEPS: frozenset[str] = frozenset({TASK, MAP})
+# Items: one of several task runs of a step.
+ITEMS: frozenset[str] = frozenset({ITEM})
