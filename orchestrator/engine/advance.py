@@ -25,7 +25,13 @@ from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Postponed, TaskRun
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.engine.chords import ChordAccounting, Counting
-from pipeweave.orchestrator.engine.decide import decide_or_end, skip
+from pipeweave.orchestrator.engine.decide import (
+    End,
+    decide_or_end,
+    end_by_decisions,
+    end_by_failure,
+    skip,
+)
 from pipeweave.orchestrator.engine.map_sources import NOTHING_LOADED, Loaded, NotLoaded
 from pipeweave.orchestrator.engine.release import Claimant, Release
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
@@ -166,9 +172,8 @@ class Advance:
         """
         self._chords.queue = self._chords.queue or next((each.queue for each in finished), "")
         self._note_freed(finished)
-        failed = next((each for each in finished if each.status.value in rules.FAILED), None)
-        if failed is not None and self.run.failure_mode == rules.FAIL_FAST:
-            self._fail_run(failed)
+        if (end := end_by_failure(self.run.failure_mode, finished, self._causes)) is not None:
+            self._end(end)
             return
         self._settle_items([each for each in finished if each.kind == "item"])
         steps = {each.ordinal: each for each in finished if each.kind != "item"}
@@ -183,10 +188,17 @@ class Advance:
         while frontier and not self.ended:
             joins = self._chords.steps_ended(frontier, ended)
             decisions = decide_or_end(self.tx, self.run, joins, known)
-            frontier = skip(self.tx, self.run, decisions, known)
-            self._release(_to_run(decisions))
-            if decisions.get(END) is Decision.RUN:
-                self._finish_run()
+            frontier = self._follow(decisions, known)
+
+    def _follow(
+        self, decisions: Mapping[int, Decision], known: dict[int, Predecessor], *, opens_chords: bool = True
+    ) -> list[int]:
+        """Skip and release steps as it was decided, or end the run. Returns the skipped steps."""
+        skipped = skip(self.tx, self.run, decisions, known)
+        self._release(_to_run(decisions), opens_chords=opens_chords)
+        if (end := end_by_decisions(decisions)) is not None:
+            self._end(end)
+        return skipped
 
     def _settle_items(self, items: Sequence[TaskRun]) -> None:
         for parent in sorted({each.map_parent for each in items if each.map_parent is not None}):
@@ -217,10 +229,7 @@ class Advance:
         """
         known: dict[int, Predecessor] = {}
         decisions = decide_or_end(self.tx, self.run, joins, known)
-        if decisions.get(END) is Decision.RUN:
-            self._finish_run()
-        self._release(_to_run(decisions), opens_chords=opens_chords)
-        if skipped := skip(self.tx, self.run, decisions, known):
+        if skipped := self._follow(decisions, known, opens_chords=opens_chords):
             self._settle_steps({each: known[each] for each in skipped}, {})
 
     def _release(self, ordinals: Sequence[int], *, opens_chords: bool = True) -> None:
@@ -292,18 +301,17 @@ class Advance:
 
     # --- the end ------------------------------------------------------------------------------------------
 
-    def _fail_run(self, failed: TaskRun) -> None:
-        """Fail fast: the first final failure ends the run and cancels its open task runs."""
+    def _end(self, end: End) -> None:
+        """Write the end of the run. A failure cancels its open task runs."""
+        if end.failed is None:
+            # A reopened run may have other open task runs; then it does not end.
+            self.ended = run_transitions.finish(self.tx, self.run)
+            return
         self.ended = True
-        end = run_transitions.fail(self.tx, self.run, failed, self._causes.get(failed.id))
-        if end is not None:
-            message = f"the run failed at step {failed.step_id}"
-            cancelled = cancelling.cancel_all(self.tx, self.run.id, code=RUN_FAILED, message=message, end=end)
+        if (event := run_transitions.fail(self.tx, self.run, end.failed, end.cause)) is not None:
+            why = f"the run failed at step {end.failed.step_id}"
+            cancelled = cancelling.cancel_all(self.tx, self.run.id, code=RUN_FAILED, message=why, end=event)
             self._note_freed(cancelled)
-
-    def _finish_run(self) -> None:
-        # A reopened run may have other open task runs; then it does not end.
-        self.ended = run_transitions.finish(self.tx, self.run)
 
     def close(self) -> list[TaskRun]:
         """Fill the limits that this transaction touched: last, because their rows are locked last.

@@ -1,4 +1,4 @@
-"""Decides joins: whether a step runs, is skipped or waits, and whether the run ends.
+"""Decides joins: whether a step runs, is skipped or waits, and whether the run ends (`End`).
 
 The rule is pure (pipeweave/spec/rules.py). This module gives it the statuses of all predecessors. Those that
 the transaction does not know are read after the rows of the joins are locked. So of two transactions that end
@@ -8,17 +8,56 @@ the last two predecessors of a join, the second one sees the change of the first
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state import cancelling, releasing
 from pipeweave.orchestrator.state.cancelling import PREDECESSOR_FAILED
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import rules
 from pipeweave.spec.rules import Decision, Predecessor
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The decision that a run ends, before anything of its end is written.
+
+    Args:
+        failed: the task run whose failure ends the run at once, whatever is open. None if all is final that
+            the run waits for: then the statuses of its task runs say how it ended.
+        cause: why `failed` failed; None where that is not known.
+    """
+
+    failed: TaskRun | None = None
+    cause: Failure | None = None
+
+
+_OVER = End()
+
+
+def end_by_failure(mode: str, finished: Sequence[TaskRun], causes: Mapping[UUID, Failure]) -> End | None:
+    """The end of a run of which these task runs are final now, if a failure among them ends it at once.
+
+    Args:
+        mode: the failure mode of the run.
+        causes: why task runs failed, by their ids.
+    """
+    if mode != rules.FAIL_FAST:
+        return None
+    failed = next((each for each in finished if each.status in rules.FAILED), None)
+    return None if failed is None else End(failed, causes.get(failed.id))
+
+
+def end_by_decisions(decisions: Mapping[int, Decision]) -> End | None:
+    """The end of a run about which this was decided, if all is final that it waits for."""
+    return _OVER if decisions.get(END) is Decision.RUN else None
 
 
 def decide_or_end(

@@ -7,6 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
 
 from pipeweave.orchestrator.domain import (
     END,
@@ -14,6 +16,7 @@ from pipeweave.orchestrator.domain import (
     CallOutcome,
     Completion,
     KeyWait,
+    PutBack,
     RunHeader,
     TaskRun,
     task_run_of,
@@ -25,6 +28,25 @@ MOST_LOOKED_AT = 16
 
 # A message holds its worker for about this long (s); then its remaining task runs go to other workers.
 MESSAGE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as it was sent: it names task runs of one run, and the joins whose chords it is a part of."""
+
+    run_id: UUID
+    ordinals: Sequence[int]
+    attempt: int
+    part: int
+    joins: Sequence[int]
+    queue: str
+
+    def put_back(self, priority: int, since: datetime, task_id: str) -> PutBack:
+        """The outbox entry that sends it again; see `PutBack`."""
+        ordinals, joins = tuple(self.ordinals), tuple(self.joins)
+        return PutBack(
+            self.run_id, ordinals, self.attempt, self.queue, priority, self.part, joins, since, task_id
+        )
 
 
 @dataclass(slots=True)

@@ -25,9 +25,7 @@ from pipeweave.orchestrator.domain import (
     JoinCheck,
     Outgoing,
     Part,
-    PutBack,
     TaskRun,
-    has_called,
     task_run_of,
 )
 from pipeweave.orchestrator.engine import Claimant, Counting, Turn, Unstarted, hand_over, joins, losses
@@ -36,21 +34,18 @@ from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store import Transaction
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_durations import CallDurations
+from pipeweave.workers.consumer.callees import Callee, SyncCallee
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.child_slots import Slot
 from pipeweave.workers.consumer.dispatches import Dispatches, TakenTasks
 from pipeweave.workers.consumer.handed_on_log import HandedOnLog
 from pipeweave.workers.consumer.life_signs import LifeSigns
-from pipeweave.workers.consumer.message import Work
+from pipeweave.workers.consumer.message import Message, Work
 from pipeweave.workers.consumer.stale_messages import EMPTY_JOIN, StaleMessages
-from pipeweave.workers.consumer.time_limit import HARD_AFTER_S
 from pipeweave.workers.consumer.together import Together
 from pipeweave.workers.consumer.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
-
-# Dispatches that are sent together take less than this (s), or their process is killed.
-DISPATCH_S = 120.0
 
 # Results wait at most this long before they are stored, however many calls a turn has.
 TURN_S = 0.1
@@ -96,7 +91,7 @@ class Runner:
         self.tenant = deployment.settings.tenant
         self.slot = process.slot
         self.durations = CallDurations()
-        self.dispatches = Dispatches(deployment, process.worker)
+        self.dispatches = Dispatches(deployment, process.worker, process.slot, self.durations)
         self._taken_tasks = TakenTasks(calls.tasks, self.dispatches.tasks)
         self.stale = StaleMessages(deployment.database, deployment.publisher, self.tenant)
         self.handed_on = HandedOnLog()
@@ -116,6 +111,7 @@ class Runner:
             between=self._between,
             signs=self.signs,
         )
+        self._functions = SyncCallee(calls, process.slot, self.watchdog, self.durations)
         self.together = Together(self, deployment.database)
 
     def warm_up(self) -> None:
@@ -143,39 +139,51 @@ class Runner:
         Args:
             queue: where the message was; the worker's first queue by default.
         """
-        queue = queue or self.queue
+        message = Message(run_id, ordinals, attempt, part, joins, queue or self.queue)
         is_stopping = self.process.is_stopping()
         gives_way = not is_stopping and self.process.is_mixed()
         first = () if is_stopping or gives_way else ordinals[: self._at_once(attempt)]
 
         def begin(tx: Transaction) -> tuple[Work | None, list[TaskRun]]:
-            if gives_way and (instead := self._better(tx, queue, run_id, ordinals, attempt, part, joins)):
+            if gives_way and (instead := self._better(tx, message)):
                 return instead
-            run, started = claiming.start_with_header(
-                tx, run_id, first, attempt, worker=self.worker, queue=queue
-            )
-            if run is None or (run.tenant != self.tenant and not started):
-                return None, []
-            counted = run.plan.countable(ordinals, joins) if joins else ()
-            work = Work(run, attempt, deque(ordinals[len(first) :]), part, counted, queue=queue)
+            work, started = self._start(tx, message, first)
+            if work is None or started:
+                return work, started
             if is_stopping:
                 self.hand_over(tx, work, work.take())
                 return work, []
-            return work, started or self.claim(tx, work)
+            return work, self.claim(tx, work)
 
         self._begin_message(run_id, ordinals, attempt)
         work, claimed = self.deployment.database.run(begin, is_one=gives_way)
         if work is None:
             self._drop(run_id)
         else:
-            if work.run.id != run_id:
-                self.slot.begin(work.run.id, [each.ordinal for each in claimed], work.attempt)
-            mine = self.keep(work, claimed)
-            self._work_off(work, mine)
-            self._count(work, bool(mine))
+            self._handle(message, work, claimed)
         self._end_message()
         if not is_stopping:
-            self.stale.found(queue, bool(claimed))
+            self.stale.found(message.queue, bool(claimed))
+
+    def _start(
+        self, tx: Transaction, message: Message, first: Sequence[int]
+    ) -> tuple[Work | None, list[TaskRun]]:
+        """Claim the first task runs of a message. None where this tenant has no such run."""
+        run, started = claiming.start_with_header(
+            tx, message.run_id, first, message.attempt, worker=self.worker, queue=message.queue
+        )
+        if run is None or (run.tenant != self.tenant and not started):
+            return None, []
+        counted = run.plan.countable(message.ordinals, message.joins) if message.joins else ()
+        left = deque(message.ordinals[len(first) :])
+        return Work(run, message.attempt, left, message.part, counted, queue=message.queue), started
+
+    def _handle(self, message: Message, work: Work, claimed: list[TaskRun]) -> None:
+        if work.run.id != message.run_id:
+            self.slot.begin(work.run.id, [each.ordinal for each in claimed], work.attempt)
+        mine = self.keep(work, claimed)
+        self._work_off(work, mine)
+        self._count(work, bool(mine))
 
     def keep(self, work: Work, claimed: list[TaskRun]) -> list[TaskRun]:
         """Those of the claimed task runs that this process can call. The others, and what the message names
@@ -193,39 +201,20 @@ class Runner:
         self.handed_on.log(work.run.tenant, others[0].task_id, placed)
         return [each for each in claimed if each not in others]
 
-    def _better(
-        self,
-        tx: Transaction,
-        queue: str,
-        run_id: UUID,
-        ordinals: Sequence[int],
-        attempt: int,
-        part: int,
-        joins: Sequence[int],
-    ) -> tuple[Work, list[TaskRun]] | None:
+    def _better(self, tx: Transaction, message: Message) -> tuple[Work, list[TaskRun]] | None:
         """Start queued task runs with a better priority than those of a message, and put the message back."""
-        found = priorities.better(tx, queue, run_id, ordinals, attempt, self._at_once(1))
+        found = priorities.better(
+            tx, message.queue, message.run_id, message.ordinals, message.attempt, self._at_once(1)
+        )
         if found is None:
             return None
         run, started = claiming.start_with_header(
-            tx, found.run_id, found.ordinals, found.attempt, worker=self.worker, queue=queue
+            tx, found.run_id, found.ordinals, found.attempt, worker=self.worker, queue=message.queue
         )
         if run is None or not started:
             return None
-        tx.send(
-            PutBack(
-                run_id,
-                tuple(ordinals),
-                attempt,
-                queue,
-                found.named_priority,
-                part,
-                tuple(joins),
-                found.named_since,
-                found.named_task,
-            )
-        )
-        return Work(run, found.attempt, queue=queue), started
+        tx.send(message.put_back(found.named_priority, found.named_since, found.named_task))
+        return Work(run, found.attempt, queue=message.queue), started
 
     def join(self, run_id: UUID, join: int) -> None:
         """Check a join whose chord is full, or that a join check names, and continue with it here."""
@@ -302,37 +291,23 @@ class Runner:
     @property
     def _is_spoilt(self) -> bool:
         """Whether a task may have left this process in a state in which the next calls fail."""
-        return self._had_surprise or self.calls.spoilt is not None
+        return self._had_surprise or self.together.has_abandoned or self.calls.spoilt is not None
 
     def _work_off(self, work: Work, claimed: list[TaskRun]) -> None:
         work.claimed.extend(claimed)
         while work.claimed:
-            if self.calls.is_async(work.claimed[0]):
-                self._call_together(work)
-                continue
-            self._call(work)
-            outcomes = work.ended()
-            if not outcomes:
+            is_stored = self._call(work)
+            if outcomes := work.ended():
+                # Taken once, before the transaction, which may start over.
+                unstarted = work.take() if self.must_stop(work, outcomes) else None
+                claimed = self.report(self.turn(work, outcomes, unstarted), work)
+                work.claimed.extend(self.keep(work, claimed))
+                self.slot.stored()
+            elif not is_stored:
                 return  # the watchdog took the rest of the message
-            # Taken once, before the transaction, which may start over.
-            unstarted = work.take() if self.must_stop(work, outcomes) else None
-            claimed = self.report(self.turn(work, outcomes, unstarted), work)
-            work.claimed.extend(self.keep(work, claimed))
-            self.slot.stored()
             if work.is_in_doubt:
                 work.take()
                 self.give_back_claims()
-
-    def _call_together(self, work: Work) -> None:
-        try:
-            self.together.call(work)
-        except BaseException:
-            # The message ends without the calls under way; this process ends with the next one.
-            self._had_surprise = self.together.abandon() or self._had_surprise
-            raise
-        if work.is_in_doubt:
-            work.take()
-            self.give_back_claims()
 
     @property
     def must_leave(self) -> bool:
@@ -359,48 +334,21 @@ class Runner:
             return None
         return Claimant(self.worker, self.queue, queues=self.process.queues, tasks=self._taken_tasks)
 
-    def _call(self, work: Work) -> None:
-        """Call the functions of claimed task runs, for as long as a turn may take."""
+    def _call(self, work: Work) -> bool:
+        """Call claimed task runs, for as long as a turn may take. Returns whether the outcomes are stored."""
         until = time.monotonic() + TURN_S
-        while not self.slot.is_full and (each := work.next()) is not None:
-            started = time.monotonic()
-            if each.is_dispatched:
-                self._dispatch(work, each)
-                if time.monotonic() > until:
-                    break
-                continue
-            seconds, interval_ms = self.calls.limits(each.task_id)
-            deadline = started + seconds + HARD_AFTER_S
-            self.slot.call(each.id, deadline, seconds)
-            self.watchdog.calling(work, each, deadline, interval_ms)
-            outcome = self.calls.call(work.run, each, seconds)
-            self.watchdog.returned()
-            self.slot.returned()
-            if work.requeues(each, outcome):
+        while work.claimed and not self.slot.is_full:
+            callee = self._callee_of(work.claimed[0])
+            if callee.stores and work.outcomes:
                 break
-            work.note(outcome)
-            ended = time.monotonic()
-            self.durations.note(work.run.tenant, each.task_id, ended - started)
-            if has_called(outcome):
-                self.slot.count(1, isinstance(outcome, tuple), ended - started)
-            if ended > until or self.must_leave:
-                break
-            if work.claimed and self.calls.is_async(work.claimed[0]):
-                break
+            if not callee.call(work) or time.monotonic() > until or self.must_leave:
+                return callee.stores
+        return False
 
-    def _dispatch(self, work: Work, first: TaskRun) -> None:
-        """Dispatch claimed task runs of an HTTP service together, and wait until it has taken them."""
-        together = work.next_dispatches(first, self.slot.room)
-        started = time.monotonic()
-        for each in together:
-            self.slot.call(each.id, started + DISPATCH_S, DISPATCH_S)
-        outcomes = self.dispatches.send(work.run, together)
-        self.slot.returned()
-        for each, outcome in zip(together, outcomes, strict=True):
-            if not work.requeues(each, outcome):
-                work.note(outcome)
-        seconds = (time.monotonic() - started) / len(together)
-        self.durations.note(work.run.tenant, first.task_id, seconds)
+    def _callee_of(self, task_run: TaskRun) -> Callee:
+        if task_run.is_dispatched:
+            return self.dispatches
+        return self.together if self.calls.is_async(task_run) else self._functions
 
     def _store_beside_a_call(self, work: Work, outcomes: Sequence[CallOutcome], unstarted: Unstarted) -> None:
         """Store the outcomes before a call that takes long, and hand over the task runs after it."""

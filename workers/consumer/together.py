@@ -70,7 +70,13 @@ class Turns(Protocol):
 
 
 class Together:
-    """Calls the async functions of messages, many at once, and of task runs of other runs beside them."""
+    """Calls the async functions of messages, many at once, and of task runs of other runs beside them.
+
+    Attributes:
+        has_abandoned: whether an error ended a message while calls were under way.
+    """
+
+    stores = True
 
     def __init__(self, turns: Turns, database: Database) -> None:
         self._turns = turns
@@ -79,11 +85,22 @@ class Together:
         # The work under way by run; the message's is the first.
         self._works: dict[UUID, Work] = {}
         self._next_look = 0.0
+        self.has_abandoned = False
 
-    def call(self, work: Work) -> None:
+    def call(self, work: Work) -> bool:
         """Call the async functions of claimed task runs, of those that come after them, and of those at the
-        front of the queue, until none of them is under way.
+        front of the queue, until none of them is under way. See `Callee.call`.
         """
+        try:
+            self._call(work)
+        except BaseException:
+            # The message ends without the calls under way; this process ends with the next one.
+            self._works = {}
+            self.has_abandoned = self._calls.abandon() or self.has_abandoned
+            raise
+        return False
+
+    def _call(self, work: Work) -> None:
         self._works = {work.run.id: work}
         with self._turns.watchdog.together(self._calls.look):
             while self._begin_all(work) or self._calls.count:
@@ -93,11 +110,6 @@ class Together:
                 work.mark_in_doubt()
             if self._turns.must_leave:
                 self._hand_over_rest(each)
-
-    def abandon(self) -> bool:
-        """After an error: cancel what is under way. Returns whether there was anything."""
-        self._works = {}
-        return self._calls.abandon()
 
     def _go_on(self, main: Work) -> None:
         """Wait for a call to end, and store the outcomes of those that have."""
