@@ -13,6 +13,7 @@ from pipeweave.cli.run_filters import time_of
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.list_options import cursor_option, limit_option
+from pipeweave.cli.support.rendering import field, moment, show_list, when
 from pipeweave.cli.support.tables import Column
 from pipeweave.cli.token import Lifetime
 
@@ -53,8 +54,6 @@ def audit(
     if ndjson:
         _write(client, filters)
         return
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     cells = {
         moment("time (UTC)"): lambda each: when(each["at"]),
         Column("who", wraps=True): field("actor"),

@@ -15,6 +15,7 @@ from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_pipeline
 from pipeweave.cli.support.list_options import cursor_option, limit_option
+from pipeweave.cli.support.rendering import field, moment, show_json, show_list, text, when
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import WaitTimeout
 
@@ -95,8 +96,6 @@ def start(
     ACTION is cancel, pause, resume, rerun, or retry, which retries their dead letters. At least one filter is
     needed. Runs that begin later are not meant.
     """
-    from pipeweave.cli.support.rendering import show_json
-
     chosen = _chosen(client, filters)
     if not chosen:
         raise click.UsageError("give --run, or a filter such as --pipeline or --status")
@@ -130,8 +129,6 @@ def _chosen(client: Client, options: dict[str, Any]) -> Document:
 
 
 def _show_plan(client: Client, plan: Document, pipelines: tuple[str, ...], *, as_json: bool) -> None:
-    from pipeweave.cli.support.rendering import show_json
-
     if as_json:
         show_json(plan)
         return
@@ -175,8 +172,6 @@ def _show(found: Document) -> None:
 @connected
 def list_(client: Client, limit: int, cursor: str | None, as_json: bool) -> None:
     """List bulk changes, newest first."""
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     page = client.bulk_changes(limit=limit, cursor=cursor)
     cells = {
         Column("bulk change"): field("id"),
@@ -204,8 +199,6 @@ def show(client: Client, bulk_change: str, as_json: bool) -> None:
 
     BULK is its id, the beginning of one, or `latest`.
     """
-    from pipeweave.cli.support.rendering import show_json, text
-
     found = client.bulk_change(id_arguments.bulk_change(client, bulk_change))
     if as_json:
         show_json(found)
@@ -227,8 +220,6 @@ def stop(client: Client, bulk_change: str, as_json: bool) -> None:
 
     BULK is its id, the beginning of one, or `latest`.
     """
-    from pipeweave.cli.support.rendering import show_json
-
     found = client.stop_bulk(id_arguments.bulk_change(client, bulk_change))
     if as_json:
         show_json(found)

@@ -10,6 +10,7 @@ import click
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import NOTHING, seconds, show_fields, show_json, show_table, text
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Document
@@ -39,8 +40,6 @@ def compare(client: Client, run: str, other: str, limit: int, as_json: bool) -> 
     and for each step how it ended, how long it took in RUN (left) and in OTHER (right), and whether it gave
     the same output.
     """
-    from pipeweave.cli.support.rendering import show_fields, show_json, show_table
-
     left, right = id_arguments.run(client, run), id_arguments.run(client, other)
     if left == right:
         raise click.UsageError(f"both are run {left}; `pipeweave runs --pipeline PIPELINE` lists others")
@@ -71,8 +70,6 @@ def _fields(found: Document) -> Iterator[tuple[str, Any]]:
 
 
 def _input_lines(found: Document) -> Iterator[str]:
-    from pipeweave.cli.support.rendering import text
-
     listed = found["differences"] or []
     for each in listed[:DIFFERENCES_PRINTED]:
         match each["change"]:
@@ -113,14 +110,10 @@ def _pair(left: Any, right: Any) -> str:
 
 
 def _took(duration_ms: float | None) -> str:
-    from pipeweave.cli.support.rendering import NOTHING, seconds
-
     return NOTHING if duration_ms is None else seconds(duration_ms / 1000)
 
 
 def _delta(delta_ms: float | None) -> str | None:
-    from pipeweave.cli.support.rendering import seconds
-
     if delta_ms is None:
         return None
     return f"{'-' if delta_ms < 0 else '+'}{seconds(abs(delta_ms) / 1000)}"

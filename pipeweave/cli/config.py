@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from pipeweave.cli.support.connection import data_dir_option, json_option
+from pipeweave.cli.support.rendering import show_json, show_table
 from pipeweave.cli.support.tables import Column
 from pipeweave.settings import SettingRow, explain, load, stack_file
 from pipeweave.settings.stack_file import StackFile
@@ -73,8 +74,6 @@ def _of_stack(row: SettingRow, stack: StackFile, *, is_first: bool) -> SettingRo
 
 
 def _print_json(rows: list[SettingRow]) -> None:
-    from pipeweave.cli.support.rendering import show_json
-
     settings = [
         {"name": row.name, "value": row.value, "source": row.source, "about": row.about} for row in rows
     ]
@@ -82,8 +81,6 @@ def _print_json(rows: list[SettingRow]) -> None:
 
 
 def _print_table(rows: list[SettingRow]) -> None:
-    from pipeweave.cli.support.rendering import show_table
-
     show_table(
         ("setting", Column("value", wraps=True, breaks=True), "from"),
         [(row.name, row.value, row.source) for row in rows],

@@ -10,6 +10,7 @@ from pipeweave.cli.cleanup import cleanup
 from pipeweave.cli.db_stats import stats
 from pipeweave.cli.months import archive, partitions
 from pipeweave.cli.support.connection import json_option, with_database_or_url
+from pipeweave.cli.support.rendering import show_json
 
 if TYPE_CHECKING:
     from pipeweave.orchestrator.deployment import migrate as schema
@@ -95,8 +96,6 @@ def reset(database_url: str, yes: bool, as_json: bool) -> None:
 
 
 def _show_json(status: schema.SchemaStatus, ran: tuple[str, ...] = ()) -> None:
-    from pipeweave.cli.support.rendering import show_json
-
     show_json(
         {
             "current": status.current,

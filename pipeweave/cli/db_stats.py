@@ -8,6 +8,7 @@ import click
 
 from pipeweave.cli.support.connection import json_option, with_database
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import show_fields, show_json, when
 
 
 @click.command(epilog=examples("pipeweave db stats --rebuild"))
@@ -20,7 +21,6 @@ def stats(database_url: str, is_rebuild: bool, as_json: bool) -> None:
     Everything goes on meanwhile. If it is interrupted, the same command goes on where it was. What belongs to
     months that were dropped, and the counters of metrics, stay as they are.
     """
-    from pipeweave.cli.support.rendering import show_fields, show_json, when
     from pipeweave.orchestrator.store import Database
     from pipeweave.orchestrator.telemetry import statistics
 

@@ -16,6 +16,7 @@ import click
 
 from pipeweave.cli.support.connection import json_option
 from pipeweave.cli.support.extras import check_up
+from pipeweave.cli.support.rendering import show_json
 from pipeweave.errors import AlreadyUp, PipeWeaveError
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ def demo(ctx: click.Context, data_dir: Path | None, keep: bool, limit: int, as_j
     """
     from pipeweave.cli.demo_report import next_steps, show_report
     from pipeweave.cli.support.dashboard import dashboard_lines, login_link
-    from pipeweave.cli.support.rendering import show_json
 
     began = time.monotonic()
     with _stack(data_dir, keep=keep, is_quiet=as_json) as (folder, ready):

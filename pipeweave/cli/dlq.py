@@ -14,6 +14,7 @@ from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_pipeline, require_task, require_tenant
 from pipeweave.cli.support.list_options import cursor_option, limit_option
+from pipeweave.cli.support.rendering import field, moment, show_json, show_list, when
 from pipeweave.cli.support.tables import Column
 from pipeweave.cli.token import Lifetime
 
@@ -123,7 +124,6 @@ def dlq() -> None:
 @connected
 def list_(client: Client, status: str, limit: int, cursor: str | None, as_json: bool, **filters: Any) -> None:
     """List dead letters, newest first."""
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
     from pipeweave.cli.support.run_errors import place
 
     page = client.dlq.page(status=status, limit=limit, cursor=cursor, **_given(client, filters))
@@ -155,8 +155,6 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
 
     Similar: same task, error code, type, and message apart from numbers.
     """
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     found = client.dlq.groups(status=status, limit=limit, **_given(client, filters))
     if not found and not as_json:
         _require_known(client, filters)
@@ -183,7 +181,6 @@ def show(client: Client, dead_letter: str, full: bool, as_json: bool) -> None:
     DEAD_LETTER is an id, the beginning of one, or `latest`.
     """
     from pipeweave.cli.support.dead_letter_view import show_dead_letter
-    from pipeweave.cli.support.rendering import show_json
 
     found = client.dlq.get(id_arguments.dead_letter(client, dead_letter), load=True)
     if as_json:
@@ -203,8 +200,6 @@ def retry(ctx: click.Context, client: Client, dead_letter: str, wait: bool, as_j
 
     Its run continues from the failed step. DEAD_LETTER is an id, the beginning of one, or `latest`.
     """
-    from pipeweave.cli.support.rendering import show_json
-
     answer = client.dlq.retry(id_arguments.dead_letter(client, dead_letter))
     if not as_json:
         click.echo(f"{answer['newRunId']} {answer['status']} (code v{answer['codeVersion']})")
@@ -280,8 +275,6 @@ def retry_all(
 
     Without filters, it retries all of them.
     """
-    from pipeweave.cli.support.rendering import show_json
-
     redrive = client.dlq.retry_all(
         limit=limit,
         canary=canary,
@@ -313,8 +306,6 @@ def redrive(client: Client, redrive: str, cancel: bool, as_json: bool) -> None:
 
     `retry-all` works in the background, as a redrive. REDRIVE is its id, the beginning of one, or `latest`.
     """
-    from pipeweave.cli.support.rendering import show_json
-
     redrive_id = id_arguments.redrive(client, redrive)
     found = client.dlq.cancel_redrive(redrive_id) if cancel else client.dlq.redrive(redrive_id)
     if as_json:
@@ -343,8 +334,6 @@ def discard(
 
     Give their ids (or the beginnings of them), or filters.
     """
-    from pipeweave.cli.support.rendering import show_json
-
     given = _given(client, filters)
     if bool(dead_letters) == bool(given):
         raise click.UsageError("give the ids of dead letters, or filters such as --task")
@@ -371,8 +360,6 @@ def purge(client: Client, older_than: str, as_json: bool) -> None:
 
     Open ones are deleted, too.
     """
-    from pipeweave.cli.support.rendering import show_json
-
     count = client.dlq.purge(older_than)
     if as_json:
         show_json({"purged": count})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave.cli.support.connection import data_dir_option, json_option
+from pipeweave.cli.support.rendering import is_terminal, show_json, text
 from pipeweave.errors import InvalidSetting, PipeWeaveError
 from pipeweave.settings import Settings, connecting, load
 
@@ -44,8 +45,6 @@ def doctor(ctx: click.Context, database_url: str | None, data_dir: Path | None, 
         click.echo(f"{counted} what failed: {', '.join(left_out)}")
     worst = max((each.level.value for each in findings), key=_BADNESS.index)
     if as_json:
-        from pipeweave.cli.support.rendering import show_json
-
         show_json({"status": worst, "checks": list(map(_document, findings))})
     ctx.exit(1 if worst == "error" else 0)
 
@@ -65,8 +64,6 @@ def _settings(database_url: str | None, data_dir: Path | None) -> tuple[Settings
 
 
 def _show(found: checkup.Finding) -> None:
-    from pipeweave.cli.support.rendering import is_terminal, text
-
     level = f"{found.level.value:<8}"
     level = click.style(level, fg=COLOURS[found.level.value]) if is_terminal() else level
     hint = f"; {text(found.verdict.hint)}" if found.verdict.hint else ""

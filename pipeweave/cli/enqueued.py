@@ -9,6 +9,7 @@ import click
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.list_options import cursor_option, limit_option
+from pipeweave.cli.support.rendering import field, moment, show_list, when
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ def enqueued(client: Client, status: str, limit: int, cursor: str | None, as_jso
 
     Programs enqueue them in transactions of their own. Those that have started are runs.
     """
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     page = client.enqueued_runs(status=status, limit=limit, cursor=cursor)
     cells: dict[Column, Any] = {
         Column("run"): field("id"),

@@ -10,6 +10,7 @@ import click
 
 from pipeweave.cli.support.connection import data_dir_option, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import show_json
 from pipeweave.cli.support.secret_key import deployment_secret
 from pipeweave.errors import Unavailable
 from pipeweave.settings import Settings, common_texts, connecting, load, stack_file
@@ -41,8 +42,6 @@ def env(has_secret: bool, data_dir: Path | None, as_json: bool) -> None:
     if has_secret:
         variables["PIPEWEAVE_SECRET_KEY"] = deployment_secret(data_dir).key
     if as_json:
-        from pipeweave.cli.support.rendering import show_json
-
         show_json(variables)
         return
     for name, value in variables.items():

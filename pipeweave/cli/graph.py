@@ -9,6 +9,7 @@ import click
 
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import show_json, text
 from pipeweave.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ def graph(
     A circle is a step, a diamond a map; the lines lead from each step to those that need it.
     """
     from pipeweave.cli.support.graph_text import graph_lines
-    from pipeweave.cli.support.rendering import show_json, text
 
     version = number or int(client.pipeline(pipeline)["version"])
     if svg is not None:

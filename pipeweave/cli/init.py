@@ -10,6 +10,7 @@ import click
 from pipeweave.cli.scaffold import files
 from pipeweave.cli.support.connection import json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import show_json
 from pipeweave.errors import Conflict, InvalidId, Unavailable
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
@@ -30,8 +31,6 @@ def init(name: str | None, folder: Path | None, as_json: bool) -> None:
 
     Files that exist are never overwritten.
     """
-    from pipeweave.cli.support.rendering import show_json
-
     place = folder or Path(name or ".")
     named = place.resolve().name if name is None else name
     if not _NAME.match(named):

@@ -11,6 +11,7 @@ import click
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import seconds, show_json, show_table, text, width
 from pipeweave.cli.support.tables import GAP, Column, letters
 from pipeweave.errors import InvalidInput
 
@@ -41,8 +42,6 @@ def ledger(client: Client, run: str, pipeline: str | None, svg: Path | None, as_
     `latest`. The sums add up to the time from the run's creation to its end, or until now, along its
     critical path.
     """
-    from pipeweave.cli.support.rendering import seconds, show_json, show_table
-
     run_id = id_arguments.run(client, run, pipeline)
     found = client.ledger(run_id)
     if svg is not None:
@@ -89,8 +88,6 @@ def _named(step: Mapping[str, Any]) -> str:
 
 def _show_sums(sums: Sequence[Mapping[str, Any]], total_ms: float) -> None:
     """A line for each sum: what, how long, its share, and a bar where there is room for one."""
-    from pipeweave.cli.support.rendering import seconds, text, width
-
     rows = [(text(each["label"]), seconds(each["ms"] / 1000), each["ms"] / (total_ms or 1)) for each in sums]
     labels = max((letters(label) for label, _, _ in rows), default=0)
     times = max((letters(time) for _, time, _ in rows), default=0)

@@ -11,6 +11,7 @@ import click
 from pipeweave.cli.registry import Listing
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import seconds, show_fields, show_json, show_table, when
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import WaitTimeout
 
@@ -93,8 +94,6 @@ def tick(client: Client, as_json: bool) -> None:
 
     Beat does this every second; call it yourself with MODE=serverless, where no beat runs.
     """
-    from pipeweave.cli.support.rendering import show_json
-
     done = client.tick()
     if as_json:
         show_json(done)
@@ -156,8 +155,6 @@ def _what(run: Document) -> str:
 
 
 def _show(found: Document, as_json: bool) -> None:
-    from pipeweave.cli.support.rendering import show_fields, show_json, show_table, when
-
     if as_json:
         show_json(found)
         return
@@ -179,8 +176,6 @@ def _show(found: Document, as_json: bool) -> None:
 
 def _left(found: Document) -> str | None:
     """About how long the unfinished runs take; None without any."""
-    from pipeweave.cli.support.rendering import seconds
-
     if not found["blockingTotal"]:
         return None
     left = found.get("emptyInMs")
@@ -199,7 +194,5 @@ _COLUMNS: tuple[Column | str, ...] = (
 
 
 def _row(run: Document) -> list[Any]:
-    from pipeweave.cli.support.rendering import seconds
-
     counts = [run["taskRuns"][each] for each in _COUNTED]
     return [run["id"], run["tenant"], _what(run), run["status"], seconds(run["age"]), *counts]

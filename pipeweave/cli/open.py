@@ -9,6 +9,7 @@ import click
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import show_json
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
@@ -32,8 +33,6 @@ def open_(client: Client, run: str | None, is_printed: bool, as_json: bool) -> N
     path = None if run is None else f"/ui/r/{id_arguments.run(client, run)}"
     link = client.login_link(path)
     if as_json:
-        from pipeweave.cli.support.rendering import show_json
-
         show_json({"url": link})
     elif is_printed:
         click.echo(link)

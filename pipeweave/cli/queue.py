@@ -11,6 +11,7 @@ from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_tenant
+from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, text, when
 from pipeweave.cli.support.run_changes import Chosen, change_all, filter_options, is_run
 from pipeweave.cli.support.tables import Column
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 @connected
 def queue(client: Client, as_json: bool) -> None:
     """Count what waits and runs; show queues, pauses and limits."""
-    from pipeweave.cli.support.rendering import show_fields, show_json, when
-
     found = {**client.queue_status(), **client.limits(), "queues": client.queues()}
     if as_json:
         show_json(found)
@@ -52,8 +51,6 @@ def queue(client: Client, as_json: bool) -> None:
 
 
 def _show_queues(found: list[Document]) -> None:
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     cells: dict[Column, Callable[[Mapping[str, Any]], Any]] = {
         Column("queue"): _name,
         Column("waits"): lambda each: f"{each['queued']:,}{'+' if each['isCapped'] else ''}",
@@ -102,8 +99,6 @@ def pause(
     it and without a filter the tenant is paused. Nothing of what is paused starts until `pipeweave resume`;
     running attempts continue.
     """
-    from pipeweave.cli.support.rendering import when
-
     chosen = Chosen(pipeline, status, dry_run)
     chosen.check(target, "TARGET")
     if chosen:
@@ -158,8 +153,6 @@ def limits(client: Client, max_active_runs: int | None, no_max_active_runs: bool
 
     Further runs of the tenant wait as pending.
     """
-    from pipeweave.cli.support.rendering import show_fields, show_json
-
     if no_max_active_runs and max_active_runs is not None:
         raise click.UsageError("give --max-active-runs or --no-max-active-runs, not both")
     is_set = no_max_active_runs or max_active_runs is not None
@@ -186,8 +179,6 @@ def why(client: Client, run: str, step: str | None, is_all: bool, as_json: bool)
     RUN is the id of a run or of a task run, the beginning of one, or `latest`. Of a run it explains STEP, or
     else the step that waits. The reason to resolve first comes first.
     """
-    from pipeweave.cli.support.rendering import show_json, text
-
     if is_all:
         if step or id_arguments.is_task_run(run):
             raise click.UsageError("--all explains a run, without STEP")
@@ -207,8 +198,6 @@ def why(client: Client, run: str, step: str | None, is_all: bool, as_json: bool)
 
 
 def _show_all(found: Document, as_json: bool) -> None:
-    from pipeweave.cli.support.rendering import show_json, text
-
     if as_json:
         show_json(found)
         return
@@ -244,8 +233,6 @@ def _what(task: str | None) -> str:
 
 
 def _show(found: Document, as_json: bool, line: str) -> None:
-    from pipeweave.cli.support.rendering import show_json, text
-
     if as_json:
         show_json(found)
     else:

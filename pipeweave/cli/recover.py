@@ -10,6 +10,7 @@ import click
 from pipeweave import ids
 from pipeweave.cli.support.connection import json_option
 from pipeweave.cli.support.deployment_options import with_deployment
+from pipeweave.cli.support.rendering import moment, show_json, show_table, when
 from pipeweave.cli.support.tables import Column
 from pipeweave.settings import Settings
 
@@ -60,8 +61,6 @@ def recover(ctx: click.Context, settings: Settings, auto_resume: bool, as_json: 
 
 
 def _show(left: Sequence[stalled.StalledItem], done: repeated_ticks.RecoveryResult | None) -> None:
-    from pipeweave.cli.support.rendering import moment, show_table, when
-
     if done is not None:
         counts = [f"{_DONE.get(name, name)} ({number:,})" for name, number in sorted(done.done.items())]
         did = ", ".join(counts) or "nothing to do"
@@ -84,8 +83,6 @@ def _was_silent(found: Sequence[stalled.StalledItem]) -> bool:
 
 
 def _show_json(left: Sequence[stalled.StalledItem], done: repeated_ticks.RecoveryResult | None) -> None:
-    from pipeweave.cli.support.rendering import show_json
-
     document: dict[str, Any] = {"stale": [_document(each) for each in left]}
     if done is not None:
         document["found"] = [_document(each) for each in done.found]

@@ -11,6 +11,7 @@ import click
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_task
+from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, text, when
 from pipeweave.cli.support.schedules import schedules_of
 from pipeweave.cli.support.tables import Column
 
@@ -53,8 +54,6 @@ def list_tasks(client: Client, service: str | None, as_json: bool) -> None:
     The code version grows when the source of the task's own function changes, or its `version`; changes
     of what the function calls do not count.
     """
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     cells = {
         Column("task"): field("id"),
         Column("service", drop=5): field("serviceId"),
@@ -84,8 +83,6 @@ def remove(client: Client, task: str, reason: str | None, as_json: bool) -> None
 
     Its task runs that have not started are cancelled.
     """
-    from pipeweave.cli.support.rendering import show_json, text
-
     found = client.remove_task(task, reason)
     if as_json:
         show_json(found)
@@ -122,8 +119,6 @@ def limits(
     Limits that are set hold instead of those that its code declares, across deployments. They are set as a
     whole: what is not given is as the code declares it.
     """
-    from pipeweave.cli.support.rendering import show_fields, show_json, when
-
     is_given = concurrency is not None or rate is not None
     if declared and is_given:
         raise click.UsageError("give --declared, or --concurrency and --rate")
@@ -155,8 +150,6 @@ def deploys(client: Client, task: str | None, as_json: bool) -> None:
 
     With TASK, it names the workers that have it.
     """
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     cells: dict[Column, Callable[[Mapping[str, Any]], Any]] = {
         Column("task"): field("taskId"),
         Column("service", drop=1): field("serviceId"),
@@ -175,8 +168,6 @@ def deploys(client: Client, task: str | None, as_json: bool) -> None:
 
 
 def _workers(task: Mapping[str, Any]) -> str:
-    from pipeweave.cli.support.rendering import when
-
     if task["orphanedAt"] is not None:
         return "removed"
     if task["workerCount"] or task["lastSeen"] is None:
@@ -207,8 +198,6 @@ def pipelines() -> None:
 @connected
 def list_(client: Client, as_json: bool) -> None:
     """List the pipelines."""
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     cells = {
         Column("pipeline"): field("id"),
         Column("version"): field("version"),
@@ -228,8 +217,6 @@ def list_(client: Client, as_json: bool) -> None:
 @connected
 def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> None:
     """Show a pipeline's steps, inputs and schedules."""
-    from pipeweave.cli.support.rendering import field, show_fields, show_json, show_list, when
-
     found = client.pipeline(pipeline, version)
     if as_json:
         show_json(found)
@@ -283,7 +270,6 @@ def put(client: Client, file: Path, as_json: bool) -> None:
     An unchanged pipeline keeps its version.
     """
     from pipeweave.cli.support.documents import read_documents
-    from pipeweave.cli.support.rendering import field, show_list
 
     stored = [client.put_pipeline(spec.id, spec.to_json()) for spec in read_documents(file)]
     cells = {
@@ -301,8 +287,6 @@ def put(client: Client, file: Path, as_json: bool) -> None:
 @connected
 def versions(client: Client, pipeline: str, as_json: bool) -> None:
     """List a pipeline's versions, newest first."""
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     cells = {
         Column("version"): field("version"),
         moment("stored (UTC)"): lambda each: when(each.get("createdAt")),

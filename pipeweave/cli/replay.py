@@ -12,6 +12,7 @@ from pipeweave.cli.runs import pipeline_option
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import show_json, text
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Document
@@ -35,8 +36,6 @@ def replay(client: Client, run: str, pipeline: str | None, shows_all: bool, as_j
     RUN is an id, the beginning of one, or `latest`. On a terminal, n or Enter shows the next event, a all the
     rest, q quits. In a pipe, and with --all, all events are printed.
     """
-    from pipeweave.cli.support.rendering import show_json
-
     run_id = id_arguments.run(client, run, pipeline)
     events = client.events(run_id)
     if as_json:
@@ -74,8 +73,6 @@ def _key() -> str:
 
 
 def _line(number: int, event: Document, steps: dict[str, str]) -> str:
-    from pipeweave.cli.support.rendering import text
-
     task_run = event.get("taskRunId")
     place = "" if task_run is None else f" {steps.get(task_run, task_run)}"
     attempt = event.get("attempt")

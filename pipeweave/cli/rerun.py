@@ -10,6 +10,7 @@ from pipeweave.cli.runs import follow_to_end, given_input, with_input
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import show_json, show_warnings
 from pipeweave.cli.support.rerun_all import FINAL_STATUSES, Matching, rerun_all
 
 if TYPE_CHECKING:
@@ -81,8 +82,6 @@ def rerun(
     --status instead of RUN, all runs that match run again, each with its own input; exit 0 only if none was
     refused.
     """
-    from pipeweave.cli.support.rendering import show_json, show_warnings
-
     options: dict[str, Any]
     chosen = {"createdAfter": created_after, "createdBefore": created_before}
     if status is not None:

@@ -9,6 +9,7 @@ import click
 
 from pipeweave.cli.support.connection import json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import show_json
 from pipeweave.cli.support.stack_folder import stack_folder, stack_option
 from pipeweave.errors import Conflict, InvalidInput, NotFound, Unavailable
 from pipeweave.suggestions import did_you_mean
@@ -52,8 +53,6 @@ def restart(names: tuple[str, ...], is_all: bool, as_json: bool, data_dir: Path 
 
     requests.send(folder, chosen, tell)
     if as_json:
-        from pipeweave.cli.support.rendering import show_json
-
         show_json({"restarted": restarted})
 
 

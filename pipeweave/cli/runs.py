@@ -10,6 +10,7 @@ import click
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import show_json, show_table, show_warnings, text, when
 from pipeweave.cli.support.run_changes import Chosen, change_all, filter_options
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import MalformedJson
@@ -109,7 +110,6 @@ def trigger(
     With --batch, it starts a run for each input of a file. With --wait, it follows the run.
     """
     from pipeweave.cli.batch import trigger_all
-    from pipeweave.cli.support.rendering import show_json, show_warnings
 
     options: dict[str, Any] = {"failure_mode": failure_mode, "priority": priority, "run_token": run_token}
     if batch is not None:
@@ -145,8 +145,6 @@ def dry_run(
 
     PIPELINE is a pipeline's id, or a YAML or JSON file. Exits 1 if the run would be refused.
     """
-    from pipeweave.cli.support.rendering import show_json
-
     given = given_input(inline, file)
     plans = {id_: client.dry_run(id_, given, spec) for id_, spec in _named(pipeline).items()}
     if as_json:
@@ -166,8 +164,6 @@ def _named(pipeline: str) -> dict[str, Document | None]:
 
 
 def _show_plan(pipeline: str, plan: Document) -> None:
-    from pipeweave.cli.support.rendering import show_table, text
-
     click.echo(f"{pipeline}: {'valid' if plan['valid'] else 'not valid'}")
     for kind in ("errors", "warnings"):
         for each in plan[kind]:
@@ -189,8 +185,6 @@ def _show_plan(pipeline: str, plan: Document) -> None:
 
 
 def _due(schedule: Document) -> str:
-    from pipeweave.cli.support.rendering import when
-
     times = ", ".join(when(each) for each in schedule["nextFires"]) or "never"
     return f"{schedule['text']}; next (UTC): {times}" if schedule["text"] else f"next (UTC): {times}"
 
@@ -209,7 +203,6 @@ def status(
 
     RUN is an id, the beginning of one, or `latest`.
     """
-    from pipeweave.cli.support.rendering import show_json
     from pipeweave.cli.support.run_view import show_run
     from pipeweave.cli.support.waiting import why_waiting
 
@@ -235,8 +228,6 @@ def state(client: Client, run: str, pipeline: str | None, _as_json: bool) -> Non
     It has each step with its attempts, result and error, what failed, and the run's numbers. RUN is an id,
     the beginning of one, or `latest`.
     """
-    from pipeweave.cli.support.rendering import show_json
-
     show_json(client.state(id_arguments.run(client, run, pipeline)))
 
 
@@ -255,7 +246,6 @@ def output(client: Client, run: str, step: str | None, pipeline: str | None, _as
     charge. Large values are loaded.
     """
     from pipeweave.cli.support.outputs import output_of_run, output_of_step
-    from pipeweave.cli.support.rendering import show_json
 
     run_id = id_arguments.run(client, run, pipeline)
     show_json(output_of_run(client, run_id) if step is None else output_of_step(client, run_id, step))
@@ -286,8 +276,6 @@ def cancel(
     RUN is an id, the beginning of one, or `latest`; the id of a task run begins with `trun_`. What waits
     never starts. Running attempts may end, but their results are ignored.
     """
-    from pipeweave.cli.support.rendering import show_json
-
     chosen = Chosen(pipeline, status, dry_run)
     chosen.check(run, "RUN")
     if chosen:
@@ -309,7 +297,6 @@ def follow_to_end(
 ) -> None:
     """Follow a run to its end, and exit 0 only if it completed."""
     from pipeweave.cli.support.progress import follow
-    from pipeweave.cli.support.rendering import show_json
 
     final: Run = client.wait(run_id, timeout) if as_json else follow(client, run_id, timeout)
     if as_json:

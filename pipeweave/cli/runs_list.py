@@ -11,6 +11,7 @@ from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_pipeline, require_tenant
 from pipeweave.cli.support.list_options import cursor_option, limit_option
+from pipeweave.cli.support.rendering import field, moment, run_took, show_list, when
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
@@ -60,8 +61,6 @@ def runs(
     as_json: bool,
 ) -> None:
     """List runs, newest first."""
-    from pipeweave.cli.support.rendering import field, moment, run_took, show_list, when
-
     filters: dict[str, Any] = {
         "text": text,
         "meta": list(meta) or None,
@@ -115,8 +114,6 @@ def search(client: Client, text: str, as_json: bool) -> None:
     TEXT may be in the names of pipelines, tasks, schedules, triggers and services, or be the first 6
     characters or more of the id of a run, task run, dead letter or redrive. At most 20 are shown.
     """
-    from pipeweave.cli.support.rendering import field, show_list
-
     cells: dict[Column, Any] = {
         Column("kind"): lambda each: _KINDS.get(each["kind"], each["kind"]),
         Column("id"): field("id"),

@@ -12,6 +12,7 @@ from pipeweave.cli.registry import Listing
 from pipeweave.cli.schedule_import import import_celery
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, text, when
 from pipeweave.cli.support.schedules import times_of
 from pipeweave.cli.support.tables import Column
 from pipeweave.durations import DURATION_EXPECTED, milliseconds
@@ -57,8 +58,6 @@ schedule.add_command(import_celery)
 @connected
 def list_schedules(client: Client, pipeline: str | None, as_json: bool) -> None:
     """List the schedules and their next times."""
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     cells = {
         Column("schedule"): field("id"),
         Column("pipeline", drop=2): field("pipelineId"),
@@ -149,8 +148,6 @@ def pause(client: Client, schedule_id: str, as_json: bool) -> None:
 @connected
 def resume(client: Client, schedule_id: str, as_json: bool) -> None:
     """Resume a schedule; what passed meanwhile is not made up for."""
-    from pipeweave.cli.support.rendering import when
-
     found = client.resume_schedule(schedule_id)
     _say(found, as_json, f"Schedule {schedule_id} is resumed; next (UTC): {when(found['nextFireAt'])}")
 
@@ -208,8 +205,6 @@ def backfill(
 
 
 def _show_backfill(done: Mapping[str, Any], as_json: bool, *, dry_run: bool) -> None:
-    from pipeweave.cli.support.rendering import show_json, when
-
     if as_json:
         show_json(done)
         return
@@ -234,8 +229,6 @@ def delete(client: Client, schedule_id: str, as_json: bool) -> None:
 
 
 def _say(found: Document, as_json: bool, line: str) -> None:
-    from pipeweave.cli.support.rendering import show_json, text
-
     if as_json:
         show_json(found)
     else:
@@ -243,8 +236,6 @@ def _say(found: Document, as_json: bool, line: str) -> None:
 
 
 def _show(found: Document, as_json: bool) -> None:
-    from pipeweave.cli.support.rendering import show_fields, show_json, when
-
     if as_json:
         show_json(found)
         return
@@ -274,8 +265,6 @@ def _show(found: Document, as_json: bool) -> None:
 
 
 def _show_fires(found: list[Mapping[str, Any]]) -> None:
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     cells = {
         moment("time (UTC)"): lambda each: when(each["scheduledAt"]),
         Column("outcome"): field("outcome"),

@@ -12,6 +12,7 @@ import click
 from pipeweave.cli.support.beat_entries import PREFIX, BeatEntry, NotImportable, entries_of
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import field, show_list
 from pipeweave.cli.support.schedules import times_of
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import InputValidationFailed, InvalidInput
@@ -216,8 +217,6 @@ def _is_same(stored: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
 
 
 def _show(rows: list[dict[str, Any]], as_json: bool, is_dry: bool) -> None:
-    from pipeweave.cli.support.rendering import field, show_list
-
     cells = {
         Column("schedule", wraps=True): field("schedule"),
         Column("pipeline", drop=2, wraps=True): field("pipeline"),

@@ -12,6 +12,7 @@ from pipeweave import signatures
 from pipeweave.cli.registry import Listing
 from pipeweave.cli.support.connection import connected, data_dir_option, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, when
 from pipeweave.cli.support.secret_key import deployment_secret
 from pipeweave.cli.support.tables import Column
 
@@ -32,8 +33,6 @@ def services() -> None:
 @connected
 def list_services(client: Client, as_json: bool) -> None:
     """List the services that registered tasks."""
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     cells = {
         Column("service"): field("id"),
         Column("kind", drop=2): field("kind"),
@@ -106,16 +105,12 @@ def secret(service: str, tenant: str | None, data_dir: Path | None, as_json: boo
         found.key, tenant or found.tenant, service, is_shared=found.is_shared_by_workers
     )
     if as_json:
-        from pipeweave.cli.support.rendering import show_json
-
         show_json({"serviceId": service, "secret": value, "isShared": found.is_shared_by_workers})
     else:
         click.echo(value)
 
 
 def _show(found: Mapping[str, Any], as_json: bool) -> None:
-    from pipeweave.cli.support.rendering import show_fields, show_json, when
-
     if as_json:
         show_json(found)
         return
@@ -140,8 +135,6 @@ def _show(found: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _show_instances(found: list[Mapping[str, Any]]) -> None:
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     cells = {
         Column("instance"): field("baseUrl"),
         Column("version", drop=2): field("version"),

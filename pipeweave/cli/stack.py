@@ -12,6 +12,7 @@ import click
 from pipeweave.cli.support.dashboard import dashboard_lines
 from pipeweave.cli.support.extras import check_up
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import show_json, show_table
 from pipeweave.cli.support.stack_folder import stack_command, stack_folder, stack_option
 from pipeweave.settings import Settings, load
 
@@ -160,13 +161,10 @@ def _announce(ready: Announcement, options: UpOptions, how_to_stop: str) -> None
 
 
 def _show_json(rows: list[ProcessRow]) -> None:
-    from pipeweave.cli.support.rendering import show_json
-
     show_json([row.to_json(datetime.now(UTC)) for row in rows])
 
 
 def _show_table(rows: list[ProcessRow]) -> None:
-    from pipeweave.cli.support.rendering import show_table
     from pipeweave.cli.support.tables import Column
 
     columns = [*map(Column, ("name", "pid", "state", "uptime", "restarts")), Column("note", wraps=True)]

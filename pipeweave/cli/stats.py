@@ -10,6 +10,7 @@ import click
 
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import show_json, show_table, text, when
 from pipeweave.durations import DURATION_EXPECTED, in_words, milliseconds
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ def stats(client: Client, pipeline: str | None, task: str | None, last: str, as_
     A line of bars for each figure, the oldest first, and what it comes to in all. Quantiles (p50, p95) are
     approximate, within 12 %.
     """
-    from pipeweave.cli.support.rendering import show_json, show_table, text, when
-
     if pipeline is not None and task is not None:
         raise click.UsageError("give --pipeline or --task, not both")
     length = milliseconds(last)

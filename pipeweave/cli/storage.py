@@ -12,6 +12,7 @@ import click
 from pipeweave.cli.registry import Listing
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, text, when
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ def storage() -> None:
 @connected
 def list_backends(client: Client, as_json: bool) -> None:
     """List the storage backends, without credentials."""
-    from pipeweave.cli.support.rendering import field, show_list
-
     found = client.storage_backends()
     cells = {
         Column("backend"): field("id"),
@@ -58,8 +57,6 @@ def usage(client: Client, backend: str | None, prefix: str | None, as_json: bool
 
     `~` is about so much, `+` is at least so much.
     """
-    from pipeweave.cli.support.rendering import moment, show_list, when
-
     found = client.storage_usage(backend, prefix)
     cells = {
         Column("paths"): lambda each: each["prefix"],
@@ -88,8 +85,6 @@ def sweep(client: Client, dry_run: bool, backend: str | None, adopt: bool, as_js
 
     The tick does so once an hour. Young objects are left alone: see STORAGE_GRACE_HOURS.
     """
-    from pipeweave.cli.support.rendering import show_json
-
     report = _whole_pass(client, dry_run=dry_run, backend=backend, adopt=adopt)
     if as_json:
         show_json(report)
@@ -113,8 +108,6 @@ def _whole_pass(client: Client, **order: Any) -> Document:
 
 
 def _show_report(report: Document) -> None:
-    from pipeweave.cli.support.rendering import show_fields, text
-
     verb = "would be deleted" if report["dryRun"] else "deleted"
     show_fields(
         [
@@ -144,8 +137,6 @@ def upload(client: Client, file: Path, name: str | None, as_json: bool) -> None:
 
     Name the id in the input of a run within 24 hours; otherwise the file is deleted.
     """
-    from pipeweave.cli.support.rendering import show_json
-
     found = client.upload(file, name)
     if as_json:
         show_json(found)
@@ -167,8 +158,6 @@ def upload(client: Client, file: Path, name: str | None, as_json: bool) -> None:
 @connected
 def uploads(client: Client, limit: int, as_json: bool) -> None:
     """List the uploaded files, newest first."""
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     cells = {
         Column("upload"): field("uploadId"),
         Column("file", wraps=True, breaks=True): field("filename"),

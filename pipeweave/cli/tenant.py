@@ -10,6 +10,7 @@ import click
 from pipeweave.cli.registry import Listing
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, when
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ def tenant() -> None:
 @connected
 def list_tenants(client: Client, as_json: bool) -> None:
     """List the tenants that the token may enter."""
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     cells: dict[Column, Callable[[Mapping[str, Any]], Any]] = {
         Column("tenant"): field("id"),
         Column("max active runs"): lambda each: each["maxActiveRuns"] or "unlimited",
@@ -71,8 +70,6 @@ def limit(client: Client, name: str, max_active_runs: int | None, is_none: bool,
 
 
 def _show(found: Document, as_json: bool) -> None:
-    from pipeweave.cli.support.rendering import show_fields, show_json, when
-
     if as_json:
         show_json(found)
         return

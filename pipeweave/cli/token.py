@@ -12,6 +12,7 @@ import click
 from pipeweave.cli.support import audited
 from pipeweave.cli.support.connection import json_option, with_database
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import field, moment, show_json, show_list, when
 from pipeweave.cli.support.tables import Column
 from pipeweave.durations import milliseconds
 from pipeweave.errors import Conflict
@@ -102,7 +103,6 @@ def create(
 
     It cannot be shown again.
     """
-    from pipeweave.cli.support.rendering import show_json
     from pipeweave.orchestrator.domain import iso
     from pipeweave.orchestrator.security import access_tokens, audit
 
@@ -131,7 +131,6 @@ def create(
 @with_database
 def list_(database_url: str, as_json: bool) -> None:
     """List the tokens, newest first, without secrets."""
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
     from pipeweave.orchestrator.reading import tokens
 
     with _transaction(database_url) as tx:
@@ -157,7 +156,6 @@ def list_(database_url: str, as_json: bool) -> None:
 @with_database
 def revoke(database_url: str, name_or_id: str, children: bool, as_json: bool) -> None:
     """Revoke a token by its id, or all tokens of a name."""
-    from pipeweave.cli.support.rendering import show_json
     from pipeweave.orchestrator.security import access_tokens, audit
 
     with _transaction(database_url) as tx:

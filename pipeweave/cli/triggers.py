@@ -15,6 +15,7 @@ from pipeweave import webhooks
 from pipeweave.cli.registry import Listing
 from pipeweave.cli.support.connection import connected, data_dir_option, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, text, when
 from pipeweave.cli.support.secret_key import deployment_secret
 from pipeweave.cli.support.tables import Column
 
@@ -57,8 +58,6 @@ def triggers() -> None:
 @connected
 def list_triggers(client: Client, pipeline: str | None, as_json: bool) -> None:
     """List the triggers and when they last fired."""
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     cells = {
         Column("trigger"): field("id"),
         Column("pipeline"): field("pipelineId"),
@@ -265,8 +264,6 @@ def _as_json(value: Any) -> str | None:
 
 
 def _say(found: Document, as_json: bool, line: str) -> None:
-    from pipeweave.cli.support.rendering import show_json, text
-
     if as_json:
         show_json(found)
     else:
@@ -274,8 +271,6 @@ def _say(found: Document, as_json: bool, line: str) -> None:
 
 
 def _show(found: Document, as_json: bool, server: str) -> None:
-    from pipeweave.cli.support.rendering import show_fields, show_json, text, when
-
     for each in found.get("warnings") or ():
         click.echo(text(f"warning: each run will be refused: {each['field']} {each['message']}"), err=True)
     if found.get("warnings"):
@@ -329,8 +324,6 @@ def _delivery(url: str) -> str:
 
 
 def _show_fires(found: list[Mapping[str, Any]]) -> None:
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     cells = {
         moment("time (UTC)"): lambda each: when(each["firedAt"]),
         Column("for"): field("key"),

@@ -13,6 +13,7 @@ import click
 from pipeweave import ids
 from pipeweave.cli.support.connection import json_option, with_database
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import show_json, text
 from pipeweave.cli.token import Lifetime
 from pipeweave.errors import NotFound
 
@@ -131,8 +132,6 @@ class _Report:
 
     def close(self) -> None:
         if self.as_json:
-            from pipeweave.cli.support.rendering import show_json
-
             show_json(
                 {
                     "verified": self.verified,
@@ -161,8 +160,6 @@ def _document(each: verification.Difference) -> dict[str, Any]:
 
 
 def _line(each: verification.Difference) -> str:
-    from pipeweave.cli.support.rendering import text
-
     shown = _document(each)
     what = f"{shown['run']} {shown['taskRun'] or '-'} {each.field}"
     return f"{what}: stored {text(each.stored)}, rebuilt {text(each.rebuilt)}"

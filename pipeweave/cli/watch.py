@@ -13,6 +13,7 @@ import orjson
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import text
 from pipeweave.errors import CursorExpired
 
 if TYPE_CHECKING:
@@ -101,8 +102,6 @@ def _print(change: Document, *, as_json: bool) -> None:
 
 
 def _line(change: Document) -> str:
-    from pipeweave.cli.support.rendering import text
-
     attempt = change.get("attempt")
     place = [change["runId"]] if change.get("step") is None else [change["runId"], change["step"]]
     told = [f"attempt {attempt}"] if attempt is not None and attempt > 1 else []

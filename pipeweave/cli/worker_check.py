@@ -10,6 +10,7 @@ import click
 
 from pipeweave.cli.support.connection import json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import is_terminal, show_json, text, width
 from pipeweave.errors import FieldError, InvalidInput
 
 if TYPE_CHECKING:
@@ -89,8 +90,6 @@ def check(ctx: click.Context, /, as_json: bool, **given: Any) -> None:
                 _show(found)
     counts = Counter(each.verdict.level.value for each in findings)
     if as_json:
-        from pipeweave.cli.support.rendering import show_json
-
         show_json({"status": _worst(counts), "counts": counts, "checks": list(map(_document, findings))})
     else:
         _sum_up(counts)
@@ -165,8 +164,6 @@ def _announce(kit: Kit, command: str | None, *, to_stderr: bool) -> None:
 
 def _show(found: Finding) -> None:
     """Print a finding; below one that is no pass, what was expected and how to mend it."""
-    from pipeweave.cli.support.rendering import is_terminal, text
-
     level = found.verdict.level.value
     shown = click.style(level.upper(), fg=_COLOURS[level]) if is_terminal() else level.upper()
     lines = _folded(text(found.verdict.happened))
@@ -180,7 +177,6 @@ def _show(found: Finding) -> None:
 
 
 def _folded(text: str) -> list[str]:
-    from pipeweave.cli.support.rendering import width
     from pipeweave.cli.support.tables import fold
 
     return fold(text, max(width() - _INDENT, _NARROWEST), breaks=True)

@@ -11,6 +11,7 @@ from pipeweave.cli.registry import Listing
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, text, when
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ def list_workers(client: Client, state: str | None, service: str | None, as_json
 
     Those that ended are listed for a week.
     """
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
     cells: dict[Column, Callable[[Mapping[str, Any]], Any]] = {
         Column("worker"): field("id"),
         Column("service", drop=1): field("serviceId"),
@@ -64,8 +63,6 @@ def show(client: Client, worker: str, as_json: bool) -> None:
 
     WORKER is its id, or the beginning of one.
     """
-    from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, when
-
     found = client.worker(_chosen(client, worker))
     if as_json:
         show_json(found)
@@ -141,8 +138,6 @@ def _chosen(client: Client, given: str) -> str:
 
 
 def _show(found: Mapping[str, Any], as_json: bool, what: str) -> None:
-    from pipeweave.cli.support.rendering import show_json, text
-
     if as_json:
         show_json(found)
     else:

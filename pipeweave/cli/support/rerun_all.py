@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeweave.cli.support.rendering import show_json, text
+
 if TYPE_CHECKING:
     from pipeweave.client import Client, Document
 
@@ -38,7 +40,6 @@ def rerun_all(client: Client, matching: Matching, *, as_json: bool) -> bool:
         Whether none was refused.
     """
     from pipeweave.cli.support.known_names import require_pipeline
-    from pipeweave.cli.support.rendering import show_json, text
 
     found = list(_pages(client, matching))
     refused = [each for each in found if each["errorCode"] is not None]

@@ -10,6 +10,7 @@ import click
 
 from pipeweave import ids
 from pipeweave.cli.support.id_arguments import LATEST
+from pipeweave.cli.support.rendering import show_json
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Document
@@ -69,7 +70,6 @@ def is_run(given: str | None) -> bool:
 def change_all(client: Client, action: str, chosen: Chosen, reason: str | None, *, as_json: bool) -> None:
     """Do the action to all runs that match, request after request, and print how many there were."""
     from pipeweave.cli.support.known_names import require_pipeline
-    from pipeweave.cli.support.rendering import show_json
 
     done = _all(client, action, chosen, reason)
     if as_json:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pipeweave.cli.support.rendering import when
+
 if TYPE_CHECKING:
     from pipeweave.client import Client
 
 
 def times_of(schedule: Mapping[str, Any]) -> str:
     """When a schedule is due: its cron line, its interval or its only time."""
-    from pipeweave.cli.support.rendering import when
-
     if schedule["cron"] is not None:
         return str(schedule["cron"])
     if schedule["everyMs"] is not None:
