@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.run_filters import time_of
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.lifetime import Lifetime, time_of
 from pipeweave.cli.support.list_options import cursor_option, limit_option
 from pipeweave.cli.support.rendering import field, moment, show_list, when
 from pipeweave.cli.support.tables import Column
-from pipeweave.cli.token import Lifetime
 
 if TYPE_CHECKING:
     from pipeweave.client import Client

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.registry import Listing
-from pipeweave.cli.run_filters import run_filter_options, run_filters
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_pipeline
 from pipeweave.cli.support.list_options import cursor_option, limit_option
+from pipeweave.cli.support.listing import Listing
 from pipeweave.cli.support.rendering import field, moment, show_json, show_list, text, when
+from pipeweave.cli.support.run_filters import run_filter_options, run_filters
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import WaitTimeout
 

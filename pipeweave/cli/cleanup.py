@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave import ids
-from pipeweave.cli.months import Place, with_place
 from pipeweave.cli.support import audited
 from pipeweave.cli.support.connection import json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.history_place import Place, with_place
+from pipeweave.cli.support.lifetime import Lifetime
 from pipeweave.cli.support.rendering import show_json
-from pipeweave.cli.token import Lifetime
 from pipeweave.errors import InvalidInput
 from pipeweave.settings import Settings
 

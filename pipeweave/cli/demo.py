@@ -52,8 +52,8 @@ def demo(ctx: click.Context, data_dir: Path | None, keep: bool, limit: int, as_j
 
     The pipeline measures the source of Python's standard library, each file as a task run.
     """
-    from pipeweave.cli.demo_report import next_steps, show_report
     from pipeweave.cli.support.dashboard import dashboard_lines, login_link
+    from pipeweave.cli.support.demo_report import next_steps, show_report
 
     began = time.monotonic()
     with _stack(data_dir, keep=keep, is_quiet=as_json) as (folder, ready):
@@ -108,7 +108,7 @@ def _picture(client: Client, run: Run, folder: Path) -> Path:
 
 def _timeline(client: Client, run: Run, folder: Path) -> Path:
     """Draw when each step of the run did what, into a folder."""
-    from pipeweave.cli.ledger import write_picture
+    from pipeweave.cli.support.timeline_picture import write_picture
 
     to = folder / f"{PIPELINE}-timeline.svg"
     write_picture(client, run.id, to)

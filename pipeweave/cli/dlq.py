@@ -13,10 +13,10 @@ from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_pipeline, require_task, require_tenant
+from pipeweave.cli.support.lifetime import Lifetime
 from pipeweave.cli.support.list_options import cursor_option, limit_option
 from pipeweave.cli.support.rendering import field, moment, show_json, show_list, when
 from pipeweave.cli.support.tables import Column
-from pipeweave.cli.token import Lifetime
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Document

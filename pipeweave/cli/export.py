@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from pipeweave.cli.run_filters import run_filter_options, run_filters
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected
 from pipeweave.cli.support.export_file import ExportFile
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.run_filters import run_filter_options, run_filters
 
 if TYPE_CHECKING:
     from pipeweave.client import Client

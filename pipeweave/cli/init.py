@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from pipeweave.cli.scaffold import files
 from pipeweave.cli.support.connection import json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import show_json
+from pipeweave.cli.support.scaffold import files
 from pipeweave.errors import Conflict, InvalidId, Unavailable
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")

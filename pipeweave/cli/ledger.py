@@ -13,7 +13,7 @@ from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import seconds, show_json, show_table, text, width
 from pipeweave.cli.support.tables import GAP, Column, letters
-from pipeweave.errors import InvalidInput
+from pipeweave.cli.support.timeline_picture import write_picture
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
@@ -64,22 +64,6 @@ def ledger(client: Client, run: str, pipeline: str | None, svg: Path | None, as_
     )
     if (more := found["pathLength"] - len(shown)) > 0:
         click.echo(f"and {more:,} more steps of the critical path, each of which took less")
-
-
-def write_picture(client: Client, run_id: str, file: Path) -> None:
-    """Write the timeline of a run as a picture (SVG).
-
-    Raises:
-        InvalidInput: the file cannot be written.
-    """
-    from pipeweave.orchestrator.timeline import svg
-
-    found = client.timeline(run_id)
-    picture = svg(found, title=f"Timeline of {found['pipelineId']}, {found['status']}")
-    try:
-        file.write_text(picture, encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"{file} cannot be written: {error.strerror}") from error
 
 
 def _named(step: Mapping[str, Any]) -> str:

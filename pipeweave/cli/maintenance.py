@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.registry import Listing
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.listing import Listing
 from pipeweave.cli.support.rendering import seconds, show_fields, show_json, show_table, when
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import WaitTimeout

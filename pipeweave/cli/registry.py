@@ -11,29 +11,13 @@ import click
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_task
+from pipeweave.cli.support.listing import Listing
 from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, text, when
 from pipeweave.cli.support.schedules import schedules_of
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
-
-
-class Listing(click.Group):
-    """A group that runs one of its commands if called without a command.
-
-    Args:
-        default: that command.
-    """
-
-    def __init__(self, *args: Any, default: str = "list", **attributes: Any) -> None:
-        super().__init__(*args, **attributes)
-        self.default = default
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
-            args = [self.default, *args]
-        return super().parse_args(ctx, args)
 
 
 @click.group(cls=Listing)

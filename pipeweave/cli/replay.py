@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.runs import pipeline_option
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import show_json, text
+from pipeweave.cli.support.run_options import pipeline_option
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Document

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.runs import follow_to_end, given_input, with_input
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import show_json, show_warnings
 from pipeweave.cli.support.rerun_all import FINAL_STATUSES, Matching, rerun_all
+from pipeweave.cli.support.run_options import follow_to_end, given_input, with_input
 
 if TYPE_CHECKING:
     from pipeweave.client import Client

@@ -12,43 +12,13 @@ from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import show_json, show_table, show_warnings, text, when
 from pipeweave.cli.support.run_changes import Chosen, change_all, filter_options
+from pipeweave.cli.support.run_options import follow_to_end, given_input, pipeline_option, with_input
 from pipeweave.cli.support.tables import Column
-from pipeweave.errors import MalformedJson
 
 if TYPE_CHECKING:
-    from pipeweave.client import Client, Document, Run
+    from pipeweave.client import Client, Document
 
 FAILURE_MODES = ("fail-fast", "continue", "partial-merge")
-RUN_STATUSES = (
-    "pending",
-    "running",
-    "paused",
-    "error_handling",
-    "completed",
-    "partial",
-    "failed",
-    "cancelled",
-)
-
-input_options = (
-    click.option("-i", "--input", "inline", metavar="JSON", help="The run's input, e.g. '{\"limit\": 100}'."),
-    click.option(
-        "-f",
-        "--file",
-        type=click.File("rb"),
-        help="Read the run's input from a JSON file; - for standard input.",
-    ),
-)
-
-
-pipeline_option = click.option("--pipeline", help="With `latest`: the newest run of this pipeline.")
-
-
-def with_input(command: Any) -> Any:
-    """Give a command the options `--input` and `--file`."""
-    for option in reversed(input_options):
-        command = option(command)
-    return command
 
 
 @click.command(
@@ -109,7 +79,7 @@ def trigger(
 
     With --batch, it starts a run for each input of a file. With --wait, it follows the run.
     """
-    from pipeweave.cli.batch import trigger_all
+    from pipeweave.cli.support.batch import trigger_all
 
     options: dict[str, Any] = {"failure_mode": failure_mode, "priority": priority, "run_token": run_token}
     if batch is not None:
@@ -290,37 +260,3 @@ def cancel(
         show_json(found)
     else:
         click.echo(f"{id_} {found['status']}")
-
-
-def follow_to_end(
-    ctx: click.Context, client: Client, run_id: str, timeout: float | None, as_json: bool
-) -> None:
-    """Follow a run to its end, and exit 0 only if it completed."""
-    from pipeweave.cli.support.progress import follow
-
-    final: Run = client.wait(run_id, timeout) if as_json else follow(client, run_id, timeout)
-    if as_json:
-        show_json(final.document)
-    ctx.exit(0 if final.status == "completed" else 1)
-
-
-def given_input(inline: str | None, file: Any) -> Any:
-    """The value of `--input` or `--file`; None without them.
-
-    Raises:
-        MalformedJson: it is not JSON.
-    """
-    if inline is not None and file is not None:
-        raise click.UsageError("give --input or --file, not both")
-    if inline is not None and inline.startswith("@"):  # as curl does; no JSON begins like this
-        raise click.UsageError(f"--input takes the JSON itself; write --file {inline[1:] or 'FILE'}")
-    text = inline if inline is not None else file.read() if file is not None else None
-    if text is None:
-        return None
-    import orjson
-
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        source = "--input" if file is None else "--file"
-        raise MalformedJson(f"{source} is not JSON: {error}", hint="quote it: -i '{\"name\": 1}'") from error

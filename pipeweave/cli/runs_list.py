@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.runs import RUN_STATUSES
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_pipeline, require_tenant
 from pipeweave.cli.support.list_options import cursor_option, limit_option
 from pipeweave.cli.support.rendering import field, moment, run_took, show_list, when
+from pipeweave.cli.support.run_filters import RUN_STATUSES
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:

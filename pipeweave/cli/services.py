@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave import signatures
-from pipeweave.cli.registry import Listing
 from pipeweave.cli.support.connection import connected, data_dir_option, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.listing import Listing
 from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, when
 from pipeweave.cli.support.secret_key import deployment_secret
 from pipeweave.cli.support.tables import Column

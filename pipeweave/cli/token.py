@@ -12,9 +12,9 @@ import click
 from pipeweave.cli.support import audited
 from pipeweave.cli.support.connection import json_option, with_database
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.lifetime import Lifetime
 from pipeweave.cli.support.rendering import field, moment, show_json, show_list, when
 from pipeweave.cli.support.tables import Column
-from pipeweave.durations import milliseconds
 from pipeweave.errors import Conflict
 
 if TYPE_CHECKING:
@@ -22,41 +22,6 @@ if TYPE_CHECKING:
 
 SCOPE_PREFIX = "orchestrator:"
 SCOPES = ("read", "write", "admin", "worker", "tick")
-_LONGEST_MS = 100_000 * 86_400_000
-
-
-if TYPE_CHECKING:
-    _Lifetime = click.ParamType[timedelta | datetime]
-else:
-    # Generic from click 8.4 on.
-    _Lifetime = click.ParamType
-
-
-class Lifetime(_Lifetime):
-    """A duration such as 12h or 30d, or an ISO time with its time zone."""
-
-    name = "30d|12h|TIME"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta | datetime:
-        if isinstance(value, timedelta | datetime):
-            return value
-        text = str(value)
-        if (ms := milliseconds(text, longest_ms=_LONGEST_MS)) is not None:
-            return timedelta(milliseconds=ms)
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            self.fail(
-                f"{text!r} is neither a duration such as 30s, 5m, 12h or 30d"
-                " nor a time such as 2026-11-20T12:00:00Z.",
-                param,
-                ctx,
-            )
-        if moment.tzinfo is None:
-            self.fail(f"{text!r} lacks a time zone, e.g. {text}Z.", param, ctx)
-        return moment
 
 
 @click.group()

@@ -13,8 +13,8 @@ import click
 from pipeweave import ids
 from pipeweave.cli.support.connection import json_option, with_database
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.lifetime import Lifetime
 from pipeweave.cli.support.rendering import show_json, text
-from pipeweave.cli.token import Lifetime
 from pipeweave.errors import NotFound
 
 if TYPE_CHECKING:

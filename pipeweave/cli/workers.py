@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.registry import Listing
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.listing import Listing
 from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, text, when
 from pipeweave.cli.support.tables import Column
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
+import click
 from support.pages import ROOT, section
 from support.source_tree import (
     LAZY,
@@ -178,6 +180,22 @@ def pipeweave_room_of(name: str) -> str | None:
     if parts[1:3] == ["cli", "support"]:
         return "cli.support"
     return parts[1] if parts[1] in PIPEWEAVE_ROOMS else "base"
+
+
+def test_a_command_imports_from_another_one_only_what_it_groups() -> None:
+    """What commands share lies in pipeweave/cli/support."""
+
+    def shared(path: Path) -> Iterator[str]:
+        if path.parent != ROOT / "pipeweave/cli" or path.name in ("__init__.py", "__main__.py"):
+            return
+        for name in imports(path):
+            module, _, attribute = name.rpartition(".")
+            if pipeweave_room_of(name) == "cli" and not isinstance(
+                getattr(import_module(module), attribute), click.Command
+            ):
+                yield name
+
+    assert not offenders(shared)
 
 
 def test_a_room_of_the_api_imports_only_the_rooms_before_it() -> None:

@@ -13,7 +13,7 @@ from support.nesting import nested
 from support.stub_http_server import Served
 
 from pipeweave.cli import main
-from pipeweave.cli.batch import read_inputs, requests
+from pipeweave.cli.support.batch import read_inputs, requests
 from pipeweave.client import Client
 from pipeweave.errors import FieldError, InputValidationFailed, InvalidInput, MalformedJson
 from pipeweave.size_limits import MAX_BATCH, MAX_BODY_BYTES

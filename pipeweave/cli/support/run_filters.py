@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
-from pipeweave.cli.runs import RUN_STATUSES
-from pipeweave.cli.token import Lifetime
+from pipeweave.cli.support.lifetime import Lifetime, time_of
+
+RUN_STATUSES = (
+    "pending",
+    "running",
+    "paused",
+    "error_handling",
+    "completed",
+    "partial",
+    "failed",
+    "cancelled",
+)
 
 _OPTIONS = (
     click.option(
@@ -58,11 +68,3 @@ def run_filters(options: Mapping[str, Any]) -> dict[str, Any]:
         "taskId": options["task"],
     }
     return {name: value for name, value in given.items() if value not in (None, [])}
-
-
-def time_of(given: timedelta | datetime | None, now: datetime) -> str | None:
-    """A time, or one so long ago, as the API takes it."""
-    if given is None:
-        return None
-    moment = now - given if isinstance(given, timedelta) else given
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
