@@ -64,9 +64,7 @@ def audit(
     }
     page = client.audit(limit=limit, cursor=cursor, **filters)
     none = "Nothing matches." if filters else "Nobody has changed anything yet."
-    show_list("entries", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)
-    if page.next_cursor and not as_json:
-        click.echo(f"More: --cursor {page.next_cursor}", err=True)
+    show_list("entries", page, cells, as_json=as_json, none=none)
 
 
 def _filters(since: Any, until: Any, object_: str | None, **texts: str | None) -> dict[str, str]:

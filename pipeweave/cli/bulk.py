@@ -13,9 +13,10 @@ from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_pipeline
 from pipeweave.cli.support.list_options import cursor_option, limit_option
-from pipeweave.cli.support.listing import Listing
-from pipeweave.cli.support.rendering import field, moment, show_json, show_list, text, when
+from pipeweave.cli.support.rendering import field, moment, show_answer, show_json, show_list, text, when
+from pipeweave.cli.support.resource import Resource
 from pipeweave.cli.support.run_filters import run_filter_options, run_filters
+from pipeweave.cli.support.run_options import timeout_option
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import WaitTimeout
 
@@ -36,7 +37,7 @@ POLL_INTERVAL_S = 0.5
 MOST_SKIPPED = 20
 
 
-@click.group(cls=Listing)
+@click.group(cls=Resource, noun="bulk", find=id_arguments.bulk_change)
 def bulk() -> None:
     """Change many runs.
 
@@ -65,12 +66,7 @@ def bulk() -> None:
 @click.option("--key", metavar="KEY", help="A second command with the same key finds what the first began.")
 @click.option("--dry-run", is_flag=True, help="Only count the runs that match.")
 @click.option("-w", "--wait", is_flag=True, help="Wait for the end; exit 0 only if no run was skipped.")
-@click.option(
-    "--timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    help="With --wait: give up after this many seconds.",
-)
+@timeout_option
 @json_option
 @connected
 @click.pass_context
@@ -115,10 +111,7 @@ def start(
         return
     if wait:
         found = _wait(client, found, timeout, is_silent=as_json)
-    if as_json:
-        show_json(found)
-    else:
-        _show(found)
+    show_answer(found, as_json, _line(found))
     ctx.exit(0 if not wait or (found["status"] == "completed" and not found["skipped"]) else 1)
 
 
@@ -158,11 +151,11 @@ def _wait(client: Client, found: Document, timeout: float | None, *, is_silent: 
     return found
 
 
-def _show(found: Document) -> None:
+def _line(found: Document) -> str:
     of = f"{found['total']:,}{'+' if found['totalIsCapped'] else ''}"
     skipped = f", {found['skipped']:,} skipped" if found["skipped"] else ""
     done = DONE[found["action"]]
-    click.echo(f"{found['id']} {found['status']}: {found['changed']:,} of {of} runs {done}{skipped}")
+    return f"{found['id']} {found['status']}: {found['changed']:,} of {of} runs {done}{skipped}"
 
 
 @bulk.command("list", epilog=examples("pipeweave bulk list --limit 5"))
@@ -184,10 +177,7 @@ def list_(client: Client, limit: int, cursor: str | None, as_json: bool) -> None
         Column("by", drop=4): field("createdBy"),
     }
     none = "No bulk change yet. `pipeweave bulk start` begins one."
-    more = {"nextCursor": page.next_cursor}
-    show_list("bulkChanges", page.items, cells, as_json=as_json, none=none, client=client, **more)
-    if page.next_cursor and not as_json:
-        click.echo(f"More: --cursor {page.next_cursor}", err=True)
+    show_list("bulkChanges", page, cells, as_json=as_json, none=none, client=client)
 
 
 @bulk.command(epilog=examples("pipeweave bulk show latest"))
@@ -203,7 +193,7 @@ def show(client: Client, bulk_change: str, as_json: bool) -> None:
     if as_json:
         show_json(found)
         return
-    _show(found)
+    click.echo(_line(found))
     skipped = client.bulk_runs(found["id"], "skipped")
     for each, _ in zip(skipped, range(MOST_SKIPPED), strict=False):
         click.echo(f"{each['runId']}: {each['errorCode']}: {text(each['error'])}")
@@ -211,17 +201,12 @@ def show(client: Client, bulk_change: str, as_json: bool) -> None:
         click.echo(f"and {found['skipped'] - MOST_SKIPPED:,} more", err=True)
 
 
-@bulk.command(epilog=examples("pipeweave bulk stop latest"))
-@click.argument("bulk_change", metavar="BULK")
-@json_option
-@connected
-def stop(client: Client, bulk_change: str, as_json: bool) -> None:
+bulk.verb(
+    "stop",
     """Stop a bulk change. What it has changed stays changed.
 
     BULK is its id, the beginning of one, or `latest`.
-    """
-    found = client.stop_bulk(id_arguments.bulk_change(client, bulk_change))
-    if as_json:
-        show_json(found)
-    else:
-        _show(found)
+    """,
+    _line,
+    epilog=examples("pipeweave bulk stop latest"),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +16,8 @@ from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_pipeline, require_task, require_tenant
 from pipeweave.cli.support.lifetime import Lifetime
 from pipeweave.cli.support.list_options import cursor_option, limit_option
-from pipeweave.cli.support.rendering import field, moment, show_json, show_list, when
+from pipeweave.cli.support.rendering import field, moment, show_answer, show_json, show_list, when
+from pipeweave.cli.support.run_options import timeout_option
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
@@ -139,9 +141,7 @@ def list_(client: Client, status: str, limit: int, cursor: str | None, as_json: 
     if not page.items and not as_json:
         _require_known(client, filters)
     none = "No open dead letters." if status == "open" else "No dead letters found."
-    show_list("items", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)
-    if page.next_cursor and not as_json:
-        click.echo(f"More: --cursor {page.next_cursor}", err=True)
+    show_list("items", page, cells, as_json=as_json, none=none)
 
 
 @dlq.command()
@@ -183,10 +183,7 @@ def show(client: Client, dead_letter: str, full: bool, as_json: bool) -> None:
     from pipeweave.cli.support.dead_letter_view import show_dead_letter
 
     found = client.dlq.get(id_arguments.dead_letter(client, dead_letter), load=True)
-    if as_json:
-        show_json(found)
-    else:
-        show_dead_letter(found, is_full=full)
+    show_answer(found, as_json, partial(show_dead_letter, is_full=full))
 
 
 @dlq.command()
@@ -249,12 +246,7 @@ def _followed(client: Client, answer: Document, *, as_json: bool) -> str:
 @click.option(
     "-w", "--wait", is_flag=True, help="Wait until all are retried; exit 0 only if none was skipped."
 )
-@click.option(
-    "--timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    help="With --wait: give up after this many seconds.",
-)
+@timeout_option
 @json_option
 @connected
 @click.pass_context
@@ -308,10 +300,7 @@ def redrive(client: Client, redrive: str, cancel: bool, as_json: bool) -> None:
     """
     redrive_id = id_arguments.redrive(client, redrive)
     found = client.dlq.cancel_redrive(redrive_id) if cancel else client.dlq.redrive(redrive_id)
-    if as_json:
-        show_json(found)
-    else:
-        _show_redrive(found)
+    show_answer(found, as_json, _show_redrive)
 
 
 def _show_redrive(redrive: Document) -> None:
@@ -340,10 +329,7 @@ def discard(
     for each in [id_arguments.dead_letter(client, given) for given in dead_letters]:
         client.dlq.discard(each, reason)
     count = len(dead_letters) if dead_letters else client.dlq.discard_all(reason, **given)
-    if as_json:
-        show_json({"discarded": count})
-    else:
-        click.echo(f"{count:,} discarded")
+    show_answer({"discarded": count}, as_json, f"{count:,} discarded")
 
 
 @dlq.command(epilog=examples("pipeweave dlq purge --older-than 30d"))
@@ -361,7 +347,4 @@ def purge(client: Client, older_than: str, as_json: bool) -> None:
     Open ones are deleted, too.
     """
     count = client.dlq.purge(older_than)
-    if as_json:
-        show_json({"purged": count})
-    else:
-        click.echo(f"{count:,} deleted")
+    show_answer({"purged": count}, as_json, f"{count:,} deleted")

@@ -51,17 +51,7 @@ def enqueued(client: Client, status: str, limit: int, cursor: str | None, as_jso
         cells |= {Column("token", drop=3): field("runToken"), Column("its run", drop=1): field("firstRunId")}
     else:
         cells |= {Column("tries", drop=3): field("tries"), Column("why", wraps=True, breaks=True): _why}
-    show_list(
-        "enqueuedRuns",
-        page.items,
-        cells,
-        as_json=as_json,
-        none=STATUSES[status],
-        client=client,
-        nextCursor=page.next_cursor,
-    )
-    if page.next_cursor and not as_json:
-        click.echo(f"More: --cursor {page.next_cursor}", err=True)
+    show_list("enqueuedRuns", page, cells, as_json=as_json, none=STATUSES[status], client=client)
 
 
 def _why(each: Document) -> str:

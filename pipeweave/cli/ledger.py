@@ -12,6 +12,7 @@ from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import seconds, show_json, show_table, text, width
+from pipeweave.cli.support.run_options import pipeline_option
 from pipeweave.cli.support.tables import GAP, Column, letters
 from pipeweave.cli.support.timeline_picture import write_picture
 
@@ -26,7 +27,7 @@ _PERCENT = len("100 %")
 
 @click.command(epilog=examples("pipeweave ledger latest", "pipeweave ledger prun_01m80arwk4e7 --json"))
 @click.argument("run")
-@click.option("--pipeline", help="With `latest`: the newest run of this pipeline.")
+@pipeline_option
 @click.option(
     "--svg",
     metavar="FILE",

@@ -10,8 +10,9 @@ import click
 
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.listing import Listing
-from pipeweave.cli.support.rendering import seconds, show_fields, show_json, show_table, when
+from pipeweave.cli.support.rendering import seconds, show_answer, show_fields, show_json, show_table, when
+from pipeweave.cli.support.resource import Resource
+from pipeweave.cli.support.run_options import timeout_option
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import WaitTimeout
 
@@ -27,15 +28,9 @@ _reason = click.option("--reason", help="Shown in the status and in the errors o
 _wait = click.option(
     "-w", "--wait", is_flag=True, help="Wait until maintenance mode begins, and show the runs that block it."
 )
-_timeout = click.option(
-    "--timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    help="With --wait: give up after this many seconds.",
-)
 
 
-@click.group(cls=Listing, default="status")
+@click.group(cls=Resource, default="status")
 def maintenance() -> None:
     """Drain and enter maintenance mode, or leave it.
 
@@ -48,13 +43,13 @@ def maintenance() -> None:
 @connected
 def status(client: Client, as_json: bool) -> None:
     """Show the mode and the oldest unfinished runs."""
-    _show(client.maintenance(), as_json)
+    show_answer(client.maintenance(), as_json, _show)
 
 
 @maintenance.command(epilog=examples("pipeweave maintenance request --reason 'new disks' --wait"))
 @_reason
 @_wait
-@_timeout
+@timeout_option
 @json_option
 @connected
 def request(client: Client, reason: str | None, wait: bool, timeout: float | None, as_json: bool) -> None:
@@ -65,7 +60,7 @@ def request(client: Client, reason: str | None, wait: bool, timeout: float | Non
 @maintenance.command()
 @_reason
 @_wait
-@_timeout
+@timeout_option
 @json_option
 @connected
 def enter(client: Client, reason: str | None, wait: bool, timeout: float | None, as_json: bool) -> None:
@@ -83,7 +78,7 @@ def enter(client: Client, reason: str | None, wait: bool, timeout: float | None,
 @connected
 def leave(client: Client, reason: str | None, as_json: bool) -> None:
     """Leave maintenance mode and accept new work again."""
-    _show(client.exit_maintenance(reason), as_json)
+    show_answer(client.exit_maintenance(reason), as_json, _show)
 
 
 @click.command()
@@ -117,7 +112,7 @@ def _do(
     found = verb(reason)
     if wait:
         found = _quiet(client, found, timeout, (lambda _: None) if as_json else click.echo)
-    _show(found, as_json)
+    show_answer(found, as_json, _show)
     return found
 
 
@@ -154,10 +149,7 @@ def _what(run: Document) -> str:
     return str(run["pipelineId"] or f"task {run['taskId']}")
 
 
-def _show(found: Document, as_json: bool) -> None:
-    if as_json:
-        show_json(found)
-        return
+def _show(found: Document) -> None:
     fields: Sequence[tuple[str, Any]] = (
         ("mode", found["mode"]),
         ("since (UTC)", when(found["modeChangedAt"])),

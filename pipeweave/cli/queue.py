@@ -11,7 +11,16 @@ from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_tenant
-from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, text, when
+from pipeweave.cli.support.rendering import (
+    field,
+    moment,
+    show_answer,
+    show_fields,
+    show_json,
+    show_list,
+    text,
+    when,
+)
 from pipeweave.cli.support.run_changes import Chosen, change_all, filter_options, is_run
 from pipeweave.cli.support.tables import Column
 
@@ -106,10 +115,10 @@ def pause(
     elif target is not None and is_run(target):
         run_id = id_arguments.run(client, target)
         run = dict(client.pause_run(run_id, reason).document)
-        _show(run, as_json, f"{run_id} is paused since {when(run['pausedAt'])} UTC")
+        show_answer(run, as_json, f"{run_id} is paused since {when(run['pausedAt'])} UTC")
     else:
         found = client.pause(target, reason)
-        _show(found, as_json, f"{_what(target)} is paused since {when(found['pausedAt'])} UTC")
+        show_answer(found, as_json, f"{_what(target)} is paused since {when(found['pausedAt'])} UTC")
 
 
 @click.command(epilog=examples("pipeweave resume charge", "pipeweave resume --pipeline nightly"))
@@ -136,9 +145,9 @@ def resume(
     elif target is not None and is_run(target):
         run_id = id_arguments.run(client, target)
         run = dict(client.resume_run(run_id).document)
-        _show(run, as_json, f"{run_id} is resumed ({run['status']})")
+        show_answer(run, as_json, f"{run_id} is resumed ({run['status']})")
     else:
-        _show(client.resume(target), as_json, f"{_what(target)} is resumed")
+        show_answer(client.resume(target), as_json, f"{_what(target)} is resumed")
 
 
 @click.command(epilog=examples("pipeweave limits --max-active-runs 50"))
@@ -157,10 +166,7 @@ def limits(client: Client, max_active_runs: int | None, no_max_active_runs: bool
         raise click.UsageError("give --max-active-runs or --no-max-active-runs, not both")
     is_set = no_max_active_runs or max_active_runs is not None
     found = client.set_limits(max_active_runs) if is_set else client.limits()
-    if as_json:
-        show_json(found)
-    else:
-        show_fields(_limits(found))
+    show_answer(found, as_json, lambda _: show_fields(_limits(found)))
 
 
 @click.command(
@@ -182,11 +188,11 @@ def why(client: Client, run: str, step: str | None, is_all: bool, as_json: bool)
     if is_all:
         if step or id_arguments.is_task_run(run):
             raise click.UsageError("--all explains a run, without STEP")
-        _show_all(client.why_run(id_arguments.run(client, run)), as_json)
+        show_answer(client.why_run(id_arguments.run(client, run)), as_json, _show_all)
         return
     asked = _asked(client, run, step)
     if asked is None:
-        _show_all(client.why_run(id_arguments.run(client, run)), as_json)
+        show_answer(client.why_run(id_arguments.run(client, run)), as_json, _show_all)
         return
     found = client.why(asked)
     if as_json:
@@ -197,10 +203,7 @@ def why(client: Client, run: str, step: str | None, is_all: bool, as_json: bool)
         click.echo(f"  {text(each['text'])}")
 
 
-def _show_all(found: Document, as_json: bool) -> None:
-    if as_json:
-        show_json(found)
-        return
+def _show_all(found: Document) -> None:
     running = f"{found['running']:,} running"
     click.echo(f"{found['summary']}; {running}" if found["summary"] else f"nothing waits; {running}")
     if found.get("reason"):
@@ -230,10 +233,3 @@ def _limits(found: Document) -> tuple[tuple[str, object], ...]:
 
 def _what(task: str | None) -> str:
     return "the tenant" if task is None else f"task {task}"
-
-
-def _show(found: Document, as_json: bool, line: str) -> None:
-    if as_json:
-        show_json(found)
-    else:
-        click.echo(text(line))

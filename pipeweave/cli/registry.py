@@ -11,8 +11,15 @@ import click
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_task
-from pipeweave.cli.support.listing import Listing
-from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, text, when
+from pipeweave.cli.support.rendering import (
+    field,
+    moment,
+    show_fields,
+    show_json,
+    show_list,
+    when,
+)
+from pipeweave.cli.support.resource import Resource
 from pipeweave.cli.support.schedules import schedules_of
 from pipeweave.cli.support.tables import Column
 
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
     from pipeweave.client import Client
 
 
-@click.group(cls=Listing)
+@click.group(cls=Resource, noun="task")
 def tasks() -> None:
     """List the tasks, or remove one.
 
@@ -57,21 +64,15 @@ def list_tasks(client: Client, service: str | None, as_json: bool) -> None:
     show_list("tasks", client.tasks(service), cells, as_json=as_json, none=none, client=client)
 
 
-@tasks.command()
-@click.argument("task")
-@click.option("--reason", help="Shown in the error of the cancelled task runs.")
-@json_option
-@connected
-def remove(client: Client, task: str, reason: str | None, as_json: bool) -> None:
+tasks.verb(
+    "remove",
     """Remove a task that no live worker has.
 
     Its task runs that have not started are cancelled.
-    """
-    found = client.remove_task(task, reason)
-    if as_json:
-        show_json(found)
-    else:
-        click.echo(text(f"Removed task {found['taskId']}; cancelled task runs: {found['cancelled']:,}"))
+    """,
+    "Removed task {taskId}; cancelled task runs: {cancelled:,}",
+    click.option("--reason", help="Shown in the error of the cancelled task runs."),
+)
 
 
 @tasks.command(
@@ -169,7 +170,7 @@ def _process(worker: str) -> str:
     return worker.rpartition(":")[0] or worker
 
 
-@click.group(cls=Listing)
+@click.group(cls=Resource)
 def pipelines() -> None:
     """List, show and store pipelines.
 

@@ -11,7 +11,7 @@ from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import show_json, show_warnings
 from pipeweave.cli.support.rerun_all import FINAL_STATUSES, Matching, rerun_all
-from pipeweave.cli.support.run_options import follow_to_end, given_input, with_input
+from pipeweave.cli.support.run_options import follow_to_end, given_input, timeout_option, with_input
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
@@ -48,12 +48,7 @@ if TYPE_CHECKING:
     "--run-token", help="Makes the rerun repeatable: with the same token, the first rerun is returned."
 )
 @click.option("-w", "--wait", is_flag=True, help="Follow the new run; exit 0 only if it completes.")
-@click.option(
-    "--timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    help="With --wait: give up after this many seconds.",
-)
+@timeout_option
 @json_option
 @connected
 @click.pass_context

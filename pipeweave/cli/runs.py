@@ -10,9 +10,15 @@ import click
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.rendering import show_json, show_table, show_warnings, text, when
+from pipeweave.cli.support.rendering import show_answer, show_json, show_table, show_warnings, text, when
 from pipeweave.cli.support.run_changes import Chosen, change_all, filter_options
-from pipeweave.cli.support.run_options import follow_to_end, given_input, pipeline_option, with_input
+from pipeweave.cli.support.run_options import (
+    follow_to_end,
+    given_input,
+    pipeline_option,
+    timeout_option,
+    with_input,
+)
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
@@ -36,12 +42,7 @@ FAILURE_MODES = ("fail-fast", "continue", "partial-merge")
     help="Start a run for each input of a file: a JSON value per line, or a JSON list; - for stdin.",
 )
 @click.option("-w", "--wait", is_flag=True, help="Follow the run; exit 0 only if it completes.")
-@click.option(
-    "--timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    help="With --wait: give up after this many seconds.",
-)
+@timeout_option
 @click.option(
     "--failure-mode",
     type=click.Choice(FAILURE_MODES),
@@ -256,7 +257,4 @@ def cancel(
     is_task = id_arguments.is_task_run(run)
     id_ = id_arguments.task_run(client, run) if is_task else id_arguments.run(client, run)
     found = client.cancel_task(id_, reason) if is_task else client.cancel(id_, reason).document
-    if as_json:
-        show_json(found)
-    else:
-        click.echo(f"{id_} {found['status']}")
+    show_answer(found, as_json, f"{id_} {found['status']}")

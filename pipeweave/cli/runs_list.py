@@ -86,8 +86,6 @@ def runs(
             require_pipeline(client, each)
     none = "No runs found. `pipeweave trigger PIPELINE` starts one."
     show_list("runs", items, cells, as_json=as_json, none=none, nextCursor=next_cursor)
-    if next_cursor and not as_json:
-        click.echo(f"More: --cursor {next_cursor}", err=True)
 
 
 def _listed(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeweave.cli.schedule_import import import_celery
 from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.fires import show_fires
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.listing import Listing
-from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, text, when
+from pipeweave.cli.support.rendering import Cells, field, moment, show_answer, show_fields, show_list, when
+from pipeweave.cli.support.resource import Resource
+from pipeweave.cli.support.run_options import json_value, paused_option
 from pipeweave.cli.support.schedules import times_of
 from pipeweave.cli.support.tables import Column
 from pipeweave.durations import DURATION_EXPECTED, milliseconds
@@ -30,18 +33,7 @@ def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     return found
 
 
-def _json(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    if value is None:
-        return None
-    import orjson
-
-    try:
-        return orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        raise click.BadParameter(f"is not JSON: {error}", ctx, param) from None
-
-
-@click.group(cls=Listing)
+@click.group(cls=Resource, noun="schedule")
 def schedule() -> None:
     """List and change schedules.
 
@@ -77,7 +69,7 @@ def list_schedules(client: Client, pipeline: str | None, as_json: bool) -> None:
 @connected
 def show(client: Client, schedule_id: str, as_json: bool) -> None:
     """Show a schedule, its next times and its last fires."""
-    _show(client.schedule(schedule_id), as_json)
+    show_answer(client.schedule(schedule_id), as_json, _show)
 
 
 @schedule.command(
@@ -93,7 +85,7 @@ def show(client: Client, schedule_id: str, as_json: bool) -> None:
 @click.option("--every", callback=_duration, metavar="DURATION", help="An interval such as 15m.")
 @click.option("--at", metavar="TIME", help="The only time, such as 2030-01-01T00:00:00Z.")
 @click.option("--time-zone", metavar="ZONE", help="Of the cron line; UTC without it.")
-@click.option("-i", "--input", "given", callback=_json, metavar="JSON", help="The input of its runs.")
+@click.option("-i", "--input", "given", callback=json_value, metavar="JSON", help="The input of its runs.")
 @click.option(
     "--missed", type=click.Choice(["skip", "one", "all"]), help="What becomes of times that were missed."
 )
@@ -105,7 +97,7 @@ def show(client: Client, schedule_id: str, as_json: bool) -> None:
 @click.option("--jitter", callback=_duration, metavar="DURATION", help="Start up to so much later.")
 @click.option("--start-at", metavar="TIME", help="Nothing is due before this time.")
 @click.option("--end-at", metavar="TIME", help="Nothing is due after this time.")
-@click.option("--paused/--not-paused", default=None, help="Store it paused, or end a pause.")
+@paused_option
 @json_option
 @connected
 def set_schedule(client: Client, schedule_id: str, pipeline: str, as_json: bool, **options: Any) -> None:
@@ -130,36 +122,17 @@ def set_schedule(client: Client, schedule_id: str, pipeline: str, as_json: bool,
         "paused": options["paused"],
     }
     body = {name: value for name, value in named.items() if value is not None}
-    _show(client.put_schedule(schedule_id, body), as_json)
+    show_answer(client.put_schedule(schedule_id, body), as_json, _show)
 
 
-@schedule.command()
-@click.argument("schedule_id", metavar="SCHEDULE")
-@json_option
-@connected
-def pause(client: Client, schedule_id: str, as_json: bool) -> None:
-    """Pause a schedule; its runs go on."""
-    _say(client.pause_schedule(schedule_id), as_json, f"Schedule {schedule_id} is paused")
-
-
-@schedule.command()
-@click.argument("schedule_id", metavar="SCHEDULE")
-@json_option
-@connected
-def resume(client: Client, schedule_id: str, as_json: bool) -> None:
-    """Resume a schedule; what passed meanwhile is not made up for."""
-    found = client.resume_schedule(schedule_id)
-    _say(found, as_json, f"Schedule {schedule_id} is resumed; next (UTC): {when(found['nextFireAt'])}")
-
-
-@schedule.command()
-@click.argument("schedule_id", metavar="SCHEDULE")
-@json_option
-@connected
-def fire(client: Client, schedule_id: str, as_json: bool) -> None:
-    """Start a run of a schedule now, even while it is paused."""
-    found = client.fire_schedule(schedule_id)
-    _say(found, as_json, found["pipelineRunId"])
+schedule.verb("pause", "Pause a schedule; its runs go on.", "Schedule {} is paused")
+schedule.verb(
+    "resume",
+    "Resume a schedule; what passed meanwhile is not made up for.",
+    lambda answer: f"Schedule {answer['id']} is resumed; next (UTC): {when(answer['nextFireAt'])}",
+)
+schedule.verb("fire", "Start a run of a schedule now, even while it is paused.", "{pipelineRunId}")
+schedule.verb("delete", "Delete a schedule; its runs go on.", "Deleted schedule {}")
 
 
 @schedule.command()
@@ -201,14 +174,11 @@ def backfill(
         some = min(left, 1_000 if per_second is None or dry_run else per_second)
         found = client.backfill_schedule(schedule_id, done["nextFrom"], end, dry_run=dry_run, limit=some)
         done = {name: found[name] if name == "nextFrom" else done[name] + found[name] for name in done}
-    _show_backfill(done, as_json, dry_run=dry_run)
+    show_answer(done, as_json, partial(_show_backfill, is_dry_run=dry_run))
 
 
-def _show_backfill(done: Mapping[str, Any], as_json: bool, *, dry_run: bool) -> None:
-    if as_json:
-        show_json(done)
-        return
-    if dry_run:
+def _show_backfill(done: Mapping[str, Any], *, is_dry_run: bool) -> None:
+    if is_dry_run:
         for each in done["times"]:
             click.echo(when(each))
         new = len(done["times"]) - done["known"]
@@ -219,26 +189,7 @@ def _show_backfill(done: Mapping[str, Any], as_json: bool, *, dry_run: bool) -> 
         click.echo(f"The range goes on: continue from {done['nextFrom']}")
 
 
-@schedule.command()
-@click.argument("schedule_id", metavar="SCHEDULE")
-@json_option
-@connected
-def delete(client: Client, schedule_id: str, as_json: bool) -> None:
-    """Delete a schedule; its runs go on."""
-    _say(client.delete_schedule(schedule_id), as_json, f"Deleted schedule {schedule_id}")
-
-
-def _say(found: Document, as_json: bool, line: str) -> None:
-    if as_json:
-        show_json(found)
-    else:
-        click.echo(text(line))
-
-
-def _show(found: Document, as_json: bool) -> None:
-    if as_json:
-        show_json(found)
-        return
+def _show(found: Document) -> None:
     error = found["lastError"]
     show_fields(
         {
@@ -261,15 +212,5 @@ def _show(found: Document, as_json: bool) -> None:
     )
     if found["lastFires"]:
         click.echo()
-        _show_fires(found["lastFires"])
-
-
-def _show_fires(found: list[Mapping[str, Any]]) -> None:
-    cells = {
-        moment("time (UTC)"): lambda each: when(each["scheduledAt"]),
-        Column("outcome"): field("outcome"),
-        Column("kind", drop=1): field("kind"),
-        Column("run"): field("runId"),
-        Column("why", wraps=True): lambda each: (each["error"] or {}).get("message") or each["reason"],
-    }
-    show_list("fires", found, cells, as_json=False)
+        kind: Cells = {Column("kind", drop=1): field("kind")}
+        show_fires(found["lastFires"], "scheduledAt", after_outcome=kind)

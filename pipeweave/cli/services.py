@@ -11,8 +11,8 @@ import click
 from pipeweave import signatures
 from pipeweave.cli.support.connection import connected, data_dir_option, json_option
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.listing import Listing
-from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, when
+from pipeweave.cli.support.rendering import field, moment, show_answer, show_fields, show_list, when
+from pipeweave.cli.support.resource import Resource
 from pipeweave.cli.support.secret_key import deployment_secret
 from pipeweave.cli.support.tables import Column
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pipeweave.client import Client
 
 
-@click.group(cls=Listing)
+@click.group(cls=Resource)
 def services() -> None:
     """List, show and change services.
 
@@ -56,7 +56,7 @@ def show(client: Client, service: str, as_json: bool) -> None:
     Dispatches to an HTTP service go to one of its instances that take them. One that refused a dispatch, or
     did not answer, is set aside and asked from time to time whether it is back.
     """
-    _show(client.service(service), as_json)
+    show_answer(client.service(service), as_json, _show)
 
 
 @services.command(
@@ -85,7 +85,7 @@ def set_service(
     """
     if base_url is None and is_disabled is None:
         raise click.UsageError("give --base-url, --disable or --enable")
-    _show(client.change_service(service, base_url=base_url, is_disabled=is_disabled), as_json)
+    show_answer(client.change_service(service, base_url=base_url, is_disabled=is_disabled), as_json, _show)
 
 
 @services.command()
@@ -104,16 +104,12 @@ def secret(service: str, tenant: str | None, data_dir: Path | None, as_json: boo
     value = signatures.worker_secret(
         found.key, tenant or found.tenant, service, is_shared=found.is_shared_by_workers
     )
-    if as_json:
-        show_json({"serviceId": service, "secret": value, "isShared": found.is_shared_by_workers})
-    else:
-        click.echo(value)
+    show_answer(
+        {"serviceId": service, "secret": value, "isShared": found.is_shared_by_workers}, as_json, value
+    )
 
 
-def _show(found: Mapping[str, Any], as_json: bool) -> None:
-    if as_json:
-        show_json(found)
-        return
+def _show(found: Mapping[str, Any]) -> None:
     is_http = found["kind"] == "http"
     shown = {
         "service": found["id"],

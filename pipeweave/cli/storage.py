@@ -11,8 +11,17 @@ import click
 
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.listing import Listing
-from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, text, when
+from pipeweave.cli.support.rendering import (
+    field,
+    moment,
+    show_answer,
+    show_fields,
+    show_json,
+    show_list,
+    text,
+    when,
+)
+from pipeweave.cli.support.resource import Resource
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
@@ -22,7 +31,7 @@ _COUNTED = ("seen", "kept", "deleted", "bytes", "young", "unknown")
 _SHOWN_EXAMPLES = 20
 
 
-@click.group(cls=Listing)
+@click.group(cls=Resource)
 def storage() -> None:
     """List the storage backends, or delete what nothing refers to.
 
@@ -86,10 +95,7 @@ def sweep(client: Client, dry_run: bool, backend: str | None, adopt: bool, as_js
     The tick does so once an hour. Young objects are left alone: see STORAGE_GRACE_HOURS.
     """
     report = _whole_pass(client, dry_run=dry_run, backend=backend, adopt=adopt)
-    if as_json:
-        show_json(report)
-    else:
-        _show_report(report)
+    show_answer(report, as_json, _show_report)
 
 
 def _whole_pass(client: Client, **order: Any) -> Document:

@@ -9,15 +9,22 @@ import click
 
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.listing import Listing
-from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, when
+from pipeweave.cli.support.rendering import (
+    field,
+    moment,
+    show_answer,
+    show_fields,
+    show_list,
+    when,
+)
+from pipeweave.cli.support.resource import Resource
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Document
 
 
-@click.group(cls=Listing)
+@click.group(cls=Resource)
 def tenant() -> None:
     """List, show and limit the tenants of the token.
 
@@ -45,7 +52,7 @@ def list_tenants(client: Client, as_json: bool) -> None:
 @connected
 def show(client: Client, name: str, as_json: bool) -> None:
     """Show a tenant with its limit and how much of it is used."""
-    _show(client.tenant(name), as_json)
+    show_answer(client.tenant(name), as_json, _show)
 
 
 @tenant.command(
@@ -66,13 +73,10 @@ def limit(client: Client, name: str, max_active_runs: int | None, is_none: bool,
     if is_none == (max_active_runs is not None):
         raise click.UsageError("give --max-active-runs or --none, one of them")
     client.set_tenant(name, max_active_runs)
-    _show(client.tenant(name), as_json)
+    show_answer(client.tenant(name), as_json, _show)
 
 
-def _show(found: Document, as_json: bool) -> None:
-    if as_json:
-        show_json(found)
-        return
+def _show(found: Document) -> None:
     shown = {
         "tenant": found["id"],
         "max active runs": found["maxActiveRuns"] or "unlimited",

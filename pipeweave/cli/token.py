@@ -13,7 +13,7 @@ from pipeweave.cli.support import audited
 from pipeweave.cli.support.connection import json_option, with_database
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.lifetime import Lifetime
-from pipeweave.cli.support.rendering import field, moment, show_json, show_list, when
+from pipeweave.cli.support.rendering import field, moment, show_answer, show_json, show_list, when
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import Conflict
 
@@ -128,10 +128,7 @@ def revoke(database_url: str, name_or_id: str, children: bool, as_json: bool) ->
         revoked = audit.recorded(
             tx, note, lambda tx: access_tokens.revoke(tx, name_or_id, takes_children=children)
         )
-    if as_json:
-        show_json({"revoked": revoked})
-    else:
-        click.echo(f"Revoked {', '.join(revoked)}")
+    show_answer({"revoked": revoked}, as_json, f"Revoked {', '.join(revoked)}")
 
 
 def _only(tenants: Sequence[str]) -> str | None:

@@ -13,25 +13,26 @@ import click
 
 from pipeweave import webhooks
 from pipeweave.cli.support.connection import connected, data_dir_option, json_option
+from pipeweave.cli.support.fires import show_fires
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.listing import Listing
-from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, text, when
+from pipeweave.cli.support.rendering import (
+    Cells,
+    field,
+    moment,
+    show_answer,
+    show_fields,
+    show_json,
+    show_list,
+    text,
+    when,
+)
+from pipeweave.cli.support.resource import Resource
+from pipeweave.cli.support.run_options import json_value, paused_option
 from pipeweave.cli.support.secret_key import deployment_secret
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Document
-
-
-def _json(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    if value is None:
-        return None
-    import orjson
-
-    try:
-        return orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        raise click.BadParameter(f"is not JSON: {error}", ctx, param) from None
 
 
 def _secret(ctx: click.Context, param: click.Parameter, path: Path | None) -> str | None:
@@ -44,7 +45,15 @@ def _secret(ctx: click.Context, param: click.Parameter, path: Path | None) -> st
         raise click.BadParameter(f"{path} cannot be read: {error}", ctx, param) from None
 
 
-@click.group(cls=Listing)
+_filter = click.option(
+    "--filter", "wanted", callback=json_value, metavar="JSON", help="Path -> the values that let it fire."
+)
+_input = click.option(
+    "-i", "--input", "given", callback=json_value, metavar="JSON", help="The input, with references."
+)
+
+
+@click.group(cls=Resource, noun="trigger")
 def triggers() -> None:
     """List and change triggers.
 
@@ -87,10 +96,8 @@ def show(client: Client, trigger_id: str, as_json: bool) -> None:
 @click.argument("trigger_id", metavar="TRIGGER")
 @click.argument("pipeline")
 @click.option("--scheme", type=click.Choice(list(webhooks.SCHEMES)), help="How the sender signs.")
-@click.option(
-    "--filter", "wanted", callback=_json, metavar="JSON", help="Path -> the values that let it fire."
-)
-@click.option("-i", "--input", "given", callback=_json, metavar="JSON", help="The input, with references.")
+@_filter
+@_input
 @click.option("--header", "headers", multiple=True, metavar="NAME", help="A header that the run gets.")
 @click.option("--max-per-minute", type=click.IntRange(1, 60_000), help="So many deliveries are taken.")
 @click.option(
@@ -101,7 +108,7 @@ def show(client: Client, trigger_id: str, as_json: bool) -> None:
     metavar="FILE",
     help="It holds the secret; without it, one is made.",
 )
-@click.option("--paused/--not-paused", default=None, help="Store it paused, or end a pause.")
+@paused_option
 @json_option
 @connected
 def webhook(client: Client, trigger_id: str, pipeline: str, as_json: bool, **options: Any) -> None:
@@ -139,12 +146,10 @@ def webhook(client: Client, trigger_id: str, pipeline: str, as_json: bool, **opt
     show_default=True,
     help="What it fires for.",
 )
-@click.option(
-    "--filter", "wanted", callback=_json, metavar="JSON", help="Path -> the values that let it fire."
-)
-@click.option("-i", "--input", "given", callback=_json, metavar="JSON", help="The input, with references.")
+@_filter
+@_input
 @click.option("--allow-self", is_flag=True, help="Runs of its own pipeline fire it, too.")
-@click.option("--paused/--not-paused", default=None, help="Store it paused, or end a pause.")
+@paused_option
 @json_option
 @connected
 def event(client: Client, trigger_id: str, pipeline: str, as_json: bool, **options: Any) -> None:
@@ -187,31 +192,9 @@ def rotate(client: Client, trigger_id: str, overlap: int, secret: str | None, as
     _show(client.rotate_trigger_secret(trigger_id, secret, overlap_seconds=overlap), as_json, client.url)
 
 
-@triggers.command()
-@click.argument("trigger_id", metavar="TRIGGER")
-@json_option
-@connected
-def pause(client: Client, trigger_id: str, as_json: bool) -> None:
-    """Pause a trigger; its runs go on."""
-    _say(client.pause_trigger(trigger_id), as_json, f"Trigger {trigger_id} is paused")
-
-
-@triggers.command()
-@click.argument("trigger_id", metavar="TRIGGER")
-@json_option
-@connected
-def resume(client: Client, trigger_id: str, as_json: bool) -> None:
-    """Resume a trigger; what it missed is not made up for."""
-    _say(client.resume_trigger(trigger_id), as_json, f"Trigger {trigger_id} is resumed")
-
-
-@triggers.command()
-@click.argument("trigger_id", metavar="TRIGGER")
-@json_option
-@connected
-def delete(client: Client, trigger_id: str, as_json: bool) -> None:
-    """Delete a trigger; its runs go on."""
-    _say(client.delete_trigger(trigger_id), as_json, f"Deleted trigger {trigger_id}")
+triggers.verb("pause", "Pause a trigger; its runs go on.", "Trigger {} is paused")
+triggers.verb("resume", "Resume a trigger; what it missed is not made up for.", "Trigger {} is resumed")
+triggers.verb("delete", "Delete a trigger; its runs go on.", "Deleted trigger {}")
 
 
 @triggers.command(
@@ -234,7 +217,7 @@ def delete(client: Client, trigger_id: str, as_json: bool) -> None:
 def sign(secret: str, body: Any, as_json: bool) -> None:
     """Print the header that signs a delivery now. BODY is a file, or - for standard input."""
     value = webhooks.sign(secret, int(time.time()), body.read())
-    _say({"name": webhooks.HEADER, "value": value}, as_json, f"{webhooks.HEADER}: {value}")
+    show_answer({"name": webhooks.HEADER, "value": value}, as_json, f"{webhooks.HEADER}: {value}")
 
 
 @triggers.command("hook-secret")
@@ -250,7 +233,7 @@ def print_hook_secret(name: str, tenant: str | None, data_dir: Path | None, as_j
     """
     found = deployment_secret(data_dir)
     value = webhooks.hook_secret(found.key, tenant or found.tenant, name)
-    _say({"name": name, "secret": value}, as_json, value)
+    show_answer({"name": name, "secret": value}, as_json, value)
 
 
 def _what(each: Mapping[str, Any]) -> str:
@@ -261,13 +244,6 @@ def _as_json(value: Any) -> str | None:
     import orjson
 
     return None if value is None else orjson.dumps(value).decode()
-
-
-def _say(found: Document, as_json: bool, line: str) -> None:
-    if as_json:
-        show_json(found)
-    else:
-        click.echo(text(line))
 
 
 def _show(found: Document, as_json: bool, server: str) -> None:
@@ -303,7 +279,8 @@ def _show(found: Document, as_json: bool, server: str) -> None:
         click.echo(f"\n{_DELIVERY}\n  {text(_delivery(url))}")
     if found["lastFires"]:
         click.echo()
-        _show_fires(found["lastFires"])
+        key: Cells = {Column("for"): field("key")}
+        show_fires(found["lastFires"], "firedAt", before_outcome=key)
 
 
 _DELIVERY = "To deliver body.json, with the secret in the file key:"
@@ -321,14 +298,3 @@ def _delivery(url: str) -> str:
     """The command that delivers body.json, with the secret in the file key."""
     sign = "pipeweave triggers sign --secret-file key body.json"
     return f'curl -H "$({sign})" --data-binary @body.json {url}'
-
-
-def _show_fires(found: list[Mapping[str, Any]]) -> None:
-    cells = {
-        moment("time (UTC)"): lambda each: when(each["firedAt"]),
-        Column("for"): field("key"),
-        Column("outcome"): field("outcome"),
-        Column("run"): field("runId"),
-        Column("why", wraps=True): lambda each: (each["error"] or {}).get("message") or each["reason"],
-    }
-    show_list("fires", found, cells, as_json=False)

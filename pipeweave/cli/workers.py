@@ -10,8 +10,15 @@ import click
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.listing import Listing
-from pipeweave.cli.support.rendering import field, moment, show_fields, show_json, show_list, text, when
+from pipeweave.cli.support.rendering import (
+    field,
+    moment,
+    show_fields,
+    show_json,
+    show_list,
+    when,
+)
+from pipeweave.cli.support.resource import Resource
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
@@ -20,7 +27,13 @@ if TYPE_CHECKING:
 STATES = ("running", "stalled", "draining", "stopped", "crashed")
 
 
-@click.group(cls=Listing)
+def _chosen(client: Client, given: str) -> str:
+    """The id of a worker, given whole or by its beginning."""
+    found = [each["id"] for each in client.workers()]
+    return given if given in found else id_arguments.worker(given, found)
+
+
+@click.group(cls=Resource, noun="worker", find=_chosen)
 def workers() -> None:
     """List, show, drain and resume workers.
 
@@ -109,39 +122,17 @@ def show(client: Client, worker: str, as_json: bool) -> None:
         show_list("lostAttempts", found["lostAttempts"], lost, as_json=False, none="")
 
 
-@workers.command(epilog=examples("pipeweave workers drain worker-4711 --reason 'a new kernel'"))
-@click.argument("worker")
-@click.option("--reason", help="Shown wherever the worker is.")
-@json_option
-@connected
-def drain(client: Client, worker: str, reason: str | None, as_json: bool) -> None:
+workers.verb(
+    "drain",
     """Let a worker take nothing more.
 
     What it calls already goes on; other workers get the rest. WORKER is its id, or the beginning of one.
-    """
-    _show(client.drain_worker(_chosen(client, worker), reason), as_json, "takes nothing more")
-
-
-@workers.command()
-@click.argument("worker")
-@json_option
-@connected
-def resume(client: Client, worker: str, as_json: bool) -> None:
-    """Let a worker that drains take work again."""
-    _show(client.resume_worker(_chosen(client, worker)), as_json, "takes work again")
-
-
-def _chosen(client: Client, given: str) -> str:
-    """The id of a worker, given whole or by its beginning."""
-    found = [each["id"] for each in client.workers()]
-    return given if given in found else id_arguments.worker(given, found)
-
-
-def _show(found: Mapping[str, Any], as_json: bool, what: str) -> None:
-    if as_json:
-        show_json(found)
-    else:
-        click.echo(text(f"{found['id']} {what}"))
+    """,
+    "{} takes nothing more",
+    click.option("--reason", help="Shown wherever the worker is."),
+    epilog=examples("pipeweave workers drain worker-4711 --reason 'a new kernel'"),
+)
+workers.verb("resume", "Let a worker that drains take work again.", "{} takes work again")
 
 
 def _busy(worker: Mapping[str, Any]) -> str | None:

@@ -15,7 +15,7 @@ from pipeweave.cli.support.known_names import require_tenant
 from pipeweave.cli.support.tables import GAP, Column, Layout, fold, lay_out, letters, shortened
 
 if TYPE_CHECKING:
-    from pipeweave.client import Client
+    from pipeweave.client import Client, Page
 
 STYLES = {
     "completed": "green",
@@ -68,9 +68,19 @@ def show_table(columns: Sequence[Column | str], rows: Iterable[Sequence[Any]], *
         _plain_lines([[column.name.upper() for column in named], *shown])
 
 
+def show_answer(answer: Any, as_json: bool, show: str | Callable[[Any], object]) -> None:
+    """Print an answer of the API as JSON, or else a line, or what `show` prints of it."""
+    if as_json:
+        show_json(answer)
+    elif isinstance(show, str):
+        click.echo(text(show))
+    else:
+        show(answer)
+
+
 def show_list(
     name: str,
-    found: Sequence[Mapping[str, Any]],
+    found: Sequence[Mapping[str, Any]] | Page,
     cells: Cells,
     *,
     as_json: bool,
@@ -81,17 +91,25 @@ def show_list(
     """Print a list as JSON `{name: [...], ...more}`, or as a table; `cells` maps columns to cell values.
 
     Args:
+        found: the rows, or a page of them, which prints the cursor of the next page, too.
         client: who asked for what its tenant has: an empty table says so when there is no such tenant.
 
     Raises:
         NotFound: the table is empty, and there is no such tenant.
     """
-    if as_json:
-        show_json({name: found, **more})
+    rows: Sequence[Mapping[str, Any]]
+    if isinstance(found, Sequence):
+        rows = found
     else:
-        if client is not None and not found:
-            require_tenant(client)
-        show_table(tuple(cells), [[cell(each) for cell in cells.values()] for each in found], none=none)
+        rows, more["nextCursor"] = found.items, found.next_cursor
+    if as_json:
+        show_json({name: rows, **more})
+        return
+    if client is not None and not rows:
+        require_tenant(client)
+    show_table(tuple(cells), [[cell(each) for cell in cells.values()] for each in rows], none=none)
+    if cursor := more.get("nextCursor"):
+        click.echo(f"More: --cursor {cursor}", err=True)
 
 
 def moment(name: str, drop: int = 0) -> Column:

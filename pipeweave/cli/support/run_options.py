@@ -24,6 +24,13 @@ input_options = (
 
 
 pipeline_option = click.option("--pipeline", help="With `latest`: the newest run of this pipeline.")
+paused_option = click.option("--paused/--not-paused", default=None, help="Store it paused, or end a pause.")
+timeout_option = click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    help="With --wait: give up after this many seconds.",
+)
 
 
 def with_input(command: Any) -> Any:
@@ -65,3 +72,19 @@ def given_input(inline: str | None, file: Any) -> Any:
     except orjson.JSONDecodeError as error:
         source = "--input" if file is None else "--file"
         raise MalformedJson(f"{source} is not JSON: {error}", hint="quote it: -i '{\"name\": 1}'") from error
+
+
+def json_value(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """The value of an option that takes JSON; None without it.
+
+    Raises:
+        BadParameter: it is not JSON.
+    """
+    if value is None:
+        return None
+    import orjson
+
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        raise click.BadParameter(f"is not JSON: {error}", ctx, param) from None
