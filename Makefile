@@ -1,7 +1,7 @@
 # Everything a developer does here. A machine with Python 3.11 to 3.13 and make is enough.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up near room test tests test-whole check lint looks bench chaos sql lock lowest links
+.PHONY: help setup demo up near room test tests test-whole check lint looks bench chaos sql client lock lowest links
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -97,6 +97,9 @@ chaos: setup ## Inject faults into a real stack, then prove that nothing was los
 
 sql: setup ## Write docs/sql/ anew: every SQL statement as it is sent
 	$(BIN)/python -m sql_pages
+
+client: setup ## Write the client for asyncio anew, after a change of the client's methods
+	$(BIN)/python tests/support/async_methods.py
 
 lock: setup ## Resolve the dependencies anew and write both lock files
 	$(BIN)/uv lock --python $(BIN)/python

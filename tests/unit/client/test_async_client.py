@@ -7,6 +7,7 @@ import inspect
 from typing import Any
 
 import pytest
+from support import async_methods
 from support.stub_http_server import Served
 
 from pipeweave import AsyncClient, Client, errors
@@ -20,6 +21,10 @@ PATH = "GET /api/runs/prun_1"
 
 def public(kind: type) -> set[str]:
     return {name for name, each in inspect.getmembers(kind) if not name.startswith("_") and callable(each)}
+
+
+def test_the_file_of_its_methods_is_as_make_client_writes_it() -> None:
+    assert async_methods.FILE.read_text() == async_methods.text()
 
 
 def test_it_has_every_method_with_the_same_parameters() -> None:
