@@ -15,7 +15,7 @@ from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_pipeline, require_task, require_tenant
 from pipeweave.cli.support.lifetime import Lifetime
-from pipeweave.cli.support.list_options import cursor_option, limit_option
+from pipeweave.cli.support.list_options import cursor_option, limit_option, options
 from pipeweave.cli.support.rendering import field, moment, show_answer, show_json, show_list, when
 from pipeweave.cli.support.run_options import timeout_option
 from pipeweave.cli.support.tables import Column
@@ -31,7 +31,7 @@ POLL_INTERVAL_S = 0.5
 # So much of a fingerprint is shown; all of it; and how many groups one is looked for in.
 FINGERPRINT_CHARS, WHOLE_FINGERPRINT, MOST_GROUPS = 12, 64, 1_000
 
-_FILTERS = (
+_filtered = options(
     click.option(
         "--run",
         "pipeline_run_id",
@@ -56,12 +56,6 @@ _FILTERS = (
         help="Only dead letters that failed longer ago than this, or before a time.",
     ),
 )
-
-
-def _filtered(command: Any) -> Any:
-    for option in reversed(_FILTERS):
-        command = option(command)
-    return command
 
 
 def _given(client: Client, filters: dict[str, Any]) -> dict[str, Any]:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pipeweave.cli.support.connection import data_dir_option
+from pipeweave.cli.support.connection import Command, data_dir_option
 from pipeweave.settings import connecting, load
-
-Command = Callable[..., Any]
 
 
 def with_deployment(command: Command) -> Command:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import click
-
-from pipeweave.cli.support.connection import data_dir_option
-from pipeweave.settings import Settings, connecting, load
+from pipeweave.cli.support.connection import Command
+from pipeweave.cli.support.deployment_options import with_deployment
+from pipeweave.settings import Settings
 from pipeweave.storage import Backends, GcsStorage, LocalStorage, S3Storage, Storage
 
 
@@ -36,14 +33,12 @@ class Place:
         return str(storage.root) if isinstance(storage, LocalStorage) else "storage"
 
 
-def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
+def with_place(command: Command) -> Command:
     """Add the flags --database-url and --data-dir to a command, and pass it a `place`."""
 
-    @click.option("--database-url", help="postgresql://user:password@host:port/database")
-    @data_dir_option
+    @with_deployment
     @functools.wraps(command)
-    def with_place(*, database_url: str | None, data_dir: Path | None, **given: Any) -> Any:
-        settings = connecting.deployment(load(), database_url=database_url, data_dir=data_dir)
-        return command(place=Place(str(settings.database_url), settings), **given)
+    def with_place(*, settings: Settings, **values: Any) -> Any:
+        return command(place=Place(str(settings.database_url), settings), **values)
 
     return with_place

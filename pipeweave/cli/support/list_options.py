@@ -1,7 +1,8 @@
-"""Options that all commands share which list pages."""
+"""Options that all commands share which list pages, and several options as one."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,3 +21,12 @@ limit_option: Callable[[Any], Any] = click.option(
 cursor_option: Callable[[Any], Any] = click.option(
     "--cursor", help="Show the next page; the list before printed it."
 )
+
+
+def options(*each: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Several options as one decorator, in the order of the help."""
+
+    def decorate(command: Any) -> Any:
+        return functools.reduce(lambda decorated, option: option(decorated), reversed(each), command)
+
+    return decorate

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeweave.cli.support import list_options
 from pipeweave.cli.support.connection import Command, connected, json_option
 from pipeweave.cli.support.rendering import show_answer
 
@@ -60,8 +61,7 @@ class Resource(click.Group):
             answer = getattr(client, f"{name}_{self.noun}")(id, **values)
             show_answer(answer, as_json, line.format(id, **answer) if isinstance(line, str) else line(answer))
 
-        command = json_option(connected(call))
-        argument: Callable[[Command], Command] = click.argument("argument", metavar=self.noun.upper())
-        for option in (*reversed(options), argument):
-            command = option(command)
-        self.command(name, help=help, epilog=epilog)(command)
+        argument = click.argument("argument", metavar=self.noun.upper())
+        self.command(name, help=help, epilog=epilog)(
+            list_options.options(argument, *options, json_option, connected)(call)
+        )

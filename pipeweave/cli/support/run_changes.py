@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from pipeweave import ids
 from pipeweave.cli.support.id_arguments import LATEST
+from pipeweave.cli.support.list_options import options
 from pipeweave.cli.support.rendering import show_json
 
 if TYPE_CHECKING:
@@ -46,20 +46,17 @@ class Chosen:
             raise click.UsageError("--dry-run needs --pipeline or --status")
 
 
-def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--pipeline`, `--status` and `--dry-run`: all open runs that match."""
-    for option in (
-        click.option("--dry-run", is_flag=True, help="Only count and name the runs that match."),
-        click.option(
-            "--status",
-            metavar="STATUS",
-            type=click.Choice(OPEN_STATUSES),
-            help=f"All runs in this status: {', '.join(OPEN_STATUSES)}.",
-        ),
-        click.option("--pipeline", help="All open runs of this pipeline."),
-    ):
-        command = option(command)
-    return command
+# All open runs that match.
+filter_options = options(
+    click.option("--pipeline", help="All open runs of this pipeline."),
+    click.option(
+        "--status",
+        metavar="STATUS",
+        type=click.Choice(OPEN_STATUSES),
+        help=f"All runs in this status: {', '.join(OPEN_STATUSES)}.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Only count and name the runs that match."),
+)
 
 
 def is_run(given: str | None) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from pipeweave.cli.support.lifetime import Lifetime, time_of
+from pipeweave.cli.support.list_options import options
 
 RUN_STATUSES = (
     "pending",
@@ -21,7 +22,7 @@ RUN_STATUSES = (
     "cancelled",
 )
 
-_OPTIONS = (
+run_filter_options = options(
     click.option(
         "--status",
         multiple=True,
@@ -45,26 +46,19 @@ _OPTIONS = (
 )
 
 
-def run_filter_options(command: Any) -> Any:
-    """Add the options to a command; `run_filters` reads them."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-def run_filters(options: Mapping[str, Any]) -> dict[str, Any]:
+def run_filters(values: Mapping[str, Any]) -> dict[str, Any]:
     """The filters that are given, as the API names them; times that are given as ages become times."""
     now = datetime.now(UTC)
     given = {
-        "status": list(options["status"]),
-        "pipelineId": list(options["pipeline"]),
-        "triggeredBy": options["triggered_by"],
-        "createdAfter": time_of(options["since"], now),
-        "createdBefore": time_of(options["until"], now),
-        "text": options["text"],
-        "meta": list(options["meta"]),
-        "version": options["pipeline_version"],
-        "minMs": options["min_ms"],
-        "taskId": options["task"],
+        "status": list(values["status"]),
+        "pipelineId": list(values["pipeline"]),
+        "triggeredBy": values["triggered_by"],
+        "createdAfter": time_of(values["since"], now),
+        "createdBefore": time_of(values["until"], now),
+        "text": values["text"],
+        "meta": list(values["meta"]),
+        "version": values["pipeline_version"],
+        "minMs": values["min_ms"],
+        "taskId": values["task"],
     }
     return {name: value for name, value in given.items() if value not in (None, [])}

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeweave.cli.support.list_options import options
 from pipeweave.cli.support.rendering import show_json
 from pipeweave.errors import MalformedJson
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Run
 
-input_options = (
+with_input = options(
     click.option("-i", "--input", "inline", metavar="JSON", help="The run's input, e.g. '{\"limit\": 100}'."),
     click.option(
         "-f",
@@ -31,13 +32,6 @@ timeout_option = click.option(
     type=click.FloatRange(min=0),
     help="With --wait: give up after this many seconds.",
 )
-
-
-def with_input(command: Any) -> Any:
-    """Give a command the options `--input` and `--file`."""
-    for option in reversed(input_options):
-        command = option(command)
-    return command
 
 
 def follow_to_end(
