@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.export_file import write_rows
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.lifetime import Lifetime, time_of
 from pipeweave.cli.support.list_options import cursor_option, limit_option
@@ -51,7 +51,7 @@ def audit(
     """
     filters = _filters(**chosen)
     if ndjson:
-        _write(client, filters)
+        click.echo(f"{write_rows(client, 'audit', filters):,} rows exported", err=True)
         return
     cells = {
         moment("time (UTC)"): lambda each: when(each["at"]),
@@ -71,15 +71,6 @@ def _filters(since: Any, until: Any, object_: str | None, **texts: str | None) -
     now = datetime.now(UTC)
     given = {**texts, "object": object_, "since": time_of(since, now), "until": time_of(until, now)}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _write(client: Client, filters: Mapping[str, str]) -> None:
-    count = 0
-    for page in client.export_pages("audit", **filters):
-        sys.stdout.buffer.writelines(line + b"\n" for line in page.lines)
-        sys.stdout.buffer.flush()
-        count += len(page.lines)
-    click.echo(f"{count:,} rows exported", err=True)
 
 
 def _object(entry: Mapping[str, Any]) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected
-from pipeweave.cli.support.export_file import ExportFile
+from pipeweave.cli.support.export_file import ExportFile, write_rows
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.run_filters import run_filter_options, run_filters
 
@@ -52,7 +51,7 @@ def export(
     if resume and output is None:
         raise click.UsageError("--resume needs --output: the file to go on with")
     if output is None:
-        count = _write(client, kind, sys.stdout.buffer, _filters(client, options))
+        count = write_rows(client, kind, _filters(client, options))
     elif resume:
         count = _write_file(client, ExportFile.interrupted(output, kind))
     else:
@@ -68,15 +67,6 @@ def _filters(client: Client, options: dict[str, Any]) -> dict[str, Any]:
     if options["standalone"]:
         filters["standalone"] = True
     return filters
-
-
-def _write(client: Client, kind: str, out: BinaryIO, filters: dict[str, Any]) -> int:
-    count = 0
-    for page in client.export_pages(kind, **filters):
-        out.writelines(line + b"\n" for line in page.lines)
-        out.flush()
-        count += len(page.lines)
-    return count
 
 
 def _write_file(client: Client, file: ExportFile) -> int:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client
 
 
 @dataclass(slots=True)
@@ -95,3 +99,13 @@ class ExportFile:
 
 def _note(path: Path) -> Path:
     return path.with_name(f"{path.name}.cursor")
+
+
+def write_rows(client: Client, kind: str, filters: Mapping[str, Any]) -> int:
+    """Write the rows of an export to the standard output, one a line; returns their number."""
+    count = 0
+    for page in client.export_pages(kind, **filters):
+        sys.stdout.buffer.writelines(line + b"\n" for line in page.lines)
+        sys.stdout.buffer.flush()
+        count += len(page.lines)
+    return count
