@@ -24,6 +24,7 @@ from pipeweave.orchestrator.documents.parts import (
 )
 from pipeweave.orchestrator.documents.task_runs import TaskRun
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
+from pipeweave.spec import StepKind
 
 
 class KeptRun(AnswerModel):
@@ -80,7 +81,7 @@ class StepProgress(AnswerModel):
     id: str
     task_id: str
     task_run_id: TaskRunId
-    kind: Literal["task", "map"]
+    kind: StepKind
     status: TaskStatus
     attempt: int = Field(description="The number of the latest attempt.")
     max_attempts: int
