@@ -95,7 +95,7 @@ bench: setup ## Measure against plain Celery on the same machine (HISTORY=100000
 chaos: setup ## Inject faults into a real stack, then prove that nothing was lost or done twice (SECONDS=300 SEED=1)
 	$(BIN)/python -m chaos --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1)
 
-sql: setup ## Write docs/sql/ anew: every SQL statement as it is sent
+sql: setup ## Write docs/sql/ anew: what every SQL statement locks and reads, and the statements as they are sent (docs/sql/pages)
 	$(BIN)/python -m sql_pages
 
 client: setup ## Write the client for asyncio anew, after a change of the client's methods

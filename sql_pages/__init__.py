@@ -1,4 +1,5 @@
 """Writes docs/sql/: every SQL statement of the orchestrator as it is sent, its sender, locks and indexes.
 
-`python -m sql_pages` (or `make sql`) writes the pages. A test compares them with the code.
+`python -m sql_pages` (or `make sql`) writes a list, which the repository keeps and a test compares with the
+code, and a page for each room.
 """

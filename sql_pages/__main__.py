@@ -16,7 +16,7 @@ from sql_pages.pages import FOLDER, pages, write
 
 
 def main() -> None:
-    """Write every page."""
+    """Write the list and the pages."""
     with tempfile.TemporaryDirectory(prefix="pipeweave-sql-") as folder:
         passwords = secrets.token_hex(16), secrets.token_hex(16)
         server = Postgres(Path(folder) / "postgres", free_port(), *passwords, is_durable=False)
@@ -28,7 +28,7 @@ def main() -> None:
             made = pages(database)
             database.dispose()
     write(made)
-    print(f"{len(made)} pages in {FOLDER}")
+    print(f"{len(made)} files in {FOLDER}")
 
 
 if __name__ == "__main__":

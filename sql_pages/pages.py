@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -19,7 +19,10 @@ FOLDER = Path(__file__).parent.parent / "docs" / "sql"
 _README = """
 # Every SQL statement
 
-Each page shows the statements of one room of `orchestrator/` as they are sent, laid out for reading:
+What each statement of `orchestrator/` locks, writes and reads is in [one list](locks-and-indexes.md), so
+that a change of a plan or of a lock is seen where changes are read. `make sql` (`python -m sql_pages`) writes
+the list from the code, and a page for each room to `docs/sql/pages/`, which is not kept in the repository. A
+page shows the statements as they are sent, laid out for reading:
 
 - the name: the constant, or the function that composes the statement (then with typical arguments)
 - what the sender does, in a sentence, and the comment that stands above the constant
@@ -29,17 +32,22 @@ Each page shows the statements of one room of `orchestrator/` as they are sent, 
 
 `:name` is a parameter. `runs_yyyy_mm` is a month's partition.
 
-The pages are written by `make sql` (`python -m sql_pages`) from the code. A test compares them with it
-(`tests/database/sql_pages/test_pages.py`), and fails for a statement that is on no page.
+A test compares the list with the code (`tests/database/sql_pages/test_pages.py`); another one fails for a
+statement that is on no page.
 
-| room | statements |
+| page of | statements |
 |---|---|
 {rooms}
 """
 
 
+LIST = "locks-and-indexes.md"
+KEPT = ("README.md", LIST)
+"""The files that the repository keeps."""
+
+
 def pages(database: Database) -> dict[str, str]:
-    """File name -> content of every page.
+    """Path in docs/sql/ -> content of every file.
 
     Args:
         database: migrated and empty; it gets the partitions of a month that is over.
@@ -52,16 +60,18 @@ def pages(database: Database) -> dict[str, str]:
     rooms = {room: list(members) for room, members in groupby(listed, key=lambda each: each.room)}
     with database.transaction() as tx:
         plans = Plans(tx)
-        made = {f"{room}.md": _page(room, members, by_name, plans) for room, members in rooms.items()}
-    lines = [f"| [{room}]({room}.md) | {len(members)} |" for room, members in rooms.items()]
-    return made | {"README.md": _README.format(major=MAJOR, rooms="\n".join(lines)).lstrip()}
+        facts = {each: _facts(each, plans) for each in listed}
+    made = {f"pages/{room}.md": _page(room, members, by_name, facts) for room, members in rooms.items()}
+    lines = [f"| `{room}` | {len(members)} |" for room, members in rooms.items()]
+    readme = _README.format(major=MAJOR, rooms="\n".join(lines)).lstrip()
+    return made | {"README.md": readme, LIST: _list(rooms, facts)}
 
 
 def write(made: dict[str, str], folder: Path = FOLDER) -> None:
     """Write the pages, and remove those that are no longer made."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.glob("*.md"):
-        if path.name not in made:
+    (folder / "pages").mkdir(parents=True, exist_ok=True)
+    for path in folder.rglob("*.md"):
+        if path.relative_to(folder).as_posix() not in made:
             path.unlink()
     for name, content in made.items():
         (folder / name).write_text(content)
@@ -72,31 +82,55 @@ def _place(by_name: dict[str, Module], statement: Statement) -> tuple[str, int]:
     return module.name, module.line(name)
 
 
-def _page(room: str, members: Sequence[Statement], by_name: dict[str, Module], plans: Plans) -> str:
+Facts = Mapping[Statement, Mapping[str, str]]
+
+
+def _facts(statement: Statement, plans: Plans) -> dict[str, str]:
+    """What a statement locks, writes and reads; only what there is."""
+    facts = {
+        "Locks": ", ".join(locks.locked(statement.sql)),
+        "Writes": ", ".join(locks.written(statement.sql)),
+        "Reads": ", ".join(plans.indexes(statement.sql)),
+    }
+    return {name: _without_month(fact) for name, fact in facts.items() if fact}
+
+
+def _list(rooms: Mapping[str, Sequence[Statement]], facts: Facts) -> str:
+    """All statements with what they lock, write and read."""
+    parts = ["# What statements lock, write and read", "Written by `make sql`; see [the pages](README.md)."]
+    for room, members in rooms.items():
+        lines = []
+        for each in members:
+            said = [f"{name.lower()} {fact}" for name, fact in facts[each].items()]
+            name = f"`{each.name}`" + (f" ({_without_month(each.variant)})" if each.variant else "")
+            lines.append(": ".join([f"- {name}", *(["; ".join(said)] if said else [])]))
+        parts += [f"## {room}", "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _page(room: str, members: Sequence[Statement], by_name: dict[str, Module], facts: Facts) -> str:
     parts = [f"# SQL of `{room}`"]
     for module, its_own in groupby(members, key=lambda each: statements.split(by_name, each.name)[0]):
         parts.append(f"## {module.name.partition('.')[2] or module.name}")
         for name, texts in groupby(its_own, key=lambda each: each.name):
             parts.append(f"### `{statements.split(by_name, name)[1]}`")
-            parts += _section(list(texts), plans)
+            parts += _section(list(texts), facts)
     return "\n\n".join(parts) + "\n"
 
 
-def _section(texts: Sequence[Statement], plans: Plans) -> list[str]:
+def _section(texts: Sequence[Statement], facts: Facts) -> list[str]:
     first = texts[0]
     parts = [_filled(first.does)]
     if first.why:
         parts.append(_filled(first.why, "> "))
     for statement in texts:
-        facts = {
+        said = {
             "Arguments": statement.variant,
             "Sent by": ", ".join(f"`{each}`" for each in statement.senders),
             "Sent after, in the same round trip": statement.after and f"`{statement.after}`",
-            "Locks": ", ".join(locks.locked(statement.sql)),
-            "Writes": ", ".join(locks.written(statement.sql)),
-            "Reads": ", ".join(plans.indexes(statement.sql)),
+            **facts[statement],
         }
-        lines = [_filled(f"- {name}: {fact}", "", "  ") for name, fact in facts.items() if fact]
+        lines = [_filled(f"- {name}: {fact}", "", "  ") for name, fact in said.items() if fact]
         parts += ["\n".join(lines), f"```sql\n{laid_out(statement.sql)}\n```"]
     return [_without_month(part) for part in parts]
 
