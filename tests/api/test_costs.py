@@ -18,14 +18,17 @@ from support.factories import register
 from support.sent_statements import sent_statements
 
 from pipeweave.api import create_app
+from pipeweave.api.http import auth
 from pipeweave.authoring.task import Task
 from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import Outgoing
 from pipeweave.orchestrator.messaging.batching import MESSAGES_PER_FAN_OUT, group_into_messages
+from pipeweave.orchestrator.queueing import widths
 from pipeweave.orchestrator.security import access_tokens
 from pipeweave.orchestrator.store.statements import PREPARE_AFTER
 from pipeweave.settings import Settings
+from pipeweave.workers.consumer import message, watchdog
 from pipeweave.workers.consumer import runner as runner_module
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.child_slots import Slots
@@ -62,10 +65,8 @@ class Plant:
             batch = group_into_messages(self.waiting)
             self.waiting.clear()
             chords.update((each.run_id, each.join) for each in (*batch.parts, *batch.checks))
-            for message in batch.messages:
-                self.runner.run(
-                    message.run_id, message.ordinals, message.attempt, message.part, message.joins
-                )
+            for each in batch.messages:
+                self.runner.run(each.run_id, each.ordinals, each.attempt, each.part, each.joins)
             if not self.waiting and chords:
                 self.runner.join(*chords.pop())
 
@@ -107,8 +108,16 @@ def plant(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Plant]:
-    # A turn never ends because the machine stood still.
-    monkeypatch.setattr(runner_module, "TURN_S", 600.0)
+    # However slow the machine is: no turn and no message ends early, and what was read a moment ago is not
+    # read again.
+    for module, name in (
+        (runner_module, "TURN_S"),
+        (message, "MESSAGE_S"),
+        (watchdog, "MESSAGE_S"),
+        (auth, "TOKEN_CACHE_S"),
+        (widths, "FRESH_S"),
+    ):
+        monkeypatch.setattr(module, name, 600.0)
     deployment = Deployment.open(
         Settings(
             database_url=fresh_database_url,
