@@ -10,18 +10,28 @@ from pipeweave import ids, signatures
 from pipeweave.orchestrator.diagnosis import verify
 
 
+def until_noted(stack: LiveStack, dispatch: Dispatch) -> None:
+    """Wait until the process that dispatched has noted that the service took it: a report may come sooner."""
+    run_id = ids.read(ids.RUN, dispatch.body["pipelineRunId"])
+    steps = [row for row in stack.task_runs(run_id) if row.status == "running"]
+    assert len(steps) == 1
+    stack.until(lambda: stack.steps(run_id)[steps[0].step_id].dispatched_at is not None, "nobody noted it")
+
+
 @pytest.mark.parametrize("uses_older_paths", [False, True], ids=["newer paths", "older paths"])
 def test_an_unmodified_worker_runs_a_chain(
     http_stack: LiveStack, orchestrator_url: str, secret: str, uses_older_paths: bool
 ) -> None:
-    tasks = {
-        "double": lambda dispatch: dispatch.input["number"] * 2,
-        "describe": lambda dispatch: f"{dispatch.upstream['double']} from {dispatch.input['number']}",
-    }
-    name = f"chain-{uses_older_paths}"
-    tasks = {f"{key}-{uses_older_paths}": task for key, task in tasks.items()}
-    first, second = tasks
-    tasks[second] = lambda dispatch: f"{dispatch.upstream[first]} from {dispatch.input['number']}"
+    name, first, second = (f"{each}-{uses_older_paths}" for each in ("chain", "double", "describe"))
+
+    def double(dispatch: Dispatch) -> int:
+        until_noted(http_stack, dispatch)
+        return int(dispatch.input["number"]) * 2
+
+    def describe(dispatch: Dispatch) -> str:
+        return f"{dispatch.upstream[first]} from {dispatch.input['number']}"
+
+    tasks = {first: double, second: describe}
     with http_service(
         orchestrator_url, secret, tasks, service_id=name, uses_older_paths=uses_older_paths
     ) as service:
@@ -73,6 +83,7 @@ def test_a_failed_attempt_is_tried_again_and_told_of_the_failure(
 ) -> None:
     def flaky(dispatch: Dispatch) -> str:
         if dispatch.body["attempt"] == 1:
+            until_noted(http_stack, dispatch)
             raise TaskFailed("no money", "DECLINED")
         return str(dispatch.body["previousAttempts"][0]["errorCode"])
 
