@@ -12,6 +12,7 @@ from benchmarks import history
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.runs.reactions import reactions_to
+from pipeweave.orchestrator.starts import event_consumer
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
@@ -54,8 +55,9 @@ class HistoryDatabase:
 
     def reads(self, work: Callable[[HistoryDatabase], object], times: int = TIMES) -> dict[str, Read]:
         """What the work reads of each partition that has many rows."""
-        # What earlier tests wrote is counted into the statistics first.
+        # What earlier tests wrote is counted into the statistics first, and has fired.
         fold_all(self.driver.database)
+        event_consumer.run_once(self.driver.database)
         before = self._counted()
         for _ in range(times):
             work(self)
