@@ -149,6 +149,6 @@ def _rule(endpoint: Endpoint, endpoints: Sequence[Endpoint]) -> str:
     words = sorted(word for word in siblings if "/" not in word and "{" not in word)
     if last.startswith("{") and (words or endpoint.ids[last[1:-1]].is_path):
         converter = "path_other_than" if endpoint.ids[last[1:-1]].is_path else "other_than"
-        given = f"({', '.join(map(repr, words))})" if words else ""
-        last = f"<{converter}{given}:{last[1:-1]}>"
+        arguments = f"({', '.join(map(repr, words))})" if words else ""
+        last = f"<{converter}{arguments}:{last[1:-1]}>"
     return f"{parent}/{last}".replace("{", "<").replace("}", ">")

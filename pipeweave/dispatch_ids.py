@@ -43,13 +43,13 @@ def make(secret: str, task_run_id: UUID, attempt: int) -> str:
 
 def read(secret: str, dispatch_id: str) -> DispatchedAttempt | None:
     """The attempt that a dispatch id names; None when it was not made with this secret."""
-    found = _FORM.match(dispatch_id)
-    if found is None:
+    match = _FORM.match(dispatch_id)
+    if match is None:
         return None
-    named = f"{found['task_run']}.{found['attempt']}"
-    if not hmac.compare_digest(found["mac"], _mac(secret, named)):
+    named = f"{match['task_run']}.{match['attempt']}"
+    if not hmac.compare_digest(match["mac"], _mac(secret, named)):
         return None
-    return DispatchedAttempt(ids.read(ids.TASK_RUN, found["task_run"]), int(found["attempt"]))
+    return DispatchedAttempt(ids.read(ids.TASK_RUN, match["task_run"]), int(match["attempt"]))
 
 
 def _mac(secret: str, named: str) -> str:

@@ -167,13 +167,13 @@ class _Conversion:
         ]
 
     def object(self, members: Iterable[tuple[Any, Any]], path: str, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        json_object: dict[str, Any] = {}
         for key, each in members:
             name = key if type(key) is str else self.key(key, path)
-            if name in found:
+            if name in json_object:
                 self.wrong(path, f"has two keys that are {name[:40]!r} as text", "use different keys")
-            found[name] = self.of(each, f"{path}.{name}" if path else name, depth + 1)
-        return found
+            json_object[name] = self.of(each, f"{path}.{name}" if path else name, depth + 1)
+        return json_object
 
     def key(self, key: Any, path: str) -> str:
         """A key as text: the keys that the conversion writes as text, but no number."""

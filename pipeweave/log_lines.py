@@ -62,8 +62,8 @@ def message_of(record: logging.LogRecord) -> str:
     try:
         return storable(record.getMessage())[:MOST_OF_A_TEXT]
     except Exception as error:  # arguments that do not fit, or of a task's own type
-        told = f"{safe_text(str, record.msg)} {safe_text(repr, record.args)}"
-        return f"{told} (not formatted: {type(error).__name__}: {safe_text(str, error)})"[:MOST_OF_A_TEXT]
+        text = f"{safe_text(str, record.msg)} {safe_text(repr, record.args)}"
+        return f"{text} (not formatted: {type(error).__name__}: {safe_text(str, error)})"[:MOST_OF_A_TEXT]
 
 
 def extra_of(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:

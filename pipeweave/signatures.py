@@ -37,10 +37,10 @@ def is_valid(secret: str, header: str, path: str, body: bytes, now: float) -> bo
     Args:
         now: the worker's clock (s since the epoch).
     """
-    found = _FORM.match(header)
-    if found is None or abs(now - int(found["at"])) > MAX_AGE_S:
+    match = _FORM.match(header)
+    if match is None or abs(now - int(match["at"])) > MAX_AGE_S:
         return False
-    return hmac.compare_digest(found["mac"], _mac(secret, int(found["at"]), path, body))
+    return hmac.compare_digest(match["mac"], _mac(secret, int(match["at"]), path, body))
 
 
 def worker_secret(secret: str, tenant: str, service_id: str, *, is_shared: bool) -> str:

@@ -72,11 +72,11 @@ def signature_of(scheme: str, headers: Mapping[str, str]) -> Signature | None:
     """
     text = headers.get(SCHEMES[scheme], "").replace(", ", ",")
     if scheme == "github":
-        found = _UNTIMED.match(text)
-        return None if found is None else Signature(None, (found[1],))
-    found = _TIMED.match(text)
-    macs = () if found is None else tuple(_MAC.findall(found["rest"]))
-    return None if found is None or not macs else Signature(int(found["at"]), macs[:_MOST_MACS])
+        match = _UNTIMED.match(text)
+        return None if match is None else Signature(None, (match[1],))
+    match = _TIMED.match(text)
+    macs = () if match is None else tuple(_MAC.findall(match["rest"]))
+    return None if match is None or not macs else Signature(int(match["at"]), macs[:_MOST_MACS])
 
 
 def matching(signature: Signature, secrets: Collection[str], body: bytes, now: float) -> str | None:
@@ -86,15 +86,15 @@ def matching(signature: Signature, secrets: Collection[str], body: bytes, now: f
     Args:
         now: s since the epoch.
     """
-    found = None
+    mac = None
     # All are compared: how long it takes does not say which one fits.
     for secret in secrets:
         expected = _mac(secret, signature.at, body)
         for each in signature.macs:
             if hmac.compare_digest(each, expected):
-                found = each
+                mac = each
     is_late = signature.at is not None and abs(now - signature.at) > MAX_AGE_S
-    return None if is_late else found
+    return None if is_late else mac
 
 
 def is_valid(secret: str, header: str, body: bytes, now: float) -> bool:
@@ -104,8 +104,8 @@ def is_valid(secret: str, header: str, body: bytes, now: float) -> bool:
     Args:
         now: the receiver's clock (s since the epoch).
     """
-    found = signature_of("pipeweave", {SCHEMES["pipeweave"]: header})
-    return found is not None and matching(found, [secret], body, now) is not None
+    signature = signature_of("pipeweave", {SCHEMES["pipeweave"]: header})
+    return signature is not None and matching(signature, [secret], body, now) is not None
 
 
 def hook_secret(secret_key: str, tenant: str, name: str) -> str:

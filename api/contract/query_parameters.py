@@ -56,9 +56,9 @@ OpenClasses = Annotated[str, Field(max_length=4_000, pattern=r"^[A-Za-z0-9._~:@/
 OpenStatus = Literal["pending", "ready", "queued", "running", "waiting"]
 
 
-def opened_classes(given: str | None) -> tuple[str, ...]:
+def opened_classes(parameter: str | None) -> tuple[str, ...]:
     """The keys of classes in a parameter, in a fixed order, each once."""
-    return tuple(sorted({each for each in (given or "").split(",") if each}))
+    return tuple(sorted({each for each in (parameter or "").split(",") if each}))
 
 
 class Query(BaseModel):
@@ -81,9 +81,9 @@ class PageQuery(Query):
         """The page in the form that the queries of the orchestrator take."""
         return Page(self.limit, self.cursor)
 
-    def named(self, name: str, found: dict[str, Any]) -> dict[str, Any]:
+    def named(self, name: str, page: dict[str, Any]) -> dict[str, Any]:
         """The answer of a list: the rows under `name`, and the cursor of the next page."""
-        return {name: found["items"], "nextCursor": found["nextCursor"]}
+        return {name: page["items"], "nextCursor": page["nextCursor"]}
 
 
 class VersionQuery(Query):
@@ -121,8 +121,8 @@ class CompareQuery(Query):
 class _Filtered(PageQuery):
     def filters(self) -> dict[str, Any]:
         """The given filters in the form that the queries of the orchestrator take."""
-        given = self.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
-        return {name: str(value) if isinstance(value, str) else value for name, value in given.items()}
+        parameters = self.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
+        return {name: str(value) if isinstance(value, str) else value for name, value in parameters.items()}
 
 
 def _beginning(prefix: str, least: int = 1) -> str:

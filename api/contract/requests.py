@@ -100,7 +100,7 @@ class Request(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", alias_generator=to_camel, frozen=True)
 
     @classmethod
-    def mistakes_between_fields(cls, given: Mapping[str, Any]) -> Iterable[FieldError]:
+    def mistakes_between_fields(cls, body: Mapping[str, Any]) -> Iterable[FieldError]:
         """The mistakes of a body with other mistakes that concern several fields; none by default.
 
         pydantic looks at several fields together only when each of them is right.

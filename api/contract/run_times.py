@@ -153,8 +153,8 @@ class ItemsQuery(PageQuery):
 
     def filters(self) -> dict[str, Any]:
         """The given parameters, as `timeline.items` names them."""
-        given = self.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
-        return {name: str(value) if isinstance(value, str) else value for name, value in given.items()}
+        parameters = self.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
+        return {name: str(value) if isinstance(value, str) else value for name, value in parameters.items()}
 
 
 class ErrorCodeItems(AnswerModel):

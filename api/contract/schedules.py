@@ -36,12 +36,12 @@ def _within_years(moment: datetime) -> datetime:
     return moment
 
 
-def _time_or_none(given: Any) -> datetime | None:
+def _time_or_none(text: Any) -> datetime | None:
     try:
-        found = datetime.fromisoformat(given)
+        moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
-    return found if found.tzinfo is not None else None
+    return moment if moment.tzinfo is not None else None
 
 
 Cron = Annotated[
@@ -69,17 +69,17 @@ class _Times(Request):
     end_at: Time | None = Field(None, description="It is not due after this time.")
 
     @classmethod
-    def mistakes_between_fields(cls, given: Mapping[str, Any]) -> Iterable[FieldError]:
-        if sum(given.get(name) is not None for name in ("cron", "everyMs", "at")) != 1:
+    def mistakes_between_fields(cls, body: Mapping[str, Any]) -> Iterable[FieldError]:
+        if sum(body.get(name) is not None for name in ("cron", "everyMs", "at")) != 1:
             yield FieldError("", _ONE_OF, "invalid")
-        start, end = _time_or_none(given.get("startAt")), _time_or_none(given.get("endAt"))
+        start, end = _time_or_none(body.get("startAt")), _time_or_none(body.get("endAt"))
         if start is not None and end is not None and start > end:
             yield FieldError("", _RANGE, "invalid")
 
     @model_validator(mode="after")
     def _one_of_three(self) -> Self:
-        given = [each for each in (self.cron, self.every_ms, self.at) if each is not None]
-        if len(given) != 1:
+        rules = [each for each in (self.cron, self.every_ms, self.at) if each is not None]
+        if len(rules) != 1:
             raise PydanticCustomError("one_of", _ONE_OF)
         if self.start_at is not None and self.end_at is not None and self.start_at > self.end_at:
             raise PydanticCustomError("range", _RANGE)

@@ -128,19 +128,19 @@ def note_of(
     kind = KINDS.get(endpoint.operation_id) or MANY.get(endpoint.operation_id)
     if kind is None or identity is None:
         return None
-    given = (
+    content = (
         body.model_dump(mode="json", by_alias=True, exclude_unset=True) if isinstance(body, BaseModel) else {}
     )
-    if given.get("dryRun") is True:
+    if content.get("dryRun") is True:
         return None
-    reason = given.pop("reason", None) or headers.get(REASON)
+    reason = content.pop("reason", None) or headers.get(REASON)
     return audit.Note(
         actor_of(identity),
         endpoint.operation_id,
         kind,
         None if endpoint.is_for_all else _tenant(kind, tenant, identity, ids),
-        "/".join(ids.values()) or str(given.get("name", "")),
-        given,
+        "/".join(ids.values()) or str(content.get("name", "")),
+        content,
         reason,
         request_id,
     )

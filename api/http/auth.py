@@ -121,9 +121,9 @@ class Authenticator:
         Raises:
             Unauthenticated: as `admit`.
         """
-        given = headers.get("Authorization", "")
-        if session is None or given:
-            return self._with_token(given, self._database.transaction)
+        authorization = headers.get("Authorization", "")
+        if session is None or authorization:
+            return self._with_token(authorization, self._database.transaction)
         return self._verified(_key("session", session), lambda: self._of_session(session))
 
     def forget_session(self, session: str) -> None:
@@ -180,11 +180,13 @@ class Authenticator:
 
     def _of_session(self, session: str) -> tuple[Identity, Verb | None]:
         with self._database.transaction() as tx:
-            found = sessions.verify_session(tx, session)
-        if found is None:
+            open_session = sessions.verify_session(tx, session)
+        if open_session is None:
             raise Unauthenticated("the session is over", hint="log in again at /ui/login")
-        caller = Identity(_reading(found.access) if self._is_read_only else found.access, found.id)
-        return caller, (lambda tx: sessions.see(tx, found.id)) if found.is_use_due else None
+        caller = Identity(
+            _reading(open_session.access) if self._is_read_only else open_session.access, open_session.id
+        )
+        return caller, (lambda tx: sessions.see(tx, open_session.id)) if open_session.is_use_due else None
 
 
 def _of_token(begin: Begin, token: str) -> tuple[Identity, Verb | None]:

@@ -41,9 +41,10 @@ def read_body(request: Request, model: type[Model], *, is_optional: bool = False
     """
     is_json = request.mimetype == "application/json"
     if not is_json and not (is_optional and not _has_body(request)):
-        given = request.mimetype or "no content type"
+        media_type = request.mimetype or "no content type"
         raise UnsupportedMediaType(
-            f"the body is {given[:100]}, not application/json", hint="send Content-Type: application/json"
+            f"the body is {media_type[:100]}, not application/json",
+            hint="send Content-Type: application/json",
         )
     coding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
@@ -101,7 +102,7 @@ def parse_query(names: MultiDict[str, str], model: type[Model] | None) -> Model 
             errors = [FieldError(name[:200], "is unknown", "unknown_field", "nothing") for name in names]
             raise InvalidInput("this path takes no query parameters", errors=errors[:MAX_FIELD_ERRORS])
         return None
-    given: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     errors = []
     lists = _list_names(model)
     for name, values in names.lists():
@@ -109,20 +110,20 @@ def parse_query(names: MultiDict[str, str], model: type[Model] | None) -> Model 
             errors.append(FieldError(name.replace("\0", ""), "has a NUL character", "invalid_string"))
         elif len(values) > 1 and name not in lists:
             errors.append(FieldError(name[:200], "is given more than once", "invalid"))
-        given[name] = values if name in lists else values[0]
+        parameters[name] = values if name in lists else values[0]
     if errors:
         raise InvalidInput(summary(errors, "the query"), errors=errors[:MAX_FIELD_ERRORS])
     try:
-        return model.model_validate(given)
+        return model.model_validate(parameters)
     except ValidationError as error:
-        found = [_of_parameter(each, names) for each in field_errors(error, model)]
-        raise InvalidInput(summary(found, "the query"), errors=found) from None
+        faults = [_of_parameter(each, names) for each in field_errors(error, model)]
+        raise InvalidInput(summary(faults, "the query"), errors=faults) from None
 
 
-def _of_parameter(error: FieldError, given: MultiDict[str, str]) -> FieldError:
+def _of_parameter(error: FieldError, parameters: MultiDict[str, str]) -> FieldError:
     """A parameter that may be given several times, and was given once, is named as it was given."""
     name = error.field.removesuffix("[0]")
-    return replace(error, field=name) if len(given.getlist(name)) == 1 else error
+    return replace(error, field=name) if len(parameters.getlist(name)) == 1 else error
 
 
 def content_of(request: Request) -> bytes:
@@ -142,10 +143,10 @@ def _refusal(error: ValidationError, model: type[BaseModel], content: bytes) -> 
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     if first["type"] == "json_invalid":
         return MalformedJson(first["msg"].replace("Invalid JSON: ", "the body is not JSON: "))
-    found = field_errors(error, model)
-    if issubclass(model, JsonRequest) and isinstance(given := from_json(content), dict):
-        found += [each for each in model.mistakes_between_fields(given) if each not in found]
-    return InvalidInput(summary(found, "the body"), errors=found[:MAX_FIELD_ERRORS])
+    faults = field_errors(error, model)
+    if issubclass(model, JsonRequest) and isinstance(document := from_json(content), dict):
+        faults += [each for each in model.mistakes_between_fields(document) if each not in faults]
+    return InvalidInput(summary(faults, "the body"), errors=faults[:MAX_FIELD_ERRORS])
 
 
 def _refuse_repeated_keys(content: bytes) -> None:

@@ -99,8 +99,8 @@ def type_text(schema: dict[str, Any]) -> str:
         return " | ".join(map(repr, schema["enum"]))
     if schema.get("type") == "array":
         return f"list of {type_text(schema.get('items', {}))}"
-    given = schema.get("type", "any JSON")
-    return " or ".join(given) if isinstance(given, list) else str(given)
+    type_names = schema.get("type", "any JSON")
+    return " or ".join(type_names) if isinstance(type_names, list) else str(type_names)
 
 
 _SHOWN = {

@@ -49,15 +49,15 @@ class Download:
     filename: str
 
 
-def of_object(storage: Storage, found: ObjectInfo, content_type: str) -> Download:
+def of_object(storage: Storage, stored_object: ObjectInfo, content_type: str) -> Download:
     """A stored object as a download, under the last part of its path."""
-    seen = f"{found.path}\0{found.size}\0{found.modified_at.isoformat()}"
+    seen = f"{stored_object.path}\0{stored_object.size}\0{stored_object.modified_at.isoformat()}"
 
     def opened(start: int, length: int) -> AbstractContextManager[Iterator[bytes]]:
-        return storage.open(found.path, start=start, length=length)
+        return storage.open(stored_object.path, start=start, length=length)
 
     etag = hashlib.sha256(seen.encode()).hexdigest()[:32]
-    return Download(opened, found.size, etag, content_type, found.path.rpartition("/")[2])
+    return Download(opened, stored_object.size, etag, content_type, stored_object.path.rpartition("/")[2])
 
 
 def answered(request: Request, file: Download) -> Response:
@@ -95,25 +95,25 @@ def _headers(file: Download) -> dict[str, str]:
 
 
 def _type(file: Download) -> str:
-    given = file.content_type.lower()
-    return given if _MEDIA_TYPE.match(given) else BINARY
+    media_type = file.content_type.lower()
+    return media_type if _MEDIA_TYPE.match(media_type) else BINARY
 
 
 def _range(request: Request, file: Download) -> tuple[int, int] | None:
     """The first byte and the number of bytes of the requested range; None: the whole object is wanted."""
-    found = _RANGE.match(request.headers.get("Range", ""))
-    if found is None or found[0] == "bytes=-":
+    match = _RANGE.match(request.headers.get("Range", ""))
+    if match is None or match[0] == "bytes=-":
         return None
     since = request.headers.get("If-Range")
     if since is not None and since != f'"{file.etag}"':
         return None
-    first, last = found[1], found[2]
+    first, last = match[1], match[2]
     if first and last and int(last) < int(first):
         return None
     start = int(first) if first else max(0, file.size - int(last))
     end = min(int(last) + 1, file.size) if first and last else file.size
     if start >= end:
         raise RangeNotSatisfiable(
-            f"the object has {file.size:,} bytes, and none in the range {found[0][:60]}", size=file.size
+            f"the object has {file.size:,} bytes, and none in the range {match[0][:60]}", size=file.size
         )
     return start, end - start

@@ -237,9 +237,9 @@ class Routes:
         """
 
         def append(handler: Handler) -> Handler:
-            given = answers or {200: (answer, "OK")}
+            responses = answers or {200: (answer, "OK")}
             self.endpoints.append(
-                Endpoint(method, path, handler, self.tag, summary, scopes, given, **options)
+                Endpoint(method, path, handler, self.tag, summary, scopes, responses, **options)
             )
             return handler
 

@@ -56,9 +56,10 @@ class FormFile:
         """
         request = self._request
         if request.mimetype != FORM:
-            given = request.mimetype or "no content type"
+            media_type = request.mimetype or "no content type"
             raise UnsupportedMediaType(
-                f"the body is {given[:100]}, not {FORM}", hint=f"send a form with the file in field {FIELD!r}"
+                f"the body is {media_type[:100]}, not {FORM}",
+                hint=f"send a form with the file in field {FIELD!r}",
             )
         request.max_content_length = MAX_UPLOAD_BYTES + _AROUND
         request.max_form_parts = _MOST_PARTS
@@ -73,8 +74,8 @@ class FormFile:
         if len(listed) != 1 or not listed[0][1].filename:
             what = "is given more than once" if len(listed) > 1 else "is required, with a file name"
             raise _wrong(FIELD, what, "required")
-        found = listed[0][1]
-        return ReceivedFile(str(found.filename), found.mimetype or BINARY, found.stream)
+        upload = listed[0][1]
+        return ReceivedFile(str(upload.filename), upload.mimetype or BINARY, upload.stream)
 
 
 def _wrong(field: str, message: str, code: str) -> InvalidInput:

@@ -40,8 +40,8 @@ def register(app: Flask, cors_origins: tuple[str, ...]) -> None:
 def request_id() -> str:
     """The caller's X-Request-Id if it is well-formed, else a new id."""
     if "request_id" not in g:
-        given = request.headers.get(REQUEST_ID, "")
-        g.request_id = given if _REQUEST_ID.match(given) else f"req_{secrets.token_hex(8)}"
+        header = request.headers.get(REQUEST_ID, "")
+        g.request_id = header if _REQUEST_ID.match(header) else f"req_{secrets.token_hex(8)}"
     return str(g.request_id)
 
 

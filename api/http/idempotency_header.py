@@ -30,10 +30,10 @@ def read(headers: Headers, longest: int) -> str | None:
     Raises:
         InvalidInput: the key is empty, too long, or has characters other than printable ASCII.
     """
-    given = headers.get(HEADER)
-    if given is None:
+    header = headers.get(HEADER)
+    if header is None:
         return None
-    key = given.strip()
+    key = header.strip()
     if len(key) >= 2 and key[0] == key[-1] == '"':
         key = key[1:-1]
     if not re.match(pattern(longest), key):
@@ -45,26 +45,26 @@ def read(headers: Headers, longest: int) -> str | None:
     return key
 
 
-def of_body(key: str | None, given: str | None, field: str) -> str | None:
+def of_body(key: str | None, body_key: str | None, field: str) -> str | None:
     """The key of a request: from the header, or from the field of its body.
 
     Args:
         key: the key in the header.
-        given: the key in the body.
+        body_key: the key in the body.
         field: the name of the field of the body, for the error.
 
     Raises:
         InvalidInput: both are given and differ.
     """
-    if key is not None and given not in (None, key):
+    if key is not None and body_key not in (None, key):
         raise InvalidInput(
             f"{field} and the header {HEADER} differ",
             errors=[FieldError(field, f"differs from the header {HEADER}", "conflict")],
             hint="send only one of the two",
         )
-    return key if given is None else given
+    return key if body_key is None else body_key
 
 
-def of_entry(key: str | None, given: str | None, index: int) -> str | None:
+def of_entry(key: str | None, own_key: str | None, index: int) -> str | None:
     """The key of an entry of a batch: its own key, else the header's key with the entry's index."""
-    return f"{key}[{index}]" if given is None and key is not None else given
+    return f"{key}[{index}]" if own_key is None and key is not None else own_key

@@ -152,12 +152,12 @@ class Inside:
     ) -> tuple[Any, Asked]:
         endpoint, ids = self._by_id[operation], dict(ids or {})
         self._check(caller, endpoint)
-        given = _pairs(query or {})
+        pairs = _pairs(query or {})
         arguments: dict[str, Any] = dict(ids)
         for name, text in ids.items():
             if endpoint.ids[name].prefix is None and not endpoint.ids[name].is_path:
                 check_name(text, name)
-        parsed = parse_query(MultiDict(given), endpoint.query)
+        parsed = parse_query(MultiDict(pairs), endpoint.query)
         if parsed is not None:
             arguments["query"] = parsed
         if endpoint.body is not None:
@@ -177,7 +177,7 @@ class Inside:
             note=audited.written_by_change(note),
         )
         answer = audited.handled(self.deployment.database, note, lambda: endpoint.handler(call, **arguments))
-        return answer, Asked(endpoint.method, _path(endpoint, ids), given, body)
+        return answer, Asked(endpoint.method, _path(endpoint, ids), pairs, body)
 
 
 def _pairs(query: Query) -> tuple[tuple[str, str], ...]:

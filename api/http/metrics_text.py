@@ -77,8 +77,8 @@ class MetricsText:
                     self._texts.popitem(last=False)
         return Text(content, content_type)
 
-    def _samples(self, found: Samples, tenants: frozenset[str] | None) -> Samples:
-        shown = found.of(tenants)
+    def _samples(self, samples: Samples, tenants: frozenset[str] | None) -> Samples:
+        shown = samples.of(tenants)
         if tenants is None:
             shown.merge(self._own())
         for family in FAMILIES:

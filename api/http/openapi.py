@@ -243,24 +243,24 @@ _REFUSALS: dict[int, str] = {
 
 
 def _responses(endpoint: Endpoint) -> dict[str, Any]:
-    given = {
+    responses = {
         str(status): {**_answer(status, model, about), **_links(endpoint)}
         for status, (model, about) in endpoint.answers.items()
     }
     if endpoint.streams:
-        given = {status: _streamed(each, endpoint.streams) for status, each in given.items()}
+        responses = {status: _streamed(each, endpoint.streams) for status, each in responses.items()}
     if endpoint.gives_text:
         text = {"schema": {"type": "string"}}
-        given["200"]["content"] = dict.fromkeys(endpoint.gives_text, text)
+        responses["200"]["content"] = dict.fromkeys(endpoint.gives_text, text)
     if endpoint.gives_lines:
-        given["200"]["content"] = _LINES
+        responses["200"]["content"] = _LINES
     if endpoint.gives_file:
-        content = given["200"]["content"]
+        content = responses["200"]["content"]
         content[_JSON]["schema"] = {"anyOf": [content[_JSON]["schema"], _AS_IT_IS]}
         content |= _BYTES["content"]
-        given |= {"206": _BYTES | {"description": "The requested range."}, "304": _UNCHANGED}
-    refused = {str(int(status)) for status in _refused(endpoint)} - given.keys()
-    return given | {status: {"$ref": f"#/components/responses/{status}"} for status in sorted(refused)}
+        responses |= {"206": _BYTES | {"description": "The requested range."}, "304": _UNCHANGED}
+    refused = {str(int(status)) for status in _refused(endpoint)} - responses.keys()
+    return responses | {status: {"$ref": f"#/components/responses/{status}"} for status in sorted(refused)}
 
 
 def _answer(status: int, model: type[BaseModel] | None, about: str) -> dict[str, Any]:

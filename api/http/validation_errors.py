@@ -69,20 +69,20 @@ def _field_error(detail: ErrorDetails, model: type[BaseModel]) -> FieldError:
         return FieldError(field, "is required", code)
     if rule := _RULE.match(said):
         expected = _TYPES.get(rule[2], rule[2])
-        given = f", not {json_type(detail['input'])}" if kind.endswith("_type") else ""
-        return FieldError(field, f"must {rule[1]} {expected}{given}", code, expected)
+        actual_type = f", not {json_type(detail['input'])}" if kind.endswith("_type") else ""
+        return FieldError(field, f"must {rule[1]} {expected}{actual_type}", code, expected)
     return FieldError(field, said, code)
 
 
-def summary(found: Sequence[FieldError], subject: str) -> str:
+def summary(errors: Sequence[FieldError], subject: str) -> str:
     """The first error as a sentence, and how many others there are: `priority: must be an integer (and 2
     more)`.
 
     Args:
         subject: what an error without a field is about.
     """
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"{found[0].field or subject}: {found[0].message}{more}"
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{errors[0].field or subject}: {errors[0].message}{more}"
 
 
 def _without_tags(path: Sequence[int | str], *, is_name_last: bool) -> list[int | str]:
@@ -120,7 +120,7 @@ def _names_at(model: type[BaseModel], path: list[int | str]) -> set[str]:
             if (info.alias or name) == part
             for inner in _models_in(info.annotation)
         }
-    return {info.alias or name for found in models for name, info in found.model_fields.items()}
+    return {info.alias or name for leaf in models for name, info in leaf.model_fields.items()}
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

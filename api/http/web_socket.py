@@ -89,8 +89,8 @@ class Receiver:
             return b""
         self._buffer += data
         answers = b""
-        while (found := self._next()) is not None:
-            kind, content = found
+        while (whole_frame := self._next()) is not None:
+            kind, content = whole_frame
             if kind == CLOSE:
                 self._is_closed = True
                 # The answer to a close says the same, and ends the connection.

@@ -35,10 +35,10 @@ def list_entries(call: Call, query: AuditQuery) -> dict[str, Any]:
     _check_verb(query.verb)
     sees_deployment = call.access.may_enter(EVERY_TENANT)
     with call.reading() as tx:
-        found = audit_list.audit(
+        page = audit_list.audit(
             tx, call.tenants, query.page(), query.filter(), sees_deployment=sees_deployment
         )
-    return query.named("entries", found)
+    return query.named("entries", page)
 
 
 @routes.add(

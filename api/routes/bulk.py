@@ -74,11 +74,11 @@ def start(call: Call, body: BulkChangeRequest) -> Answer:
 
 def _check(request: BulkRequest) -> None:
     """Refuse a request without a filter, and options that the action does not take; all mistakes at once."""
-    given = request.options()
+    options = request.options()
     errors = [
         FieldError(name, f"is not taken by {request.action.value}", "invalid")
         for name, actions in _TAKEN_BY.items()
-        if name in given and request.action not in actions
+        if name in options and request.action not in actions
     ]
     hint = None
     if request.selection == Selection():
@@ -86,8 +86,8 @@ def _check(request: BulkRequest) -> None:
         errors.append(FieldError("filter", message, "required"))
         hint = "set at least one filter, e.g. pipelineId or status"
     if errors:
-        told = "; ".join(f"{each.field} {each.message}" for each in errors)
-        raise InvalidInput(told, errors=errors, hint=hint)
+        detail = "; ".join(f"{each.field} {each.message}" for each in errors)
+        raise InvalidInput(detail, errors=errors, hint=hint)
 
 
 def _plan(request: BulkRequest, counted: choosing.Counted) -> dict[str, Any]:
@@ -129,10 +129,10 @@ def get_change(call: Call, id: str) -> dict[str, Any]:
 def list_runs(call: Call, id: str, query: BulkRunsQuery) -> dict[str, Any]:
     """The runs that it has come to, and what became of each: changed, or skipped and why."""
     with call.reading() as tx:
-        found = documents.run_list(
+        page = documents.run_list(
             tx, call.tenant, ids.read(ids.BULK, id), query.page(), outcome=query.outcome
         )
-        return query.named("runs", found)
+        return query.named("runs", page)
 
 
 @routes.add(

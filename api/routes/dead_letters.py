@@ -45,12 +45,12 @@ REDRIVE = {"id": PathId(ids.REDRIVE, "The redrive's id.")}
 def list_dead_letters(call: Call, query: DeadLettersQuery) -> dict[str, Any]:
     """Dead letters, newest first. Without `status`, only those that were neither retried nor discarded."""
     with call.reading() as tx:
-        found = queries.dead_letter_list(
+        page = queries.dead_letter_list(
             tx, call.tenant, query.page(), query.filter(), status=query.status, id_prefix=query.id_prefix
         )
-        if not found["items"] and query.cursor is None:
+        if not page["items"] and query.cursor is None:
             _require_pipeline(call, tx, query.pipeline_id)
-        return found
+        return page
 
 
 @routes.add("GET", "/api/dlq/groups", "Group the dead letters", query=GroupsQuery, answer=DeadLetterGroups)
@@ -59,10 +59,10 @@ def group_dead_letters(call: Call, query: GroupsQuery) -> dict[str, Any]:
     first.
     """
     with call.reading() as tx:
-        found = queries.dead_letter_groups(tx, call.tenant, query.limit, query.filter(), status=query.status)
-        if not found:
+        groups = queries.dead_letter_groups(tx, call.tenant, query.limit, query.filter(), status=query.status)
+        if not groups:
             _require_pipeline(call, tx, query.pipeline_id)
-        return {"groups": found}
+        return {"groups": groups}
 
 
 def _require_pipeline(call: Call, tx: Transaction, pipeline_id: str | None) -> None:
@@ -84,8 +84,8 @@ def get_dead_letter(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     when it failed and now.
     """
     with call.reading() as tx:
-        found = queries.dead_letter(tx, call.tenant, ids.read(ids.DEAD_LETTER, id), load=query.load)
-    return kept.load_values(found, call.deployment.values)
+        letter = queries.dead_letter(tx, call.tenant, ids.read(ids.DEAD_LETTER, id), load=query.load)
+    return kept.load_values(letter, call.deployment.values)
 
 
 @routes.add(
@@ -257,8 +257,8 @@ def _in_batches(call: Call, verb: Callable[[Transaction], int]) -> tuple[int, bo
     """
     count = 0
     for _ in range(MOST_BATCHES):
-        found = call.change(verb)
-        count += found
-        if found < dead_letters.BATCH:
+        number = call.change(verb)
+        count += number
+        if number < dead_letters.BATCH:
             return count, False
     return count, True

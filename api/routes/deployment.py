@@ -69,17 +69,17 @@ def run_doctor(call: Call, body: DoctorRequest) -> dict[str, Any]:
 
 
 def _examined(call: Call) -> dict[str, Any]:
-    ends, found, is_complete = time.monotonic() + DOCTOR_LIMIT_S, list[dict[str, Any]](), True
+    ends, findings, is_complete = time.monotonic() + DOCTOR_LIMIT_S, list[dict[str, Any]](), True
     all_checks = checks.checks()
     for finding in doctor.examine(call.deployment.settings, all_checks, limit_s=CHECK_LIMIT_S):
         verdict = finding.verdict
         level = finding.level.value
-        found.append({"name": finding.name, "level": level, "detail": verdict.line, "hint": verdict.hint})
-        if time.monotonic() >= ends and len(found) < len(all_checks):
+        findings.append({"name": finding.name, "level": level, "detail": verdict.line, "hint": verdict.hint})
+        if time.monotonic() >= ends and len(findings) < len(all_checks):
             is_complete = False
             break
-    worst = max((each["level"] for each in found), key=_BADNESS.index)
-    return {"status": worst, "isComplete": is_complete, "checks": found}
+    worst = max((each["level"] for each in findings), key=_BADNESS.index)
+    return {"status": worst, "isComplete": is_complete, "checks": findings}
 
 
 @routes.add(

@@ -17,5 +17,5 @@ def list_enqueued(call: Call, query: EnqueuedQuery) -> dict[str, Any]:
     an earlier run has. Those that have started are runs.
     """
     with call.reading() as tx:
-        found = reading.enqueued_list(tx, call.tenant, query.page(), query.status)
-    return {"enqueuedRuns": found.pop("items"), **found}
+        page = reading.enqueued_list(tx, call.tenant, query.page(), query.status)
+    return {"enqueuedRuns": page.pop("items"), **page}

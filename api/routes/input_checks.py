@@ -36,15 +36,15 @@ class InputFaults:
 
     def to_json(self) -> dict[str, list[dict[str, Any]]]:
         """The mistakes by pipeline and task."""
-        found = {task_id: list(errors) for task_id, errors in self.of_tasks.items()}
+        mistakes = {task_id: list(errors) for task_id, errors in self.of_tasks.items()}
         if self.own:
-            found[self.pipeline_id] = [*self.own, *found.get(self.pipeline_id, ())]
-        return {name: [each.to_json() for each in errors] for name, errors in found.items()}
+            mistakes[self.pipeline_id] = [*self.own, *mistakes.get(self.pipeline_id, ())]
+        return {name: [each.to_json() for each in errors] for name, errors in mistakes.items()}
 
     def errors(self, prefix: str) -> list[FieldError]:
         """The mistakes as errors of the fields of a request."""
-        found = [*self.own, *(each for errors in self.of_tasks.values() for each in errors)]
-        return [_below(prefix, each) for each in found][:MOST_ERRORS]
+        mistakes = [*self.own, *(each for errors in self.of_tasks.values() for each in errors)]
+        return [_below(prefix, each) for each in mistakes][:MOST_ERRORS]
 
 
 def _below(prefix: str, error: FieldError) -> FieldError:
@@ -58,12 +58,12 @@ def faults_of(spec: PipelineSpec, tasks: Mapping[str, TaskRow], value: Any) -> I
     Entry steps with `params` are left out, because their input is not the run's. So are maps.
     """
     entries = {step.task for step in spec.steps if not step.needs and step.params is None and step.is_called}
-    found: dict[str, list[FieldError]] = {}
-    given = spec.input_with_defaults(value)
+    errors_by_task: dict[str, list[FieldError]] = {}
+    run_input = spec.input_with_defaults(value)
     for task_id in sorted(entries & tasks.keys()):
-        if errors := validate_input(tasks[task_id].input_schema, given):
-            found[task_id] = errors
-    return InputFaults(spec.id, run_input_errors(spec.input_schema, value), found)
+        if errors := validate_input(tasks[task_id].input_schema, run_input):
+            errors_by_task[task_id] = errors
+    return InputFaults(spec.id, run_input_errors(spec.input_schema, value), errors_by_task)
 
 
 def refuse(faults: InputFaults, mode: str | None) -> None:
@@ -88,7 +88,7 @@ def refuse_runs(faults: Sequence[InputFaults], mode: str | None) -> None:
     Raises:
         InputValidationFailed: has one FieldError per fault.
     """
-    wrong = [index for index, found in enumerate(faults) if found.are_refused(mode)]
+    wrong = [index for index, run_faults in enumerate(faults) if run_faults.are_refused(mode)]
     if wrong:
         errors = [error for index in wrong for error in faults[index].errors(f"runs[{index}].input")]
         raise InputValidationFailed(

@@ -38,10 +38,10 @@ _places = threading.BoundedSemaphore(AT_ONCE)
 def read_object(call: Call, query: SignedObjectQuery) -> Download:
     """The bytes of an object that a dispatch names. The URL is made by the orchestrator, and expires."""
     storage = _checked(call, "GET", query)
-    found = storage.stat(query.path)
-    if found is None:
+    stored_object = storage.stat(query.path)
+    if stored_object is None:
         raise NotFound(f"there is no stored object {query.path[:200]!r}", path=query.path[:200])
-    return of_object(storage, found, media_types.media_type(query.path))
+    return of_object(storage, stored_object, media_types.media_type(query.path))
 
 
 @routes.add(

@@ -65,8 +65,8 @@ def list_pipelines(call: Call, query: PipelinesQuery) -> dict[str, Any]:
         message = f"must be {MOST_WITH_RUNS} at most with recent"
         raise InvalidInput(f"limit {message}", errors=[FieldError("limit", message, "out_of_range")])
     with call.reading() as tx:
-        found = reading.pipeline_list(tx, call.tenant, query.page(), recent=query.recent)
-        return query.named("pipelines", found)
+        page = reading.pipeline_list(tx, call.tenant, query.page(), recent=query.recent)
+        return query.named("pipelines", page)
 
 
 @routes.add(
@@ -281,7 +281,7 @@ def _planned(schedule: DeclaredSchedule, now: datetime) -> dict[str, Any]:
 
 def _invalid(error: InvalidSpec) -> dict[str, Any]:
     """The answer of a dry run for a document that is not a valid pipeline."""
-    found = error.context.get("graphErrors") or [
+    graph_errors = error.context.get("graphErrors") or [
         {
             "code": fault.code.upper(),
             "message": f"{fault.field}: {fault.message}" if fault.field else fault.message,
@@ -289,4 +289,4 @@ def _invalid(error: InvalidSpec) -> dict[str, Any]:
         }
         for fault in error.errors
     ]
-    return {"valid": False, "errors": found, "warnings": [], "executionPlan": []}
+    return {"valid": False, "errors": graph_errors, "warnings": [], "executionPlan": []}

@@ -110,10 +110,10 @@ def queue_items(call: Call, query: QueueItemsQuery) -> dict[str, Any]:
         page = replace(page, limit=min(page.limit, MOST_EXPLAINED))
         is_serverless = call.deployment.settings.mode == "serverless"
         oldest = call.deployment.publisher.oldest
-        found = why_line.items_with_reasons(
+        explained_page = why_line.items_with_reasons(
             tx, call.tenant, page, oldest, is_serverless=is_serverless, **filters
         )
-        return query.named("items", found)
+        return query.named("items", explained_page)
 
 
 @routes.add(
@@ -128,8 +128,8 @@ def queue_items(call: Call, query: QueueItemsQuery) -> dict[str, Any]:
 )
 def pause(call: Call, body: PauseRequest) -> dict[str, Any]:
     """Let no task run of the tenant start until it is resumed. Running ones finish; runs are accepted."""
-    found = call.change(lambda tx: pauses.pause(tx, call.tenant, reason=body.reason))
-    return {"taskId": None, "pausedAt": iso(found.paused_at), "reason": found.reason}
+    tenant_pause = call.change(lambda tx: pauses.pause(tx, call.tenant, reason=body.reason))
+    return {"taskId": None, "pausedAt": iso(tenant_pause.paused_at), "reason": tenant_pause.reason}
 
 
 @routes.add(
@@ -170,12 +170,12 @@ def get_limits(call: Call) -> dict[str, Any]:
     of its tasks with the runs that hold their slots.
     """
     with call.reading() as tx:
-        found = run_slots.slots_of(tx, call.tenant)
+        slots = run_slots.slots_of(tx, call.tenant)
         tasks = reading.task_limits(tx, call.tenant)
     return {
-        "maxActiveRuns": found.most,
-        "activeRuns": found.active,
-        "pendingRuns": found.waiting,
+        "maxActiveRuns": slots.most,
+        "activeRuns": slots.active,
+        "pendingRuns": slots.waiting,
         "tasks": tasks,
     }
 

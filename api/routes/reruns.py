@@ -103,7 +103,7 @@ def rerun_all(call: Call, body: RerunAllRequest) -> dict[str, Any]:
     """
     token = idempotency_header.of_body(call.key, body.run_token, "runToken")
     with call.reading() as tx:
-        found = reading.run_list(
+        page = reading.run_list(
             tx,
             call.tenant,
             Page(body.limit, body.cursor),
@@ -114,8 +114,8 @@ def rerun_all(call: Call, body: RerunAllRequest) -> dict[str, Any]:
                 created_before=body.created_before,
             ),
         )
-    outcomes = [_outcome(call, each["id"], body, token) for each in found["items"]]
-    return {"dryRun": body.dry_run, "runs": outcomes, "nextCursor": found["nextCursor"]}
+    outcomes = [_outcome(call, each["id"], body, token) for each in page["items"]]
+    return {"dryRun": body.dry_run, "runs": outcomes, "nextCursor": page["nextCursor"]}
 
 
 def _outcome(call: Call, run_id: str, body: RerunAllRequest, token: str | None) -> dict[str, Any]:

@@ -41,8 +41,8 @@ RUNS = {"id": PathId(ids.RUN, "The run on the left."), "other": PathId(ids.RUN, 
 def list_attempts(call: Call, id: str, query: AttemptsQuery) -> dict[str, Any]:
     """Every attempt that began, also those that run and that completed, in the order of the task runs."""
     with call.reading() as tx:
-        found = reading.run_attempts(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
-        return query.named("attempts", found)
+        page = reading.run_attempts(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
+        return query.named("attempts", page)
 
 
 @routes.add(

@@ -55,9 +55,9 @@ def get_timeline(call: Call, id: str, query: TimelineQuery) -> dict[str, Any]:
     """
     with call.reading() as tx:
         run_id = ids.read(ids.RUN, id)
-        found = timeline.timeline(tx, call.tenant, run_id, query.page(), bins=query.bins)
-        steps = found.pop("items")
-        return {**found, "steps": steps}
+        answer = timeline.timeline(tx, call.tenant, run_id, query.page(), bins=query.bins)
+        steps = answer.pop("items")
+        return {**answer, "steps": steps}
 
 
 @routes.add(

@@ -51,10 +51,10 @@ def list_runs(call: Call, query: RunsQuery) -> dict[str, Any]:
     ended before a page was full, `scannedTo` says how far back it came, and `nextCursor` goes on there.
     """
     with call.reading() as tx:
-        found = reading.run_list(tx, call.tenant, query.page(), query.run_filter())
-        if not found["items"] and query.cursor is None:
+        page = reading.run_list(tx, call.tenant, query.page(), query.run_filter())
+        if not page["items"] and query.cursor is None:
             unknown_names.require(tx, call.tenant, "pipeline", *query.pipeline_id)
-    return query.named("runs", found) | {name: found[name] for name in ("scanned", "scannedTo")}
+    return query.named("runs", page) | {name: page[name] for name in ("scanned", "scannedTo")}
 
 
 @routes.add(
@@ -72,9 +72,9 @@ def get_run(call: Call, id: str, query: RunQuery) -> dict[str, Any]:
     """
     with call.reading() as tx:
         run_id = ids.read(ids.RUN, id)
-        found = reading.run(tx, call.tenant, run_id, load=query.load, shown=query.task_runs)
-        found["steps"] = reading.run_steps(tx, run_id, found)
-    return kept.load_values(found, call.deployment.values)
+        run = reading.run(tx, call.tenant, run_id, load=query.load, shown=query.task_runs)
+        run["steps"] = reading.run_steps(tx, run_id, run)
+    return kept.load_values(run, call.deployment.values)
 
 
 @routes.add(
@@ -126,8 +126,8 @@ def get_steps(call: Call, id: str, query: StepStatesQuery) -> dict[str, Any]:
 def list_task_runs(call: Call, id: str, query: TaskRunsQuery) -> dict[str, Any]:
     """Task runs in the order of the pipeline's steps, then the items of maps by their index."""
     with call.reading() as tx:
-        found = reading.run_task_runs(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
-        return query.named("taskRuns", found)
+        page = reading.run_task_runs(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
+        return query.named("taskRuns", page)
 
 
 @routes.add(
@@ -142,8 +142,8 @@ def list_task_runs(call: Call, id: str, query: TaskRunsQuery) -> dict[str, Any]:
 def list_events(call: Call, id: str, query: EventsQuery) -> dict[str, Any]:
     """The append-only history of a run, oldest event first."""
     with call.reading() as tx:
-        found = reading.run_events(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
-        return query.named("events", found)
+        page = reading.run_events(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
+        return query.named("events", page)
 
 
 @routes.add(
@@ -255,8 +255,8 @@ def find_task_runs(call: Call, query: FindTaskRunsQuery) -> dict[str, Any]:
     """
     if query.id_prefix is None:
         with call.reading() as tx:
-            found = reading.task_run_list(tx, call.tenant, query.page(), query.chosen())
-        return query.named("taskRuns", found) | {name: found[name] for name in ("scanned", "scannedTo")}
+            page = reading.task_run_list(tx, call.tenant, query.page(), query.chosen())
+        return query.named("taskRuns", page) | {name: page[name] for name in ("scanned", "scannedTo")}
     _require_alone(query)
     with call.reading() as tx:
         listed = reading.find_task_runs(tx, call.tenant, query.id_prefix, query.limit)
@@ -295,8 +295,8 @@ def search(call: Call, query: SearchQuery) -> dict[str, Any]:
 def get_task_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     """One task run with its output, its error, and the attempts that ended badly."""
     with call.reading() as tx:
-        found = reading.task_run(tx, call.tenant, ids.read(ids.TASK_RUN, id), load=query.load)
-    return kept.load_values(found, call.deployment.values)
+        task_run = reading.task_run(tx, call.tenant, ids.read(ids.TASK_RUN, id), load=query.load)
+    return kept.load_values(task_run, call.deployment.values)
 
 
 @routes.add(
@@ -345,9 +345,9 @@ def task_run_logs(call: Call, id: str, query: LogsQuery) -> dict[str, Any]:
 
 
 def _require_one_part(query: LogsQuery) -> None:
-    given = [name for name in ("offset", "tail", "find") if getattr(query, name) is not None]
-    message = f"cannot be given with {given[0]}" if given else ""
-    if faults := [FieldError(name, message, "invalid") for name in given[1:]]:
+    parts = [name for name in ("offset", "tail", "find") if getattr(query, name) is not None]
+    message = f"cannot be given with {parts[0]}" if parts else ""
+    if faults := [FieldError(name, message, "invalid") for name in parts[1:]]:
         raise InvalidInput(f"{faults[0].field} {message}", errors=faults)
 
 

@@ -53,7 +53,7 @@ def list_schedules(call: Call, query: SchedulesQuery) -> dict[str, Any]:
         message = f"must be {MOST_WITH_FIRES} at most with recent"
         raise InvalidInput(f"limit {message}", errors=[FieldError("limit", message, "out_of_range")])
     with call.reading() as tx:
-        found = reading.schedules(
+        page = reading.schedules(
             tx,
             call.tenant,
             query.page(),
@@ -61,9 +61,9 @@ def list_schedules(call: Call, query: SchedulesQuery) -> dict[str, Any]:
             state=query.state,
             recent=query.recent,
         )
-        if not found["items"] and query.cursor is None and query.pipeline_id is not None:
+        if not page["items"] and query.cursor is None and query.pipeline_id is not None:
             unknown_names.require(tx, call.tenant, "pipeline", query.pipeline_id)
-        return query.named("schedules", found)
+        return query.named("schedules", page)
 
 
 @routes.add(

@@ -175,7 +175,7 @@ def _address(call: Call, body: RegisterRequest) -> str | None:
 
 def _task(task: FlatTask | NestedTask, idempotency_ttl: int) -> TaskRegistration:
     options: TaskOptions = task.config if isinstance(task, NestedTask) else task
-    given = {name: getattr(options, name) for name in TaskOptions.model_fields}
-    given["idempotency_ttl"] = given["idempotency_ttl"] or idempotency_ttl
+    fields = {name: getattr(options, name) for name in TaskOptions.model_fields}
+    fields["idempotency_ttl"] = fields["idempotency_ttl"] or idempotency_ttl
     task_id = task.task_id if isinstance(task, NestedTask) else task.id
-    return TaskRegistration(id=task_id, code_hash=task.code_hash.removeprefix("sha256:"), **given)
+    return TaskRegistration(id=task_id, code_hash=task.code_hash.removeprefix("sha256:"), **fields)

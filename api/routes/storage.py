@@ -68,10 +68,10 @@ def get_object(call: Call, path: str, query: ObjectQuery) -> Answer | Download:
     """
     backends = call.deployment.values.backends
     where = ObjectRef(query.backend or backends.default_id, path)
-    storage, found = _found(call, backends, where)
+    storage, stored_object = _found(call, backends, where)
     if media_types.is_json(path) and not query.raw:
         return Answer(_document(where, _content(storage, path)))
-    return of_object(storage, found, media_types.media_type(path))
+    return of_object(storage, stored_object, media_types.media_type(path))
 
 
 @routes.add(
@@ -89,13 +89,13 @@ def preview_object(call: Call, path: str, query: PreviewQuery) -> dict[str, Any]
     """
     backends = call.deployment.values.backends
     where = ObjectRef(query.backend or backends.default_id, path)
-    storage, found = _found(call, backends, where)
+    storage, stored_object = _found(call, backends, where)
     return {
         "path": path,
         "backend": where.backend,
-        "size": found.size,
-        "modifiedAt": iso(found.modified_at),
-        **_shown(previews.preview(storage, found)),
+        "size": stored_object.size,
+        "modifiedAt": iso(stored_object.modified_at),
+        **_shown(previews.preview(storage, stored_object)),
     }
 
 
@@ -117,14 +117,14 @@ def storage_usage(call: Call, query: UsageQuery) -> dict[str, Any]:
     backend = query.backend or backends.default_id
     if backend not in backends.ids:
         raise _no_backend(backend)
-    found = usage.measure(backends.get(backend), query.prefix or "")
+    sample = usage.measure(backends.get(backend), query.prefix or "")
     return {
         "backend": backend,
-        "prefixes": [_use(each) for each in found.parts],
-        "seen": found.seen,
+        "prefixes": [_use(each) for each in sample.parts],
+        "seen": sample.seen,
         "largest": [
             {"path": each.path, "size": each.size, "modifiedAt": iso(each.modified_at)}
-            for each in found.largest
+            for each in sample.largest
         ],
     }
 
@@ -165,9 +165,9 @@ def _found(call: Call, backends: Backends, where: ObjectRef) -> tuple[Storage, O
             is_own = owners.may_read(tx, call.tenant, where, backends.default_id)
         # Storage may be slow: the database connection was given back.
         storage = backends.get(where.backend)
-        found = storage.stat(where.path) if is_own else None
-        if found is not None:
-            return storage, found
+        stored_object = storage.stat(where.path) if is_own else None
+        if stored_object is not None:
+            return storage, stored_object
     raise NotFound(
         f"there is no stored object {where.path[:200]!r} in backend {where.backend[:200]!r}",
         hint="GET /api/storage/backends lists the backends",
@@ -183,25 +183,25 @@ def _no_backend(backend: str) -> NotFound:
     )
 
 
-def _shown(found: previews.Preview) -> dict[str, Any]:
+def _shown(preview: previews.Preview) -> dict[str, Any]:
     return {
-        "kind": found.kind,
-        "mediaType": found.media_type,
-        "content": found.content,
-        "text": found.text,
-        "rows": found.rows,
-        "isCut": found.is_cut,
+        "kind": preview.kind,
+        "mediaType": preview.media_type,
+        "content": preview.content,
+        "text": preview.text,
+        "rows": preview.rows,
+        "isCut": preview.is_cut,
     }
 
 
-def _use(found: usage.Use) -> dict[str, Any]:
+def _use(use: usage.Use) -> dict[str, Any]:
     return {
-        "prefix": found.prefix,
-        "objects": found.objects,
-        "bytes": found.bytes,
-        "newest": iso(found.newest),
-        "isEstimate": found.is_estimate,
-        "isCapped": found.is_capped,
+        "prefix": use.prefix,
+        "objects": use.objects,
+        "bytes": use.bytes,
+        "newest": iso(use.newest),
+        "isEstimate": use.is_estimate,
+        "isCapped": use.is_capped,
     }
 
 

@@ -108,17 +108,17 @@ def _wanted(call: Call, query: StreamQuery) -> tuple[Wanted, Place | None]:
     except InvalidInput as error:
         wrong.append(error)
     run_id = None if query.run is None else ids.read(ids.RUN, query.run)
-    given = query.cursor or request.headers.get(LAST_EVENT_ID)
+    cursor = query.cursor or request.headers.get(LAST_EVENT_ID)
     with call.reading() as tx:
-        if given:
+        if cursor:
             field = "cursor" if query.cursor else LAST_EVENT_ID
             try:
-                place = feed.resume(tx, given, call.tenant, field=field)
+                place = feed.resume(tx, cursor, call.tenant, field=field)
             except InvalidInput as error:
                 wrong.append(error)
         if wrong:
-            found = [each for error in wrong for each in error.errors]
-            raise InvalidInput("; ".join(error.detail for error in wrong), errors=found, hint=wrong[0].hint)
+            errors = [each for error in wrong for each in error.errors]
+            raise InvalidInput("; ".join(error.detail for error in wrong), errors=errors, hint=wrong[0].hint)
         if run_id is not None:
             reading.require_run(tx, call.tenant, run_id)
     return Wanted(call.tenant, types, query.pipeline, run_id), place

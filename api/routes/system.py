@@ -42,28 +42,28 @@ def health(call: Call) -> dict[str, Any] | Answer:
     pending and running task runs, which are counted. With another token, it is the answer without a token.
     """
     try:
-        found = health_check.health(call.deployment.database)
+        report = health_check.health(call.deployment.database)
     except PipeWeaveError as error:
         # The detail names hosts and ports. It belongs in the log, not in an open answer.
         return Answer({"status": "error", "error": error.title, "timestamp": _now()}, 503)
     here_for = timedelta(seconds=time.monotonic() - _started)
-    degraded = tick_status.complaint(found.last_tick, call.deployment.settings, watched_for=here_for)
+    degraded = tick_status.complaint(report.last_tick, call.deployment.settings, watched_for=here_for)
     counts = _counts(call) if call.sees_all else {}
     return {
         "status": "degraded" if degraded else "ok",
         "degraded": degraded,
-        "lastTickAt": iso(found.last_tick.at),
-        "failingChores": list(found.last_tick.failing),
+        "lastTickAt": iso(report.last_tick.at),
+        "failingChores": list(report.last_tick.failing),
         "database": "connected",
         "maintenance": {
-            "mode": found.mode,
-            "modeChangedAt": iso(found.mode_changed_at),
-            "reason": found.reason if call.sees_all else None,
-            "message": found.message,
+            "mode": report.mode,
+            "modeChangedAt": iso(report.mode_changed_at),
+            "reason": report.reason if call.sees_all else None,
+            "message": report.message,
             **counts,
         },
-        "canAcceptTasks": found.mode == RUNNING,
-        "maintenanceMode": found.mode,
+        "canAcceptTasks": report.mode == RUNNING,
+        "maintenanceMode": report.mode,
         **({"runningTasks": counts["runningTasks"]} if counts else {}),
         "timestamp": _now(),
     }
@@ -76,10 +76,10 @@ def _counts(call: Call) -> dict[str, Any]:
     """What is counted over all tenants; empty when that takes too long."""
     try:
         with call.reading() as tx:
-            found = maintenance.state(tx)
+            state = maintenance.state(tx)
     except PipeWeaveError:
         return {}
-    return {name: found[name] for name in _COUNTS}
+    return {name: state[name] for name in _COUNTS}
 
 
 @routes.add("POST", "/api/tick", "Run one tick", scopes=(TICK,), answer=TickAnswer)

@@ -200,5 +200,5 @@ def validate_input(call: Call, id: str, body: ValidateInputRequest) -> dict[str,
     return {"valid": not faults, "errors": [fault.to_json() for fault in faults]}
 
 
-def _paused(found: pauses.Pause) -> dict[str, Any]:
-    return {"taskId": found.task_id, "pausedAt": iso(found.paused_at), "reason": found.reason}
+def _paused(task_pause: pauses.Pause) -> dict[str, Any]:
+    return {"taskId": task_pause.task_id, "pausedAt": iso(task_pause.paused_at), "reason": task_pause.reason}

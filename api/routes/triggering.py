@@ -64,7 +64,7 @@ def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[
             )
 
     created = call.change(verb, is_one=False)
-    return [_answer(call.tenant, run, found) for run, found in zip(created, faults, strict=True)]
+    return [_answer(call.tenant, run, run_faults) for run, run_faults in zip(created, faults, strict=True)]
 
 
 @contextmanager

@@ -40,12 +40,10 @@ _VERB: dict[str, Any] = {
 def list_triggers(call: Call, query: TriggersQuery) -> dict[str, Any]:
     """Triggers in the order of their ids."""
     with call.reading() as tx:
-        found = reading.triggers(
-            tx, call.tenant, query.page(), pipeline_id=query.pipeline_id, kind=query.kind
-        )
-        if not found["items"] and query.cursor is None and query.pipeline_id is not None:
+        page = reading.triggers(tx, call.tenant, query.page(), pipeline_id=query.pipeline_id, kind=query.kind)
+        if not page["items"] and query.cursor is None and query.pipeline_id is not None:
             unknown_names.require(tx, call.tenant, "pipeline", query.pipeline_id)
-        return query.named("triggers", found)
+        return query.named("triggers", page)
 
 
 @routes.add(

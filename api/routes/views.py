@@ -43,10 +43,10 @@ def save_view(call: Call, body: ViewRequest) -> Answer:
     )
     shown = ids.show(VIEW_ID, id)
     with call.reading() as tx:
-        found = [each for each in reading.views(tx, call.tenant, body.screen) if each["id"] == shown]
-    if not found:  # somebody has deleted it since
+        matches = [each for each in reading.views(tx, call.tenant, body.screen) if each["id"] == shown]
+    if not matches:  # somebody has deleted it since
         raise NotFound(f"view {shown!r} not found")
-    return Answer(found[0], 201 if is_new else 200)
+    return Answer(matches[0], 201 if is_new else 200)
 
 
 @routes.add(

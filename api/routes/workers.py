@@ -22,8 +22,8 @@ def list_workers(call: Call, query: WorkersQuery) -> dict[str, Any]:
     the last week.
     """
     with call.reading() as tx:
-        found = reading.workers(tx, call.tenant, query.page(), state=query.state, service_id=query.service)
-        return query.named("workers", found) | {"counts": reading.worker_counts(tx, call.tenant)}
+        page = reading.workers(tx, call.tenant, query.page(), state=query.state, service_id=query.service)
+        return query.named("workers", page) | {"counts": reading.worker_counts(tx, call.tenant)}
 
 
 @routes.add("GET", "/api/workers/{id}", "Show a worker", ids=WORKER, answer=WorkerAnswer, errors=(NotFound,))

@@ -83,8 +83,8 @@ class Connection(TConn):
     @property
     def read_path(self) -> str | None:
         """The path of a request that only reads, as it was sent; None for others."""
-        found = _READS.match(self.arrived)
-        return None if found is None else found[1].decode("latin-1")
+        match = _READS.match(self.arrived)
+        return None if match is None else match[1].decode("latin-1")
 
     def hand_over(self) -> None:
         """Give what has arrived to gunicorn's parser."""
@@ -113,8 +113,8 @@ class Connection(TConn):
             # gunicorn refuses a head with a bare line feed as it is.
             return 1 if _BARE_LINE_FEED.search(self.arrived, start) else 0
         head = bytes(self.arrived[: end + len(_END)])
-        found = _LENGTH.search(head)
-        length = 0 if found is None else int(found[1])
+        match = _LENGTH.search(head)
+        length = 0 if match is None else int(match[1])
         is_known = _EXPECT.search(head) is None and _CHUNKED.search(head) is None
         is_json = length <= SMALL_BODY or _JSON.search(head) is not None
         is_taken_in = is_known and is_json and self._has_room(length)

@@ -99,5 +99,5 @@ def access(view: View) -> Page:
     """Who may enter: the tokens and sessions that the caller may see, and its tenants."""
     tab = view.given.get("tab", TABS[0][0])
     tab = tab if tab in dict(TABS) else TABS[0][0]
-    found = view.ask(f"access.list_{tab}", view.only("cursor", limit="50"))
-    return Page("Access", {"tab": tab, "tabs": TABS, "rows": found[tab], "cursor": found["nextCursor"]})
+    answer = view.ask(f"access.list_{tab}", view.only("cursor", limit="50"))
+    return Page("Access", {"tab": tab, "tabs": TABS, "rows": answer[tab], "cursor": answer["nextCursor"]})

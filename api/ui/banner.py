@@ -44,14 +44,14 @@ class Banner:
 
 def _sentence(view: View, sees_all: bool) -> str:
     health, _ = view.inside.ask(view.caller, "system.health")
-    found = health.get("maintenance")
-    if found is None or found["mode"] == RUNNING:
+    maintenance = health.get("maintenance")
+    if maintenance is None or maintenance["mode"] == RUNNING:
         return ""
     if sees_all:
-        found, _ = view.inside.ask(view.caller, _DETAILS)
-    left, reason = found.get("emptyInMs"), found.get("reason")
+        maintenance, _ = view.inside.ask(view.caller, _DETAILS)
+    left, reason = maintenance.get("emptyInMs"), maintenance.get("reason")
     parts = [
-        f"Maintenance: {found['message']}",
+        f"Maintenance: {maintenance['message']}",
         f"«{reason}»" if reason else "",
         f"≈ {words.duration(left)} left" if left else "",
     ]

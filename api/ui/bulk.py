@@ -55,19 +55,19 @@ def _plan(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     """What it would do, by a dry run."""
     if not body.get("filter"):
         return Effects((_NONE_CHOSEN,), 0)
-    found, _ = view.inside.ask(view.caller, "bulk.start", {}, None, {**body, "dryRun": True})
-    matched = found["matched"]
-    more = "" if found["isComplete"] else " or more"
+    plan, _ = view.inside.ask(view.caller, "bulk.start", {}, None, {**body, "dryRun": True})
+    matched = plan["matched"]
+    more = "" if plan["isComplete"] else " or more"
     runs = f"{matched:,}{more} run{'' if matched == 1 else 's'}"
-    by_status = ", ".join(f"{number:,} {status}" for status, number in found["byStatus"].items())
-    told = [f"`{body['action']}` concerns {runs}{f': {by_status}' if by_status else ''}."]
-    if found["skipped"]:
+    by_status = ", ".join(f"{number:,} {status}" for status, number in plan["byStatus"].items())
+    sentences = [f"`{body['action']}` concerns {runs}{f': {by_status}' if by_status else ''}."]
+    if plan["skipped"]:
         named = len(set(body["filter"]["ids"]))
-        told.append(f"It does not concern {found['skipped']:,} of the {named:,} that are chosen.")
+        sentences.append(f"It does not concern {plan['skipped']:,} of the {named:,} that are chosen.")
     if body["action"] == "rerun":
-        told.append("Each begins a new run; those that are there stay as they are.")
-    told.append("It goes on when this page is closed, and can be stopped.")
-    return Effects(told, matched, found["sample"])
+        sentences.append("Each begins a new run; those that are there stay as they are.")
+    sentences.append("It goes on when this page is closed, and can be stopped.")
+    return Effects(sentences, matched, plan["sample"])
 
 
 for _action, (_label, _question, _fields) in _ACTIONS.items():
@@ -101,22 +101,22 @@ VERBS.add(
 @screens.add("/bulk", "bulk_changes.html", every_s=5)
 def bulk_changes(view: View) -> Page:
     """Bulk changes, newest first."""
-    found = view.ask("bulk.list_changes", view.only("cursor", limit="50"))
-    return Page("Bulk changes", {"changes": found["bulkChanges"], "cursor": found["nextCursor"]})
+    answer = view.ask("bulk.list_changes", view.only("cursor", limit="50"))
+    return Page("Bulk changes", {"changes": answer["bulkChanges"], "cursor": answer["nextCursor"]})
 
 
 @screens.add("/bulk/<id>", "bulk_change.html", every_s=EVERY_S)
 def bulk_change(view: View, id: str) -> Page:
     """One bulk change: how far it is, and what became of its runs."""
-    found = view.ask("bulk.get_change", id=id)
+    change = view.ask("bulk.get_change", id=id)
     runs = view.ask("bulk.list_runs", view.only("outcome", "cursor", limit="50"), id=id)
-    planned = min(found["total"], found["limit"])
+    planned = min(change["total"], change["limit"])
     shown = {
-        "change": found,
+        "change": change,
         "runs": runs["runs"],
         "cursor": runs["nextCursor"],
         "planned": planned,
-        "over": found["changed"] + found["skipped"],
-        "past": DONE[found["action"]],
+        "over": change["changed"] + change["skipped"],
+        "past": DONE[change["action"]],
     }
-    return Page(f"Bulk {found['action']}", shown, status=found["status"])
+    return Page(f"Bulk {change['action']}", shown, status=change["status"])

@@ -89,19 +89,19 @@ def bar(x: float, bottom: float, width: float, height: float, css: str) -> Marku
     )
 
 
-def mark(place: float, told: str) -> Markup:
+def mark(place: float, event: str) -> Markup:
     """A line at a moment.
 
     Args:
         place: where in the picture, 0 to 1.
-        told: what happened then.
+        event: what happened then.
     """
     x = WIDTH * place
     # The line that answers the pointer is wider than the one that is seen.
     return Markup(
         '<g class="at"><line x1="{0:.1f}" x2="{0:.1f}" y1="0" y2="{1}"/>'
         '<line class="near" x1="{0:.1f}" x2="{0:.1f}" y1="0" y2="{1}"/><title>{2}</title></g>'
-    ).format(x, HEIGHT, told)
+    ).format(x, HEIGHT, event)
 
 
 def hit(x: float, step: float) -> Markup:

@@ -64,7 +64,7 @@ def stacked(points: Sequence[tuple[Stretch, Mapping[str, int]]], title: str, mar
         _column(number * step, step, stretch, counts, highest or 1)
         for number, (stretch, counts) in enumerate(points)
     ]
-    columns += [mark(place, told) for place, told in marks]
+    columns += [mark(place, event) for place, event in marks]
     totals = {each: sum(counts.get(each, 0) for _, counts in points) for each in STATUSES}
     used = [each for each in STATUSES if totals[each]]
     rows = [
@@ -91,8 +91,8 @@ def _column(x: float, step: float, stretch: Stretch, counts: Mapping[str, int], 
         if height:
             parts.append(bar(x, y, step * 0.9, height, f"f-{status}"))
             y -= height
-    told = ", ".join(f"{counts[each]:,} {each}" for each in STATUSES if counts.get(each)) or "none"
-    title = Markup("<title{}>{}: {}</title>").format(moment(stretch), stretch.label, told)
+    description = ", ".join(f"{counts[each]:,} {each}" for each in STATUSES if counts.get(each)) or "none"
+    title = Markup("<title{}>{}: {}</title>").format(moment(stretch), stretch.label, description)
     parts.append(hit(x, step))
     column = Markup("<g>{}{}</g>").format(Markup("").join(parts), title)
     if not (stretch.href and sum(counts.values())):
@@ -166,8 +166,10 @@ def _polyline(points: Sequence[str], css: str) -> Markup:
 
 
 def _told(x: float, step: float, stretch: Stretch, values: Mapping[str, float | None]) -> Markup:
-    told = ", ".join(f"{name} {duration(value)}" for name, value in values.items() if value is not None)
-    title = Markup("<title{}>{}: {}</title>").format(moment(stretch), stretch.label, told)
+    description = ", ".join(
+        f"{name} {duration(value)}" for name, value in values.items() if value is not None
+    )
+    title = Markup("<title{}>{}: {}</title>").format(moment(stretch), stretch.label, description)
     return Markup("<g>{}{}</g>").format(hit(x, step), title)
 
 
@@ -204,8 +206,17 @@ def _shades(values: Sequence[float]) -> dict[float, float]:
     return {value: 0.15 + 0.85 * (each - low) / max(high - low, 1) for value, each in places.items()}
 
 
-def _cell(row: int, column: int, shade: float, stretch: Stretch, told: str) -> Markup:
+def _cell(row: int, column: int, shade: float, stretch: Stretch, description: str) -> Markup:
     return Markup(
         '<rect class="one" x="{}" y="{}" width="{}" height="{}" fill-opacity="{:.2f}">'
         "<title{}>{}: {}</title></rect>"
-    ).format(LABEL + CELL * column, ROW * row, CELL - 1, ROW - 1, shade, moment(stretch), stretch.label, told)
+    ).format(
+        LABEL + CELL * column,
+        ROW * row,
+        CELL - 1,
+        ROW - 1,
+        shade,
+        moment(stretch),
+        stretch.label,
+        description,
+    )

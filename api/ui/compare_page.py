@@ -15,12 +15,19 @@ def compare(view: View, left: str, right: str) -> Page:
     """Two runs."""
     wanted = view.given.get("limit", "")
     limit = wanted if wanted.isascii() and wanted.isdigit() else str(STEPS_A_PAGE)
-    found = view.ask("run_questions.compare", {"limit": limit}, id=left, other=right)
+    comparison = view.ask("run_questions.compare", {"limit": limit}, id=left, other=right)
     took = [
-        each[side]["durationMs"] or 0 for each in found["steps"] for side in ("left", "right") if each[side]
+        each[side]["durationMs"] or 0
+        for each in comparison["steps"]
+        for side in ("left", "right")
+        if each[side]
     ]
-    shown = {"found": found, "longest": max(took, default=0) or 1, "all_steps": sum_of(found["counts"])}
-    return Page(f"Compare {found['left']['pipelineId']}", shown)
+    shown = {
+        "found": comparison,
+        "longest": max(took, default=0) or 1,
+        "all_steps": sum_of(comparison["counts"]),
+    }
+    return Page(f"Compare {comparison['left']['pipelineId']}", shown)
 
 
 def sum_of(counts: dict[str, int]) -> int:

@@ -39,7 +39,7 @@ def page(view: View, name: str, problem: PipeWeaveError | None = None) -> Page:
         NotFound: there is no such verb, or an id is missing.
     """
     verb = _verb(view, name)
-    given = verb.given(view)
+    field_texts = verb.given(view)
     try:
         form: _Form | None = _form(view, name, verb)
     except InvalidInput as error:
@@ -60,8 +60,8 @@ def page(view: View, name: str, problem: PipeWeaveError | None = None) -> Page:
         "sent": form and Asked(endpoint.method, path, (), form.body if endpoint.body else None),
         "effects": form.effects if form else Effects(),
         "is_typed": form is not None and form.effects.count > TYPED_ABOVE,
-        "line": verb.line(ids, given, view.tenant, form and form.body),
-        "given": given,
+        "line": verb.line(ids, field_texts, view.tenant, form and form.body),
+        "given": field_texts,
         "next": _next(view),
         "key": view.given.get(KEY) or secrets.token_hex(12),
         "takes_key": bool(endpoint.longest_key),
@@ -112,13 +112,13 @@ def _verb(view: View, name: str) -> Verb:
 
 def _wrong(verb: Verb, problem: PipeWeaveError | None) -> dict[str, str]:
     """The mistakes by the names of fields; one within a list belongs to the field of the list."""
-    found = {each.field: each.message for each in problem.errors} if problem else {}
+    mistakes = {each.field: each.message for each in problem.errors} if problem else {}
     names = sorted((each.name for each in verb.fields), key=len, reverse=True)
-    for place, message in list(found.items()):
+    for place, message in list(mistakes.items()):
         owner = next((name for name in names if place.startswith((f"{name}.", f"{name}["))), None)
         if owner is not None:
-            found.setdefault(owner, f"{place.removeprefix(owner)} {message}")
-    return found
+            mistakes.setdefault(owner, f"{place.removeprefix(owner)} {message}")
+    return mistakes
 
 
 def _form(view: View, name: str, verb: Verb) -> _Form:

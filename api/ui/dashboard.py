@@ -267,8 +267,8 @@ class Dashboard:
             for name, values in fields.lists()
             if "\0" not in name
         }
-        given = {name: values[0] for name, values in lists.items()}
-        return View(self._inside, caller, path, given, lists, self._is_read_only, host, kept=self._kept)
+        texts = {name: values[0] for name, values in lists.items()}
+        return View(self._inside, caller, path, texts, lists, self._is_read_only, host, kept=self._kept)
 
     def _answer(self, view: View, page: Page, template: str, nav: str, status: int = 200) -> Response:
         is_fragment = FRAGMENT in request.headers
@@ -314,10 +314,10 @@ class Dashboard:
             return redirect(f"{ROOT}/login?{_next_query()}", 303)
         problem: Mapping[str, Any] = orjson.loads(refused.get_data())
         title = str(problem.get("title", "Error"))
-        found = self._plain("problem.html", {"title": title, "problem": problem}, refused.status_code)
+        response = self._plain("problem.html", {"title": title, "problem": problem}, refused.status_code)
         if "Retry-After" in refused.headers:
-            found.headers["Retry-After"] = refused.headers["Retry-After"]
-        return found
+            response.headers["Retry-After"] = refused.headers["Retry-After"]
+        return response
 
     def _plain(self, template: str, variables: Mapping[str, Any], status: int) -> Response:
         """A page of nobody's: an error, the login. `title` is among the variables."""
@@ -343,8 +343,8 @@ def _marked(fragment: Fragment) -> Response:
 
 
 def _seconds(text: str) -> float:
-    found = float(text)
-    return found if isfinite(found) else 0.0
+    seconds = float(text)
+    return seconds if isfinite(seconds) else 0.0
 
 
 def _next_query() -> str:

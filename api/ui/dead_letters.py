@@ -33,11 +33,11 @@ def _number(count: int, *, is_capped: bool = False) -> str:
 
 def _redrives(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     chosen = {name: body[name] for name in _NAMES if name in body}
-    found = view.ask("dead_letters.list_dead_letters", {**chosen, "limit": "3"})
+    answer = view.ask("dead_letters.list_dead_letters", {**chosen, "limit": "3"})
     groups = view.ask("dead_letters.group_dead_letters", {**chosen, "limit": MOST_GROUPS})["groups"]
-    most = min(found["total"], body.get("limit", found["total"]))
+    most = min(answer["total"], body.get("limit", answer["total"]))
     sentences = [
-        f"retries {_number(most, is_capped=found['totalIsCapped'] and most == found['total'])}"
+        f"retries {_number(most, is_capped=answer['totalIsCapped'] and most == answer['total'])}"
         f" in {len(groups)} group{'' if len(groups) == 1 else 's'}"
     ]
     if "canary" in body:
@@ -46,15 +46,15 @@ def _redrives(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     if unchanged:
         named = ", ".join(list(dict.fromkeys(unchanged))[:5])
         sentences.append(f"the code of {named} has not changed since the failure: the same may happen again")
-    return Effects(sentences, most, [each["id"] for each in found["items"]])
+    return Effects(sentences, most, [each["id"] for each in answer["items"]])
 
 
 def _discards(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     chosen = {name: body[name] for name in _NAMES if name in body}
-    found = view.ask("dead_letters.list_dead_letters", {**chosen, "limit": "3"})
-    count = _number(found["total"], is_capped=found["totalIsCapped"])
+    answer = view.ask("dead_letters.list_dead_letters", {**chosen, "limit": "3"})
+    count = _number(answer["total"], is_capped=answer["totalIsCapped"])
     sentences = [f"discards {count}: none of them can be retried any more"]
-    return Effects(sentences, found["total"], [each["id"] for each in found["items"]])
+    return Effects(sentences, answer["total"], [each["id"] for each in answer["items"]])
 
 
 VERBS.add(
@@ -158,13 +158,13 @@ def dead_letters(view: View) -> Page:
     """Groups of similar failures, a sample of the chosen one, and the dead letters themselves."""
     view.require_filters(*_NAMES, "status")
     groups = view.ask("dead_letters.group_dead_letters", view.only(*_NAMES, "status", limit=MOST_GROUPS))
-    found = view.ask("dead_letters.list_dead_letters", view.only(*_NAMES, "status", "cursor", limit="50"))
+    answer = view.ask("dead_letters.list_dead_letters", view.only(*_NAMES, "status", "cursor", limit="50"))
     shown = {
         "groups": groups["groups"],
-        "letters": found["items"],
-        "cursor": found["nextCursor"],
-        "total": found["total"],
-        "is_capped": found["totalIsCapped"],
+        "letters": answer["items"],
+        "cursor": answer["nextCursor"],
+        "total": answer["total"],
+        "is_capped": answer["totalIsCapped"],
         "filters": _FILTERS,
         "chosen": {name: view.given[name] for name in _NAMES if view.given.get(name)},
         "status": view.given.get("status", "open"),
@@ -183,20 +183,20 @@ def _sample(view: View, groups: list[Any]) -> Any:
 @screens.add("/dead-letters/<id>", "dead_letter.html")
 def dead_letter(view: View, id: str) -> Page:
     """One dead letter: what failed, in which code, each attempt, and its input."""
-    found = view.ask("dead_letters.get_dead_letter", id=id)
-    title = f"{found['taskId']}: {found['errorCode']}"
-    return Page(title, {"letter": found}, status=found["outcome"])
+    letter = view.ask("dead_letters.get_dead_letter", id=id)
+    title = f"{letter['taskId']}: {letter['errorCode']}"
+    return Page(title, {"letter": letter}, status=letter["outcome"])
 
 
 @screens.add("/redrives", "redrives.html", every_s=5)
 def redrives(view: View) -> Page:
     """Retries of many dead letters, newest first."""
-    found = view.ask("dead_letters.list_redrives", view.only("cursor", limit="50"))
-    return Page("Redrives", {"redrives": found["redrives"], "cursor": found["nextCursor"]})
+    answer = view.ask("dead_letters.list_redrives", view.only("cursor", limit="50"))
+    return Page("Redrives", {"redrives": answer["redrives"], "cursor": answer["nextCursor"]})
 
 
 @screens.add("/redrives/<id>", "redrive.html", every_s=1)
 def redrive(view: View, id: str) -> Page:
     """One redrive: how far it is, and what became of its retries."""
-    found = view.ask("dead_letters.get_redrive", id=id)
-    return Page("Redrive", {"redrive": found}, status=found["status"])
+    answer = view.ask("dead_letters.get_redrive", id=id)
+    return Page("Redrive", {"redrive": answer}, status=answer["status"])

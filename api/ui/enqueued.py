@@ -16,11 +16,11 @@ STATUSES = {"waiting": "wait to start", "refused": "refused", "repeated": "token
 def enqueued(view: View) -> Page:
     """The enqueued runs with one status, and why they have not started."""
     view.require_filters("status")
-    found = view.ask("enqueued.list_enqueued", view.only("status", "cursor", limit="50"))
+    answer = view.ask("enqueued.list_enqueued", view.only("status", "cursor", limit="50"))
     shown = {
-        "found": found,
-        "rows": found["enqueuedRuns"],
-        "cursor": found["nextCursor"],
+        "found": answer,
+        "rows": answer["enqueuedRuns"],
+        "cursor": answer["nextCursor"],
         "status": view.given.get("status") or "waiting",
         "statuses": STATUSES,
     }

@@ -76,5 +76,5 @@ def _file(view: View, kind: str, operation: str, query: Query) -> LinesFile:
 
 def export_links(view: View) -> list[tuple[str, str]]:
     """The words and the address of each export of what a list of runs shows."""
-    given: dict[str, Any] = {name: view.lists.get(name) or None for name in (*RUN_FILTERS, "window")}
-    return [(words, view.url(f"/export/{kind}", **given)) for kind, words in KINDS.items()]
+    filters: dict[str, Any] = {name: view.lists.get(name) or None for name in (*RUN_FILTERS, "window")}
+    return [(words, view.url(f"/export/{kind}", **filters)) for kind, words in KINDS.items()]

@@ -19,11 +19,11 @@ _DAY = timedelta(days=1)
 Link = Callable[[datetime, datetime], str]
 
 
-def stretches(found: Mapping[str, Any], link: Link | None = None) -> list[Stretch]:
+def stretches(answer: Mapping[str, Any], link: Link | None = None) -> list[Stretch]:
     """The buckets of an answer."""
-    begin, end = (datetime.fromisoformat(found[name]) for name in ("from", "to"))
-    starts = [datetime.fromisoformat(each["at"]) for each in found["points"]]
-    return [_stretch(each, STEPS[found["bucket"]], end - begin > _DAY, link) for each in starts]
+    begin, end = (datetime.fromisoformat(answer[name]) for name in ("from", "to"))
+    starts = [datetime.fromisoformat(each["at"]) for each in answer["points"]]
+    return [_stretch(each, STEPS[answer["bucket"]], end - begin > _DAY, link) for each in starts]
 
 
 def _stretch(at: datetime, step: timedelta, is_dated: bool, link: Link | None = None) -> Stretch:
@@ -36,7 +36,7 @@ def _stretch(at: datetime, step: timedelta, is_dated: bool, link: Link | None = 
 
 
 def ends(
-    found: Mapping[str, Any], title: str, names: Sequence[str] = RUN_ENDS, link: Link | None = None
+    answer: Mapping[str, Any], title: str, names: Sequence[str] = RUN_ENDS, link: Link | None = None
 ) -> Chart:
     """How many ended in which way.
 
@@ -44,27 +44,27 @@ def ends(
         names: the ways that are shown.
         link: where a click on a bucket leads.
     """
-    counts = [{name: point[name] for name in names} for point in found["points"]]
-    return charts.stacked(list(zip(stretches(found, link), counts, strict=True)), title, _marks(found))
+    counts = [{name: point[name] for name in names} for point in answer["points"]]
+    return charts.stacked(list(zip(stretches(answer, link), counts, strict=True)), title, _marks(answer))
 
 
-def durations(found: Mapping[str, Any], title: str, part: str = "durationMs") -> Chart:
+def durations(answer: Mapping[str, Any], title: str, part: str = "durationMs") -> Chart:
     """Median and 95 % quantile over time.
 
     Args:
         part: `durationMs` or `waitMs`.
     """
-    series = {name: [point[part][name] for point in found["points"]] for name in ("p50", "p95")}
+    series = {name: [point[part][name] for point in answer["points"]] for name in ("p50", "p95")}
     shown = {f"≈ {name}": values for name, values in series.items()}
-    return charts.lines(stretches(found), shown, title, _marks(found))
+    return charts.lines(stretches(answer), shown, title, _marks(answer))
 
 
-def _marks(found: Mapping[str, Any]) -> Marks:
+def _marks(answer: Mapping[str, Any]) -> Marks:
     """Where new versions begin."""
-    begin, end = (datetime.fromisoformat(found[name]) for name in ("from", "to"))
+    begin, end = (datetime.fromisoformat(answer[name]) for name in ("from", "to"))
     return [
         ((datetime.fromisoformat(each["at"]) - begin) / (end - begin), f"v{each['version']} is new")
-        for each in found.get("versions", ())
+        for each in answer.get("versions", ())
     ]
 
 

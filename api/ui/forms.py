@@ -65,14 +65,14 @@ def _members(
     listed: Sequence[Mapping[str, Any]], value: Mapping[str, Any], path: str, depth: int
 ) -> Iterator[Field]:
     for each in listed:
-        name, given = f"{path}.{each['name']}", value.get(each["name"], each.get("default", _NOTHING))
+        name, default = f"{path}.{each['name']}", value.get(each["name"], each.get("default", _NOTHING))
         inner = each.get("properties")
         if each["type"] == "object" and inner and depth < MOST_DEEP:
-            within = given if isinstance(given, Mapping) else {}
+            within = default if isinstance(default, Mapping) else {}
             for field in _members(inner, within, name, depth + 1):
                 yield _below(each, field)
         else:
-            yield _field(each, name, given)
+            yield _field(each, name, default)
 
 
 def _below(parent: Mapping[str, Any], field: Field) -> Field:
@@ -84,29 +84,29 @@ def _members_of(field: Field) -> dict[str, Any]:
     return {name: getattr(field, name) for name in Field.__dataclass_fields__}
 
 
-def _field(each: Mapping[str, Any], name: str, given: Any) -> Field:
+def _field(each: Mapping[str, Any], name: str, default: Any) -> Field:
     label, kind = str(each.get("label") or each["name"]), str(each["type"])
     required = bool(each.get("required"))
     common: dict[str, Any] = {"about": _about(each), "is_wanted": required and not each.get("nullable")}
-    if kind in _PLAIN and not _is_other(given):
-        return Field(name, label, _PLAIN[kind], default=_text(given), **common)
-    if kind == "boolean" and not _is_other(given):
+    if kind in _PLAIN and not _is_other(default):
+        return Field(name, label, _PLAIN[kind], default=_text(default), **common)
+    if kind == "boolean" and not _is_other(default):
         words = [("true", "yes"), ("false", "no")]
         choices = words if required else [("", "not given"), *words]
-        return Field(name, label, "truth", choices=choices, default=_text(given), **common)
+        return Field(name, label, "truth", choices=choices, default=_text(default), **common)
     if kind in ("select", "multiselect") and (options := _options(each)):
         if kind == "multiselect":
-            chosen = "\n".join(_text(value) for value in given) if isinstance(given, list) else ""
+            chosen = "\n".join(_text(value) for value in default) if isinstance(default, list) else ""
             return Field(name, label, "several", choices=options, default=chosen, **common)
         choices = options if required else [("", "not given"), *options]
-        return Field(name, label, "choice", choices=choices, default=_text(given), **common)
+        return Field(name, label, "choice", choices=choices, default=_text(default), **common)
     item = (each.get("items") or {}).get("type")
-    if kind == "array" and item in _PLAIN and _is_plain_list(given):
-        lines = "" if given is _NOTHING else "\n".join(_text(value) for value in given)
+    if kind == "array" and item in _PLAIN and _is_plain_list(default):
+        lines = "" if default is _NOTHING else "\n".join(_text(value) for value in default)
         items: Kind = "number" if item in ("number", "integer") else "text"
         about = "One a line. " + common.pop("about")
         return Field(name, label, "lines", about=about, default=lines, items=items, **common)
-    return _json(name, label, each, _NOTHING if given is _NOTHING else given, **common)
+    return _json(name, label, each, _NOTHING if default is _NOTHING else default, **common)
 
 
 def _json(name: str, label: str, schema: Any, value: Any, **common: Any) -> Field:
@@ -135,21 +135,21 @@ def _text(value: Any) -> str:
 
 def _options(each: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Values with their labels; none where a value is no text, which a form could not send as what it is."""
-    found = each.get("options") or []
-    if not all(isinstance(option.get("value"), str) for option in found):
+    options = each.get("options") or []
+    if not all(isinstance(option.get("value"), str) for option in options):
         return []
-    return [(option["value"], str(option.get("label") or option["value"])) for option in found]
+    return [(option["value"], str(option.get("label") or option["value"])) for option in options]
 
 
 def _about(each: Mapping[str, Any]) -> str:
-    told = [str(each[name]) for name in ("description", "helpText") if each.get(name)]
-    told += [
+    phrases = [str(each[name]) for name in ("description", "helpText") if each.get(name)]
+    phrases += [
         f"{words} {each[name]}" if "at" in words[:2] else f"{each[name]} {words}"
         for name, words in _BOUNDS.items()
         if each.get(name) is not None
     ]
     if each["type"] in _SAMPLES:
-        told.append(_SAMPLES[each["type"]])
+        phrases.append(_SAMPLES[each["type"]])
     if each.get("pattern"):
-        told.append(f"matches `{each['pattern']}`")
-    return "; ".join(told)
+        phrases.append(f"matches `{each['pattern']}`")
+    return "; ".join(phrases)

@@ -61,23 +61,23 @@ def graph_of(
             if each
         ]
         return {**shown, "drawing": None, "boxes": 0}
-    found = view.ask("graphs.get_graph", query, id=pipeline_id, version=str(version))
+    graph = view.ask("graphs.get_graph", query, id=pipeline_id, version=str(version))
     known = None if run_id is None else view.ask("runs.get_steps", id=run_id)
-    count = len(found["boxes"]["keys"])
-    drawn = _drawn(view, found, known, label, changed) if count <= drawing.MOST_IN_PAGE else None
+    count = len(graph["boxes"]["keys"])
+    drawn = _drawn(view, graph, known, label, changed) if count <= drawing.MOST_IN_PAGE else None
     return {**shown, "drawing": drawn, "boxes": count}
 
 
 def _drawn(
-    view: View, found: dict[str, Any], known: dict[str, Any] | None, title: str, changed: Collection[str]
+    view: View, graph: dict[str, Any], known: dict[str, Any] | None, title: str, changed: Collection[str]
 ) -> Markup:
     """The drawing. A box leads to its step; that of a class opens or closes it."""
-    opened = set(found["open"])
+    opened = set(graph["open"])
 
     def href(box: Box) -> str:
         if len(box.steps) == 1:
             return view.here(step=box.key)
-        return view.here(view=found["view"], open=",".join(sorted(opened ^ {box.key})) or None)
+        return view.here(view=graph["view"], open=",".join(sorted(opened ^ {box.key})) or None)
 
     statuses, failed = None, {}
     if known is not None:
@@ -85,8 +85,8 @@ def _drawn(
         failed = {at: each.get("f", 0) + each.get("t", 0) for at, each in counts.items()}
         pairs = zip(known["ordinals"], known["statuses"], strict=True)
         statuses = {at: words.seen(_WORDS[letter], failed.get(at, 0)) for at, letter in pairs}
-    marked = {at for at, step in enumerate(found["steps"]["ids"], 1) if step in changed}
-    shape, layout = drawing.read_document(found)
+    marked = {at for at, step in enumerate(graph["steps"]["ids"], 1) if step in changed}
+    shape, layout = drawing.read_document(graph)
     # The drawing escapes every text and address itself.
     return Markup(
         drawing.svg(shape, layout, title=title, statuses=statuses, failed=failed, href=href, changed=marked)

@@ -51,14 +51,14 @@ class KeptAnswers:
             for name, each in query.items()
         )
         key = (shared(caller), operation, pairs, tuple(ids.items()))
-        found = self._fresh(key)
-        if found is None:
+        entry = self._fresh(key)
+        if entry is None:
             with self._lock:
                 mine = self._asking.setdefault(key, threading.Lock())
             with mine:
                 # Who waited here takes what the other was answered.
-                found = self._fresh(key) or self._ask(key, caller, query)
-        return found.answer, found.asked
+                entry = self._fresh(key) or self._ask(key, caller, query)
+        return entry.answer, entry.asked
 
     def _ask(self, key: _Key, caller: Caller, query: Query) -> _Kept:
         _, operation, _, ids = key

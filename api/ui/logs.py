@@ -88,11 +88,11 @@ def of_task_run(view: View, task_run: Mapping[str, Any]) -> ShownLog:
     find = view.given.get("find", "")[:200]
     try:
         query = {"attempt": str(attempt), "find": find or None}
-        found = view.ask("runs.task_run_logs", query, id=task_run["id"])
+        part = view.ask("runs.task_run_logs", query, id=task_run["id"])
     except (NotFound, Unavailable) as error:
         return ShownLog(task_run, attempt, attempts, (), 0, True, 0, 1, None, str(error.detail))
-    numbers = found["lineNumbers"] or range(1, len(found["logs"]) + 1)
-    numbered = list(zip(numbers, found["logs"], strict=True))
+    numbers = part["lineNumbers"] or range(1, len(part["logs"]) + 1)
+    numbered = list(zip(numbers, part["logs"], strict=True))
     level = view.given.get("level", "")
     if level in LEVELS:
         least = LEVELS.index(level)
@@ -105,10 +105,10 @@ def of_task_run(view: View, task_run: Mapping[str, Any]) -> ShownLog:
         attempts,
         shown,
         len(numbered),
-        found["isComplete"],
-        found["nextOffset"],
+        part["isComplete"],
+        part["nextOffset"],
         begin + 1,
-        found["lineNumbers"],
+        part["lineNumbers"],
     )
 
 

@@ -86,20 +86,20 @@ def overview(view: View) -> Page:
 def _statistics(view: View) -> dict[str, Any]:
     """What runs came to in the period that the address names, and which pipelines fail most."""
     period = periods.chosen(view, "6h")
-    found = view.ask_now_and_then("statistics.runs", period.query)
-    summary = found["summary"]
+    statistics = view.ask_now_and_then("statistics.runs", period.query)
+    summary = statistics["summary"]
     query = {"from": period.begin, "limit": str(FAILING), "recent": str(STRIP)}
     has_failed = summary["failed"] or summary["partial"]
     failing = view.ask_now_and_then("statistics.by_pipeline", query)["pipelines"] if has_failed else []
     return {
         "period": period.name,
         "periods": periods.PERIODS,
-        "counted": found,
+        "counted": statistics,
         "figures": summary,
         "per_hour": summary["ended"] / (periods.PERIODS[period.name] / timedelta(hours=1)),
         "chart": figures.ends(
-            found,
-            f"Runs that ended, {period.words}, each bar {found['bucket']}",
+            statistics,
+            f"Runs that ended, {period.words}, each bar {statistics['bucket']}",
             link=lambda begin, end: view.url(
                 "/runs", createdAfter=periods.text(begin), createdBefore=periods.text(end)
             ),
@@ -123,8 +123,8 @@ def _is_new(view: View) -> bool:
 def _with_progress(view: View, run: Mapping[str, Any]) -> dict[str, Any]:
     if run["taskRunCount"] > MOST_COUNTED:
         return {**run, "counts": {}}
-    found, _ = view.inside.ask(view.caller, "runs.get_run", {"id": run["id"]}, {"taskRuns": "0"})
-    return {**run, "counts": found["counts"]}
+    answer, _ = view.inside.ask(view.caller, "runs.get_run", {"id": run["id"]}, {"taskRuns": "0"})
+    return {**run, "counts": answer["counts"]}
 
 
 # --- problems ---------------------------------------------------------------------------------------------

@@ -30,13 +30,13 @@ OFFERED = 10
 @screens.add("/pipelines", "pipelines.html")
 def pipelines(view: View) -> Page:
     """The tenant's pipelines, each with its last runs."""
-    found = view.ask("pipelines.list_pipelines", view.only("cursor", limit="25", recent="20"))
-    ids = [each["id"] for each in found["pipelines"]]
+    listing = view.ask("pipelines.list_pipelines", view.only("cursor", limit="25", recent="20"))
+    ids = [each["id"] for each in listing["pipelines"]]
     # Without a time, it is the last day.
     rows = view.ask_now_and_then("statistics.by_pipeline", {"pipelineId": ids})["pipelines"] if ids else []
     shown = {
-        "pipelines": found["pipelines"],
-        "cursor": found["nextCursor"],
+        "pipelines": listing["pipelines"],
+        "cursor": listing["nextCursor"],
         "figures": {each["pipelineId"]: each for each in rows},
     }
     return Page("Pipelines", shown)
@@ -45,18 +45,18 @@ def pipelines(view: View) -> Page:
 @screens.add("/pipelines/<id>", "pipeline.html")
 def pipeline(view: View, id: str) -> Page:
     """One pipeline; `tab` chooses what of it is shown."""
-    found = view.ask("pipelines.get_pipeline", view.only("version"), id=id)["pipeline"]
+    document = view.ask("pipelines.get_pipeline", view.only("version"), id=id)["pipeline"]
     tab = view.given.get("tab", "graph")
     read = _TABS.get(tab, _graph)
-    shown = {"pipeline": found, "tab": tab if tab in _TABS else "graph", "tabs": TABS}
-    return Page(id, {**shown, **read(view, id, found)})
+    shown = {"pipeline": document, "tab": tab if tab in _TABS else "graph", "tabs": TABS}
+    return Page(id, {**shown, **read(view, id, document)})
 
 
-def _graph(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    return {"steps": found["spec"]["steps"]}
+def _graph(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    return {"steps": document["spec"]["steps"]}
 
 
-def _grid(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
+def _grid(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:
     names = ("runs", "steps", "before", "after", "fromStep", "view", "open")
     grid = view.ask("pipelines.get_grid", view.only(*names), id=id)
     longest = max((each["durationMs"] or 0 for each in grid["runs"]), default=0)
@@ -70,7 +70,7 @@ def _grid(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
     return {"grid": grid, "longest": longest, "toggled": toggled}
 
 
-def _runs(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
+def _runs(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:
     listed = view.ask("runs.list_runs", view.only("status", "cursor", limit="50", pipelineId=id))
     columns = [each for each in SHOWN if each != "pipeline"]
     return {
@@ -80,7 +80,7 @@ def _runs(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _versions(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
+def _versions(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:
     listed = view.ask("pipelines.list_versions", view.only("cursor", limit="50"), id=id)
     before, after = view.given.get("from"), view.given.get("to")
     numbers = [each["version"] for each in listed["versions"]]
@@ -92,7 +92,7 @@ def _versions(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
     return {"versions": listed["versions"], "cursor": listed["nextCursor"], "differences": differences}
 
 
-def _statistics(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
+def _statistics(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:
     period = periods.chosen(view)
     counted = view.ask_now_and_then("statistics.pipeline", period.query, id=id)
     tasks = [each["taskId"] for each in counted["tasks"]["rows"]]
@@ -119,10 +119,10 @@ def _statistics(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def _trigger(view: View, id: str, found: Mapping[str, Any]) -> dict[str, Any]:
+def _trigger(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:
     recent = view.ask("runs.list_runs", {"pipelineId": id, "limit": str(OFFERED)})["runs"]
     schema = triggering.schema_of(view, id)
-    plan = run_plan.plan_of(view, found, view.ask("pipelines.dry_run", id=id))
+    plan = run_plan.plan_of(view, document, view.ask("pipelines.dry_run", id=id))
     return {"recent": recent, "schema": schema, "plan": plan}
 
 

@@ -19,9 +19,9 @@ _REASON = Field("reason", "Reason", about="Shown wherever a task run waits for i
 
 
 def _pauses(view: View, ids: Mapping[str, str], body: Any) -> Effects:
-    found = view.ask("queue.queue_status")
-    waits = "1 task run waits" if found["pending"] == 1 else f"{found['pending']:,} task runs wait"
-    return Effects([f"starts nothing more of this tenant: {waits}; {found['running']:,} that run go on"])
+    status = view.ask("queue.queue_status")
+    waits = "1 task run waits" if status["pending"] == 1 else f"{status['pending']:,} task runs wait"
+    return Effects([f"starts nothing more of this tenant: {waits}; {status['running']:,} that run go on"])
 
 
 def _limits(view: View, ids: Mapping[str, str], body: Any) -> Effects:
@@ -146,9 +146,9 @@ def queues(view: View) -> Page:
     }
     named = [name] if name else []
     if not name:
-        found = view.ask("queue.list_queues", view.only("queues=cursor", limit="100"))
-        shown |= {"queues": found["queues"], "more_queues": found["nextCursor"]}
-        named = [each["queue"] for each in found["queues"]]
+        listing = view.ask("queue.list_queues", view.only("queues=cursor", limit="100"))
+        shown |= {"queues": listing["queues"], "more_queues": listing["nextCursor"]}
+        named = [each["queue"] for each in listing["queues"]]
     shown["left"] = _left(view, named)
     if not (items["items"] or view.given.get("status") or view.given.get("taskId") or name):
         shown["busy"] = _last_busy(view)
@@ -159,13 +159,13 @@ def queues(view: View) -> Page:
 def _left(view: View, names: Sequence[str]) -> Mapping[str, Any]:
     """By queue, what left it in the last hour; asked for by name, so that the order does not matter."""
     query = {"queue": sorted(names)}
-    found = view.ask_now_and_then("statistics.by_queue", query)["queues"] if names else ()
-    return {each["queue"]: each for each in found}
+    rows = view.ask_now_and_then("statistics.by_queue", query)["queues"] if names else ()
+    return {each["queue"]: each for each in rows}
 
 
 def _last_busy(view: View) -> Mapping[str, Any] | None:
     """The last hour of the week in which attempts ended; None without any."""
     # From a full hour on, so that the page asks the same when it looks again.
     since = (view.now - timedelta(days=7)).replace(minute=0, second=0, microsecond=0)
-    found = view.ask_now_and_then("statistics.tasks", {"from": since.isoformat(), "bucket": "1h"})
-    return next((each for each in reversed(found["points"]) if each["attempts"]), None)
+    series = view.ask_now_and_then("statistics.tasks", {"from": since.isoformat(), "bucket": "1h"})
+    return next((each for each in reversed(series["points"]) if each["attempts"]), None)

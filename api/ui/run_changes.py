@@ -34,10 +34,10 @@ def around(view: View, run: Run) -> Shown:
 def _after(view: View, run: Run) -> str | None:
     query = {"runs": "1", "steps": "1", "after": run["id"]}
     try:
-        found = view.ask("pipelines.get_grid", query, id=run["pipelineId"])["runs"]
+        runs = view.ask("pipelines.get_grid", query, id=run["pipelineId"])["runs"]
     except NotFound:
         return None
-    return str(found[0]["id"]) if found else None
+    return str(runs[0]["id"]) if runs else None
 
 
 def _since(view: View, run: Run, good: Run) -> Shown:
@@ -64,8 +64,8 @@ def steps_between(view: View, pipeline_id: str, before: int, after: int) -> int:
     """How many steps were added, removed or changed from one version to the other."""
     if before == after:
         return 0
-    found = view.ask("graphs.get_differences", id=pipeline_id, before=str(before), after=str(after))
-    return sum(len(found[name]) for name in ("added", "removed", "changed"))
+    differences = view.ask("graphs.get_differences", id=pipeline_id, before=str(before), after=str(after))
+    return sum(len(differences[name]) for name in ("added", "removed", "changed"))
 
 
 # --- values -----------------------------------------------------------------------------------------------
@@ -79,10 +79,10 @@ def values_since(view: View, run: Run, chosen: Selected | None) -> Shown:
         "createdBefore": run["createdAt"],
         "limit": "1",
     }
-    found = view.ask("runs.list_runs", query)["runs"]
-    if not found:
+    runs = view.ask("runs.list_runs", query)["runs"]
+    if not runs:
         return {"other": None}
-    other = view.ask("runs.get_run", {"taskRuns": "0"}, id=found[0]["id"])
+    other = view.ask("runs.get_run", {"taskRuns": "0"}, id=runs[0]["id"])
     if chosen is None or chosen.task_run is None:
         parts = [_part("Input", other, run, "input"), _part("Output", other, run, "output")]
         return {"other": other, "parts": parts, "code": None}
@@ -106,8 +106,8 @@ def _same_step(view: View, other: Run, chosen: Selected) -> Run | None:
         if not items:
             return None
         id = items[0]["id"]
-    found: Run = view.ask("runs.get_task_run", id=id)
-    return found
+    task_run: Run = view.ask("runs.get_task_run", id=id)
+    return task_run
 
 
 def _parts(before: Run, after: Run) -> Iterator[Shown]:

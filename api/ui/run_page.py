@@ -44,33 +44,33 @@ PROGRESS_S = 2.0
 @screens.add("/runs/<id>", "run.html", every_s=PROGRESS_S)
 def run(view: View, id: str) -> Page:
     """One run."""
-    found = view.ask("runs.get_run", {"taskRuns": "0"}, id=id)
-    tabs = tabs_of(found)
+    document = view.ask("runs.get_run", {"taskRuns": "0"}, id=id)
+    tabs = tabs_of(document)
     tab = view.given.get("tab", "")
     tab = tab if tab in dict(tabs) else tabs[0][0]
-    step = view.given.get("step") or (first_step(found) if tab in WITH_PANEL else "")
-    chosen = selected(view, found, step)
+    step = view.given.get("step") or (first_step(document) if tab in WITH_PANEL else "")
+    chosen = selected(view, document, step)
     shown = {
-        "run": found,
-        "is_open": is_open(found),
+        "run": document,
+        "is_open": is_open(document),
         "tabs": tabs,
         "tab": tab,
         "is_beside": tab in WITH_PANEL,
         "selected": chosen,
-        **_newest(view, found),
-        **run_changes.around(view, found),
-        "failures": _failures(found, step),
-        "left": _left(view, found),
+        **_newest(view, document),
+        **run_changes.around(view, document),
+        "failures": _failures(document, step),
+        "left": _left(view, document),
         "verified": _verified(view, id),
-        "verbs_offered": run_verbs.offered(view, found),
-        "ledger": _ledger(view, found, tab),
-        **_tab(view, found, tab, chosen),
+        "verbs_offered": run_verbs.offered(view, document),
+        "ledger": _ledger(view, document, tab),
+        **_tab(view, document, tab, chosen),
     }
-    done = sum(each["done"] for each in found["steps"])
-    total = sum(each["total"] for each in found["steps"])
-    percent = f" {100 * done // total} %" if is_open(found) and total else ""
-    title = f"{found['pipelineId']}{percent}"
-    return Page(title, shown, found["status"], id)
+    done = sum(each["done"] for each in document["steps"])
+    total = sum(each["total"] for each in document["steps"])
+    percent = f" {100 * done // total} %" if is_open(document) and total else ""
+    title = f"{document['pipelineId']}{percent}"
+    return Page(title, shown, document["status"], id)
 
 
 def is_open(run: Mapping[str, Any]) -> bool:
@@ -94,8 +94,8 @@ def _has_part(name: str) -> bool:
 
 def first_step(run: Mapping[str, Any]) -> str:
     """The step to look at first: of one that ended well, none."""
-    found = [each for each in run["steps"] if each["status"] in _WORTH or each["failed"]]
-    worth = min(found, key=_worth, default=None)
+    candidates = [each for each in run["steps"] if each["status"] in _WORTH or each["failed"]]
+    worth = min(candidates, key=_worth, default=None)
     return "" if worth is None else str(worth["id"])
 
 
@@ -107,10 +107,10 @@ def _newest(view: View, run: Mapping[str, Any]) -> dict[str, Any]:
     """The newest version of the pipeline, and how many of its steps differ from this run's."""
     id, own = run["pipelineId"], run["pipelineVersion"]
     try:
-        found = view.ask("pipelines.list_versions", {"limit": "1"}, id=id)["versions"]
+        versions = view.ask("pipelines.list_versions", {"limit": "1"}, id=id)["versions"]
     except NotFound:
-        found = []
-    newest = int(found[0]["version"]) if found else own
+        versions = []
+    newest = int(versions[0]["version"]) if versions else own
     return {"newest": newest, "newest_differs": run_changes.steps_between(view, id, own, newest)}
 
 
@@ -118,16 +118,16 @@ def _left(view: View, run: Mapping[str, Any]) -> dict[str, Any] | None:
     """When an open run will probably end: {ms, runs, isFew, isMore}; in steps, so that it seldom changes."""
     if not is_open(run) or run["startedAt"] is None:
         return None
-    found = view.ask("run_questions.forecast", id=run["id"])
-    if found["leftMs"] is None:
+    forecast = view.ask("run_questions.forecast", id=run["id"])
+    if forecast["leftMs"] is None:
         return None
-    size = next(each for below, each in _ROUNDED if found["leftMs"] < below)
-    ms = round(found["leftMs"] / size) * size
+    size = next(each for below, each in _ROUNDED if forecast["leftMs"] < below)
+    ms = round(forecast["leftMs"] / size) * size
     return {
         "ms": ms,
-        "runs": found["runs"],
-        "isFew": found["tooFewRuns"],
-        "isMore": found["unknownSteps"] > 0,
+        "runs": forecast["runs"],
+        "isFew": forecast["tooFewRuns"],
+        "isMore": forecast["unknownSteps"] > 0,
     }
 
 
@@ -146,10 +146,10 @@ def _verified(view: View, id: str) -> dict[str, Any] | None:
     if view.given.get("verify") != "1":
         return None
     try:
-        found: dict[str, Any] = view.ask("run_questions.verify", id=id)
+        verification: dict[str, Any] = view.ask("run_questions.verify", id=id)
     except LimitExceeded as error:
         return {"refused": error.detail, "hint": error.hint}
-    return found
+    return verification
 
 
 def _ledger(view: View, run: Mapping[str, Any], tab: str) -> dict[str, Any] | None:
@@ -169,8 +169,8 @@ def _tab(view: View, run: Mapping[str, Any], tab: str, chosen: Selected | None) 
         "why": run_tabs.why,
     }
     reader = readers.get(tab)
-    found: dict[str, Any] = reader(view, run, chosen) if reader else {}
-    return found
+    content: dict[str, Any] = reader(view, run, chosen) if reader else {}
+    return content
 
 
 def _timeline(view: View, run: Mapping[str, Any], chosen: Selected | None) -> dict[str, Any]:

@@ -42,8 +42,8 @@ def _items(view: View, pipeline_id: str, levels: Sequence[Document]) -> dict[str
     if not any(each.get("maps") for each in levels):
         return {}
     query = {"runs": "1", "steps": _MAPS_ASKED, "view": "all"}
-    found = view.ask("pipelines.get_grid", query, id=pipeline_id)
-    return {each["id"]: each["items"][0] for each in found["steps"] if each["items"] and each["items"][0]}
+    grid = view.ask("pipelines.get_grid", query, id=pipeline_id)
+    return {each["id"]: each["items"][0] for each in grid["steps"] if each["items"] and each["items"][0]}
 
 
 def _level(each: Document, usual: Mapping[str, float | None], items: Mapping[str, int]) -> dict[str, Any]:
@@ -62,12 +62,12 @@ def _level(each: Document, usual: Mapping[str, float | None], items: Mapping[str
 
 def _holds(view: View, tasks: Collection[str]) -> Iterator[str]:
     """What would hold the run now, or bounds how much of it goes at a time."""
-    found = view.ask("queue.get_limits")
-    most, active = found["maxActiveRuns"], found["activeRuns"]
+    limits = view.ask("queue.get_limits")
+    most, active = limits["maxActiveRuns"], limits["activeRuns"]
     if most is not None and active >= most:
-        waiting = found["pendingRuns"]
+        waiting = limits["pendingRuns"]
         yield f"It would wait: {active:,} of {most:,} runs are active, {waiting:,} wait before it."
-    for each in found["tasks"]:
+    for each in limits["tasks"]:
         if each["taskId"] not in tasks:
             continue
         name, held = each["taskId"], f"{each['held']:,}{'+' if each['heldIsCapped'] else ''}"

@@ -89,16 +89,16 @@ def selected(view: View, run: Mapping[str, Any], step_id: str) -> Selected | Non
 
 def _item(view: View, run_id: str, step_id: str, index: int) -> str | None:
     query = {"stepId": step_id, "mapIndex": str(index), "limit": "1"}
-    found = view.ask("runs.list_task_runs", query, id=run_id)["taskRuns"]
-    return str(found[0]["id"]) if found else None
+    task_runs = view.ask("runs.list_task_runs", query, id=run_id)["taskRuns"]
+    return str(task_runs[0]["id"]) if task_runs else None
 
 
 def _items(view: View, run_id: str, step: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Items of a map that are worth a look: those that failed, else the first that run, else the first."""
     status = "failed" if step["failed"] else "running" if step["status"] == "waiting" else None
     query = {"stepId": step["id"], "limit": str(ITEMS_SHOWN + 1), "status": status}
-    found = view.ask("runs.list_task_runs", query, id=run_id)["taskRuns"]
-    return [each for each in found if each["kind"] in ITEMS][:ITEMS_SHOWN]
+    task_runs = view.ask("runs.list_task_runs", query, id=run_id)["taskRuns"]
+    return [each for each in task_runs if each["kind"] in ITEMS][:ITEMS_SHOWN]
 
 
 def letter(view: View, task_run: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -106,5 +106,5 @@ def letter(view: View, task_run: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if task_run["status"] not in _FAILED:
         return None
     query = {"taskRunId": task_run["id"], "limit": "1"}
-    found = view.ask("dead_letters.list_dead_letters", query)["items"]
-    return found[0] if found else None
+    letters = view.ask("dead_letters.list_dead_letters", query)["items"]
+    return letters[0] if letters else None

@@ -27,13 +27,13 @@ Shown = dict[str, Any]
 def steps(view: View, run: Run, chosen: Selected | None) -> Shown:
     """The table of steps: by status and text, in the order of the pipeline."""
     status, text = view.given.get("status", ""), view.given.get("find", "").casefold()
-    found = [each for each in run["steps"] if _fits(each, status, text)]
+    matches = [each for each in run["steps"] if _fits(each, status, text)]
     begin = _number(view.given.get("begin"))
     return {
-        "steps": found[begin : begin + STEPS_A_PAGE],
-        "step_count": len(found),
+        "steps": matches[begin : begin + STEPS_A_PAGE],
+        "step_count": len(matches),
         "begin": begin,
-        "next_begin": begin + STEPS_A_PAGE if begin + STEPS_A_PAGE < len(found) else None,
+        "next_begin": begin + STEPS_A_PAGE if begin + STEPS_A_PAGE < len(matches) else None,
         "before_begin": max(0, begin - STEPS_A_PAGE) if begin else None,
         "statuses": [each.value for each in TaskStatus],
     }
@@ -55,8 +55,8 @@ def events(view: View, run: Run, chosen: Selected | None) -> Shown:
     """A page of events, by attempt or one by one; and the run as it was at one of them."""
     task_run = None if chosen is None or chosen.task_run is None else chosen.task_run["id"]
     query = view.only("type", "cursor", limit=EVENTS_A_PAGE, taskRunId=task_run)
-    found = view.ask("runs.list_events", query, id=run["id"])
-    listed = found["events"]
+    page = view.ask("runs.list_events", query, id=run["id"])
+    listed = page["events"]
     names = {each["taskRunId"]: each["id"] for each in run["steps"]}
     at, state = view.given.get("at", ""), None
     if at.isascii() and at.isdigit():
@@ -66,7 +66,7 @@ def events(view: View, run: Run, chosen: Selected | None) -> Shown:
             state = {"refused": error.detail}
     return {
         "events": listed,
-        "cursor": found["nextCursor"],
+        "cursor": page["nextCursor"],
         "groups": [] if view.given.get("raw") else _groups(listed, names),
         "names": names,
         "state": state,
@@ -93,13 +93,13 @@ def _groups(listed: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> li
         by_attempt.setdefault(key, []).append(each)
     return [
         {
-            "taskRunId": found[0]["taskRunId"],
-            "name": names.get(found[0]["taskRunId"] or ""),
-            "attempt": found[0]["attempt"],
-            "events": found,
-            "types": [(kind, len(list(same))) for kind, same in groupby(each["type"] for each in found)],
+            "taskRunId": group[0]["taskRunId"],
+            "name": names.get(group[0]["taskRunId"] or ""),
+            "attempt": group[0]["attempt"],
+            "events": group,
+            "types": [(kind, len(list(same))) for kind, same in groupby(each["type"] for each in group)],
         }
-        for found in by_attempt.values()
+        for group in by_attempt.values()
     ]
 
 
@@ -135,19 +135,19 @@ def data(view: View, run: Run, chosen: Selected | None) -> Shown:
 
 def log(view: View, run: Run, chosen: Selected | None) -> Shown:
     """The log of the selected step, or else of the step that is worth a look."""
-    found = None
+    step_log = None
     if chosen is not None and chosen.task_run is not None:
-        found = logs.of_task_run(view, chosen.task_run)
+        step_log = logs.of_task_run(view, chosen.task_run)
     loggable = [each for each in run["steps"] if each["startedAt"] and each["kind"] in CALLED][:100]
-    return {"log": found, "loggable": loggable}
+    return {"log": step_log, "loggable": loggable}
 
 
 def attempts(view: View, run: Run, chosen: Selected | None) -> Shown:
     """A page of attempts, of all steps or of the selected one."""
     step = None if chosen is None or chosen.step is None else chosen.step_id
     query = view.only("status", "cursor", limit=ATTEMPTS_A_PAGE, stepId=step)
-    found = view.ask("run_questions.list_attempts", query, id=run["id"])
-    return {"attempts": found["attempts"], "cursor": found["nextCursor"], "statuses": ATTEMPT_STATUSES}
+    page = view.ask("run_questions.list_attempts", query, id=run["id"])
+    return {"attempts": page["attempts"], "cursor": page["nextCursor"], "statuses": ATTEMPT_STATUSES}
 
 
 def why(view: View, run: Run, chosen: Selected | None) -> Shown:

@@ -25,14 +25,14 @@ EVERY_S = 5.0
 def timeline_of(view: View, run_id: str) -> dict[str, Any]:
     """What `parts/timeline.html` and `parts/ledger.html` show of a run: {timeline, ledger, picture}."""
     query = view.only("stepsCursor=cursor", limit=str(STEPS_SHOWN))
-    found = view.ask("run_times.get_timeline", query, id=run_id)
-    title = f"Timeline of {found['pipelineId']}, {found['status']}"
+    document = view.ask("run_times.get_timeline", query, id=run_id)
+    title = f"Timeline of {document['pipelineId']}, {document['status']}"
     return {
-        "timeline": found,
+        "timeline": document,
         "ledger": ledger_of(view, run_id),
-        "picture": Markup(svg(found, title=title, is_page=True)),
+        "picture": Markup(svg(document, title=title, is_page=True)),
         "words": {kind.value: word for kind, word in WORDS.items()},
-        "legend": _legend(found["steps"]),
+        "legend": _legend(document["steps"]),
     }
 
 
@@ -48,13 +48,13 @@ def _legend(steps: list[dict[str, Any]]) -> list[dict[str, str]]:
 
 def ledger_of(view: View, run_id: str) -> dict[str, Any]:
     """What `parts/ledger.html` shows of a run: its ledger, and the place and the colour of each sum."""
-    found: dict[str, Any] = view.ask("run_times.get_ledger", id=run_id)
-    at, total = 0.0, found["totalMs"] or 1
-    for each in found["sums"]:
+    ledger: dict[str, Any] = view.ask("run_times.get_ledger", id=run_id)
+    at, total = 0.0, ledger["totalMs"] or 1
+    for each in ledger["sums"]:
         each["at"], each["width"] = 1000 * at / total, 1000 * each["ms"] / total
         each["colour"] = colour_of(Kind(each["kind"]), "completed")
         at += each["ms"]
-    return found
+    return ledger
 
 
 def matrix_of(view: View, run_id: str, step: str) -> dict[str, Any]:
@@ -69,8 +69,8 @@ def matrix_of(view: View, run_id: str, step: str) -> dict[str, Any]:
 def timeline(view: View, id: str) -> Page:
     """What the steps of a run did when, and what its duration was spent on."""
     shown = timeline_of(view, id)
-    found = shown["timeline"]
-    return Page(f"Timeline of {found['pipelineId']}", shown, found["status"], id)
+    document = shown["timeline"]
+    return Page(f"Timeline of {document['pipelineId']}", shown, document["status"], id)
 
 
 @screens.add("/runs/<id>/steps/<step>/items", "run_items.html")

@@ -16,8 +16,8 @@ _FAILED = {TaskStatus.FAILED.value, TaskStatus.TIMEOUT.value}
 
 
 def _counts(view: View, ids: Mapping[str, str]) -> dict[str, int]:
-    found: dict[str, int] = view.ask("runs.get_run", {"taskRuns": "0"}, id=ids["id"])["counts"]
-    return found
+    counts: dict[str, int] = view.ask("runs.get_run", {"taskRuns": "0"}, id=ids["id"])["counts"]
+    return counts
 
 
 def _listed(counts: Mapping[str, int]) -> str:
@@ -43,10 +43,10 @@ def _pause_effects(view: View, ids: Mapping[str, str], body: Any) -> Effects:
 
 def _retry_effects(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     query = {"pipelineRunId": body.get("pipelineRunId"), "limit": "5"}
-    found = view.ask("dead_letters.list_dead_letters", query)
-    number = found["total"]
+    listing = view.ask("dead_letters.list_dead_letters", query)
+    number = listing["total"]
     what = "1 dead letter" if number == 1 else f"{number:,} dead letters"
-    sample = [f"{each['stepId']} {each['errorCode']}" for each in found["items"]]
+    sample = [f"{each['stepId']} {each['errorCode']}" for each in listing["items"]]
     return Effects([f"Retries {what} of this run, which goes on from there."], number, sample)
 
 
@@ -165,11 +165,11 @@ def offered(view: View, run: Mapping[str, Any]) -> list[Offered]:
     else:
         names += ["runs.resume" if run["pausedAt"] else "runs.pause", "runs.cancel:one"]
     keys: set[str] = set()
-    found = []
+    offers = []
     for name in names:
         if view.may(VERBS.rows[name].operation):
             key = "" if _KEYS[name] in keys else _KEYS[name]
             keys.add(key)
-            given = {"pipelineRunId" if name.endswith(":run") else "id": id}
-            found.append(Offered(name, given, key))
-    return found
+            parameters = {"pipelineRunId" if name.endswith(":run") else "id": id}
+            offers.append(Offered(name, parameters, key))
+    return offers

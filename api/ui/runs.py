@@ -50,12 +50,12 @@ def runs(view: View) -> Page:
     """The tenant's runs, newest first."""
     view.require_filters(*FILTERS, "window", "cols")
     query = {**run_query(view), **view.only("cursor", limit="50")}
-    found = view.ask("runs.list_runs", query)
+    listing = view.ask("runs.list_runs", query)
     shown = {
-        "runs": found["runs"],
-        "cursor": found["nextCursor"],
-        "scanned": found["scanned"],
-        "scanned_to": found["scannedTo"],
+        "runs": listing["runs"],
+        "cursor": listing["nextCursor"],
+        "scanned": listing["scanned"],
+        "scanned_to": listing["scannedTo"],
         "statuses": [each.value for each in RunStatus],
         "chosen": view.lists.get("status", ()),
         "windows": periods.PERIODS,
@@ -68,7 +68,7 @@ def runs(view: View) -> Page:
         "export_command": export_command(view),
         **saved_views.shown(view, "runs", (*FILTERS, "window", "cols")),
         "is_narrowed": any(view.given.get(name) for name in FILTERS if name not in _COUNTED),
-        "chart": _chart(view) if found["runs"] or view.given else None,
+        "chart": _chart(view) if listing["runs"] or view.given else None,
     }
     return Page("Runs", shown)
 
@@ -80,12 +80,12 @@ def _chart(view: View) -> Chart | None:
         return None
     try:
         query = {**period.query, "pipelineId": pipelines[0] if pipelines else None}
-        found = view.ask_now_and_then("statistics.runs", query)
+        statistics = view.ask_now_and_then("statistics.runs", query)
     except (NotFound, InvalidInput):
         return None
     statuses = [each for each in figures.RUN_ENDS if each in view.lists.get("status", figures.RUN_ENDS)]
-    title = f"Runs that ended, {period.words}, each bar {found['bucket']}"
-    return figures.ends(found, title, statuses, _narrowed(view)) if statuses else None
+    title = f"Runs that ended, {period.words}, each bar {statistics['bucket']}"
+    return figures.ends(statistics, title, statuses, _narrowed(view)) if statuses else None
 
 
 def _period(view: View) -> periods.Period | None:
@@ -112,20 +112,20 @@ def _narrowed(view: View) -> figures.Link:
 
 def _columns(view: View) -> list[str]:
     asked = [name for text in view.lists.get("cols", ()) for name in text.split(",")]
-    found = [name for name in dict.fromkeys(asked) if name in COLUMNS] or list(SHOWN)
+    columns = [name for name in dict.fromkeys(asked) if name in COLUMNS] or list(SHOWN)
     # Its link is what a row opens.
-    return found if "run" in found else [*found, "run"]
+    return columns if "run" in columns else [*columns, "run"]
 
 
 def _chips(view: View) -> list[tuple[str, str]]:
     """The filters that are set, besides status: their words, and the address without them."""
-    found = []
+    chips = []
     for name in (*(each for each in FILTERS if each != "status"), "window"):
         values = [each for each in view.lists.get(name, ()) if each]
         for value in values:
             others = [each for each in values if each != value]
-            found.append((f"{_LABELS.get(name, name)} {value}", view.here(**{name: others or None})))
-    return found
+            chips.append((f"{_LABELS.get(name, name)} {value}", view.here(**{name: others or None})))
+    return chips
 
 
 def _bulk(query: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,6 +41,6 @@ def shown(view: View, screen: str, names: Sequence[str]) -> dict[str, Any]:
     """
     pairs = [(name, value) for name in names for value in view.lists.get(name, ()) if value]
     query = urlencode(pairs)
-    found = view.ask("views.list_views", {"screen": screen})["views"]
-    current = next((each for each in found if each["query"] == query), None)
-    return {"views": found, "view_now": current, "view_query": query, "view_screen": screen}
+    views = view.ask("views.list_views", {"screen": screen})["views"]
+    current = next((each for each in views if each["query"] == query), None)
+    return {"views": views, "view_now": current, "view_query": query, "view_screen": screen}

@@ -41,15 +41,15 @@ OVERLAP = {
 def _backfills(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     if "from" not in body or "to" not in body:
         return Effects(["give the first time and the end of the range"])
-    found = view.ask("schedules.backfill", body={**body, "dryRun": True}, id=ids["id"])
-    count = len(found["times"]) - found["known"]
+    backfill = view.ask("schedules.backfill", body={**body, "dryRun": True}, id=ids["id"])
+    count = len(backfill["times"]) - backfill["known"]
     runs = "1 run" if count == 1 else f"{count:,} runs"
     sentences = [f"starts {runs}, one for each due time that nothing was decided about"]
-    if found["known"]:
-        sentences.append(f"{found['known']:,} due times were decided before, and start nothing")
-    if found["nextFrom"]:
-        sentences.append(f"more follow: send it again from `{found['nextFrom']}`")
-    return Effects(sentences, count, found["times"][:5] if count else ())
+    if backfill["known"]:
+        sentences.append(f"{backfill['known']:,} due times were decided before, and start nothing")
+    if backfill["nextFrom"]:
+        sentences.append(f"more follow: send it again from `{backfill['nextFrom']}`")
+    return Effects(sentences, count, backfill["times"][:5] if count else ())
 
 
 def _range(view: View) -> Sequence[Field]:
@@ -141,11 +141,11 @@ def schedules(view: View) -> Page:
     is_week = view.given.get("tab") == "week"
     recent = None if is_week else LAST_FIRES
     wanted = view.only("pipelineId", "state", "cursor", limit="100", recent=recent)
-    found = view.ask("schedules.list_schedules", wanted)
-    zones = {each["timeZone"] for each in found["schedules"]} | {"UTC"}
+    listing = view.ask("schedules.list_schedules", wanted)
+    zones = {each["timeZone"] for each in listing["schedules"]} | {"UTC"}
     shown: dict[str, Any] = {
-        "schedules": found["schedules"],
-        "cursor": found["nextCursor"],
+        "schedules": listing["schedules"],
+        "cursor": listing["nextCursor"],
         "tab": "week" if is_week else "list",
         "states": STATES,
         "marks": MARKS,
@@ -158,12 +158,12 @@ def _week(view: View, zones: set[str]) -> dict[str, Any]:
     now = view.now
     week = Week.of(_day(view.given.get("week")) or now.astimezone(zone).date(), zone)
     wanted = {"from": week.begin.isoformat(), "to": week.end.isoformat()}
-    found = view.ask("schedules.calendar", {**wanted, **view.only("pipelineId")})
+    calendar = view.ask("schedules.calendar", {**wanted, **view.only("pipelineId")})
     return {
         "week": week,
         "days": week.days(now),
-        "rows": week.rows(found["fires"]),
-        "calendar": found,
+        "rows": week.rows(calendar["fires"]),
+        "calendar": calendar,
         "zones": sorted(zones | {zone.key}),
         "before": str(week.monday - timedelta(days=7)),
         "after": str(week.monday + timedelta(days=7)),
@@ -193,26 +193,26 @@ def _day(text: str | None) -> date | None:
         return None
     message = f"must be a day such as 2026-11-23, in the years {FIRST_YEAR} to {LAST_YEAR}"
     try:
-        found = date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
-        found = None
-    if found is None or not FIRST_YEAR < found.year < LAST_YEAR:
+        day = None
+    if day is None or not FIRST_YEAR < day.year < LAST_YEAR:
         raise InvalidInput(f"week {message}", errors=[FieldError("week", message, "invalid")])
-    return found
+    return day
 
 
 @screens.add("/schedules/<id>", "schedule.html", every_s=EVERY_S)
 def schedule(view: View, id: str) -> Page:
     """One schedule: its times in words and in its zone, its policies, and its last fires."""
-    found = view.ask("schedules.get_schedule", id=id)
+    document = view.ask("schedules.get_schedule", id=id)
     shown = {
-        "schedule": found,
-        "next": _in_zone(found["nextFires"], found["timeZone"]),
+        "schedule": document,
+        "next": _in_zone(document["nextFires"], document["timeZone"]),
         "marks": MARKS,
         "missed": MISSED,
         "overlap": OVERLAP,
     }
-    return Page(id, shown, status="paused" if found["paused"] else None)
+    return Page(id, shown, status="paused" if document["paused"] else None)
 
 
 def _in_zone(times: Sequence[str], zone: str) -> list[dict[str, str]]:
@@ -230,5 +230,5 @@ def _in_zone(times: Sequence[str], zone: str) -> list[dict[str, str]]:
 @screens.add("/triggers", "triggers.html", every_s=EVERY_S)
 def triggers(view: View) -> Page:
     """What starts runs when something happens: webhooks, and the ends of runs and tasks."""
-    found = view.ask("triggers.list_triggers", view.only("cursor", limit="100"))
-    return Page("Triggers", {"triggers": found["triggers"], "cursor": found["nextCursor"]})
+    listing = view.ask("triggers.list_triggers", view.only("cursor", limit="100"))
+    return Page("Triggers", {"triggers": listing["triggers"], "cursor": listing["nextCursor"]})

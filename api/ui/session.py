@@ -130,8 +130,8 @@ def _begin(tx: Transaction, secret: str) -> sessions.Session | None:
     opened = sessions.verify_session(tx, session.secret) if session else None
     if session is None or opened is None:
         return None
-    given = {"by": how, "agent": request.user_agent.string[:MAX_SECRET]}
-    audit.write(tx, _note("sessions.log_in", opened, given), {}, {"expiresAt": iso(session.expires_at)})
+    details = {"by": how, "agent": request.user_agent.string[:MAX_SECRET]}
+    audit.write(tx, _note("sessions.log_in", opened, details), {}, {"expiresAt": iso(session.expires_at)})
     return session
 
 
@@ -158,10 +158,10 @@ def _end(tx: Transaction, secret: str) -> None:
         audit.write(tx, _note("sessions.log_out", opened), {}, {})
 
 
-def _note(verb: str, opened: sessions.OpenSession, given: Any = None) -> audit.Note:
+def _note(verb: str, opened: sessions.OpenSession, details: Any = None) -> audit.Note:
     actor = audited.actor_of(Identity(opened.access, opened.id))
     session_id, tenant = ids.show(SESSION_ID, opened.id), audited.only_tenant(opened.access)
-    return audit.Note(actor, verb, "session", tenant, session_id, given, request_id=headers.request_id())
+    return audit.Note(actor, verb, "session", tenant, session_id, details, request_id=headers.request_id())
 
 
 def _safe(target: str) -> str:

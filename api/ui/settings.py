@@ -16,8 +16,8 @@ _REASON = (Field("reason", "Reason", about="Every refused caller reads it.", fla
 
 
 def _drains(view: View, ids: Mapping[str, str], body: Any) -> Effects:
-    found = view.ask("maintenance.get_maintenance")
-    number, left = found["blockingTotal"], found["emptyInMs"]
+    maintenance = view.ask("maintenance.get_maintenance")
+    number, left = maintenance["blockingTotal"], maintenance["emptyInMs"]
     goes_on = "1 open run goes on" if number == 1 else f"{number:,} open runs go on"
     about = f", in about {words.duration(left)} if it goes on as now" if number and left else ""
     return Effects(

@@ -40,8 +40,8 @@ class StaticFiles:
     """All files, read and packed once."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
-        found = sorted(path for path in folder.rglob("*") if path.suffix in TYPES)
-        contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+        paths = sorted(path for path in folder.rglob("*") if path.suffix in TYPES)
+        contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
         contents[ALL_STYLES] = _all_styles(contents)
         digest = hashlib.sha256()
         for name, content in contents.items():
@@ -67,12 +67,12 @@ class StaticFiles:
         Raises:
             NotFound: there is no such file.
         """
-        found = self._files.get(name)
-        if found is None:
+        file = self._files.get(name)
+        if file is None:
             raise NotFound(f"the dashboard has no file {name[:200]!r}")
         is_packed = request.accept_encodings["gzip"] > 0
         answer = Response(
-            found.packed if is_packed else found.plain, content_type=f"{found.type}; charset=utf-8"
+            file.packed if is_packed else file.plain, content_type=f"{file.type}; charset=utf-8"
         )
         if is_packed:
             answer.headers["Content-Encoding"] = "gzip"

@@ -26,11 +26,11 @@ HOLDS = {
 @screens.add("/storage", "storage.html")
 def storage(view: View) -> Page:
     """The backends without their credentials, the files that were uploaded, and what lies in one backend."""
-    found = view.ask("storage.list_backends")
+    listing = view.ask("storage.list_backends")
     uploads = view.ask("uploads.list_uploads", view.only("cursor", limit="50"))
     shown = {
-        "backends": found["backends"],
-        "default": found["default"],
+        "backends": listing["backends"],
+        "default": listing["default"],
         "uploads": uploads["uploads"],
         "cursor": uploads["nextCursor"],
         "stats": None,
@@ -50,8 +50,8 @@ def stored_object(view: View) -> Page:
     path = _path(view)
     shown: dict[str, Any] = {"path": path, "found": None}
     if path:
-        shown["found"] = found = view.ask("storage.preview_object", view.only("backend"), path=path)
-        shown["why"] = _why(found)
+        shown["found"] = preview = view.ask("storage.preview_object", view.only("backend"), path=path)
+        shown["why"] = _why(preview)
     return Page(path.rpartition("/")[2] or "Stored object", shown)
 
 
@@ -65,10 +65,10 @@ def _path(view: View) -> str:
     return view.given.get("path", "").strip()
 
 
-def _why(found: Mapping[str, Any]) -> str:
+def _why(preview: Mapping[str, Any]) -> str:
     """Why an object is not shown, in a sentence."""
-    if found["kind"] != "none":
+    if preview["kind"] != "none":
         return ""
-    if found["mediaType"].startswith("image/"):
+    if preview["mediaType"].startswith("image/"):
         return "Images of at most 1 MB are shown here."
     return "It is no text, so only its bytes are to be had."

@@ -35,30 +35,36 @@ VERBS.add(
 @screens.add("/task-runs/<id>", "task_run.html", every_s=PROGRESS_S)
 def task_run(view: View, id: str) -> Page | Redirect:
     """One task run."""
-    found = view.ask("runs.get_task_run", id=id)
-    if found["runId"] is not None:
+    document = view.ask("runs.get_task_run", id=id)
+    if document["runId"] is not None:
         kept = {name: view.given.get(name) for name in ("tab", "attempt", "line", "find", "level")}
-        item = found["mapIndex"]
-        return Redirect(view.url(f"/runs/{found['runId']}", **kept, step=found["stepId"], item=item))
+        item = document["mapIndex"]
+        return Redirect(view.url(f"/runs/{document['runId']}", **kept, step=document["stepId"], item=item))
     tab = view.given.get("tab", "")
     tab = tab if tab in dict(TABS) else TABS[0][0]
-    is_open = not TaskStatus(found["status"]).is_final
-    why = view.ask("runs.why_task_run", id=id) if is_open and found["status"] != "running" else None
+    is_open = not TaskStatus(document["status"]).is_final
+    why = view.ask("runs.why_task_run", id=id) if is_open and document["status"] != "running" else None
     chosen = Selected(
-        found["stepId"], None, _progress(found), found, why, letter(view, found), title=found["taskId"]
+        document["stepId"],
+        None,
+        _progress(document),
+        document,
+        why,
+        letter(view, document),
+        title=document["taskId"],
     )
     shown = {
         "tabs": TABS,
         "tab": tab,
         "selected": chosen,
         "is_open": is_open,
-        "subject": found,
+        "subject": document,
         "is_step": True,
         "diff": None,
-        "log": logs.of_task_run(view, found) if tab == "log" else None,
+        "log": logs.of_task_run(view, document) if tab == "log" else None,
         "loggable": (),
     }
-    return Page(found["taskId"], shown, found["status"])
+    return Page(document["taskId"], shown, document["status"])
 
 
 def _progress(task_run: dict[str, Any]) -> dict[str, Any]:

@@ -21,13 +21,13 @@ FAILURES = VERSIONS = 10
 @screens.add("/tasks", "tasks.html", every_s=EVERY_S)
 def tasks(view: View) -> Page:
     """The tenant's tasks."""
-    found = view.ask("tasks.list_tasks", view.only("cursor", limit="100"))
-    ids = [each["id"] for each in found["tasks"]]
+    listing = view.ask("tasks.list_tasks", view.only("cursor", limit="100"))
+    ids = [each["id"] for each in listing["tasks"]]
     # Without a time, it is the last day.
     rows = view.ask_now_and_then("statistics.by_task", {"taskId": ids})["tasks"] if ids else []
     shown = {
-        "tasks": found["tasks"],
-        "cursor": found["nextCursor"],
+        "tasks": listing["tasks"],
+        "cursor": listing["nextCursor"],
         "figures": {each["taskId"]: each for each in rows},
     }
     return Page("Tasks", shown)
@@ -36,13 +36,13 @@ def tasks(view: View) -> Page:
 @screens.add("/tasks/<id>", "task.html", every_s=EVERY_S)
 def task(view: View, id: str) -> Page:
     """One task: its settings, its code, what waits and runs, and what failed last."""
-    found = view.ask("tasks.get_task", id=id)["task"]
+    document = view.ask("tasks.get_task", id=id)["task"]
     opened = view.ask("queue.queue_items", {"taskId": id, "limit": "20"})
     failed = view.ask("dead_letters.list_dead_letters", {"taskId": id, "limit": str(FAILURES)})
     history = view.ask("tasks.history", {"limit": str(VERSIONS)}, id=id)
     schema = view.ask("tasks.input_schema", id=id)
     shown = {
-        "task": found,
+        "task": document,
         "open": opened["items"],
         "has_more": opened["nextCursor"] is not None,
         "failed": failed["items"],
@@ -77,12 +77,12 @@ def task_runs(view: View) -> Page:
     names = ("taskId", "status", "worker", "createdAfter", "createdBefore", "cursor")
     view.require_filters(*names, "of")
     standalone = "true" if view.given.get("of", "standalone") == "standalone" else "false"
-    found = view.ask("runs.find_task_runs", view.only(*names, limit="50", standalone=standalone))
+    listing = view.ask("runs.find_task_runs", view.only(*names, limit="50", standalone=standalone))
     shown = {
-        "task_runs": found["taskRuns"],
-        "cursor": found["nextCursor"],
-        "scanned": found["scanned"],
-        "scanned_to": found["scannedTo"],
+        "task_runs": listing["taskRuns"],
+        "cursor": listing["nextCursor"],
+        "scanned": listing["scanned"],
+        "scanned_to": listing["scannedTo"],
         "statuses": [each.value for each in TaskStatus],
         "of": view.given.get("of", "standalone"),
         "is_filtered": any(view.given.get(each) for each in names),

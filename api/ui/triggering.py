@@ -39,15 +39,15 @@ def schema_of(view: View, pipeline_id: str) -> Mapping[str, Any] | None:
     own = pipeline["spec"].get("inputSchema")
     if own is not None:
         return own  # type: ignore[no-any-return]
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for task_id in dict.fromkeys(pipeline["entryTasks"]):
         try:
             schema = view.ask("tasks.input_schema", id=task_id)["schema"]
         except NotFound:
             continue
         for each in (schema or {}).get("fields", ()):
-            found.setdefault(each["name"], each)
-    return {"fields": list(found.values())} if found else None
+            fields.setdefault(each["name"], each)
+    return {"fields": list(fields.values())} if fields else None
 
 
 def _fields(view: View) -> list[Field]:
@@ -97,18 +97,18 @@ def _number(number: int, name: str) -> str:
 
 def _options(body: Any) -> Sequence[str]:
     flags = {"priority": "--priority", "failureMode": "--failure-mode", "runToken": "--run-token"}
-    found = ["-i", json.dumps(body["input"], ensure_ascii=False)] if "input" in body else []
+    options = ["-i", json.dumps(body["input"], ensure_ascii=False)] if "input" in body else []
     for name, flag in flags.items():
         if name in body:
-            found += [flag, str(body[name])]
-    return found
+            options += [flag, str(body[name])]
+    return options
 
 
 class _Trigger(Verb):
     """A trigger sends neither where its form began, nor how it was shown."""
 
-    def read(self, given: Mapping[str, str]) -> dict[str, Any]:
-        body = super().read(given)
+    def read(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        body = super().read(texts)
         for name in ("mode", "from"):
             body.pop(name, None)
         return body

@@ -155,7 +155,7 @@ class Verb:
         }
         return {**view.given, **joined, **moments}
 
-    def read(self, given: Mapping[str, str]) -> dict[str, Any]:
+    def read(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """The body that these fields make.
 
         Raises:
@@ -164,7 +164,7 @@ class Verb:
         body: dict[str, Any] = json.loads(json.dumps(dict(self.body)))
         wrong: list[FieldError] = []
         for each in self.fields:
-            text = given.get(each.name, "" if each.kind == "boolean" else each.default).strip()
+            text = texts.get(each.name, "" if each.kind == "boolean" else each.default).strip()
             if not text and each.kind != "boolean":
                 if each.is_required:
                     wrong.append(FieldError(each.name, "is required", "required"))
@@ -178,14 +178,14 @@ class Verb:
             raise InvalidInput(shown, errors=wrong)
         return body
 
-    def line(self, ids: Mapping[str, str], given: Mapping[str, str], tenant: str, body: Any = None) -> str:
+    def line(self, ids: Mapping[str, str], texts: Mapping[str, str], tenant: str, body: Any = None) -> str:
         """The command for a terminal; empty without one."""
         if not self.command:
             return ""
-        quoted = {name: shlex.quote(text) for name, text in {**given, **ids}.items()}
+        quoted = {name: shlex.quote(text) for name, text in {**texts, **ids}.items()}
         parts = [self.command.format_map(_Blank(quoted))]
         for each in self.fields:
-            text = given.get(each.name, each.default).strip()
+            text = texts.get(each.name, each.default).strip()
             values = _words(each, text)
             if each.flag and text:
                 parts += [

@@ -71,11 +71,11 @@ VERBS.add(
 def workers(view: View) -> Page:
     """The workers that live, and those that ended in the last week."""
     view.require_filters("state", "service")
-    found = view.ask("workers.list_workers", view.only("state", "service", "cursor", limit="100"))
+    listing = view.ask("workers.list_workers", view.only("state", "service", "cursor", limit="100"))
     shown = {
-        "workers": found["workers"],
-        "counts": found["counts"],
-        "cursor": found["nextCursor"],
+        "workers": listing["workers"],
+        "counts": listing["counts"],
+        "cursor": listing["nextCursor"],
         "marks": MARKS,
     }
     return Page("Workers", shown)
@@ -84,16 +84,16 @@ def workers(view: View) -> Page:
 @screens.add("/workers/<id>", "worker.html", every_s=EVERY_S)
 def worker(view: View, id: str) -> Page:
     """One worker: what it is, what it has loaded, what it runs now, and what it ran in the last hour."""
-    found = view.ask("workers.get_worker", id=id)["worker"]
-    name = f"{found['serviceId']} {found['name']}" if found["kind"] == "http" else id
+    document = view.ask("workers.get_worker", id=id)["worker"]
+    name = f"{document['serviceId']} {document['name']}" if document["kind"] == "http" else id
     query = {"worker": name, "createdAfter": periods.since(_HOUR), "limit": str(RAN)}
     ran = view.ask_now_and_then("runs.find_task_runs", query)
     shown = {
-        "worker": found,
+        "worker": document,
         "marks": MARKS,
         "worker_name": name,
         "ran": ran["taskRuns"],
         "counts": Counter(each["status"] for each in ran["taskRuns"]),
         "has_more": ran["nextCursor"] is not None,
     }
-    return Page(found["name"], shown)
+    return Page(document["name"], shown)

@@ -133,7 +133,7 @@ def stored_inputs(values: Values, letters: Sequence[DeadLetter]) -> Inputs:
         Conflict: an input is no longer in storage.
         Unavailable: storage cannot be reached.
     """
-    found: dict[UUID, tuple[Any, Kept]] = {}
+    inputs: dict[UUID, tuple[Any, Kept]] = {}
     for letter in letters:
         # A step of a pipeline runs again in its own run, which has the input.
         if letter.is_standalone and letter.input_path is not None:
@@ -141,8 +141,8 @@ def stored_inputs(values: Values, letters: Sequence[DeadLetter]) -> Inputs:
                 value = values.load(None, letter.input_path)
             except NotFound as error:
                 raise Conflict(f"the input is no longer in storage: {error.detail}") from error
-            found[letter.id] = value, values.keep(value, values.backends.choose(letter.tenant, None))
-    return found
+            inputs[letter.id] = value, values.keep(value, values.backends.choose(letter.tenant, None))
+    return inputs
 
 
 def retry(

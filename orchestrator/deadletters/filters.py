@@ -72,10 +72,10 @@ class LetterFilter:
 
     def to_json(self) -> dict[str, Any]:
         """The given conditions as JSON, for the `filter` column of a redrive."""
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        conditions = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
             name: value.isoformat() if isinstance(value, datetime) else value
-            for name, value in given.items()
+            for name, value in conditions.items()
             if value is not None
         }
 

@@ -99,15 +99,15 @@ def reopen(
     failed = _failed(tx, run, letters)
     # In the graph, an item stands at the place of its map.
     places = [each.ordinal if each.map_parent is None else each.map_parent for each in failed]
-    found = find_stopped(run.plan, _steps(tx, run), places)
-    runs_again = {run.plan[each].step.task for each in (*places, *found.steps, *found.maps)}
+    stopped = find_stopped(run.plan, _steps(tx, run), places)
+    runs_again = {run.plan[each].step.task for each in (*places, *stopped.steps, *stopped.maps)}
     triggering.runnable(task_rows.tasks(tx, run.tenant, runs_again), runs_again)
 
     run_transitions.reopen(tx, run.id, status, cause.actor)
     targets = _reopen_failed(tx, run, letters, cause)
-    others = _reopen_stopped(tx, run, found.steps)
-    _reopen_maps(tx, run, found.maps)
-    _advance(tx, run, status, [*targets, *others], found.maps)
+    others = _reopen_stopped(tx, run, stopped.steps)
+    _reopen_maps(tx, run, stopped.maps)
+    _advance(tx, run, status, [*targets, *others], stopped.maps)
     return targets
 
 

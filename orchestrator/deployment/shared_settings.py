@@ -169,12 +169,12 @@ def require_same(database: Database, settings: Settings, by: str) -> None:
     mine = SharedSettings.of(settings, by)
     until = time.monotonic() + WAITS_S
     is_told = False
-    while found := _noted(database, mine):
+    while differences := _noted(database, mine):
         if time.monotonic() >= until:
-            told = "; ".join(f"{each.field} {each.message}" for each in found)
-            raise InvalidSetting(told, errors=found, hint=_HINT)
+            detail = "; ".join(f"{each.field} {each.message}" for each in differences)
+            raise InvalidSetting(detail, errors=differences, hint=_HINT)
         if not is_told:
-            log.warning("settings.differ", extra={"settings": [each.field for each in found]})
+            log.warning("settings.differ", extra={"settings": [each.field for each in differences]})
             is_told = True
         time.sleep(_POLL_S)
 
@@ -212,12 +212,12 @@ def _noted(database: Database, mine: SharedSettings) -> list[FieldError]:
         tx.execute(_BEGIN, {"name": _NOTE, "mine": _text(mine)})
         row = tx.execute(_READ + "FOR UPDATE OF l", _parameters()).one()
         theirs = _parsed(row.noted) if row.lives else None
-        found = [] if theirs is None else list(mine.differences(theirs, signs=row.signs))
-        if not found:
+        differences = [] if theirs is None else list(mine.differences(theirs, signs=row.signs))
+        if not differences:
             # A process that needs no key does not make the others' forgotten.
             key = mine.key or (theirs.key if theirs else None)
             tx.execute(_STORE, {"name": _NOTE, "mine": _text(replace(mine, key=key))})
-        return found
+        return differences
 
     return database.run(compare_and_note)
 

@@ -34,10 +34,10 @@ def _info(settings: Settings, section: str) -> dict[str, str]:
 
 def broker(settings: Settings) -> Verdict:
     """Redis or Valkey answers, and is new enough."""
-    found = _info(settings, "server")
-    if "valkey_version" in found:
-        return fine(f"Valkey {found['valkey_version']}")
-    version = found.get("redis_version", "")
+    section = _info(settings, "server")
+    if "valkey_version" in section:
+        return fine(f"Valkey {section['valkey_version']}")
+    version = section.get("redis_version", "")
     numbers = tuple(int(each) for each in version.split(".")[:2] if each.isdigit())
     if numbers < MIN_BROKER:
         oldest = ".".join(map(str, MIN_BROKER))
@@ -49,8 +49,8 @@ def broker(settings: Settings) -> Verdict:
 
 def memory(settings: Settings) -> Verdict:
     """The broker never evicts keys to make room."""
-    found = _info(settings, "memory")
-    policy, most = found.get("maxmemory_policy", "noeviction"), found.get("maxmemory", "0")
+    section = _info(settings, "memory")
+    policy, most = section.get("maxmemory_policy", "noeviction"), section.get("maxmemory", "0")
     if policy == "noeviction":
         return fine("maxmemory-policy is noeviction")
     hint = "set maxmemory-policy noeviction: an evicted message is sent again only after seconds"
@@ -61,8 +61,8 @@ def memory(settings: Settings) -> Verdict:
 
 def persistence(settings: Settings) -> Verdict:
     """Whether the broker's messages survive a restart. Always fine: the tick sends lost messages again."""
-    found = _info(settings, "persistence")
-    if found.get("aof_enabled") == "1":
+    section = _info(settings, "persistence")
+    if section.get("aof_enabled") == "1":
         return fine("the broker keeps an append-only file")
     return fine("the broker keeps no append-only file: after a restart, the tick sends queued messages again")
 

@@ -45,16 +45,16 @@ def sharing(settings: Settings) -> Verdict:
     """Nobody else uses the broker's database."""
     redis = RedisPipeline(make_celery(settings))
     try:
-        found = neighbours(redis)
+        others = neighbours(redis)
     finally:
         redis.close()
-    if not found.keys:
+    if not others.keys:
         return fine("no other application uses this database")
-    parts = [f"{found.keys} keys of other applications"]
-    if found.queues:
-        parts.append(f"another Celery app with {_listed('queue', found.queues)}")
-    if found.workers:
-        parts.append(_listed("worker", found.workers))
+    parts = [f"{others.keys} keys of other applications"]
+    if others.queues:
+        parts.append(f"another Celery app with {_listed('queue', others.queues)}")
+    if others.workers:
+        parts.append(_listed("worker", others.workers))
     return warning(
         f"the database is shared: {', '.join(parts)}",
         "nothing is mixed up, but FLUSHDB or full memory hits all: use a database number of its own",
@@ -77,14 +77,14 @@ def neighbours(redis: RedisPipeline) -> Neighbours:
 
 
 def _keys(redis: RedisPipeline) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     cursor: Any = b"0"
     for _ in range(MAX_SCANS):
         [(cursor, keys)] = redis.execute([("SCAN", cursor, "COUNT", KEYS_PER_SCAN)])
-        found |= {_text(key) for key in keys}
+        names |= {_text(key) for key in keys}
         if cursor == b"0":
             break
-    return found
+    return names
 
 
 def _members(redis: RedisPipeline, tables: Iterable[str]) -> set[str]:

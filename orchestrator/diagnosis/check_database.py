@@ -62,16 +62,16 @@ def reachable(settings: Settings) -> Verdict:
 def schema(settings: Settings) -> Verdict:
     """The schema is the one that this version needs."""
     try:
-        found = migrate.status(settings.database_url or "")
+        status = migrate.status(settings.database_url or "")
     except ValueError:
         return error(
             "the schema is newer than this version of PipeWeave", "install the version that migrated it"
         )
-    if found.is_current:
-        return fine(f"the schema is current: {found.current}")
-    pending = ", ".join(found.pending)
+    if status.is_current:
+        return fine(f"the schema is current: {status.current}")
+    pending = ", ".join(status.pending)
     return error(
-        f"the schema is at {found.current or 'no version'}; pending: {pending}", "run `pipeweave db migrate`"
+        f"the schema is at {status.current or 'no version'}; pending: {pending}", "run `pipeweave db migrate`"
     )
 
 
@@ -97,10 +97,10 @@ def partitions_ahead(settings: Settings) -> Verdict:
 def default_partitions(settings: Settings) -> Verdict:
     """The default partitions are empty."""
     with read_transaction(settings) as tx:
-        found = default_partition.count_misplaced(tx, partitions.PARTITIONED, most=1_000)
-    if not found:
+        counts = default_partition.count_misplaced(tx, partitions.PARTITIONED, most=1_000)
+    if not counts:
         return fine("the default partitions are empty")
-    shown = ", ".join(f"{each.rows:,} {each.parent} of {each.month}" for each in found[:4])
+    shown = ", ".join(f"{each.rows:,} {each.parent} of {each.month}" for each in counts[:4])
     return warning(
         f"the default partitions hold rows: {shown}",
         "check the clocks of all hosts; `pipeweave db migrate` moves them to their months",

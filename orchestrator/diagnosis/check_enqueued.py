@@ -44,14 +44,14 @@ def started(settings: Settings) -> Verdict:
     return fine("every enqueued run could start")
 
 
-def _number(found: list[Any]) -> str:
-    more = " or more" if len(found) == MOST else ""
-    return f"{len(found):,}{more} enqueued runs" if len(found) > 1 else "an enqueued run"
+def _number(runs: list[Any]) -> str:
+    more = " or more" if len(runs) == MOST else ""
+    return f"{len(runs):,}{more} enqueued runs" if len(runs) > 1 else "an enqueued run"
 
 
-def _shown(found: list[Any]) -> str:
-    shown = "; ".join(_line(each) for each in found[:SHOWN])
-    return shown + (f" and {len(found) - SHOWN} more" if found[SHOWN:] else "")
+def _shown(runs: list[Any]) -> str:
+    shown = "; ".join(_line(each) for each in runs[:SHOWN])
+    return shown + (f" and {len(runs) - SHOWN} more" if runs[SHOWN:] else "")
 
 
 def _line(row: Any) -> str:

@@ -78,12 +78,12 @@ def same_settings(settings: Settings) -> Verdict:
     """A process with these settings has the storage, keys and networks of those that live."""
     database = Database(settings.database_url or "", pool_size=0)
     try:
-        found = shared_settings.compare(database, settings)
+        differences = shared_settings.compare(database, settings)
     finally:
         database.dispose()
-    if found:
+    if differences:
         return warning(
-            "; ".join(f"{each.field} {each.message}" for each in found),
+            "; ".join(f"{each.field} {each.message}" for each in differences),
             "a process with these settings is refused: `pipeweave env` prints those of a deployment",
         )
     return fine("storage, keys and networks are those of the processes that live")
@@ -105,33 +105,33 @@ def tick(settings: Settings) -> Verdict:
 def chores(settings: Settings) -> Verdict:
     """The chores of the tick succeed, and in good time."""
     with read_transaction(settings) as tx:
-        found, now = tick_status.chores(tx), tx.execute("SELECT now()").scalar_one()
-    failing = [chore for chore in found if chore.failures]
+        all_chores, now = tick_status.chores(tx), tx.execute("SELECT now()").scalar_one()
+    failing = [chore for chore in all_chores if chore.failures]
     if failing:
         shown = "; ".join(_failing(chore) for chore in failing[:SHOWN])
         hint = "the log of beat says more under chore.failed and chore.item_failed"
         is_repeated = any(chore.failures >= tick_status.REPEATED for chore in failing)
         return error(shown, hint) if is_repeated else warning(shown, hint)
-    slow = [chore for chore in found if chore.took >= tick_status.SLOW]
+    slow = [chore for chore in all_chores if chore.took >= tick_status.SLOW]
     if slow:
         shown = ", ".join(f"{chore.name} {chore.took.total_seconds():.0f} s" for chore in slow[:SHOWN])
         return warning(f"chores of the tick are slow: {shown}", "until they end, nothing else is recovered")
     skipping = [
         chore
-        for chore in found
+        for chore in all_chores
         if chore.skipped_since is not None and now - chore.skipped_since >= tick_status.SKIPPED_LONG
     ]
     if skipping:
         shown = ", ".join(_skipping(chore, now) for chore in skipping[:SHOWN])
         hint = "another transaction holds them: pg_blocking_pids and pg_stat_activity say which"
         return warning(f"chores of the tick skip locked rows: {shown}", hint)
-    recent = [chore for chore in found if chore.failed_at and now - chore.failed_at < RECENTLY]
+    recent = [chore for chore in all_chores if chore.failed_at and now - chore.failed_at < RECENTLY]
     if recent:
         shown = ", ".join(f"{chore.name} ({chore.error_code})" for chore in recent[:SHOWN])
         return warning(
             f"chores of the tick failed recently: {shown}", "they succeed again; the log says more"
         )
-    return fine("the chores of the tick succeed" if found else "no chore of the tick ran yet")
+    return fine("the chores of the tick succeed" if all_chores else "no chore of the tick ran yet")
 
 
 def _failing(chore: tick_status.ChoreStatus) -> str:
@@ -147,10 +147,10 @@ def _skipping(chore: tick_status.ChoreStatus, now: datetime) -> str:
 def mode(settings: Settings) -> Verdict:
     """New work is accepted."""
     with read_transaction(settings) as tx:
-        found = deployment_mode.mode(tx)
-    if found == deployment_mode.RUNNING:
+        current_mode = deployment_mode.mode(tx)
+    if current_mode == deployment_mode.RUNNING:
         return fine("new work is accepted")
-    return warning(f"the mode is {found}: new work is refused", "`pipeweave maintenance exit` ends it")
+    return warning(f"the mode is {current_mode}: new work is refused", "`pipeweave maintenance exit` ends it")
 
 
 # What waits in a parking queue is the matter of check_tasks.py. What is left in the own queue of a worker
@@ -169,16 +169,18 @@ ORDER BY q.queue COLLATE "C"
 def queues(settings: Settings) -> Verdict:
     """A live worker consumes every queue in which task runs wait."""
     with read_transaction(settings) as tx:
-        found = list(tx.execute(_QUEUES, {"after": worker_processes.LOST_AFTER}).scalars())
+        unserved_queues = list(tx.execute(_QUEUES, {"after": worker_processes.LOST_AFTER}).scalars())
     if settings.mode == "serverless":
         # There the tick dispatches.
-        found = [each for each in found if not queue_names.is_dispatch(each)]
-    if found:
-        names = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if found[SHOWN:] else "")
+        unserved_queues = [each for each in unserved_queues if not queue_names.is_dispatch(each)]
+    if unserved_queues:
+        names = ", ".join(unserved_queues[:SHOWN]) + (
+            f" and {len(unserved_queues) - SHOWN} more" if unserved_queues[SHOWN:] else ""
+        )
         return error(
             f"task runs wait in queues without a worker: {names}",
             "start a worker without --queues, or `pipeweave dispatcher`: it dispatches to HTTP services"
-            if queue_names.is_dispatch(found[0])
+            if queue_names.is_dispatch(unserved_queues[0])
             else "start a worker that serves them: see --queues",
         )
     return fine("every queue in which task runs wait has workers")
@@ -208,13 +210,13 @@ def stuck_work(settings: Settings) -> Verdict:
     deployment = Deployment.open(settings, pool_size=0)
     try:
         with read_transaction(settings) as tx:
-            found = stalled.find(tx, deployment.publisher, settings)
+            stalled_items = stalled.find(tx, deployment.publisher, settings)
     finally:
         deployment.close()
-    if not found:
+    if not stalled_items:
         return fine("nothing is stuck")
-    kinds = ", ".join(dict.fromkeys(each.kind.value for each in found))
-    return warning(f"{len(found)} stuck: {kinds}", "`pipeweave recover` says since when and why")
+    kinds = ", ".join(dict.fromkeys(each.kind.value for each in stalled_items))
+    return warning(f"{len(stalled_items)} stuck: {kinds}", "`pipeweave recover` says since when and why")
 
 
 CHECKS = (

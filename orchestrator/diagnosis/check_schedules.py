@@ -18,11 +18,11 @@ WHERE s.last_error_code IS NOT NULL ORDER BY s.tenant_id, s.id LIMIT :most
 def started(settings: Settings) -> Verdict:
     """No schedule failed to start its last run."""
     with read_transaction(settings) as tx:
-        found = tx.execute(_FAILED, {"most": MOST}).all()
-    if not found:
+        schedules = tx.execute(_FAILED, {"most": MOST}).all()
+    if not schedules:
         return fine("every schedule could start its last run")
-    shown = "; ".join(f"{each.id} ({each.tenant_id}): {each.last_error}" for each in found[:SHOWN])
-    more = f" and {len(found) - SHOWN} more" if found[SHOWN:] else ""
+    shown = "; ".join(f"{each.id} ({each.tenant_id}): {each.last_error}" for each in schedules[:SHOWN])
+    more = f" and {len(schedules) - SHOWN} more" if schedules[SHOWN:] else ""
     return warning(
         f"could not start their last run: {shown}{more}",
         "mend the pipeline or the input, then `pipeweave schedule fire SCHEDULE`",

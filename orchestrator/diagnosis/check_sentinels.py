@@ -36,8 +36,8 @@ def sentinels(settings: Settings) -> Verdict:
     """The sentinels agree on a primary, are enough to replace it, and have a replica to replace it by."""
     if not is_behind_sentinels(settings.broker_url or ""):
         return fine("none: BROKER_URL names one server")
-    given = sentinels_of(settings.broker_url or "")
-    answers = [_ask(host, given) for host in given.hosts]
+    group = sentinels_of(settings.broker_url or "")
+    answers = [_ask(host, group) for host in group.hosts]
     answered = [each for each in answers if each is not None]
     count = f"{len(answered)} of {len(answers)} sentinels"
     if not answered:
@@ -45,10 +45,10 @@ def sentinels(settings: Settings) -> Verdict:
     known = [each for each in answered if isinstance(each, Seen)]
     if not known:
         return error(
-            f"{count} answer, and none watches {given.master_name}",
+            f"{count} answer, and none watches {group.master_name}",
             "set master_name in BROKER_URL to the name in their `sentinel monitor`",
         )
-    return _judged(known, count, given.master_name)
+    return _judged(known, count, group.master_name)
 
 
 def _judged(known: list[Seen], count: str, master_name: str) -> Verdict:
@@ -67,12 +67,12 @@ def _judged(known: list[Seen], count: str, master_name: str) -> Verdict:
     return fine(line)
 
 
-def _ask(host: Host, given: Sentinels) -> Seen | str | None:
+def _ask(host: Host, group: Sentinels) -> Seen | str | None:
     """What a sentinel says; a text if it does not watch this broker, None if it does not answer."""
-    with Redis(host.name, host.port, **sentinel_options(given)) as client:
+    with Redis(host.name, host.port, **sentinel_options(group)) as client:
         try:
-            primary = client.sentinel_master(given.master_name)
-            replicas = client.sentinel_slaves(given.master_name)
+            primary = client.sentinel_master(group.master_name)
+            replicas = client.sentinel_slaves(group.master_name)
         except ResponseError as problem:
             return str(problem)
         except (RedisError, OSError):

@@ -24,15 +24,15 @@ ORDER BY s.status = 'disconnected' DESC, s.tenant_id, s.id LIMIT :most
 def services(settings: Settings) -> Verdict:
     """Every HTTP service that did not stop in order has an instance that takes dispatches."""
     with read_transaction(settings) as tx:
-        found: list[Any] = tx.execute(_SERVICES, {"most": MOST}).all()
-    if not found:
+        rows: list[Any] = tx.execute(_SERVICES, {"most": MOST}).all()
+    if not rows:
         return fine("no HTTP service is registered")
     if settings.secret_key is None:
         return error(
-            f"{len(found)} HTTP services are registered, and PIPEWEAVE_SECRET_KEY is not set",
+            f"{len(rows)} HTTP services are registered, and PIPEWEAVE_SECRET_KEY is not set",
             "set it to the same text in every process of the deployment",
         )
-    away = [row for row in found if row.status == "disconnected" and not row.is_disabled]
+    away = [row for row in rows if row.status == "disconnected" and not row.is_disabled]
     if away:
         shown = "; ".join(_away(row) for row in away[:SHOWN])
         more = f" and {len(away) - SHOWN} more" if away[SHOWN:] else ""
@@ -40,10 +40,10 @@ def services(settings: Settings) -> Verdict:
             f"no instance answers: {shown}{more}",
             "start it again, or switch it off (`pipeweave services set SERVICE --disable`)",
         )
-    off = [f"{row.id} ({row.tenant_id})" for row in found if row.is_disabled]
+    off = [f"{row.id} ({row.tenant_id})" for row in rows if row.is_disabled]
     if off:
-        return fine(f"{len(found)} HTTP services; switched off: {', '.join(off[:SHOWN])}")
-    return fine(f"{len(found)} HTTP services, instances that take dispatches: {sum(r.ready for r in found)}")
+        return fine(f"{len(rows)} HTTP services; switched off: {', '.join(off[:SHOWN])}")
+    return fine(f"{len(rows)} HTTP services, instances that take dispatches: {sum(r.ready for r in rows)}")
 
 
 def _away(row: Any) -> str:

@@ -27,14 +27,14 @@ def loaded(settings: Settings) -> Verdict:
         waiting: Counter[tuple[str, str]] = Counter()
         for each in placement.parked(tx):
             waiting[each.tenant, each.task_id] += each.number
-    found = [each for each in gone if each.has_workers or waiting[each.tenant, each.id]]
-    if not found:
+    missing_tasks = [each for each in gone if each.has_workers or waiting[each.tenant, each.id]]
+    if not missing_tasks:
         return fine("live workers have every task that is in use")
     shown = "; ".join(
         f"{each.id} ({each.tenant}) since {iso(each.last_seen)}, {waiting[each.tenant, each.id]:,} wait"
-        for each in found[:SHOWN]
+        for each in missing_tasks[:SHOWN]
     )
-    more = f" and {len(found) - SHOWN} more" if found[SHOWN:] else ""
+    more = f" and {len(missing_tasks) - SHOWN} more" if missing_tasks[SHOWN:] else ""
     return warning(
         f"no live worker has: {shown}{more}",
         "start a worker that loads them, or `pipeweave tasks remove TASK`",
@@ -63,12 +63,12 @@ SELECT count(*) FROM (
 def code(settings: Settings) -> Verdict:
     """The registered code of each task is that of a live worker."""
     with read_transaction(settings) as tx:
-        found = [f"{row.id} ({row.tenant_id})" for row in tx.execute(_OTHER_CODE, {"most": MOST})]
+        tasks = [f"{row.id} ({row.tenant_id})" for row in tx.execute(_OTHER_CODE, {"most": MOST})]
         mixed = int(tx.execute(_VERSIONS).scalar_one())
-    if found:
-        more = f" and {len(found) - SHOWN} more" if found[SHOWN:] else ""
+    if tasks:
+        more = f" and {len(tasks) - SHOWN} more" if tasks[SHOWN:] else ""
         return warning(
-            f"live workers have other code than is registered: {', '.join(found[:SHOWN])}{more}",
+            f"live workers have other code than is registered: {', '.join(tasks[:SHOWN])}{more}",
             "restart one of their workers: it registers the code that it has",
         )
     if mixed:
@@ -88,12 +88,12 @@ def paused(settings: Settings) -> Verdict:
     with read_transaction(settings) as tx:
         tasks = int(tx.execute(_PAUSED_TASKS).scalar_one())
         oldest = tx.execute(_PAUSED_RUNS).first()
-    found = [f"{tasks:,} tasks or tenants are paused: see `pipeweave queue`"] if tasks else []
+    parts = [f"{tasks:,} tasks or tenants are paused: see `pipeweave queue`"] if tasks else []
     if oldest is not None:
         who = f" by {oldest.paused_by}" if oldest.paused_by else ""
         since = f"{ids.show(ids.RUN, oldest.run_id)} since {iso(oldest.paused_at)}{who}"
-        found.append(f"{oldest.number:,} runs are paused, {since} for the longest time")
-    return fine("; ".join(found) or "nothing is paused")
+        parts.append(f"{oldest.number:,} runs are paused, {since} for the longest time")
+    return fine("; ".join(parts) or "nothing is paused")
 
 
 CHECKS = (

@@ -26,13 +26,13 @@ def started(settings: Settings) -> Verdict:
     with read_transaction(settings) as tx:
         triggers = tx.execute(_FAILED, {"most": MOST}).all()
         hooks = tx.execute(_GIVEN_UP, {"most": MOST}).all()
-    found = [f"{each.id} ({each.tenant_id}): {each.last_error}" for each in triggers]
-    found += [f"{each.hook} of {each.pipeline_id} ({each.tenant_id}): {each.error}" for each in hooks]
-    if not found:
+    failures = [f"{each.id} ({each.tenant_id}): {each.last_error}" for each in triggers]
+    failures += [f"{each.hook} of {each.pipeline_id} ({each.tenant_id}): {each.error}" for each in hooks]
+    if not failures:
         return fine("every trigger could start its last run, and no hook was given up")
-    more = f" and {len(found) - SHOWN} more" if found[SHOWN:] else ""
+    more = f" and {len(failures) - SHOWN} more" if failures[SHOWN:] else ""
     return warning(
-        f"could not start their last run, or were given up: {'; '.join(found[:SHOWN])}{more}",
+        f"could not start their last run, or were given up: {'; '.join(failures[:SHOWN])}{more}",
         "mend the pipeline, the trigger or the receiver; `pipeweave triggers show`, `pipeweave status`",
     )
 

@@ -54,5 +54,5 @@ def settings_readable(problem: PipeWeaveError | None, _: Settings) -> Verdict:
     if problem is not None:
         faults = "; ".join(f"{each.field} {each.message}" for each in problem.errors[:5])
         return error(faults or problem.detail, problem.hint)
-    given = [row for row in explain() if row.source != "default"]
-    return fine(f"{len(given)} given; `pipeweave config` shows them")
+    rows = [row for row in explain() if row.source != "default"]
+    return fine(f"{len(rows)} given; `pipeweave config` shows them")

@@ -107,14 +107,14 @@ def examine(settings: Settings, checks: Sequence[Check], *, limit_s: float = LIM
 
 
 def _run_with_limit(check: Check, settings: Settings, limit_s: float) -> Verdict:
-    found: list[Verdict] = []
+    verdicts: list[Verdict] = []
     # A daemon thread: if it hangs, it ends with the process.
-    thread = threading.Thread(target=lambda: found.append(_run(check, settings)), daemon=True)
+    thread = threading.Thread(target=lambda: verdicts.append(_run(check, settings)), daemon=True)
     thread.start()
     thread.join(limit_s)
-    if not found:
+    if not verdicts:
         return error(f"no answer within {limit_s:g} s", "check whether a firewall drops packets on the way")
-    return found[0]
+    return verdicts[0]
 
 
 def _run(check: Check, settings: Settings) -> Verdict:
@@ -132,12 +132,12 @@ def _run(check: Check, settings: Settings) -> Verdict:
 
 def _secrets(settings: Settings) -> list[str]:
     """Every text that no finding may show, the longest first."""
-    found = {settings.secret_key, settings.api_token}
+    secrets = {settings.secret_key, settings.api_token}
     for url in (settings.database_url, settings.broker_url, settings.orchestrator_url):
-        found |= set(passwords_of(url or ""))
+        secrets |= set(passwords_of(url or ""))
     for backend in settings.storage_backends:
-        found |= _texts(backend.get("credentials"))
-    return sorted((each for each in found if each and len(each) >= _SHORTEST_SECRET), key=len, reverse=True)
+        secrets |= _texts(backend.get("credentials"))
+    return sorted((each for each in secrets if each and len(each) >= _SHORTEST_SECRET), key=len, reverse=True)
 
 
 def _texts(credentials: Any) -> set[str]:

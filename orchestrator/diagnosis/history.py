@@ -25,8 +25,8 @@ def months(tx: Transaction, policy: Policy) -> Document:
     Rows are PostgreSQL's estimates: counting them would take as long as there is history.
     """
     days = None if policy.runs is None else policy.runs.days
-    found = [_month(tx, each, policy) for each in month_status.months_on_disk(tx)]
-    return {"months": found, "retentionDays": days, "isArchived": policy.is_archived}
+    documents = [_month(tx, each, policy) for each in month_status.months_on_disk(tx)]
+    return {"months": documents, "retentionDays": days, "isArchived": policy.is_archived}
 
 
 def _month(tx: Transaction, on_disk: MonthOnDisk, policy: Policy) -> Document:
@@ -66,13 +66,13 @@ def sample(database: Database, limit: int) -> Document:
     for each in chosen:
         if time.monotonic() >= ends:
             break
-        found = _verified(database, each)
-        if found is None:
+        comparison = _verified(database, each)
+        if comparison is None:
             skipped += 1
             continue
         verified += 1
-        if not found["isEqual"]:
-            differing.append(found)
+        if not comparison["isEqual"]:
+            differing.append(comparison)
     return {
         "verified": verified,
         "skipped": skipped,

@@ -49,32 +49,32 @@ def rebuilt_at(tx: Transaction, tenant: str, id: UUID, seq: int) -> Document:
         )
     stored = pipelines.get(tx, tenant, row.pipeline_id, row.pipeline_version)
     names = [each.id for each in stored.plan.steps]
-    found = replay.rebuild(takewhile(lambda event: event.seq <= seq, verify.events(tx, id)))
+    run = replay.rebuild(takewhile(lambda event: event.seq <= seq, verify.events(tx, id)))
     return {
         "runId": run_id(id),
         "seq": seq,
         "at": iso(tx.execute(_AT, {"id": id, "seq": seq}).scalar_one_or_none()),
         "events": row.events,
-        "status": found.status,
-        "errorCode": found.error_code,
-        "counts": dict(Counter(each.status.value for each in found.task_runs.values())),
-        "steps": _steps(id, names, found),
+        "status": run.status,
+        "errorCode": run.error_code,
+        "counts": dict(Counter(each.status.value for each in run.task_runs.values())),
+        "steps": _steps(id, names, run),
     }
 
 
-def _steps(id: UUID, names: list[str], found: RebuiltRun) -> list[Document]:
-    items = _items(found)
-    shown = ((number, name, found.task_runs.get(number)) for number, name in enumerate(names, 1))
+def _steps(id: UUID, names: list[str], run: RebuiltRun) -> list[Document]:
+    items = _items(run)
+    shown = ((number, name, run.task_runs.get(number)) for number, name in enumerate(names, 1))
     return [_step(id, number, name, each, items.get(number)) for number, name, each in shown if each]
 
 
-def _items(found: RebuiltRun) -> Mapping[int, Mapping[str, int]]:
+def _items(run: RebuiltRun) -> Mapping[int, Mapping[str, int]]:
     """Ordinal of a map -> its items by status."""
     sums: dict[int, Counter[str]] = defaultdict(Counter)
-    for number, each in found.task_runs.items():
+    for number, each in run.task_runs.items():
         if each.map_first is not None and each.map_count:
             for item in range(each.map_first, each.map_first + each.map_count):
-                if (of_item := found.task_runs.get(item)) is not None:
+                if (of_item := run.task_runs.get(item)) is not None:
                     sums[number][of_item.status.value] += 1
     return sums
 

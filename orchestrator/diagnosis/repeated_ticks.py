@@ -56,9 +56,9 @@ def tick_until_settled(
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
-    found = find_stalled(deployment)
-    recovery = RecoveryResult(found, found)
-    if any(each.kind is Kind.MAINTENANCE for each in found):
+    stalled_items = find_stalled(deployment)
+    recovery = RecoveryResult(stalled_items, stalled_items)
+    if any(each.kind is Kind.MAINTENANCE for each in stalled_items):
         return recovery
     for _ in _while_something_changes(recovery, clock, sleep):
         ticked = tick.run_once(deployment, is_urgent=True)

@@ -56,12 +56,12 @@ def _compared(tx: Transaction, id: UUID) -> Document:
     if size is None:
         raise NotFound(f"run {ids.show(ids.RUN, id)} not found")
     _require_small(id, size)
-    found = verify.run(tx, id)
+    differences = verify.run(tx, id)
     return {
         "runId": run_id(id),
-        "isEqual": not found,
-        "differences": [_shown(each) for each in found],
-        "isComplete": len(found) < verify.MOST_PER_RUN,
+        "isEqual": not differences,
+        "differences": [_shown(each) for each in differences],
+        "isComplete": len(differences) < verify.MOST_PER_RUN,
         "events": size.events,
         "taskRuns": size.task_run_count,
         "verifiedAt": iso(tx.now),

@@ -102,8 +102,8 @@ def find(tx: Transaction, publisher: Publisher, settings: Settings) -> list[Stal
         lambda: _unreleased_joins(tx),
         lambda: _overdue_runs(tx),
     )
-    found = [each for query in queries for each in islice(query(), MOST_PER_KIND)]
-    return [*_maintenance(tx), *found] if found else []
+    stalled_items = [each for query in queries for each in islice(query(), MOST_PER_KIND)]
+    return [*_maintenance(tx), *stalled_items] if stalled_items else []
 
 
 _MODE = "SELECT mode, mode_changed_at FROM orchestrator_state"
@@ -243,15 +243,15 @@ def _limits_with_room(tx: Transaction) -> Iterator[StalledItem]:
 
 
 def _unreleased_joins(tx: Transaction) -> Iterator[StalledItem]:
-    for found in stalled_runs.unreleased_joins(tx, late=LATE):
-        if found.task_run_id is None:
+    for join in stalled_runs.unreleased_joins(tx, late=LATE):
+        if join.task_run_id is None:
             kind, why = Kind.RUN_WITHOUT_LIVE_ROW, "every task run has ended, but the run has not"
         else:
             kind, why = (
                 Kind.JOIN_CLOSED,
-                f"every predecessor of step {found.step_id} has ended, but the step has not started",
+                f"every predecessor of step {join.step_id} has ended, but the step has not started",
             )
-        yield StalledItem(kind, why, found.since, found.run_id, found.task_run_id)
+        yield StalledItem(kind, why, join.since, join.run_id, join.task_run_id)
 
 
 _OVERDUE_RUNS = """

@@ -68,8 +68,8 @@ _SINCE_ITEMS = _SINCE.format(which="task_runs AS t ON t.run_id = r.id AND t.map_
 
 def _since(tx: Transaction, run: RunHeader, join: int) -> datetime:
     before = [ids.task_run_id(run.id, each) for each in run.plan.predecessors(join)]
-    found: Any = tx.execute(_SINCE_STEPS, {"run_id": run.id, "ids": before}).scalar_one()
+    since: Any = tx.execute(_SINCE_STEPS, {"run_id": run.id, "ids": before}).scalar_one()
     if join != END and run.plan[join].step.has_items:
         items: Any = tx.execute(_SINCE_ITEMS, {"run_id": run.id, "join": join}).scalar_one()
-        found = max(found, items)
-    return found  # type: ignore[no-any-return]
+        since = max(since, items)
+    return since  # type: ignore[no-any-return]

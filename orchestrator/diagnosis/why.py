@@ -76,16 +76,16 @@ def first_reasons(
     """
     once = Remembering(tx)
     rows = _rows(tx, tenant, wanted)
-    found = {id: next(_reasons(once, row, oldest, is_serverless), None) for id, row in rows.items()}
-    return {id: each for id, each in found.items() if each is not None}
+    reasons = {id: next(_reasons(once, row, oldest, is_serverless), None) for id, row in rows.items()}
+    return {id: each for id, each in reasons.items() if each is not None}
 
 
 def _rows(tx: Transaction, tenant: str, wanted: Sequence[UUID]) -> dict[UUID, Any]:
     if not wanted:
         return {}
     runs = [ids.run_id_of(each) for each in wanted]
-    found: list[Any] = list(tx.execute(_ROWS, {"runs": runs, "ids": list(wanted), "tenant": tenant}))
-    return {row.id: row for row in found}
+    rows: list[Any] = list(tx.execute(_ROWS, {"runs": runs, "ids": list(wanted), "tenant": tenant}))
+    return {row.id: row for row in rows}
 
 
 def _reasons(tx: Transaction, row: Any, oldest: Oldest, is_serverless: bool) -> Iterator[Reason]:

@@ -55,28 +55,28 @@ def limit_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
     yield from pause_reasons(tx, row)
     if not row.is_limited or row.kind not in CALLED:
         return
-    found = limits.limits_of(tx, row.tenant_id, row.task_id)
+    capacity = limits.limits_of(tx, row.tenant_id, row.task_id)
     position = limits.position(tx, row.tenant_id, row.task_id, row.priority, row.id, MOST_COUNTED)
-    if found.rate_room is not None and position > found.rate_room:
-        yield _rate_limited(found, position, row.now)
-    if found.free is not None and position > found.free:
+    if capacity.rate_room is not None and position > capacity.rate_room:
+        yield _rate_limited(capacity, position, row.now)
+    if capacity.free is not None and position > capacity.free:
         text = (
-            f"its task allows {found.concurrency:,} at once, and {found.live:,} are running or queued; "
+            f"its task allows {capacity.concurrency:,} at once, and {capacity.live:,} are running or queued; "
             f"it is {nth(position)} in its queue"
         )
-        numbers = {"live": found.live, "concurrency": found.concurrency, "position": position}
+        numbers = {"live": capacity.live, "concurrency": capacity.concurrency, "position": position}
         yield reason("concurrency_limit", text, **numbers)
 
 
-def _rate_limited(found: TaskLimits, position: int, now: datetime) -> Reason:
-    assert found.rate is not None
-    starts = gcra.when(found.rate, found.on_time, position)
+def _rate_limited(capacity: TaskLimits, position: int, now: datetime) -> Reason:
+    assert capacity.rate is not None
+    starts = gcra.when(capacity.rate, capacity.on_time, position)
     in_s = max(0.0, seconds(starts, now))
     text = (
-        f"its task may start {found.rate}, all workers together: it is {nth(position)} in its queue, "
+        f"its task may start {capacity.rate}, all workers together: it is {nth(position)} in its queue, "
         f"its turn comes in {in_s:g} s"
     )
-    numbers = {"rateLimit": str(found.rate), "startsAt": iso(starts), "inS": in_s, "position": position}
+    numbers = {"rateLimit": str(capacity.rate), "startsAt": iso(starts), "inS": in_s, "position": position}
     return reason("rate_limit", text, **numbers)
 
 

@@ -28,14 +28,14 @@ def items_with_reasons(
         is_serverless: the tick dispatches to HTTP services, and no worker has to run for that.
         filters: of `reading.queue_items`.
     """
-    found = reading.queue_items(tx, tenant, page, **filters)
+    listing = reading.queue_items(tx, tenant, page, **filters)
     waiting = {
         item["id"]: ids.read(ids.TASK_RUN, item["id"])
-        for item in found["items"]
+        for item in listing["items"]
         if item["status"] != TaskStatus.RUNNING
     }
     reasons = why.first_reasons(tx, tenant, list(waiting.values()), oldest, is_serverless=is_serverless)
-    for item in found["items"]:
+    for item in listing["items"]:
         first = reasons.get(waiting[item["id"]]) if item["id"] in waiting else None
         item["reason"] = first and first.to_json()
-    return found
+    return listing

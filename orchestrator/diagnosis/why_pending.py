@@ -34,16 +34,16 @@ def pending_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
 
 
 def _not_its_turn(tx: Transaction, row: Any) -> Reason:
-    found = run_slots.slots_of(tx, row.tenant_id)
+    slots = run_slots.slots_of(tx, row.tenant_id)
     position = run_slots.position(tx, row.tenant_id, row.run_id)
     most = (
         "and the limit was removed"
-        if found.most is None
-        else f"{found.active:,} of {found.most:,} allowed runs are active"
+        if slots.most is None
+        else f"{slots.active:,} of {slots.most:,} allowed runs are active"
     )
-    text = f"its run is queued: number {position:,} of {found.waiting:,}, {most}"
-    numbers = {"position": position, "waiting": found.waiting, "active": found.active}
-    return reason("run_waits", text, **numbers, maxActiveRuns=found.most)
+    text = f"its run is queued: number {position:,} of {slots.waiting:,}, {most}"
+    numbers = {"position": position, "waiting": slots.waiting, "active": slots.active}
+    return reason("run_waits", text, **numbers, maxActiveRuns=slots.most)
 
 
 _PREDECESSORS = f"""

@@ -81,10 +81,10 @@ def why_run(
     groups = tx.execute(_GROUPS, {"id": id}).all()
     running = sum(each.number for each in groups if each.status == TaskStatus.RUNNING)
     waiting = [each for each in groups if each.status != TaskStatus.RUNNING]
-    found = []
+    reasons = []
     for each in waiting[:MOST_GROUPS]:
         asked = why.why(tx, tenant, each.asked, oldest, is_serverless=is_serverless)
-        found.append(_reason(each, asked["reasons"]))
+        reasons.append(_reason(each, asked["reasons"]))
     number = sum(each.number for each in waiting)
     pause = tx.execute(_PAUSE, {"id": id}).one_or_none()
     held = None if pause is None else why_held.run_paused(pause, "the run")
@@ -93,9 +93,9 @@ def why_run(
         "open": running + number,
         "running": running,
         "waiting": number,
-        "summary": _summary(number, found) or (held and "The run waits to be resumed"),
+        "summary": _summary(number, reasons) or (held and "The run waits to be resumed"),
         "reason": held and held.to_json(),
-        "reasons": found,
+        "reasons": reasons,
         "isComplete": len(waiting) <= MOST_GROUPS,
     }
 
@@ -114,12 +114,12 @@ def _reason(group: Any, reasons: Sequence[Document]) -> Document:
     }
 
 
-def _summary(number: int, found: Sequence[Document]) -> str | None:
+def _summary(number: int, reasons: Sequence[Document]) -> str | None:
     """`431 wait: 400 for a slot of resize, 31 for predecessors`; None if nothing waits."""
     if not number:
         return None
     sums: Counter[str] = Counter()
-    for each in found:
+    for each in reasons:
         sums[_SHORT.get(each["code"], str(each["code"])).format(task=each["taskId"])] += each["count"]
     named = [f"{count:,} for {what}" for what, count in sums.most_common()]
     if (rest := number - sums.total()) > 0:

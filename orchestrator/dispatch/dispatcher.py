@@ -188,14 +188,14 @@ class Dispatcher:
             refused: the instances that get none any more, by URL; this dispatch may add some.
         """
         task_run, service = prepared.task_run, prepared.service
-        found = service.candidates(task_run.task_id, self._services.chance)
-        asked = self._ask(prepared, found, refused)
+        candidates = service.candidates(task_run.task_id, self._services.chance)
+        asked = self._ask(prepared, candidates, refused)
         if asked.is_over:
             return asked.outcome(task_run)
         # What this process knows of the service may be a second old: an instance may have taken the place of
         # one that has stopped.
         newer = self._try(lambda: self._services.of_task(service.tenant, task_run.task_id, is_new=True))
-        known = {each.base_url for each in found}
+        known = {each.base_url for each in candidates}
         others = []
         if isinstance(newer, DispatchService):
             listed = newer.candidates(task_run.task_id, self._services.chance)

@@ -25,9 +25,9 @@ def item_name(step: StepSpec, parameters: Sequence[str] | None) -> str | None:
     """
     if step.item_name is not None:
         return step.item_name
-    given = step.params or {}
-    free = next((each for each in parameters or () if each not in given), None)
-    return free or (ITEM if given else None)
+    arguments = step.params or {}
+    free = next((each for each in parameters or () if each not in arguments), None)
+    return free or (ITEM if arguments else None)
 
 
 def item_input(

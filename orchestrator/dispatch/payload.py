@@ -123,15 +123,15 @@ def upstream_refs(upstream: Mapping[str, StoredUpstream], urls: ObjectUrls | Non
 
 
 def _upstream_ref(upstream: StoredUpstream, urls: ObjectUrls | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"outputPath": upstream.output_path}
+    reference: dict[str, Any] = {"outputPath": upstream.output_path}
     assets = {key: dict(each) for key, each in upstream.assets.items()}
     if urls is not None:
-        found["outputUrl"] = urls.get(upstream.output_path)
+        reference["outputUrl"] = urls.get(upstream.output_path)
         for each in assets.values():
             each["url"] = urls.get(each["path"])
     if assets:
-        found["assets"] = assets
-    return found
+        reference["assets"] = assets
+    return reference
 
 
 def _uploads(uploads: Mapping[str, Mapping[str, Any]], urls: ObjectUrls | None) -> Mapping[str, Any]:

@@ -68,13 +68,13 @@ class Preparing:
         except PipeWeaveError as error:
             failure = _failure(error)
             return [(each, failure) for each in task_runs]
-        found: OfEach = []
+        pairs: OfEach = []
         for each in task_runs:
             try:
-                found.append((each, self._one(run, service, each, backend, page, stored, uploads)))
+                pairs.append((each, self._one(run, service, each, backend, page, stored, uploads)))
             except PipeWeaveError as error:
-                found.append((each, _failure(error)))
-        return found
+                pairs.append((each, _failure(error)))
+        return pairs
 
     def _upstream(self, run: RunHeader, step_id: str) -> UpstreamPage:
         if not run.plan[run.plan.ordinals[step_id]].predecessors:
@@ -104,10 +104,10 @@ class Preparing:
         if run.input_path is None and _UPLOAD_MARK not in orjson.dumps(run.input):
             return {}
         with database_needed(), self._database.statements() as tx:
-            found = uploads.of_run(tx, run.id)
+            entries = uploads.of_run(tx, run.id)
         return {
             upload_id: {**each, "path": self.shared.path_of(each["path"], backend)}
-            for upload_id, each in found.items()
+            for upload_id, each in entries.items()
         }
 
     def _one(

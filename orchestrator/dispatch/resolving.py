@@ -48,9 +48,9 @@ def addresses(host: str, port: int, tenant: str = "", within_s: float | None = N
     if _is_address(host):
         return [host] if "%" not in host else _ask(host, port)
     within_s = WITHIN_S if within_s is None else within_s
-    found = _look_up_of(host, port, tenant)
+    look_up = _look_up_of(host, port, tenant)
     try:
-        return found.answer.result(max(0.0, found.began + within_s - time.monotonic()))
+        return look_up.answer.result(max(0.0, look_up.began + within_s - time.monotonic()))
     except TooLate:
         raise OSError(f"no answer within {within_s:g} s") from None
 
@@ -65,9 +65,9 @@ def _look_up_of(host: str, port: int, tenant: str) -> _LookUp:
             raise OSError(
                 f"{len(_under_way)} other names are being looked up, {of_one} of them of its tenant"
             )
-        found = _under_way[host, port] = _LookUp(tenant)
-    threading.Thread(target=_look_up, args=(host, port, found.answer), daemon=True).start()
-    return found
+        look_up = _under_way[host, port] = _LookUp(tenant)
+    threading.Thread(target=_look_up, args=(host, port, look_up.answer), daemon=True).start()
+    return look_up
 
 
 def _is_address(host: str) -> bool:
@@ -78,18 +78,18 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _look_up(host: str, port: int, found: Future[list[str]]) -> None:
+def _look_up(host: str, port: int, future: Future[list[str]]) -> None:
     try:
         answer = _ask(host, port)
     except Exception as error:
-        found.set_exception(error)
+        future.set_exception(error)
     else:
-        found.set_result(answer)
+        future.set_result(answer)
     finally:
         with _lock:
             _under_way.pop((host, port), None)
 
 
 def _ask(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(each[4][0]) for each in found))
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in entries))

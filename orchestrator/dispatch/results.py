@@ -51,23 +51,23 @@ def output(values: Values, report: Report, dispatch_id: str, backend: str) -> Ke
     if path != output_path(dispatch_id):
         raise _foreign("outputPath", path, output_path(dispatch_id))
     storage = values.backends.get(backend)
-    found = storage.stat(path)
-    if found is None:
+    entry = storage.stat(path)
+    if entry is None:
         raise NotFound(f"the output was not stored: there is no object {path!r}", path=path)
-    if found.size > MAX_OUTPUT_BYTES:
-        raise InvalidResult(f"the output has {found.size:,} bytes; at most {MAX_OUTPUT_BYTES:,} are possible")
+    if entry.size > MAX_OUTPUT_BYTES:
+        raise InvalidResult(f"the output has {entry.size:,} bytes; at most {MAX_OUTPUT_BYTES:,} are possible")
     reference = str(ObjectRef(backend, path))
-    if found.size > PARSED_BYTES:
+    if entry.size > PARSED_BYTES:
         digest = hashlib.sha256()
         with storage.open(path) as pieces:
             for piece in pieces:
                 digest.update(piece)
-        return Kept(None, reference, found.size, digest.hexdigest())
+        return Kept(None, reference, entry.size, digest.hexdigest())
     content = _canonical(storage.get(path, limit=PARSED_BYTES))
     digest_of = hashlib.sha256(content).hexdigest()
     if len(content) <= INLINE_BYTES:
         return Kept(content.decode(), None, len(content), digest_of)
-    return Kept(None, reference, found.size, digest_of)
+    return Kept(None, reference, entry.size, digest_of)
 
 
 def _canonical(content: bytes) -> bytes:
@@ -93,34 +93,34 @@ def own_path(path: str | None, field: str, dispatch_id: str, backend: str) -> st
 
 
 def assets(
-    given: Mapping[str, Mapping[str, Any]] | None, dispatch_id: str, backend: str
+    reported_assets: Mapping[str, Mapping[str, Any]] | None, dispatch_id: str, backend: str
 ) -> dict[str, Any] | None:
     """The assets of a report, with references.
 
     Raises:
         InvalidInput: a key or a path is wrong, or there are too many.
     """
-    if not given:
+    if not reported_assets:
         return None
-    if len(given) > MAX_ASSETS:
+    if len(reported_assets) > MAX_ASSETS:
         fault = FieldError(
-            "assets", f"has {len(given):,} entries", "limit_exceeded", f"at most {MAX_ASSETS:,}"
+            "assets", f"has {len(reported_assets):,} entries", "limit_exceeded", f"at most {MAX_ASSETS:,}"
         )
         raise InvalidInput(f"an attempt has at most {MAX_ASSETS:,} assets", errors=[fault])
-    found = {}
-    for key, each in given.items():
+    references = {}
+    for key, each in reported_assets.items():
         if not is_asset_key(key):
             expected = "1 to 200 characters without slashes and control characters"
             fault = FieldError("assets", f"has the key {key[:80]!r}", "invalid", expected)
             raise InvalidInput(f"{key[:80]!r} is not the key of an asset", errors=[fault])
         if each["path"] != asset_path(dispatch_id, key):
             raise _foreign(f"assets.{key}.path", str(each["path"]), asset_path(dispatch_id, key))
-        found[key] = {
+        references[key] = {
             "path": str(ObjectRef(backend, each["path"])),
             "size": each["size"],
             "type": each["type"],
         }
-    return found
+    return references
 
 
 def failure(report: Report, logs: str | None) -> Failure:
@@ -130,7 +130,7 @@ def failure(report: Report, logs: str | None) -> Failure:
     code = storable(report.error_code or "TASK_FAILED")[:200]
     message = storable(report.error or "the worker gave no error message")[:MAX_MESSAGE]
     stack = None if report.stack is None else storable(report.stack)[:MAX_TRACEBACK]
-    found = Failure(
+    task_failure = Failure(
         code,
         message,
         code,
@@ -140,7 +140,7 @@ def failure(report: Report, logs: str | None) -> Failure:
         _OUTCOMES.get(code, Outcome.FAILED),
         logs_path=logs,
     )
-    return found if report.begun or not found.retryable else uncounted(found)
+    return task_failure if report.begun or not task_failure.retryable else uncounted(task_failure)
 
 
 def is_asset_key(key: str) -> bool:

@@ -164,11 +164,11 @@ class Sender:
         oldest = time.monotonic() - MAX_IDLE_S
         with self._lock:
             kept = self._kept.get(target, [])
-            found = kept.pop() if kept else None
-        if found is not None and found.since >= oldest and found.connection.is_connected:
-            return found.connection
-        if found is not None:
-            found.connection.close()
+            idle = kept.pop() if kept else None
+        if idle is not None and idle.since >= oldest and idle.connection.is_connected:
+            return idle.connection
+        if idle is not None:
+            idle.connection.close()
         return _connection(target)
 
     def _keep(self, target: Target, connection: HTTPConnection) -> None:

@@ -103,12 +103,12 @@ class Services:
         if known is not None and not is_new and now < known[0] + READ_EVERY_S:
             return known[1]
         with self.database.statements() as tx:
-            found = read(tx, tenant, task_id)
+            service = read(tx, tenant, task_id)
         with self._lock:
             if len(self._known) >= MOST_READ:
                 self._known.clear()
-            self._known[key] = (now, found)
-        return found
+            self._known[key] = (now, service)
+        return service
 
     def forget(self) -> None:
         """Read every service again at its next dispatch: an instance was set aside."""

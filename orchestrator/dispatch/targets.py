@@ -125,10 +125,10 @@ class Networks:
         """
         parts = urlsplit(base_url)
         host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
-        found = resolving.addresses(host, port, tenant, within_s)
-        if not all(map(self._is_allowed, found)):
+        addresses = resolving.addresses(host, port, tenant, within_s)
+        if not all(map(self._is_allowed, addresses)):
             raise _refused(host)
-        return Target(parts.scheme, host, found[0], port, parts.path.rstrip("/"))
+        return Target(parts.scheme, host, addresses[0], port, parts.path.rstrip("/"))
 
     def check(self, base_url: str, field: str = "baseUrl", tenant: str = "") -> None:
         """Check a base URL as far as its host can be resolved here and now.

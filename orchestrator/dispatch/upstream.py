@@ -59,8 +59,8 @@ def page(tx: Transaction, run: RunHeader, step_id: str, start: int = 0) -> Upstr
     """
     ordered = files.nearest_first(run, step_id)
     chosen = ordered[start : start + MOST_REFERENCES]
-    found = _completed(tx, run, chosen)
-    steps = [found[each] for each in reversed(chosen) if each in found]
+    completed = _completed(tx, run, chosen)
+    steps = [completed[each] for each in reversed(chosen) if each in completed]
     end = start + len(chosen)
     return UpstreamPage(steps, end if end < len(ordered) else None)
 

@@ -73,14 +73,14 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def _failure_of(error: BaseException) -> Failure:
-    found = describe(error)
+    description = describe(error)
     return Failure(
-        found.code,
-        found.message,
-        found.type,
-        found.retryable,
-        found.traceback,
-        found.details,
+        description.code,
+        description.message,
+        description.type,
+        description.retryable,
+        description.traceback,
+        description.details,
         Outcome.TIMEOUT if isinstance(error, AttemptTimedOut) else Outcome.FAILED,
     )
 
@@ -113,9 +113,9 @@ def not_begun(error: Unavailable) -> Failure:
     return uncounted(_failure_of(error))
 
 
-def uncounted(found: Failure) -> Failure:
+def uncounted(failure: Failure) -> Failure:
     """The same failure of an attempt that does not count, because its task was not called."""
-    return replace(found, is_counted=False, pause_ms=AWAY_PAUSE_MS)
+    return replace(failure, is_counted=False, pause_ms=AWAY_PAUSE_MS)
 
 
 def not_kept(error: Unavailable) -> Failure:

@@ -43,8 +43,8 @@ def differences(before: Any, after: Any, most: int) -> tuple[Sequence[JsonDiffer
 
     Lists are compared place by place, and 1 is the number 1.0.
     """
-    found = list(islice(_differences("", before, after), most + 1))
-    return found[:most], len(found) <= most
+    changes = list(islice(_differences("", before, after), most + 1))
+    return changes[:most], len(changes) <= most
 
 
 def _differences(path: str, before: Any, after: Any) -> Iterator[JsonDifference]:

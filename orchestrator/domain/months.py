@@ -84,7 +84,7 @@ _SPAN = LAST.end - _EPOCH
 
 def ahead(now: datetime, count: int) -> list[Month]:
     """The month of `now` and `count` months after it."""
-    found = [Month.of(now)]
+    months = [Month.of(now)]
     for _ in range(count):
-        found.append(found[-1].next)
-    return found
+        months.append(months[-1].next)
+    return months

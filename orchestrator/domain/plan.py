@@ -72,24 +72,24 @@ class Plan:
         """The ordinals of the steps of each class, by its key; see `step_classes`."""
         kinds = [f"{'map/' if each.step.has_items else ''}{each.step.task}" for each in self.steps]
         links = [(before - 1, each.ordinal - 1) for each in self.steps for before in each.predecessors]
-        found = step_classes.classes_of(kinds, links)
-        return {key: [at + 1 for at in members] for key, members in found.items()}
+        classes = step_classes.classes_of(kinds, links)
+        return {key: [at + 1 for at in members] for key, members in classes.items()}
 
     @functools.cached_property
     def levels(self) -> dict[int, int]:
         """The longest way from a step without predecessors to each step, in steps, by ordinal."""
-        found: dict[int, int] = {}
+        levels: dict[int, int] = {}
         missing = {each.ordinal: len(each.predecessors) for each in self.steps}
         ready = [ordinal for ordinal, count in missing.items() if not count]
         while ready:
             ordinal = ready.pop()
             step = self[ordinal]
-            found[ordinal] = max((found[each] + 1 for each in step.predecessors), default=0)
+            levels[ordinal] = max((levels[each] + 1 for each in step.predecessors), default=0)
             for each in step.successors:
                 missing[each] -= 1
                 if not missing[each]:
                     ready.append(each)
-        return found
+        return levels
 
     def __getitem__(self, ordinal: int) -> PlannedStep:
         return self.steps[ordinal - 1]
@@ -113,14 +113,14 @@ class Plan:
 
     def ancestors(self, step_id: str) -> list[str]:
         """The ids of the steps that precede a step, however far, in document order."""
-        found: set[int] = set()
+        ancestors: set[int] = set()
         stack = list(self[self.ordinals[step_id]].predecessors)
         while stack:
             each = stack.pop()
-            if each not in found:
-                found.add(each)
+            if each not in ancestors:
+                ancestors.add(each)
                 stack += self[each].predecessors
-        return [self[each].id for each in sorted(found)]
+        return [self[each].id for each in sorted(ancestors)]
 
     def gathered(self, ordinal: int) -> tuple[int, ...]:
         """The gathered joins behind this step."""

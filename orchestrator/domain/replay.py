@@ -78,16 +78,16 @@ class RebuiltRun:
 
 def rebuild(events: Iterable[StoredEvent]) -> RebuiltRun:
     """Rebuild the run from its events, in their order. Never raises, whatever the events say."""
-    found = _Rebuilding()
+    run = _Rebuilding()
     for event in events:
-        found.apply(event)
+        run.apply(event)
     return RebuiltRun(
-        found.status,
-        found.error_code,
-        found.has_started,
-        found.task_runs,
-        found.attempts,
-        found.faults,
+        run.status,
+        run.error_code,
+        run.has_started,
+        run.task_runs,
+        run.attempts,
+        run.faults,
     )
 
 

@@ -63,8 +63,8 @@ def decide(plan: Plan, mode: str, old: Mapping[str, OldStep], begin: str) -> Reu
         if rules.decide_step(mode, before, step.id) is Decision.SKIP:
             settled[ordinal] = Predecessor("skipped")
             is_skipped = is_skipped or step.id == begin
-        elif step.id != begin and (found := old.get(step.id)) is not None and found.is_completed:
-            settled[ordinal] = Predecessor("completed", found.selected_next)
+        elif step.id != begin and (old_step := old.get(step.id)) is not None and old_step.is_completed:
+            settled[ordinal] = Predecessor("completed", old_step.selected_next)
             reused.append(ordinal)
     return Reuse(tuple(sorted(reused)), is_skipped)
 
@@ -129,10 +129,10 @@ def lost_steps(old: Plan, new: Plan, reused: Collection[int], begin: str) -> lis
 
 
 def _behind(plan: Plan, begin: str) -> set[int]:
-    found = {plan.ordinals[begin]}
-    stack = list(found)
+    ordinals = {plan.ordinals[begin]}
+    stack = list(ordinals)
     while stack:
-        after = set(plan[stack.pop()].successors) - found
-        found |= after
+        after = set(plan[stack.pop()].successors) - ordinals
+        ordinals |= after
         stack += after
-    return found
+    return ordinals

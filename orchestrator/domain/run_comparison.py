@@ -62,9 +62,9 @@ def compare(left: Iterable[StepOutcome], right: Iterable[StepOutcome]) -> list[S
     """
     before, after = _by_id(left), _by_id(right)
     names = [*after, *(each for each in before if each not in after)]
-    found = [_compared(each, before.get(each), after.get(each)) for each in names]
+    comparisons = [_compared(each, before.get(each), after.get(each)) for each in names]
     # The sort is stable: steps of the same cost stay in the order of the pipeline.
-    return sorted(found, key=_cost, reverse=True)
+    return sorted(comparisons, key=_cost, reverse=True)
 
 
 def _by_id(outcomes: Iterable[StepOutcome]) -> Mapping[str, StepOutcome]:

@@ -27,16 +27,16 @@ def classes_of(kinds: Sequence[str], links: Sequence[tuple[int, int]]) -> dict[s
         links: the numbers of a predecessor and of its successor.
     """
     levels = levels_of(len(kinds), links)
-    found: dict[str, list[int]] = {}
+    classes: dict[str, list[int]] = {}
     for at, kind in enumerate(kinds):
-        found.setdefault(f"{levels[at]}/{kind}", []).append(at)
-    return found
+        classes.setdefault(f"{levels[at]}/{kind}", []).append(at)
+    return classes
 
 
 def worst(statuses: Iterable[str]) -> str:
     """The status that a class shows for all its members."""
-    found = set(statuses)
-    return next(each.value for each in WORST_FIRST if each in found)
+    member_statuses = set(statuses)
+    return next(each.value for each in WORST_FIRST if each in member_statuses)
 
 
 def levels_of(count: int, links: Sequence[tuple[int, int]]) -> list[int]:

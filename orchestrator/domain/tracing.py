@@ -23,10 +23,10 @@ def read(header: str | None) -> str | None:
 
     The standard says that an invalid header is ignored: nobody's run should fail because a proxy wrote it.
     """
-    found = None if header is None else _TRACEPARENT.match(header.strip())
-    if found is None:
+    match = None if header is None else _TRACEPARENT.match(header.strip())
+    if match is None:
         return None
-    version, trace, span, flags, more = found.groups()
+    version, trace, span, flags, more = match.groups()
     if version == _NO_VERSION or trace == _NO_TRACE or span == _NO_SPAN or (version == "00" and more):
         return None
     return f"00-{trace}-{span}-{flags}"

@@ -22,5 +22,5 @@ def upload_ids_in(content: bytes) -> tuple[UUID, ...]:
     """
     if _MARK not in content:
         return ()
-    found = {ids.read(ids.UPLOAD, each.decode()) for each in _ID.findall(content)}
-    return tuple(sorted(found))
+    upload_ids = {ids.read(ids.UPLOAD, each.decode()) for each in _ID.findall(content)}
+    return tuple(sorted(upload_ids))

@@ -49,15 +49,15 @@ class AuditExport:
         after = position.run
         while True:
             with self.database.reading() as tx:
-                found = audit_after(
+                entries = audit_after(
                     tx, self.tenants, self.chosen, after, ROWS, sees_deployment=self.sees_deployment
                 )
-            if not found:
+            if not entries:
                 yield Part(b"", 0, self._cursor(after), is_last=True)
                 return
-            after = found[-1][0]
-            content = b"".join(orjson.dumps(each) + b"\n" for _, each in found)
-            yield Part(content, len(found), self._cursor(after))
+            after = entries[-1][0]
+            content = b"".join(orjson.dumps(each) + b"\n" for _, each in entries)
+            yield Part(content, len(entries), self._cursor(after))
 
     def _cursor(self, after: UUID) -> str:
         return Position(after).cursor(AUDIT, self._digest())

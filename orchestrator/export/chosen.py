@@ -103,8 +103,8 @@ def look(tx: Transaction, tenant: str, chosen: ChosenRuns, position: Position) -
         begin = _behind(rows[-1].id)
         matching = [row.id for row in rows if row.matches]
         if matching:
-            found = {"ids": matching, "first": matching[0], "last": matching[-1]}
-            return Look(tx.execute(_ROWS, found).all(), seen)
+            row_parameters = {"ids": matching, "first": matching[0], "last": matching[-1]}
+            return Look(tx.execute(_ROWS, row_parameters).all(), seen)
     return Look((), seen)
 
 
@@ -164,11 +164,11 @@ def _behind(run: UUID) -> UUID:
     return UUID(int=min(run.int + 1, _LAST_ID.int))
 
 
-def groups(found: Sequence[Any], rows: int) -> Iterator[Sequence[Any]]:
+def groups(runs: Sequence[Any], rows: int) -> Iterator[Sequence[Any]]:
     """Runs that have about so many task runs together; a run with more is alone."""
     group: list[Any] = []
     count = 0
-    for each in found:
+    for each in runs:
         if group and count + each.task_run_count > rows:
             yield group
             group, count = [], 0

@@ -76,15 +76,15 @@ class Export:
         """
         while True:
             with self.database.reading() as tx:
-                found = chosen.look(tx, self.tenant, self.chosen, position)
-            if found.last is None:
+                look = chosen.look(tx, self.tenant, self.chosen, position)
+            if look.last is None:
                 yield Part(b"", 0, self._cursor(position), is_last=True)
                 return
-            for group in chosen.groups(found.runs, EVENTS if self.kind == "events" else ROWS):
+            for group in chosen.groups(look.runs, EVENTS if self.kind == "events" else ROWS):
                 yield from self._of_group(group, position)
                 position = Position(group[-1].id)
-            position = Position(found.last)
-            if not found.runs:
+            position = Position(look.last)
+            if not look.runs:
                 yield Part(b"", 0, self._cursor(position))
 
     def _of_group(self, group: Sequence[Any], position: Position) -> Iterator[Part]:

@@ -82,19 +82,19 @@ def _places(stores: Stores, run: Any, row: Any, ended: list[Any]) -> Iterator[tu
     """The attempts of a task run, with the places of their logs."""
     owner = run.tenant_id, run.pipeline_id
     for attempt, number, _ in records.attempts_of(row, ended):
-        found = stored_logs.references_of(
+        references = stored_logs.references_of(
             attempt.logs_path, row.id, number, owner, stores.backends, stores.secret_key
         )
-        yield number, LogPlace(row.id, number, found, is_over=True)
+        yield number, LogPlace(row.id, number, references, is_over=True)
 
 
 def _of_attempt(stores: Stores, place: LogPlace, offset: int) -> Iterator[tuple[Lines, int]]:
     """The lines of a log from a byte on, with the byte after them."""
     while True:
-        found = stored_logs.read_log(stores.backends, place, offset=offset, tail=None)
-        after: int = found["nextOffset"]
+        page = stored_logs.read_log(stores.backends, place, offset=offset, tail=None)
+        after: int = page["nextOffset"]
         if after > offset:
-            yield found["logs"], after
-        if after <= offset or found["isComplete"]:
+            yield page["logs"], after
+        if after <= offset or page["isComplete"]:
             return
         offset = after

@@ -49,10 +49,10 @@ class Position:
         Raises:
             InvalidInput: the cursor was made by no export, or by one of another kind or with other filters.
         """
-        found = _parts(cursor)
-        if found is None:
+        parts = _parts(cursor)
+        if parts is None:
             raise _refused("is not a cursor of an export")
-        made_by, made_with, *where = found
+        made_by, made_with, *where = parts
         if made_by != kind:
             raise _refused(f"is the cursor of an export of {made_by[:20]}")
         if made_with != filters:
@@ -67,10 +67,10 @@ class Position:
 
 def _parts(cursor: str) -> tuple[Any, ...] | None:
     try:
-        found = read_cursor(cursor, _NAME, str, str, UUID, int, int, int)
+        parts = read_cursor(cursor, _NAME, str, str, UUID, int, int, int)
     except ValueError:
         return None
-    return found if all(0 <= each <= END for each in found[3:]) else None
+    return parts if all(0 <= each <= END for each in parts[3:]) else None
 
 
 def digest(filters: Any) -> str:

@@ -80,7 +80,7 @@ WHERE a.run_id = ANY(CAST(:runs AS uuid[])) ORDER BY a.run_id, a.task_run_id, a.
 def attempts(tx: Transaction, page: Sequence[Any]) -> Mapping[UUID, list[Any]]:
     """The ended attempts of these task runs, oldest first, by task run."""
     asked = [each for each in page if each.attempt > 1 or each.error_code is not None]
-    found: dict[UUID, list[Any]] = {}
+    by_task_run: dict[UUID, list[Any]] = {}
     if asked:
         parameters = {
             "run_ids": [each.run_id for each in asked],
@@ -88,8 +88,8 @@ def attempts(tx: Transaction, page: Sequence[Any]) -> Mapping[UUID, list[Any]]:
             "runs": sorted({each.run_id for each in asked}),
         }
         for row in tx.execute(_ATTEMPTS, parameters):
-            found.setdefault(row.task_run_id, []).append(row)
-    return found
+            by_task_run.setdefault(row.task_run_id, []).append(row)
+    return by_task_run
 
 
 # --- hashes -----------------------------------------------------------------------------------------------
@@ -128,9 +128,9 @@ class Hashes:
             if each.pipeline_id is None:
                 continue
             spec = pipelines.get(tx, self.tenant, each.pipeline_id, each.pipeline_version).spec
-            given = self._given[each.id] = GivenHashes(each.inputs_hash, spec.by_id)
+            hashes = self._given[each.id] = GivenHashes(each.inputs_hash, spec.by_id)
             steps = spec.by_id.values()
-            if any(each.has_items or given.referenced(each.id, each.kind) for each in steps):
+            if any(each.has_items or hashes.referenced(each.id, each.kind) for each in steps):
                 lasts[each.id] = ids.task_run_id(each.id, len(steps))
             if any(each.has_items for each in steps):
                 mapped.append(each.id)
@@ -143,10 +143,10 @@ class Hashes:
 
     def given(self, row: Any) -> str | None:
         """The hash of what a task run was given."""
-        given = self._given.get(row.run_id)
-        if given is None:
+        hashes = self._given.get(row.run_id)
+        if hashes is None:
             return self._inputs[row.run_id]
-        return given.of(row.step_id, row.kind, self._outputs[row.run_id], row.item, row.map_index)
+        return hashes.of(row.step_id, row.kind, self._outputs[row.run_id], row.item, row.map_index)
 
     def of_map(self, row: Any) -> str | None:
         """The hash of the output of a completed map; None for any other task run."""

@@ -275,12 +275,12 @@ def read_after(
     snapshot, at = Snapshot.parse(rows[0].snapshot), rows[0].read_at
     if place.seen.before > snapshot.before:
         raise CursorExpired("the cursor was given out before this database was restored")
-    found = [each for each in rows if each.seq is not None]
-    if len(found) <= limit:
+    event_rows = [each for each in rows if each.seq is not None]
+    if len(event_rows) <= limit:
         seen = place.seen.up_to(max(int(rows[0].last or 0), place.seen.before - 1), snapshot)
-        return Batch([_event(each) for each in found], place, Place(seen, at=at), more=False)
-    last = max(int(each.txid) for each in found)
-    whole = [each for each in found if int(each.txid) < last]
+        return Batch([_event(each) for each in event_rows], place, Place(seen, at=at), more=False)
+    last = max(int(each.txid) for each in event_rows)
+    whole = [each for each in event_rows if int(each.txid) < last]
     if whole:
         # Of the last transaction there may be more.
         seen = place.seen.up_to(max(int(each.txid) for each in whole), snapshot)
@@ -300,9 +300,9 @@ def _rest(tx: Transaction, place: Place, next: Seen, filters: dict[str, Any], li
         "limit": limit + 1,
     }
     rows: list[Any] = tx.execute(_REST, parameters).all()
-    found = [each for each in rows if each.seq is not None]
-    events = [_event(each) for each in found[:limit]]
-    if len(found) <= limit:
+    event_rows = [each for each in rows if each.seq is not None]
+    events = [_event(each) for each in event_rows[:limit]]
+    if len(event_rows) <= limit:
         return Batch(events, place, Place(next, at=rows[0].read_at), more=True)
     return Batch(events, place, Place(place.seen, next, events[-1].seq, rows[0].read_at), more=True)
 

@@ -63,8 +63,8 @@ def _checked(text: str, tenant: str) -> bytes:
     if len(text) > MAX_TEXT:
         raise ValueError("too long")
     content = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    body, found = content[:-_SUM_BYTES], content[-_SUM_BYTES:]
-    if len(body) <= 1 + _SUM_BYTES or body[0] != _VERSION or found != _sum(tenant, body):
+    body, checksum = content[:-_SUM_BYTES], content[-_SUM_BYTES:]
+    if len(body) <= 1 + _SUM_BYTES or body[0] != _VERSION or checksum != _sum(tenant, body):
         raise ValueError("not a place")
     return body
 

@@ -45,46 +45,46 @@ def graph_document(
     shape = shape_of(plan, view, opened)
     tasks = sorted({each.step.task for each in plan.steps})
     number = {task: at for at, task in enumerate(tasks)}
-    found = layout(shape, is_down=is_down) if has_layout else None
+    geometry = layout(shape, is_down=is_down) if has_layout else None
     return {
         "view": view.value,
         "direction": DOWN if is_down else RIGHT,
         "open": [box.key for box in shape.boxes if box.is_open],
         "stepCount": len(plan.steps),
         "edgeCount": sum(len(each.predecessors) for each in plan.steps),
-        "width": found and found.width,
-        "height": found and found.height,
+        "width": geometry and geometry.width,
+        "height": geometry and geometry.height,
         "tasks": tasks,
         "steps": {
             "ids": [each.id for each in plan.steps],
             "tasks": [number[each.step.task] for each in plan.steps],
         },
         "box": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
-        "boxes": _boxes(shape, number, found),
-        "blocks": _blocks(shape, found),
-        "junctions": _junctions(shape, found),
-        "links": _links(shape, found),
+        "boxes": _boxes(shape, number, geometry),
+        "blocks": _blocks(shape, geometry),
+        "junctions": _junctions(shape, geometry),
+        "links": _links(shape, geometry),
     }
 
 
-def _boxes(shape: Shape, number: dict[str, int], found: Layout | None) -> Document:
+def _boxes(shape: Shape, number: dict[str, int], geometry: Layout | None) -> Document:
     boxes = shape.boxes
     return {
         "keys": [box.key for box in boxes],
         "tasks": [number[box.task] for box in boxes],
         "maps": [at for at, box in enumerate(boxes) if box.is_map],
         "steps": [list(box.steps) for box in boxes],
-        "x": None if found is None else [x for x, _ in found.places[: len(boxes)]],
-        "y": None if found is None else [y for _, y in found.places[: len(boxes)]],
+        "x": None if geometry is None else [x for x, _ in geometry.places[: len(boxes)]],
+        "y": None if geometry is None else [y for _, y in geometry.places[: len(boxes)]],
     }
 
 
-def _blocks(shape: Shape, found: Layout | None) -> list[Document]:
+def _blocks(shape: Shape, geometry: Layout | None) -> list[Document]:
     return [
         {
             "box": at,
-            "width": found and found.sizes[at][0],
-            "height": found and found.sizes[at][1],
+            "width": geometry and geometry.sizes[at][0],
+            "height": geometry and geometry.sizes[at][1],
             "rows": min(len(box.steps), MEMBERS_IN_COLUMN),
             "shown": min(len(box.steps), MEMBERS_SHOWN),
         }
@@ -93,10 +93,10 @@ def _blocks(shape: Shape, found: Layout | None) -> list[Document]:
     ]
 
 
-def _junctions(shape: Shape, found: Layout | None) -> Document:
-    places = None if found is None else found.places[len(shape.boxes) :]
+def _junctions(shape: Shape, geometry: Layout | None) -> Document:
+    places = None if geometry is None else geometry.places[len(shape.boxes) :]
     width, height = JUNCTION_WIDTH, JUNCTION_HEIGHT
-    if found is not None and found.is_down:
+    if geometry is not None and geometry.is_down:
         width, height = height, width
     return {
         "count": shape.junctions,
@@ -107,8 +107,8 @@ def _junctions(shape: Shape, found: Layout | None) -> Document:
     }
 
 
-def _links(shape: Shape, found: Layout | None) -> Document:
-    bends = [] if found is None else found.bends
+def _links(shape: Shape, geometry: Layout | None) -> Document:
+    bends = [] if geometry is None else geometry.bends
     return {
         "sources": [link.source for link in shape.links],
         "targets": [link.target for link in shape.links],

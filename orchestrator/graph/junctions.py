@@ -27,9 +27,9 @@ def with_junctions(boxes: int, links: Sequence[Link]) -> tuple[int, tuple[Link, 
         if not link.label:
             needs.setdefault(link.target, []).append(link.source)
     together: dict[tuple[int, ...], list[int]] = {}
-    for target, found in needs.items():
-        if len(found) >= LEAST:
-            together.setdefault(tuple(sorted(found)), []).append(target)
+    for target, predecessors in needs.items():
+        if len(predecessors) >= LEAST:
+            together.setdefault(tuple(sorted(predecessors)), []).append(target)
     joined = [(sources, targets) for sources, targets in together.items() if len(targets) >= LEAST]
     gone = {target for _, targets in joined for target in targets}
     kept = [link for link in links if link.label or link.target not in gone]

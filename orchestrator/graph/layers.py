@@ -46,8 +46,8 @@ def layered(levels: Sequence[int], links: Sequence[tuple[int, int]]) -> Layers:
     numbers = {level: at for at, level in enumerate(sorted(set(levels)))}
     layer_of = [numbers[level] for level in levels]
     count = len(levels)
-    found = Layers([[] for _ in numbers], layer_of, [], [], [()] * len(links), count)
-    found.before, found.after = [[] for _ in range(count)], [[] for _ in range(count)]
+    layers = Layers([[] for _ in numbers], layer_of, [], [], [()] * len(links), count)
+    layers.before, layers.after = [[] for _ in range(count)], [[] for _ in range(count)]
     chains: dict[int, list[int]] = {}
     # Short links first: what is left out is what would cost most.
     for at in sorted(range(len(links)), key=lambda at: layer_of[links[at][1]] - layer_of[links[at][0]]):
@@ -56,12 +56,12 @@ def layered(levels: Sequence[int], links: Sequence[tuple[int, int]]) -> Layers:
         needed = layer_of[target] - layer_of[source] - 1
         if len(layer_of) - count + needed - len(chain) > MOST_LANES:
             continue
-        _prolong(found, source, chain, needed)
-        found.lanes[at] = tuple(chain[:needed])
-        _join(found, chain[needed - 1] if needed else source, target)
+        _prolong(layers, source, chain, needed)
+        layers.lanes[at] = tuple(chain[:needed])
+        _join(layers, chain[needed - 1] if needed else source, target)
     for element, layer in enumerate(layer_of):
-        found.rows[layer].append(element)
-    return found
+        layers.rows[layer].append(element)
+    return layers
 
 
 def _prolong(layers: Layers, source: int, chain: list[int], needed: int) -> None:

@@ -97,13 +97,13 @@ def _whole(point: tuple[float, float]) -> Point:
 
 def _straightened(bends: Sequence[tuple[float, float]]) -> tuple[Point, ...]:
     """The points without those in the middle of a level line."""
-    found: list[Point] = []
+    points: list[Point] = []
     for each in map(_whole, bends):
-        if len(found) > 1 and found[-1][1] == found[-2][1] == each[1]:
-            found[-1] = each
+        if len(points) > 1 and points[-1][1] == points[-2][1] == each[1]:
+            points[-1] = each
         else:
-            found.append(each)
-    return tuple(found)
+            points.append(each)
+    return tuple(points)
 
 
 def _most_in_column(boxes: int) -> int:
@@ -164,59 +164,59 @@ def _parts(count: int, pairs: Sequence[tuple[int, int]]) -> list[_Part]:
     for source, target in pairs:
         one, other = find(source), find(target)
         root[max(one, other)] = min(one, other)
-    found: dict[int, _Part] = {}
+    parts: dict[int, _Part] = {}
     for element in range(count):
-        found.setdefault(find(element), _Part([], [])).elements.append(element)
+        parts.setdefault(find(element), _Part([], [])).elements.append(element)
     for at, (source, _) in enumerate(pairs):
-        found[find(source)].links.append(at)
-    return sorted(found.values(), key=lambda part: (-len(part.elements), part.elements[0]))
+        parts[find(source)].links.append(at)
+    return sorted(parts.values(), key=lambda part: (-len(part.elements), part.elements[0]))
 
 
 def _lay_out(canvas: _Canvas, part: _Part) -> None:
     """Place the elements of a part, from (0, 0) on."""
     number = {element: at for at, element in enumerate(part.elements)}
     links = [(number[canvas.pairs[at][0]], number[canvas.pairs[at][1]]) for at in part.links]
-    found = layering.layered([canvas.levels[each] for each in part.elements], links)
-    ordering.order(found)
+    layers = layering.layered([canvas.levels[each] for each in part.elements], links)
+    ordering.order(layers)
     sizes = [canvas.sizes[each] for each in part.elements]
     heights = [height for _, height in sizes]
-    columns = [placement.columns_of(row, heights, found.count, canvas.most_in_column) for row in found.rows]
-    middles = placement.placed(found, heights, columns)
+    columns = [placement.columns_of(row, heights, layers.count, canvas.most_in_column) for row in layers.rows]
+    middles = placement.placed(layers, heights, columns)
     tops = [middle - height / 2 for middle, height in zip(middles, heights, strict=False)]
-    highest = min([*tops, *middles[found.count :]])
-    lefts, rights = _spread(found, sizes, columns)
+    highest = min([*tops, *middles[layers.count :]])
+    lefts, rights = _spread(layers, sizes, columns)
     part.width = rights[-1]
     part.height = (
         max(
             max(top + height for top, height in zip(tops, heights, strict=True)),
-            max(middles[found.count :], default=highest),
+            max(middles[layers.count :], default=highest),
         )
         - highest
     )
-    for layer, row in enumerate(found.rows):
-        for at, element in enumerate(each for each in row if each < found.count):
+    for layer, row in enumerate(layers.rows):
+        for at, element in enumerate(each for each in row if each < layers.count):
             wide = sizes[element][0]
             slot = (rights[layer] - lefts[layer] + COLUMN_GAP) / columns[layer]
             x = lefts[layer] + (at % columns[layer]) * slot + (slot - COLUMN_GAP - wide) / 2
             canvas.places[part.elements[element]] = x, tops[element] - highest
-    for at, lanes in zip(part.links, found.lanes, strict=True):
+    for at, lanes in zip(part.links, layers.lanes, strict=True):
         for lane in lanes:
-            layer, y = found.layer_of[lane], middles[lane] - highest
+            layer, y = layers.layer_of[lane], middles[lane] - highest
             canvas.bends[at] += [(lefts[layer], y), (rights[layer], y)]
 
 
 def _spread(
-    found: layering.Layers, sizes: Sequence[Point], columns: Sequence[int]
+    layers: layering.Layers, sizes: Sequence[Point], columns: Sequence[int]
 ) -> tuple[list[float], list[float]]:
     """Left and right of each layer."""
     lefts: list[float] = []
     rights: list[float] = []
     x = 0.0
-    for layer, row in enumerate(found.rows):
-        wide = max((sizes[each][0] for each in row if each < found.count), default=0)
+    for layer, row in enumerate(layers.rows):
+        wide = max((sizes[each][0] for each in row if each < layers.count), default=0)
         lefts.append(x)
         rights.append(x + columns[layer] * (wide + COLUMN_GAP) - COLUMN_GAP)
-        crowd = sum(len(found.after[each]) for each in row)
+        crowd = sum(len(layers.after[each]) for each in row)
         x = rights[-1] + min(MOST_LAYER_GAP, LAYER_GAP + crowd / 2)
     return lefts, rights
 

@@ -68,10 +68,10 @@ def _sweep(layers: Layers, place: list[int], *, is_forward: bool) -> None:
 
 
 def _mean(near: Neighbours, place: list[int], element: int, scale: float) -> float:
-    found = near[element]
-    if not found:
+    neighbours = near[element]
+    if not neighbours:
         return place[element] * scale
-    return sum([place[each] for each in found]) / len(found)
+    return sum([place[each] for each in neighbours]) / len(neighbours)
 
 
 def _swap(layers: Layers, place: list[int]) -> None:

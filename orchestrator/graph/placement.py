@@ -95,9 +95,9 @@ def _place(
 
 def _wish(element: int, near: Neighbours, middles: list[float], count: int) -> tuple[float, float]:
     """Where an element should be, and how much that counts."""
-    found = near[element]
-    if not found:
+    neighbours = near[element]
+    if not neighbours:
         return middles[element], 0.2
-    if element >= count and found[0] >= count:
-        return middles[found[0]], LANE_WEIGHT
-    return sum([middles[each] for each in found]) / len(found), float(len(found))
+    if element >= count and neighbours[0] >= count:
+        return middles[neighbours[0]], LANE_WEIGHT
+    return sum([middles[each] for each in neighbours]) / len(neighbours), float(len(neighbours))

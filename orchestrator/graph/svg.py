@@ -102,8 +102,8 @@ def lead(box: Box, statuses: Statuses | None) -> str | None:
     """The one status that a box shows: of several steps, what one looks for first."""
     if statuses is None:
         return None
-    found = {statuses.get(each, TaskStatus.PENDING.value) for each in box.steps}
-    return next(each for each in LOOKS if each in found)
+    step_statuses = {statuses.get(each, TaskStatus.PENDING.value) for each in box.steps}
+    return next(each for each in LOOKS if each in step_statuses)
 
 
 def _ends(layout: Layout, source: int, target: int) -> tuple[Point, Point]:

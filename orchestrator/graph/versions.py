@@ -47,8 +47,8 @@ def version_graph(
     if (kept := tx.cache(DRAWINGS).get(key)) is not None:
         return kept
     plan = pipelines.get(tx, tenant, pipeline_id, version).plan
-    found = graph_document(plan, View.of(plan, view), opened, has_layout=has_layout, is_down=is_down)
-    drawn = orjson.dumps({"pipelineId": pipeline_id, "version": version, **found})
+    graph = graph_document(plan, View.of(plan, view), opened, has_layout=has_layout, is_down=is_down)
+    drawn = orjson.dumps({"pipelineId": pipeline_id, "version": version, **graph})
     tx.cache(DRAWINGS).put(key, drawn)
     return drawn
 
@@ -81,5 +81,5 @@ def version_differences(tx: Transaction, tenant: str, pipeline_id: str, before: 
         NotFound: the tenant has no such version.
     """
     one, other = (pipelines.get(tx, tenant, pipeline_id, each) for each in (before, after))
-    found = differences(one.spec, other.spec)
-    return {"pipelineId": pipeline_id, "from": before, "to": after, **found}
+    changes = differences(one.spec, other.spec)
+    return {"pipelineId": pipeline_id, "from": before, "to": after, **changes}

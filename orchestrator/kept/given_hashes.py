@@ -50,22 +50,22 @@ class GivenHashes:
         step = self.steps.get(step_id)
         if step is None:
             return None
-        given = _written(step, kind)
-        if not given and kind in STEPS:
+        content = _written(step, kind)
+        if not content and kind in STEPS:
             return self.input
-        references = self._references_of(step, kind, given)
+        references = self._references_of(step, kind, content)
         if kind in ITEMS:
-            given["item"] = item
-        if "params" not in given and kind in CALLED:
-            given["input"] = self.input
+            content["item"] = item
+        if "params" not in content and kind in CALLED:
+            content["input"] = self.input
         for each in references:
             if each.root == "input":
-                given["input"] = self.input
+                content["input"] = self.input
             elif each.root == "mapIndex":
-                given["mapIndex"] = map_index
+                content["mapIndex"] = map_index
             elif each.step is not None:
-                given.setdefault("steps", {})[each.step] = outputs.get(each.step)
-        return hashlib.sha256(canonical(given)).hexdigest()
+                content.setdefault("steps", {})[each.step] = outputs.get(each.step)
+        return hashlib.sha256(canonical(content)).hexdigest()
 
     def referenced(self, step_id: str, kind: str) -> set[str]:
         """The steps whose outputs `of` needs for such a task run."""
@@ -73,10 +73,10 @@ class GivenHashes:
         references = () if step is None else self._references_of(step, kind, _written(step, kind))
         return {each.step for each in references if each.step is not None}
 
-    def _references_of(self, step: StepSpec, kind: str, given: Mapping[str, Any]) -> tuple[Reference, ...]:
+    def _references_of(self, step: StepSpec, kind: str, content: Mapping[str, Any]) -> tuple[Reference, ...]:
         key = step.id, kind
         if key not in self._references:
-            self._references[key] = compile_value(dict(given)).references
+            self._references[key] = compile_value(dict(content)).references
         return self._references[key]
 
 

@@ -116,10 +116,10 @@ def read_log(backends: Backends, place: LogPlace, *, offset: int | None, tail: i
     Raises:
         Unavailable: storage cannot be reached.
     """
-    found = _find(backends, place)
-    size = 0 if found is None else found[1].size
+    stored_log = _find(backends, place)
+    size = 0 if stored_log is None else stored_log[1].size
     start = _start(size, offset, tail)
-    content = b"" if found is None or start >= size else _read(found[0], found[1].path, start)
+    content = b"" if stored_log is None or start >= size else _read(stored_log[0], stored_log[1].path, start)
     is_cut = offset is None and start > 0
     lines, used = _lines(content, is_cut=is_cut, has_all=place.is_over and start + len(content) >= size)
     return {
@@ -139,11 +139,11 @@ def opened(backends: Backends, place: LogPlace, most: int) -> Iterator[tuple[Ite
     Raises:
         Unavailable: storage cannot be reached.
     """
-    found = _find(backends, place)
-    if found is None:
+    stored_log = _find(backends, place)
+    if stored_log is None:
         yield iter(()), 0
         return
-    storage, info = found
+    storage, info = stored_log
     with storage.open(info.path, length=most) as pieces:
         yield pieces, info.size
 
@@ -154,8 +154,8 @@ def size_of(backends: Backends, place: LogPlace) -> int:
     Raises:
         Unavailable: storage cannot be reached.
     """
-    found = _find(backends, place)
-    return 0 if found is None else found[1].size
+    stored_log = _find(backends, place)
+    return 0 if stored_log is None else stored_log[1].size
 
 
 def _find(backends: Backends, place: LogPlace) -> tuple[Storage, ObjectInfo] | None:
@@ -201,8 +201,8 @@ def _lines(content: bytes, *, is_cut: bool, has_all: bool) -> tuple[list[Any], i
 
 def parsed_line(content: bytes) -> Document:
     """A line of a log as answers show it; one that is no JSON object is {message}."""
-    found = _parsed(content)
-    return found if isinstance(found, dict) else {"message": content.decode(errors="replace")}
+    line = _parsed(content)
+    return line if isinstance(line, dict) else {"message": content.decode(errors="replace")}
 
 
 def _is_object(content: bytes) -> bool:

@@ -40,19 +40,19 @@ def address_of(broker_url: str) -> BrokerAddress:
     """
     if not is_behind_sentinels(broker_url):
         return BrokerAddress(broker_url)
-    found = sentinels_of(broker_url)
-    options = {"master_name": found.master_name, "sentinel_kwargs": sentinel_options(found)}
-    return BrokerAddress(";".join(found.urls), options, found.tls)
+    sentinels = sentinels_of(broker_url)
+    options = {"master_name": sentinels.master_name, "sentinel_kwargs": sentinel_options(sentinels)}
+    return BrokerAddress(";".join(sentinels.urls), options, sentinels.tls)
 
 
-def sentinel_options(found: Sentinels) -> dict[str, Any]:
+def sentinel_options(sentinels: Sentinels) -> dict[str, Any]:
     """The options of redis-py for a connection to a sentinel."""
     return {
-        "username": found.own_username,
-        "password": found.own_password,
+        "username": sentinels.own_username,
+        "password": sentinels.own_password,
         "socket_timeout": SENTINEL_TIMEOUT_S,
         "socket_connect_timeout": SENTINEL_TIMEOUT_S,
         # By itself redis-py asks a sentinel that is away four times, for seconds, before it asks another one.
         "retry": None,
-        **({"ssl": True, **found.tls} if found.tls else {}),
+        **({"ssl": True, **sentinels.tls} if sentinels.tls else {}),
     }

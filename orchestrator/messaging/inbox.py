@@ -129,11 +129,11 @@ class GuardedChannel(_Channel):  # type: ignore[misc]
             key, raw = self._reply(**options)
             queue, level = place_of(key.decode(errors="replace"))
             self._queue_cycle.rotate(queue)
-            found = decode(raw)
-            if isinstance(found, Unreadable):
-                self._drops.dropped(KEY_PREFIX + queue, found.reason)
+            message = decode(raw)
+            if isinstance(message, Unreadable):
+                self._drops.dropped(KEY_PREFIX + queue, message.reason)
             else:
-                self.connection._deliver(_for_celery(found, queue, level, next(self._tags)), queue)
+                self.connection._deliver(_for_celery(message, queue, level, next(self._tags)), queue)
             return True
         finally:
             self._in_poll = None
@@ -157,19 +157,19 @@ class GuardedChannel(_Channel):  # type: ignore[misc]
         """Put a message back that was not worked off, in front of the others, as it was."""
         if (read := message._raw.get("read")) is None:
             return  # a remote control message
-        found, queue, level = read
-        if found.put_back >= MOST_PUT_BACK:
-            self._drops.dropped(KEY_PREFIX + queue, f"it was put back {found.put_back} times")
+        envelope, queue, level = read
+        if envelope.put_back >= MOST_PUT_BACK:
+            self._drops.dropped(KEY_PREFIX + queue, f"it was put back {envelope.put_back} times")
             return
         again = encode(
-            found.task,
-            found.id,
-            found.arguments,
+            envelope.task,
+            envelope.id,
+            envelope.arguments,
             queue,
             level,
-            found.sent,
-            put_back=found.put_back + 1,
-            shown=found.shown,
+            envelope.sent,
+            put_back=envelope.put_back + 1,
+            shown=envelope.shown,
         )
         with self.conn_or_acquire() as client:
             client.rpush(list_key(queue, level), again)
@@ -206,21 +206,21 @@ class _Bounded:
         return self._subscription.parse_response(block=False, timeout=REST_WITHIN_S)
 
 
-def _for_celery(found: Envelope, queue: str, level: int, tag: int) -> dict[str, Any]:
+def _for_celery(envelope: Envelope, queue: str, level: int, tag: int) -> dict[str, Any]:
     """A message as kombu delivers it, with nothing in it that `decode` has not seen.
 
     Args:
         queue: by its name in Celery; the message names it as rows do.
     """
     return {
-        "body": orjson.dumps((found.arguments, {}, _NOTHING_FOLLOWS)),
+        "body": orjson.dumps((envelope.arguments, {}, _NOTHING_FOLLOWS)),
         "content-encoding": "utf-8",
         "content-type": "application/json",
         "headers": {
             "lang": "py",
-            "task": found.task,
-            "id": found.id,
-            "root_id": found.id,
+            "task": envelope.task,
+            "id": envelope.id,
+            "root_id": envelope.id,
             "parent_id": None,
             "group": None,
             "retries": 0,
@@ -228,16 +228,16 @@ def _for_celery(found: Envelope, queue: str, level: int, tag: int) -> dict[str, 
             "argsrepr": "",
             "kwargsrepr": "",
             "ignore_result": True,
-            "shadow": found.shown,
+            "shadow": envelope.shown,
         },
         "properties": {
-            "correlation_id": found.id,
+            "correlation_id": envelope.id,
             "delivery_mode": 2,
             "delivery_info": {"exchange": "", "routing_key": KEY_PREFIX + queue},
             "priority": level,
             "delivery_tag": str(tag),
         },
-        "read": (found, queue, level),
+        "read": (envelope, queue, level),
     }
 
 

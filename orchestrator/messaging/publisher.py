@@ -119,10 +119,10 @@ class Publisher:
         Raises:
             Unavailable: the broker cannot be used, or could not a moment ago.
         """
-        found = self._redis.execute([("LINDEX", list_key(queue, each), -1) for each in LEVELS])
+        messages = self._redis.execute([("LINDEX", list_key(queue, each), -1) for each in LEVELS])
         return {
             each: None if message is None else sent_at(message)
-            for each, message in zip(LEVELS, found, strict=True)
+            for each, message in zip(LEVELS, messages, strict=True)
         }
 
     def begin_look(self, queue: str, seconds: float) -> bool:
@@ -149,8 +149,8 @@ class Publisher:
         Raises:
             Unavailable: the broker cannot be used, or could not a moment ago.
         """
-        [found] = self._redis.execute([("LRANGE", list_key(queue, level), -most, -1)])
-        return list(reversed(found))
+        [messages] = self._redis.execute([("LRANGE", list_key(queue, level), -most, -1)])
+        return list(reversed(messages))
 
     def remove(self, queue: str, level: int, messages: Sequence[bytes]) -> None:
         """Remove messages from one level of a queue; those that a worker has taken meanwhile are gone.
@@ -250,8 +250,8 @@ class Publisher:
 
     def _key(self, run_id: UUID, join: int, name: str) -> bytes:
         backend: Any = self.app.backend
-        found: bytes = backend.get_key_for_group(_group(run_id, join), name)
-        return found
+        key: bytes = backend.get_key_for_group(_group(run_id, join), name)
+        return key
 
 
 def _pushes(batch: MessageBatch, sent: float) -> Iterable[Command]:

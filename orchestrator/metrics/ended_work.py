@@ -43,13 +43,13 @@ def read(tx: Transaction) -> Samples:
     """The counters."""
     made = Samples()
     made.add(STATISTICS_LAG, max(0.0, (tx.now - statistics.as_of(tx).at).total_seconds()))
-    found = statistics.totals(tx, MOST)
-    for runs in found.runs:
+    totals = statistics.totals(tx, MOST)
+    for runs in totals.runs:
         _add_runs(made, runs)
-    for tasks in found.tasks:
+    for tasks in totals.tasks:
         _add_tasks(made, tasks)
-    made.first.update(_first_pipelines(tx, found.runs))
-    made.first.update(_first_tasks(tx, found.tasks))
+    made.first.update(_first_pipelines(tx, totals.runs))
+    made.first.update(_first_tasks(tx, totals.tasks))
     return made
 
 
@@ -81,12 +81,12 @@ def _add_tasks(made: Samples, tasks: TaskTotals) -> None:
     made.observe(STEP_WAIT, of_durations(tasks.waited), *labels)
 
 
-def of_durations(found: Durations) -> Histogram:
+def of_durations(durations: Durations) -> Histogram:
     """A histogram with the bounds of metrics, which are edges of the buckets of statistics."""
     numbers = [0] * (len(DURATION_BOUNDS) + 1)
-    for bucket, number in found.buckets.items():
+    for bucket, number in durations.buckets.items():
         numbers[bisect_left(DURATION_EDGES, bucket + 1)] += number
-    return Histogram.of(numbers, found.total / 1000)
+    return Histogram.of(numbers, durations.total / 1000)
 
 
 _FIRST = """
@@ -98,16 +98,16 @@ ORDER BY n.tenant_id, (
 _FIRST_PIPELINES, _FIRST_TASKS = _FIRST.format(table="run_stats"), _FIRST.format(table="task_stats")
 
 
-def _first_pipelines(tx: Transaction, found: Sequence[RunTotals]) -> dict[tuple[str, str], list[str]]:
+def _first_pipelines(tx: Transaction, totals: Sequence[RunTotals]) -> dict[tuple[str, str], list[str]]:
     """Where a tenant has more pipelines than are shown: all of them, as they came into use."""
-    given = _crowded("pipeline", [(each.tenant, each.pipeline_id) for each in found])
-    return _by_tenant("pipeline", tx.execute(_FIRST_PIPELINES, given)) if given else {}
+    parameters = _crowded("pipeline", [(each.tenant, each.pipeline_id) for each in totals])
+    return _by_tenant("pipeline", tx.execute(_FIRST_PIPELINES, parameters)) if parameters else {}
 
 
-def _first_tasks(tx: Transaction, found: Sequence[TaskTotals]) -> dict[tuple[str, str], list[str]]:
+def _first_tasks(tx: Transaction, totals: Sequence[TaskTotals]) -> dict[tuple[str, str], list[str]]:
     """The same of tasks."""
-    given = _crowded("task", [(each.tenant, each.task_id) for each in found])
-    return _by_tenant("task", tx.execute(_FIRST_TASKS, given)) if given else {}
+    parameters = _crowded("task", [(each.tenant, each.task_id) for each in totals])
+    return _by_tenant("task", tx.execute(_FIRST_TASKS, parameters)) if parameters else {}
 
 
 def _crowded(scope: str, names: Sequence[tuple[str, str]]) -> dict[str, Any] | None:

@@ -54,8 +54,8 @@ _TENANTS = "SELECT t.id FROM tenants AS t ORDER BY t.created_at, t.id LIMIT :mos
 
 def tenants(tx: Transaction) -> Samples:
     """Which tenants are shown: the first ones."""
-    found: list[str] = list(tx.execute(_TENANTS, {"most": MOST_TENANTS}).scalars())
-    return Samples(first={(TENANT, ""): frozenset(found)})
+    tenant_ids: list[str] = list(tx.execute(_TENANTS, {"most": MOST_TENANTS}).scalars())
+    return Samples(first={(TENANT, ""): frozenset(tenant_ids)})
 
 
 _OVERDUE = """

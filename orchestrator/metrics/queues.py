@@ -59,9 +59,9 @@ def read(tx: Transaction) -> Samples:
     queued: list[Any] = list(tx.execute(_QUEUED, {"groups": MOST_GROUPS, "most": MOST_OF_ONE}))
     after = worker_list.STALLED_AFTER
     late = {row.queue for row in queued if row.oldest_s >= after.total_seconds()}
-    given = {"lost": worker_processes.LOST_AFTER, "stalled": after, "most": MOST_WORKERS}
+    parameters = {"lost": worker_processes.LOST_AFTER, "stalled": after, "most": MOST_WORKERS}
     served: set[str] = set()
-    for worker in tx.execute(_WORKERS, given):
+    for worker in tx.execute(_WORKERS, parameters):
         served |= _add_worker(made, worker, late)
     for row in queued:
         _add_queued(made, row, served)

@@ -41,19 +41,19 @@ def read(database: Database) -> Samples:
     """All metrics of the deployment now; if PostgreSQL cannot be used, only that."""
     began = time.monotonic()
     made = Samples()
-    found: list[str] = []
+    names: list[str] = []
     try:
         for name, part in PARTS:
             if time.monotonic() - began > BUDGET_S:
                 made.add(PART_UP, 0, name)
             elif _read_part(database, name, part, made):
-                found.append(name)
+                names.append(name)
     except Unavailable as error:
         log.warning("metrics.unavailable", extra={"reason": error.detail})
         made = Samples()
         made.add(DATABASE_UP, 0)
         return made
-    zeros.fill(made, found)
+    zeros.fill(made, names)
     made.add(DATABASE_UP, 1)
     made.add(READ_SECONDS, time.monotonic() - began)
     return made
@@ -63,8 +63,8 @@ def _read_part(database: Database, name: str, part: Callable[[Transaction], Samp
     is_up = True
     try:
         with database.reading() as tx:
-            found = part(tx)
-        made.merge(found)
+            samples = part(tx)
+        made.merge(samples)
     except Unavailable as error:
         # A slow statement, or a newer part of the schema, says nothing about the other parts.
         if not isinstance(error, Busy | SchemaOutdated):

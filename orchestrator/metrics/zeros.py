@@ -86,10 +86,10 @@ def fill(made: Samples, parts: Collection[str]) -> None:
 
 
 def _fill(made: Samples, family: Family, tenants: Collection[str], last: tuple[str, ...]) -> None:
-    given = made.histograms if family.bounds else made.values
+    by_family = made.histograms if family.bounds else made.values
     # What only grows keeps its 0: a series that ended would look like one that went back.
-    found = given.get(family, ()) if family.kind is Kind.GAUGE else ()
-    known = {(labels[0], labels[-1] if last else None) for labels in found}
+    series = by_family.get(family, ()) if family.kind is Kind.GAUGE else ()
+    known = {(labels[0], labels[-1] if last else None) for labels in series}
     for tenant in tenants:
         for value in last or (None,):
             if (tenant, value) in known:

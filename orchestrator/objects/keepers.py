@@ -37,7 +37,7 @@ def kept(tx: Transaction, backend_ids: Sequence[str], listed: Iterable[str]) -> 
         backend_ids: all backends.
         listed: paths that are ours (`paths.read`); of one page, at most some hundreds.
     """
-    own = {path: found for path in listed if (found := paths.read(path)) is not None}
+    own = {path: own_path for path in listed if (own_path := paths.read(path)) is not None}
     live = _named(tx, backend_ids, list(own))
     live |= _of_runs(tx, _only(own, RunPath))
     live |= _of_attempts(tx, _only(own, AttemptPath))
@@ -46,7 +46,7 @@ def kept(tx: Transaction, backend_ids: Sequence[str], listed: Iterable[str]) -> 
 
 
 def _only(own: dict[str, OwnPath], kind: type[Kind]) -> dict[str, Kind]:
-    return {path: found for path, found in own.items() if isinstance(found, kind)}
+    return {path: own_path for path, own_path in own.items() if isinstance(own_path, kind)}
 
 
 # --- named by a row ---------------------------------------------------------------------------------------

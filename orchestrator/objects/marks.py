@@ -38,8 +38,8 @@ def check(
             may be deleted.
         Unavailable: PostgreSQL or storage cannot be reached.
     """
-    expected, found = _expected(database, backend), _found(storage)
-    if not _may_mark(storage, expected, found, is_own_folder=is_own_folder or adopts, adopts=adopts):
+    expected, mark = _expected(database, backend), _found(storage)
+    if not _may_mark(storage, expected, mark, is_own_folder=is_own_folder or adopts, adopts=adopts):
         raise Conflict(
             f"the objects in storage backend {backend!r} may be of another deployment; nothing was deleted",
             hint=f"if they are this one's alone: `pipeweave storage sweep --backend {backend} --adopt`",
@@ -50,10 +50,10 @@ def check(
 
 
 def _may_mark(
-    storage: Storage, expected: str | None, found: str | None, *, is_own_folder: bool, adopts: bool
+    storage: Storage, expected: str | None, mark: str | None, *, is_own_folder: bool, adopts: bool
 ) -> bool:
-    if found is not None:
-        return found == expected or adopts
+    if mark is not None:
+        return mark == expected or adopts
     return is_own_folder or not any(storage.list(prefix, limit=1) for prefix in paths.PREFIXES)
 
 
@@ -62,8 +62,8 @@ _EXPECTED = "SELECT mark FROM storage_sweeps WHERE backend_id = :backend"
 
 def _expected(database: Database, backend: str) -> str | None:
     with database.statements() as tx:
-        found = tx.execute(_EXPECTED, {"backend": backend}).scalar_one_or_none()
-    return None if found is None else str(found)
+        mark = tx.execute(_EXPECTED, {"backend": backend}).scalar_one_or_none()
+    return None if mark is None else str(mark)
 
 
 def _found(storage: Storage) -> str | None:

@@ -49,20 +49,20 @@ def may_read(tx: Transaction, tenant: str, where: ObjectRef, default_backend: st
         mine |= {"names": names(where, default_backend)}
     match own:
         case ArtifactPath():
-            found = tx.execute(_NAMED, mine)
+            rows = tx.execute(_NAMED, mine)
         case RunPath():
-            found = tx.execute(_RUN, mine | {"run_id": own.run_id})
+            rows = tx.execute(_RUN, mine | {"run_id": own.run_id})
         case AttemptPath():
             run_id = ids.run_id_of(own.task_run_id)
             task_run = mine | {"run_id": run_id, "id": own.task_run_id}
             if tx.execute(_TASK_RUN, task_run).first() is not None:
                 return True
-            found = tx.execute(_REUSED, mine | {"id": own.task_run_id})
+            rows = tx.execute(_REUSED, mine | {"id": own.task_run_id})
         case UploadPath():
-            found = tx.execute(_UPLOAD, mine | {"id": own.upload_id})
+            rows = tx.execute(_UPLOAD, mine | {"id": own.upload_id})
         case None:
             return False
-    return found.first() is not None
+    return rows.first() is not None
 
 
 def names(where: ObjectRef, default_backend: str) -> list[str]:

@@ -77,13 +77,13 @@ def read(path: str) -> OwnPath | None:
         return None
     if _ARTIFACT.match(path):
         return ArtifactPath()
-    if found := _RUN.match(path):
-        return RunPath(ids.read(ids.RUN, found["id"]))
-    if found := _TASK_RUN.match(path):
-        attempt = None if found["attempt"] is None else int(found["attempt"])
-        return AttemptPath(ids.read(ids.TASK_RUN, found["id"]), attempt, found["rest"])
-    if found := _UPLOAD.match(path):
-        return UploadPath(ids.read(ids.UPLOAD, found["id"]))
+    if match := _RUN.match(path):
+        return RunPath(ids.read(ids.RUN, match["id"]))
+    if match := _TASK_RUN.match(path):
+        attempt = None if match["attempt"] is None else int(match["attempt"])
+        return AttemptPath(ids.read(ids.TASK_RUN, match["id"]), attempt, match["rest"])
+    if match := _UPLOAD.match(path):
+        return UploadPath(ids.read(ids.UPLOAD, match["id"]))
     return None
 
 

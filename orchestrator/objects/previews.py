@@ -63,24 +63,24 @@ class Preview:
     is_cut: bool = False
 
 
-def preview(storage: Storage, found: ObjectInfo) -> Preview:
+def preview(storage: Storage, entry: ObjectInfo) -> Preview:
     """Read the beginning of an object, and tell what it is.
 
     Raises:
         NotFound: it was deleted meanwhile.
         Unavailable: storage cannot be reached.
     """
-    named = media_types.media_type(found.path)
-    image = _image_type(_read(storage, found, _IMAGE_HEAD))
+    named = media_types.media_type(entry.path)
+    image = _image_type(_read(storage, entry, _IMAGE_HEAD))
     if image is not None:
-        return Preview("image" if found.size <= MAX_IMAGE else "none", image)
-    if media_types.is_json(found.path) and found.size <= MAX_JSON:
-        content = _read(storage, found, MAX_JSON)
+        return Preview("image" if entry.size <= MAX_IMAGE else "none", image)
+    if media_types.is_json(entry.path) and entry.size <= MAX_JSON:
+        content = _read(storage, entry, MAX_JSON)
         try:
             return Preview("json", named, content=orjson.loads(content))
         except orjson.JSONDecodeError:
             return of_text(content[:MAX_TEXT], named, is_cut=len(content) > MAX_TEXT)
-    return of_text(_read(storage, found, MAX_TEXT), named, is_cut=found.size > MAX_TEXT)
+    return of_text(_read(storage, entry, MAX_TEXT), named, is_cut=entry.size > MAX_TEXT)
 
 
 def of_text(content: bytes, media_type: str, *, is_cut: bool) -> Preview:
@@ -99,10 +99,10 @@ def of_text(content: bytes, media_type: str, *, is_cut: bool) -> Preview:
     return Preview("table", media_type, rows=shown, is_cut=is_cut or shown != rows)
 
 
-def _read(storage: Storage, found: ObjectInfo, most: int) -> bytes:
-    if not found.size:
+def _read(storage: Storage, entry: ObjectInfo, most: int) -> bytes:
+    if not entry.size:
         return b""
-    with storage.open(found.path, start=0, length=most) as pieces:
+    with storage.open(entry.path, start=0, length=most) as pieces:
         return b"".join(pieces)
 
 

@@ -117,8 +117,8 @@ def _sweep(sweeper: Sweeper, after: str, until: float, swept: Swept) -> str | No
     """Sweep pages until the time is over; where that was, None after the last page."""
     place: str | None = after
     while place is not None:
-        found, place = sweeper.page(place, until)
-        swept.add(found)
+        counts, place = sweeper.page(place, until)
+        swept.add(counts)
         if time.monotonic() > until:
             break
     return place

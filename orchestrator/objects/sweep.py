@@ -156,15 +156,15 @@ class Sweeper:
         try:
             if isinstance(own, UploadPath):
                 self.database.run(lambda tx: uploads.give_up(tx, own.upload_id))
-            found = self.storage.stat(path)
+            entry = self.storage.stat(path)
             with self.database.statements() as tx:
-                if found is None or not self._is_old(tx, found) or keepers.kept(tx, self.backend_ids, [path]):
+                if entry is None or not self._is_old(tx, entry) or keepers.kept(tx, self.backend_ids, [path]):
                     return False
         except Busy:
             # A run is claiming the upload.
             return False
         self.storage.delete(path)
-        log.info("object.deleted", extra={"backend": self.backend, "path": path, "size": found.size})
+        log.info("object.deleted", extra={"backend": self.backend, "path": path, "size": entry.size})
         return True
 
     def _doom(self, doomed: list[str]) -> _Doom:
@@ -204,13 +204,13 @@ def next_page(storage: Storage, after: str) -> list[ObjectInfo]:
     """The next objects below our prefixes, in the order of their paths; none when there are no more."""
     for prefix in paths.PREFIXES:
         if after.startswith(prefix):
-            found = storage.list(prefix, after=after, limit=PAGE)
+            page = storage.list(prefix, after=after, limit=PAGE)
         elif after < prefix:
-            found = storage.list(prefix, limit=PAGE)
+            page = storage.list(prefix, limit=PAGE)
         else:
             continue
-        if found:
-            return found
+        if page:
+            return page
     return []
 
 

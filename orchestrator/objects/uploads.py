@@ -118,10 +118,10 @@ def claim(tx: Transaction, tenant: str, wanted: Mapping[UUID, Collection[UUID]])
     for named in wanted.values():
         _check_number(len(named))
     mentioned = sorted({each for named in wanted.values() for each in named})
-    found = tx.execute(_LOCK, {"ids": mentioned, "tenant": tenant, "now": tx.now}).all()
-    if gone := [row for row in found if row.is_deleted or row.is_expired]:
+    rows = tx.execute(_LOCK, {"ids": mentioned, "tenant": tenant, "now": tx.now}).all()
+    if gone := [row for row in rows if row.is_deleted or row.is_expired]:
         raise _not_usable(gone)
-    known = {row.id for row in found}
+    known = {row.id for row in rows}
     pairs = [(run, each) for run, named in sorted(wanted.items()) for each in sorted(named) if each in known]
     if pairs:
         first = {upload: run for run, upload in reversed(pairs)}

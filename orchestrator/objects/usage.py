@@ -47,11 +47,11 @@ class Use:
     is_estimate: bool = False
     is_capped: bool = False
 
-    def add(self, found: ObjectInfo) -> None:
+    def add(self, entry: ObjectInfo) -> None:
         """Count an object."""
         self.objects += 1
-        self.bytes += found.size
-        self.newest = max(self.newest or found.modified_at, found.modified_at)
+        self.bytes += entry.size
+        self.newest = max(self.newest or entry.modified_at, entry.modified_at)
 
 
 @dataclass(slots=True)
@@ -120,13 +120,13 @@ class _Measuring:
 
     def _count(self, use: Use, listed: Iterable[ObjectInfo | None]) -> bool:
         """Count what is listed; whether that is all: a list that ends with None is not."""
-        for found in listed:
-            if found is None:
+        for entry in listed:
+            if entry is None:
                 return False
-            use.add(found)
+            use.add(entry)
             self.seen += 1
-            if len(self.largest) < MOST_LARGEST or found.size > self.largest[-1].size:
-                largest = {each.path: each for each in (*self.largest, found)}
+            if len(self.largest) < MOST_LARGEST or entry.size > self.largest[-1].size:
+                largest = {each.path: each for each in (*self.largest, entry)}
                 self.largest = heapq.nlargest(MOST_LARGEST, largest.values(), key=lambda each: each.size)
         return True
 

@@ -45,7 +45,7 @@ def create(tx: Transaction, tenant: str, request: BulkRequest, counted: Counted)
         Unavailable: nothing new is accepted during maintenance.
     """
     maintenance_mode.admit(tx)
-    given = {
+    parameters = {
         "id": tx.new_id(),
         "tenant": tenant,
         "action": request.action.value,
@@ -60,7 +60,7 @@ def create(tx: Transaction, tenant: str, request: BulkRequest, counted: Counted)
         "now": tx.now,
         "by": request.by,
     }
-    made: UUID | None = tx.execute(_CREATE, given).scalar_one_or_none()
+    made: UUID | None = tx.execute(_CREATE, parameters).scalar_one_or_none()
     return _earlier(tx, tenant, request) if made is None else made
 
 
@@ -80,8 +80,8 @@ def _earlier(tx: Transaction, tenant: str, request: BulkRequest) -> UUID:
             errors=[FieldError("idempotencyKey", f"is that of bulk change {shown}", "conflict")],
             hint="send another key, or the same request again",
         )
-    found: UUID = row.id
-    return found
+    bulk_id: UUID = row.id
+    return bulk_id
 
 
 def _asked(request: BulkRequest) -> tuple[object, ...]:

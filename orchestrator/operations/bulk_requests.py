@@ -41,7 +41,7 @@ class Selection:
     def to_json(self) -> dict[str, Any]:
         """The given conditions, as the API names them."""
         chosen = self.filter
-        found = {
+        conditions = {
             "ids": None if self.ids is None else [ids.show(ids.RUN, each) for each in self.ids],
             "status": list(chosen.status),
             "pipelineId": list(chosen.pipeline_id),
@@ -54,7 +54,7 @@ class Selection:
             "minMs": chosen.min_ms,
             "taskId": chosen.task_id,
         }
-        return {name: value for name, value in found.items() if value not in (None, [])}
+        return {name: value for name, value in conditions.items() if value not in (None, [])}
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> Selection:
@@ -108,8 +108,8 @@ class BulkRequest:
 
     def options(self) -> dict[str, Any]:
         """What the action takes, as the API names it."""
-        found = {"reason": self.reason, "fromStep": self.from_step, "version": self.version}
-        return {name: value for name, value in found.items() if value is not None}
+        options = {"reason": self.reason, "fromStep": self.from_step, "version": self.version}
+        return {name: value for name, value in options.items() if value is not None}
 
     @classmethod
     def of_row(cls, row: Any) -> BulkRequest:

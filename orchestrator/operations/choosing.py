@@ -95,11 +95,11 @@ def count(
     before, after, is_last = tx.new_id(), None, False
     size = SLICE if selection.filter.looks_through_rows else LONG_SLICE
     while not is_last:
-        found = look(tx, tenant, action, selection, before, after, size)
-        after, is_last = found.last, found.is_last
+        part = look(tx, tenant, action, selection, before, after, size)
+        after, is_last = part.last, part.is_last
         room = MOST_RUNS - counted.matched
-        _add(counted, found.runs[:room])
-        if len(found.runs) > room or (not is_last and (counted.matched == MOST_RUNS or clock() >= until)):
+        _add(counted, part.runs[:room])
+        if len(part.runs) > room or (not is_last and (counted.matched == MOST_RUNS or clock() >= until)):
             counted.is_complete = False
             break
     return counted

@@ -78,14 +78,14 @@ def run_list(tx: Transaction, tenant: str, bulk: UUID, page: Page, *, outcome: s
         NotFound: the tenant has no such bulk change.
     """
     bulk_change(tx, tenant, bulk)
-    given = {"bulk": bulk, "after": page.after_id("bulk-runs"), "limit": page.limit + 1}
+    parameters = {"bulk": bulk, "after": page.after_id("bulk-runs"), "limit": page.limit + 1}
     match outcome:
         case "changed":
-            rows = tx.execute(_CHANGED, given).all()
+            rows = tx.execute(_CHANGED, parameters).all()
         case "skipped":
-            rows = tx.execute(_SKIPPED, given).all()
+            rows = tx.execute(_SKIPPED, parameters).all()
         case _:
-            rows = tx.execute(_RUNS, given).all()
+            rows = tx.execute(_RUNS, parameters).all()
     return page.cut(rows, "bulk-runs", lambda row: (row.run_id,), _run)
 
 

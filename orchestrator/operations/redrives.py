@@ -70,8 +70,8 @@ def create(
     maintenance_mode.admit(tx)
     redrive_id = tx.new_id()
     where, parameters = letter_filter.sql(tenant)
-    given = {"id": redrive_id, "filter": to_json(letter_filter.to_json()), "now": tx.now, "by": by}
-    tx.execute(_CREATE.format(where=where), {**parameters, **given, **asdict(pace or _AT_ONCE)})
+    columns = {"id": redrive_id, "filter": to_json(letter_filter.to_json()), "now": tx.now, "by": by}
+    tx.execute(_CREATE.format(where=where), {**parameters, **columns, **asdict(pace or _AT_ONCE)})
     return redrive_id
 
 

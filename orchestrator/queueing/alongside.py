@@ -53,10 +53,10 @@ def claim(
             break
         left[row.task_id] -= 1
         chosen.append((row.run_id, row.attempt, ids.ordinal_of(row.id)))
-    found = []
+    claims = []
     for (run_id, attempt), rows in groupby(sorted(chosen), key=lambda each: each[:2]):
         ordinals = [each[2] for each in rows]
         run, claimed = claiming.start_with_header(tx, run_id, ordinals, attempt, worker=worker, queue=queue)
         if run is not None and claimed:
-            found.append((run, attempt, claimed))
-    return found
+            claims.append((run, attempt, claimed))
+    return claims

@@ -176,23 +176,23 @@ def fill(tx: Transaction, tenant: str, tasks: Iterable[str]) -> int:
 def _fill(tx: Transaction, tenant: str, task: str) -> int:
     key = {"tenant": tenant, "task": task}
     tx.execute(_LOCK, key)
-    found = limits_of(tx, tenant, task)
+    limits = limits_of(tx, tenant, task)
     released: list[TaskRun] = []
-    if found.room:
-        following = _NEXT_BEHIND_PAUSED if found.is_any_run_paused else _NEXT
-        rows = tx.execute(following, {**key, "room": found.room})
+    if limits.room:
+        following = _NEXT_BEHIND_PAUSED if limits.is_any_run_paused else _NEXT
+        rows = tx.execute(following, {**key, "room": limits.room})
         released = releasing.dispatch_ready(tx, [(row.run_id, row.id) for row in rows])
-        tx.send(*widths.together(tx, tenant, [_released(each, found.seconds) for each in released]))
-    _note_rate(tx, key, found, len(released))
+        tx.send(*widths.together(tx, tenant, [_released(each, limits.seconds) for each in released]))
+    _note_rate(tx, key, limits, len(released))
     return len(released)
 
 
-def _note_rate(tx: Transaction, key: dict[str, str], found: TaskLimits, starts: int) -> None:
-    if found.rate is None:
+def _note_rate(tx: Transaction, key: dict[str, str], limits: TaskLimits, starts: int) -> None:
+    if limits.rate is None:
         return
-    on_time = gcra.after(found.rate, found.on_time, starts)
+    on_time = gcra.after(limits.rate, limits.on_time, starts)
     # Task runs that wait for a worker keep `on_time` ahead of the clock. An idle task needs no UPDATE.
-    if on_time > max(found.now, found.rate_at or found.now):
+    if on_time > max(limits.now, limits.rate_at or limits.now):
         tx.execute(_NOTE_RATE, {**key, "at": on_time})
 
 
@@ -264,7 +264,7 @@ def fill_waiting(database: Database) -> int:
         Unavailable: PostgreSQL cannot be reached.
     """
     with database.statements() as tx:
-        found: list[Any] = list(tx.execute(_WITH_ROOM, {"most": TASKS_PER_TICK}))
+        rows: list[Any] = list(tx.execute(_WITH_ROOM, {"most": TASKS_PER_TICK}))
     isolation = Isolation(database)
     filled = sum(
         isolation.run(
@@ -272,6 +272,6 @@ def fill_waiting(database: Database) -> int:
             tenant=row.tenant_id,
             task_id=row.id,
         )
-        for row in found
+        for row in rows
     )
     return isolation.finish(filled)

@@ -90,14 +90,14 @@ def take_back_waiting(database: Database) -> int:
         Unavailable: PostgreSQL cannot be reached.
     """
     with database.statements() as tx:
-        found = list(tx.execute(_UNSETTLED, {"most": RUNS_PER_TICK}).scalars())
+        run_ids = list(tx.execute(_UNSETTLED, {"most": RUNS_PER_TICK}).scalars())
     isolation = Isolation(database)
     moved = sum(
         isolation.run(
             lambda run_id=run_id: database.run(lambda tx: _settle(tx, run_id)),  # type: ignore[misc]
             run_id=run_id,
         )
-        for run_id in found
+        for run_id in run_ids
     )
     return isolation.finish(moved)
 

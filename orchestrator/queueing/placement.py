@@ -116,14 +116,14 @@ def place_again(database: Database) -> int:
         Unavailable: PostgreSQL cannot be reached.
     """
     with database.statements() as tx:
-        found: list[str] = list(tx.execute(_TO_PLACE, {"most": QUEUES_PER_TICK}).scalars())
+        queues: list[str] = list(tx.execute(_TO_PLACE, {"most": QUEUES_PER_TICK}).scalars())
     isolation = Isolation(database)
     placed = sum(
         isolation.run(
             lambda queue=queue: database.run(lambda tx: _place_again(tx, queue)),  # type: ignore[misc]
             queue=queue,
         )
-        for queue in found
+        for queue in queues
     )
     return isolation.finish(placed)
 

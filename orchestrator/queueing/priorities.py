@@ -105,9 +105,9 @@ def better(
     first = rows[0]
     # A later attempt is always claimed alone.
     alike = takewhile(lambda row: _place(row) == _place(first), rows if first.attempt == 1 else rows[:1])
-    found = tuple(sorted(ids.ordinal_of(row.id) for row in alike))
+    best_ordinals = tuple(sorted(ids.ordinal_of(row.id) for row in alike))
     return Better(
-        first.run_id, found, first.attempt, first.named_priority, first.named_since, first.named_task
+        first.run_id, best_ordinals, first.attempt, first.named_priority, first.named_since, first.named_task
     )
 
 
@@ -124,5 +124,5 @@ SELECT EXISTS (SELECT 1 {_QUEUED} AND NOT {IS_PAUSED} AND t.priority < (
 def is_outranked(tx: Transaction, queue: str, run_id: UUID, ordinals: Sequence[int]) -> bool:
     """Whether a task run is queued whose priority number is lower than the highest of these task runs."""
     task_runs = [ids.task_run_id(run_id, each) for each in ordinals]
-    found = tx.execute(_IS_OUTRANKED, {"queue": queue, "run_id": run_id, "ids": task_runs}).scalar_one()
-    return bool(found)
+    is_behind = tx.execute(_IS_OUTRANKED, {"queue": queue, "run_id": run_id, "ids": task_runs}).scalar_one()
+    return bool(is_behind)

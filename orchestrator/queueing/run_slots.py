@@ -65,8 +65,8 @@ def places(tx: Transaction, tenant: str) -> int | None:
 
     The number holds until the transaction ends. Pending runs come first: their places are not counted.
     """
-    found = lock_tenant(tx, tenant)
-    return None if found.most is None else max(0, found.most - found.active - found.waiting)
+    slots = lock_tenant(tx, tenant)
+    return None if slots.most is None else max(0, slots.most - slots.active - slots.waiting)
 
 
 def lock_tenant(tx: Transaction, tenant: str) -> RunSlots:

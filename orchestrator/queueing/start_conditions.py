@@ -54,6 +54,6 @@ def expected(tx: Transaction, tenant: str) -> Holds:
 def look(tx: Transaction, tenant: str) -> Holds:
     """Read the start conditions of a tenant, and remember them."""
     row: Any = tx.execute(_LOOK, {"tenant": tenant}).one()
-    found = Holds(tuple(row.pauses), row.is_limited)
-    tx.cache_after_commit(CONDITIONS, tenant, found)
-    return found
+    holds = Holds(tuple(row.pauses), row.is_limited)
+    tx.cache_after_commit(CONDITIONS, tenant, holds)
+    return holds

@@ -53,10 +53,10 @@ def find(tx: Transaction, tenant: str, counts: Mapping[str, int]) -> dict[str, i
         counts: the task runs of each task that are ready together.
     """
     several = sorted(task for task, count in counts.items() if count > 1)
-    found = {each: _workers(tx, tenant, each) for each in several}
+    by_task = {each: _workers(tx, tenant, each) for each in several}
     return {
         task: width(counts[task], workers.concurrent, workers.children)
-        for task, workers in found.items()
+        for task, workers in by_task.items()
         if workers.children
     }
 
@@ -67,9 +67,9 @@ def _workers(tx: Transaction, tenant: str, task: str) -> _Workers:
     if known is not None and time.monotonic() - known.found_at < FRESH_S:
         return known
     row = tx.execute(_FIND, {"tenant": tenant, "task": task}).one()
-    found = _Workers(row.concurrent or 1, int(row.children or 0), time.monotonic())
-    cache.put((tenant, task), found)
-    return found
+    workers = _Workers(row.concurrent or 1, int(row.children or 0), time.monotonic())
+    cache.put((tenant, task), workers)
+    return workers
 
 
 def width(count: int, concurrent: int, children: int) -> int:

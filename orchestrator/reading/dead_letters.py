@@ -87,8 +87,8 @@ def _where(tenant: str, letter_filter: LetterFilter, status: str) -> tuple[str, 
 
 def _total(tx: Transaction, where: str, parameters: dict[str, Any]) -> Document:
     statement = f"SELECT count(*) FROM (SELECT 1 FROM dead_letters AS d WHERE {where} LIMIT :most) AS n"
-    found = int(tx.execute(statement, {**parameters, "most": MOST_COUNTED + 1}).scalar_one())
-    return {"total": min(found, MOST_COUNTED), "totalIsCapped": found > MOST_COUNTED}
+    total = int(tx.execute(statement, {**parameters, "most": MOST_COUNTED + 1}).scalar_one())
+    return {"total": min(total, MOST_COUNTED), "totalIsCapped": total > MOST_COUNTED}
 
 
 def _letter(row: Any, answer: type[DeadLetter] = DeadLetter, **more: Any) -> Document:

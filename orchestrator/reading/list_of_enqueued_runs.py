@@ -52,21 +52,21 @@ def enqueued_list(tx: Transaction, tenant: str, page: Page, status: str = "waiti
         status: `waiting`, in the order in which they were enqueued; `refused` or `repeated` (the token is
             that of a run before), newest first.
     """
-    given = {"tenant": tenant, "limit": page.limit + 1, "looked_at": MOST_LOOKED_AT}
+    parameters = {"tenant": tenant, "limit": page.limit + 1, "looked_at": MOST_LOOKED_AT}
     if status == "waiting":
-        rows = tx.execute(_WAITING, {**given, "after": page.after_id("enqueued")}).all()
-        found = page.cut(rows, "enqueued", lambda row: (row.id,), _row)
+        rows = tx.execute(_WAITING, {**parameters, "after": page.after_id("enqueued")}).all()
+        listing = page.cut(rows, "enqueued", lambda row: (row.id,), _row)
     elif status == "refused":
-        rows = tx.execute(_REFUSED, {**given, "after": page.after_id("refused")}).all()
-        found = page.cut(rows, "refused", lambda row: (row.id,), _row)
+        rows = tx.execute(_REFUSED, {**parameters, "after": page.after_id("refused")}).all()
+        listing = page.cut(rows, "refused", lambda row: (row.id,), _row)
     else:
-        rows = tx.execute(_REPEATED, {**given, "after": page.after_id("repeated")}).all()
-        found = page.cut(rows, "repeated", lambda row: (row.id,), _row)
-    return {**found, **_counts(tx, given)}
+        rows = tx.execute(_REPEATED, {**parameters, "after": page.after_id("repeated")}).all()
+        listing = page.cut(rows, "repeated", lambda row: (row.id,), _row)
+    return {**listing, **_counts(tx, parameters)}
 
 
-def _counts(tx: Transaction, given: dict[str, Any]) -> Document:
-    row: Any = tx.execute(_COUNTS, given).one()
+def _counts(tx: Transaction, parameters: dict[str, Any]) -> Document:
+    row: Any = tx.execute(_COUNTS, parameters).one()
     return {
         "waiting": row.waiting,
         "waitingIsCapped": row.all_tenants == MOST_LOOKED_AT,

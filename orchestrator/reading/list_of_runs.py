@@ -30,8 +30,8 @@ def run_list(tx: Transaction, tenant: str, page: Page, chosen: RunFilter = _EVER
         return _looked_through(tx, tenant, page, chosen)
     statement, parameters = _listed(tenant, chosen, page.after_id(_NAME))
     rows = tx.execute(statement, {**parameters, "limit": page.limit + 1}).all()
-    found = page.cut(rows, _NAME, lambda row: (row.id,), listed_row)
-    return {**found, "scanned": None, "scannedTo": None}
+    listing = page.cut(rows, _NAME, lambda row: (row.id,), listed_row)
+    return {**listing, "scanned": None, "scannedTo": None}
 
 
 # --- by index ---------------------------------------------------------------------------------------------
@@ -89,14 +89,14 @@ ORDER BY r.id DESC LIMIT :limit
 
 
 def _looked_through(tx: Transaction, tenant: str, page: Page, chosen: RunFilter) -> Document:
-    found = scan(
+    scanned = scan(
         page.after_id(_NAME),
         page.limit + 1,
         lambda behind: _next_ids(tx, tenant, chosen, behind),
         lambda looked_at, most: _matching(tx, tenant, chosen, looked_at, most),
     )
-    shown = page.cut(found.rows, _NAME, lambda row: (row.id,), listed_row)
-    return found.told(shown, _NAME)
+    shown = page.cut(scanned.rows, _NAME, lambda row: (row.id,), listed_row)
+    return scanned.told(shown, _NAME)
 
 
 def _next_ids(tx: Transaction, tenant: str, chosen: RunFilter, behind: UUID | None) -> Sequence[UUID]:

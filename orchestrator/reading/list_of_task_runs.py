@@ -50,13 +50,13 @@ _EVERY = TaskRunFilter()
 
 def task_run_list(tx: Transaction, tenant: str, page: Page, chosen: TaskRunFilter = _EVERY) -> Document:
     """The task runs, newest run first: {items, nextCursor, scanned, scannedTo}, as in the list of runs."""
-    found = scan(
+    scanned = scan(
         page.after_id(_NAME),
         page.limit + 1,
         lambda behind: _next_ids(tx, tenant, chosen, behind),
         lambda looked_at, most: _matching(tx, tenant, chosen, looked_at, most),
     )
-    return found.told(page.cut(found.rows, _NAME, lambda row: (row.id,), task_run_of_any), _NAME)
+    return scanned.told(page.cut(scanned.rows, _NAME, lambda row: (row.id,), task_run_of_any), _NAME)
 
 
 # --- a slice of them --------------------------------------------------------------------------------------

@@ -62,10 +62,10 @@ def read(tx: Transaction, id: UUID) -> MapItems:
         lambda: {"statuses": {}, "retries": 0, "hits": 0, "misses": 0, "size": 0}
     )
     for row in tx.execute(_ITEMS, {"id": id}):
-        found = counts[row.map_parent]
-        found["statuses"][row.status] = row.number
+        tally = counts[row.map_parent]
+        tally["statuses"][row.status] = row.number
         for name in ("retries", "hits", "misses", "size"):
-            found[name] += int(getattr(row, name))
+            tally[name] += int(getattr(row, name))
     hashes = {row.map_parent: row.hash for row in tx.execute(MAP_HASHES, {"id": id}) if row.hash is not None}
     failed: dict[int, list[Any]] = defaultdict(list)
     for row in tx.execute(_FAILED_ITEMS, {"id": id}):

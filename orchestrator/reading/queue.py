@@ -100,11 +100,11 @@ def _statuses(opened: Mapping[str, Any], ended: Sequence[Any]) -> Document:
     is_capped = sum(row.number for row in ended) >= MOST_TASK_RUNS or any(
         row.runs >= MOST_RUNS for row in ended
     )
-    found = dict(opened) | {row.status: row for row in ended}
+    rows = dict(opened) | {row.status: row for row in ended}
     return {
         status.value: {
-            "count": found[status].number if status in found else 0,
-            "oldest": iso(found[status].oldest) if status in found else None,
+            "count": rows[status].number if status in rows else 0,
+            "oldest": iso(rows[status].oldest) if status in rows else None,
             "isCapped": is_capped and status in FINAL_TASK,
         }
         for status in TaskStatus
@@ -112,12 +112,12 @@ def _statuses(opened: Mapping[str, Any], ended: Sequence[Any]) -> Document:
 
 
 def _paused(tx: Transaction, tenant: str) -> Document:
-    found = {each.task_id: each for each in pauses.find(tx, tenant)}
-    all_tasks = found.pop(None, None)
+    task_pauses = {each.task_id: each for each in pauses.find(tx, tenant)}
+    all_tasks = task_pauses.pop(None, None)
     return {
         "pausedAt": all_tasks and iso(all_tasks.paused_at),
         "pauseReason": all_tasks and all_tasks.reason,
-        "pausedTasks": list(found),
+        "pausedTasks": list(task_pauses),
     }
 
 

@@ -38,12 +38,12 @@ def queue_detail(tx: Transaction, tenant: str, name: str) -> Document:
     Raises:
         NotFound: the tenant has no such queue.
     """
-    found = queue(tx, tenant, name)
+    document = queue(tx, tenant, name)
     sums = tx.execute(_WAITING, {"queue": name, "most": MOST_COUNTED}).all()
     parameters = {"tenant": tenant, "queue": name, "lost": LOST_AFTER, "most": MOST_WORKERS}
     tasks = [each for each in sums if each.task_id is not None]
     return {
-        **found,
+        **document,
         "tasks": [WaitingTask.of(each, queued=each.number) for each in tasks[:MOST_TASKS]],
         "priorities": [
             WaitingPriority.of(each, queued=each.number) for each in sums if each.priority is not None

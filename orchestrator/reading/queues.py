@@ -105,8 +105,8 @@ def _rows(tx: Transaction, tenant: str, **chosen: Any) -> list[Any]:
         "most": MOST_COUNTED,
         "lost": LOST_AFTER,
     }
-    given = {"queue": None, "number": None, "after": None}
-    return tx.execute(_QUEUES, parameters | given | chosen).all()
+    defaults = {"queue": None, "number": None, "after": None}
+    return tx.execute(_QUEUES, parameters | defaults | chosen).all()
 
 
 def _queue(row: Any, prefix: str, now: Any) -> Document:
@@ -199,8 +199,8 @@ def task_limits(tx: Transaction, tenant: str) -> list[Document]:
     rows = tx.execute(_LIMITS, {"tenant": tenant, "most": MOST_COUNTED, "tasks": MOST_LIMITS}).all()
     full = [row.id for row in rows if row.live]
     holders: dict[str, list[Document]] = {}
-    given = {"tenant": tenant, "tasks": full, "most": MOST_COUNTED, "holders": MOST_HOLDERS}
-    for each in tx.execute(_HOLDERS, given) if full else ():
+    parameters = {"tenant": tenant, "tasks": full, "most": MOST_COUNTED, "holders": MOST_HOLDERS}
+    for each in tx.execute(_HOLDERS, parameters) if full else ():
         holders.setdefault(each.task_id, []).append(_holder(each))
     return [_limit(row, holders.get(row.id, [])) for row in rows]
 

@@ -128,8 +128,8 @@ def input_schema(tx: Transaction, tenant: str, task_id: str) -> Document:
         NotFound: the tenant has no such task.
     """
     row = _schemas(tx, tenant, task_id)
-    found = task_input_schema(row.input_schema, row.parameters)
-    return {"taskId": task_id, "hasSchema": found is not None, "schema": found}
+    schema = task_input_schema(row.input_schema, row.parameters)
+    return {"taskId": task_id, "hasSchema": schema is not None, "schema": schema}
 
 
 def input_errors(tx: Transaction, tenant: str, task_id: str, value: Any) -> list[FieldError]:
@@ -187,10 +187,10 @@ def pipeline_list(tx: Transaction, tenant: str, page: Page, *, recent: int = 0) 
     where = "p.id > :after" if after else "true"
     parameters = {"tenant": tenant, "after": after and after[0], "limit": page.limit + 1}
     rows = tx.execute(_PIPELINES.format(where=where), parameters).all()
-    found = page.cut(rows, "pipelines", lambda row: (row.id,), PipelineSummary.of)
-    for each in found["items"]:
+    listing = page.cut(rows, "pipelines", lambda row: (row.id,), PipelineSummary.of)
+    for each in listing["items"]:
         each["recentRuns"] = _recent_runs(tx, tenant, each["id"], recent) if recent else []
-    return found
+    return listing
 
 
 def pipeline(tx: Transaction, tenant: str, pipeline_id: str, version: int | None = None) -> Document:

@@ -45,15 +45,15 @@ def ran_before(tx: Transaction, id: UUID, plan: Plan) -> list[Document]:
 
 def of_steps(plan: Plan, rows: Mapping[str, Any]) -> list[Document]:
     """As `ran_before`, from the rows of the steps (pure)."""
-    found = []
+    early_steps = []
     for step in (each.step for each in plan.steps):
         row = rows.get(step.id)
         if row is None or row.status != "completed" or row.started_at is None:
             continue
         repaired = [each for each in step.needs if _is_later(rows.get(each), row.started_at)]
         if repaired:
-            found.append({"stepId": step.id, "repaired": repaired})
-    return found
+            early_steps.append({"stepId": step.id, "repaired": repaired})
+    return early_steps
 
 
 def _is_later(row: Any, began: datetime) -> bool:

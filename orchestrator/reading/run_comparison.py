@@ -96,7 +96,7 @@ def _input(left: Any, right: Any) -> Document:
     is_stored = left.input_path is not None or right.input_path is not None
     if is_same or is_stored:
         return {"isSame": is_same, "differences": None if is_stored else [], "isComplete": is_same}
-    found, is_complete = json_differences.differences(left.input, right.input, DIFFERENCES_SHOWN)
+    differences, is_complete = json_differences.differences(left.input, right.input, DIFFERENCES_SHOWN)
     shown = [
         {
             "path": each.path,
@@ -105,7 +105,7 @@ def _input(left: Any, right: Any) -> Document:
             "right": each.after,
             "isCut": each.is_cut,
         }
-        for each in found
+        for each in differences
     ]
     return {"isSame": False, "differences": shown, "isComplete": is_complete}
 
@@ -134,15 +134,15 @@ def _outcomes(tx: Transaction, id: UUID) -> list[StepOutcome]:
     rows = tx.execute(_STEPS, {"id": id, "last": ids.task_run_id(id, MAX_STEPS)}).all()
     hashes: dict[int, str] = {}
     if any(each.kind in WITH_ITEMS and each.status == "completed" for each in rows):
-        found = tx.execute(map_items.MAP_HASHES, {"id": id})
-        hashes = {each.map_parent: each.hash for each in found if each.hash is not None}
+        hash_rows = tx.execute(map_items.MAP_HASHES, {"id": id})
+        hashes = {each.map_parent: each.hash for each in hash_rows if each.hash is not None}
     firsts = step_reading.first_starts(tx, id, [task_run_id(each.id) for each in rows if each.attempt > 1])
     return [_outcome(each, hashes.get(ids.ordinal_of(each.id)), firsts) for each in rows]
 
 
 def _outcome(row: Any, items_hash: str | None, firsts: dict[str, str | None]) -> StepOutcome:
     shown, is_map = task_run_id(row.id), row.kind in WITH_ITEMS
-    given = items_hash if is_map else row.output_hash
+    output_hash = items_hash if is_map else row.output_hash
     started = firsts.get(shown) or iso(row.started_at)
     return StepOutcome(
         row.step_id,
@@ -152,7 +152,7 @@ def _outcome(row: Any, items_hash: str | None, firsts: dict[str, str | None]) ->
         row.status,
         row.attempt,
         step_reading.duration_between(started, iso(row.finished_at)),
-        given if row.status == "completed" else None,
+        output_hash if row.status == "completed" else None,
         row.code_version,
         row.error_code,
         row.map_count if is_map else None,

@@ -92,8 +92,8 @@ def run_events(
 
 def settled_before(tx: Transaction) -> datetime:
     """The time before which an event was written if no lower number than its own can still come."""
-    found: datetime = tx.execute(_SETTLED, {"longest": LONGEST_TRANSACTION}).scalar_one()
-    return found
+    moment: datetime = tx.execute(_SETTLED, {"longest": LONGEST_TRANSACTION}).scalar_one()
+    return moment
 
 
 def _with_trace(row: Any, trace_id: str) -> Document:

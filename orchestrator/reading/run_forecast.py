@@ -88,28 +88,28 @@ def _usual(tx: Transaction, tenant: str, spec: PipelineSpec, version: int) -> Us
     if kept is not None and time.monotonic() - kept.at < FRESH_S:
         return kept
     past = past_runs(tx, tenant, spec)
-    found = Usual(time.monotonic(), Graph(spec), len(past), usual_ms(spec, past))
+    usual = Usual(time.monotonic(), Graph(spec), len(past), usual_ms(spec, past))
     if past:
-        tx.cache(USUAL).put(key, found)
-    return found
+        tx.cache(USUAL).put(key, usual)
+    return usual
 
 
 def _left(spec: PipelineSpec, states: Document, usual: Usual, now_ms: float) -> dict[str, float | None]:
     """What is left of each step (ms); None: nobody knows, as no past run had it."""
-    found: dict[str, float | None] = {}
+    remainders: dict[str, float | None] = {}
     columns = zip(states["ordinals"], states["statuses"], states["startedMs"], strict=True)
     for ordinal, letter, started in columns:
         step = spec.steps[ordinal - 1].id
         whole = usual.steps.get(step)
         if letter in _FINAL:
-            found[step] = 0.0
+            remainders[step] = 0.0
         elif whole is None:
-            found[step] = None
+            remainders[step] = None
         elif (share := _share(states["items"].get(str(ordinal)))) is not None:
-            found[step] = whole * share
+            remainders[step] = whole * share
         else:
-            found[step] = whole if started is None else max(0.0, whole - (now_ms - started))
-    return found
+            remainders[step] = whole if started is None else max(0.0, whole - (now_ms - started))
+    return remainders
 
 
 def _share(items: Mapping[str, Any] | None) -> float | None:

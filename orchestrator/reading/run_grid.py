@@ -158,9 +158,9 @@ def _cells(
         for step in row.members
         if (ordinal := plans[run.pipeline_version].ordinals.get(step)) is not None
     ]
-    found: Mapping[tuple[UUID, int], list[Any]] = defaultdict(list)
+    cells: Mapping[tuple[UUID, int], list[Any]] = defaultdict(list)
     if not wanted:
-        return found
+        return cells
     parameters = {
         "runs": [each for each, _, _ in wanted],
         "ids": [each for _, each, _ in wanted],
@@ -169,8 +169,8 @@ def _cells(
         "newest": runs[0].id,
     }
     for row in tx.execute(_CELLS, parameters):
-        found[row.run_id, row.place].append(row)
-    return found
+        cells[row.run_id, row.place].append(row)
+    return cells
 
 
 # An item that failed for good has a dead letter until it is retried.
@@ -188,14 +188,14 @@ Failed = Mapping[tuple[UUID, str], int]
 
 
 def _failed_items(tx: Transaction, runs: Sequence[Any]) -> Failed:
-    found = tx.execute(_FAILED_ITEMS, {"runs": [each.id for each in runs], "most": MOST_FAILED})
-    return {(each.run_id, each.step_id): each.number for each in found}
+    rows = tx.execute(_FAILED_ITEMS, {"runs": [each.id for each in runs], "most": MOST_FAILED})
+    return {(each.run_id, each.step_id): each.number for each in rows}
 
 
 def _row(cells: Cells, failed: Failed, place: int, row: GridRow, runs: Sequence[Any]) -> Document:
     """One value for each run; null where the run's version has no such step."""
-    found = [_cell(cells.get((run.id, place), ()), row, failed, run.id) for run in runs]
-    return {name: [each and each[name] for each in found] for name in _NAMES}
+    row_cells = [_cell(cells.get((run.id, place), ()), row, failed, run.id) for run in runs]
+    return {name: [each and each[name] for each in row_cells] for name in _NAMES}
 
 
 _NAMES = ("statuses", "attempts", "ms", "items", "failed", "errorCodes")

@@ -142,8 +142,8 @@ def require_run(tx: Transaction, tenant: str, id: UUID) -> str | None:
     row = tx.execute(_OWNED, {"id": id, "tenant": tenant}).one_or_none()
     if row is None:
         raise enqueued_runs.missing(tx, tenant, id)
-    found: str | None = row.traceparent
-    return found
+    traceparent: str | None = row.traceparent
+    return traceparent
 
 
 def run_task_runs(

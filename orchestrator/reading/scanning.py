@@ -74,14 +74,14 @@ def scan(
         after: None begins with the newest row.
     """
     until = clock() + MAX_SECONDS
-    found = Scanned(last=after)
-    while not found.is_over and found.number < MOST_ROWS:
-        looked_at = next_ids(found.last)
+    scanned = Scanned(last=after)
+    while not scanned.is_over and scanned.number < MOST_ROWS:
+        looked_at = next_ids(scanned.last)
         if looked_at:
-            found.rows += matching(looked_at, wanted - len(found.rows))
-            found.last = looked_at[-1]
-        found.number += len(looked_at)
-        found.is_over = not looked_at or len(found.rows) >= wanted
+            scanned.rows += matching(looked_at, wanted - len(scanned.rows))
+            scanned.last = looked_at[-1]
+        scanned.number += len(looked_at)
+        scanned.is_over = not looked_at or len(scanned.rows) >= wanted
         if clock() >= until:
             break
-    return found
+    return scanned

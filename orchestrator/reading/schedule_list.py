@@ -54,20 +54,20 @@ def schedules(
         where += " AND s.pipeline_id = :pipeline_id"
     parameters = {"tenant": tenant, "after": after and after[0], "pipeline_id": pipeline_id}
     rows = tx.execute(_SCHEDULES.format(where=where), {**parameters, "limit": page.limit + 1}).all()
-    found = page.cut(rows, "schedules", lambda row: (row.id,), _schedule)
-    fires = _last_fires(tx, tenant, [each["id"] for each in found["items"]], recent)
+    listing = page.cut(rows, "schedules", lambda row: (row.id,), _schedule)
+    fires = _last_fires(tx, tenant, [each["id"] for each in listing["items"]], recent)
     return {
-        **found,
-        "items": [{**each, "lastFires": fires.get(each["id"], [])} for each in found["items"]],
+        **listing,
+        "items": [{**each, "lastFires": fires.get(each["id"], [])} for each in listing["items"]],
     }
 
 
 def _last_fires(tx: Transaction, tenant: str, ids: Sequence[str], most: int) -> Mapping[str, list[Document]]:
-    found: dict[str, list[Document]] = {}
+    fires: dict[str, list[Document]] = {}
     if ids and most:
         for row in tx.execute(_FIRES, {"tenant": tenant, "ids": ids, "most": most}):
-            found.setdefault(row.schedule_id, []).append(_fire(row))
-    return found
+            fires.setdefault(row.schedule_id, []).append(_fire(row))
+    return fires
 
 
 def schedule(tx: Transaction, tenant: str, schedule_id: str) -> Document:

@@ -78,8 +78,8 @@ def search(tx: Transaction, tenant: str, text: str) -> list[Document]:
     An id is found by its beginning, with or without its prefix; a name by any part of it.
     """
     text = text.strip()
-    found = [*_ids(tx, tenant, text), *_names(tx, tenant, text)]
-    return found[:MOST_HITS]
+    hits = [*_ids(tx, tenant, text), *_names(tx, tenant, text)]
+    return hits[:MOST_HITS]
 
 
 def _ids(tx: Transaction, tenant: str, text: str) -> Iterator[Document]:

@@ -46,8 +46,8 @@ def service(tx: Transaction, tenant: str, service_id: str) -> Document:
         NotFound: the tenant has no such service.
     """
     row = _row(tx, tenant, service_id)
-    found = [] if row.kind != "http" else tx.execute(_INSTANCES, _of_service(tenant, service_id)).all()
-    return _service(row, ServiceDetail, instances=[Instance.of(each) for each in found])
+    rows = [] if row.kind != "http" else tx.execute(_INSTANCES, _of_service(tenant, service_id)).all()
+    return _service(row, ServiceDetail, instances=[Instance.of(each) for each in rows])
 
 
 def require_service(tx: Transaction, tenant: str, service_id: str) -> None:

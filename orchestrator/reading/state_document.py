@@ -80,8 +80,8 @@ def run_state(tx: Transaction, tenant: str, id: UUID) -> Document:
     items = map_items.read(tx, id) if any(each.kind in WITH_ITEMS for each in rows) else map_items.NONE
     firsts = step_reading.first_starts(tx, id, [task_run_id(each.id) for each in rows if each.attempt > 1])
     outputs = {each.step_id: items.hashes.get(ids.ordinal_of(each.id), each.output_hash) for each in rows}
-    given = GivenHashes(row.inputs_hash, stored.spec.by_id)
-    steps = {each.step_id: _step(each, items, firsts, given, outputs) for each in rows}
+    input_hashes = GivenHashes(row.inputs_hash, stored.spec.by_id)
+    steps = {each.step_id: _step(each, items, firsts, input_hashes, outputs) for each in rows}
     return {
         **_run(row),
         "variables": {"input": row.input},
@@ -147,7 +147,7 @@ def _step(
     row: Any,
     items: MapItems,
     firsts: Mapping[str, str | None],
-    given: GivenHashes,
+    input_hashes: GivenHashes,
     outputs: Mapping[str, str | None],
 ) -> Document:
     shown, ordinal = task_run_id(row.id), ids.ordinal_of(row.id)
@@ -173,7 +173,7 @@ def _step(
         "resultRef": _result_ref(row, items.counts.get(ordinal, {})) if is_completed else None,
         "selectedNext": row.selected_next,
         "error": _error(row),
-        "inputsHash": given.of(row.step_id, row.kind, outputs),
+        "inputsHash": input_hashes.of(row.step_id, row.kind, outputs),
         "outputsHash": outputs[row.step_id] if is_completed else None,
         "cachedFrom": row.cached_from and task_run_id(row.cached_from),
         "items": _items_of(row, items) if row.kind in WITH_ITEMS else None,
@@ -241,9 +241,9 @@ def _failed(row: Any) -> Document:
 
 def _errors(rows: Sequence[Any], items: MapItems) -> list[Document]:
     """The task runs that failed for good, in the order in which they failed; the first ERRORS_SHOWN."""
-    found = [each for each in rows if each.status in ("failed", "timeout")]
-    found += [each for several in items.failed.values() for each in several]
-    return [_failed(each) for each in sorted(found, key=lambda each: (each.finished_at, each.id))][
+    failures = [each for each in rows if each.status in ("failed", "timeout")]
+    failures += [each for several in items.failed.values() for each in several]
+    return [_failed(each) for each in sorted(failures, key=lambda each: (each.finished_at, each.id))][
         :ERRORS_SHOWN
     ]
 

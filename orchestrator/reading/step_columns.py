@@ -160,12 +160,12 @@ def _changed(tx: Transaction, id: UUID, after: int, steps: int) -> Sequence[int]
     rows = tx.execute(_CHANGED, {"id": id, "after": after}).all()
     if len(rows) > MOST_EVENTS:
         return None
-    found = {ids.ordinal_of(row.task_run_id) for row in rows if row.task_run_id is not None}
+    ordinals = {ids.ordinal_of(row.task_run_id) for row in rows if row.task_run_id is not None}
     for row in rows:
         # Ranges, of steps and of items, whose ordinals are higher.
         for first, *last in row.ordinals or ():
-            found |= set(range(first, min(last[0] if last else first, steps) + 1))
-    return sorted(each for each in found if 0 < each <= steps)
+            ordinals |= set(range(first, min(last[0] if last else first, steps) + 1))
+    return sorted(each for each in ordinals if 0 < each <= steps)
 
 
 def _counted(tx: Transaction, id: UUID, newest: int, maps: Sequence[int], *, is_over: bool) -> Counted:

@@ -97,18 +97,18 @@ Counts = Mapping[str, Mapping[str, int]]
 def _count_shown(task_runs: Sequence[Document]) -> Counts:
     """Count the items of a run whose document holds all its task runs: this reads no further row."""
     maps = {each["stepId"]: each["id"] for each in task_runs if each["kind"] in WITH_ITEMS}
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     for each in task_runs:
         if each["kind"] in ITEMS:
-            found[maps[each["stepId"]]][each["status"]] += 1
-    return found
+            counts[maps[each["stepId"]]][each["status"]] += 1
+    return counts
 
 
 def _count(tx: Transaction, id: UUID) -> Counts:
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     for row in tx.execute(_ITEMS, {"id": id}):
-        found[task_run_id(ids.task_run_id(id, row.map_parent))][row.status] += row.number
-    return found
+        counts[task_run_id(ids.task_run_id(id, row.map_parent))][row.status] += row.number
+    return counts
 
 
 # --- one step ---------------------------------------------------------------------------------------------

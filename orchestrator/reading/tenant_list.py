@@ -57,10 +57,10 @@ def tenant_in_use(tx: Transaction, id: str) -> Document:
     Raises:
         NotFound: there is no such tenant yet.
     """
-    found, slots = tenant(tx, id), run_slots.slots_of(tx, id)
+    document, slots = tenant(tx, id), run_slots.slots_of(tx, id)
     paused = tx.execute(_PAUSE, {"id": id}).one_or_none()
     return {
-        **found,
+        **document,
         "activeRuns": slots.active,
         "pendingRuns": slots.waiting,
         "pausedAt": paused and iso(paused.paused_at),

@@ -111,8 +111,8 @@ SELECT f.state, count(*) AS number FROM found AS f GROUP BY f.state
 
 def worker_counts(tx: Transaction, tenant: str) -> Document:
     """How many of the tenant's workers are in each of STATES."""
-    found = {row.state: row.number for row in tx.execute(_COUNTS, _common(tenant))}
-    return {state: found.get(state, 0) for state in STATES}
+    counts = {row.state: row.number for row in tx.execute(_COUNTS, _common(tenant))}
+    return {state: counts.get(state, 0) for state in STATES}
 
 
 _ONE = f"{_ALL} SELECT f.* FROM found AS f WHERE f.id = :id"

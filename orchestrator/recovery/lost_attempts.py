@@ -121,7 +121,9 @@ def of_time(tx: Transaction) -> list[Loss]:
     tx.execute(_SUSPECT)
     silent: Iterable[Any] = tx.execute(_SILENT, {"confirm": CONFIRM_AFTER, "batch": BATCH})
     overdue: Iterable[Any] = tx.execute(_OVERDUE, {"batch": BATCH})
-    found = {row.id: (of_row(row), failure.silent(row.interval_ms)) for row in silent}
+    silent_losses = {row.id: (of_row(row), failure.silent(row.interval_ms)) for row in silent}
     return list(
-        ({row.id: (of_row(row), failure.overdue(row.timeout_seconds)) for row in overdue} | found).values()
+        (
+            {row.id: (of_row(row), failure.overdue(row.timeout_seconds)) for row in overdue} | silent_losses
+        ).values()
     )

@@ -32,10 +32,10 @@ def run_once(deployment: Deployment) -> int:
 
 def forget(tx: Transaction, publisher: Publisher) -> int:
     """Forget old queues; none while the broker is away. Returns their number."""
-    found: list[str] = list(tx.execute(_OLD, {"most": BATCH}).scalars())
+    queues: list[str] = list(tx.execute(_OLD, {"most": BATCH}).scalars())
     try:
-        for queue in found:
+        for queue in queues:
             publisher.forget(queue)
     except Unavailable:
         return 0
-    return len(found)
+    return len(queues)

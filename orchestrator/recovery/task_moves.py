@@ -93,7 +93,7 @@ def move_open(database: Database) -> int:
 
 def _move(tx: Transaction, tenant: str, task: str) -> int:
     parameters = {"tenant": tenant, "task": task}
-    found: Any = tx.execute(_FOLLOW, {**parameters, "most": BATCH}).one()
-    if not found.is_behind:
+    row: Any = tx.execute(_FOLLOW, {**parameters, "most": BATCH}).one()
+    if not row.is_behind:
         tx.execute(_SEEN, parameters)
-    return int(found.moved)
+    return int(row.moved)

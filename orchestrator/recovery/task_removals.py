@@ -36,7 +36,7 @@ def remove_gone(database: Database, after: timedelta) -> int:
         PartlyFailed: some tasks could not be removed; the others were.
     """
     with database.statements() as tx:
-        found = gone_tasks.find(tx, after=after, most=BATCH)
+        tasks = gone_tasks.find(tx, after=after, most=BATCH)
     isolation = Isolation(database)
     removed = sum(
         isolation.run(
@@ -44,7 +44,7 @@ def remove_gone(database: Database, after: timedelta) -> int:
             tenant=each.tenant,
             task_id=each.id,
         )
-        for each in found
+        for each in tasks
     )
     return isolation.finish(removed)
 

@@ -79,8 +79,8 @@ class Ticked:
 
     def counts(self) -> dict[str, int]:
         """How much was done, by kind."""
-        found = asdict(self)
-        return {name: found[name] for name in found if name not in ("is_elsewhere", "failed_chores")}
+        fields = asdict(self)
+        return {name: fields[name] for name in fields if name not in ("is_elsewhere", "failed_chores")}
 
 
 def run_once(deployment: Deployment, chores: Iterable[Chore] = CHORES, *, is_urgent: bool = False) -> Ticked:
@@ -110,15 +110,15 @@ def run_once(deployment: Deployment, chores: Iterable[Chore] = CHORES, *, is_urg
 def _tick(deployment: Deployment, chores: list[Chore], lease: Lease) -> Ticked:
     database = deployment.database
     impatient = replace(deployment, database=database.impatient())
-    found = look(impatient.database, conditions(chores), run_limit(deployment))
-    is_quiet = found.mode == deployment_mode.MAINTENANCE
+    state = look(impatient.database, conditions(chores), run_limit(deployment))
+    is_quiet = state.mode == deployment_mode.MAINTENANCE
     due = [each for each in chores if each.runs_in_maintenance or not is_quiet]
     results: list[tuple[Chore, ChoreResult]] = []
     beside = replace(deployment, database=database.beside())
     patience_s, rests = late_chores.WAIT_S, database.caches.own(Rests)
     for chore in _while_held(database, lease, due):
         # What an earlier chore did may be work for this one.
-        is_idle = chore.name in found.idle and not any(result.done for _, result in results)
+        is_idle = chore.name in state.idle and not any(result.done for _, result in results)
         result: ChoreResult | None = ChoreResult.of_nothing(chore.name)
         if chore.may_wait and (not is_idle or late_chores.is_under_way(database, chore.name)):
             began = time.monotonic()

@@ -144,8 +144,8 @@ def _stored(spec: PipelineSpec) -> dict[str, str | None]:
 def _parsed(row: Any) -> PipelineSpec:
     """The spec of a row; members that are NULL are left out, as in all rows of earlier versions."""
     parts = {"inputSchema": row.input_schema, "output": row.output}
-    given = {name: part for name, part in parts.items() if part is not None}
-    return parse_spec({**row.spec, **given, **(row.hooks or {})})
+    members = {name: part for name, part in parts.items() if part is not None}
+    return parse_spec({**row.spec, **members, **(row.hooks or {})})
 
 
 _IS_LATEST = """
@@ -235,8 +235,8 @@ def get(tx: Transaction, tenant: str, pipeline_id: str, version: int | None = No
     if version is None:
         parameters["version"] = tx.execute(LATEST_VERSION, parameters).scalar_one_or_none()
     key = tenant, pipeline_id, parameters["version"]
-    if (found := tx.cache(VERSIONS).get(key)) is not None:
-        return found
+    if (pipeline := tx.cache(VERSIONS).get(key)) is not None:
+        return pipeline
     row = tx.execute(_GET, parameters).one_or_none()
     if row is None:
         raise _not_found(tx, tenant, pipeline_id, version)

@@ -82,8 +82,8 @@ def names(tx: Transaction, tenant: str, kind: Kind) -> Sequence[str]:
 def nearest_names(tx: Transaction, tenant: str, kind: Kind, unknown: Collection[str]) -> dict[str, str]:
     """The nearest known name of each unknown one that resembles any. Costs a statement if there are any."""
     known = names(tx, tenant, kind) if unknown else ()
-    found = {name: nearest(name, known) for name in unknown}
-    return {name: near for name, near in found.items() if near is not None}
+    matches = {name: nearest(name, known) for name in unknown}
+    return {name: near for name, near in matches.items() if near is not None}
 
 
 def hint(kind: Kind, name: str, known: Sequence[str]) -> str:

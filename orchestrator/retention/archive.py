@@ -134,10 +134,10 @@ def archive_month(database: Database, storage: Storage, month: Month) -> Manifes
 def list_archives(storage: Storage) -> list[Manifest]:
     """Every archive in storage, by month; the archives of one month in the order they were written."""
     try:
-        found = orjson.loads(storage.get(INDEX))["archives"]
+        paths = orjson.loads(storage.get(INDEX))["archives"]
     except NotFound:
         return []
-    manifests = [_read(storage, path) for path in found]
+    manifests = [_read(storage, path) for path in paths]
     return sorted(filter(None, manifests), key=lambda each: (each.month, len(each.path), each.path))
 
 

@@ -65,8 +65,8 @@ _BATCH_END = "SELECT id FROM {table} WHERE id >= :low ORDER BY id OFFSET :runs L
 
 def _batch_end(tx: Transaction, month: Month, low: UUID) -> UUID | None:
     statement = _BATCH_END.format(table=month.table("runs"))
-    found: UUID | None = tx.execute(statement, {"low": low, "runs": RUNS_AT_ONCE}).scalar_one_or_none()
-    return found
+    end: UUID | None = tx.execute(statement, {"low": low, "runs": RUNS_AT_ONCE}).scalar_one_or_none()
+    return end
 
 
 def _lines_between(tx: Transaction, month: Month, low: UUID, high: UUID) -> Iterator[Line]:

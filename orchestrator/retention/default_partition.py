@@ -45,17 +45,17 @@ def misplaced_months(tx: Transaction, parents: Iterable[str]) -> list[Month]:
 
 
 def _months(tx: Transaction, parent: str) -> list[Month]:
-    found: list[Month] = []
+    months: list[Month] = []
     statement = _FIRST.format(key=key_column(parent), parent=parent)
     low = UUID(int=0)
-    while len(found) < _MOST_MONTHS:
+    while len(months) < _MOST_MONTHS:
         first = tx.execute(statement, {"low": low}).scalar_one_or_none()
         # Ids beyond the last possible month all belong to that month: stop instead of finding it again.
-        if first is None or (month := Month.of_id(first)) in found:
+        if first is None or (month := Month.of_id(first)) in months:
             break
-        found.append(month)
+        months.append(month)
         low = month.next.first_id
-    return found
+    return months
 
 
 _COUNT = """
@@ -65,12 +65,12 @@ SELECT count(*) FROM (SELECT 1 FROM {parent}_default WHERE {key} >= :low AND {ke
 
 def count_misplaced(tx: Transaction, parents: Sequence[str], most: int = 1_000_000) -> list[MisplacedRows]:
     """Count the rows of each month in each default partition; each count ends at `most`."""
-    found = [
+    counts = [
         MisplacedRows(month, parent, _count(tx, parent, month, most))
         for month in misplaced_months(tx, parents)
         for parent in parents
     ]
-    return [each for each in found if each.rows]
+    return [each for each in counts if each.rows]
 
 
 def _count(tx: Transaction, parent: str, month: Month, most: int) -> int:

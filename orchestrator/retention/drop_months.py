@@ -151,25 +151,25 @@ def check_clock(database: Database, host_clock: Callable[[], datetime] = _host_c
 
 
 def _rehearse(tx: Transaction, month: Month) -> MonthResult:
-    found = active_runs(tx, month)
-    outcome = MonthOutcome.ACTIVE if found else MonthOutcome.DUE
-    return MonthResult(month, outcome, archive.count_rows(tx, month), active_runs=tuple(found))
+    run_ids = active_runs(tx, month)
+    outcome = MonthOutcome.ACTIVE if run_ids else MonthOutcome.DUE
+    return MonthResult(month, outcome, archive.count_rows(tx, month), active_runs=tuple(run_ids))
 
 
 def _drop_month(
     database: Database, storage: Storage, policy: Policy, month: Month, tries: int, lease: Lease
 ) -> MonthResult:
     with database.transaction() as tx:
-        found = active_runs(tx, month)
-    if found:
-        return _not_dropped(month, MonthOutcome.ACTIVE, found)
+        run_ids = active_runs(tx, month)
+    if run_ids:
+        return _not_dropped(month, MonthOutcome.ACTIVE, run_ids)
     try:
         _retry_while_in_use(tries, partial(partitions.ensure_month, database, month))
         if policy.is_archived:
             archive.archive_month(database, storage, month)
-        found = _detach(database, month, tries)
-        if found:
-            return _not_dropped(month, MonthOutcome.ACTIVE, found)
+        run_ids = _detach(database, month, tries)
+        if run_ids:
+            return _not_dropped(month, MonthOutcome.ACTIVE, run_ids)
         with database.transaction() as tx:
             counts = archive.count_rows(tx, month)
         manifest = archive.archive_month(database, storage, month) if policy.is_archived else None
@@ -181,9 +181,9 @@ def _drop_month(
     return MonthResult(month, MonthOutcome.DROPPED, counts, path)
 
 
-def _not_dropped(month: Month, outcome: MonthOutcome, found: list[UUID] | None = None) -> MonthResult:
+def _not_dropped(month: Month, outcome: MonthOutcome, run_ids: list[UUID] | None = None) -> MonthResult:
     log.info("month.kept", extra={"month": str(month), "reason": str(outcome)})
-    return MonthResult(month, outcome, active_runs=tuple(found or ()))
+    return MonthResult(month, outcome, active_runs=tuple(run_ids or ()))
 
 
 def _detach(database: Database, month: Month, tries: int) -> list[UUID]:
@@ -191,9 +191,9 @@ def _detach(database: Database, month: Month, tries: int) -> list[UUID]:
     # PostgreSQL locks all partitions when it plans a statement, so a lock on an old partition blocks work on
     # today's. Hence one short transaction for each table.
     for parent in PARTITIONED:
-        found = _retry_while_in_use(tries, partial(_detach_from, database, parent, month))
-        if found:
-            return found
+        run_ids = _retry_while_in_use(tries, partial(_detach_from, database, parent, month))
+        if run_ids:
+            return run_ids
     return []
 
 
@@ -203,8 +203,8 @@ def _detach_from(database: Database, parent: str, month: Month) -> list[UUID]:
         if not partitions.is_attached(tx, name):
             return []
         default_partition.lock_tables(tx, [parent])
-        if parent == "runs" and (found := active_runs(tx, month)):
-            return found
+        if parent == "runs" and (run_ids := active_runs(tx, month)):
+            return run_ids
         if partitions.is_attached(tx, name):
             tx.execute(f"ALTER TABLE {parent} DETACH PARTITION {name}")
             tx.execute(_NOTE, {"month": str(month), "now": tx.now, "last": _last_transaction(tx, month)})

@@ -101,11 +101,11 @@ _COUNT = "SELECT count(*) FROM {table} WHERE {column} < :before"
 def count_expired(database: Database, policy: Policy) -> Purged:
     """Count the rows that `purge_all` would delete."""
     with database.transaction() as tx:
-        found = [
+        counts = [
             int(tx.execute(_COUNT.format(table=table, column=column), {"before": before}).scalar_one())
             for table, column, before in _expired(tx, policy)
         ]
-    return Purged(*found)
+    return Purged(*counts)
 
 
 def purge_batch(database: Database, policy: Policy) -> int:

@@ -29,10 +29,10 @@ class MonthOnDisk:
 
 def months_on_disk(tx: Transaction) -> list[MonthOnDisk]:
     """The months that have partitions, attached or detached, oldest first."""
-    found: dict[Month, list[partitions.Partition]] = {}
+    by_month: dict[Month, list[partitions.Partition]] = {}
     for each in partitions.list_partitions(tx):
         if each.month is not None:
-            found.setdefault(each.month, []).append(each)
+            by_month.setdefault(each.month, []).append(each)
     return [
         MonthOnDisk(
             month,
@@ -40,7 +40,7 @@ def months_on_disk(tx: Transaction) -> list[MonthOnDisk]:
             sum(each.size for each in parts),
             not all(each.is_attached for each in parts),
         )
-        for month, parts in sorted(found.items())
+        for month, parts in sorted(by_month.items())
     ]
 
 
@@ -52,12 +52,12 @@ _COUNT = "SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT :most) AS n"
 
 def count_rows(tx: Transaction, on_disk: MonthOnDisk) -> dict[str, tuple[int, bool]]:
     """The rows of a month by table, and whether that is exact; large tables are estimated, not counted."""
-    found = {}
+    counts = {}
     for parent, estimate in on_disk.rows.items():
         statement = _COUNT.format(table=on_disk.month.table(parent))
         number = int(tx.execute(statement, {"most": MOST_COUNTED + 1}).scalar_one())
-        found[parent] = (number, True) if number <= MOST_COUNTED else (max(number, estimate), False)
-    return found
+        counts[parent] = (number, True) if number <= MOST_COUNTED else (max(number, estimate), False)
+    return counts
 
 
 # Both halves read an index of open runs: finished runs cost nothing.

@@ -68,9 +68,9 @@ def admit_pending_runs(
     Returns:
         How many runs were started.
     """
-    found = lock_tenant(tx, tenant)
-    free = most if found.most is None else min(most, found.most - found.active)
-    if free <= 0 or not found.waiting:
+    slots = lock_tenant(tx, tenant)
+    free = most if slots.most is None else min(most, slots.most - slots.active)
+    if free <= 0 or not slots.waiting:
         return 0
     parameters = {"tenant": tenant, "free": free, "without": list(without)}
     waiting = list(tx.execute(_NEXT_PENDING, parameters).scalars())
@@ -148,9 +148,9 @@ def admit_waiting(database: Database) -> int:
         Unavailable: PostgreSQL cannot be reached.
     """
     with database.statements() as tx:
-        found: list[Any] = list(tx.execute(_ADMISSIBLE, {"most": PER_TICK}))
+        rows: list[Any] = list(tx.execute(_ADMISSIBLE, {"most": PER_TICK}))
     isolation = Isolation(database)
-    admitted = sum(_admit_passing_over(database, row.tenant_id, row.number, isolation) for row in found)
+    admitted = sum(_admit_passing_over(database, row.tenant_id, row.number, isolation) for row in rows)
     return isolation.finish(admitted)
 
 

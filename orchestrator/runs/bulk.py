@@ -133,11 +133,11 @@ def _matching(database: Database, tenant: str, action: Action, chosen: RunFilter
     }
     while True:
         with database.statements() as tx:
-            found = _next_runs(tx, action, parameters)
-        yield from found
-        if len(found) < BATCH:
+            run_ids = _next_runs(tx, action, parameters)
+        yield from run_ids
+        if len(run_ids) < BATCH:
             return
-        parameters["after"] = found[-1]
+        parameters["after"] = run_ids[-1]
 
 
 def _next_runs(tx: Transaction, action: Action, parameters: dict[str, Any]) -> list[UUID]:

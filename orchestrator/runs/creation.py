@@ -116,10 +116,10 @@ def write(
     _claim_uploads(tx, tenant, new_runs)
     expected = start_conditions.expected(tx, tenant)
     while (written := _write(tx, new_runs, expected, catalog)) is None:
-        found = start_conditions.look(tx, tenant)
-        if found == expected:
+        holds = start_conditions.look(tx, tenant)
+        if holds == expected:
             raise _refused(tx, catalog)
-        expected = found
+        expected = holds
     begun = [new for new, run in zip(new_runs, written, strict=True) if run.status is RunStatus.RUNNING]
     run_transitions.announce_start(tx, *(each.header for each in begun))
     for new, run in zip(new_runs, written, strict=True):

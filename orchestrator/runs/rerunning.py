@@ -288,15 +288,15 @@ def _known(tx: Transaction, old: _OldRun, request: Rerun, new: NewRun) -> Create
     asked = [str(old.id), request.from_step, new.input.hash, request.version]
     digest = hashlib.sha256(b"rerun" + orjson.dumps(asked)).hexdigest()
     claim = replace(new, input=replace(new.input, hash=digest))
-    found = triggering.claim_token(tx, claim)
-    if found is None:
+    earlier_run = triggering.claim_token(tx, claim)
+    if earlier_run is None:
         return None
     return CreatedRerun(
-        found.id,
+        earlier_run.id,
         old.pipeline_id,
-        found.version,
-        found.status,
-        tuple(reusing.taken_over(tx, found.id)),
+        earlier_run.version,
+        earlier_run.status,
+        tuple(reusing.taken_over(tx, earlier_run.id)),
         created=False,
     )
 

@@ -151,7 +151,7 @@ def _holders_of_keys(tx: Transaction, tenant: str, new_runs: Sequence[NewRun]) -
     if not keyed:
         return {}
     tx.hold()
-    found: dict[UUID, Queued] = {}
+    holders: dict[UUID, Queued] = {}
     first: dict[tuple[str, str], Queued] = {}
     # Reserved in sorted order, so that two batches cannot deadlock.
     for task, key, new in sorted(keyed, key=lambda each: each[:2]):
@@ -159,11 +159,11 @@ def _holders_of_keys(tx: Transaction, tenant: str, new_runs: Sequence[NewRun]) -
             answer = _accepted(new)
             row = idempotency.reserve(tx, tenant, task, key, answer.task_run_id)
             if row is not None:
-                answer = found[new.header.id] = _holder(tx, task, row)
+                answer = holders[new.header.id] = _holder(tx, task, row)
             first[task, key] = replace(answer, created=False)
         else:
-            found[new.header.id] = first[task, key]
-    return found
+            holders[new.header.id] = first[task, key]
+    return holders
 
 
 _INPUT_PATH = "SELECT r.input_path FROM runs AS r WHERE r.id = :id"

@@ -48,10 +48,10 @@ def remove(tx: Transaction, tenant: str, task_id: str, *, reason: str | None = N
     """
     # A worker that registers the task waits for this transaction, or is seen by it.
     advisory_locks.hold_tenant_until_commit(tx, advisory_locks.REGISTRATION, tenant)
-    found: Any = tx.execute(_TASK, {"tenant": tenant, "task": task_id}).one_or_none()
-    if found is None:
+    task: Any = tx.execute(_TASK, {"tenant": tenant, "task": task_id}).one_or_none()
+    if task is None:
         raise unknown_names.not_found(tx, tenant, "task", task_id, taskId=task_id)
-    if found.is_loaded:
+    if task.is_loaded:
         raise Conflict(
             f"a live worker has task {task_id!r}",
             hint="`pipeweave deploys` shows which; stop those workers first",
@@ -61,11 +61,11 @@ def remove(tx: Transaction, tenant: str, task_id: str, *, reason: str | None = N
     message = f"task {task_id!r} was removed" + (f": {reason}" if reason else "")
     cancelled = orphans.cancel_unstarted(tx, tenant, [task_id], message, touched)
     services.lock_tasks(tx, tenant, touched.of(tenant) | {task_id})
-    if found.orphaned_at is None:
+    if task.orphaned_at is None:
         services.mark_orphaned(tx, tenant, [task_id])
     touched.fill(tx)
     log.warning(
         "task.removed",
         extra={"tenant": tenant, "task_id": task_id, "cancelled": cancelled, "reason": reason},
     )
-    return RemovedTask(task_id, found.orphaned_at or tx.now, cancelled)
+    return RemovedTask(task_id, task.orphaned_at or tx.now, cancelled)

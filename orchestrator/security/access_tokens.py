@@ -243,18 +243,20 @@ def revoke(
     """
     parameters: dict[str, Any] = {"name": name_or_id.replace("\0", ""), "takes_children": takes_children}
     parameters |= {"is_all": EVERY_TENANT in tenants, "tenants": list(tenants)}
-    found = list(tx.execute(_FIND.format(where="t.name = :name"), parameters).scalars())
-    if not found and name_or_id.startswith(f"{TOKEN_ID}_"):
+    token_ids = list(tx.execute(_FIND.format(where="t.name = :name"), parameters).scalars())
+    if not token_ids and name_or_id.startswith(f"{TOKEN_ID}_"):
         parameters["first"], parameters["last"] = ids.span(TOKEN_ID, name_or_id)
-        found = list(tx.execute(_FIND.format(where="t.id BETWEEN :first AND :last"), parameters).scalars())
-        if len(found) > 1:
-            named = ", ".join(sorted(ids.show(TOKEN_ID, each) for each in found)[:5])
+        token_ids = list(
+            tx.execute(_FIND.format(where="t.id BETWEEN :first AND :last"), parameters).scalars()
+        )
+        if len(token_ids) > 1:
+            named = ", ".join(sorted(ids.show(TOKEN_ID, each) for each in token_ids)[:5])
             raise InvalidInput(
                 f"several tokens begin with {name_or_id!r}: {named}", hint="give more of the id"
             )
-    revoked = list(tx.execute(_REVOKE, {"ids": found, "now": tx.now}).scalars())
+    revoked = list(tx.execute(_REVOKE, {"ids": token_ids, "now": tx.now}).scalars())
     if takes_children:
-        revoked += _revoke_children(tx, found)
+        revoked += _revoke_children(tx, token_ids)
     if not revoked:
         raise NotFound(f"token {name_or_id[:200]!r} not found", hint="see `pipeweave token list`")
     return [ids.show(TOKEN_ID, each) for each in revoked]
@@ -285,9 +287,9 @@ def _faults(
             faults.append(FieldError("tenants", f"{tenant!r} is not a valid tenant id", "invalid_id"))
     unknown = sorted(set(scopes) - IMPLIED.keys())
     if unknown or not scopes:
-        given = f"unknown: {', '.join(unknown)}; " if unknown else ""
+        prefix = f"unknown: {', '.join(unknown)}; " if unknown else ""
         faults.append(
-            FieldError("scopes", f"{given}use one or more of {', '.join(IMPLIED)}", "invalid_value")
+            FieldError("scopes", f"{prefix}use one or more of {', '.join(IMPLIED)}", "invalid_value")
         )
     if expires_at is not None and (expires_at.tzinfo is None or expires_at <= tx.now):
         faults.append(FieldError("expiresAt", "must be a time in the future with a time zone"))

@@ -135,8 +135,8 @@ def state_of(tx: Transaction, kind: str, tenant: str | None, object: str) -> dic
         return {}
     text, more = reads
     parameters = {"tenant": tenant, "object": object.replace("\0", ""), **more}
-    found = tx.execute(f"SELECT state FROM ({text}) AS found (state)", parameters).first()
-    state: dict[str, Any] = (found.state if found else None) or {}
+    row = tx.execute(f"SELECT state FROM ({text}) AS found (state)", parameters).first()
+    state: dict[str, Any] = (row.state if row else None) or {}
     return state
 
 

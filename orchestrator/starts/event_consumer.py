@@ -90,18 +90,18 @@ def _note(tx: Transaction, events: Sequence[FeedEvent], *, has_hooks: bool) -> i
     candidates = event_fires.candidates(triggers, events)
     hooks = hook_fires.of_ends(tx, events) if has_hooks else {}
     concerned = [each for each in events if each.seq in candidates or each.seq in hooks]
-    found = event_documents.of_events(tx, concerned)
-    known = [each for each in concerned if each.seq in found]
+    documents = event_documents.of_events(tx, concerned)
+    known = [each for each in concerned if each.seq in documents]
     depths = found_depths(tx, {each.run_id for each in known})
     fires = [
         fire
         for each in known
-        for fire in event_fires.fires(tx, candidates.get(each.seq, ()), each, found[each.seq], depths)
+        for fire in event_fires.fires(tx, candidates.get(each.seq, ()), each, documents[each.seq], depths)
     ]
     called = [
         fire
         for each in known
-        for fire in hook_fires.fires(tx, hooks.get(each.seq, ()), each, found[each.seq], depths)
+        for fire in hook_fires.fires(tx, hooks.get(each.seq, ()), each, documents[each.seq], depths)
     ]
     event_fires.write(tx, fires)
     hook_fires.write(tx, called)

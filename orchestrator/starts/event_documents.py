@@ -130,7 +130,7 @@ def of_task_run(event: FeedEvent, row: Any) -> Document:
 def of_events(tx: Transaction, events: Collection[FeedEvent]) -> dict[int, Document]:
     """The documents of events, by their numbers. What cannot be read is left out: it fires nothing."""
     rows = task_runs(tx, events)
-    found: dict[int, Document] = {}
+    documents: dict[int, Document] = {}
     for each in events:
         if each.task_run_id is None:
             document = _readable(tx, each)
@@ -138,8 +138,8 @@ def of_events(tx: Transaction, events: Collection[FeedEvent]) -> dict[int, Docum
             row = rows.get(each.task_run_id)
             document = None if row is None else of_task_run(each, row)
         if document is not None:
-            found[each.seq] = document
-    return found
+            documents[each.seq] = document
+    return documents
 
 
 def _readable(tx: Transaction, event: FeedEvent) -> Document | None:

@@ -33,9 +33,9 @@ def asset(tx: Transaction, run: RunHeader, step_id: str, key: str) -> Mapping[st
     rows = {row.step_id: row for row in tx.execute(_ASSETS, parameters)}
     for each in nearest:
         row = rows.get(each)
-        found: Mapping[str, Any] | None = None if row is None else row.asset or _of_items(tx, run, row, key)
-        if found is not None:
-            return found
+        file: Mapping[str, Any] | None = None if row is None else row.asset or _of_items(tx, run, row, key)
+        if file is not None:
+            return file
     return None
 
 
@@ -59,8 +59,8 @@ def _of_items(tx: Transaction, run: RunHeader, row: Any, key: str) -> Mapping[st
     if row.kind not in WITH_ITEMS or not row.map_count:
         return None
     parameters = {**_span(run, row), "key": key}
-    found: Mapping[str, Any] | None = tx.execute(_OF_ITEMS, parameters).scalar_one_or_none()
-    return found
+    file: Mapping[str, Any] | None = tx.execute(_OF_ITEMS, parameters).scalar_one_or_none()
+    return file
 
 
 _ALL_OF_ITEMS = """

@@ -39,17 +39,17 @@ def claimable(tx: Transaction, named: Sequence[tuple[UUID, Sequence[int], int]],
     """
     if not named:
         return set()
-    numbers, run_ids, found, attempts = [], [], [], []
+    numbers, run_ids, ids, attempts = [], [], [], []
     for number, (run_id, ordinals, attempt) in enumerate(named):
         for id_ in task_run_ids(run_id, ordinals):
             numbers.append(number)
             run_ids.append(run_id)
-            found.append(id_)
+            ids.append(id_)
             attempts.append(attempt)
     parameters: dict[str, Any] = {
         "numbers": numbers,
         "run_ids": run_ids,
-        "ids": found,
+        "ids": ids,
         "attempts": attempts,
         "queue": queue,
     }

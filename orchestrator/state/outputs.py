@@ -36,14 +36,14 @@ def places_of_steps(
             other items are null.
     """
     wanted = [ids.task_run_id(run.id, run.plan.ordinals[each]) for each in step_ids]
-    found: Places = {}
+    places: Places = {}
     for row in tx.execute(_OUTPUTS, {"run_id": run.id, "ids": wanted}).all():
         if row.kind in WITH_ITEMS:
             needed = None if items is None else items.get(row.step_id)
-            found[row.step_id] = _of_items(tx, run, row.map_first, row.map_count, needed)
+            places[row.step_id] = _of_items(tx, run, row.map_first, row.map_count, needed)
         else:
-            found[row.step_id] = row.output, row.output_path
-    return found
+            places[row.step_id] = row.output, row.output_path
+    return places
 
 
 def load(values: Values, places: Places) -> dict[str, Any]:

@@ -75,15 +75,15 @@ def old_steps(tx: Transaction, run_id: UUID) -> tuple[Mapping[str, OldStep], Map
     """
     broken = set(tx.execute(_BROKEN_MAPS, {"run_id": run_id}).scalars())
     ended: dict[str, OldStep] = {}
-    found: dict[str, ReusedStep] = {}
+    reusable_steps: dict[str, ReusedStep] = {}
     for row in tx.execute(_STEPS, {"run_id": run_id}):
         ordinal = ids.ordinal_of(row.id)
         is_completed = row.status == T.COMPLETED and ordinal not in broken
         chosen = None if row.selected_next is None else frozenset(row.selected_next)
         ended[row.step_id] = OldStep(is_completed, chosen)
         origin = row.cached_from or row.id
-        found[row.step_id] = ReusedStep(ordinal, row.id, origin, row.map_first, row.items)
-    return ended, found
+        reusable_steps[row.step_id] = ReusedStep(ordinal, row.id, origin, row.map_first, row.items)
+    return ended, reusable_steps
 
 
 _LOCK = f"SELECT r.id FROM runs AS r WHERE r.id = :id AND r.status IN {sql_in(FINAL_RUN)} FOR SHARE"

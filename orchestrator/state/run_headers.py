@@ -30,11 +30,11 @@ _HEADER = f"SELECT {COLUMNS} FROM runs AS r WHERE r.id = :id"
 
 def load(tx: Transaction, run_id: UUID) -> RunHeader | None:
     """The run's header; None when there is no such run: its month was dropped while a message was left."""
-    found = cached(tx, run_id)
-    if found is None:
+    header = cached(tx, run_id)
+    if header is None:
         row = tx.execute(_HEADER, {"id": run_id}).one_or_none()
-        found = None if row is None else of_row(tx, row)
-    return found
+        header = None if row is None else of_row(tx, row)
+    return header
 
 
 def cached(tx: Transaction, run_id: UUID) -> RunHeader | None:
@@ -49,9 +49,9 @@ def of_row(tx: Transaction, row: Any) -> RunHeader:
     will ask for the run's id again.
     """
     values: list[Any] = [*row[:_OWN], _plan(tx, row), triggered_by.of_row(row), row.rerun_from]
-    found = RunHeader(*values)
-    tx.cache(HEADERS).put(found.id, found)
-    return found
+    header = RunHeader(*values)
+    tx.cache(HEADERS).put(header.id, header)
+    return header
 
 
 def _plan(tx: Transaction, row: Any) -> Plan:

@@ -229,9 +229,9 @@ _STATUS = "SELECT r.status FROM runs AS r WHERE r.id = :id FOR UPDATE"
 
 def lock_status(tx: Transaction, run_id: UUID) -> RunStatus | None:
     """Lock the run's row and return its status; None when its month was dropped."""
-    found = tx.execute(_STATUS, {"id": run_id}).scalar_one_or_none()
+    status = tx.execute(_STATUS, {"id": run_id}).scalar_one_or_none()
     tx.catch_up()
-    return None if found is None else RunStatus(found)
+    return None if status is None else RunStatus(status)
 
 
 # The time limit of the run begins when it is admitted. The row of the run guards its pause: this statement

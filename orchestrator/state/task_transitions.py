@@ -123,5 +123,5 @@ def move(tx: Transaction, run_id: UUID, change: Move, parameters: dict[str, Any]
         change: the move; `:run_id` and `:now` are given.
         parameters: the other parameters of its SQL.
     """
-    given = {"run_id": run_id, "now": tx.now}
-    return read(tx.execute(f"WITH {change.sql} SELECT * FROM moved", given | parameters))
+    common_parameters = {"run_id": run_id, "now": tx.now}
+    return read(tx.execute(f"WITH {change.sql} SELECT * FROM moved", common_parameters | parameters))

@@ -80,8 +80,8 @@ class Caches:
 
     def of(self, spec: CacheSpec[K, V]) -> Cache[K, V]:
         """The cache that a spec declares."""
-        found = self._caches.get(spec)
-        return self._caches.setdefault(spec, Cache(spec.capacity)) if found is None else found
+        cache = self._caches.get(spec)
+        return self._caches.setdefault(spec, Cache(spec.capacity)) if cache is None else cache
 
     def own(self, kind: Callable[[], V]) -> V:
         """The one object of a class for this database, such as what it knows of work under way; it is made

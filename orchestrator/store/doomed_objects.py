@@ -24,5 +24,5 @@ def is_doomed(database: Database, where: ObjectRef) -> bool:
         Unavailable: PostgreSQL cannot be reached.
     """
     with database.reading() as tx:
-        found = tx.execute(_IS_DOOMED, {"backend": where.backend, "path": where.path})
-        return bool(found.scalar_one())
+        answer = tx.execute(_IS_DOOMED, {"backend": where.backend, "path": where.path})
+        return bool(answer.scalar_one())

@@ -104,10 +104,10 @@ def read_cursor(cursor: str, name: str, *kinds: Kind) -> tuple[Any, ...]:
     """
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        found, *parts = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        cursor_name, *parts = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (ValueError, TypeError, binascii.Error) as error:
         raise ValueError(cursor) from error
-    if found != name or len(parts) != len(kinds):
+    if cursor_name != name or len(parts) != len(kinds):
         raise ValueError(name)
     return tuple(_read(part, kind) for part, kind in zip(parts, kinds, strict=True))
 

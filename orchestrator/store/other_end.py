@@ -56,10 +56,10 @@ Waiting = tuple[int, float]
 def ask(dsn: str, waiting: Sequence[Waiting]) -> list[Finding]:
     """What the server does for each of these sessions."""
     try:
-        found = {row[0]: row[1:] for row in _answer(dsn, _ASK, waiting)}
+        answers = {row[0]: row[1:] for row in _answer(dsn, _ASK, waiting)}
     except (psycopg2.Error, TimeoutError):
         return [Finding.UNKNOWN] * len(waiting)
-    return [finding_of(seconds, *found[pid]) for pid, seconds in waiting]
+    return [finding_of(seconds, *answers[pid]) for pid, seconds in waiting]
 
 
 def end(dsn: str, silent: Sequence[Waiting]) -> None:

@@ -79,11 +79,11 @@ class Values:
 
     def _store(self, where: ObjectRef, content: bytes) -> None:
         storage = self.backends.get(where.backend)
-        found = storage.stat(where.path)
-        if _is_kept(found, len(content)):
+        stored_object = storage.stat(where.path)
+        if _is_kept(stored_object, len(content)):
             return
         storage.put(where.path, content, content_type="application/json")
-        if found is None:
+        if stored_object is None:
             return
         # The sweep may have found the object old before it was written again, and delete it now.
         while self._is_doomed(where):
@@ -131,11 +131,11 @@ class Values:
             return error
 
 
-def _is_kept(found: ObjectInfo | None, size: int) -> bool:
+def _is_kept(stored_object: ObjectInfo | None, size: int) -> bool:
     """Whether an object is there, complete and young."""
-    if found is None or found.size != size:
+    if stored_object is None or stored_object.size != size:
         return False
-    return abs(datetime.now(UTC) - found.modified_at) < REFRESH_AFTER
+    return abs(datetime.now(UTC) - stored_object.modified_at) < REFRESH_AFTER
 
 
 def keep_inline(value: Any) -> Kept:

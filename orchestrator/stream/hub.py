@@ -224,11 +224,11 @@ class Hub:
     def _know_database(self, tx: Transaction) -> None:
         if self._identity:
             return
-        found = feed.identity(tx)
-        if self._place is not None and self._known != found:
-            self._known = self._identity = found
+        identity = feed.identity(tx)
+        if self._place is not None and self._known != identity:
+            self._known = self._identity = identity
             raise CursorExpired("another database has taken over")
-        self._known = self._identity = found
+        self._known = self._identity = identity
 
     def _admit_new(self, place: Place) -> None:
         with self._lock:
@@ -281,14 +281,14 @@ class Hub:
         if may_join:
             place = Place(place.seen, live.place.seen, -1, place.at)
         try:
-            found = _page(tx, place, watcher.wanted)
+            batch = _page(tx, place, watcher.wanted)
         except CursorExpired as error:
             watcher.sink.end(error)
             return
-        if self._hand_out(found, [watcher]):
+        if self._hand_out(batch, [watcher]):
             return
-        watcher.is_near = not found.more
-        watcher.place = None if may_join and found.place.next is None else found.place
+        watcher.is_near = not batch.more
+        watcher.place = None if may_join and batch.place.next is None else batch.place
 
     def _tend(self) -> None:
         """Forget those who left, end those who may not watch any more, show the others that all is well."""

@@ -182,9 +182,9 @@ class LiveClock:
         watched.due_at = began + view.rest_s
         watched.by_time_at = began + view.every_s if view.every_s else math.inf
 
-    def _tell(self, kind: str, found: Sequence[tuple[Watcher, dict[UUID | str, object]]]) -> None:
+    def _tell(self, kind: str, watcher_news: Sequence[tuple[Watcher, dict[UUID | str, object]]]) -> None:
         """Announce to as many as may fetch now; first to those who have not heard for longest."""
-        behind = [(each, news) for each, news in found if news and each.sink.is_open]
+        behind = [(each, news) for each, news in watcher_news if news and each.sink.is_open]
         behind.sort(key=lambda pair: pair[0].told_at.get(kind, 0.0))
         now = time.monotonic()
         for each, news in behind[: self._allowed[kind].take(len(behind))]:

@@ -136,16 +136,16 @@ class LogWatch:
 
     def _open_watchers(self) -> dict[tuple[str, UUID], list[_Watcher]]:
         """Those who still watch, by their run; the thread ends when there are none."""
-        found: dict[tuple[str, UUID], list[_Watcher]] = {}
+        by_run: dict[tuple[str, UUID], list[_Watcher]] = {}
         with self._lock:
             self._watchers = [each for each in self._watchers if each.sink.is_open]
             if not self._watchers:
                 self._thread = None
             for each in self._watchers:
                 if each.wanted.run_id is not None:
-                    found.setdefault((each.wanted.tenant, each.wanted.run_id), []).append(each)
-            self._runs = {key: self._runs.get(key) or _Run() for key in found}
-        return found
+                    by_run.setdefault((each.wanted.tenant, each.wanted.run_id), []).append(each)
+            self._runs = {key: self._runs.get(key) or _Run() for key in by_run}
+        return by_run
 
     def _look(self, key: tuple[str, UUID], watchers: Sequence[_Watcher], away: set[str]) -> None:
         """Look at the logs of one run, for all who watch it."""
@@ -165,10 +165,10 @@ class LogWatch:
     def _find(self, key: tuple[str, UUID], run: _Run) -> datetime:
         with self._database.reading() as tx:
             since = (run.looked_at or tx.now) - SETTLED
-            found = stored_logs.live(tx, *key, since, self._backends, self._secret_key)
+            logs = stored_logs.live(tx, *key, since, self._backends, self._secret_key)
             run.looked_at = tx.now
         live_at = time.monotonic()
-        for each in found:
+        for each in logs:
             known = run.seen.setdefault(each.key, _Seen(each, live_at))
             known.log, known.live_at = each, live_at
         return run.looked_at

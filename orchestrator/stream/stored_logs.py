@@ -56,13 +56,13 @@ def live(
 ) -> Sequence[StoredLog]:
     """The logs of the task runs that run, or have ended since; of many, those that started last."""
     parameters = {"run_id": run_id, "tenant": tenant, "since": since, "limit": MOST}
-    found = []
+    logs = []
     for row in tx.execute(_LIVE, parameters):
         owner = tenant, row.pipeline_id
         places = stored_logs.references_of(row.logs_path, row.id, row.attempt, owner, backends, secret_key)
         place = LogPlace(row.id, row.attempt, places, is_over=False)
-        found.append(StoredLog(place, run_id, row.pipeline_id, row.step_id))
-    return found
+        logs.append(StoredLog(place, run_id, row.pipeline_id, row.step_id))
+    return logs
 
 
 def size_of(backends: Backends, log: StoredLog) -> int:

@@ -44,12 +44,14 @@ def timeline(tx: Transaction, tenant: str, id: UUID, page: Page, *, bins: int) -
     # Of all steps, the rows say which are on the critical path; events are read of those that are shown.
     times = reading.with_events(tx, run, times, rows[: page.limit])
     maps = [each for each in rows[: page.limit] if each.kind in WITH_ITEMS]
-    found = lanes(tx, run, maps, bins, times.end)
+    map_lanes = lanes(tx, run, maps, bins, times.end)
     path = {each.ordinal for each in critical_path(times)}
     levels = run.plan.levels
 
     def show(row: TaskRunTimes) -> Document:
-        return _step(run, times, row, is_critical=row.ordinal in path, level=levels[row.ordinal], lanes=found)
+        return _step(
+            run, times, row, is_critical=row.ordinal in path, level=levels[row.ordinal], lanes=map_lanes
+        )
 
     return {
         "runId": run_id(run.id),

@@ -32,16 +32,16 @@ class PathStep:
 
 def critical_path(run: RunTimes) -> list[PathStep]:
     """The steps of the critical path, in their order; empty while nothing was released."""
-    found: list[PathStep] = []
+    path: list[PathStep] = []
     at, end = _last(run), run.end
     while at is not None:
         step = run.steps[at]
         end = min(end, _ended(step, end))
         before = _latest(run, run.predecessors.get(at, ()))
         begin = 0 if before is None else max(0, min(end, _ended(run.steps[before], end)))
-        found.append(PathStep(at, begin, end))
+        path.append(PathStep(at, begin, end))
         at, end = before, begin
-    return found[::-1]
+    return path[::-1]
 
 
 def _ended(step: TaskRunTimes, end: int) -> int:

@@ -62,7 +62,7 @@ def spans(times: TaskRunTimes, changes: Sequence[Change], end: int) -> list[Span
         end: when the last span ends, if the task run is open.
     """
     marks = sorted([*_of_row(times), *_of_events(times, changes)], key=_place)
-    found: list[Span] = []
+    task_spans: list[Span] = []
     for mark, after in zip(marks, [*marks[1:], None], strict=True):
         until = end if after is None else after.at
         kind = mark.kind
@@ -71,17 +71,17 @@ def spans(times: TaskRunTimes, changes: Sequence[Change], end: int) -> list[Span
                 break
             kind = Kind.ENDED
         if until > mark.at:
-            _add(found, Span(kind, mark.at, until, mark.attempt, mark.error_code))
-    return found
+            _add(task_spans, Span(kind, mark.at, until, mark.attempt, mark.error_code))
+    return task_spans
 
 
-def _add(found: list[Span], span: Span) -> None:
+def _add(task_spans: list[Span], span: Span) -> None:
     """Append a span, or lengthen the one before that says the same."""
-    last = found[-1] if found else None
+    last = task_spans[-1] if task_spans else None
     if last is not None and (last.kind, last.attempt) == (span.kind, span.attempt):
-        found[-1] = last._replace(end=span.end)
+        task_spans[-1] = last._replace(end=span.end)
     else:
-        found.append(span)
+        task_spans.append(span)
 
 
 def _of_row(times: TaskRunTimes) -> Iterator[_Mark]:
@@ -123,10 +123,10 @@ def _of_events(times: TaskRunTimes, changes: Iterable[Change]) -> Iterator[_Mark
 
 def laid_over(parts: Sequence[Span], intervals: Sequence[Interval], kind: Kind) -> list[Span]:
     """The spans, but what could not go on in these intervals is `kind`: a pause or the end of the run."""
-    found = list(parts)
+    pieces = list(parts)
     for interval in intervals:
-        found = [piece for each in found for piece in _split(each, interval, kind)]
-    return found
+        pieces = [piece for each in pieces for piece in _split(each, interval, kind)]
+    return pieces
 
 
 def _split(span: Span, interval: Interval, kind: Kind) -> Iterator[Span]:

@@ -119,36 +119,36 @@ def items(
     Raises:
         NotFound, Conflict: as `map_of_run`.
     """
-    found = map_of_run(tx, tenant, id, step)
+    run_map = map_of_run(tx, tenant, id, step)
     shown: Document = {"items": None, "nextCursor": None, "matrix": None, "lane": None}
     if view == "matrix":
-        shown["matrix"] = _kept(tx, found, view, 0, lambda: matrix_of(tx, found))
+        shown["matrix"] = _kept(tx, run_map, view, 0, lambda: matrix_of(tx, run_map))
     elif view == "lane":
-        shown["lane"] = _kept(tx, found, view, bins, lambda: lane_of(tx, found, bins))
+        shown["lane"] = _kept(tx, run_map, view, bins, lambda: lane_of(tx, run_map, bins))
     else:
-        shown |= item_list(tx, found, page, **filters)
+        shown |= item_list(tx, run_map, page, **filters)
     return {
         "runId": run_id(id),
         "stepId": step,
-        "taskRunId": task_run_id(ids.task_run_id(id, found.times.ordinal)),
-        "status": found.times.status,
-        "total": found.times.items or 0,
-        "seq": found.seq,
+        "taskRunId": task_run_id(ids.task_run_id(id, run_map.times.ordinal)),
+        "status": run_map.times.status,
+        "total": run_map.times.items or 0,
+        "seq": run_map.seq,
         **shown,
     }
 
 
 def _kept(
-    tx: Transaction, found: MapOfRun, view: str, bins: int, make: Callable[[], Document | None]
+    tx: Transaction, run_map: MapOfRun, view: str, bins: int, make: Callable[[], Document | None]
 ) -> Document | None:
     """An answer that holds while nothing happens in the run."""
-    cache, key = tx.cache(_VIEWS), (found.run.id, found.times.ordinal, view, bins)
+    cache, key = tx.cache(_VIEWS), (run_map.run.id, run_map.times.ordinal, view, bins)
     kept = cache.get(key)
-    if kept is not None and kept.seq == found.seq and (kept.until is None or time.monotonic() < kept.until):
+    if kept is not None and kept.seq == run_map.seq and (kept.until is None or time.monotonic() < kept.until):
         return kept.document
     document = make()
-    is_over = found.run.finished_at is not None
-    cache.put(key, _Kept(found.seq, None if is_over else time.monotonic() + OPEN_FOR_S, document))
+    is_over = run_map.run.finished_at is not None
+    cache.put(key, _Kept(run_map.seq, None if is_over else time.monotonic() + OPEN_FOR_S, document))
     return document
 
 
@@ -190,18 +190,18 @@ GROUP BY t.error_code ORDER BY count(*) DESC, t.error_code LIMIT :limit
 """
 
 
-def matrix_of(tx: Transaction, found: MapOfRun) -> Document:
+def matrix_of(tx: Transaction, run_map: MapOfRun) -> Document:
     """The statuses of the items, how long each took among all, and which failed with which error."""
     letters, levels, slowest, median = "", "", None, None
     codes: list[Document] = []
-    if (span := found.span()) is not None:
-        given = {"run_id": found.run.id, **span}
+    if (span := run_map.span()) is not None:
+        parameters = {"run_id": run_map.run.id, **span}
         more = {"alphabet": matrix.level_letters(), "top": matrix.LEVELS - 1}
-        row = tx.execute(_MATRIX, {**given, **more}).one()
+        row = tx.execute(_MATRIX, {**parameters, **more}).one()
         letters, levels, slowest, median = row.letters, row.levels, row.slowest_ms, row.median_ms
         # Without a failed item, there is no second pass.
         if any(matrix.LETTERS[each] in letters for each in FAILED_TASK):
-            codes = [_code(row) for row in tx.execute(_CODES, {**given, "limit": CODES_SHOWN})]
+            codes = [_code(row) for row in tx.execute(_CODES, {**parameters, "limit": CODES_SHOWN})]
     return {
         "statuses": matrix.run_lengths(letters),
         "counts": {
@@ -224,9 +224,9 @@ def _code(row: Any) -> Document:
 # --- as a lane --------------------------------------------------------------------------------------------
 
 
-def lane_of(tx: Transaction, found: MapOfRun, bins: int) -> Document | None:
+def lane_of(tx: Transaction, run_map: MapOfRun, bins: int) -> Document | None:
     """How many items ran at a time; None while the map was not laid out."""
-    return lanes.lanes(tx, found.run, [found.times], bins, found.end).get(found.times.ordinal)
+    return lanes.lanes(tx, run_map.run, [run_map.times], bins, run_map.end).get(run_map.times.ordinal)
 
 
 # --- as a list --------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ _LONGEST, _LOWEST = 1 << 62, UUID(int=0)
 
 def item_list(
     tx: Transaction,
-    found: MapOfRun,
+    run_map: MapOfRun,
     page: Page,
     *,
     order: str = INDEX,
@@ -266,11 +266,11 @@ def item_list(
     Raises:
         InvalidInput: the cursor was made for another order.
     """
-    span = found.span(first or 0, last)
+    span = run_map.span(first or 0, last)
     if span is None:
         return {"items": [], "nextCursor": None}
     parameters = {
-        "run_id": found.run.id,
+        "run_id": run_map.run.id,
         **span,
         "status": status,
         "error_code": error_code,

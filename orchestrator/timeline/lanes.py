@@ -66,10 +66,10 @@ def lanes(
         "begins": [run.created_at + timedelta(microseconds=lives[each.ordinal][0]) for each in chosen],
         "widths": [(to - begin) / bins / 1_000_000 for begin, to in lives.values()],
     }
-    found: dict[int, list[Edges]] = {each.ordinal: [] for each in chosen}
+    edges_by_ordinal: dict[int, list[Edges]] = {each.ordinal: [] for each in chosen}
     for row in tx.execute(_LANES, parameters):
-        found[row.ordinal].append(Edges(row.bin, int(row.change), float(row.busy), row.failed))
-    return {ordinal: _lane(lives[ordinal], edges, bins) for ordinal, edges in found.items()}
+        edges_by_ordinal[row.ordinal].append(Edges(row.bin, int(row.change), float(row.busy), row.failed))
+    return {ordinal: _lane(lives[ordinal], edges, bins) for ordinal, edges in edges_by_ordinal.items()}
 
 
 def _chosen(maps: Sequence[TaskRunTimes]) -> list[TaskRunTimes]:
@@ -91,10 +91,10 @@ def _life(times: TaskRunTimes, end: int) -> tuple[int, int]:
 
 
 def _lane(life: tuple[int, int], edges: Sequence[Edges], bins: int) -> Document:
-    found = density(edges, bins)
+    numbers = density(edges, bins)
     return {
         "fromMs": life[0] / 1000,
         "toMs": life[1] / 1000,
-        "running": list(found.running),
-        "failed": list(found.failed),
+        "running": list(numbers.running),
+        "failed": list(numbers.failed),
     }

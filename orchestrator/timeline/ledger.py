@@ -55,21 +55,21 @@ def parts(run: RunTimes, path: Sequence[PathStep]) -> list[Part]:
     """What the time was spent on, from the creation of the run to its end, without a gap."""
     begin = run.end if run.started is None else min(run.started, run.end)
     admission = laid_over([Span(Kind.PREDECESSORS, 0, begin)], run.pauses, Kind.PAUSE)
-    found = [Part(_waiting_for_slot(each)) for each in admission if each.end > each.begin]
+    run_parts = [Part(_waiting_for_slot(each)) for each in admission if each.end > each.begin]
     for step in path:
-        found += _of_step(run, step if step.begin >= begin else replace(step, begin=begin))
+        run_parts += _of_step(run, step if step.begin >= begin else replace(step, begin=begin))
     end = max([begin, *(each.end for each in path)])
     rest = clipped([Span(Kind.PREDECESSORS, end, run.end)], end, run.end)
-    return found + [Part(each) for each in _as_run(run, rest)]
+    return run_parts + [Part(each) for each in _as_run(run, rest)]
 
 
 def _waiting_for_slot(span: Span) -> Span:
     return span._replace(kind=Kind.TENANT_LIMIT) if span.kind is Kind.PREDECESSORS else span
 
 
-def _as_run(run: RunTimes, found: Sequence[Span]) -> list[Span]:
+def _as_run(run: RunTimes, plain_spans: Sequence[Span]) -> list[Span]:
     """The spans with the pauses and the ends of the whole run."""
-    return laid_over(laid_over(found, run.overs, Kind.ENDED), run.pauses, Kind.PAUSE)
+    return laid_over(laid_over(plain_spans, run.overs, Kind.ENDED), run.pauses, Kind.PAUSE)
 
 
 def _of_step(run: RunTimes, step: PathStep) -> Iterator[Part]:
@@ -87,20 +87,20 @@ def _covering(run: RunTimes, times: TaskRunTimes, begin: int, end: int) -> list[
     """The spans of a task run between two moments; what lies outside its life is a wait for its release."""
     if begin >= end:
         return []
-    found = clipped(spans(times, run.changes.get(times.ordinal, ()), run.end), begin, end)
-    first, last = (found[0].begin, found[-1].end) if found else (end, end)
+    task_spans = clipped(spans(times, run.changes.get(times.ordinal, ()), run.end), begin, end)
+    first, last = (task_spans[0].begin, task_spans[-1].end) if task_spans else (end, end)
     if begin < first:
-        found.insert(0, Span(Kind.PREDECESSORS, begin, first))
+        task_spans.insert(0, Span(Kind.PREDECESSORS, begin, first))
     if last < end:
-        found.append(Span(Kind.PREDECESSORS, last, end))
-    return _as_run(run, found)
+        task_spans.append(Span(Kind.PREDECESSORS, last, end))
+    return _as_run(run, task_spans)
 
 
-def sums(found: Sequence[Part]) -> list[Sum]:
+def sums(run_parts: Sequence[Part]) -> list[Sum]:
     """The parts by kind, and by task where a limit of the task is the cause; the longest first."""
     lengths: dict[tuple[Kind, str | None], int] = defaultdict(int)
     steps: dict[tuple[Kind, str | None], set[str]] = defaultdict(set)
-    for part in found:
+    for part in run_parts:
         key = part.span.kind, _cause(part)
         lengths[key] += part.length
         if part.times is not None:

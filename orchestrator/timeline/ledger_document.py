@@ -35,8 +35,8 @@ def ledger(tx: Transaction, tenant: str, id: UUID) -> Document:
     """
     run = reading.run_row(tx, tenant, id)
     times, path = measure(tx, run)
-    found = parts(times, path)
-    summed = sums(found)
+    run_parts = parts(times, path)
+    summed = sums(run_parts)
     limits = _limits(tx, tenant, summed)
     shown = [_sum(each, limits) for each in summed]
     return {
@@ -49,7 +49,7 @@ def ledger(tx: Transaction, tenant: str, id: UUID) -> Document:
         "until": iso(run.until),
         "totalMs": ms(times.end),
         "sums": shown,
-        "steps": _steps(times, path, found, limits),
+        "steps": _steps(times, path, run_parts, limits),
         "pathLength": len(path),
         "text": sentence(ms(times.end), shown),
     }
@@ -75,15 +75,15 @@ def _limits(tx: Transaction, tenant: str, summed: Sequence[Sum]) -> Mapping[str,
     return {row.id: row.concurrency for row in tx.execute(_LIMITS, {"tenant": tenant, "ids": tasks})}
 
 
-def _sum(found: Sum, limits: Mapping[str, int]) -> Document:
-    limit = limits.get(found.task_id or "")
+def _sum(kind_sum: Sum, limits: Mapping[str, int]) -> Document:
+    limit = limits.get(kind_sum.task_id or "")
     return {
-        "kind": found.kind.value,
-        "label": label(found.kind, found.task_id, limit),
-        "taskId": found.task_id,
+        "kind": kind_sum.kind.value,
+        "label": label(kind_sum.kind, kind_sum.task_id, limit),
+        "taskId": kind_sum.task_id,
         "limit": limit,
-        "ms": ms(found.length),
-        "steps": found.steps,
+        "ms": ms(kind_sum.length),
+        "steps": kind_sum.steps,
     }
 
 
@@ -91,11 +91,11 @@ def _sum(found: Sum, limits: Mapping[str, int]) -> Document:
 
 
 def _steps(
-    times: RunTimes, path: Sequence[PathStep], found: Sequence[Part], limits: Mapping[str, int]
+    times: RunTimes, path: Sequence[PathStep], run_parts: Sequence[Part], limits: Mapping[str, int]
 ) -> list[Document]:
     """The steps of the path that took the longest, in their order: each with what it did and waited for."""
     lengths: dict[str, dict[Kind, int]] = {}
-    for part in found:
+    for part in run_parts:
         if part.times is not None:
             of_step = lengths.setdefault(part.times.step_id, {})
             of_step[part.span.kind] = of_step.get(part.span.kind, 0) + part.length

@@ -29,23 +29,23 @@ _ALIKE = re.compile(r"(.)\1+")
 
 def run_lengths(letters: str) -> str:
     """`cccfcc` as `c3fc2`."""
-    return _ALIKE.sub(lambda found: f"{found[1]}{len(found[0])}", letters)
+    return _ALIKE.sub(lambda match: f"{match[1]}{len(match[0])}", letters)
 
 
 def level_letters() -> str:
     """The letters of the levels, from the quickest to the slowest."""
-    found = (chr(ord(FIRST) + place) for place in range(LEVELS + 1))
-    return "".join(each for each in found if each != "\\")
+    letters = (chr(ord(FIRST) + place) for place in range(LEVELS + 1))
+    return "".join(each for each in letters if each != "\\")
 
 
 def ranges(indexes: Iterable[int], most: int) -> list[list[int]]:
     """Indexes in their order as closed ranges, the first `most`."""
-    found: list[list[int]] = []
+    closed_ranges: list[list[int]] = []
     for each in indexes:
-        if found and found[-1][1] == each - 1:
-            found[-1][1] = each
-        elif len(found) == most:
+        if closed_ranges and closed_ranges[-1][1] == each - 1:
+            closed_ranges[-1][1] = each
+        elif len(closed_ranges) == most:
             break
         else:
-            found.append([each, each])
-    return found
+            closed_ranges.append([each, each])
+    return closed_ranges

@@ -177,15 +177,15 @@ def colour_of(kind: Kind, status: str) -> str:
 def _placed_kinds(steps: Sequence[Step], width: int) -> list[tuple[Kind, float, int]]:
     """The kinds of a picture with their places in its legend: from the left, and in which line."""
     kinds = {bar["kind"] for step in steps for bar in step["bars"]}
-    found: list[tuple[Kind, float, int]] = []
+    places: list[tuple[Kind, float, int]] = []
     x, line = 8.0, 0
     for kind in (each for each in Kind if each in kinds):
         room = 42 + LETTER * 0.85 * len(WORDS[kind])
         if x + room > width and x > 8:
             x, line = 8.0, line + 1
-        found.append((kind, x, line))
+        places.append((kind, x, line))
         x += room
-    return found
+    return places
 
 
 def _told(step: Step) -> str:
@@ -212,5 +212,5 @@ def _round_step(ms: float) -> float:
     """The next of 1, 2, 5, 10, 20, … ms; beyond seconds of 1, 2, 5, 10, 15, 30 s or min, hours, days."""
     seconds = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400)
     steps = [*(0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500), *(each * 1_000 for each in seconds)]
-    found = next((each for each in steps if each >= ms), None)
-    return found if found is not None else 86_400_000 * (ms // 86_400_000 + 1)
+    step = next((each for each in steps if each >= ms), None)
+    return step if step is not None else 86_400_000 * (ms // 86_400_000 + 1)

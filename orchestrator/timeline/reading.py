@@ -108,12 +108,12 @@ def step_times(tx: Transaction, run: RunRow) -> RunTimes:
     last = ids.task_run_id(run.id, MAX_STEPS)
     rows = tx.execute(_STEPS, {"id": run.id, "last": last}).all()
     ended = _attempts(tx, run, [each.id for each in rows if _may_have_ended(each)])
-    found = (times_of_row(run, each, ended) for each in rows)
+    times = (times_of_row(run, each, ended) for each in rows)
     return RunTimes(
         run.since(run.started_at),
         run.since(run.until) or 0,
         run.status not in FINAL_RUN,
-        {each.ordinal: each for each in found},
+        {each.ordinal: each for each in times},
         {each.ordinal: each.predecessors for each in run.plan.steps},
     )
 
@@ -140,7 +140,7 @@ def _may_have_ended(row: Any) -> bool:
 def _attempts(tx: Transaction, run: RunRow, task_runs: Sequence[UUID]) -> Mapping[UUID, list[EndedAttempt]]:
     if not task_runs:
         return {}
-    found: dict[UUID, list[EndedAttempt]] = {}
+    attempts: dict[UUID, list[EndedAttempt]] = {}
     rows = tx.execute(_ATTEMPTS, {"id": run.id, "ids": task_runs, "limit": MOST_ATTEMPTS})
     for row in rows:
         ended = run.since(row.finished_at) or 0
@@ -148,8 +148,8 @@ def _attempts(tx: Transaction, run: RunRow, task_runs: Sequence[UUID]) -> Mappin
         attempt = EndedAttempt(
             row.number, None if begun is None else min(begun, ended), ended, row.error_code
         )
-        found.setdefault(row.task_run_id, []).append(attempt)
-    return found
+        attempts.setdefault(row.task_run_id, []).append(attempt)
+    return attempts
 
 
 def times_of_row(
@@ -317,15 +317,15 @@ def _intervals(
     run: RunRow, rows: Iterable[Any], opens: set[str], ends: set[str], *, closes: bool
 ) -> list[Interval]:
     """The time between events of two kinds; `closes`: what is open at the end counts, too."""
-    found: list[Interval] = []
+    intervals: list[Interval] = []
     begin: int | None = None
     for row in rows:
         at = run.since(row.at) or 0
         if row.type in opens and begin is None:
             begin = at
         elif row.type in ends and begin is not None:
-            found.append(Interval(begin, at))
+            intervals.append(Interval(begin, at))
             begin = None
     if closes and begin is not None:
-        found.append(Interval(begin, run.since(run.until) or 0))
-    return found
+        intervals.append(Interval(begin, run.since(run.until) or 0))
+    return intervals

@@ -91,9 +91,9 @@ class Files:
     def get(self, key: str) -> Any:
         if (own := self.added.get(checked_key(key))) is not None:
             return asset_value(own.path.read_bytes(), own.type)
-        found = self._found(key)
-        with self._means.read(found) as pieces:
-            return asset_value(b"".join(pieces), found.type)
+        asset = self._found(key)
+        with self._means.read(asset) as pieces:
+            return asset_value(b"".join(pieces), asset.type)
 
     def get_path(self, key: str) -> Path:
         if (own := self.added.get(checked_key(key))) is not None:
@@ -101,12 +101,12 @@ class Files:
         return self._loaded(self._found(key), self._place("upstream") / key)
 
     def upload(self, upload_id: str) -> Path:
-        found = self._means.uploaded(upload_id)
-        if found is None:
+        upload = self._means.uploaded(upload_id)
+        if upload is None:
             raise NotFound(f"the run's input names no upload {upload_id!r}"[:300])
         folder = self._place("uploads") / checked_key(upload_id)
         folder.mkdir(exist_ok=True)
-        return self._loaded(found, folder / (Path(found.name).name or "file"))
+        return self._loaded(upload, folder / (Path(upload.name).name or "file"))
 
     def store(self, put: Callable[[str, AddedAsset], str]) -> dict[str, dict[str, Any]] | None:
         """Store the attempt's own assets, once the task has succeeded.
@@ -151,10 +151,10 @@ class Files:
         self.added[key] = AddedAsset(path, size, type_)
 
     def _found(self, key: str) -> StoredFile:
-        found = self._means.asset(key)
-        if found is None:
+        asset = self._means.asset(key)
+        if asset is None:
             raise NotFound(f"no completed step before this one has an asset {key!r}")
-        return found
+        return asset
 
     def _loaded(self, file: StoredFile, path: Path) -> Path:
         if not path.exists():

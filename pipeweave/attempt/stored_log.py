@@ -64,25 +64,25 @@ class StoredLogs:
             run_id: named by the line that says that the log was cut.
         """
         with self._changed:
-            found = self._logs.get(place) or self._begin(place)
-            if found.is_cut:
+            attempt_log = self._logs.get(place) or self._begin(place)
+            if attempt_log.is_cut:
                 return
-            if found.size + len(line) > MAX_LOG_BYTES:
-                found.is_cut, line = True, _cut(run_id)
-            found.lines.append(line)
-            found.size += len(line)
-            found.is_stored = False
+            if attempt_log.size + len(line) > MAX_LOG_BYTES:
+                attempt_log.is_cut, line = True, _cut(run_id)
+            attempt_log.lines.append(line)
+            attempt_log.size += len(line)
+            attempt_log.is_stored = False
 
     def _begin(self, place: Any) -> _Log:
         if len(self._logs) >= MOST_WAITING:
             del self._logs[next(iter(self._logs))]
             self._warn("the storage is slower than what is logged")
-        found = self._logs[place] = _Log()
+        attempt_log = self._logs[place] = _Log()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="stored logs", daemon=True)
             self._thread.start()
         self._changed.notify()
-        return found
+        return attempt_log
 
     @property
     def is_empty(self) -> bool:
@@ -96,8 +96,8 @@ class StoredLogs:
     def end(self, place: Any) -> None:
         """The attempt has ended: store its log at once, and forget it. It must log nothing more."""
         with self._changed:
-            if (found := self._logs.get(place)) is not None:
-                found.has_ended = True
+            if (attempt_log := self._logs.get(place)) is not None:
+                attempt_log.has_ended = True
                 self._changed.notify()
 
     def close(self, within_s: float) -> None:

@@ -91,8 +91,8 @@ def _supplied(plan: Signature, ctx: Context) -> Mapping[str, Any]:
 
 def _item_name(plan: Signature, ctx: Context) -> str | None:
     """The parameter that takes the item of a map."""
-    given = ctx.params or {}
-    return ctx.map_name or next((each.name for each in plan.parameters if each.name not in given), None)
+    arguments = ctx.params or {}
+    return ctx.map_name or next((each.name for each in plan.parameters if each.name not in arguments), None)
 
 
 def idempotency_input(fn: Callable[..., Any], ctx: Context) -> Any:
@@ -131,10 +131,10 @@ def _missing(parameter: Parameter, ctx: Context) -> FieldError:
 
 def _unknown(plan: Signature, ctx: Context) -> list[FieldError]:
     """List params of the step that the function does not take. The run's input may have any members."""
-    given = [*(ctx.params or ()), *([ctx.map_name] if ctx.map_name is not None else ())]
+    names = [*(ctx.params or ()), *([ctx.map_name] if ctx.map_name is not None else ())]
     known = [each.name for each in plan.parameters]
     errors: list[FieldError] = []
-    for name in given:
+    for name in names:
         if name not in plan.names or name == plan.context:
             hint = did_you_mean(name, known, f"the task takes {', '.join(known) or 'none'}")
             errors.append(FieldError(name, f"is not a parameter of the task; {hint}", "unknown_parameter"))

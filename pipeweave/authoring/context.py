@@ -191,8 +191,8 @@ class _NamedLines(logging.LoggerAdapter[logging.Logger]):
     """Adds its ids to the `extra` of each call. A reserved name such as `name` becomes `extra_name`."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        given = kwargs.get("extra") or {}
-        free = {f"extra_{key}" if key in _RESERVED else key: value for key, value in given.items()}
+        fields = kwargs.get("extra") or {}
+        free = {f"extra_{key}" if key in _RESERVED else key: value for key, value in fields.items()}
         return msg, {**kwargs, "extra": {**free, **(self.extra or {})}}
 
 

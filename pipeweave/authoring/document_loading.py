@@ -23,11 +23,13 @@ def load_documents(path: str | Path) -> list[PipelineSpec]:
     Raises:
         InvalidSpec: a file cannot be read, a document is invalid, or two pipelines have the same id.
     """
-    given = Path(path)
-    if given.is_dir():
-        files = sorted(each for each in given.iterdir() if each.suffix.lower() in SUFFIXES and each.is_file())
+    source = Path(path)
+    if source.is_dir():
+        files = sorted(
+            each for each in source.iterdir() if each.suffix.lower() in SUFFIXES and each.is_file()
+        )
     else:
-        files = [given]
+        files = [source]
     specs: dict[str, PipelineSpec] = {}
     for file in files:
         for spec in _load(file):
@@ -87,12 +89,12 @@ def _json(text: str, file: Path) -> list[Any]:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [key for key, _ in pairs]
         double = next(key for key in names if names.count(key) > 1)
         raise ValueError(f"the key {double!r} appears twice")
-    return found
+    return members
 
 
 def _yaml(text: str, file: Path) -> list[Any]:

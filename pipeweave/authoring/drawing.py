@@ -152,7 +152,9 @@ def _argument(frame: FrameType, code: CodeType) -> Placeholder | None:
     count += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
     values = frame.f_locals
     arguments = (values[name] for name in code.co_varnames[:count] if name in values)
-    return next((found for each in arguments if (found := find_placeholder(each)) is not None), None)
+    return next(
+        (placeholder for each in arguments if (placeholder := find_placeholder(each)) is not None), None
+    )
 
 
 def _holds_placeholder(result: Any) -> bool:

@@ -127,9 +127,9 @@ def collect_steps() -> Iterator[GraphBuilder]:
         _current.reset(token)
 
 
-def item_parameter(task: CallableTask, given: Iterable[str]) -> str:
-    """The parameter that takes the items of a map: the first parameter that is not in `given`."""
-    taken = set(given)
+def item_parameter(task: CallableTask, names: Iterable[str]) -> str:
+    """The parameter that takes the items of a map: the first parameter that is not in `names`."""
+    taken = set(names)
     for each in call_plan(task.fn).parameters:
         if each.name not in taken:
             return each.name
@@ -188,13 +188,17 @@ def _require(task: CallableTask, params: Mapping[str, Any], item: str | None) ->
 
 
 def _step_of(value: Any, known: set[str]) -> str:
-    found = step_of(value) if isinstance(value, Placeholder) else value
-    if not isinstance(found, str):
+    step_id = step_of(value) if isinstance(value, Placeholder) else value
+    if not isinstance(step_id, str):
         raise InvalidSpec(f"needs takes results or ids of earlier steps, not {value!r}")
-    if found not in known:
-        hint = did_you_mean(found, known, f"the earlier steps are {', '.join(sorted(known)[:20]) or 'none'}")
-        raise InvalidSpec(f"needs names {found!r}, which is not an earlier step of this pipeline", hint=hint)
-    return found
+    if step_id not in known:
+        hint = did_you_mean(
+            step_id, known, f"the earlier steps are {', '.join(sorted(known)[:20]) or 'none'}"
+        )
+        raise InvalidSpec(
+            f"needs names {step_id!r}, which is not an earlier step of this pipeline", hint=hint
+        )
+    return step_id
 
 
 def _arguments(count: int) -> str:

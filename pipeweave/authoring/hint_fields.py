@@ -67,9 +67,9 @@ def _shape(hint: Any, inside: tuple[Any, ...]) -> Shape:
     """
     if len(inside) > _DEEPEST or any(hint is each for each in inside):
         return _anything()
-    found = _TYPES.get(hint) if isinstance(hint, collections.abc.Hashable) else None
-    if found is not None:
-        return {"type": found}
+    type_name = _TYPES.get(hint) if isinstance(hint, collections.abc.Hashable) else None
+    if type_name is not None:
+        return {"type": type_name}
     if hint in _LISTS or hint in _OBJECTS:
         return {"type": "array" if hint in _LISTS else "object"}
     origin = typing.get_origin(hint)
@@ -121,12 +121,12 @@ def _list(origin: Any, arguments: tuple[Any, ...], inside: tuple[Any, ...]) -> S
 
 
 def _options(values: Iterable[Any]) -> Shape:
-    given = list(values)
-    named = [each for each in given if each is not None]
+    choices = list(values)
+    named = [each for each in choices if each is not None]
     if not named or not all(type(each) in (str, int, bool) for each in named):
         return _anything()
     shape: Shape = {"type": "select", "options": [{"label": str(each), "value": each} for each in named]}
-    return shape if len(named) == len(given) else {**shape, "nullable": True}
+    return shape if len(named) == len(choices) else {**shape, "nullable": True}
 
 
 def _class(hint: type, inside: tuple[Any, ...]) -> Shape:

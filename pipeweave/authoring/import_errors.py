@@ -35,17 +35,17 @@ def described(error: BaseException) -> str:
 
 def place(error: BaseException) -> str:
     """The line of users' code that led to an exception, as `tasks.py:4`; empty if there is none."""
-    found = [each for each in _frames(error) if not each.filename.startswith(_LIBRARIES)]
-    return f"{_shown(found[0].filename)}:{found[0].lineno}" if found else ""
+    frames = [each for each in _frames(error) if not each.filename.startswith(_LIBRARIES)]
+    return f"{_shown(frames[0].filename)}:{frames[0].lineno}" if frames else ""
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
     """The frames of users' code, innermost first; those of libraries if there are no others."""
-    found = [
+    frames = [
         each for each in traceback.extract_tb(error.__traceback__) if _is_written_by_somebody(each.filename)
     ]
-    mine = [each for each in found if not each.filename.startswith(_LIBRARIES)]
-    return (mine or found[-1:])[::-1][:MOST_FRAMES]
+    mine = [each for each in frames if not each.filename.startswith(_LIBRARIES)]
+    return (mine or frames[-1:])[::-1][:MOST_FRAMES]
 
 
 def _is_written_by_somebody(path: str) -> bool:

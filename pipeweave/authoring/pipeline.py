@@ -89,8 +89,8 @@ class Pipeline(Generic[P, R]):
             raise InvalidSpec(detail, errors=error.errors, hint=error.hint, **error.context) from None
 
     def _schedule(self) -> Any:
-        given = self._options["schedule"]
-        return given.to_json() if isinstance(given, Schedule) else given
+        schedule = self._options["schedule"]
+        return schedule.to_json() if isinstance(schedule, Schedule) else schedule
 
     def _output(self, result: Any) -> Any:
         try:

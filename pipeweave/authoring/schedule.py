@@ -73,19 +73,19 @@ class Schedule:
         Raises:
             InvalidSpec: an argument is invalid.
         """
-        found, errors = read_schedule(self.to_json(), "")
-        if errors or found is None:
+        schedule, errors = read_schedule(self.to_json(), "")
+        if errors or schedule is None:
             named = [_of_argument(each) for each in errors]
             more = f" (and {len(named) - 1} more)" if named[1:] else ""
             first = f"{named[0].field} {named[0].message}".strip()
             raise InvalidSpec(f"Schedule: {first}{more}", errors=named)
-        return found
+        return schedule
 
     def to_json(self) -> dict[str, Any]:
         """The same as a document has it."""
-        given = {name: _json(getattr(self, argument)) for argument, name in _NAMES.items()}
-        given |= {"everyMs": _ms(self.every), "jitterMs": _ms(self.jitter)}
-        return {name: value for name, value in given.items() if value is not None}
+        members = {name: _json(getattr(self, argument)) for argument, name in _NAMES.items()}
+        members |= {"everyMs": _ms(self.every), "jitterMs": _ms(self.jitter)}
+        return {name: value for name, value in members.items() if value is not None}
 
 
 def _json(value: Any) -> Any:
@@ -98,8 +98,8 @@ def _ms(value: Any) -> Any:
         return value // timedelta(milliseconds=1)
     if value is None or value == 0:
         return value
-    found = milliseconds(value)
-    return str(value) if found is None else found
+    duration = milliseconds(value)
+    return str(value) if duration is None else duration
 
 
 def _of_argument(error: FieldError) -> FieldError:

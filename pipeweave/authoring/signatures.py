@@ -152,15 +152,15 @@ def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
 def _closure(fn: Any) -> dict[str, Any] | None:
     """The variables of enclosing functions that this function uses and that have a value already."""
     code = getattr(fn, "__code__", None)
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     for name, cell in zip(
         code.co_freevars if code else (), getattr(fn, "__closure__", None) or (), strict=False
     ):
         try:
-            found[name] = cell.cell_contents
+            variables[name] = cell.cell_contents
         except ValueError:
             continue
-    return found or None
+    return variables or None
 
 
 def _is_context(hint: Any) -> bool:
@@ -197,8 +197,8 @@ class HintValidator:
         try:
             return self._adapter.validate_python(value), []
         except ValidationError as error:
-            found = error.errors(include_url=False, include_context=False)
-            return None, [_field_error(self._name, each) for each in found]
+            faults = error.errors(include_url=False, include_context=False)
+            return None, [_field_error(self._name, each) for each in faults]
 
 
 def _adapter(name: str, hint: Any) -> Any:
@@ -227,12 +227,12 @@ def _sentence(hint: Any, error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
-def _field_error(name: str, found: Mapping[str, Any]) -> FieldError:
-    path = name + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"])
-    shown = repr(found["input"])
-    said = str(found["msg"]).replace("Input should be", "must be", 1)
+def _field_error(name: str, fault: Mapping[str, Any]) -> FieldError:
+    path = name + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
+    shown = repr(fault["input"])
+    said = str(fault["msg"]).replace("Input should be", "must be", 1)
     return FieldError(
-        path, f"{said}, not {shown if len(shown) <= 100 else shown[:99] + '…'}", str(found["type"])
+        path, f"{said}, not {shown if len(shown) <= 100 else shown[:99] + '…'}", str(fault["type"])
     )
 
 

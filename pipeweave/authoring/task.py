@@ -224,21 +224,23 @@ def _refuse_unknown(options: Mapping[str, Any]) -> None:
 
 def _make(fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
     _require_plain_function(fn)
-    given = _with_seconds(_with_retry(options))
-    _require_concurrent_function(fn, given)
-    after = given.get("allowed_next", ())
+    spec_options = _with_seconds(_with_retry(options))
+    _require_concurrent_function(fn, spec_options)
+    after = spec_options.get("allowed_next", ())
     if isinstance(after, str) or not isinstance(after, Iterable):
-        found = f"allowed_next must be a list of tasks, not {after!r}"
+        message = f"allowed_next must be a list of tasks, not {after!r}"
         raise InvalidTask(
-            found, errors=[FieldError("allowed_next", "must be a list of tasks", "invalid_type")]
+            message, errors=[FieldError("allowed_next", "must be a list of tasks", "invalid_type")]
         )
-    given["allowed_next"] = tuple(each.id if isinstance(each, Task) else each for each in after)
-    if given.get("id") is None:
-        given["id"] = fn.__name__
-    if given.get("description") is None:
-        given["description"] = (inspect.getdoc(fn) or "").partition("\n")[0] or None
+    spec_options["allowed_next"] = tuple(each.id if isinstance(each, Task) else each for each in after)
+    if spec_options.get("id") is None:
+        spec_options["id"] = fn.__name__
+    if spec_options.get("description") is None:
+        spec_options["description"] = (inspect.getdoc(fn) or "").partition("\n")[0] or None
     spec = TaskSpec(
-        code_hash=code_hash(fn, given.get("version")), name=f"{fn.__module__}.{fn.__qualname__}", **given
+        code_hash=code_hash(fn, spec_options.get("version")),
+        name=f"{fn.__module__}.{fn.__qualname__}",
+        **spec_options,
     )
     made: Task[..., Any] = Task(fn, spec)
     _register(made)
@@ -247,12 +249,12 @@ def _make(fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
 
 def _with_retry(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a TaskSpec: `retry` is replaced by the plain options it is equivalent to."""
-    given = dict(options)
-    retry = given.pop("retry", None)
-    if isinstance(given.get("retry_on"), list):
-        given["retry_on"] = tuple(given["retry_on"])
+    spec_options = dict(options)
+    retry = spec_options.pop("retry", None)
+    if isinstance(spec_options.get("retry_on"), list):
+        spec_options["retry_on"] = tuple(spec_options["retry_on"])
     if retry is None:
-        return given
+        return spec_options
     if not isinstance(retry, Retry):
         wrong = FieldError(
             "retry", f"must be a Retry, not {retry!r}"[:500], "invalid_type", "Retry(attempts=3)"
@@ -264,7 +266,7 @@ def _with_retry(options: Mapping[str, Any]) -> dict[str, Any]:
         )
     retry_options = retry.to_options()
     conflicts = [
-        FieldError(each, "is set by retry, too", "conflict") for each in retry_options if each in given
+        FieldError(each, "is set by retry, too", "conflict") for each in retry_options if each in spec_options
     ]
     if conflicts:
         raise InvalidTask(
@@ -272,21 +274,23 @@ def _with_retry(options: Mapping[str, Any]) -> dict[str, Any]:
             errors=conflicts,
             hint=f"use either Retry(…), or {', '.join(retry_options)}",
         )
-    return given | retry_options
+    return spec_options | retry_options
 
 
 _LONGEST_TTL_MS = 100 * MAX_MS
 
 
-def _with_seconds(given: dict[str, Any]) -> dict[str, Any]:
+def _with_seconds(options: dict[str, Any]) -> dict[str, Any]:
     """Convert durations with a unit to seconds; a text that is none is left for TaskSpec to refuse."""
     for option, longest_ms in (("timeout", MAX_MS), ("idempotency_ttl", _LONGEST_TTL_MS)):
         ms = (
-            milliseconds(given[option], longest_ms=longest_ms) if isinstance(given.get(option), str) else None
+            milliseconds(options[option], longest_ms=longest_ms)
+            if isinstance(options.get(option), str)
+            else None
         )
         if ms is not None:
-            given[option] = ms // 1_000 if ms % 1_000 == 0 else ms / 1_000
-    return given
+            options[option] = ms // 1_000 if ms % 1_000 == 0 else ms / 1_000
+    return options
 
 
 def _require_plain_function(fn: Any) -> None:
@@ -319,15 +323,15 @@ def _is_method(fn: Callable[..., Any]) -> bool:
     return first in ("self", "cls") and bool(holder) and not holder.endswith("<locals>")
 
 
-def _require_concurrent_function(fn: Callable[..., Any], given: dict[str, Any]) -> None:
+def _require_concurrent_function(fn: Callable[..., Any], options: dict[str, Any]) -> None:
     """Set `concurrent` for an `async def` function that does not say; refuse it for any other function."""
     if inspect.iscoroutinefunction(fn):
-        given.setdefault("concurrent", DEFAULT_CONCURRENT)
-    elif given.get("concurrent", 1) != 1:
+        options.setdefault("concurrent", DEFAULT_CONCURRENT)
+    elif options.get("concurrent", 1) != 1:
         expected = f"1, or an `async def` function with 1 to {MAX_CONCURRENT}"
         wrong = FieldError("concurrent", "is for `async def` tasks alone", "unsupported", expected)
         raise InvalidTask(
-            f"task {given.get('id') or fn.__name__!r}: {wrong.field} {wrong.message}",
+            f"task {options.get('id') or fn.__name__!r}: {wrong.field} {wrong.message}",
             errors=[wrong],
             hint="write `async def`, or start more processes: `pipeweave worker --concurrency N`",
         )
@@ -367,9 +371,9 @@ def collect(module: ModuleType) -> dict[str, Task[..., Any]]:
     Raises:
         InvalidTask: two of them have the same id.
     """
-    found: dict[str, Task[..., Any]] = {}
+    tasks: dict[str, Task[..., Any]] = {}
     for each in vars(module).values():
-        if isinstance(each, Task) and found.setdefault(each.id, each) is not each:
-            places = f"{found[each.id].spec.name} and {each.spec.name}"
+        if isinstance(each, Task) and tasks.setdefault(each.id, each) is not each:
+            places = f"{tasks[each.id].spec.name} and {each.spec.name}"
             raise InvalidTask(f"{module.__name__} has two tasks {each.id!r}: {places}")
-    return found
+    return tasks

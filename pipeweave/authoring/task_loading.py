@@ -65,11 +65,11 @@ def load(apps: Iterable[str]) -> Loaded:
     declared = list(registered_pipelines().values())
     named = {each.id for each in [*declared, *documents]}
     derived = [each for each in derive(each.spec for each in tasks.values()) if each.id not in named]
-    found = [(each, "decorator") for each in declared]
-    found += [(each, "document") for each in documents]
-    found += [(each, "derived") for each in derived]
-    log.info("definitions.loaded", extra={"tasks": len(tasks), "pipelines": len(found)})
-    return Loaded(tasks, found)
+    pipelines = [(each, "decorator") for each in declared]
+    pipelines += [(each, "document") for each in documents]
+    pipelines += [(each, "derived") for each in derived]
+    log.info("definitions.loaded", extra={"tasks": len(tasks), "pipelines": len(pipelines)})
+    return Loaded(tasks, pipelines)
 
 
 def _refuse_doubles() -> None:

@@ -207,8 +207,8 @@ def code_hash(fn: Callable[..., Any], version: object = None) -> str:
     except (OSError, TypeError):
         code = getattr(fn, "__code__", None)
         source = _code_bytes(code) if isinstance(code, CodeType) else repr(fn).encode()
-    given = b"" if version is None else b"\0version=" + str(version).encode(errors="surrogatepass")
-    return hashlib.sha256(source + given).hexdigest()
+    suffix = b"" if version is None else b"\0version=" + str(version).encode(errors="surrogatepass")
+    return hashlib.sha256(source + suffix).hexdigest()
 
 
 def _code_bytes(code: CodeType) -> bytes:

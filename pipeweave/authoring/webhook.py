@@ -38,10 +38,10 @@ class HasId(Protocol):
 Hook = str | HasId | Webhook
 
 
-def written(given: Hook | Sequence[Hook] | None) -> Any:
+def written(hooks: Hook | Sequence[Hook] | None) -> Any:
     """The member of a pipeline document for a hook or several: what is neither is left for the reading."""
-    if isinstance(given, list | tuple):
-        return [written(each) for each in given]
-    if isinstance(given, Webhook):
-        return given.to_json()
-    return getattr(given, "id", given)
+    if isinstance(hooks, list | tuple):
+        return [written(each) for each in hooks]
+    if isinstance(hooks, Webhook):
+        return hooks.to_json()
+    return getattr(hooks, "id", hooks)

@@ -69,8 +69,8 @@ def audit(
 
 def _filters(since: Any, until: Any, object_: str | None, **texts: str | None) -> dict[str, str]:
     now = datetime.now(UTC)
-    given = {**texts, "object": object_, "since": time_of(since, now), "until": time_of(until, now)}
-    return {name: value for name, value in given.items() if value is not None}
+    filters = {**texts, "object": object_, "since": time_of(since, now), "until": time_of(until, now)}
+    return {name: value for name, value in filters.items() if value is not None}
 
 
 def _object(entry: Mapping[str, Any]) -> str:

@@ -95,7 +95,7 @@ def start(
     chosen = _chosen(client, filters)
     if not chosen:
         raise click.UsageError("give --run, or a filter such as --pipeline or --status")
-    found = client.bulk(
+    change = client.bulk(
         action,
         chosen,
         reason=reason,
@@ -107,12 +107,12 @@ def start(
         idempotency_key=key,
     )
     if dry_run:
-        _show_plan(client, found, filters["pipeline"], as_json=as_json)
+        _show_plan(client, change, filters["pipeline"], as_json=as_json)
         return
     if wait:
-        found = _wait(client, found, timeout, is_silent=as_json)
-    show_answer(found, as_json, _line(found))
-    ctx.exit(0 if not wait or (found["status"] == "completed" and not found["skipped"]) else 1)
+        change = _wait(client, change, timeout, is_silent=as_json)
+    show_answer(change, as_json, _line(change))
+    ctx.exit(0 if not wait or (change["status"] == "completed" and not change["skipped"]) else 1)
 
 
 def _chosen(client: Client, options: dict[str, Any]) -> Document:
@@ -129,9 +129,9 @@ def _show_plan(client: Client, plan: Document, pipelines: tuple[str, ...], *, as
         for each in pipelines:
             require_pipeline(client, each)
     more = "" if plan["isComplete"] else " or more"
-    told = ", ".join(f"{number:,} {status}" for status, number in plan["byStatus"].items())
+    counts = ", ".join(f"{number:,} {status}" for status, number in plan["byStatus"].items())
     click.echo(
-        f"{plan['matched']:,}{more} runs would be {DONE[plan['action']]}{f' ({told})' if told else ''}"
+        f"{plan['matched']:,}{more} runs would be {DONE[plan['action']]}{f' ({counts})' if counts else ''}"
     )
     if plan["skipped"]:
         click.echo(f"{plan['skipped']:,} of those that are named are not concerned", err=True)
@@ -139,23 +139,25 @@ def _show_plan(client: Client, plan: Document, pipelines: tuple[str, ...], *, as
         click.echo(each)
 
 
-def _wait(client: Client, found: Document, timeout: float | None, *, is_silent: bool) -> Document:
+def _wait(client: Client, change: Document, timeout: float | None, *, is_silent: bool) -> Document:
     until = None if timeout is None else time.monotonic() + timeout
-    while found["status"] == "running":
+    while change["status"] == "running":
         if not is_silent and sys.stderr.isatty():
-            click.echo(f"\r{found['changed'] + found['skipped']:,} of {found['total']:,}", nl=False, err=True)
+            click.echo(
+                f"\r{change['changed'] + change['skipped']:,} of {change['total']:,}", nl=False, err=True
+            )
         if until is not None and time.monotonic() >= until:
-            raise WaitTimeout(f"bulk change {found['id']} is still running after {timeout:g} s")
+            raise WaitTimeout(f"bulk change {change['id']} is still running after {timeout:g} s")
         time.sleep(POLL_INTERVAL_S)
-        found = client.bulk_change(found["id"])
-    return found
+        change = client.bulk_change(change["id"])
+    return change
 
 
-def _line(found: Document) -> str:
-    of = f"{found['total']:,}{'+' if found['totalIsCapped'] else ''}"
-    skipped = f", {found['skipped']:,} skipped" if found["skipped"] else ""
-    done = DONE[found["action"]]
-    return f"{found['id']} {found['status']}: {found['changed']:,} of {of} runs {done}{skipped}"
+def _line(change: Document) -> str:
+    of = f"{change['total']:,}{'+' if change['totalIsCapped'] else ''}"
+    skipped = f", {change['skipped']:,} skipped" if change["skipped"] else ""
+    done = DONE[change["action"]]
+    return f"{change['id']} {change['status']}: {change['changed']:,} of {of} runs {done}{skipped}"
 
 
 @bulk.command("list", epilog=examples("pipeweave bulk list --limit 5"))
@@ -189,16 +191,16 @@ def show(client: Client, bulk_change: str, as_json: bool) -> None:
 
     BULK is its id, the beginning of one, or `latest`.
     """
-    found = client.bulk_change(id_arguments.bulk_change(client, bulk_change))
+    change = client.bulk_change(id_arguments.bulk_change(client, bulk_change))
     if as_json:
-        show_json(found)
+        show_json(change)
         return
-    click.echo(_line(found))
-    skipped = client.bulk_runs(found["id"], "skipped")
+    click.echo(_line(change))
+    skipped = client.bulk_runs(change["id"], "skipped")
     for each, _ in zip(skipped, range(MOST_SKIPPED), strict=False):
         click.echo(f"{each['runId']}: {each['errorCode']}: {text(each['error'])}")
-    if found["skipped"] > MOST_SKIPPED:
-        click.echo(f"and {found['skipped'] - MOST_SKIPPED:,} more", err=True)
+    if change["skipped"] > MOST_SKIPPED:
+        click.echo(f"and {change['skipped'] - MOST_SKIPPED:,} more", err=True)
 
 
 bulk.verb(

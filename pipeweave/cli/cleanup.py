@@ -58,11 +58,11 @@ def cleanup(
     from pipeweave.orchestrator.security import audit
 
     with opened(place.database_url, pool_size=2) as database:
-        given = database.now() - older_than if isinstance(older_than, datetime) else older_than
-        policy = _policy(place.settings, given, dlq_retention_days, is_archived=not no_archive)
+        age = database.now() - older_than if isinstance(older_than, datetime) else older_than
+        policy = _policy(place.settings, age, dlq_retention_days, is_archived=not no_archive)
         drop_months.check_clock(database)
         if not dry_run:
-            note = audited.note("db cleanup", given={"olderThan": older_than and str(older_than)})
+            note = audited.note("db cleanup", details={"olderThan": older_than and str(older_than)})
             audit.begin_many(database, note)
         done = drop_months.run_once(database, place.storage, policy, is_rehearsal=dry_run)
         purged = expiry.count_expired(database, policy) if dry_run else expiry.purge_all(database, policy)

@@ -43,34 +43,34 @@ def compare(client: Client, run: str, other: str, limit: int, as_json: bool) -> 
     left, right = id_arguments.run(client, run), id_arguments.run(client, other)
     if left == right:
         raise click.UsageError(f"both are run {left}; `pipeweave runs --pipeline PIPELINE` lists others")
-    found = client.compare(left, right, limit)
+    comparison = client.compare(left, right, limit)
     if as_json:
-        show_json(found)
+        show_json(comparison)
         return
-    show_fields(_fields(found))
-    for line in _input_lines(found["input"]):
+    show_fields(_fields(comparison))
+    for line in _input_lines(comparison["input"]):
         click.echo(line)
     columns = ("step", "status", "attempt", "left", "right", "difference", "output")
-    show_table(columns, [_row(each) for each in found["steps"]], none="no steps")
-    if not found["isComplete"]:
+    show_table(columns, [_row(each) for each in comparison["steps"]], none="no steps")
+    if not comparison["isComplete"]:
         click.echo(f"The {limit:,} steps that differ most are shown; --limit shows more.", err=True)
 
 
-def _fields(found: Document) -> Iterator[tuple[str, Any]]:
+def _fields(comparison: Document) -> Iterator[tuple[str, Any]]:
     for side in ("left", "right"):
-        each = found[side]
+        each = comparison[side]
         error = f" {each['errorCode']}" if each["errorCode"] else ""
         took = _took(each["durationMs"])
         yield side, f"{each['id']} version {each['pipelineVersion']} {each['status']}{error} {took}"
-    yield "difference", _delta(found["deltaMs"])
-    yield "input", "the same" if found["input"]["isSame"] else "differs"
-    yield "steps changed", ", ".join(found["version"]["changed"]) or None
-    yield "steps added", ", ".join(found["version"]["added"]) or None
-    yield "steps removed", ", ".join(found["version"]["removed"]) or None
+    yield "difference", _delta(comparison["deltaMs"])
+    yield "input", "the same" if comparison["input"]["isSame"] else "differs"
+    yield "steps changed", ", ".join(comparison["version"]["changed"]) or None
+    yield "steps added", ", ".join(comparison["version"]["added"]) or None
+    yield "steps removed", ", ".join(comparison["version"]["removed"]) or None
 
 
-def _input_lines(found: Document) -> Iterator[str]:
-    listed = found["differences"] or []
+def _input_lines(comparison: Document) -> Iterator[str]:
+    listed = comparison["differences"] or []
     for each in listed[:DIFFERENCES_PRINTED]:
         match each["change"]:
             case "added":
@@ -80,7 +80,9 @@ def _input_lines(found: Document) -> Iterator[str]:
             case _:
                 said = f"{text(each['left'])} -> {text(each['right'])}"
         yield f"  {text(each['path'] or 'the whole input')}: {said}"
-    if len(listed) > DIFFERENCES_PRINTED or not (found["isComplete"] or found["differences"] is None):
+    if len(listed) > DIFFERENCES_PRINTED or not (
+        comparison["isComplete"] or comparison["differences"] is None
+    ):
         yield "  and more; --json lists them"
 
 

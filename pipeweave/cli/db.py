@@ -68,14 +68,14 @@ def status(ctx: click.Context, database_url: str, as_json: bool) -> None:
     """
     from pipeweave.orchestrator.deployment import migrate as schema
 
-    found = schema.status(database_url)
+    state = schema.status(database_url)
     if as_json:
-        _show_json(found)
-    elif found.is_current:
-        click.echo(f"The schema is current: {found.current}")
+        _show_json(state)
+    elif state.is_current:
+        click.echo(f"The schema is current: {state.current}")
     else:
-        click.echo(f"The schema is at {found.current or 'no version'}; pending: {', '.join(found.pending)}")
-    ctx.exit(0 if found.is_current else 1)
+        click.echo(f"The schema is at {state.current or 'no version'}; pending: {', '.join(state.pending)}")
+    ctx.exit(0 if state.is_current else 1)
 
 
 @db.command()

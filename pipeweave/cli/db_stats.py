@@ -27,17 +27,17 @@ def stats(database_url: str, is_rebuild: bool, as_json: bool) -> None:
     database = Database(database_url, pool_size=0)
     runs = statistics.rebuild(database, _tell) if is_rebuild else None
     with database.transaction() as tx:
-        found = statistics.documents.current(statistics.as_of(tx))
+        state = statistics.documents.current(statistics.as_of(tx))
     if as_json:
-        show_json({**found, "runs": runs})
+        show_json({**state, "runs": runs})
         return
     show_fields(
         (
-            ("counted until (UTC)", when(found["asOf"])),
-            ("counted since (UTC)", when(found["since"])),
-            ("history missed (UTC)", found["missedAt"] and when(found["missedAt"])),
+            ("counted until (UTC)", when(state["asOf"])),
+            ("counted since (UTC)", when(state["since"])),
+            ("history missed (UTC)", state["missedAt"] and when(state["missedAt"])),
             ("counted anew, runs", runs),
-            ("under way", "the past is being counted anew" if found["isRebuilding"] else None),
+            ("under way", "the past is being counted anew" if state["isRebuilding"] else None),
         )
     )
 

@@ -62,20 +62,20 @@ def demo(ctx: click.Context, data_dir: Path | None, keep: bool, limit: int, as_j
             # The stack's own folder is removed; a name of its own, as all users share the folder above.
             place = folder if keep or data_dir else Path(tempfile.mkdtemp(prefix="pipeweave-pictures-"))
             picture, timeline = _picture(client, run, place), _timeline(client, run, place)
-        found = run.output if run.status == "completed" else None
+        report = run.output if run.status == "completed" else None
         if as_json:
             link = login_link(ready, f"/ui/r/{run.id}") if keep else None
-            told = {"run": run.id, "status": run.status, "report": found}
-            show_json({**told, "picture": str(picture), "timeline": str(timeline), "dashboard": link})
-        elif found is not None:
-            show_report(found, run, time.monotonic() - began)
+            summary = {"run": run.id, "status": run.status, "report": report}
+            show_json({**summary, "picture": str(picture), "timeline": str(timeline), "dashboard": link})
+        elif report is not None:
+            show_report(report, run, time.monotonic() - began)
             click.echo(f"The pipeline's graph as a picture: {picture}")
             click.echo(f"When each step did what, as a picture: {timeline}")
             next_steps(folder, run, is_kept=keep)
             if keep:
                 again = f"pipeweave open --data-dir {folder}"
                 click.echo("\n".join(dashboard_lines(ready, f"/ui/r/{run.id}", again=again)))
-        if found is None:
+        if report is None:
             raise PipeWeaveError(
                 f"the demo's run ended {run.status}", hint="its first errors are printed above"
             )

@@ -72,22 +72,22 @@ def _given(client: Client, filters: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _whole_fingerprint(client: Client, given: str) -> str:
+def _whole_fingerprint(client: Client, fingerprint: str) -> str:
     """A fingerprint, of which the beginning may be given that `dlq groups` shows.
 
     Raises:
         UsageError: no group of dead letters has it, or several have.
     """
-    if len(given) >= WHOLE_FINGERPRINT:
-        return given
+    if len(fingerprint) >= WHOLE_FINGERPRINT:
+        return fingerprint
     groups = client.dlq.groups(status="all", limit=MOST_GROUPS)
-    found = [each["fingerprint"] for each in groups if each["fingerprint"].startswith(given.lower())]
-    if len(found) != 1:
-        many = f"{len(found)} groups have" if found else "no group has"
+    matches = [each["fingerprint"] for each in groups if each["fingerprint"].startswith(fingerprint.lower())]
+    if len(matches) != 1:
+        many = f"{len(matches)} groups have" if matches else "no group has"
         raise click.UsageError(
-            f"{many} a fingerprint that begins with {given!r}; `pipeweave dlq groups` shows them"
+            f"{many} a fingerprint that begins with {fingerprint!r}; `pipeweave dlq groups` shows them"
         )
-    return str(found[0])
+    return str(matches[0])
 
 
 def _require_known(client: Client, filters: Mapping[str, Any]) -> None:
@@ -149,8 +149,8 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
 
     Similar: same task, error code, type, and message apart from numbers.
     """
-    found = client.dlq.groups(status=status, limit=limit, **_given(client, filters))
-    if not found and not as_json:
+    rows = client.dlq.groups(status=status, limit=limit, **_given(client, filters))
+    if not rows and not as_json:
         _require_known(client, filters)
     cells = {
         Column("number"): field("count"),
@@ -161,7 +161,7 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
         # So much of it is enough to name the group.
         Column("fingerprint"): lambda each: each["fingerprint"][:FINGERPRINT_CHARS],
     }
-    show_list("groups", found, cells, as_json=as_json, none="No dead letters found.")
+    show_list("groups", rows, cells, as_json=as_json, none="No dead letters found.")
 
 
 @dlq.command()
@@ -176,8 +176,8 @@ def show(client: Client, dead_letter: str, full: bool, as_json: bool) -> None:
     """
     from pipeweave.cli.support.dead_letter_view import show_dead_letter
 
-    found = client.dlq.get(id_arguments.dead_letter(client, dead_letter), load=True)
-    show_answer(found, as_json, partial(show_dead_letter, is_full=full))
+    letter = client.dlq.get(id_arguments.dead_letter(client, dead_letter), load=True)
+    show_answer(letter, as_json, partial(show_dead_letter, is_full=full))
 
 
 @dlq.command()
@@ -293,8 +293,8 @@ def redrive(client: Client, redrive: str, cancel: bool, as_json: bool) -> None:
     `retry-all` works in the background, as a redrive. REDRIVE is its id, the beginning of one, or `latest`.
     """
     redrive_id = id_arguments.redrive(client, redrive)
-    found = client.dlq.cancel_redrive(redrive_id) if cancel else client.dlq.redrive(redrive_id)
-    show_answer(found, as_json, _show_redrive)
+    document = client.dlq.cancel_redrive(redrive_id) if cancel else client.dlq.redrive(redrive_id)
+    show_answer(document, as_json, _show_redrive)
 
 
 def _show_redrive(redrive: Document) -> None:
@@ -317,12 +317,12 @@ def discard(
 
     Give their ids (or the beginnings of them), or filters.
     """
-    given = _given(client, filters)
-    if bool(dead_letters) == bool(given):
+    choice = _given(client, filters)
+    if bool(dead_letters) == bool(choice):
         raise click.UsageError("give the ids of dead letters, or filters such as --task")
-    for each in [id_arguments.dead_letter(client, given) for given in dead_letters]:
+    for each in [id_arguments.dead_letter(client, choice) for choice in dead_letters]:
         client.dlq.discard(each, reason)
-    count = len(dead_letters) if dead_letters else client.dlq.discard_all(reason, **given)
+    count = len(dead_letters) if dead_letters else client.dlq.discard_all(reason, **choice)
     show_answer({"discarded": count}, as_json, f"{count:,} discarded")
 
 

@@ -35,10 +35,10 @@ def doctor(ctx: click.Context, database_url: str | None, data_dir: Path | None, 
 
     settings, problem = _settings(database_url, data_dir)
     findings = []
-    for found in checkup.examine(settings, checks.checks(problem)):
-        findings.append(found)
-        if not as_json and found.verdict.line != checkup.NOT_CHECKED:
-            _show(found)
+    for finding in checkup.examine(settings, checks.checks(problem)):
+        findings.append(finding)
+        if not as_json and finding.verdict.line != checkup.NOT_CHECKED:
+            _show(finding)
     left_out = [each.name for each in findings if each.verdict.line == checkup.NOT_CHECKED]
     if left_out and not as_json:
         counted = "1 check needs" if len(left_out) == 1 else f"{len(left_out)} checks need"
@@ -53,27 +53,27 @@ def _settings(database_url: str | None, data_dir: Path | None) -> tuple[Settings
     """Load the settings; if they are invalid, return defaults and the error."""
     problem: PipeWeaveError | None = None
     try:
-        given = load()
+        settings = load()
     except InvalidSetting as error:
-        given, problem = Settings(), error
+        settings, problem = Settings(), error
     try:
-        return connecting.deployment(given, database_url=database_url, data_dir=data_dir), problem
+        return connecting.deployment(settings, database_url=database_url, data_dir=data_dir), problem
     except InvalidSetting:
         # No database is configured; one of the checks reports that.
-        return replace(given, database_url=None), problem
+        return replace(settings, database_url=None), problem
 
 
-def _show(found: checkup.Finding) -> None:
-    level = f"{found.level.value:<8}"
-    level = click.style(level, fg=COLOURS[found.level.value]) if is_terminal() else level
-    hint = f"; {text(found.verdict.hint)}" if found.verdict.hint else ""
-    click.echo(f"{level} {found.name:<19} {text(found.verdict.line)}{hint}")
+def _show(finding: checkup.Finding) -> None:
+    level = f"{finding.level.value:<8}"
+    level = click.style(level, fg=COLOURS[finding.level.value]) if is_terminal() else level
+    hint = f"; {text(finding.verdict.hint)}" if finding.verdict.hint else ""
+    click.echo(f"{level} {finding.name:<19} {text(finding.verdict.line)}{hint}")
 
 
-def _document(found: checkup.Finding) -> dict[str, Any]:
+def _document(finding: checkup.Finding) -> dict[str, Any]:
     return {
-        "name": found.name,
-        "level": found.level.value,
-        "detail": found.verdict.line,
-        "hint": found.verdict.hint,
+        "name": finding.name,
+        "level": finding.level.value,
+        "detail": finding.verdict.line,
+        "hint": finding.verdict.hint,
     }

@@ -66,13 +66,13 @@ def graph(
         else:
             click.echo(text(f"{svg}: {pipeline}, version {version}"))
         return
-    found = client.graph(pipeline, version, view=view, layout=as_json)
+    pipeline_graph = client.graph(pipeline, version, view=view, layout=as_json)
     if as_json:
-        show_json(found)
+        show_json(pipeline_graph)
         return
-    shown = "their pattern" if found["view"] == "pattern" else "all steps"
-    steps, edges = found["stepCount"], found["edgeCount"]
+    shown = "their pattern" if pipeline_graph["view"] == "pattern" else "all steps"
+    steps, edges = pipeline_graph["stepCount"], pipeline_graph["edgeCount"]
     click.echo(text(f"{pipeline} v{version}: {steps:,} steps, {edges:,} edges; {shown}"))
     # Its names have no letters that a terminal takes for a command, and its blanks are the drawing.
-    for line in graph_lines(found, WIDTH):
+    for line in graph_lines(pipeline_graph, WIDTH):
         click.echo(line)

@@ -44,18 +44,18 @@ def ledger(client: Client, run: str, pipeline: str | None, svg: Path | None, as_
     critical path.
     """
     run_id = id_arguments.run(client, run, pipeline)
-    found = client.ledger(run_id)
+    report = client.ledger(run_id)
     if svg is not None:
         write_picture(client, run_id, svg)
     if as_json:
-        show_json(found)
+        show_json(report)
         return
-    so_far = " so far" if found["isOpen"] else ""
-    click.echo(f"{found['runId']} {found['status']}: {seconds(found['totalMs'] / 1000)}{so_far}")
+    so_far = " so far" if report["isOpen"] else ""
+    click.echo(f"{report['runId']} {report['status']}: {seconds(report['totalMs'] / 1000)}{so_far}")
     click.echo()
-    _show_sums(found["sums"], found["totalMs"])
-    longest = sorted(found["steps"], key=lambda each: -each["ms"])[:STEPS_LISTED]
-    shown = [each for each in found["steps"] if each in longest]
+    _show_sums(report["sums"], report["totalMs"])
+    longest = sorted(report["steps"], key=lambda each: -each["ms"])[:STEPS_LISTED]
+    shown = [each for each in report["steps"] if each in longest]
     if not shown:
         return
     click.echo()
@@ -63,7 +63,7 @@ def ledger(client: Client, run: str, pipeline: str | None, svg: Path | None, as_
     show_table(
         (Column("step"), Column("status", drop=1), Column("took"), Column("of which", wraps=True)), rows
     )
-    if (more := found["pathLength"] - len(shown)) > 0:
+    if (more := report["pathLength"] - len(shown)) > 0:
         click.echo(f"and {more:,} more steps of the critical path, each of which took less")
 
 

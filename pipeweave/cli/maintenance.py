@@ -68,8 +68,8 @@ def enter(client: Client, reason: str | None, wait: bool, timeout: float | None,
 
     Exits 1 if a run is unfinished.
     """
-    found = _do(client, client.enter_maintenance, reason, wait, timeout, as_json)
-    click.get_current_context().exit(0 if found["mode"] == "maintenance" else 1)
+    state = _do(client, client.enter_maintenance, reason, wait, timeout, as_json)
+    click.get_current_context().exit(0 if state["mode"] == "maintenance" else 1)
 
 
 @maintenance.command("exit")
@@ -109,19 +109,19 @@ def _do(
 ) -> Document:
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
-    found = verb(reason)
+    state = verb(reason)
     if wait:
-        found = _quiet(client, found, timeout, (lambda _: None) if as_json else click.echo)
-    show_answer(found, as_json, _show)
-    return found
+        state = _quiet(client, state, timeout, (lambda _: None) if as_json else click.echo)
+    show_answer(state, as_json, _show)
+    return state
 
 
-def _quiet(client: Client, found: Document, timeout: float | None, tell: Callable[[str], object]) -> Document:
+def _quiet(client: Client, state: Document, timeout: float | None, tell: Callable[[str], object]) -> Document:
     """Wait until maintenance begins; each poll also asks to enter, so no other process has to."""
-    began, told = time.monotonic(), ""
-    while found["mode"] != "maintenance":
-        if (line := _blocked(found)) != told:
-            told = line
+    began, last_line = time.monotonic(), ""
+    while state["mode"] != "maintenance":
+        if (line := _blocked(state)) != last_line:
+            last_line = line
             tell(line)
         left = None if timeout is None else timeout - (time.monotonic() - began)
         if left is not None and left <= 0:
@@ -130,16 +130,16 @@ def _quiet(client: Client, found: Document, timeout: float | None, tell: Callabl
                 hint="new work is refused meanwhile; `pipeweave maintenance exit` cancels the request",
             )
         time.sleep(POLL_INTERVAL_S if left is None else min(POLL_INTERVAL_S, left))
-        found = client.enter_maintenance()
-    return found
+        state = client.enter_maintenance()
+    return state
 
 
-def _blocked(found: Document) -> str:
-    named = [f"{each['id']} ({_what(each)}, {each['status']})" for each in found["blocking"][:NAMED_RUNS]]
-    more = found["blockingTotal"] - len(named)
+def _blocked(state: Document) -> str:
+    named = [f"{each['id']} ({_what(each)}, {each['status']})" for each in state["blocking"][:NAMED_RUNS]]
+    more = state["blockingTotal"] - len(named)
     rest = [f"{more:,} more"] if more > 0 else []
     return (
-        f"{found['blockingTotal']:,} unfinished: {', '.join([*named, *rest])}"
+        f"{state['blockingTotal']:,} unfinished: {', '.join([*named, *rest])}"
         if named
         else "no run is unfinished"
     )
@@ -149,28 +149,28 @@ def _what(run: Document) -> str:
     return str(run["pipelineId"] or f"task {run['taskId']}")
 
 
-def _show(found: Document) -> None:
+def _show(state: Document) -> None:
     fields: Sequence[tuple[str, Any]] = (
-        ("mode", found["mode"]),
-        ("since (UTC)", when(found["modeChangedAt"])),
-        ("reason", found["reason"]),
-        ("pending", found["pendingTasks"]),
-        ("running", found["runningTasks"]),
-        ("unfinished runs", found["blockingTotal"]),
-        ("empty in", _left(found)),
+        ("mode", state["mode"]),
+        ("since (UTC)", when(state["modeChangedAt"])),
+        ("reason", state["reason"]),
+        ("pending", state["pendingTasks"]),
+        ("running", state["runningTasks"]),
+        ("unfinished runs", state["blockingTotal"]),
+        ("empty in", _left(state)),
     )
     show_fields(fields)
-    click.echo(found["message"])
-    if found["blocking"]:
+    click.echo(state["message"])
+    if state["blocking"]:
         click.echo()
-        show_table(_COLUMNS, [_row(each) for each in found["blocking"]])
+        show_table(_COLUMNS, [_row(each) for each in state["blocking"]])
 
 
-def _left(found: Document) -> str | None:
+def _left(state: Document) -> str | None:
     """About how long the unfinished runs take; None without any."""
-    if not found["blockingTotal"]:
+    if not state["blockingTotal"]:
         return None
-    left = found.get("emptyInMs")
+    left = state.get("emptyInMs")
     return "unknown" if left is None else f"about {seconds(left / 1_000)}"
 
 

@@ -61,7 +61,7 @@ def _month(tx: Transaction, on_disk: month_status.MonthOnDisk, policy: Policy) -
     from pipeweave.orchestrator.domain import iso
     from pipeweave.orchestrator.retention import month_status
 
-    found = len(month_status.active_runs(tx, on_disk.month, MOST_COUNTED))
+    run_count = len(month_status.active_runs(tx, on_disk.month, MOST_COUNTED))
     counts = month_status.count_rows(tx, on_disk)
     due_at = policy.due_at(on_disk.month)
     return {
@@ -69,8 +69,8 @@ def _month(tx: Transaction, on_disk: month_status.MonthOnDisk, policy: Policy) -
         **{shown: counts.get(table, (0, True))[0] for table, shown in _TABLES.items()},
         "estimated": [shown for table, shown in _TABLES.items() if table in counts and not counts[table][1]],
         "bytes": on_disk.size,
-        "activeRuns": found,
-        "policy": _word(on_disk, found, is_due=policy.is_due(on_disk.month, tx.now)),
+        "activeRuns": run_count,
+        "policy": _word(on_disk, run_count, is_due=policy.is_due(on_disk.month, tx.now)),
         "dueAt": iso(due_at),
     }
 
@@ -159,20 +159,20 @@ def _check(database: Database, month: Month) -> None:
 
     with database.transaction() as tx:
         known = [each.month for each in month_status.months_on_disk(tx)]
-        now, found = tx.now, month_status.active_runs(tx, month)
+        now, run_ids = tx.now, month_status.active_runs(tx, month)
     if month not in known:
         there = ", ".join(map(str, known)) or "none"
         raise NotFound(f"there is no history of {month}", hint=f"months: {there}", month=str(month))
     if month.end > now:
         raise Conflict(f"{month} is not over yet", hint="a month is archived when it has ended")
-    if found:
-        shown = ", ".join(ids.show(ids.RUN, each) for each in found)
+    if run_ids:
+        shown = ", ".join(ids.show(ids.RUN, each) for each in run_ids)
         raise Conflict(f"runs of {month} are active: {shown}", hint="wait for them, or cancel them")
 
 
-def _show_archives(found: list[archives.Manifest], as_json: bool) -> None:
+def _show_archives(manifests: list[archives.Manifest], as_json: bool) -> None:
     if as_json:
-        show_json({"archives": [each.to_json() for each in found]})
+        show_json({"archives": [each.to_json() for each in manifests]})
         return
     columns = ("month", "runs", "size", Column("parts", drop=2), Column("archived", drop=1), "manifest")
     rows = [
@@ -184,6 +184,6 @@ def _show_archives(found: list[archives.Manifest], as_json: bool) -> None:
             each.archived_at,
             each.path,
         )
-        for each in found
+        for each in manifests
     ]
     show_table(columns, rows)

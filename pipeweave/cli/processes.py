@@ -40,8 +40,8 @@ def _with_health(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option("--health-host", default="127.0.0.1", show_default=True, help="Address of the health port.")
     @functools.wraps(command)
-    def with_address(*args: Any, health_port: int | None, health_host: str, **given: Any) -> Any:
-        return command(*args, health=_address(health_host, health_port), **given)
+    def with_address(*args: Any, health_port: int | None, health_host: str, **options: Any) -> Any:
+        return command(*args, health=_address(health_host, health_port), **options)
 
     return with_address
 

@@ -33,33 +33,33 @@ if TYPE_CHECKING:
 @connected
 def queue(client: Client, as_json: bool) -> None:
     """Count what waits and runs; show queues, pauses and limits."""
-    found = {**client.queue_status(), **client.limits(), "queues": client.queues()}
+    overview = {**client.queue_status(), **client.limits(), "queues": client.queues()}
     if as_json:
-        show_json(found)
+        show_json(overview)
         return
-    if not found["queues"]:
+    if not overview["queues"]:
         require_tenant(client)
-    since = found["pausedAt"] and f"{when(found['pausedAt'])} {found['pauseReason'] or ''}"
+    since = overview["pausedAt"] and f"{when(overview['pausedAt'])} {overview['pauseReason'] or ''}"
     show_fields(
         (
-            ("pending", found["pending"]),
-            ("running", found["running"]),
-            ("waiting", found["waiting"]),
-            ("oldest (UTC)", found["oldestPending"] and when(found["oldestPending"])),
-            ("completed, last 24 h", found["completed"]),
-            ("failed, last 24 h", found["failed"]),
-            ("dead letters", found["dlq"]),
+            ("pending", overview["pending"]),
+            ("running", overview["running"]),
+            ("waiting", overview["waiting"]),
+            ("oldest (UTC)", overview["oldestPending"] and when(overview["oldestPending"])),
+            ("completed, last 24 h", overview["completed"]),
+            ("failed, last 24 h", overview["failed"]),
+            ("dead letters", overview["dlq"]),
             ("paused since (UTC)", since),
-            ("paused tasks", found["pausedTasks"] or None),
-            *_limits(found),
+            ("paused tasks", overview["pausedTasks"] or None),
+            *_limits(overview),
         )
     )
-    if found["queues"]:
+    if overview["queues"]:
         click.echo()
-        _show_queues(found["queues"])
+        _show_queues(overview["queues"])
 
 
-def _show_queues(found: list[Document]) -> None:
+def _show_queues(queues: list[Document]) -> None:
     cells: dict[Column, Callable[[Mapping[str, Any]], Any]] = {
         Column("queue"): _name,
         Column("waits"): lambda each: f"{each['queued']:,}{'+' if each['isCapped'] else ''}",
@@ -69,7 +69,7 @@ def _show_queues(found: list[Document]) -> None:
         Column("out/min", drop=4): field("outPerMinute"),
         moment("oldest (UTC)", drop=1): lambda each: each["oldest"] and when(each["oldest"]),
     }
-    show_list("queues", found, cells, as_json=False)
+    show_list("queues", queues, cells, as_json=False)
 
 
 def _name(queue: Mapping[str, Any]) -> str:
@@ -117,8 +117,8 @@ def pause(
         run = dict(client.pause_run(run_id, reason).document)
         show_answer(run, as_json, f"{run_id} is paused since {when(run['pausedAt'])} UTC")
     else:
-        found = client.pause(target, reason)
-        show_answer(found, as_json, f"{_what(target)} is paused since {when(found['pausedAt'])} UTC")
+        answer = client.pause(target, reason)
+        show_answer(answer, as_json, f"{_what(target)} is paused since {when(answer['pausedAt'])} UTC")
 
 
 @click.command(epilog=examples("pipeweave resume charge", "pipeweave resume --pipeline nightly"))
@@ -165,8 +165,8 @@ def limits(client: Client, max_active_runs: int | None, no_max_active_runs: bool
     if no_max_active_runs and max_active_runs is not None:
         raise click.UsageError("give --max-active-runs or --no-max-active-runs, not both")
     is_set = no_max_active_runs or max_active_runs is not None
-    found = client.set_limits(max_active_runs) if is_set else client.limits()
-    show_answer(found, as_json, lambda _: show_fields(_limits(found)))
+    run_limits = client.set_limits(max_active_runs) if is_set else client.limits()
+    show_answer(run_limits, as_json, lambda _: show_fields(_limits(run_limits)))
 
 
 @click.command(
@@ -194,21 +194,21 @@ def why(client: Client, run: str, step: str | None, is_all: bool, as_json: bool)
     if asked is None:
         show_answer(client.why_run(id_arguments.run(client, run)), as_json, _show_all)
         return
-    found = client.why(asked)
+    explanation = client.why(asked)
     if as_json:
-        show_json(found)
+        show_json(explanation)
         return
-    click.echo(f"{found['taskRunId']} is {found['status']}")
-    for each in found["reasons"]:
+    click.echo(f"{explanation['taskRunId']} is {explanation['status']}")
+    for each in explanation["reasons"]:
         click.echo(f"  {text(each['text'])}")
 
 
-def _show_all(found: Document) -> None:
-    running = f"{found['running']:,} running"
-    click.echo(f"{found['summary']}; {running}" if found["summary"] else f"nothing waits; {running}")
-    if found.get("reason"):
-        click.echo(f"  {text(found['reason']['text'])}")
-    for each in found["reasons"]:
+def _show_all(report: Document) -> None:
+    running = f"{report['running']:,} running"
+    click.echo(f"{report['summary']}; {running}" if report["summary"] else f"nothing waits; {running}")
+    if report.get("reason"):
+        click.echo(f"  {text(report['reason']['text'])}")
+    for each in report["reasons"]:
         click.echo(f"  {each['count']:,} of {text(each['taskId'])}, {each['status']}: {text(each['text'])}")
 
 
@@ -223,11 +223,11 @@ def _asked(client: Client, run: str, step: str | None) -> str | None:
     return task_run_id_of(client, run_id, step) if step else first_open(client.run(run_id))
 
 
-def _limits(found: Document) -> tuple[tuple[str, object], ...]:
+def _limits(run_limits: Document) -> tuple[tuple[str, object], ...]:
     return (
-        ("max active runs", found["maxActiveRuns"] or "unlimited"),
-        ("active runs", found["activeRuns"]),
-        ("queued runs", found["pendingRuns"]),
+        ("max active runs", run_limits["maxActiveRuns"] or "unlimited"),
+        ("active runs", run_limits["activeRuns"]),
+        ("queued runs", run_limits["pendingRuns"]),
     )
 
 

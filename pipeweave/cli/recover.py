@@ -78,8 +78,8 @@ def _show(left: Sequence[stalled.StalledItem], done: repeated_ticks.RecoveryResu
         click.echo("No other process runs the scheduler loop: start `pipeweave beat`.", err=True)
 
 
-def _was_silent(found: Sequence[stalled.StalledItem]) -> bool:
-    return any(each.kind.value == "tick_silent" for each in found)
+def _was_silent(stalled_items: Sequence[stalled.StalledItem]) -> bool:
+    return any(each.kind.value == "tick_silent" for each in stalled_items)
 
 
 def _show_json(left: Sequence[stalled.StalledItem], done: repeated_ticks.RecoveryResult | None) -> None:

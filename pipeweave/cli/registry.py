@@ -108,20 +108,20 @@ def limits(
     if declared and is_given:
         raise click.UsageError("give --declared, or --concurrency and --rate")
     if declared or is_given:
-        found = client.set_task_limits(task, concurrency=concurrency, rate_limit=rate, reason=reason)
+        entry = client.set_task_limits(task, concurrency=concurrency, rate_limit=rate, reason=reason)
     else:
-        found = client.task(task)
+        entry = client.task(task)
     if as_json:
-        show_json(found)
+        show_json(entry)
         return
-    set_at = found["limitsSetAt"]
-    declared_limits = (found["declaredConcurrency"] or "unlimited", found["declaredRateLimit"] or "unlimited")
+    set_at = entry["limitsSetAt"]
+    declared_limits = (entry["declaredConcurrency"] or "unlimited", entry["declaredRateLimit"] or "unlimited")
     shown = {
-        "task": found["id"],
-        "concurrency": found["concurrency"] or "unlimited",
-        "rate": found["rateLimit"] or "unlimited",
+        "task": entry["id"],
+        "concurrency": entry["concurrency"] or "unlimited",
+        "rate": entry["rateLimit"] or "unlimited",
         "declared": "{}, {}".format(*declared_limits),
-        "set (UTC)": set_at and f"{when(set_at)} by {found['limitsSetBy']} {found['limitsReason'] or ''}",
+        "set (UTC)": set_at and f"{when(set_at)} by {entry['limitsSetBy']} {entry['limitsReason'] or ''}",
     }
     show_fields(shown.items())
 
@@ -142,14 +142,14 @@ def deploys(client: Client, task: str | None, as_json: bool) -> None:
         Column("workers"): field("workerCount"),
         moment("since (UTC)", drop=2): lambda each: when(each["since"]),
     }
-    found = [each for each in client.deploys() if task in (None, each["taskId"])]
-    if not found and not as_json:
+    rows = [each for each in client.deploys() if task in (None, each["taskId"])]
+    if not rows and not as_json:
         require_task(client, task)
     if task is not None and not as_json:
-        found = [{**each, "worker": worker} for each in found for worker in each["workers"]]
+        rows = [{**each, "worker": worker} for each in rows for worker in each["workers"]]
         cells = {Column("code"): _code, Column("worker"): lambda each: _process(each["worker"])}
     none = "No running worker has it. `pipeweave worker --app YOUR_MODULE` starts one."
-    show_list("deploys", found, cells, as_json=as_json, none=none, client=client)
+    show_list("deploys", rows, cells, as_json=as_json, none=none, client=client)
 
 
 def _workers(task: Mapping[str, Any]) -> str:
@@ -202,19 +202,19 @@ def list_(client: Client, as_json: bool) -> None:
 @connected
 def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> None:
     """Show a pipeline's steps, inputs and schedules."""
-    found = client.pipeline(pipeline, version)
+    definition = client.pipeline(pipeline, version)
     if as_json:
-        show_json(found)
+        show_json(definition)
         return
-    spec = found["spec"]
+    spec = definition["spec"]
     shown = {
-        "pipeline": found["id"],
-        "version": found["version"],
+        "pipeline": definition["id"],
+        "version": definition["version"],
         "description": spec.get("description"),
         "failure mode": spec.get("failureMode"),
-        "stored (UTC)": when(found.get("createdAt")),
-        "spec hash": found.get("specHash"),
-        "schedules": schedules_of(client, found["id"]),
+        "stored (UTC)": when(definition.get("createdAt")),
+        "spec hash": definition.get("specHash"),
+        "schedules": schedules_of(client, definition["id"]),
     }
     show_fields(shown.items())
     click.echo()

@@ -76,9 +76,9 @@ def _line(number: int, event: Document, steps: dict[str, str]) -> str:
     task_run = event.get("taskRunId")
     place = "" if task_run is None else f" {steps.get(task_run, task_run)}"
     attempt = event.get("attempt")
-    told = f" attempt {attempt}" if attempt is not None and attempt > 1 else ""
+    attempt_text = f" attempt {attempt}" if attempt is not None and attempt > 1 else ""
     data = " ".join(f"{name}={_short(value)}" for name, value in (event.get("data") or {}).items())
-    return text(f"{number} {event['at']} {event['type']}{place}{told} {data}".rstrip())
+    return text(f"{number} {event['at']} {event['type']}{place}{attempt_text} {data}".rstrip())
 
 
 def _short(value: Any) -> str:

@@ -85,8 +85,8 @@ def rerun(
                 "--status cannot be combined with RUN, --input, --file, --wait or --timeout"
             )
         options = {"fromStep": from_step, "version": _version(version), "runToken": run_token, **chosen}
-        given = {name: value for name, value in options.items() if value is not None}
-        ctx.exit(not rerun_all(client, Matching(status, pipeline, given, dry_run), as_json=as_json))
+        members = {name: value for name, value in options.items() if value is not None}
+        ctx.exit(not rerun_all(client, Matching(status, pipeline, members, dry_run), as_json=as_json))
     if run is None:
         raise click.UsageError("give RUN or --status")
     if dry_run or any(chosen.values()):
@@ -105,5 +105,5 @@ def rerun(
         click.echo(f"{made.id} {made.status}" + (f", reuses the results of {reused}" if reused else ""))
 
 
-def _version(given: str | None) -> str | int | None:
-    return int(given) if given is not None and given.isdecimal() else given
+def _version(version: str | None) -> str | int | None:
+    return int(version) if version is not None and version.isdecimal() else version

@@ -116,8 +116,8 @@ def dry_run(
 
     PIPELINE is a pipeline's id, or a YAML or JSON file. Exits 1 if the run would be refused.
     """
-    given = given_input(inline, file)
-    plans = {id_: client.dry_run(id_, given, spec) for id_, spec in _named(pipeline).items()}
+    run_input = given_input(inline, file)
+    plans = {id_: client.dry_run(id_, run_input, spec) for id_, spec in _named(pipeline).items()}
     if as_json:
         show_json(next(iter(plans.values())) if len(plans) == 1 else plans)
     else:
@@ -180,12 +180,12 @@ def status(
     run_id = id_arguments.run(client, run, pipeline)
     if watch:
         follow_to_end(ctx, client, run_id, None, as_json)
-    found = client.run(run_id)
+    current_run = client.run(run_id)
     if as_json:
-        show_json(found.document)
+        show_json(current_run.document)
         return
-    waiting = None if found.is_final else why_waiting(client, found)
-    show_run(found, waiting.line if waiting else None)
+    waiting = None if current_run.is_final else why_waiting(client, current_run)
+    show_run(current_run, waiting.line if waiting else None)
 
 
 @click.command(epilog=examples("pipeweave state latest | jq .metrics"))
@@ -256,5 +256,5 @@ def cancel(
         raise click.UsageError("give RUN, or --pipeline or --status")
     is_task = id_arguments.is_task_run(run)
     id_ = id_arguments.task_run(client, run) if is_task else id_arguments.run(client, run)
-    found = client.cancel_task(id_, reason) if is_task else client.cancel(id_, reason).document
-    show_answer(found, as_json, f"{id_} {found['status']}")
+    answer = client.cancel_task(id_, reason) if is_task else client.cancel(id_, reason).document
+    show_answer(answer, as_json, f"{id_} {answer['status']}")

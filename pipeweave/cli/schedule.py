@@ -28,9 +28,9 @@ def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     """A duration as users write it, in ms."""
     if value is None:
         return None
-    if (found := milliseconds(value)) is None:
+    if (duration_ms := milliseconds(value)) is None:
         raise click.BadParameter(f"{value!r} is not {DURATION_EXPECTED}", ctx, param)
-    return found
+    return duration_ms
 
 
 @click.group(cls=Resource, noun="schedule")
@@ -172,8 +172,8 @@ def backfill(
         if per_second is not None and done["times"] and not dry_run:
             time.sleep(1)
         some = min(left, 1_000 if per_second is None or dry_run else per_second)
-        found = client.backfill_schedule(schedule_id, done["nextFrom"], end, dry_run=dry_run, limit=some)
-        done = {name: found[name] if name == "nextFrom" else done[name] + found[name] for name in done}
+        batch = client.backfill_schedule(schedule_id, done["nextFrom"], end, dry_run=dry_run, limit=some)
+        done = {name: batch[name] if name == "nextFrom" else done[name] + batch[name] for name in done}
     show_answer(done, as_json, partial(_show_backfill, is_dry_run=dry_run))
 
 
@@ -189,28 +189,28 @@ def _show_backfill(done: Mapping[str, Any], *, is_dry_run: bool) -> None:
         click.echo(f"The range goes on: continue from {done['nextFrom']}")
 
 
-def _show(found: Document) -> None:
-    error = found["lastError"]
+def _show(document: Document) -> None:
+    error = document["lastError"]
     show_fields(
         {
-            "schedule": found["id"],
-            "pipeline": found["pipelineId"],
-            "times": times_of(found),
-            "time zone": found["timeZone"],
-            "input": found["input"],
-            "missed": found["missedPolicy"],
-            "overlap": found["overlapPolicy"],
-            "jitter": f"{found['jitterMs'] / 1_000:g} s" if found["jitterMs"] else None,
-            "not before (UTC)": found["startAt"] and when(found["startAt"]),
-            "not after (UTC)": found["endAt"] and when(found["endAt"]),
-            "paused": "yes" if found["paused"] else None,
-            "source": found.get("source"),
-            "not declared since (UTC)": found.get("withdrawnAt") and when(found["withdrawnAt"]),
-            "next times (UTC)": ", ".join(when(each) for each in found["nextFires"]) or None,
+            "schedule": document["id"],
+            "pipeline": document["pipelineId"],
+            "times": times_of(document),
+            "time zone": document["timeZone"],
+            "input": document["input"],
+            "missed": document["missedPolicy"],
+            "overlap": document["overlapPolicy"],
+            "jitter": f"{document['jitterMs'] / 1_000:g} s" if document["jitterMs"] else None,
+            "not before (UTC)": document["startAt"] and when(document["startAt"]),
+            "not after (UTC)": document["endAt"] and when(document["endAt"]),
+            "paused": "yes" if document["paused"] else None,
+            "source": document.get("source"),
+            "not declared since (UTC)": document.get("withdrawnAt") and when(document["withdrawnAt"]),
+            "next times (UTC)": ", ".join(when(each) for each in document["nextFires"]) or None,
             "last error": error and f"{error['code']}: {error['message']}",
         }.items()
     )
-    if found["lastFires"]:
+    if document["lastFires"]:
         click.echo()
         kind: Cells = {Column("kind", drop=1): field("kind")}
-        show_fires(found["lastFires"], "scheduledAt", after_outcome=kind)
+        show_fires(document["lastFires"], "scheduledAt", after_outcome=kind)

@@ -106,16 +106,16 @@ def _celery_app(name: str) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found = find_app(name)
-        if not isinstance(found, Celery):
+        app = find_app(name)
+        if not isinstance(app, Celery):
             raise TypeError(f"{name} is no Celery app")
         # `add_periodic_task` is often called when the app is ready.
-        found.finalize()
-        found.conf.beat_schedule  # noqa: B018
+        app.finalize()
+        app.conf.beat_schedule  # noqa: B018
     except Exception as error:
         hint = "--app takes what `celery -A` takes, such as proj.celery:app"
         raise InvalidInput(f"{name} cannot be loaded: {described(error)}", hint=hint) from error
-    return found
+    return app
 
 
 class _Target:
@@ -137,10 +137,10 @@ class _Target:
             return row
         try:
             pipeline = self.pipeline(entry)
-            given = self.input(entry, pipeline)
+            task_input = self.input(entry, pipeline)
         except NotImportable as error:
             return {**row, "why": str(error)}
-        body = {"pipelineId": pipeline, **entry.times} | ({"input": given} if given else {})
+        body = {"pipelineId": pipeline, **entry.times} | ({"input": task_input} if task_input else {})
         row |= {"pipeline": pipeline, "times": times_of({"cron": None, "everyMs": None, **entry.times})}
         row["why"] = f"left out: {', '.join(entry.options)}" if entry.options else None
         return {**row, **self._store(entry, pipeline, body)}
@@ -209,8 +209,8 @@ class _Target:
 
 
 def _is_same(stored: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
-    def comparable(given: Mapping[str, Any], name: str) -> Any:
-        value = given.get(name, _COMPARED[name])
+    def comparable(fields: Mapping[str, Any], name: str) -> Any:
+        value = fields.get(name, _COMPARED[name])
         return value.replace(".000Z", "Z") if name == "startAt" and isinstance(value, str) else value
 
     return all(comparable(stored, name) == comparable(body, name) for name in _COMPARED)

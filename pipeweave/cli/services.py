@@ -100,37 +100,37 @@ def secret(service: str, tenant: str | None, data_dir: Path | None, as_json: boo
     comes from its orchestrator. It is computed here, from the PIPEWEAVE_SECRET_KEY of the environment or of
     the stack, and from WORKER_SECRETS.
     """
-    found = deployment_secret(data_dir)
+    deployment = deployment_secret(data_dir)
     value = signatures.worker_secret(
-        found.key, tenant or found.tenant, service, is_shared=found.is_shared_by_workers
+        deployment.key, tenant or deployment.tenant, service, is_shared=deployment.is_shared_by_workers
     )
     show_answer(
-        {"serviceId": service, "secret": value, "isShared": found.is_shared_by_workers}, as_json, value
+        {"serviceId": service, "secret": value, "isShared": deployment.is_shared_by_workers}, as_json, value
     )
 
 
-def _show(found: Mapping[str, Any]) -> None:
-    is_http = found["kind"] == "http"
+def _show(service: Mapping[str, Any]) -> None:
+    is_http = service["kind"] == "http"
     shown = {
-        "service": found["id"],
-        "kind": found["kind"],
-        "version": found["version"],
-        "status": _status(found),
-        "last seen (UTC)": when(found["lastSeen"]),
-        "tasks": found["taskCount"],
-        "workers": None if is_http else found["workerCount"],
-        "dispatches go to": (found["baseUrlOverride"] or "the registered URLs") if is_http else None,
-        "storage access": found["storageAccess"] if is_http else None,
-        "token format": found["tokenFormat"] if is_http else None,
-        "switched off (UTC)": found["disabledAt"] and when(found["disabledAt"]),
+        "service": service["id"],
+        "kind": service["kind"],
+        "version": service["version"],
+        "status": _status(service),
+        "last seen (UTC)": when(service["lastSeen"]),
+        "tasks": service["taskCount"],
+        "workers": None if is_http else service["workerCount"],
+        "dispatches go to": (service["baseUrlOverride"] or "the registered URLs") if is_http else None,
+        "storage access": service["storageAccess"] if is_http else None,
+        "token format": service["tokenFormat"] if is_http else None,
+        "switched off (UTC)": service["disabledAt"] and when(service["disabledAt"]),
     }
     show_fields(shown.items())
     if is_http:
         click.echo()
-        _show_instances(found["instances"])
+        _show_instances(service["instances"])
 
 
-def _show_instances(found: list[Mapping[str, Any]]) -> None:
+def _show_instances(instances: list[Mapping[str, Any]]) -> None:
     cells = {
         Column("instance"): field("baseUrl"),
         Column("version", drop=2): field("version"),
@@ -140,7 +140,7 @@ def _show_instances(found: list[Mapping[str, Any]]) -> None:
         Column("last error", wraps=True): field("lastError"),
         Column("tasks", wraps=True, drop=4): field("tasks"),
     }
-    show_list("instances", found, cells, as_json=False, none="No instance is registered.")
+    show_list("instances", instances, cells, as_json=False, none="No instance is registered.")
 
 
 def _status(service: Mapping[str, Any]) -> str:

@@ -90,14 +90,14 @@ def up(
 
     check_up()
     settings = load()
-    found = tuple(map(_existing, apps)) or default_apps(Path.cwd())
+    app_names = tuple(map(_existing, apps)) or default_apps(Path.cwd())
     options = UpOptions(
         data_dir=_folder(settings, data_dir),
         host=settings.host,
         port=settings.port if port is None else port,
-        workers=workers if found else 0,
+        workers=workers if app_names else 0,
         concurrency=concurrency or default_concurrency(settings),
-        apps=found,
+        apps=app_names,
         tenant=settings.tenant,
         secret_key=settings.secret_key,
         has_flower=has_flower,

@@ -48,18 +48,18 @@ def stats(client: Client, pipeline: str | None, task: str | None, last: str, as_
     if length is None:
         raise click.BadParameter(f"must be {DURATION_EXPECTED}", param_hint="--last")
     begin, bucket = datetime.now(UTC) - timedelta(milliseconds=length), _bucket(length)
-    found = (
+    statistics = (
         client.run_stats(pipeline, begin=begin, bucket=bucket)
         if task is None
         else client.task_stats(task, begin=begin, bucket=bucket)
     )
     if as_json:
-        show_json(found)
+        show_json(statistics)
         return
     what = f"attempts of {task}" if task else f"runs of {pipeline}" if pipeline else "all runs"
-    click.echo(text(f"{what} since {when(found['from'])} UTC, each bar {found['bucket']}"))
-    show_table(("", "over time", "in all"), _rows(found, is_of_task=task is not None))
-    if found["isRebuilding"]:
+    click.echo(text(f"{what} since {when(statistics['from'])} UTC, each bar {statistics['bucket']}"))
+    show_table(("", "over time", "in all"), _rows(statistics, is_of_task=task is not None))
+    if statistics["isRebuilding"]:
         click.echo("The past is being counted anew: figures are not complete yet.", err=True)
 
 
@@ -68,8 +68,8 @@ def _bucket(length_ms: int) -> str:
     return next(fitting, _BUCKETS[-1])
 
 
-def _rows(found: Document, *, is_of_task: bool) -> list[tuple[str, str, str]]:
-    points, summary = found["points"], found["summary"]
+def _rows(statistics: Document, *, is_of_task: bool) -> list[tuple[str, str, str]]:
+    points, summary = statistics["points"], statistics["summary"]
     names = _ATTEMPTS if is_of_task else _RUNS
     rows = [
         (name, sparkline([each[name] for each in points]), f"{summary[name]:,}")

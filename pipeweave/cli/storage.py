@@ -44,7 +44,7 @@ def storage() -> None:
 @connected
 def list_backends(client: Client, as_json: bool) -> None:
     """List the storage backends, without credentials."""
-    found = client.storage_backends()
+    listing = client.storage_backends()
     cells = {
         Column("backend"): field("id"),
         Column("provider"): field("provider"),
@@ -53,7 +53,7 @@ def list_backends(client: Client, as_json: bool) -> None:
         Column("region", drop=3): field("region"),
         Column("default"): lambda each: "yes" if each["isDefault"] else "",
     }
-    show_list("backends", found["backends"], cells, as_json=as_json, default=found["default"])
+    show_list("backends", listing["backends"], cells, as_json=as_json, default=listing["default"])
 
 
 @storage.command(epilog=examples("pipeweave storage usage", "pipeweave storage usage --prefix runs/"))
@@ -66,15 +66,15 @@ def usage(client: Client, backend: str | None, prefix: str | None, as_json: bool
 
     `~` is about so much, `+` is at least so much.
     """
-    found = client.storage_usage(backend, prefix)
+    sample = client.storage_usage(backend, prefix)
     cells = {
         Column("paths"): lambda each: each["prefix"],
         Column("objects"): lambda each: _measured(each, "objects"),
         Column("bytes"): lambda each: _measured(each, "bytes"),
         moment("newest (UTC)", drop=1): lambda each: when(each["newest"]),
     }
-    more = {name: found[name] for name in ("backend", "seen", "largest")}
-    show_list("prefixes", found["prefixes"], cells, as_json=as_json, **more)
+    more = {name: sample[name] for name in ("backend", "seen", "largest")}
+    show_list("prefixes", sample["prefixes"], cells, as_json=as_json, **more)
 
 
 def _measured(part: Document, name: str) -> str:
@@ -104,10 +104,10 @@ def _whole_pass(client: Client, **order: Any) -> Document:
     examples: list[str] = []
     after = None
     while True:
-        found = client.sweep_storage(**order, after=after)
-        counts.update({name: found[name] for name in _COUNTED})
-        examples += found["examples"][: _SHOWN_EXAMPLES - len(examples)]
-        after = found["next"]
+        report = client.sweep_storage(**order, after=after)
+        counts.update({name: report[name] for name in _COUNTED})
+        examples += report["examples"][: _SHOWN_EXAMPLES - len(examples)]
+        after = report["next"]
         if after is None:
             named = {name: counts[name] for name in _COUNTED}
             return {"dryRun": order["dry_run"], **named, "examples": examples}
@@ -143,11 +143,11 @@ def upload(client: Client, file: Path, name: str | None, as_json: bool) -> None:
 
     Name the id in the input of a run within 24 hours; otherwise the file is deleted.
     """
-    found = client.upload(file, name)
+    stored_file = client.upload(file, name)
     if as_json:
-        show_json(found)
+        show_json(stored_file)
     else:
-        click.echo(found["uploadId"])
+        click.echo(stored_file["uploadId"])
 
 
 @click.command()
@@ -173,8 +173,8 @@ def uploads(client: Client, limit: int, as_json: bool) -> None:
         Column("run", drop=3): field("claimedByRunId"),
     }
     none = "No uploads yet. `pipeweave upload FILE` makes one."
-    found = list(islice(client.uploads(), limit))
-    show_list("uploads", found, cells, as_json=as_json, none=none, client=client)
+    files = list(islice(client.uploads(), limit))
+    show_list("uploads", files, cells, as_json=as_json, none=none, client=client)
 
 
 def _state(upload: Any) -> str:

@@ -76,14 +76,14 @@ def limit(client: Client, name: str, max_active_runs: int | None, is_none: bool,
     show_answer(client.tenant(name), as_json, _show)
 
 
-def _show(found: Document) -> None:
+def _show(stored_tenant: Document) -> None:
     shown = {
-        "tenant": found["id"],
-        "max active runs": found["maxActiveRuns"] or "unlimited",
-        "active runs": found["activeRuns"],
-        "queued runs": found["pendingRuns"],
-        "paused since (UTC)": found["pausedAt"] and when(found["pausedAt"]),
-        "pause reason": found["pauseReason"],
-        "since (UTC)": when(found["createdAt"]),
+        "tenant": stored_tenant["id"],
+        "max active runs": stored_tenant["maxActiveRuns"] or "unlimited",
+        "active runs": stored_tenant["activeRuns"],
+        "queued runs": stored_tenant["pendingRuns"],
+        "paused since (UTC)": stored_tenant["pausedAt"] and when(stored_tenant["pausedAt"]),
+        "pause reason": stored_tenant["pauseReason"],
+        "since (UTC)": when(stored_tenant["createdAt"]),
     }
     show_fields(shown.items())

@@ -74,8 +74,8 @@ def create(
     full = [SCOPE_PREFIX + scope for scope in scopes]
     with _transaction(database_url) as tx:
         expires_at = tx.now + expires if isinstance(expires, timedelta) else expires
-        given = {"name": name, "tenants": list(tenants), "scopes": full, "expiresAt": iso(expires_at)}
-        note = audited.note("token create", name, given, _only(tenants))
+        details = {"name": name, "tenants": list(tenants), "scopes": full, "expiresAt": iso(expires_at)}
+        note = audited.note("token create", name, details, _only(tenants))
         made = audit.recorded(
             tx,
             note,
@@ -99,7 +99,7 @@ def list_(database_url: str, as_json: bool) -> None:
     from pipeweave.orchestrator.reading import tokens
 
     with _transaction(database_url) as tx:
-        found = tokens.list_tokens(tx)
+        rows = tokens.list_tokens(tx)
     cells = {
         Column("id"): field("id"),
         Column("name"): field("name"),
@@ -111,7 +111,7 @@ def list_(database_url: str, as_json: bool) -> None:
         moment("revoked (UTC)", drop=3): lambda each: when(each["revokedAt"]),
     }
     none = "No tokens yet. `pipeweave token create NAME` creates one."
-    show_list("tokens", found, cells, as_json=as_json, none=none)
+    show_list("tokens", rows, cells, as_json=as_json, none=none)
 
 
 @token.command()

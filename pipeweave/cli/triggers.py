@@ -231,8 +231,8 @@ def print_hook_secret(name: str, tenant: str | None, data_dir: Path | None, as_j
     NAME is what the hook names; `default` without it. It is computed here, from the PIPEWEAVE_SECRET_KEY of
     the environment or of the stack.
     """
-    found = deployment_secret(data_dir)
-    value = webhooks.hook_secret(found.key, tenant or found.tenant, name)
+    deployment = deployment_secret(data_dir)
+    value = webhooks.hook_secret(deployment.key, tenant or deployment.tenant, name)
     show_answer({"name": name, "secret": value}, as_json, value)
 
 
@@ -246,51 +246,51 @@ def _as_json(value: Any) -> str | None:
     return None if value is None else orjson.dumps(value).decode()
 
 
-def _show(found: Document, as_json: bool, server: str) -> None:
-    for each in found.get("warnings") or ():
+def _show(trigger: Document, as_json: bool, server: str) -> None:
+    for each in trigger.get("warnings") or ():
         click.echo(text(f"warning: each run will be refused: {each['field']} {each['message']}"), err=True)
-    if found.get("warnings"):
-        click.echo(text(_how_to_make_the_input(found)), err=True)
+    if trigger.get("warnings"):
+        click.echo(text(_how_to_make_the_input(trigger)), err=True)
     if as_json:
-        show_json(found)
+        show_json(trigger)
         return
-    reused = found["reusedIds"]
-    url = f"{server}{found['path']}" if found["path"] else None
-    error = found["lastError"]
+    reused = trigger["reusedIds"]
+    url = f"{server}{trigger['path']}" if trigger["path"] else None
+    error = trigger["lastError"]
     show_fields(
         {
-            "trigger": found["id"],
-            "pipeline": found["pipelineId"],
-            "fires for": _what(found),
+            "trigger": trigger["id"],
+            "pipeline": trigger["pipelineId"],
+            "fires for": _what(trigger),
             "URL": url,
-            "filter": _as_json(found["filter"] or None),
-            "input": _as_json(found["input"]),
-            "headers": ", ".join(found["headers"]) or None,
-            "at most": found["maxPerMinute"] and f"{found['maxPerMinute']:,} a minute",
-            "its own pipeline": "fires it, too" if found["allowSelf"] else None,
-            "paused": "yes" if found["paused"] else None,
-            "old secret until (UTC)": found["oldSecretUntil"] and when(found["oldSecretUntil"]),
+            "filter": _as_json(trigger["filter"] or None),
+            "input": _as_json(trigger["input"]),
+            "headers": ", ".join(trigger["headers"]) or None,
+            "at most": trigger["maxPerMinute"] and f"{trigger['maxPerMinute']:,} a minute",
+            "its own pipeline": "fires it, too" if trigger["allowSelf"] else None,
+            "paused": "yes" if trigger["paused"] else None,
+            "old secret until (UTC)": trigger["oldSecretUntil"] and when(trigger["oldSecretUntil"]),
             "refused": f"{reused:,} with the id of another delivery" if reused else None,
             "last error": error and f"{error['code']}: {error['message']}",
-            "secret (shown once)": found.get("secret"),
+            "secret (shown once)": trigger.get("secret"),
         }.items()
     )
-    if url is not None and found["scheme"] == webhooks.DEFAULT_SCHEME:
+    if url is not None and trigger["scheme"] == webhooks.DEFAULT_SCHEME:
         click.echo(f"\n{_DELIVERY}\n  {text(_delivery(url))}")
-    if found["lastFires"]:
+    if trigger["lastFires"]:
         click.echo()
         key: Cells = {Column("for"): field("key")}
-        show_fires(found["lastFires"], "firedAt", before_outcome=key)
+        show_fires(trigger["lastFires"], "firedAt", before_outcome=key)
 
 
 _DELIVERY = "To deliver body.json, with the secret in the file key:"
 
 
-def _how_to_make_the_input(found: Document) -> str:
+def _how_to_make_the_input(trigger: Document) -> str:
     """The option that mends an input which the pipeline will refuse; for a webhook, with what is missing."""
-    missing = [str(each["field"]) for each in found["warnings"] if each["code"] == "missing"]
+    missing = [str(each["field"]) for each in trigger["warnings"] if each["code"] == "missing"]
     made = {each: f"${{input.body.{each}}}" for each in missing}
-    example = f", such as --input {shlex.quote(json.dumps(made))}" if made and found["scheme"] else ""
+    example = f", such as --input {shlex.quote(json.dumps(made))}" if made and trigger["scheme"] else ""
     return f"Store it again with --input, which makes what the pipeline takes{example}"
 
 

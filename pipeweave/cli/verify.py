@@ -64,29 +64,29 @@ def verify(
         seen = _Report(as_json)
         for run_id in chosen:
             try:
-                found = _differences(database, run_id)
+                differences = _differences(database, run_id)
             except NotFound:
                 if run_ids:
                     raise
                 continue  # its month was dropped after it was listed
-            seen.take(found)
+            seen.take(differences)
     seen.close()
     ctx.exit(1 if seen.differing else 0)
 
 
-def _read(database: Database, given: str) -> UUID:
+def _read(database: Database, reference: str) -> UUID:
     """Read the id of a run (or its beginning), or of a task run, which gives its run: a standalone task has
     only a task run.
     """
     from pipeweave.cli.support.id_arguments import MOST_NAMED, chosen_of
     from pipeweave.orchestrator.diagnosis import verify
 
-    if given.startswith(f"{ids.TASK_RUN}_"):
-        return ids.run_id_of(ids.read(ids.TASK_RUN, given))
-    first, last = ids.span(ids.RUN, given)
+    if reference.startswith(f"{ids.TASK_RUN}_"):
+        return ids.run_id_of(ids.read(ids.TASK_RUN, reference))
+    first, last = ids.span(ids.RUN, reference)
     with verify.snapshot(database) as tx:
-        found = verify.runs_between(tx, first, last, MOST_NAMED + 1)
-    return ids.read(ids.RUN, chosen_of(ids.RUN, given, [ids.show(ids.RUN, each) for each in found]))
+        run_ids = verify.runs_between(tx, first, last, MOST_NAMED + 1)
+    return ids.read(ids.RUN, chosen_of(ids.RUN, reference, [ids.show(ids.RUN, each) for each in run_ids]))
 
 
 def _recent(database: Database, since: datetime | None, limit: int | None) -> Iterator[UUID]:
@@ -97,11 +97,11 @@ def _recent(database: Database, since: datetime | None, limit: int | None) -> It
     while left != 0:
         size = verify.RUNS_AT_ONCE if left is None else min(left, verify.RUNS_AT_ONCE)
         with verify.snapshot(database) as tx:
-            found = list(islice(verify.run_ids(tx, since=since, before=before), size))
-        yield from found
-        if len(found) < size:
+            run_ids = list(islice(verify.run_ids(tx, since=since, before=before), size))
+        yield from run_ids
+        if len(run_ids) < size:
             return
-        before, left = found[-1], None if left is None else left - size
+        before, left = run_ids[-1], None if left is None else left - size
 
 
 def _differences(database: Database, run_id: UUID) -> list[verification.Difference]:
@@ -120,14 +120,14 @@ class _Report:
         self.verified = self.differing = self.differences = 0
         self._kept: list[dict[str, Any]] = []
 
-    def take(self, found: list[verification.Difference]) -> None:
+    def take(self, differences: list[verification.Difference]) -> None:
         self.verified += 1
-        self.differing += bool(found)
-        self.differences += len(found)
+        self.differing += bool(differences)
+        self.differences += len(differences)
         if self.as_json:
-            self._kept += map(_document, found[: max(0, MOST_IN_JSON - len(self._kept))])
+            self._kept += map(_document, differences[: max(0, MOST_IN_JSON - len(self._kept))])
             return
-        for each in found:
+        for each in differences:
             click.echo(_line(each))
 
     def close(self) -> None:

@@ -84,16 +84,16 @@ def _watch_run(client: Client, run_id: str, types: list[str] | None, *, as_json:
     with closing(client.watch(run_id, types=None if types is None else [*types, *ENDS])) as changes:
         changes.begin()
         # It may have ended before the stream began.
-        found = client.run(run_id)
-        if found.is_final:
+        run = client.run(run_id)
+        if run.is_final:
             for change in changes.waiting():
                 show(change)
-            return found.status
+            return run.status
         for change in changes:
             show(change)
             if change["type"] in ENDS:
                 return str(change["type"]).partition(".")[2]
-    return found.status
+    return run.status
 
 
 def _print(change: Document, *, as_json: bool) -> None:
@@ -104,9 +104,9 @@ def _print(change: Document, *, as_json: bool) -> None:
 def _line(change: Document) -> str:
     attempt = change.get("attempt")
     place = [change["runId"]] if change.get("step") is None else [change["runId"], change["step"]]
-    told = [f"attempt {attempt}"] if attempt is not None and attempt > 1 else []
+    attempt_parts = [f"attempt {attempt}"] if attempt is not None and attempt > 1 else []
     data = [f"{name}={_short(value)}" for name, value in (change.get("data") or {}).items()]
-    return text(" ".join([_time(change["at"]), change["type"], *place, *told, *data]))[:_WIDTH]
+    return text(" ".join([_time(change["at"]), change["type"], *place, *attempt_parts, *data]))[:_WIDTH]
 
 
 def _time(moment: str) -> str:

@@ -71,7 +71,7 @@ _NARROWEST = 40
 )
 @json_option
 @click.pass_context
-def check(ctx: click.Context, /, as_json: bool, **given: Any) -> None:
+def check(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
     """Check an HTTP worker against the worker protocol.
 
     Plays an orchestrator, waits until the worker registers, and says of each rule whether the worker keeps
@@ -81,13 +81,13 @@ def check(ctx: click.Context, /, as_json: bool, **given: Any) -> None:
     """
     from pipeweave.conformance import Kit
 
-    with Kit(_options(given)) as kit:
-        _announce(kit, given["command"], to_stderr=as_json)
+    with Kit(_options(options)) as kit:
+        _announce(kit, options["command"], to_stderr=as_json)
         findings = []
-        for found in kit.findings():
-            findings.append(found)
+        for finding in kit.findings():
+            findings.append(finding)
             if not as_json:
-                _show(found)
+                _show(finding)
     counts = Counter(each.verdict.level.value for each in findings)
     if as_json:
         show_json({"status": _worst(counts), "counts": counts, "checks": list(map(_document, findings))})
@@ -96,33 +96,33 @@ def check(ctx: click.Context, /, as_json: bool, **given: Any) -> None:
     ctx.exit(1 if counts["fail"] else 0)
 
 
-def _options(given: dict[str, Any]) -> Options:
+def _options(options: dict[str, Any]) -> Options:
     from pipeweave.conformance import Options, Trial
     from pipeweave.settings import environment, load
 
     return Options(
-        url=_worker_url(given["url"]),
-        task=Trial(given["task"], _json(given["input_text"], "--input")),
-        slow_task=_trial(given, "slow"),
-        failing_task=_trial(given, "failing"),
-        listen=_address(given["listen"]),
-        public_url=given["public_url"],
-        command=given["command"],
-        storage=str(given["storage"]) if given["storage"] else None,
+        url=_worker_url(options["url"]),
+        task=Trial(options["task"], _json(options["input_text"], "--input")),
+        slow_task=_trial(options, "slow"),
+        failing_task=_trial(options, "failing"),
+        listen=_address(options["listen"]),
+        public_url=options["public_url"],
+        command=options["command"],
+        storage=str(options["storage"]) if options["storage"] else None,
         secret=load().secret_key or "",
-        patience_s=given["patience"],
-        wait_s=given["wait"],
-        only=frozenset(given["only"]),
-        skip=frozenset(given["skip"]),
+        patience_s=options["patience"],
+        wait_s=options["wait"],
+        only=frozenset(options["only"]),
+        skip=frozenset(options["skip"]),
         environment=environment(),
     )
 
 
-def _trial(given: dict[str, Any], kind: str) -> Trial | None:
+def _trial(options: dict[str, Any], kind: str) -> Trial | None:
     from pipeweave.conformance import Trial
 
-    task_id = given[f"{kind}_task"]
-    return Trial(task_id, _json(given[f"{kind}_input"], f"--{kind}-input")) if task_id else None
+    task_id = options[f"{kind}_task"]
+    return Trial(task_id, _json(options[f"{kind}_input"], f"--{kind}-input")) if task_id else None
 
 
 def _json(text: str, option: str) -> Any:
@@ -162,16 +162,16 @@ def _announce(kit: Kit, command: str | None, *, to_stderr: bool) -> None:
         click.echo(f"  PIPEWEAVE_SECRET_KEY={kit.secret}", err=to_stderr)
 
 
-def _show(found: Finding) -> None:
+def _show(finding: Finding) -> None:
     """Print a finding; below one that is no pass, what was expected and how to mend it."""
-    level = found.verdict.level.value
+    level = finding.verdict.level.value
     shown = click.style(level.upper(), fg=_COLOURS[level]) if is_terminal() else level.upper()
-    lines = _folded(text(found.verdict.happened))
-    click.echo(f"{shown}  {found.check.name:<{_INDENT - 6}}{lines[0]}")
+    lines = _folded(text(finding.verdict.happened))
+    click.echo(f"{shown}  {finding.check.name:<{_INDENT - 6}}{lines[0]}")
     if level in ("warn", "fail"):
-        lines += _folded(f"expected: {found.check.expected}")
-    if found.verdict.mend:
-        lines += _folded(f"to do: {text(found.verdict.mend)}")
+        lines += _folded(f"expected: {finding.check.expected}")
+    if finding.verdict.mend:
+        lines += _folded(f"to do: {text(finding.verdict.mend)}")
     for line in lines[1:]:
         click.echo(" " * _INDENT + line)
 
@@ -196,11 +196,11 @@ def _worst(counts: Counter[str]) -> str:
     return next((level for level in ("fail", "warn") if counts[level]), "pass")
 
 
-def _document(found: Finding) -> dict[str, Any]:
+def _document(finding: Finding) -> dict[str, Any]:
     return {
-        "name": found.check.name,
-        "level": found.verdict.level.value,
-        "expected": found.check.expected,
-        "happened": found.verdict.happened,
-        "toDo": found.verdict.mend,
+        "name": finding.check.name,
+        "level": finding.verdict.level.value,
+        "expected": finding.check.expected,
+        "happened": finding.verdict.happened,
+        "toDo": finding.verdict.mend,
     }

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 STATES = ("running", "stalled", "draining", "stopped", "crashed")
 
 
-def _chosen(client: Client, given: str) -> str:
+def _chosen(client: Client, reference: str) -> str:
     """The id of a worker, given whole or by its beginning."""
-    found = [each["id"] for each in client.workers()]
-    return given if given in found else id_arguments.worker(given, found)
+    worker_ids = [each["id"] for each in client.workers()]
+    return reference if reference in worker_ids else id_arguments.worker(reference, worker_ids)
 
 
 @click.group(cls=Resource, noun="worker", find=_chosen)
@@ -63,8 +63,8 @@ def list_workers(client: Client, state: str | None, service: str | None, as_json
         moment("last heartbeat (UTC)", drop=2): lambda each: when(each["heartbeatAt"]),
     }
     none = "No workers. `pipeweave worker --app YOUR_MODULE` starts one."
-    found = client.workers(state=state, service=service)
-    show_list("workers", found, cells, as_json=as_json, none=none, client=client)
+    rows = client.workers(state=state, service=service)
+    show_list("workers", rows, cells, as_json=as_json, none=none, client=client)
 
 
 @workers.command()
@@ -76,29 +76,29 @@ def show(client: Client, worker: str, as_json: bool) -> None:
 
     WORKER is its id, or the beginning of one.
     """
-    found = client.worker(_chosen(client, worker))
+    record = client.worker(_chosen(client, worker))
     if as_json:
-        show_json(found)
+        show_json(record)
         return
     shown = {
-        "worker": found["id"],
-        "state": found["state"],
-        "service": found["serviceId"],
-        "host": found["hostname"],
-        "version": found["version"],
-        "queues": found["queues"] or None,
-        "busy": _busy(found),
-        "starts in the last hour": found["startsLastHour"],
-        "memory": _memory(found),
-        "cpu": _cpu(found),
-        "started (UTC)": when(found["startedAt"]),
-        "last heartbeat (UTC)": when(found["heartbeatAt"]),
-        "last message (UTC)": found["lastFetchAt"] and when(found["lastFetchAt"]),
-        "drained since (UTC)": found["drainRequestedAt"] and when(found["drainRequestedAt"]),
-        "reason": found["drainReason"],
-        "ended (UTC)": found["stoppedAt"] and when(found["stoppedAt"]),
-        "last error": found["lastError"],
-        "tasks": found["tasks"],
+        "worker": record["id"],
+        "state": record["state"],
+        "service": record["serviceId"],
+        "host": record["hostname"],
+        "version": record["version"],
+        "queues": record["queues"] or None,
+        "busy": _busy(record),
+        "starts in the last hour": record["startsLastHour"],
+        "memory": _memory(record),
+        "cpu": _cpu(record),
+        "started (UTC)": when(record["startedAt"]),
+        "last heartbeat (UTC)": when(record["heartbeatAt"]),
+        "last message (UTC)": record["lastFetchAt"] and when(record["lastFetchAt"]),
+        "drained since (UTC)": record["drainRequestedAt"] and when(record["drainRequestedAt"]),
+        "reason": record["drainReason"],
+        "ended (UTC)": record["stoppedAt"] and when(record["stoppedAt"]),
+        "last error": record["lastError"],
+        "tasks": record["tasks"],
     }
     show_fields(shown.items())
     click.echo()
@@ -108,8 +108,8 @@ def show(client: Client, worker: str, as_json: bool) -> None:
         Column("attempt", drop=2): field("attempt"),
         moment("since (UTC)", drop=1): lambda each: when(each["startedAt"]),
     }
-    show_list("taskRuns", found["taskRuns"], cells, as_json=False, none="It runs nothing.")
-    if found["lostAttempts"]:
+    show_list("taskRuns", record["taskRuns"], cells, as_json=False, none="It runs nothing.")
+    if record["lostAttempts"]:
         click.echo("\nLost with it:")
         lost: dict[Column, Callable[[Mapping[str, Any]], Any]] = {
             Column("task run"): field("id"),
@@ -119,7 +119,7 @@ def show(client: Client, worker: str, as_json: bool) -> None:
             Column("now"): field("status"),
             Column("taken over by", drop=2): field("worker"),
         }
-        show_list("lostAttempts", found["lostAttempts"], lost, as_json=False, none="")
+        show_list("lostAttempts", record["lostAttempts"], lost, as_json=False, none="")
 
 
 workers.verb(

@@ -90,17 +90,17 @@ class AsyncClient(AsyncMethods):
                 while True:
                     waiting.asks()
                     try:
-                        found: Run = await self.run(run_id)
+                        current_run: Run = await self.run(run_id)
                     except Unavailable as error:
                         await asyncio.sleep(waiting.pause_after_outage(error))
                         continue
                     except RunEnqueued:
                         await asyncio.sleep(waiting.pause_before_start())
                         continue
-                    waiting.saw(found)
-                    if found.is_final:
-                        return found.checked() if check else found
-                    least, most = waiting.pause_after(found)
+                    waiting.saw(current_run)
+                    if current_run.is_final:
+                        return current_run.checked() if check else current_run
+                    least, most = waiting.pause_after(current_run)
                     if has_place:
                         await self._waits.call(functools.partial(signal.pause, least, most))
                     else:

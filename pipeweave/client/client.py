@@ -76,10 +76,10 @@ class Client(
         data_dir: str | Path | None = None,
     ) -> None:
         folder = Path(data_dir) if data_dir else None
-        found = connecting.orchestrator(
+        connection = connecting.orchestrator(
             load_for_client(), url=url, token=token, tenant=tenant, data_dir=folder
         )
-        super().__init__(Transport(found.url, found.token, found.tenant, timeout))
+        super().__init__(Transport(connection.url, connection.token, connection.tenant, timeout))
         self._dlq = DeadLetters(self._http)
 
     @property

@@ -180,12 +180,12 @@ class DeadLetters:
         """
         until, last = None if timeout is None else time.monotonic() + timeout, None
         while True:
-            found = self.redrive(redrive_id)
-            if on_change and found != last:
-                on_change(found)
-                last = found
-            if found["status"] != "running":
-                return found
+            redrive = self.redrive(redrive_id)
+            if on_change and redrive != last:
+                on_change(redrive)
+                last = redrive
+            if redrive["status"] != "running":
+                return redrive
             if until is not None and time.monotonic() >= until:
                 raise WaitTimeout(f"redrive {redrive_id} is still running after {timeout:g} s")
             time.sleep(POLL_INTERVAL_S)

@@ -34,18 +34,18 @@ def follow(
         while True:
             waiting.asks()
             try:
-                found = look(run_id)
+                current_run = look(run_id)
             except Unavailable as error:
                 time.sleep(waiting.pause_after_outage(error))
                 continue
             except RunEnqueued:
                 time.sleep(waiting.pause_before_start())
                 continue
-            waiting.saw(found)
-            on_look(found)
-            if found.is_final:
-                return found
-            signal.pause(*waiting.pause_after(found))
+            waiting.saw(current_run)
+            on_look(current_run)
+            if current_run.is_final:
+                return current_run
+            signal.pause(*waiting.pause_after(current_run))
 
 
 def signal_of(client: Methods, run_id: str, *, is_shown: bool) -> RunSignal:

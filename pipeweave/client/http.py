@@ -74,8 +74,8 @@ class Transport:
             PipeWeaveError: the API refused the request; the class is that of the problem document's code.
             Unavailable: the API cannot be reached, or did not answer in time.
         """
-        given = {name: _given(value) for name, value in (query or {}).items() if value is not None}
-        target = f"{path}?{urlencode(given, doseq=True)}" if given else path
+        parameters = {name: _given(value) for name, value in (query or {}).items() if value is not None}
+        target = f"{path}?{urlencode(parameters, doseq=True)}" if parameters else path
         for pause in _pauses():
             try:
                 return self._send("GET", target, None)
@@ -114,8 +114,8 @@ class Transport:
             PipeWeaveError, Unavailable: as `get`.
             OSError: the file cannot be written.
         """
-        given = {name: _text(value) for name, value in query.items() if value is not None}
-        answer = self._request("GET", f"{path}?{urlencode(given)}", None, {}, preload_content=False)
+        parameters = {name: _text(value) for name, value in query.items() if value is not None}
+        answer = self._request("GET", f"{path}?{urlencode(parameters)}", None, {}, preload_content=False)
         try:
             if answer.status != 200:
                 raise self._problem(answer)
@@ -134,10 +134,10 @@ class Transport:
         Raises:
             PipeWeaveError, Unavailable: as `get`; once, without trying again.
         """
-        given = {name: _text(value) for name, value in query.items() if value is not None}
+        parameters = {name: _text(value) for name, value in query.items() if value is not None}
         answer = self._request(
             "GET",
-            f"{path}?{urlencode(given)}",
+            f"{path}?{urlencode(parameters)}",
             None,
             {"Accept": "text/event-stream"},
             preload_content=False,
@@ -161,9 +161,9 @@ class Transport:
         Raises:
             PipeWeaveError, Unavailable: as `get`; also in the middle of the answer.
         """
-        given = {name: _given(value) for name, value in query.items() if value is not None}
+        parameters = {name: _given(value) for name, value in query.items() if value is not None}
         headers = {"Accept": "application/x-ndjson", "Accept-Encoding": "gzip"}
-        target = f"{path}?{urlencode(given, doseq=True)}"
+        target = f"{path}?{urlencode(parameters, doseq=True)}"
         answer = self._request("GET", target, None, headers, preload_content=False)
         try:
             if answer.status != 200:
@@ -298,16 +298,16 @@ def _field_errors(listed: Any) -> Iterator[FieldError]:
 
 @cache
 def _by_code() -> dict[str, type[PipeWeaveError]]:
-    found: dict[str, type[PipeWeaveError]] = {}
+    classes: dict[str, type[PipeWeaveError]] = {}
     waiting: list[type[PipeWeaveError]] = [PipeWeaveError]
     while waiting:
         kind = waiting.pop()
         # TaskError is left out: the API never sends it as a problem, and its constructor takes other
         # arguments.
         if not issubclass(kind, errors.TaskError):
-            found.setdefault(kind.code, kind)
+            classes.setdefault(kind.code, kind)
             waiting.extend(kind.__subclasses__())
-    return found
+    return classes
 
 
 def _pauses() -> list[float | None]:

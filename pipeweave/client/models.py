@@ -136,9 +136,9 @@ def checked_id(text: str) -> str:
     return quote(text, safe="~:@")
 
 
-def without_none(**given: Any) -> Document:
+def without_none(**fields: Any) -> Document:
     """Build a request body from the fields that are not None."""
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def document_of(answer: Any) -> Document:

@@ -39,10 +39,10 @@ class QueueMethods(Methods):
         Raises:
             NotFound: there is no such task.
         """
-        given = {} if input is None else input
+        task_input = {} if input is None else input
         body = without_none(
             taskId=task_id,
-            input=given,
+            input=task_input,
             priority=priority,
             metadata=metadata,
             idempotencyKey=idempotency_key,

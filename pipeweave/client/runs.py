@@ -117,11 +117,11 @@ class RunMethods(Methods):
             NotFound: there is no such run.
         """
         path = f"/api/runs/{checked_id(run_id)}/timeline?limit={PAGE_SIZE}"
-        found = dict(document_of(self._http.get(path)))
-        while (cursor := found["nextCursor"]) is not None:
+        timeline = dict(document_of(self._http.get(path)))
+        while (cursor := timeline["nextCursor"]) is not None:
             page = self._http.get(f"{path}&cursor={cursor}")
-            found |= {"steps": found["steps"] + page["steps"], "nextCursor": page["nextCursor"]}
-        return document_of(found)
+            timeline |= {"steps": timeline["steps"] + page["steps"], "nextCursor": page["nextCursor"]}
+        return document_of(timeline)
 
     def ledger(self, run_id: str) -> Document:
         """Read what the duration of a run was spent on, along its critical path; the sums add up to it.
@@ -155,8 +155,8 @@ class RunMethods(Methods):
         """
         run_id = run_id_of(run)
         waiting = Waiting(run_id, timeout, on_change)
-        found = follow(self, self.run, run_id, waiting, is_shown=on_change is not None)
-        return found.checked() if check else found
+        final_run = follow(self, self.run, run_id, waiting, is_shown=on_change is not None)
+        return final_run.checked() if check else final_run
 
     def watch(
         self,

@@ -116,8 +116,8 @@ class Door:
             )
         except urllib3.exceptions.HTTPError as error:
             return Answer(None, {}, time.monotonic() - started, _reason(error))
-        found = {name.lower(): value for name, value in answer.headers.items()}
-        return Answer(answer.status, found, time.monotonic() - started)
+        answer_headers = {name.lower(): value for name, value in answer.headers.items()}
+        return Answer(answer.status, answer_headers, time.monotonic() - started)
 
 
 def encoded(document: object) -> bytes:

@@ -26,8 +26,8 @@ def registration(stage: Stage) -> Verdict:
     document = stage.registration
     if isinstance(document, dict) and not document.get("tasks"):
         return failed("no task is registered", "register at least one task")
-    if found := rules.faults(document):
-        return failed(_listed(found), "send each field in the form and unit that docs/http-workers.md says")
+    if faults := rules.faults(document):
+        return failed(_listed(faults), "send each field in the form and unit that docs/http-workers.md says")
     if doubtful := rules.doubts(document):
         return warned(_listed(doubtful), "check the unit or the spelling")
     access = "presigned URLs" if stage.uses_urls else f"tokens ({document.get('tokenFormat', 'sdk')})"
@@ -83,8 +83,8 @@ def report(stage: Stage) -> Verdict:
     if outcome.report is None:
         return _without_report(stage, outcome)
     allowed_next = stage.tasks.get(run.task_id, {}).get("allowedNext", [])
-    if found := reports.faults(outcome.report, run.run_id, allowed_next):
-        return failed(_listed(found), "send the report in the form that docs/http-workers.md says")
+    if faults := reports.faults(outcome.report, run.run_id, allowed_next):
+        return failed(_listed(faults), "send the report in the form that docs/http-workers.md says")
     if not outcome.is_success:
         return failed(outcome.said(), "choose a task and an input that succeed with --task and --input")
     stage.sample = run, outcome.report
@@ -109,8 +109,8 @@ def output(stage: Stage) -> Verdict:
     _, document = _sample(stage)
     if "outputPath" not in document:
         return passed("the report has the output itself")
-    if found := reports.output_faults(document, stage.objects):
-        return failed(_listed(found), "write the output as JSON before the report is sent")
+    if faults := reports.output_faults(document, stage.objects):
+        return failed(_listed(faults), "write the output as JSON before the report is sent")
     return passed(f"{str(document['outputPath']).rpartition('/')[2]} is stored")
 
 
@@ -119,9 +119,9 @@ def assets(stage: Stage) -> Verdict:
     run, document = _sample(stage)
     if not document.get("assets"):
         return skipped("the task has no assets")
-    if found := reports.asset_faults(document, run.run_id, stage.objects):
+    if faults := reports.asset_faults(document, run.run_id, stage.objects):
         return failed(
-            _listed(found), "store each asset below runs/{runId}/assets/ and report its size in bytes"
+            _listed(faults), "store each asset below runs/{runId}/assets/ and report its size in bytes"
         )
     return passed(f"stored: {', '.join(document['assets'])[:80]}")
 
@@ -136,8 +136,8 @@ def logs(stage: Stage) -> Verdict:
     content = stage.wait_for_object(str(path))
     if content is None:
         return warned("there is no object at logsPath", "write the log, or leave logsPath out")
-    if found := reports.log_faults(content, run.run_id):
-        return warned(_listed(found), "write JSON lines with timestamp, level, runId and message")
+    if faults := reports.log_faults(content, run.run_id):
+        return warned(_listed(faults), "write JSON lines with timestamp, level, runId and message")
     return passed(f"stored, with lines: {len(content.splitlines())}")
 
 
@@ -199,9 +199,9 @@ def _sample(stage: Stage) -> tuple[DispatchedRun, Mapping[str, Any]]:
     return stage.sample
 
 
-def _listed(found: Sequence[str]) -> str:
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"{found[0]}{more}"
+def _listed(texts: Sequence[str]) -> str:
+    more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
+    return f"{texts[0]}{more}"
 
 
 CHECKS = (

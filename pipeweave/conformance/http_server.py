@@ -157,13 +157,13 @@ def _body(conversation: BaseHTTPRequestHandler) -> bytes:
 
 
 def _chunks(conversation: BaseHTTPRequestHandler) -> bytes:
-    found = bytearray()
+    body = bytearray()
     while size := int(conversation.rfile.readline(1_000).split(b";")[0].strip() or b"0", 16):
-        found += conversation.rfile.read(min(size, MAX_BODY_BYTES - len(found)))
+        body += conversation.rfile.read(min(size, MAX_BODY_BYTES - len(body)))
         conversation.rfile.readline(1_000)
-        if len(found) >= MAX_BODY_BYTES:
+        if len(body) >= MAX_BODY_BYTES:
             conversation.close_connection = True
-            return bytes(found)
+            return bytes(body)
     while conversation.rfile.readline(1_000).strip():
         pass
-    return bytes(found)
+    return bytes(body)

@@ -83,10 +83,10 @@ class Journal:
         deadline = time.monotonic() + seconds
         with self._changed:
             while True:
-                found = [each for each in self._all if _is(each, kind, run_id)]
+                requests = [each for each in self._all if _is(each, kind, run_id)]
                 left = deadline - time.monotonic()
-                if len(found) >= count or left <= 0 or until():
-                    return found
+                if len(requests) >= count or left <= 0 or until():
+                    return requests
                 self._changed.wait(min(left, 0.1))
 
 

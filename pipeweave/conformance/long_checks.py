@@ -43,8 +43,8 @@ def heartbeat(stage: Stage) -> Verdict:
             f"none came within {interval * 2:g} s: the attempt would be declared lost",
             "post a heartbeat at half of heartbeatIntervalMs, from the beginning",
         )
-    if found := [fault for each in beats for fault in reports.heartbeat_faults(each.body)]:
-        return failed(found[0], "send {} or {progress, message}")
+    if faults := [fault for each in beats for fault in reports.heartbeat_faults(each.body)]:
+        return failed(faults[0], "send {} or {progress, message}")
     first = beats[0].at - started
     if first > interval * _LATE:
         return warned(f"the first came after {first:.1f} s, the interval is {interval:g} s", "begin at once")
@@ -87,8 +87,8 @@ def failing_task(stage: Stage) -> Verdict:
         return trouble
     if outcome.is_success:
         return failed("reported a success", "report status failed when the work raises an error")
-    if found := reports.faults(outcome.report, run.run_id, []):
-        return failed(found[0], "send the report in the form that docs/http-workers.md says")
+    if faults := reports.faults(outcome.report, run.run_id, []):
+        return failed(faults[0], "send the report in the form that docs/http-workers.md says")
     if not stage.is_alive():
         return failed("the worker ended", "catch what a task raises")
     return passed(outcome.said())

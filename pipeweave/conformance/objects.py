@@ -72,8 +72,8 @@ class Objects:
     def allows(self, path: str, method: str, query: Mapping[str, str]) -> bool:
         """Whether a URL was made here for this, and has not expired."""
         until = query.get("until", "")
-        given, made = query.get("mac", ""), self._mac(path, method, until)
-        return hmac.compare_digest(given.encode(), made.encode()) and int(until) > time.time()
+        sent_mac, made = query.get("mac", ""), self._mac(path, method, until)
+        return hmac.compare_digest(sent_mac.encode(), made.encode()) and int(until) > time.time()
 
     def _mac(self, path: str, method: str, until: str) -> str:
         return hmac.new(self._key, f"{method}\n{path}\n{until}".encode(), hashlib.sha256).hexdigest()

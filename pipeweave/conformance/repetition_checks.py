@@ -95,12 +95,12 @@ def _settled(report: object, said: str) -> Verdict:
 
 def strays(stage: Stage) -> Verdict:
     """Look at all requests that no orchestrator would understand."""
-    found = stage.journal.of(Kind.STRAY)
-    if not found:
+    requests = stage.journal.of(Kind.STRAY)
+    if not requests:
         return passed("every request had its place")
-    first = found[0]
+    first = requests[0]
     return warned(
-        f"unknown requests: {len(found)}, the first: {first.method} {first.path[:80]}",
+        f"unknown requests: {len(requests)}, the first: {first.method} {first.path[:80]}",
         "use the paths of docs/http-workers.md, and the runId as it was dispatched",
     )
 

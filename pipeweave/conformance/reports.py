@@ -59,11 +59,11 @@ def asset_faults(report: Mapping[str, Any], run_id: str, objects: Objects) -> li
 
 def log_faults(content: bytes, run_id: str) -> list[str]:
     """What is wrong with a stored log: JSON lines."""
-    found = []
+    line_faults = []
     for number, line in enumerate(content.decode(errors="replace").split("\n")[:_MOST_LINES], 1):
         if line and (fault := _line_fault(line, run_id)):
-            found.append(f"line {number} {fault}")
-    return found
+            line_faults.append(f"line {number} {fault}")
+    return line_faults
 
 
 def heartbeat_faults(body: Any) -> list[str]:

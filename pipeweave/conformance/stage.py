@@ -89,16 +89,16 @@ class Stage:
 
     def await_registration(self, after: int = 0) -> Received | None:
         """Wait for a registration, beyond so many earlier ones; None if none comes, or the worker ends."""
-        found = self.journal.wait(
+        registrations = self.journal.wait(
             Kind.REGISTRATION, seconds=self.options.wait_s, count=after + 1, until=lambda: self.has_ended
         )
-        if len(found) <= after:
+        if len(registrations) <= after:
             return None
-        if isinstance(found[-1].body, dict):
-            self.registration = found[-1].body
+        if isinstance(registrations[-1].body, dict):
+            self.registration = registrations[-1].body
         base_url = self.options.url or str(self.registration.get("baseUrl"))
         self.door = Door(base_url, self.options.secret)
-        return found[-1]
+        return registrations[-1]
 
     def start_again(self) -> Received | None:
         """Start the worker's process again, and wait for its registration; None where it does not come."""
@@ -139,8 +139,8 @@ class Stage:
         """The registered tasks by id."""
         listed = self.registration.get("tasks")
         flat = map(flattened, listed if isinstance(listed, list) else ())
-        found = [each for each in flat if isinstance(each, dict)]
-        return {each["id"]: each for each in found if isinstance(each.get("id"), str)}
+        entries = [each for each in flat if isinstance(each, dict)]
+        return {each["id"]: each for each in entries if isinstance(each.get("id"), str)}
 
     @property
     def uses_urls(self) -> bool:
@@ -154,8 +154,8 @@ class Stage:
 
     def interval_s(self, task_id: str) -> float:
         """The heartbeat interval that a task registered (s)."""
-        given = self.tasks.get(task_id, {}).get("heartbeatIntervalMs", DEFAULT_INTERVAL_MS)
-        return (given if isinstance(given, int | float) else DEFAULT_INTERVAL_MS) / 1000
+        interval_ms = self.tasks.get(task_id, {}).get("heartbeatIntervalMs", DEFAULT_INTERVAL_MS)
+        return (interval_ms if isinstance(interval_ms, int | float) else DEFAULT_INTERVAL_MS) / 1000
 
     # --- dispatches -------------------------------------------------------------------------------------
 
@@ -172,13 +172,13 @@ class Stage:
         Args:
             changes: fields with other values; None leaves one out.
         """
-        found = dispatch_ids.read(self.stand_in.token, run.run_id)
-        assert found is not None
-        run_name = ids.show(ids.RUN, ids.run_id_of(found.task_run_id))
-        given = (trial or self.options.task).input
+        dispatched_attempt = dispatch_ids.read(self.stand_in.token, run.run_id)
+        assert dispatched_attempt is not None
+        run_name = ids.show(ids.RUN, ids.run_id_of(dispatched_attempt.task_run_id))
+        trial_input = (trial or self.options.task).input
         input_path = changes.get("inputPath", f"pipelines/{run_name}/input.json")
         if "inputPath" not in changes:
-            self.objects.put_json(input_path, given)
+            self.objects.put_json(input_path, trial_input)
         task = self.tasks.get(run.task_id, {})
         document = {
             "runId": run.run_id,
@@ -186,7 +186,7 @@ class Stage:
             "pipelineRunId": run_name,
             "pipelineId": "worker-check",
             "stepId": run.task_id,
-            "attempt": found.attempt,
+            "attempt": dispatched_attempt.attempt,
             "codeVersion": 1,
             "codeHash": task.get("codeHash"),
             "inputPath": input_path,
@@ -232,8 +232,8 @@ class Stage:
 
     def reference(self, path: str) -> dict[str, Any]:
         """What `upstreamRefs` says of an output at a path."""
-        found: dict[str, Any] = {"outputPath": path, "assets": {}}
-        return {**found, "outputUrl": self.objects.url(path, "GET")} if self.uses_urls else found
+        entry: dict[str, Any] = {"outputPath": path, "assets": {}}
+        return {**entry, "outputUrl": self.objects.url(path, "GET")} if self.uses_urls else entry
 
     def send(self, run: DispatchedRun, trial: Trial | None = None, **changes: Any) -> Answer:
         """Dispatch a run, signed."""
@@ -255,8 +255,8 @@ class Stage:
 
     def report_of(self, run: DispatchedRun, seconds: float | None = None) -> Any:
         """Wait for the first report of a run; None if none comes."""
-        found = self.reports(run, 1, seconds)
-        return found[0].body if found else None
+        reports = self.reports(run, 1, seconds)
+        return reports[0].body if reports else None
 
     def reports(self, run: DispatchedRun, count: int, seconds: float | None = None) -> list[Received]:
         """Wait for so many reports of a run, as long as the worker lives; return those that came."""

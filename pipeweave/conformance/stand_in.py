@@ -125,8 +125,8 @@ class StandIn:
     def _without_prefix(self, request: Request) -> tuple[str, bool]:
         """The path below the orchestrator's URL, and whether the request carried the kit's token."""
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-        if found := _PREFIXED.match(request.path):
-            return found["rest"], self.token in (found["token"], bearer)
+        if match := _PREFIXED.match(request.path):
+            return match["rest"], self.token in (match["token"], bearer)
         return request.path, bearer == self.token
 
     def _object(self, request: Request, path: str) -> Response:
@@ -169,8 +169,8 @@ def _are_texts(value: Any) -> bool:
 def _route(method: str, path: str) -> tuple[Kind, str | None]:
     """What a request is, and the run that its path names."""
     for wanted, form, kind in _ROUTES:
-        if method == wanted and (found := form.match(path)):
-            named = found.groupdict()
+        if method == wanted and (match := form.match(path)):
+            named = match.groupdict()
             return kind, named.get("run") or named.get("other")
     return Kind.STRAY, None
 

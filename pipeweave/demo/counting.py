@@ -57,15 +57,15 @@ def count_file(path: Path) -> Counts:
             tokens = sum(each.type not in _NOT_COUNTED for each in tokenize.tokenize(raw.readline))
     except _UNREADABLE:
         return Counts(files=1, unreadable=1)
-    found = [each for each in ast.walk(tree) if isinstance(each, Documentable)]
+    definitions = [each for each in ast.walk(tree) if isinstance(each, Documentable)]
     return Counts(
         files=1,
         lines=text.count("\n"),
         tokens=tokens,
-        classes=sum(isinstance(each, ast.ClassDef) for each in found),
-        functions=sum(isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) for each in found),
-        definitions=len(found),
-        documented=sum(ast.get_docstring(each, clean=False) is not None for each in found),
+        classes=sum(isinstance(each, ast.ClassDef) for each in definitions),
+        functions=sum(isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) for each in definitions),
+        definitions=len(definitions),
+        documented=sum(ast.get_docstring(each, clean=False) is not None for each in definitions),
     )
 
 

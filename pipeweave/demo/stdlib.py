@@ -28,10 +28,10 @@ Row = dict[str, Any]
 def list_files(limit: int = 0) -> dict[str, Any]:
     """List the library's source files and the packages they belong to."""
     root = Path(sysconfig.get_path("stdlib"))
-    found = source_files(root)
-    if not found:
+    paths = source_files(root)
+    if not paths:
         raise TaskError(f"there is no Python source under {root}", code="NO_SOURCE", retryable=False)
-    files = found[: limit or None]
+    files = paths[: limit or None]
     packages = sorted({package_of(path) for path in files})
     return {"python": platform.python_version(), "root": str(root), "files": files, "packages": packages}
 
@@ -78,14 +78,14 @@ def stdlib_report(limit: int = 0) -> None:
 
 def source_files(root: Path) -> list[str]:
     """The paths of the source files below a folder, relative to it and sorted."""
-    found = []
+    paths = []
     for folder, folders, names in os.walk(root):
         # Skip these folders before walking them: installed packages may be many times as large as the
         # library.
         folders[:] = [each for each in folders if each not in SKIPPED]
         here = Path(folder).relative_to(root)
-        found += [(here / name).as_posix() for name in names if name.endswith(".py")]
-    return sorted(found)
+        paths += [(here / name).as_posix() for name in names if name.endswith(".py")]
+    return sorted(paths)
 
 
 def package_of(path: str) -> str:

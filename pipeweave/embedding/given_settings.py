@@ -14,20 +14,20 @@ from pipeweave.suggestions import nearest
 _NAMES = {setting.field: setting.name for setting in TABLE}
 
 
-def read(given: Mapping[str, Any]) -> Settings:
+def read(fields: Mapping[str, Any]) -> Settings:
     """The settings with these values, and the defaults of all others; the environment is not read.
 
     Args:
-        given: by the field of Settings, such as `database_url`. A value may be of its type, or the text that
+        fields: by the field of Settings, such as `database_url`. A value may be of its type, or the text that
             the variable would have; None leaves the default.
 
     Raises:
         InvalidSetting: a name is unknown, or a value is wrong; one FieldError for each.
     """
-    unknown = [_unknown(name) for name in given if name not in _NAMES]
+    unknown = [_unknown(name) for name in fields if name not in _NAMES]
     if unknown:
         raise InvalidSetting(f"{unknown[0].field} {unknown[0].message}", errors=unknown)
-    return load({_NAMES[name]: _text(value) for name, value in given.items() if value is not None})
+    return load({_NAMES[name]: _text(value) for name, value in fields.items() if value is not None})
 
 
 def _unknown(name: str) -> FieldError:

@@ -51,12 +51,12 @@ class Orchestrator:
     def __init__(self, settings: Settings | None = None, *, serverless: bool = False, **values: Any) -> None:
         if settings is not None and values:
             raise InvalidInput("settings are given twice, as an object and by name", hint="give one of them")
-        found = settings or (given_settings.read(values) if values else load())
-        self._ticks_itself = not serverless and found.mode != SERVERLESS
-        if serverless or found.broker_url is None:
+        chosen_settings = settings or (given_settings.read(values) if values else load())
+        self._ticks_itself = not serverless and chosen_settings.mode != SERVERLESS
+        if serverless or chosen_settings.broker_url is None:
             # Nobody takes messages: the tick dispatches.
-            found = replace(found, mode=SERVERLESS)
-        self.settings = found
+            chosen_settings = replace(chosen_settings, mode=SERVERLESS)
+        self.settings = chosen_settings
         self._deployment: Deployment | None = None
         self._application: Flask | None = None
         self._loops: Loops | None = None

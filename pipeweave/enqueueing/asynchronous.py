@@ -59,8 +59,8 @@ async def enqueue_many_async(
     return [] if document is None else await _send(connection, document, schema)
 
 
-async def _send(given: Any, document: str, schema: str) -> list[str]:
-    connection = await _connection(given)
+async def _send(source: Any, document: str, schema: str) -> list[str]:
+    connection = await _connection(source)
     kind = callers.kind(connection)
     if kind not in callers.ASYNCHRONOUS:
         raise callers.refused("is not asynchronous: use enqueue or enqueue_many")
@@ -72,19 +72,19 @@ async def _send(given: Any, document: str, schema: str) -> list[str]:
     return shown_ids(await _ask(connection, kind, texts.enqueue(schema), document))
 
 
-async def _connection(given: Any) -> Any:
-    while (found := callers.holder_of(given)) is not None:
-        held, is_method = found
-        given = held() if is_method else held
-        if inspect.isawaitable(given):
-            given = await given
-    return given
+async def _connection(source: Any) -> Any:
+    while (holding := callers.holder_of(source)) is not None:
+        held, is_method = holding
+        source = held() if is_method else held
+        if inspect.isawaitable(source):
+            source = await source
+    return source
 
 
 async def _ask(connection: Any, kind: Kind, statement: str, parameter: str) -> Any:
     if kind is Kind.SQLALCHEMY_ASYNC:
-        found = await connection.execute(sqlalchemy_text(statement), {"parameter": parameter})
-        return found.fetchall()
+        answer = await connection.execute(sqlalchemy_text(statement), {"parameter": parameter})
+        return answer.fetchall()
     made = callers.module("psycopg").AsyncCursor(connection, row_factory=rows_as_tuples)
     async with made as cursor:
         await cursor.execute(statement.replace("{}", "%s"), (parameter,))

@@ -50,13 +50,13 @@ _HOLDERS = {
 }
 
 
-def holder_of(given: Any) -> tuple[Any, bool] | None:
+def holder_of(source: Any) -> tuple[Any, bool] | None:
     """What leads from an object to its connection: the value of an attribute, and whether it is a method that
     gives the connection; None for what leads to none.
     """
-    for name in _names(given):
-        if (found := _HOLDERS.get(name)) is not None:
-            return getattr(given, found.removesuffix("()")), found.endswith("()")
+    for name in _names(source):
+        if (attribute := _HOLDERS.get(name)) is not None:
+            return getattr(source, attribute.removesuffix("()")), attribute.endswith("()")
     return None
 
 
@@ -66,13 +66,13 @@ def kind(connection: Any) -> Kind:
     Raises:
         InvalidInput: it is none.
     """
-    found = next((_KINDS[name] for name in _names(connection) if name in _KINDS), None)
-    if found is None or (found is Kind.PSYCOPG2 and connection.async_):
+    driver = next((_KINDS[name] for name in _names(connection) if name in _KINDS), None)
+    if driver is None or (driver is Kind.PSYCOPG2 and connection.async_):
         raise refused(f"is {kind_of(connection)}")
-    dialect = connection.dialect.name if found in (Kind.SQLALCHEMY, Kind.SQLALCHEMY_ASYNC) else "postgresql"
+    dialect = connection.dialect.name if driver in (Kind.SQLALCHEMY, Kind.SQLALCHEMY_ASYNC) else "postgresql"
     if dialect != "postgresql":
         raise refused(f"is to {dialect}, and not to the PostgreSQL that PipeWeave uses")
-    return found
+    return driver
 
 
 def refused(message: str) -> InvalidInput:
@@ -86,5 +86,5 @@ def module(name: str) -> Any:
     return sys.modules[name]
 
 
-def _names(given: Any) -> list[tuple[str, str]]:
-    return [(each.__module__.partition(".")[0], each.__name__) for each in type(given).__mro__]
+def _names(instance: Any) -> list[tuple[str, str]]:
+    return [(each.__module__.partition(".")[0], each.__name__) for each in type(instance).__mro__]

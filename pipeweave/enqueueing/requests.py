@@ -49,10 +49,10 @@ def document_of_one(pipeline_id: str, input: Any, run_token: str | None, options
     Raises:
         InvalidInput: with every mistake.
     """
-    found = FieldErrors()
-    row = _shared(found, pipeline_id, options)
-    row |= {"input": _input(found, input, "input"), "run_token": _token(found, run_token, "run_token")}
-    return _written(found, [row])
+    mistakes = FieldErrors()
+    row = _shared(mistakes, pipeline_id, options)
+    row |= {"input": _input(mistakes, input, "input"), "run_token": _token(mistakes, run_token, "run_token")}
+    return _written(mistakes, [row])
 
 
 def document_of_many(
@@ -63,122 +63,126 @@ def document_of_many(
     Raises:
         InvalidInput: with every mistake.
     """
-    found = FieldErrors()
-    shared = _shared(found, pipeline_id, options)
-    listed = _listed(found, inputs, "inputs")
+    mistakes = FieldErrors()
+    shared = _shared(mistakes, pipeline_id, options)
+    listed = _listed(mistakes, inputs, "inputs")
     tokens: Sequence[str | None] = [None] * len(listed)
     if run_tokens is not None:
-        tokens = _listed(found, run_tokens, "run_tokens")
+        tokens = _listed(mistakes, run_tokens, "run_tokens")
         if len(tokens) != len(listed):
-            found.wrong(
+            mistakes.wrong(
                 "run_tokens", f"are {len(tokens):,}, and the inputs are {len(listed):,}", "wrong_length"
             )
     rows = []
     for number, (input, token) in enumerate(zip(listed, tokens, strict=False)):
-        if len(found.errors) >= MOST_ERRORS:
+        if len(mistakes.errors) >= MOST_ERRORS:
             break
-        converted = _input(found, input, f"inputs[{number}]")
-        rows.append(shared | {"input": converted, "run_token": _token(found, token, f"run_tokens[{number}]")})
-    return _written(found, rows) if rows or found.errors else None
+        converted = _input(mistakes, input, f"inputs[{number}]")
+        rows.append(
+            shared | {"input": converted, "run_token": _token(mistakes, token, f"run_tokens[{number}]")}
+        )
+    return _written(mistakes, rows) if rows or mistakes.errors else None
 
 
-def _shared(found: FieldErrors, pipeline_id: str, options: Options) -> dict[str, Any]:
+def _shared(mistakes: FieldErrors, pipeline_id: str, options: Options) -> dict[str, Any]:
     if not isinstance(options.schema, str) or not _SCHEMA.match(options.schema):
-        found.wrong("schema", "is not a name of a schema", "invalid_name", "letters, digits and _")
+        mistakes.wrong("schema", "is not a name of a schema", "invalid_name", "letters, digits and _")
     mode = options.failure_mode
     if mode is not None and mode not in FAILURE_MODES:
-        found.wrong("failure_mode", "is not a failure mode", "invalid_enum_value", ", ".join(FAILURE_MODES))
+        mistakes.wrong(
+            "failure_mode", "is not a failure mode", "invalid_enum_value", ", ".join(FAILURE_MODES)
+        )
     return {
-        "tenant_id": found.name(options.tenant, "tenant"),
-        "pipeline_id": found.name(pipeline_id, "pipeline_id"),
+        "tenant_id": mistakes.name(options.tenant, "tenant"),
+        "pipeline_id": mistakes.name(pipeline_id, "pipeline_id"),
         "failure_mode": mode,
-        "priority": _priority(found, options.priority),
-        "metadata": _metadata(found, options.metadata),
-        "traceparent": _traceparent(found, options.traceparent),
+        "priority": _priority(mistakes, options.priority),
+        "metadata": _metadata(mistakes, options.metadata),
+        "traceparent": _traceparent(mistakes, options.traceparent),
     }
 
 
-def _priority(found: FieldErrors, priority: Any) -> int | None:
+def _priority(mistakes: FieldErrors, priority: Any) -> int | None:
     is_whole = isinstance(priority, int) and not isinstance(priority, bool)
     if priority is None or (is_whole and MIN_PRIORITY <= priority <= MAX_PRIORITY):
         return priority  # type: ignore[no-any-return]
     expected = f"a whole number from {MIN_PRIORITY} to {MAX_PRIORITY}, lower runs first"
-    found.wrong(
+    mistakes.wrong(
         "priority", "is out of range" if is_whole else f"is {kind_of(priority)}", "out_of_range", expected
     )
     return None
 
 
-def _traceparent(found: FieldErrors, header: Any) -> str | None:
+def _traceparent(mistakes: FieldErrors, header: Any) -> str | None:
     if header is None or (isinstance(header, str) and len(header) <= MAX_TRACEPARENT and header.isascii()):
         # One that is no trace context is ignored, as the standard says.
         return None if header is None or "\0" in header else header
-    found.wrong(
+    mistakes.wrong(
         "traceparent", "is not a header", "invalid", f"a text of at most {MAX_TRACEPARENT} characters"
     )
     return None
 
 
-def _metadata(found: FieldErrors, metadata: Any) -> Any:
+def _metadata(mistakes: FieldErrors, metadata: Any) -> Any:
     if metadata is None:
         return None
     if not isinstance(metadata, Mapping):
-        found.wrong("metadata", f"is {kind_of(metadata)}", "invalid_type", "a dict")
+        mistakes.wrong("metadata", f"is {kind_of(metadata)}", "invalid_type", "a dict")
         return None
     if faults := json_faults(metadata, "metadata", max_depth=MAX_JSON_DEPTH):
-        found.errors += faults
+        mistakes.errors += faults
         return None
     size = len(orjson.dumps(dict(metadata)))
     if size > MAX_METADATA_BYTES:
-        found.wrong(
+        mistakes.wrong(
             "metadata", f"takes {size:,} bytes of JSON, at most {MAX_METADATA_BYTES:,} are stored", "too_long"
         )
     return dict(metadata)
 
 
-def _input(found: FieldErrors, input: Any, field: str) -> Any:
+def _input(mistakes: FieldErrors, input: Any, field: str) -> Any:
     """An input as JSON text; {} for None."""
     converted, faults = to_json_value({} if input is None else input, field)
     if faults:
-        found.errors += faults
+        mistakes.errors += faults
         return None
     content = orjson.dumps(converted)
     if len(content) > MAX_BODY_BYTES:
-        found.wrong(
+        mistakes.wrong(
             field, f"takes {len(content):,} bytes of JSON, at most {MAX_BODY_BYTES:,} are taken", "too_big"
         )
     return orjson.Fragment(content)
 
 
-def _token(found: FieldErrors, token: Any, field: str) -> str | None:
+def _token(mistakes: FieldErrors, token: Any, field: str) -> str | None:
     if token is None or (
         isinstance(token, str) and 0 < len(token) <= MAX_RUN_TOKEN and not json_faults(token)
     ):
         return token
-    found.wrong(field, "is not a run token", "invalid", f"a text of 1 to {MAX_RUN_TOKEN} characters")
+    mistakes.wrong(field, "is not a run token", "invalid", f"a text of 1 to {MAX_RUN_TOKEN} characters")
     return None
 
 
-def _listed(found: FieldErrors, values: Iterable[Any], field: str) -> Sequence[Any]:
+def _listed(mistakes: FieldErrors, values: Iterable[Any], field: str) -> Sequence[Any]:
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
-        found.wrong(field, f"is {kind_of(values)}", "invalid_type", "a list")
+        mistakes.wrong(field, f"is {kind_of(values)}", "invalid_type", "a list")
         return []
     listed: list[Any] = []
     for each in values:
         if len(listed) == MAX_ENQUEUED:
-            found.wrong(field, f"are more than {MAX_ENQUEUED:,}", "too_many", f"at most {MAX_ENQUEUED:,}")
+            mistakes.wrong(field, f"are more than {MAX_ENQUEUED:,}", "too_many", f"at most {MAX_ENQUEUED:,}")
             return []
         listed.append(each)
     return listed
 
 
-def _written(found: FieldErrors, rows: Sequence[Mapping[str, Any]]) -> str:
-    document = b"" if found.errors else orjson.dumps(rows)
+def _written(mistakes: FieldErrors, rows: Sequence[Mapping[str, Any]]) -> str:
+    document = b"" if mistakes.errors else orjson.dumps(rows)
     if len(document) > MAX_ENQUEUED_BYTES:
         expected = f"at most {MAX_ENQUEUED_BYTES:,} bytes in one call"
-        found.wrong("inputs", f"take {len(document):,} bytes of JSON", "too_big", expected)
-    if found.errors:
-        first = found.errors[0]
-        more = f" (and {len(found.errors) - 1} more)" if found.errors[1:] else ""
-        raise InvalidInput(f"{first.sentence()}{more}", errors=found.errors[:MOST_ERRORS])
+        mistakes.wrong("inputs", f"take {len(document):,} bytes of JSON", "too_big", expected)
+    if mistakes.errors:
+        first = mistakes.errors[0]
+        more = f" (and {len(mistakes.errors) - 1} more)" if mistakes.errors[1:] else ""
+        raise InvalidInput(f"{first.sentence()}{more}", errors=mistakes.errors[:MOST_ERRORS])
     return document.decode()

@@ -94,8 +94,8 @@ def enqueue_many(
     return [] if document is None else _send(connection, document, schema)
 
 
-def _send(given: Any, document: str, schema: str) -> list[str]:
-    connection = _connection(given)
+def _send(source: Any, document: str, schema: str) -> list[str]:
+    connection = _connection(source)
     kind = callers.kind(connection)
     if kind in callers.ASYNCHRONOUS:
         raise callers.refused("is asynchronous: use enqueue_async or enqueue_many_async")
@@ -107,11 +107,11 @@ def _send(given: Any, document: str, schema: str) -> list[str]:
     return shown_ids(_ask(connection, kind, texts.enqueue(schema), document))
 
 
-def _connection(given: Any) -> Any:
-    while (found := callers.holder_of(given)) is not None:
-        held, is_method = found
-        given = held() if is_method else held
-    return given
+def _connection(source: Any) -> Any:
+    while (holding := callers.holder_of(source)) is not None:
+        held, is_method = holding
+        source = held() if is_method else held
+    return source
 
 
 def _ask(connection: Any, kind: Kind, statement: str, parameter: str) -> Any:

@@ -162,10 +162,10 @@ class UrlAccess:
         return _first_that_opens(lambda: self._link.read(url), lambda: self._link.read(self._url_of(path)))
 
     def _url_of(self, path: str) -> str:
-        found = _member(self._ask({"get": [path]}), "get").get(path)
-        if not isinstance(found, str):
+        url = _member(self._ask({"get": [path]}), "get").get(path)
+        if not isinstance(url, str):
             raise Unavailable(f"the orchestrator gave no URL for {path!r}")
-        return found
+        return url
 
     def _ask(self, wanted: Mapping[str, Any]) -> Any:
         return self._link.post(f"/api/task-runs/{self._dispatch.run_id}/urls", wanted)
@@ -191,10 +191,10 @@ def _first_that_opens(
 
 
 def _member(value: Any, name: str) -> dict[str, Any]:
-    found = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(found, dict):
+    member = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(member, dict):
         raise Unavailable(f"the orchestrator gave no URLs: its answer has no {name!r}")
-    return found
+    return member
 
 
 def _given(url: str | None) -> str:

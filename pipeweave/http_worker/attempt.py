@@ -111,16 +111,16 @@ class Attempt:
 
     def names(self) -> Mapping[str, Any]:
         """Its ids, for lines of the log."""
-        given = self.dispatch
+        dispatch = self.dispatch
         return {
-            "tenant": given.tenant,
-            "pipeline_id": given.pipeline_id,
-            "run_id": given.pipeline_run_id,
-            "task_run_id": given.run_id.partition(".")[0],
+            "tenant": dispatch.tenant,
+            "pipeline_id": dispatch.pipeline_id,
+            "run_id": dispatch.pipeline_run_id,
+            "task_run_id": dispatch.run_id.partition(".")[0],
             "task_id": self.task.id,
-            "step_id": given.step_id,
-            "attempt": given.attempt,
-            "trace_id": given.trace_id,
+            "step_id": dispatch.step_id,
+            "attempt": dispatch.attempt,
+            "trace_id": dispatch.trace_id,
         }
 
     def _body(self) -> dict[str, Any]:
@@ -152,29 +152,29 @@ class Attempt:
             raise self._reason or AttemptCancelled("the task has cancelled itself") from None
 
     def _context(self, value: Any, upstream: Upstream, files: Files) -> Context:
-        given = self.dispatch
+        dispatch = self.dispatch
         named = value if isinstance(value, dict) else {}
-        is_bare = given.map_index is not None and given.map_name is None
+        is_bare = dispatch.map_index is not None and dispatch.map_name is None
         return Context(
-            run_id=given.pipeline_run_id or "",
-            task_run_id=given.run_id.partition(".")[0],
+            run_id=dispatch.pipeline_run_id or "",
+            task_run_id=dispatch.run_id.partition(".")[0],
             task_id=self.task.id,
-            pipeline_id=given.pipeline_id,
-            step_id=given.step_id,
-            attempt=given.attempt,
+            pipeline_id=dispatch.pipeline_id,
+            step_id=dispatch.step_id,
+            attempt=dispatch.attempt,
             input=value,
             # An item alone fills the first parameter, whatever members it has.
             params={} if is_bare else None,
             upstream=upstream,
-            previous_attempts=given.previous_attempts,
-            item=value if is_bare else named.get(given.map_name),
-            map_index=given.map_index,
-            map_name=given.map_name,
-            code_version=given.code_version,
-            code_hash=given.code_hash,
-            tenant=given.tenant,
-            triggered_by=given.triggered_by,
-            trace_id=given.trace_id,
+            previous_attempts=dispatch.previous_attempts,
+            item=value if is_bare else named.get(dispatch.map_name),
+            map_index=dispatch.map_index,
+            map_name=dispatch.map_name,
+            code_version=dispatch.code_version,
+            code_hash=dispatch.code_hash,
+            tenant=dispatch.tenant,
+            triggered_by=dispatch.triggered_by,
+            trace_id=dispatch.trace_id,
             on_progress=self._progress,
             files=files,
             cancelled=lambda: self._reason is not None,
@@ -210,14 +210,14 @@ class Attempt:
             return {"output": orjson.Fragment(encoded)}
 
     def _failed(self, error: BaseException) -> dict[str, Any]:
-        found = describe(error)
-        log.warning("attempt.failed", extra={"code": found.code, "reason": found.message, **self.names()})
-        said = {"details": found.details, "stack": found.traceback}
+        failure = describe(error)
+        log.warning("attempt.failed", extra={"code": failure.code, "reason": failure.message, **self.names()})
+        said = {"details": failure.details, "stack": failure.traceback}
         return {
             "status": "failed",
-            "error": found.message,
-            "errorCode": found.code,
-            "retryable": found.retryable,
+            "error": failure.message,
+            "errorCode": failure.code,
+            "retryable": failure.retryable,
             **{name: each for name, each in said.items() if each is not None},
         }
 

@@ -68,7 +68,7 @@ def parse(body: bytes) -> Dispatch:
     if not isinstance(document, dict):
         raise InvalidInput("the body must be a JSON object", errors=[_wrong("", "is not one", "object")])
     read = _Reader(document)
-    found = Dispatch(
+    dispatch = Dispatch(
         run_id=read.run_id(),
         task_id=read.text("taskId", ""),
         attempt=read.whole("attempt", 1),
@@ -97,7 +97,7 @@ def parse(body: bytes) -> Dispatch:
     if read.errors:
         first = read.errors[0]
         raise InvalidInput(f"the dispatch is not valid: {first.field} {first.message}", errors=read.errors)
-    return found
+    return dispatch
 
 
 class _Reader:
@@ -108,10 +108,10 @@ class _Reader:
         self.errors: list[FieldError] = []
 
     def run_id(self) -> str:
-        found: str = self.text("runId", _MISSING)
-        if found and not _RUN_ID.match(found):
+        run_id: str = self.text("runId", _MISSING)
+        if run_id and not _RUN_ID.match(run_id):
             self.errors.append(_wrong("runId", "may hold only letters, digits and . _ ~ -", "string"))
-        return found
+        return run_id
 
     def text(self, name: str, default: Any) -> Any:
         value = self._document.get(name)
@@ -135,8 +135,8 @@ class _Reader:
         value = self._document.get(name)
         if isinstance(value, dict) and all(isinstance(each, dict) for each in value.values()):
             return value
-        found: dict[str, Mapping[str, Any]] = self._default(name, value, {}, "an object of objects")
-        return found
+        fallback: dict[str, Mapping[str, Any]] = self._default(name, value, {}, "an object of objects")
+        return fallback
 
     def object(self, name: str) -> Mapping[str, Any] | None:
         value = self._document.get(name)
@@ -154,8 +154,8 @@ class _Reader:
 
     def url(self, name: str) -> str | None:
         upload = self._document.get("upload")
-        found = upload.get(name) if isinstance(upload, dict) else None
-        return found if isinstance(found, str) else None
+        url = upload.get(name) if isinstance(upload, dict) else None
+        return url if isinstance(url, str) else None
 
     def _default(self, name: str, value: Any, default: Any, expected: str) -> Any:
         if value is not None:

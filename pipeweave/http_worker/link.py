@@ -56,15 +56,15 @@ class Answer:
     @property
     def code(self) -> str | None:
         """The stable code of a problem; None if the answer is none."""
-        found = self.body.get("code") if isinstance(self.body, dict) else None
-        return found if isinstance(found, str) else None
+        code = self.body.get("code") if isinstance(self.body, dict) else None
+        return code if isinstance(code, str) else None
 
     @property
     def reason(self) -> str:
         """What the orchestrator says, for a log line."""
-        given = self.body if isinstance(self.body, dict) else {}
-        said = given.get("detail") or given.get("error") or "it gave no reason"
-        return f"{given.get('code') or self.status}: {said}"[:500]
+        problem = self.body if isinstance(self.body, dict) else {}
+        said = problem.get("detail") or problem.get("error") or "it gave no reason"
+        return f"{problem.get('code') or self.status}: {said}"[:500]
 
     @property
     def hint(self) -> str | None:

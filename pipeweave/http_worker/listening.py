@@ -92,17 +92,17 @@ class Listener:
 
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host, port))
-        found.listen(_BACKLOG)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
     except OSError as error:
-        found.close()
+        listener.close()
         if error.errno == errno.EADDRINUSE:
             raise PortInUse(f"port {port} is in use", hint="give another port; 0 takes a free one") from error
         raise InvalidInput(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
-    return found
+    return listener
 
 
 def own_address(orchestrator_url: str) -> str:

@@ -115,6 +115,6 @@ def _refusal(answer: Answer) -> PipeWeaveError:
 
 
 def _news(body: Any) -> dict[str, Any]:
-    given = body if isinstance(body, dict) else {}
-    shown = {"code_changes": given.get("codeChanges"), "orphaned_tasks": given.get("orphanedTasks")}
+    answer = body if isinstance(body, dict) else {}
+    shown = {"code_changes": answer.get("codeChanges"), "orphaned_tasks": answer.get("orphanedTasks")}
     return {name: each for name, each in shown.items() if each}

@@ -40,11 +40,11 @@ class _Watched:
     __slots__ = ("attempt", "beat_at", "deadline", "every_s", "is_beating")
 
     def __init__(self, attempt: Attempt) -> None:
-        given, now = attempt.dispatch, time.monotonic()
+        dispatch, now = attempt.dispatch, time.monotonic()
         self.attempt = attempt
-        self.every_s = max(given.heartbeat_s / BEATS_PER_INTERVAL, SHORTEST_BEAT_S)
+        self.every_s = max(dispatch.heartbeat_s / BEATS_PER_INTERVAL, SHORTEST_BEAT_S)
         self.beat_at = now + self.every_s
-        self.deadline = now + given.timeout_s if given.timeout_s is not None else None
+        self.deadline = now + dispatch.timeout_s if dispatch.timeout_s is not None else None
         self.is_beating = False
 
     @property

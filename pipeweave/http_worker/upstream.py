@@ -44,8 +44,8 @@ class UpstreamRefs:
             new = list(self._refs.values())[seen:]
             seen = len(self._refs)
             for each in reversed(new):
-                if isinstance(found := (each.get("assets") or {}).get(key), dict):
-                    return found
+                if isinstance(ref := (each.get("assets") or {}).get(key), dict):
+                    return ref
             if self._next is None:
                 return None
             self._load_more()
@@ -92,14 +92,14 @@ class Means:
         self._urls: dict[str, str | None] = {}
 
     def asset(self, key: str) -> StoredFile | None:
-        found = self._refs.asset(key)
-        return None if found is None else self._file(found, str(found.get("type", "binary")))
+        ref = self._refs.asset(key)
+        return None if ref is None else self._file(ref, str(ref.get("type", "binary")))
 
     def uploaded(self, upload_id: str) -> StoredFile | None:
-        found = self._uploads.get(upload_id)
-        if found is None:
+        upload = self._uploads.get(upload_id)
+        if upload is None:
             return None
-        return self._file(found, str(found.get("mimeType", "")), str(found.get("filename", "")))
+        return self._file(upload, str(upload.get("mimeType", "")), str(upload.get("filename", "")))
 
     def read(self, file: StoredFile) -> AbstractContextManager[Iterable[bytes]]:
         return self._access.read(file.place, self._urls.get(file.place))

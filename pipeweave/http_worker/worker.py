@@ -201,22 +201,22 @@ def _no_secret() -> InvalidSetting:
     )
 
 
-def _tasks_of(given: Iterable[Task[..., Any] | ModuleType] | None) -> Mapping[str, Task[..., Any]]:
-    if given is None:
-        found = registered_tasks()
+def _tasks_of(tasks: Iterable[Task[..., Any] | ModuleType] | None) -> Mapping[str, Task[..., Any]]:
+    if tasks is None:
+        by_id = registered_tasks()
     else:
-        found = {}
-        for each in given:
-            found |= collect(each) if isinstance(each, ModuleType) else {each.id: each}
-    if not found:
+        by_id = {}
+        for each in tasks:
+            by_id |= collect(each) if isinstance(each, ModuleType) else {each.id: each}
+    if not by_id:
         raise InvalidInput("there are no tasks to serve", hint="decorate a function with @task")
-    check_hints({id_: each.fn for id_, each in found.items()})
-    for each in found.values():
+    check_hints({id_: each.fn for id_, each in by_id.items()})
+    for each in by_id.values():
         if each.spec.idempotency_key is not None:
             # The orchestrator decides before it dispatches whether a task is called.
             extra = {"task_id": each.id, "reason": "give idempotencyKey in requests instead"}
             log.warning("task.key_unused", extra=extra)
-    return found
+    return by_id
 
 
 def _shown(task: Task[..., Any]) -> dict[str, Any]:

@@ -107,9 +107,9 @@ class _Definition(FieldErrors):
             if not isinstance(field.get(member), str) or not field[member]:
                 self.wrong(f"{path}.{member}", "is required, a text", "missing")
         if field.get("type") not in TYPES:
-            found = field.get("type")
-            hint = did_you_mean(str(found), TYPES, f"the types are {', '.join(TYPES)}")
-            self.wrong(f"{path}.type", f"is {str(found)[:80]!r}; {hint}", "invalid_value")
+            field_type = field.get("type")
+            hint = did_you_mean(str(field_type), TYPES, f"the types are {', '.join(TYPES)}")
+            self.wrong(f"{path}.type", f"is {str(field_type)[:80]!r}; {hint}", "invalid_value")
         for member in ("required", "nullable"):
             if not isinstance(field.get(member, False), bool):
                 self.wrong(f"{path}.{member}", "must be true or false", "invalid_type")

@@ -26,20 +26,20 @@ def run_input_errors(schema: Mapping[str, Any] | None, value: Any) -> list[Field
         return []
     fields = schema["fields"]
     names = [str(each["name"]) for each in fields]
-    given = {} if value is None else value
-    if not isinstance(given, Mapping):
+    members = {} if value is None else value
+    if not isinstance(members, Mapping):
         problem = f"must be an object with the pipeline's inputs ({_listed(names)}), not {json_type(value)}"
         return [FieldError("", problem, "invalid_type", "object")] if names else []
-    present = [each for each in fields if each["name"] in given]
-    missing = (each["name"] for each in fields if each.get("required") and each["name"] not in given)
-    unknown = _unknown(names, given) if schema.get("strict") else iter(())
+    present = [each for each in fields if each["name"] in members]
+    missing = (each["name"] for each in fields if each.get("required") and each["name"] not in members)
+    unknown = _unknown(names, members) if schema.get("strict") else iter(())
     absent = (FieldError(str(name), "is required", "missing") for name in missing)
-    return list(islice(chain(unknown, absent, member_errors(present, given)), MOST_ERRORS))
+    return list(islice(chain(unknown, absent, member_errors(present, members)), MOST_ERRORS))
 
 
-def _unknown(names: list[str], given: Mapping[str, Any]) -> Iterator[FieldError]:
+def _unknown(names: list[str], members: Mapping[str, Any]) -> Iterator[FieldError]:
     known = set(names)
-    unknown = (str(key) for key in given if key not in known)
+    unknown = (str(key) for key in members if key not in known)
     for place, key in enumerate(unknown):
         listed = f"its inputs are {_listed(names)}" if names else "it has no inputs"
         hint = did_you_mean(key, names, listed) if place < _MOST_HINTS else listed

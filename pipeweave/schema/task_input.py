@@ -22,9 +22,9 @@ def task_input_schema(
     """
     if declared is not None:
         return dict(declared)
-    given = () if parameters is None else parameters["fields"]
-    fields = [each for each in given if each["name"] != _WHOLE]
-    whole: Mapping[str, Any] = next((each for each in given if each["name"] == _WHOLE), {})
+    parameter_fields = () if parameters is None else parameters["fields"]
+    fields = [each for each in parameter_fields if each["name"] != _WHOLE]
+    whole: Mapping[str, Any] = next((each for each in parameter_fields if each["name"] == _WHOLE), {})
     known = {each["name"] for each in fields}
     fields += [each for each in whole.get("properties", ()) if each["name"] not in known]
     # An input may have members that the function does not take.
@@ -37,22 +37,22 @@ def task_input_errors(
     """List the mistakes in a task's input, at most MOST_ERRORS: those that its declared schema finds, and
     those for which the call of its function would refuse it.
     """
-    found = validate_input(declared, value)
-    told = {each.field for each in found}
-    more = (each for each in _of_parameters(parameters, value) if each.field not in told)
-    return list(islice(chain(found, more), MOST_ERRORS))
+    errors = validate_input(declared, value)
+    wrong_fields = {each.field for each in errors}
+    more = (each for each in _of_parameters(parameters, value) if each.field not in wrong_fields)
+    return list(islice(chain(errors, more), MOST_ERRORS))
 
 
 def _of_parameters(parameters: Mapping[str, Any] | None, value: Any) -> Iterator[FieldError]:
     if parameters is None:
         return
-    given = value if isinstance(value, Mapping) else {}
+    members = value if isinstance(value, Mapping) else {}
     for each in parameters["fields"]:
-        if each["name"] not in given and each["name"] != _WHOLE and each.get("required"):
+        if each["name"] not in members and each["name"] != _WHOLE and each.get("required"):
             yield FieldError(each["name"], "is required", "missing")
-    yield from member_errors([each for each in parameters["fields"] if each["name"] in given], given)
+    yield from member_errors([each for each in parameters["fields"] if each["name"] in members], members)
     for whole in parameters["fields"]:
-        if whole["name"] == _WHOLE and _WHOLE not in given:
+        if whole["name"] == _WHOLE and _WHOLE not in members:
             for each in member_errors([whole], {_WHOLE: value}):
                 field = each.field.removeprefix(_WHOLE).removeprefix(".")
                 yield FieldError(field, each.message, each.code, each.expected)

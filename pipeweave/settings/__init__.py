@@ -138,11 +138,11 @@ def common_texts(environ: Mapping[str, str] | None = None) -> dict[str, str]:
         InvalidSetting: as `load`.
     """
     source = os.environ if environ is None else environ
-    given = _read(environ)
+    origins = _read(environ)
     return {
-        each.name: source[given[each.field].source]
+        each.name: source[origins[each.field].source]
         for each in TABLE
-        if each.is_common and each.field in given
+        if each.is_common and each.field in origins
     }
 
 
@@ -176,12 +176,12 @@ def explain(environ: Mapping[str, str] | None = None) -> list[SettingRow]:
     Raises:
         InvalidSetting: as `load`.
     """
-    given = _read(environ)
+    origins = _read(environ)
     defaults = {each.name: each.default for each in fields(Settings)}
     rows = []
     for setting in TABLE:
-        origin = given.get(setting.field, _Given(defaults[setting.field], "default"))
-        mask = setting.mask if setting.field in given else None
+        origin = origins.get(setting.field, _Given(defaults[setting.field], "default"))
+        mask = setting.mask if setting.field in origins else None
         shown = mask(origin.value) if mask else _text(origin.value)
         rows.append(SettingRow(setting.name, shown, origin.source, setting.about))
     return rows
@@ -192,14 +192,14 @@ def explain_given(settings: Settings, environ: Mapping[str, str] | None = None) 
     has the source `program`.
     """
     try:
-        given = _read(environ)
+        origins = _read(environ)
     except InvalidSetting:
-        given = {}
+        origins = {}
     defaults = {each.name: each.default for each in fields(Settings)}
     rows = []
     for setting in TABLE:
         value = getattr(settings, setting.field)
-        origin = given.get(setting.field, _Given(defaults[setting.field], "default"))
+        origin = origins.get(setting.field, _Given(defaults[setting.field], "default"))
         is_masked = setting.mask is not None and value is not None and value != ()
         shown = setting.mask(value) if is_masked and setting.mask else _text(value)
         source = origin.source if origin.value == value else "program"
@@ -212,8 +212,8 @@ def environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-def _settings_of(given: Mapping[str, _Given]) -> Settings:
-    values = {name: each.value for name, each in given.items()}
+def _settings_of(origins: Mapping[str, _Given]) -> Settings:
+    values = {name: each.value for name, each in origins.items()}
     return Settings(**values, given=frozenset(values))
 
 
@@ -233,31 +233,31 @@ def _read(environ: Mapping[str, str] | None) -> dict[str, _Given]:
     source = os.environ if environ is None else environ
     env = {name: text for name, text in source.items() if text.strip()}
     errors = list(_without_effect(env))
-    given: dict[str, _Given] = {}
+    origins: dict[str, _Given] = {}
     for setting in TABLE:
         name = _pick_shared(env, setting.names) if setting.is_shared else _pick(env, setting.names, errors)
         if name is not None:
             try:
-                given[setting.field] = _Given(setting.read(env[name]), name)
+                origins[setting.field] = _Given(setting.read(env[name]), name)
             except Unreadable as error:
                 errors.append(FieldError(name, str(error), "invalid"))
-    _add_database_parts(env, given, errors)
-    _check_default_backend(given, errors)
+    _add_database_parts(env, origins, errors)
+    _check_default_backend(origins, errors)
     if errors:
         names = ", ".join(dict.fromkeys(error.field for error in errors))
         only = errors[0]
         detail = f"{only.field} {only.message}" if len(errors) == 1 else f"{names} cannot be used"
         raise InvalidSetting(detail, errors=errors, hint="docs/configuration.md lists every setting")
-    return given
+    return origins
 
 
 def _pick(env: Mapping[str, str], names: tuple[str, ...], errors: list[FieldError]) -> str | None:
     """Return the first of these names that is set; add an error if two of them have different values."""
-    found = [name for name in names if name in env]
-    for other in found[1:]:
-        if env[other].strip() != env[found[0]].strip():
-            errors.append(FieldError(other, f"differs from {found[0]}; set only one of them", "conflict"))
-    return found[0] if found else None
+    variables = [name for name in names if name in env]
+    for other in variables[1:]:
+        if env[other].strip() != env[variables[0]].strip():
+            errors.append(FieldError(other, f"differs from {variables[0]}; set only one of them", "conflict"))
+    return variables[0] if variables else None
 
 
 def _pick_shared(env: Mapping[str, str], names: tuple[str, ...]) -> str | None:
@@ -266,16 +266,16 @@ def _pick_shared(env: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     return next((name for name in by_prefix if name in env), None)
 
 
-def _add_database_parts(env: Mapping[str, str], given: dict[str, _Given], errors: list[FieldError]) -> None:
-    picked = _pick_database_parts(env, given, errors)
+def _add_database_parts(env: Mapping[str, str], origins: dict[str, _Given], errors: list[FieldError]) -> None:
+    picked = _pick_database_parts(env, origins, errors)
     parts = {}
     for part, name in picked.items():
         try:
             parts[part] = read_part(part, env[name])
         except Unreadable as error:
             errors.append(FieldError(name, str(error), "invalid"))
-    if "database_url" in given:
-        stated = parts_of(given["database_url"].value)
+    if "database_url" in origins:
+        stated = parts_of(origins["database_url"].value)
         contrary = [picked[part] for part, value in parts.items() if value != stated[part]]
         message = "has no effect next to DATABASE_URL; set only one of them"
         errors.extend(FieldError(name, message, "conflict") for name in contrary)
@@ -286,20 +286,20 @@ def _add_database_parts(env: Mapping[str, str], given: dict[str, _Given], errors
         )
         if not missing and len(parts) == len(picked):
             try:
-                given["database_url"] = _Given(url_of(parts), ", ".join(picked.values()))
+                origins["database_url"] = _Given(url_of(parts), ", ".join(picked.values()))
             except Unreadable as error:
                 errors.append(FieldError(picked.get("port", picked["host"]), str(error), "invalid"))
 
 
 def _pick_database_parts(
-    env: Mapping[str, str], given: Mapping[str, _Given], errors: list[FieldError]
+    env: Mapping[str, str], origins: Mapping[str, _Given], errors: list[FieldError]
 ) -> dict[str, str]:
     """Find the variable of each part. If the URL or a part has the prefix, the plain names are another's."""
     prefixed = {
         part: tuple(PREFIX + name for name in names if PREFIX + name in env)
         for part, names in DATABASE_PARTS.items()
     }
-    is_url_prefixed = "database_url" in given and given["database_url"].source.startswith(PREFIX)
+    is_url_prefixed = "database_url" in origins and origins["database_url"].source.startswith(PREFIX)
     is_ours_alone = is_url_prefixed or any(prefixed.values())
     return {
         part: name
@@ -312,8 +312,8 @@ def _prefixed(names: tuple[str, ...]) -> tuple[str, ...]:
     return names + tuple(PREFIX + name for name in names)
 
 
-def _check_default_backend(given: Mapping[str, _Given], errors: list[FieldError]) -> None:
-    wanted, backends = given.get("default_storage_backend_id"), given.get("storage_backends")
+def _check_default_backend(origins: Mapping[str, _Given], errors: list[FieldError]) -> None:
+    wanted, backends = origins.get("default_storage_backend_id"), origins.get("storage_backends")
     if wanted and wanted.value not in [each["id"] for each in (backends.value if backends else ())]:
         errors.append(FieldError(wanted.source, "is not the id of a backend in STORAGE_BACKENDS", "unknown"))
 

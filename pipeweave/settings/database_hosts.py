@@ -75,10 +75,10 @@ def wanted_servers(url: str) -> str | None:
 
 
 def _parts(url: str) -> dict[str, str]:
-    found = _URL.fullmatch(url)
-    if found is None:
+    match = _URL.fullmatch(url)
+    if match is None:
         raise ValueError("it is no URL")
-    return found.groupdict()
+    return match.groupdict()
 
 
 def host_of(text: str, usual_port: int = PORT) -> Host:
@@ -89,10 +89,10 @@ def host_of(text: str, usual_port: int = PORT) -> Host:
     """
     if text.startswith("/"):  # in a query: the folder of a Unix socket
         return Host(text)
-    found = _HOST.fullmatch(text)
-    if found is None:
+    match = _HOST.fullmatch(text)
+    if match is None:
         raise ValueError("a host cannot be read")
-    return Host(found["address"] or unquote(found["name"]), _port(found["port"] or str(usual_port)))
+    return Host(match["address"] or unquote(match["name"]), _port(match["port"] or str(usual_port)))
 
 
 def _port(text: str) -> int:

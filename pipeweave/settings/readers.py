@@ -90,16 +90,16 @@ def log_level(text: str) -> str:
 
 def log_levels(text: str) -> tuple[str, ...]:
     """Read `logger=level` pairs, separated by commas, with the levels of `log_level`."""
-    found: dict[str, str] = {}
+    levels: dict[str, str] = {}
     for pair in comma_list(text):
         name, _, level = (part.strip() for part in pair.partition("="))
         if not name or any(each.isspace() for each in name):
             raise Unreadable(f"must consist of logger=level pairs, and {pair!r} is none")
         try:
-            found[name] = log_level(level)
+            levels[name] = log_level(level)
         except Unreadable as error:
             raise Unreadable(f"of {name} {error}") from None
-    return tuple(f"{name}={level}" for name, level in found.items())
+    return tuple(f"{name}={level}" for name, level in levels.items())
 
 
 def secret_key(text: str) -> str:
@@ -169,9 +169,9 @@ def database_url(text: str) -> str:
     scheme, _, rest = text.strip().partition("://")
     if scheme not in _DATABASE_SCHEMES or not rest.strip("/"):
         raise Unreadable(f"must be a URL that starts with {_shown(_DATABASE_SCHEMES)}")
-    given = f"postgresql://{rest}"
+    url = f"postgresql://{rest}"
     try:
-        hosts, wanted = hosts_of(given), wanted_servers(given)
+        hosts, wanted = hosts_of(url), wanted_servers(url)
     except ValueError:
         raise Unreadable(
             "must be postgresql://user@host:port/database, or with several hosts "
@@ -183,11 +183,11 @@ def database_url(text: str) -> str:
     if wanted in _NEVER_WRITABLE:
         raise Unreadable(f"must not ask for target_session_attrs={wanted}: PipeWeave writes; ask for primary")
     if len(hosts) == 1:
-        return given
-    given = with_hosts(given, *hosts)
+        return url
+    url = with_hosts(url, *hosts)
     if wanted is not None:
-        return given
-    return f"{given}{'&' if '?' in given else '?'}target_session_attrs=primary"
+        return url
+    return f"{url}{'&' if '?' in url else '?'}target_session_attrs=primary"
 
 
 _BROKER_SCHEMES = ("redis", "rediss", "redis+socket")
@@ -228,8 +228,8 @@ def _has_several_hosts(text: str) -> bool:
 
 def networks(text: str) -> tuple[str, ...]:
     """Read a comma-separated list of networks: `loopback`, `private`, or CIDR such as 10.1.0.0/16."""
-    found = [each.strip().lower() for each in text.split(",") if each.strip()]
-    for each in found:
+    entries = [each.strip().lower() for each in text.split(",") if each.strip()]
+    for each in entries:
         if each not in NAMED_NETWORKS:
             try:
                 ip_network(each)
@@ -237,7 +237,7 @@ def networks(text: str) -> tuple[str, ...]:
                 raise Unreadable(
                     "must be networks separated by commas: loopback, private, or CIDR such as 10.1.0.0/16"
                 ) from None
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(entries))
 
 
 def one_of(*choices: str) -> Reader:
@@ -271,20 +271,20 @@ def masked_url(text: str) -> str:
 
 
 def _masked(text: str) -> str:
-    found = _SECRETS_OF_URL.fullmatch(text)
-    if found is None:
+    match = _SECRETS_OF_URL.fullmatch(text)
+    if match is None:
         return MASK
     account = ""
-    if found["account"] is not None:
-        user, colon, _ = found["account"].partition(":")
+    if match["account"] is not None:
+        user, colon, _ = match["account"].partition(":")
         account = f"{user}{colon}{MASK if colon else ''}@"
-    query = _PASSWORD_IN_QUERY.sub(rf"\g<1>{MASK}", found["query"])
-    return f"{found['head']}{account}{found['place']}{query}"
+    query = _PASSWORD_IN_QUERY.sub(rf"\g<1>{MASK}", match["query"])
+    return f"{match['head']}{account}{match['place']}{query}"
 
 
 def passwords_of(url: str) -> Iterator[str]:
     """The passwords in a URL, or in each URL of a list, as they are written there and as they are."""
-    for found in filter(None, map(_SECRETS_OF_URL.fullmatch, urls_in(url))):
-        written = [(found["account"] or "").partition(":")[2]]
-        written += [each[2] for each in _PASSWORD_IN_QUERY.findall(found["query"])]
+    for match in filter(None, map(_SECRETS_OF_URL.fullmatch, urls_in(url))):
+        written = [(match["account"] or "").partition(":")[2]]
+        written += [each[2] for each in _PASSWORD_IN_QUERY.findall(match["query"])]
         yield from (text for each in written if each for text in (each, unquote(each)))

@@ -63,8 +63,8 @@ class Sentinels:
             "sentinel_password": self.own_password,
             **{name: _shown(value) for name, value in self.tls.items()},
         }
-        given = {name: value for name, value in written.items() if value is not None}
-        hosts, query = ",".join(map(str, self.hosts)), urlencode(given, quote_via=quote, safe="/")
+        options = {name: value for name, value in written.items() if value is not None}
+        hosts, query = ",".join(map(str, self.hosts)), urlencode(options, quote_via=quote, safe="/")
         return f"{SCHEME}://{self._before_host}{hosts}/{self.database}?{query}"
 
     @property
@@ -115,12 +115,12 @@ def sentinels_of(url: str) -> Sentinels:
 def _entry(url: str) -> dict[str, str | None]:
     if not url.startswith(f"{SCHEME}://"):
         raise ValueError(f"must not mix sentinel:// with other URLs: {FORM}")
-    found = _ENTRY.fullmatch(url)
-    if found is None:
+    match = _ENTRY.fullmatch(url)
+    if match is None:
         raise ValueError(
             f"must be {FORM}; characters such as / and @ in a password are written as %2F and %40"
         )
-    return found.groupdict()
+    return match.groupdict()
 
 
 def _hosts(text: str | None) -> Iterator[Host]:
@@ -148,29 +148,29 @@ def _options(queries: Iterable[str | None]) -> dict[str, str]:
     Raises:
         ValueError: there is no such option, or two parts give different values.
     """
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for name, value in (pair for query in queries for pair in parse_qsl(query or "", keep_blank_values=True)):
         if name not in _OPTIONS:
             nearest = get_close_matches(name, _OPTIONS, 1)
             known = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(_OPTIONS)}"
             raise ValueError(f"must not have an option that is not known; {known}")
-        if found.setdefault(name, value) != value:
+        if options.setdefault(name, value) != value:
             raise ValueError(f"must give {name} once")
-    return found
+    return options
 
 
 def _tls(options: Mapping[str, str]) -> dict[str, str | bool]:
     said = {name: options[name] for name in _TLS if name in options}
     if not said:
         return {}
-    given: dict[str, str | bool] = {"ssl_cert_reqs": "required", **said}
-    if given["ssl_cert_reqs"] not in _CERT_REQS:
+    tls: dict[str, str | bool] = {"ssl_cert_reqs": "required", **said}
+    if tls["ssl_cert_reqs"] not in _CERT_REQS:
         raise ValueError(f"must have one of {', '.join(_CERT_REQS)} as ssl_cert_reqs")
-    if "ssl_check_hostname" in given:
-        if given["ssl_check_hostname"] not in ("true", "false"):
+    if "ssl_check_hostname" in tls:
+        if tls["ssl_check_hostname"] not in ("true", "false"):
             raise ValueError("must have true or false as ssl_check_hostname")
-        given["ssl_check_hostname"] = given["ssl_check_hostname"] == "true"
-    return given
+        tls["ssl_check_hostname"] = tls["ssl_check_hostname"] == "true"
+    return tls
 
 
 def _shown(value: str | bool) -> str:

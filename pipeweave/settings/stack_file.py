@@ -70,11 +70,11 @@ def folder_of(data_dir: str) -> Path:
     Args:
         data_dir: the setting PIPEWEAVE_DATA_DIR, or its default.
     """
-    given = Path(data_dir)
-    if data_dir != FOLDER_NAME or _is_made_by_up(given):
-        return given
+    data_folder = Path(data_dir)
+    if data_dir != FOLDER_NAME or _is_made_by_up(data_folder):
+        return data_folder
     above = (folder / FOLDER_NAME for folder in Path.cwd().parents)
-    return next((each for each in above if _is_made_by_up(each) and _is_ours(each)), given)
+    return next((each for each in above if _is_made_by_up(each) and _is_ours(each)), data_folder)
 
 
 def find(data_dir: str) -> StackFile | None:

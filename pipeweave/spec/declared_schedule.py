@@ -78,10 +78,10 @@ class DeclaredSchedule:
     def to_json(self) -> dict[str, Any]:
         """The members that differ from their defaults, as a document has them."""
         default = DeclaredSchedule()
-        given = {name: getattr(self, attribute) for name, attribute in MEMBERS.items()}
+        members = {name: getattr(self, attribute) for name, attribute in MEMBERS.items()}
         return {
             name: _text(value) if isinstance(value, datetime) else value
-            for name, value in given.items()
+            for name, value in members.items()
             if value != getattr(default, MEMBERS[name])
         }
 
@@ -90,21 +90,21 @@ def _text(moment: datetime) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def read_schedule(given: Any, field: str = "schedule") -> tuple[DeclaredSchedule | None, list[FieldError]]:
+def read_schedule(entry: Any, field: str = "schedule") -> tuple[DeclaredSchedule | None, list[FieldError]]:
     """Read a schedule: a cron line, or an object. It is None if there are mistakes.
 
     Args:
         field: the name of the whole in errors.
     """
     reader = _Reader(field)
-    if isinstance(given, str):
-        cron = reader.cron(given, field)
+    if isinstance(entry, str):
+        cron = reader.cron(entry, field)
         return (DeclaredSchedule(cron=cron) if not reader.errors else None), reader.errors
-    if not isinstance(given, Mapping):
-        reader.wrong(field, f"must be a cron line or an object, not {json_type(given)}", "invalid_type")
+    if not isinstance(entry, Mapping):
+        reader.wrong(field, f"must be a cron line or an object, not {json_type(entry)}", "invalid_type")
         return None, reader.errors
-    found = reader.schedule(given)
-    return (found if not reader.errors else None), reader.errors
+    schedule = reader.schedule(entry)
+    return (schedule if not reader.errors else None), reader.errors
 
 
 class _Reader:
@@ -117,8 +117,8 @@ class _Reader:
     def wrong(self, field: str, message: str, code: str, expected: str | None = None) -> None:
         self.errors.append(FieldError(field, message[:500], code, expected))
 
-    def schedule(self, given: Mapping[str, Any]) -> DeclaredSchedule:
-        for key in given:
+    def schedule(self, members: Mapping[str, Any]) -> DeclaredSchedule:
+        for key in members:
             if key not in MEMBERS:
                 known = f"its members are {', '.join(MEMBERS)}"
                 self.wrong(
@@ -127,8 +127,8 @@ class _Reader:
                     "unknown_field",
                 )
         # A member that is null counts as absent.
-        self.given = {name: value for name, value in given.items() if value is not None}
-        found = DeclaredSchedule(
+        self.given = {name: value for name, value in members.items() if value is not None}
+        schedule = DeclaredSchedule(
             cron=self.member("cron", self.cron),
             every_ms=self.number("everyMs", timetable.MIN_EVERY_MS, timetable.MAX_EVERY_MS),
             at=self.member("at", self.time),
@@ -143,9 +143,13 @@ class _Reader:
         )
         if sum(name in self.given for name in ("cron", "everyMs", "at")) != 1:
             self.wrong(self.field, "must have one of cron, everyMs and at", "one_of")
-        if found.start_at is not None and found.end_at is not None and found.start_at > found.end_at:
+        if (
+            schedule.start_at is not None
+            and schedule.end_at is not None
+            and schedule.start_at > schedule.end_at
+        ):
             self.wrong(f"{self.field}.endAt", "must not lie before startAt", "range")
-        return found
+        return schedule
 
     def member(self, name: str, read: Any) -> Any:
         return read(self.given[name], f"{self.field}.{name}") if name in self.given else None

@@ -46,9 +46,9 @@ def derive(tasks: Iterable[LinkedTask]) -> list[PipelineSpec]:
     predecessors = successors_of(successors)
     cycles = find_cycles(predecessors)
     if cycles:
-        found = "; ".join(" → ".join(cycle) for cycle in cycles)
+        listing = "; ".join(" → ".join(cycle) for cycle in cycles)
         raise InvalidSpec(
-            f"allowed_next forms a cycle: {found}",
+            f"allowed_next forms a cycle: {listing}",
             errors=[FieldError("allowedNext", " → ".join(cycle), "cycle") for cycle in cycles],
             graphErrors=[{"code": "CYCLE", "message": " → ".join(c), "steps": list(c)} for c in cycles],
         )
@@ -88,7 +88,7 @@ def _some(known: Iterable[str]) -> str:
 
 def _refuse_unknown(by_id: dict[str, LinkedTask]) -> None:
     errors: list[FieldError] = []
-    found: list[GraphError] = []
+    graph_errors: list[GraphError] = []
     for task in by_id.values():
         for number, each in enumerate(task.allowed_next):
             if each in by_id or len(errors) == _MOST_ERRORS:
@@ -97,7 +97,7 @@ def _refuse_unknown(by_id: dict[str, LinkedTask]) -> None:
             field = f"tasks.{task.id}.allowedNext[{number}]"
             why = f"{each!r} is not a task{hint and '; ' + hint}"
             errors.append(FieldError(field, why, "unknown_task"))
-            found.append(GraphError("UNKNOWN_TASK", f"{field} {why}", (task.id, each)))
+            graph_errors.append(GraphError("UNKNOWN_TASK", f"{field} {why}", (task.id, each)))
     if errors:
-        shown = [each.to_json() for each in found]
+        shown = [each.to_json() for each in graph_errors]
         raise InvalidSpec(f"{errors[0].field}: {errors[0].message}", errors=errors, graphErrors=shown)

@@ -49,12 +49,12 @@ def parse_spec(document: Mapping[str, Any], *, id: str | None = None) -> Pipelin
     reader = _Reader()
     spec = reader.pipeline(document, id)
     reader.refuse_if_wrong(document)
-    found = validate_graph(spec)
-    if found:
+    faults = validate_graph(spec)
+    if faults:
         raise InvalidSpec(
-            found[0].message,
-            errors=[FieldError("steps", each.message, each.code.lower()) for each in found[:MOST_ERRORS]],
-            graphErrors=[each.to_json() for each in found[:MOST_ERRORS]],
+            faults[0].message,
+            errors=[FieldError("steps", each.message, each.code.lower()) for each in faults[:MOST_ERRORS]],
+            graphErrors=[each.to_json() for each in faults[:MOST_ERRORS]],
         )
     if len(spec.canonical) > MAX_SPEC_BYTES:
         size = f"comes to {len(spec.canonical)} bytes, at most {MAX_SPEC_BYTES} are allowed"
@@ -71,11 +71,11 @@ class _Reader(StepReader):
             subject = f"pipeline {named!r}" if isinstance(named, str) else "the pipeline"
             first = self.errors[0]
             # Only if every mistake is one in the graph: a client that reads graphErrors does not read errors.
-            found = self.graph_errors if len(self.graph_errors) == len(self.errors) else []
+            graph_errors = self.graph_errors if len(self.graph_errors) == len(self.errors) else []
             detail = f"{subject}: {first.field or 'the document'} {first.message}"
             refusal = InvalidSpec(detail, errors=self.errors[:MOST_ERRORS])
-            if found:
-                refusal.context["graphErrors"] = [each.to_json() for each in found[:MOST_ERRORS]]
+            if graph_errors:
+                refusal.context["graphErrors"] = [each.to_json() for each in graph_errors[:MOST_ERRORS]]
             raise refusal
 
     def pipeline(self, document: Any, id: str | None) -> PipelineSpec:
@@ -156,16 +156,16 @@ class _Reader(StepReader):
         Users write `timeout`, in seconds or with a unit; a spec holds `timeoutMs`.
         """
         in_ms = f"{key}Ms"
-        given, exact = document.get(key), document.get(in_ms)
-        if given is not None and exact is not None:
+        duration, exact = document.get(key), document.get(in_ms)
+        if duration is not None and exact is not None:
             self.wrong(in_ms, f"cannot be given together with `{key}`: leave one of the two out", "conflict")
-        if given is not None:
-            found = milliseconds(given)
-            if found is None:
+        if duration is not None:
+            duration_ms = milliseconds(duration)
+            if duration_ms is None:
                 self.wrong(
-                    key, f"is {given!r}: use {DURATION_EXPECTED}"[:500], "invalid_value", DURATION_EXPECTED
+                    key, f"is {duration!r}: use {DURATION_EXPECTED}"[:500], "invalid_value", DURATION_EXPECTED
                 )
-            return found
+            return duration_ms
         if exact is None:
             return None
         if isinstance(exact, bool) or not isinstance(exact, int) or not 1 <= exact <= MAX_MS:
@@ -191,21 +191,21 @@ class _Reader(StepReader):
         return dict(schema) if isinstance(schema, Mapping) else None
 
     def hooks(self, document: Mapping[str, Any], pipeline_id: str) -> Hooks:
-        found, errors = read_hooks(document, pipeline_id)
+        hooks, errors = read_hooks(document, pipeline_id)
         self.errors += errors
-        return found
+        return hooks
 
-    def schedule(self, given: Any, input_schema: Mapping[str, Any] | None) -> DeclaredSchedule | None:
+    def schedule(self, entry: Any, input_schema: Mapping[str, Any] | None) -> DeclaredSchedule | None:
         """Read `schedule`; its runs get its input, so the pipeline must take that."""
-        if given is None:
+        if entry is None:
             return None
-        found, errors = read_schedule(given)
+        schedule, errors = read_schedule(entry)
         self.errors += errors
-        if found is not None and input_schema is not None and not validate_schema(input_schema):
-            for fault in run_input_errors(input_schema, found.input):
+        if schedule is not None and input_schema is not None and not validate_schema(input_schema):
+            for fault in run_input_errors(input_schema, schedule.input):
                 path = f"schedule.input.{fault.field}" if fault.field else "schedule.input"
                 self.wrong(path, fault.message, fault.code, fault.expected)
-        return found
+        return schedule
 
     def output(self, output: Any, steps: tuple[StepSpec, ...]) -> Any:
         """Read `output`; what is the output without it, too, is left out, so that equal specs are equal."""
@@ -214,9 +214,9 @@ class _Reader(StepReader):
         if json_faults(output, max_depth=_DEEPEST_OUTPUT):
             self.wrong("output", f"is nested deeper than {_DEEPEST_OUTPUT} levels", "too_deep")
             return None
-        found, errors = find_references(output, "output")
+        references, errors = find_references(output, "output")
         self.errors += errors
-        for path, reference in found:
+        for path, reference in references:
             self.output_reference(reference, path)
         ends = {each.id for each in steps} - {each for step in steps for each in step.needs}
         return None if len(ends) == 1 and output == show_path("steps", tuple(ends)) else output

@@ -54,8 +54,8 @@ class StepReader(FieldErrors):
     def steps(self, document: Mapping[str, Any]) -> tuple[StepSpec, ...]:
         listed = document.get("steps")
         if not isinstance(listed, (list, tuple)):
-            found = "is required" if listed is None else f"must be a list, not {json_type(listed)}"
-            self.wrong("steps", found, "missing" if listed is None else "invalid_type", "array")
+            problem = "is required" if listed is None else f"must be a list, not {json_type(listed)}"
+            self.wrong("steps", problem, "missing" if listed is None else "invalid_type", "array")
             return ()
         entries = self.entries(listed)
         if not entries:
@@ -176,19 +176,19 @@ class StepReader(FieldErrors):
                 f"{entry.field}.needs", f"must be a list of step ids, not {json_type(listed)}", "invalid_type"
             )
             return set()
-        found: set[str] = set()
+        ids: set[str] = set()
         for place, each in enumerate(listed):
             if isinstance(each, str) and each in self.known:
-                found.add(each)
+                ids.add(each)
             else:
                 self.unknown_step(entry, each, f"{entry.field}.needs[{place}]")
-        return found
+        return ids
 
     def params(self, entry: _Entry) -> Mapping[str, Any] | None:
         params = entry.members.get("params")
         if params is not None and not isinstance(params, Mapping):
-            found = f"must be an object of parameters by name, not {json_type(params)}"
-            self.wrong(f"{entry.field}.params", found, "invalid_type", "object")
+            problem = f"must be an object of parameters by name, not {json_type(params)}"
+            self.wrong(f"{entry.field}.params", problem, "invalid_type", "object")
             return None
         return params
 
@@ -215,17 +215,19 @@ class StepReader(FieldErrors):
             return None
         if isinstance(over, (list, tuple)) or (isinstance(over, str) and "${" in over):
             return MapSpec(list(over) if isinstance(over, tuple) else over, name)
-        found = repr(over) if isinstance(over, str) else json_type(over)
+        text = repr(over) if isinstance(over, str) else json_type(over)
         self.wrong(
-            path, f"must be a list or a reference to one, like ${{steps.id}}, not {found}", "invalid_type"
+            path, f"must be a list or a reference to one, like ${{steps.id}}, not {text}", "invalid_type"
         )
         return None
 
     def referenced(self, value: Any, path: str, entry: _Entry, *, in_map: bool) -> set[str]:
-        found, errors = find_references(value, path)
+        references, errors = find_references(value, path)
         self.errors += errors
         return {
-            step for place, each in found if (step := self.reference(each, place, entry, in_map)) is not None
+            step
+            for place, each in references
+            if (step := self.reference(each, place, entry, in_map)) is not None
         }
 
     def reference(self, reference: Reference, path: str, entry: _Entry, in_map: bool) -> str | None:

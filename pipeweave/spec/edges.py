@@ -79,7 +79,7 @@ def parts(predecessors: Edges) -> list[tuple[str, ...]]:
     """Group the steps into parts that no edge connects: the largest part first, each in lexical order."""
     successors = successors_of(predecessors)
     seen: set[str] = set()
-    found: list[tuple[str, ...]] = []
+    groups: list[tuple[str, ...]] = []
     for start in predecessors:
         if start in seen:
             continue
@@ -89,17 +89,17 @@ def parts(predecessors: Edges) -> list[tuple[str, ...]]:
             near = {each for each in (*predecessors[step], *successors[step]) if each not in seen}
             seen |= near
             part += near
-        found.append(tuple(sorted(part)))
-    return sorted(found, key=lambda part: (-len(part), part[0]))
+        groups.append(tuple(sorted(part)))
+    return sorted(groups, key=lambda part: (-len(part), part[0]))
 
 
 def reachable(step: str, edges: Edges) -> frozenset[str]:
     """All steps that can be reached from `step` along the edges; `step` itself only if it is on a cycle."""
-    found: set[str] = set()
+    steps: set[str] = set()
     stack = list(edges[step])
     while stack:
         each = stack.pop()
-        if each not in found:
-            found.add(each)
+        if each not in steps:
+            steps.add(each)
             stack += edges[each]
-    return frozenset(found)
+    return frozenset(steps)

@@ -112,11 +112,11 @@ def forecast(spec: PipelineSpec, past: Sequence[PastRun]) -> Forecast:
 
 def usual_ms(spec: PipelineSpec, past: Sequence[PastRun]) -> dict[str, float | None]:
     """How long each step took in half of the past runs (ms); None: it is not known."""
-    found: dict[str, float | None] = {}
+    medians: dict[str, float | None] = {}
     for step in spec.steps:
         took = [each.steps[step.id] for each in past if step.id in each.steps]
-        found[step.id] = median(took) if took else None
-    return found
+        medians[step.id] = median(took) if took else None
+    return medians
 
 
 def longest_ms(graph: Graph, durations: Mapping[str, float]) -> float:

@@ -64,34 +64,34 @@ def read_hooks(document: Mapping[str, Any], pipeline_id: str) -> tuple[Hooks, li
         document: of a pipeline.
         pipeline_id: its id: it does not start itself.
     """
-    found: dict[str, tuple[HookSpec, ...]] = {}
+    hooks: dict[str, tuple[HookSpec, ...]] = {}
     errors: list[FieldError] = []
     for name in HOOK_STATUSES:
-        given = document.get(name)
-        if given is None or given == []:
+        entry = document.get(name)
+        if entry is None or entry == []:
             continue
-        several = given if isinstance(given, list) else [given]
+        several = entry if isinstance(entry, list) else [entry]
         if len(several) > MAX_HOOKS:
             errors.append(FieldError(name, f"has more than {MAX_HOOKS} hooks", "too_big"))
             continue
-        places = [f"{name}[{index}]" if isinstance(given, list) else name for index in range(len(several))]
+        places = [f"{name}[{index}]" if isinstance(entry, list) else name for index in range(len(several))]
         pairs = zip(several, places, strict=True)
         mistakes = [each for hook, place in pairs for each in _mistakes(hook, place, pipeline_id)]
         errors += mistakes
         if not mistakes:
-            found[name] = tuple(map(_hook, several))
-    return found, errors[:MOST_ERRORS]
+            hooks[name] = tuple(map(_hook, several))
+    return hooks, errors[:MOST_ERRORS]
 
 
-def _hook(given: Any) -> HookSpec:
-    return HookSpec(pipeline=given) if isinstance(given, str) else HookSpec(**given)
+def _hook(hook: Any) -> HookSpec:
+    return HookSpec(pipeline=hook) if isinstance(hook, str) else HookSpec(**hook)
 
 
-def _mistakes(given: Any, place: str, pipeline_id: str) -> Iterator[FieldError]:
-    members = {"pipeline": given} if isinstance(given, str) else given
+def _mistakes(hook: Any, place: str, pipeline_id: str) -> Iterator[FieldError]:
+    members = {"pipeline": hook} if isinstance(hook, str) else hook
     if not isinstance(members, Mapping):
         expected = "the id of a pipeline, {pipeline} or {url, secret}"
-        yield FieldError(place, f"must be {expected}, not {json_type(given)}", "invalid_type", expected)
+        yield FieldError(place, f"must be {expected}, not {json_type(hook)}", "invalid_type", expected)
         return
     for name in members.keys() - {"pipeline", "url", "secret"}:
         yield FieldError(f"{place}.{name}"[:200], "is unknown", "unknown_field", "pipeline, url or secret")

@@ -38,9 +38,9 @@ def output_template(spec: PipelineSpec, ends: Sequence[str]) -> Any:
 
 def named_in(template: Any) -> tuple[Counter[str], int]:
     """How often a template refers to each step, and to the run's input."""
-    found = compile_value(template).references
-    steps = Counter(each.step for each in found if each.step is not None)
-    return steps, sum(each.root == INPUT for each in found)
+    references = compile_value(template).references
+    steps = Counter(each.step for each in references if each.step is not None)
+    return steps, sum(each.root == INPUT for each in references)
 
 
 def run_output(

@@ -43,21 +43,21 @@ def parameter_errors(spec: PipelineSpec, tasks: Mapping[str, Parameters | None])
         spec: the pipeline.
         tasks: the parameters of tasks by id; None if they are not known.
     """
-    found = (
+    errors = (
         error
         for at, step in enumerate(spec.steps)
         if (parameters := tasks.get(step.task)) is not None
         for error in _of_step(at, step, parameters)
     )
-    return list(islice(found, _MOST_ERRORS))
+    return list(islice(errors, _MOST_ERRORS))
 
 
 def _of_step(at: int, step: StepSpec, parameters: Parameters) -> Iterator[ParameterError]:
     fields = {str(each["name"]): each for each in parameters["fields"]}
-    given = list(step.params or ())
+    names = list(step.params or ())
     item = None if step.map is None else step.map.name
     if parameters.get("strict"):
-        places = {name: f"steps[{at}].params.{name}" for name in given}
+        places = {name: f"steps[{at}].params.{name}" for name in names}
         if item is not None:
             places[item] = f"steps[{at}].map.as"
         takes = f"the task takes {', '.join(fields)}" if fields else "the task takes no parameters"
@@ -68,9 +68,9 @@ def _of_step(at: int, step: StepSpec, parameters: Parameters) -> Iterator[Parame
     if step.params is None:
         return
     if step.map is not None and item is None:
-        item = next((name for name in fields if name not in given), None)
+        item = next((name for name in fields if name not in names), None)
     for name, each in fields.items():
         # A parameter `input` gets all the params.
-        if each.get("required") and name not in given and name not in (item, "input"):
+        if each.get("required") and name not in names and name not in (item, "input"):
             message = f"task {step.task!r} needs the parameter {name!r}"
             yield ParameterError(f"steps[{at}].params", message, "missing_parameter", step.id)

@@ -155,16 +155,16 @@ class PipelineSpec:
         shown["steps"] = [step.to_json() for step in self.steps]
         return shown
 
-    def input_with_defaults(self, given: Any) -> Any:
+    def input_with_defaults(self, run_input: Any) -> Any:
         """Fill this pipeline's defaults into a run's input.
 
         An input that is not an object is returned as is.
         """
-        if given is None and self.defaults:
+        if run_input is None and self.defaults:
             return dict(self.defaults)
-        if not self.defaults or not isinstance(given, Mapping):
-            return given
-        return {**self.defaults, **given}
+        if not self.defaults or not isinstance(run_input, Mapping):
+            return run_input
+        return {**self.defaults, **run_input}
 
     @cached_property
     def canonical(self) -> bytes:

@@ -60,11 +60,11 @@ def compile_value(value: Any, field: str = "") -> Compiled:
         InvalidSpec: a reference cannot be parsed, or the value is nested deeper than MAX_VALUE_DEPTH;
             `errors` names each place below `field`.
     """
-    found, errors = find_references(value, field)
+    references, errors = find_references(value, field)
     if errors:
         raise InvalidSpec(errors[0].message, errors=errors)
     is_constant = next(_texts(value, "", []), None) is None
-    return Compiled(value, tuple(reference for _, reference in found), is_constant)
+    return Compiled(value, tuple(reference for _, reference in references), is_constant)
 
 
 def referenced_steps(value: Any) -> set[str]:
@@ -76,29 +76,29 @@ def referenced_parts(references: Iterable[Reference]) -> dict[str, frozenset[int
     """List the steps that references name, with the parts of their outputs that are needed: the places in a
     list if every reference to the step starts with a place (`${steps.m[0].rows}`), None for the whole output.
     """
-    found: dict[str, frozenset[int] | None] = {}
+    parts_by_step: dict[str, frozenset[int] | None] = {}
     for each in references:
         if each.step is None:
             continue
         place = each.path[0] if each.path else None
-        places = found.get(each.step, frozenset())
+        places = parts_by_step.get(each.step, frozenset())
         if isinstance(place, int) and places is not None:
-            found[each.step] = places | {place}
+            parts_by_step[each.step] = places | {place}
         else:
-            found[each.step] = None
-    return found
+            parts_by_step[each.step] = None
+    return parts_by_step
 
 
 def find_references(value: Any, field: str) -> tuple[list[tuple[str, Reference]], list[FieldError]]:
     """List every reference in a JSON value with its field, and the mistakes in unreadable texts."""
-    found: list[tuple[str, Reference]] = []
+    references: list[tuple[str, Reference]] = []
     errors: list[FieldError] = []
     for path, text in _texts(value, field, errors):
         try:
-            found += [(path, part) for part in parse(text) if isinstance(part, Reference)]
+            references += [(path, part) for part in parse(text) if isinstance(part, Reference)]
         except BadReference as error:
             errors.append(FieldError(path, str(error), "invalid_reference"))
-    return found, errors
+    return references, errors
 
 
 def _texts(value: Any, field: str, errors: list[FieldError]) -> Iterator[tuple[str, str]]:

@@ -68,8 +68,8 @@ class Timetable:
         """The first due time after this moment, in UTC; None when there is none."""
         if self.start is not None and moment < self.start:
             moment = self.start - _JUST_BEFORE
-        found = self._after(moment)
-        return None if found is None or (self.end is not None and found > self.end) else found
+        due_time = self._after(moment)
+        return None if due_time is None or (self.end is not None and due_time > self.end) else due_time
 
     def _after(self, moment: datetime) -> datetime | None:
         if self.at is not None:
@@ -81,10 +81,10 @@ class Timetable:
 
     def upcoming(self, moment: datetime) -> Iterator[datetime]:
         """The due times after this moment, one after the other."""
-        found = self.after(moment)
-        while found is not None:
-            yield found
-            found = self.after(found)
+        due_time = self.after(moment)
+        while due_time is not None:
+            yield due_time
+            due_time = self.after(due_time)
 
     def within(self, begin: datetime, end: datetime, most: int) -> list[datetime]:
         """The due times from `begin` until just before `end`, the first so many of them."""
@@ -95,17 +95,17 @@ class Timetable:
         """The last due time up to `until`; `first`, which is a due time, when there is no later one."""
         for window in (*_WINDOWS, until - first):
             since = max(first, until - window)
-            found = self.after(since)
-            if found is not None and found <= until:
-                return self._last_of(found, until)
+            due_time = self.after(since)
+            if due_time is not None and due_time <= until:
+                return self._last_of(due_time, until)
         return first
 
-    def _last_of(self, found: datetime, until: datetime) -> datetime:
-        for following in self.upcoming(found):
+    def _last_of(self, due_time: datetime, until: datetime) -> datetime:
+        for following in self.upcoming(due_time):
             if following > until:
                 break
-            found = following
-        return found
+            due_time = following
+        return due_time
 
     def without_bounds(self) -> Timetable:
         """The same times before the start and after the end as well."""
@@ -124,9 +124,9 @@ def _cron_after(cron: str, time_zone: str, moment: datetime) -> datetime | None:
     try:
         for minute in clock_changes.times_after(minutes, zone(time_zone), begin):
             due = (minute + timedelta(seconds=second) for second in seconds)
-            found = next((each for each in due if each > moment), None)
-            if found is not None:
-                return found
+            due_time = next((each for each in due if each > moment), None)
+            if due_time is not None:
+                return due_time
     # Times beyond the last year of the calendar.
     except (OverflowError, ValueError):
         pass
@@ -179,13 +179,13 @@ def checked_cron(cron: str) -> str:
     try:
         cron_fields.check(ALIASES.get(cron.strip().lower(), cron))
         _, seconds = _fields(cron)
-        found = _cron_after(cron, "UTC", datetime(2000, 1, 1, tzinfo=UTC)) if seconds else None
+        due_time = _cron_after(cron, "UTC", datetime(2000, 1, 1, tzinfo=UTC)) if seconds else None
     except cron_fields.OutOfRange as error:
         raise ValueError(str(error)) from None
     # cronsim takes the least of an empty list, or adds to a pair, for lines that nobody writes.
     except (CronSimError, ValueError, TypeError, AssertionError) as error:
         raise ValueError(_spoken(error)) from None
-    if found is None:
+    if due_time is None:
         raise ValueError("is never due")
     return cron
 

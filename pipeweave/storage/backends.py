@@ -46,9 +46,10 @@ class Backends:
         opened: Mapping[str, Storage] | None = None,
     ) -> None:
         self._entries = {each["id"]: each for each in entries}
-        given = opened or {}
+        storages = opened or {}
         self._opened = {
-            name: given[name] if name in given else open_backend(each) for name, each in self._entries.items()
+            name: storages[name] if name in storages else open_backend(each)
+            for name, each in self._entries.items()
         }
         marked = (name for name, each in self._entries.items() if each.get("isDefault"))
         self.default_id: str = default_id or next(marked, next(iter(self._entries)))
@@ -105,8 +106,8 @@ class Backends:
         Raises:
             InvalidSetting: its backend is not there any more.
         """
-        found = ObjectRef.parse(reference, self.default_id)
-        return self.get(found.backend), found.path
+        place = ObjectRef.parse(reference, self.default_id)
+        return self.get(place.backend), place.path
 
     def choose(self, tenant: str, pipeline_id: str | None) -> str:
         """The id of the backend that new values of a pipeline are written to.

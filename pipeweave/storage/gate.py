@@ -151,8 +151,8 @@ class Gate:
 
 
 def _probe_until_it_answers(gate: weakref.ref[Gate]) -> None:
-    while (found := gate()) is not None and not found.answers():
-        del found
+    while (live_gate := gate()) is not None and not live_gate.answers():
+        del live_gate
         time.sleep(LOOK_S)
 
 

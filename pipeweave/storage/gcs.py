@@ -211,13 +211,13 @@ class GcsStorage:
     def _ask(
         self,
         method: Callable[..., Any],
-        *given: Any,
+        *arguments: Any,
         size: int = 0,
         moved: Callable[[], int] = nothing_moves,
         **named: Any,
     ) -> Any:
         """Call a method that makes requests; see `Gate.ask`."""
-        return self.gate.ask(lambda: method(*given, **named), size=size, moved=moved)
+        return self.gate.ask(lambda: method(*arguments, **named), size=size, moved=moved)
 
     def _probe(self) -> None:
         bucket = self._client().bucket(self.bucket.name)

@@ -34,14 +34,14 @@ class GcsBucket:
     @classmethod
     def of(cls, backend: Mapping[str, Any]) -> GcsBucket:
         """Make the GcsBucket of an entry of STORAGE_BACKENDS with provider `gcs`."""
-        given = backend.get("credentials") or {}
+        credentials = backend.get("credentials") or {}
         return cls(
             backend=backend["id"],
             name=backend["bucket"],
-            project=given.get("projectId") or "none",
-            client_email=given.get("clientEmail"),
+            project=credentials.get("projectId") or "none",
+            client_email=credentials.get("clientEmail"),
             # Texts of an environment often hold the two characters \n for the end of a line.
-            private_key=(given.get("privateKey") or "").replace("\\n", "\n"),
+            private_key=(credentials.get("privateKey") or "").replace("\\n", "\n"),
             endpoint=(backend.get("endpoint") or GOOGLE).rstrip("/"),
             region=backend.get("region"),
         )

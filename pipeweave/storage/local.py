@@ -103,8 +103,8 @@ class LocalStorage:
 
     def stat(self, path: str) -> ObjectInfo | None:
         try:
-            found = self._file(path)
-            return _info(path, found.stat()) if found.is_file() else None
+            file = self._file(path)
+            return _info(path, file.stat()) if file.is_file() else None
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -125,8 +125,8 @@ class LocalStorage:
         checked_prefix(prefix)
         try:
             self._remove_stale()
-            found = walk(self.root, prefix, after, without=INCOMING)
-            return [_info(*each) for each in itertools.islice(found, limit)]
+            files = walk(self.root, prefix, after, without=INCOMING)
+            return [_info(*each) for each in itertools.islice(files, limit)]
         except OSError as error:
             raise _unusable("list", prefix, error) from error
 
@@ -135,10 +135,10 @@ class LocalStorage:
         return None
 
     def _file(self, path: str) -> Path:
-        found = (self.root / checked_path(path)).resolve()
-        if self.root not in found.parents or path.partition("/")[0] == INCOMING:
+        file = (self.root / checked_path(path)).resolve()
+        if self.root not in file.parents or path.partition("/")[0] == INCOMING:
             raise InvalidInput(f"{path!r} is not a path inside the storage")
-        return found
+        return file
 
     def _remove_empty(self, folder: Path) -> None:
         """Remove a folder and those around it, as far as they are empty."""
@@ -170,8 +170,8 @@ def _pieces(path: str, file: Readable, length: int | None) -> Iterator[bytes]:
         raise _unusable("read", path, error) from error
 
 
-def _info(path: str, found: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(path, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
+def _info(path: str, status: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(path, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 
 
 def _unusable(verb: str, path: str, error: OSError) -> Unavailable:

@@ -31,8 +31,8 @@ def _walk(
             continue
         if name.endswith("/"):
             yield from _walk(root, path, prefix, after)
-        elif path.startswith(prefix) and (found := _stat(root / path)) is not None:
-            yield path, found
+        elif path.startswith(prefix) and (status := _stat(root / path)) is not None:
+            yield path, status
 
 
 def _names(folder: Path, after: str) -> list[str]:
@@ -42,9 +42,9 @@ def _names(folder: Path, after: str) -> list[str]:
     """
     try:
         with os.scandir(folder) as entries:
-            found = (f"{each.name}/" if each.is_dir(follow_symlinks=False) else each.name for each in entries)
+            names = (f"{each.name}/" if each.is_dir(follow_symlinks=False) else each.name for each in entries)
             # A folder that `after` lies in has further paths behind it.
-            return sorted(name for name in found if _is_behind(name, after) and _is_text(name))
+            return sorted(name for name in names if _is_behind(name, after) and _is_text(name))
     except (FileNotFoundError, NotADirectoryError):
         return []
 
@@ -66,7 +66,7 @@ def _is_text(name: str) -> bool:
 def _stat(file: Path) -> os.stat_result | None:
     """A file's status; None for what is no file."""
     try:
-        found = os.stat(file, follow_symlinks=False)
+        status = os.stat(file, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    return found if stat.S_ISREG(found.st_mode) else None
+    return status if stat.S_ISREG(status.st_mode) else None

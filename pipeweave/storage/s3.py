@@ -111,12 +111,12 @@ class S3Storage:
 
     def stat(self, path: str) -> ObjectInfo | None:
         try:
-            found = self._ask_for(path)("head_object")
+            answer = self._ask_for(path)("head_object")
         except NotFound:
             # Also if the bucket is missing: the answer to HEAD does not tell a missing object from a missing
             # bucket.
             return None
-        return ObjectInfo(path, found["ContentLength"], found["LastModified"])
+        return ObjectInfo(path, answer["ContentLength"], answer["LastModified"])
 
     def exists(self, path: str) -> bool:
         return self.stat(path) is not None
@@ -125,18 +125,18 @@ class S3Storage:
         self._ask_for(path)("delete_object")
 
     def list(self, prefix: str = "", *, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
-        found: list[ObjectInfo] = []
+        objects: list[ObjectInfo] = []
         place: dict[str, Any] = {"Bucket": self.bucket.name, "Prefix": checked_prefix(prefix)}
         place |= {"StartAfter": after} if after else {}
-        while len(found) < limit:
-            most = min(limit - len(found), LIST_PAGE)
+        while len(objects) < limit:
+            most = min(limit - len(objects), LIST_PAGE)
             answer = self._ask("list_objects_v2", prefix, **place, MaxKeys=most)
             entries = answer.get("Contents", ())
-            found += [ObjectInfo(each["Key"], each["Size"], each["LastModified"]) for each in entries]
+            objects += [ObjectInfo(each["Key"], each["Size"], each["LastModified"]) for each in entries]
             if not answer.get("IsTruncated"):
                 break
             place["ContinuationToken"] = answer["NextContinuationToken"]
-        return found
+        return objects
 
     def presign(self, path: str, *, method: Method, seconds: int) -> str | None:
         with self._object(path) as (client, names):

@@ -37,14 +37,14 @@ class Bucket:
     @classmethod
     def of(cls, backend: Mapping[str, Any]) -> Bucket:
         """Make the Bucket of an entry of STORAGE_BACKENDS with provider `aws-s3` or `minio`."""
-        is_amazon, given = backend["provider"] == "aws-s3", backend["credentials"]
+        is_amazon, credentials = backend["provider"] == "aws-s3", backend["credentials"]
         endpoint = backend.get("endpoint")
         return cls(
             backend=backend["id"],
             name=backend["bucket"],
-            access_key=given["accessKeyId" if is_amazon else "accessKey"],
-            secret_key=given["secretAccessKey" if is_amazon else "secretKey"],
-            session_token=given.get("sessionToken") if is_amazon else None,
+            access_key=credentials["accessKeyId" if is_amazon else "accessKey"],
+            secret_key=credentials["secretAccessKey" if is_amazon else "secretKey"],
+            session_token=credentials.get("sessionToken") if is_amazon else None,
             region=backend.get("region") or DEFAULT_REGION,
             endpoint=None if endpoint in (AMAZON, "") else endpoint,
             is_path_style=not is_amazon,

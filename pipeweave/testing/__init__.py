@@ -142,9 +142,9 @@ def run_pipeline(
     check_hints({task_id: each for task_id, each in used.items() if isfunction(each)})
     checked = _json(input, "input")
     _check_input(spec, checked)
-    given = spec.input_with_defaults(checked)
+    run_input = spec.input_with_defaults(checked)
     mode = failure_mode or spec.failure_mode
-    return LocalRun(spec, given, functions, options, mode=mode, tenant=tenant, uploads=uploads).to_end()
+    return LocalRun(spec, run_input, functions, options, mode=mode, tenant=tenant, uploads=uploads).to_end()
 
 
 def due_times(
@@ -170,9 +170,9 @@ def _spec_of(pipeline: Pipeline[..., Any] | PipelineSpec | Mapping[str, Any]) ->
     if isinstance(pipeline, Pipeline):
         return pipeline.spec
     if isinstance(pipeline, PipelineSpec):
-        found = validate_graph(pipeline)
-        if found:
-            raise InvalidSpec(found[0].message)
+        faults = validate_graph(pipeline)
+        if faults:
+            raise InvalidSpec(faults[0].message)
         return pipeline
     if isinstance(pipeline, Task):
         raise InvalidSpec(
@@ -186,11 +186,13 @@ def _functions(pipeline: Any, tasks: Any) -> tuple[dict[str, Function], dict[str
     known: dict[str, Any] = {**registered_tasks()}
     if isinstance(pipeline, Pipeline):
         known |= pipeline.tasks
-    given = tasks if isinstance(tasks, Mapping) else {task.id: task for task in tasks or ()}
-    both = {**known, **given}
+    overrides = tasks if isinstance(tasks, Mapping) else {task.id: task for task in tasks or ()}
+    both = {**known, **overrides}
     functions = {id: each.fn if isinstance(each, Task) else each for id, each in both.items()}
     # The options of a task also apply to a plain function that replaces it.
-    options = {id: each.spec for all in (known, given) for id, each in all.items() if isinstance(each, Task)}
+    options = {
+        id: each.spec for all in (known, overrides) for id, each in all.items() if isinstance(each, Task)
+    }
     return functions, options
 
 

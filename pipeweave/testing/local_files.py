@@ -29,8 +29,8 @@ class LocalFiles:
         self._uploads = uploads or {}
 
     def asset(self, key: str) -> StoredFile | None:
-        found = self._kept(key)
-        return None if found is None else StoredFile(f"assets/{key}", len(found[0]), found[1])
+        asset = self._kept(key)
+        return None if asset is None else StoredFile(f"assets/{key}", len(asset[0]), asset[1])
 
     def uploaded(self, upload_id: str) -> StoredFile | None:
         path = self._uploads.get(upload_id)
@@ -42,8 +42,8 @@ class LocalFiles:
         if kind == "uploads":
             yield [Path(self._uploads[name]).read_bytes()]
         else:
-            found = self._kept(name)
-            yield [] if found is None else [found[0]]
+            asset = self._kept(name)
+            yield [] if asset is None else [asset[0]]
 
     def _kept(self, key: str) -> Kept | None:
         return next((each[key] for each in self._assets if key in each), None)

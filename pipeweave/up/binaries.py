@@ -46,9 +46,9 @@ def postgres_programs(account: Account | None, major: int | None = None) -> Post
     if shipped:
         return PostgresPrograms(shipped, _WHEEL_MAJOR, is_shipped=True)
     for folder in _system_folders():
-        found = _major_of(folder, account)
-        if found and (major is None or found == major):
-            return PostgresPrograms(folder, found)
+        installed_major = _major_of(folder, account)
+        if installed_major and (major is None or installed_major == major):
+            return PostgresPrograms(folder, installed_major)
     wanted = f"PostgreSQL {major}" if major else f"PostgreSQL {OLDEST_MAJOR} or newer"
     raise Unavailable(f"{wanted} is not installed", hint=_INSTALL)
 
@@ -64,10 +64,10 @@ def valkey_program() -> Path:
         for program in sorted((package / "_binaries").glob("*/valkey-server")):
             if os.access(program, os.X_OK):
                 return program
-    found = shutil.which("valkey-server") or shutil.which("redis-server")
-    if found is None:
+    path = shutil.which("valkey-server") or shutil.which("redis-server")
+    if path is None:
         raise Unavailable("Valkey is not installed", hint=_INSTALL)
-    return Path(found)
+    return Path(path)
 
 
 def _package_folder(name: str) -> Path | None:

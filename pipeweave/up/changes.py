@@ -59,12 +59,12 @@ class Watch:
         pause = PAUSE_S
         while not self._ended.wait(pause):
             began = time.thread_time()
-            found = self.look()
+            state = self.look()
             pause = max(PAUSE_S, PAUSE_PER_LOOK * (time.thread_time() - began))
             fresh = {
-                each for each in found.keys() | self._known.keys() if found.get(each) != self._known.get(each)
+                each for each in state.keys() | self._known.keys() if state.get(each) != self._known.get(each)
             }
-            self._known = found
+            self._known = state
             changed |= fresh
             # An editor or a checkout writes several files: act when a look finds nothing new.
             if changed and not fresh:
@@ -130,7 +130,7 @@ def _documents(place: str) -> Iterator[tuple[str, tuple[int, int]]]:
 
 def _state(path: str) -> Iterator[tuple[str, tuple[int, int]]]:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return
-    yield path, (found.st_mtime_ns, found.st_size)
+    yield path, (status.st_mtime_ns, status.st_size)

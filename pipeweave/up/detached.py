@@ -71,8 +71,8 @@ def _read(said: dict[str, Any]) -> Announcement:
 
 
 def _main() -> None:
-    given = json.loads(sys.stdin.buffer.read())
-    options = replace(UpOptions(**given), data_dir=Path(given["data_dir"]), apps=tuple(given["apps"]))
+    fields = json.loads(sys.stdin.buffer.read())
+    options = replace(UpOptions(**fields), data_dir=Path(fields["data_dir"]), apps=tuple(fields["apps"]))
     try:
         run(options, Console(None), _tell_ready)
     except PipeWeaveError as error:

@@ -39,8 +39,8 @@ def names(logs: Path) -> list[str]:
 def last(logs: Path, processes: Iterable[str], count: int) -> list[Entry]:
     """The last lines of these processes together, oldest first."""
     size = max(_LEAST_BYTES, count * _BYTES_PER_LINE)
-    found = (_entries(each, _tail(logs / f"{each}.log", size)) for each in processes)
-    return _newest(merge(*found, key=_when), count)
+    streams = (_entries(each, _tail(logs / f"{each}.log", size)) for each in processes)
+    return _newest(merge(*streams, key=_when), count)
 
 
 def matching(logs: Path, processes: Iterable[str], text: str, matches: Matches, count: int) -> list[Entry]:
@@ -51,12 +51,12 @@ def matching(logs: Path, processes: Iterable[str], text: str, matches: Matches, 
         matches: whether a line belongs to the answer.
     """
     wanted = text.encode()
-    found = []
+    streams = []
     for name in processes:
         files = [logs / f"{name}.log{f'.{number}' if number else ''}" for number in reversed(range(FILES))]
         lines = (line for file in files for line in _lines(file) if wanted in line)
-        found.append(entry for entry in _entries(name, lines) if matches(entry.line))
-    return _newest(merge(*found, key=_when), count)
+        streams.append(entry for entry in _entries(name, lines) if matches(entry.line))
+    return _newest(merge(*streams, key=_when), count)
 
 
 def follow(logs: Path, processes: Sequence[str]) -> Iterator[Entry]:
@@ -127,10 +127,10 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 def _stat(path: Path) -> tuple[int, int]:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return 0, 0
-    return found.st_ino, found.st_size
+    return status.st_ino, status.st_size
 
 
 def _when(entry: Entry) -> datetime:

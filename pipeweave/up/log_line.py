@@ -44,11 +44,11 @@ def parse(text: str) -> LogLine:
     """Read one line of any process."""
     if text.startswith("{") and (line := _json(text)):
         return line
-    if found := _POSTGRES.match(text):
-        time = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
-        return LogLine(text, time, _POSTGRES_LEVELS.get(found[2], "info"), found[3])
-    if found := _VALKEY.match(text):
-        return LogLine(text, _valkey_time(found[1]), _VALKEY_LEVELS[found[2]], found[3])
+    if match := _POSTGRES.match(text):
+        time = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
+        return LogLine(text, time, _POSTGRES_LEVELS.get(match[2], "info"), match[3])
+    if match := _VALKEY.match(text):
+        return LogLine(text, _valkey_time(match[1]), _VALKEY_LEVELS[match[2]], match[3])
     return LogLine(text, message=text)
 
 
@@ -72,10 +72,10 @@ def _json(text: str) -> LogLine | None:
 
 def _iso(text: Any) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _valkey_time(text: str) -> datetime | None:

@@ -46,13 +46,13 @@ class RequestFolder:
 
     def take(self) -> list[Request]:
         """The requests that were not taken yet, oldest first."""
-        found = []
+        requests = []
         for file in sorted(self._root.glob("*.json"), key=_age):
             if file not in self._taken and (names := _names(file)):
                 self._taken.add(file)
                 answers: dict[str, str | None] = {}
-                found.append(Request(names, partial(_answer, file, names, answers)))
-        return found
+                requests.append(Request(names, partial(_answer, file, names, answers)))
+        return requests
 
     def _remove_files(self) -> None:
         for file in self._root.glob("*"):

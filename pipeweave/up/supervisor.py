@@ -97,8 +97,8 @@ class Supervisor:
         deadline = time.monotonic() + deadline_s
         while late := [name for name in self._awaited if self._processes[name].state != "running"]:
             if time.monotonic() >= deadline:
-                told = ", ".join(sorted(late))
-                raise Unavailable(f"not ready after {deadline_s:g} s: {told}", hint=f"see {self._logs}")
+                late_names = ", ".join(sorted(late))
+                raise Unavailable(f"not ready after {deadline_s:g} s: {late_names}", hint=f"see {self._logs}")
             self._turn(deadline)
             if self._stops_asked:
                 raise Stopped
@@ -190,9 +190,9 @@ class Supervisor:
         delay = process.ended(code, will_restart=not (gives_up or self._is_stopping))
         self._write_down()
         if gives_up:
-            told = " / ".join(line.strip() for line in process.last_lines(_TOLD_LINES))
+            last_lines = " / ".join(line.strip() for line in process.last_lines(_TOLD_LINES))
             raise StartFailed(
-                f"{name} ended with {how} during the start: {told}", hint=f"see {process.output.path}"
+                f"{name} ended with {how} during the start: {last_lines}", hint=f"see {process.output.path}"
             )
         if not self._is_stopping:
             self.say(f"{name} ended with {how}; it is restarted in {delay:g} s")

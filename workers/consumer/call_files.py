@@ -32,8 +32,8 @@ class CallFiles:
         self._task_run = task_run
 
     def asset(self, key: str) -> StoredFile | None:
-        found = self._look(lambda tx: files.asset(tx, self._run, self._task_run.step_id, key))
-        return None if found is None else StoredFile(found["path"], found["size"], found["type"])
+        row = self._look(lambda tx: files.asset(tx, self._run, self._task_run.step_id, key))
+        return None if row is None else StoredFile(row["path"], row["size"], row["type"])
 
     def uploaded(self, upload_id: str) -> StoredFile | None:
         try:

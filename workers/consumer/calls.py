@@ -137,20 +137,20 @@ class Calls:
         """
         with log_context.WorkingOn(run, task_run):
             self.logs.begin(task_run)
-            found: Prepared | CallOutcome
+            outcome: Prepared | CallOutcome
             try:
-                found = self._prepare(run, task_run, seconds, progress)
+                outcome = self._prepare(run, task_run, seconds, progress)
             except Unavailable as error:
-                found = task_run, failure.not_begun(error)
+                outcome = task_run, failure.not_begun(error)
             except BaseException as error:
-                found = task_run, failure_of(error)
-            if isinstance(found, Prepared):
+                outcome = task_run, failure_of(error)
+            if isinstance(outcome, Prepared):
                 self._files = None  # they are closed when the call has ended
             else:
                 printed_lines.end_lines()
                 self.logs.end(task_run)
                 self._close_files()
-            return found
+            return outcome
 
     def finish(
         self,
@@ -308,9 +308,9 @@ class Calls:
         return reconcile.when_it_answers(look, "previous_attempts")
 
     def _resolve(self, run: RunHeader, task_run: TaskRun, value: Any, params: Mapping[str, Any]) -> Any:
-        found = self.inputs.outputs(run, references.referenced_steps(params))
+        outputs = self.inputs.outputs(run, references.referenced_steps(params))
         return references.resolve(
-            params, input=value, steps=found, item=task_run.item, map_index=task_run.map_index
+            params, input=value, steps=outputs, item=task_run.item, map_index=task_run.map_index
         )
 
 

@@ -319,8 +319,8 @@ class Slot:
         self._memory[self._start : self._start + _HEAD.size] = _FREE
 
     def _id(self, place: int) -> UUID:
-        found = _ID.unpack_from(self._memory, self._start + _CALLED_FROM + place * _ID.size)
-        return UUID(bytes=found[0])
+        fields = _ID.unpack_from(self._memory, self._start + _CALLED_FROM + place * _ID.size)
+        return UUID(bytes=fields[0])
 
     def _ordinals(self, place: int, count: int) -> tuple[int, ...]:
         return struct.unpack_from(f"={count}i", self._memory, self._start + place)

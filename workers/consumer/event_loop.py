@@ -77,13 +77,13 @@ class EventLoop:
 
     def ended(self, seconds: float) -> list[LoopCall]:
         """The calls that have ended since it was asked; it waits so long (s) for the first of them."""
-        found: list[LoopCall] = []
+        calls: list[LoopCall] = []
         try:
-            found.append(self._ended.get(timeout=seconds))
+            calls.append(self._ended.get(timeout=seconds))
             while True:
-                found.append(self._ended.get_nowait())
+                calls.append(self._ended.get_nowait())
         except Empty:
-            return found
+            return calls
 
     def interrupt(self, call: LoopCall, reason: PipeWeaveError) -> None:
         """Raise CancelledError where the call waits; nothing if it has ended."""

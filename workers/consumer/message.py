@@ -130,12 +130,12 @@ class Work:
     def next_ordinals(self, outcomes: Sequence[CallOutcome]) -> list[int]:
         """The first ordinals that this process would continue with after these outcomes."""
         plan = self.run.plan
-        found = [each.ordinal for each in self.claimed] + list(self.left)
+        ordinals = [each.ordinal for each in self.claimed] + list(self.left)
         for each in outcomes:
             task_run = task_run_of(each)
             if task_run.map_parent is None:
-                found += plan.successors(task_run.ordinal)
-        return [each for each in found[:MOST_LOOKED_AT] if each != END]
+                ordinals += plan.successors(task_run.ordinal)
+        return [each for each in ordinals[:MOST_LOOKED_AT] if each != END]
 
     def requeues(self, task_run: TaskRun, outcome: CallOutcome) -> bool:
         """True if the holder of a task run's key completed in this same turn. The task run is then put back

@@ -203,18 +203,23 @@ class Runner:
 
     def _better(self, tx: Transaction, message: Message) -> tuple[Work, list[TaskRun]] | None:
         """Start queued task runs with a better priority than those of a message, and put the message back."""
-        found = priorities.better(
+        candidate = priorities.better(
             tx, message.queue, message.run_id, message.ordinals, message.attempt, self._at_once(1)
         )
-        if found is None:
+        if candidate is None:
             return None
         run, started = claiming.start_with_header(
-            tx, found.run_id, found.ordinals, found.attempt, worker=self.worker, queue=message.queue
+            tx,
+            candidate.run_id,
+            candidate.ordinals,
+            candidate.attempt,
+            worker=self.worker,
+            queue=message.queue,
         )
         if run is None or not started:
             return None
-        tx.send(message.put_back(found.named_priority, found.named_since, found.named_task))
-        return Work(run, found.attempt, queue=message.queue), started
+        tx.send(message.put_back(candidate.named_priority, candidate.named_since, candidate.named_task))
+        return Work(run, candidate.attempt, queue=message.queue), started
 
     def join(self, run_id: UUID, join: int) -> None:
         """Check a join whose chord is full, or that a join check names, and continue with it here."""

@@ -114,20 +114,22 @@ class StaleMessages:
         checks: list[tuple[bytes, tuple[UUID, int]]] = []
         seen: set[str] = set()
         for raw in messages:
-            found = decode(raw)
-            if not isinstance(found, Envelope) or (name := f"{found.task}{found.arguments}") in seen:
+            envelope = decode(raw)
+            if not isinstance(envelope, Envelope) or (name := f"{envelope.task}{envelope.arguments}") in seen:
                 looked.stale.append(raw)
                 continue
             seen.add(name)
-            run_id = UUID(hex=found.arguments[0])
-            if found.task == RUN_TASK:
-                runs.append((raw, (run_id, found.arguments[1], found.arguments[2]), found))
+            run_id = UUID(hex=envelope.arguments[0])
+            if envelope.task == RUN_TASK:
+                runs.append((raw, (run_id, envelope.arguments[1], envelope.arguments[2]), envelope))
             else:
-                checks.append((raw, (run_id, found.arguments[1])))
+                checks.append((raw, (run_id, envelope.arguments[1])))
         with self._database.statements() as tx:
             alive = message_checks.claimable(tx, [named for _, named, _ in runs], queue)
             empty = [each for number, each in enumerate(runs) if number not in alive]
-            counted = {(run_id, join) for _, (run_id, _, _), found in empty for join in found.arguments[4]}
+            counted = {
+                (run_id, join) for _, (run_id, _, _), envelope in empty for join in envelope.arguments[4]
+            }
             is_open = message_checks.open_joins(tx, counted.union(join for _, join in checks), self._tenant)
         looked.stale += [raw for raw, _, _ in empty]
         looked.stale += [raw for raw, join in checks if join not in is_open]

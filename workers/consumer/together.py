@@ -158,18 +158,18 @@ class Together:
         if self._turns.must_leave or max(room.values(), default=0) < 1:
             return False
         queue, worker = main.queue or self._turns.queue, self._turns.worker
-        found = reconcile.when_it_answers(
+        claims = reconcile.when_it_answers(
             lambda: self._database.run(
                 lambda tx: alongside.claim(tx, queue, main.run.id, room, worker=worker), is_one=False
             ),
             "claim",
             on_doubt=main.mark_in_doubt,
         )
-        for run, attempt, claimed in found:
+        for run, attempt, claimed in claims:
             work = self._works.setdefault(run.id, Work(run, attempt, queue=queue))
             work.claimed.extend(self._turns.keep(work, claimed))
             self._begin(work)
-        if sum(len(claimed) for _, _, claimed in found) == alongside.BATCH:
+        if sum(len(claimed) for _, _, claimed in claims) == alongside.BATCH:
             return True
         self._next_look = time.monotonic() + LOOK_EVERY_S
         return False

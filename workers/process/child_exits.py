@@ -60,7 +60,7 @@ def _exit_code(pid: int) -> int | None:
 def _of_unwaited(pid: int) -> int | None:
     """The exit code of a child that nobody has waited for yet; it can still be waited for."""
     with suppress(OSError):
-        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if found is not None and found.si_pid:
-            return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+        state = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if state is not None and state.si_pid:
+            return state.si_status if state.si_code == os.CLD_EXITED else -state.si_status
     return None

@@ -120,8 +120,8 @@ class _Answer(BaseHTTPRequestHandler):
         if self.path.partition("?")[0] != "/health":
             self._send(404, {"error": "there is only GET /health here"})
             return
-        found = self.server.look()
-        self._send(200 if found.is_healthy else 503, found.document)
+        health = self.server.look()
+        self._send(200 if health.is_healthy else 503, health.document)
 
     def _send(self, status: int, document: dict[str, Any]) -> None:
         body = json.dumps(document).encode()

@@ -274,7 +274,7 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
         "version": loaded.version,
         "tasks": [each.to_registration() for each in loaded.tasks.values()],
     }
-    found = registration.parse(shown, kind="python", idempotency_ttl=ttl)
+    declaration = registration.parse(shown, kind="python", idempotency_ttl=ttl)
 
     def store(tx: Transaction) -> str:
         if service == DISPATCHER:
@@ -283,7 +283,7 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
         else:
             service_registration.begin(tx, tenant)
             declaring.hold(tx, tenant, {spec.id for spec, _ in loaded.pipelines})
-            service_registration.register(tx, tenant, found, by_worker=True)
+            service_registration.register(tx, tenant, declaration, by_worker=True)
         for spec, source in loaded.pipelines:
             stored = pipelines.store(tx, tenant, spec, source=source)
             declaring.declare(tx, tenant, spec, source=source)

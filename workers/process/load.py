@@ -96,11 +96,11 @@ class LoadMeter:
         self._starts = starts
 
     def _read(self, now: float, pids: list[int]) -> None:
-        found = {pid: use for pid in pids if (use := self._use(pid)) is not None}
-        if not found:
+        uses = {pid: use for pid in pids if (use := self._use(pid)) is not None}
+        if not uses:
             return
-        self._rss_bytes = sum(use.rss_bytes for use in found.values())
-        cpu_s = {pid: use.cpu_s for pid, use in found.items()}
+        self._rss_bytes = sum(use.rss_bytes for use in uses.values())
+        cpu_s = {pid: use.cpu_s for pid, use in uses.items()}
         if self._cpu_s:
             spent = sum(max(0.0, cpu_s[pid] - self._cpu_s[pid]) for pid in cpu_s if pid in self._cpu_s)
             self._cpu_percent = 100 * spent / (now - self._read_at)

@@ -36,17 +36,17 @@ class MinuteLine:
         now = self._clock()
         if now - self._last_at < EVERY_S:
             return
-        found = self._tally()
-        log.info("worker.metrics", extra=self._members(found, now))
-        self._last, self._last_at = found, now
+        tally = self._tally()
+        log.info("worker.metrics", extra=self._members(tally, now))
+        self._last, self._last_at = tally, now
 
-    def _members(self, found: Tally, now: float) -> dict[str, object]:
-        lately = found - self._last
+    def _members(self, tally: Tally, now: float) -> dict[str, object]:
+        lately = tally - self._last
         return {
             "worker": self._worker_id,
             "uptime_s": round(now - self._began),
-            "runs": found.calls,
-            "failed": found.failed,
+            "runs": tally.calls,
+            "failed": tally.failed,
             "runs_per_minute": round(60 * lately.calls / (now - self._last_at), 1),
             "mean_duration_ms": round(1000 * lately.seconds / lately.calls, 1) if lately.calls else None,
             "error_rate": round(lately.failed / lately.calls, 4) if lately.calls else None,

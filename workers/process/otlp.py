@@ -41,8 +41,8 @@ def sending_with(exporter: SpanExporter) -> Callable[[Sequence[Span]], bool]:
     scope = InstrumentationScope("pipeweave", version("pipeweave"))
 
     def send(spans: Sequence[Span]) -> bool:
-        found = [_readable(each, resource, scope) for each in spans]
-        return exporter.export(found) is SpanExportResult.SUCCESS
+        readable_spans = [_readable(each, resource, scope) for each in spans]
+        return exporter.export(readable_spans) is SpanExportResult.SUCCESS
 
     return send
 

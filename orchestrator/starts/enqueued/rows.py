@@ -161,9 +161,9 @@ WHERE e.id = ANY(CAST(:ids AS uuid[])) AND e.settled_at IS NULL FOR UPDATE SKIP 
 """
 
 
-def lock(tx: Transaction, found: Sequence[Enqueued]) -> set[UUID]:
+def lock(tx: Transaction, batch: Sequence[Enqueued]) -> set[UUID]:
     """Lock those of the rows that nobody started meanwhile, and that nobody else has locked."""
-    return set(tx.execute(_LOCK, {"ids": [each.id for each in found]}).scalars())
+    return set(tx.execute(_LOCK, {"ids": [each.id for each in batch]}).scalars())
 
 
 _DELETE = "DELETE FROM enqueued_runs WHERE id = ANY(CAST(:ids AS uuid[]))"

@@ -113,18 +113,18 @@ def _run(database: Database, values: Values, name: str, *, is_large: bool) -> in
 
 def _start_batch(database: Database, values: Values, *, is_large: bool) -> int:
     with database.statements() as tx:
-        found = rows.due(tx, is_large=is_large)
-    faults = {each.id: each.fault for each in found if each.fault is not None}
-    done = _refuse(database, found, faults) if faults else 0
-    readable = sorted((each for each in found if each.fault is None), key=_group)
+        batch = rows.due(tx, is_large=is_large)
+    faults = {each.id: each.fault for each in batch if each.fault is not None}
+    done = _refuse(database, batch, faults) if faults else 0
+    readable = sorted((each for each in batch if each.fault is None), key=_group)
     for _, together in groupby(readable, key=_group):
         done += _start(database, values, list(together))
     return done
 
 
-def _refuse(database: Database, found: Sequence[Enqueued], faults: Mapping[UUID, str]) -> int:
+def _refuse(database: Database, batch: Sequence[Enqueued], faults: Mapping[UUID, str]) -> int:
     """Note that these rows will never start; the number of rows."""
-    for each in found:
+    for each in batch:
         if each.id in faults:
             extra = {**_names([each]), "error_code": InvalidInput.code, "reason": faults[each.id], "runs": 1}
             log.warning("enqueued.refused", extra=extra)
@@ -158,45 +158,45 @@ class _Taken(Exception):
         self.left = left
 
 
-def _start(database: Database, values: Values, found: Sequence[Enqueued]) -> int:
+def _start(database: Database, values: Values, batch: Sequence[Enqueued]) -> int:
     """Start rows of one pipeline; the number of rows that were dealt with."""
-    if not found:
+    if not batch:
         return 0
     try:
-        database.run(lambda tx: _write(tx, values, found), is_one=False)
-        return len(found)
+        database.run(lambda tx: _write(tx, values, batch), is_one=False)
+        return len(batch)
     except _Wrong as wrong:
         texts, code = wrong.texts, wrong.code
         refused = database.run(lambda tx: rows.refuse_each(tx, code, texts))
-        log.warning("enqueued.refused", extra={**_names(found), "error_code": code, "runs": len(texts)})
-        return refused + _start(database, values, [each for each in found if each.id not in texts])
+        log.warning("enqueued.refused", extra={**_names(batch), "error_code": code, "runs": len(texts)})
+        return refused + _start(database, values, [each for each in batch if each.id not in texts])
     except _Taken as taken:
-        return _start(database, values, [each for each in found if each.id in taken.left])
+        return _start(database, values, [each for each in batch if each.id in taken.left])
     except Exception as error:
         check_database(database, error)
-        return _note(database, values, found, error)
+        return _note(database, values, batch, error)
 
 
-def _write(tx: Transaction, values: Values, found: Sequence[Enqueued]) -> None:
+def _write(tx: Transaction, values: Values, batch: Sequence[Enqueued]) -> None:
     """Start these rows, all or none."""
 
     def check(spec: PipelineSpec, _: Mapping[str, TaskRow]) -> None:
-        wrong = {each.id: _faults(spec, each) for each in found}
+        wrong = {each.id: _faults(spec, each) for each in batch}
         if texts := {id: text for id, text in wrong.items() if text is not None}:
             raise _Wrong(texts)
 
     def claim(tx: Transaction) -> None:
-        left = rows.lock(tx, found)
-        if len(left) < len(found):
+        left = rows.lock(tx, batch)
+        if len(left) < len(batch):
             raise _Taken(left)
 
-    head = found[0]
-    requests = [each.trigger for each in found]
+    head = batch[0]
+    requests = [each.trigger for each in batch]
     created = triggering.trigger_many(
         tx, values, head.tenant, head.pipeline_id, requests, check=check, claim=claim
     )
-    first = {each.id: run.id for each, run in zip(found, created, strict=True) if run.id != each.id}
-    rows.delete(tx, [each.id for each in found if each.id not in first])
+    first = {each.id: run.id for each, run in zip(batch, created, strict=True) if run.id != each.id}
+    rows.delete(tx, [each.id for each in batch if each.id not in first])
     if first:
         rows.point_to(tx, first)
 
@@ -210,21 +210,21 @@ def _faults(spec: PipelineSpec, each: Enqueued) -> str | None:
     return f"pipeline {spec.id!r}: {said}" + (f" (and {len(errors) - 5} more)" if errors[5:] else "")
 
 
-def _note(database: Database, values: Values, found: Sequence[Enqueued], error: Exception) -> int:
+def _note(database: Database, values: Values, batch: Sequence[Enqueued], error: Exception) -> int:
     """Decide what becomes of rows that could not be started."""
     # What a task or the pipeline lacks, every row of it lacks; what one input lacks, the others may have.
     concerns_all = isinstance(error, (NotFound, Conflict, Unavailable))
-    if len(found) > 1 and not concerns_all:
-        middle = len(found) // 2
-        return _start(database, values, found[:middle]) + _start(database, values, found[middle:])
+    if len(batch) > 1 and not concerns_all:
+        middle = len(batch) // 2
+        return _start(database, values, batch[:middle]) + _start(database, values, batch[middle:])
     if getattr(error, "pgcode", None) == _NOT_UNIQUE:
         error = InvalidInput("id is that of a run that is there: leave it out, or make a UUIDv7 of now")
     code, text = rows.code_and_text(error)
     with database.statements() as tx:
         now = tx.now
-    hopeless = [each.id for each in found if _is_hopeless(error, each, now - each.at)]
-    later = [each.id for each in found if each.id not in hopeless]
-    names = {**_names(found), "error_code": code, "reason": text}
+    hopeless = [each.id for each in batch if _is_hopeless(error, each, now - each.at)]
+    later = [each.id for each in batch if each.id not in hopeless]
+    names = {**_names(batch), "error_code": code, "reason": text}
     done = 0
     if hopeless:
         log.warning("enqueued.refused", extra={**names, "runs": len(hopeless)})
@@ -236,8 +236,8 @@ def _note(database: Database, values: Values, found: Sequence[Enqueued], error: 
     return done
 
 
-def _names(found: Sequence[Enqueued]) -> dict[str, str]:
-    return {"tenant": found[0].tenant, "pipeline_id": found[0].pipeline_id}
+def _names(batch: Sequence[Enqueued]) -> dict[str, str]:
+    return {"tenant": batch[0].tenant, "pipeline_id": batch[0].pipeline_id}
 
 
 def _is_hopeless(error: Exception, each: Enqueued, age: timedelta) -> bool:

@@ -28,8 +28,8 @@ def of_ends(tx: Transaction, events: Sequence[FeedEvent]) -> dict[int, Sequence[
     wanted = list({each.run_id for each in events if _name(each) is not None})
     rows = tx.execute(_OF_RUNS, {"ids": wanted}) if wanted else ()
     declared = {each.id: each.hooks for each in rows}
-    found = ((each.seq, declared.get(each.run_id, {}).get(_name(each))) for each in events)
-    return {seq: hooks for seq, hooks in found if hooks}
+    pairs = ((each.seq, declared.get(each.run_id, {}).get(_name(each))) for each in events)
+    return {seq: hooks for seq, hooks in pairs if hooks}
 
 
 def _name(event: FeedEvent) -> str | None:

@@ -117,9 +117,9 @@ def claim(tx: Transaction, most: int, busy: Mapping[str, int] | None = None) -> 
         busy: by tenant: how many calls this process is making.
     """
     left = {tenant: max(0, OF_A_TENANT - count) for tenant, count in (busy or {}).items()}
-    given = {"now": tx.now, "most": most, "window": 100 * AT_ONCE, "share": OF_A_TENANT}
-    given |= {"full": [each for each, places in left.items() if not places]}
-    return tx.execute(_CLAIM, {**given, "busy": list(left), "places": list(left.values())}).all()
+    parameters = {"now": tx.now, "most": most, "window": 100 * AT_ONCE, "share": OF_A_TENANT}
+    parameters |= {"full": [each for each, places in left.items() if not places]}
+    return tx.execute(_CLAIM, {**parameters, "busy": list(left), "places": list(left.values())}).all()
 
 
 def _made(database: Database, settings: Settings, calls: _Calls, claimed: Any) -> None:

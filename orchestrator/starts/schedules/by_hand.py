@@ -102,8 +102,8 @@ def backfill(
         schedule = row.known(tx, tenant, schedule_id)
         _check_range(begin, end, tx.now)
         upcoming = schedule.timetable.without_bounds().upcoming(begin - timedelta(microseconds=1))
-        found = list(islice(takewhile(lambda each: each < end, upcoming), limit + 1))
-        times, following = found[:limit], found[limit:]
+        due_times = list(islice(takewhile(lambda each: each < end, upcoming), limit + 1))
+        times, following = due_times[:limit], due_times[limit:]
         known = len(fires.existing(tx, schedule, times))
     runs: dict[datetime, CreatedRun] = {}
     for start in range(0, 0 if is_dry else len(times), PER_TRANSACTION):

@@ -117,18 +117,18 @@ def declared(tx: Transaction, tenant: str, pipeline_id: str, version: int) -> De
     """What the code or document of a pipeline declares; None if it declares nothing, if the schedule is a
     person's, or if this is not the newest version.
     """
-    found = tx.execute(_DECLARED, {"tenant": tenant, "id": pipeline_id, "version": version}).one_or_none()
-    if found is None:
+    row = tx.execute(_DECLARED, {"tenant": tenant, "id": pipeline_id, "version": version}).one_or_none()
+    if row is None:
         return None
     return DeclaredSchedule(
-        found.cron,
-        found.every_ms,
-        found.at,
-        found.time_zone,
-        found.input,
-        found.missed_policy,
-        found.overlap_policy,
-        found.jitter_ms,
-        found.start_at,
-        found.end_at,
+        row.cron,
+        row.every_ms,
+        row.at,
+        row.time_zone,
+        row.input,
+        row.missed_policy,
+        row.overlap_policy,
+        row.jitter_ms,
+        row.start_at,
+        row.end_at,
     )

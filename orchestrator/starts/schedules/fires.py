@@ -77,8 +77,8 @@ WHERE tenant_id = :tenant AND schedule_id = :id AND run_id = :run_id ORDER BY sc
 def time_of(tx: Transaction, schedule: Schedule, run_id: UUID) -> datetime | None:
     """The time of a run in the list of fires; None when it is not there any more."""
     key = {"tenant": schedule.tenant, "id": schedule.id, "run_id": run_id}
-    found: datetime | None = tx.execute(_TIME_OF, key).scalar_one_or_none()
-    return found
+    due_time: datetime | None = tx.execute(_TIME_OF, key).scalar_one_or_none()
+    return due_time
 
 
 _WRITE = """
@@ -147,8 +147,8 @@ def overlap(tx: Transaction, schedule: Schedule) -> tuple[bool, bool]:
         return False, False
     key = {"tenant": schedule.tenant, "id": schedule.id}
     tx.execute(_CLOSE, key)
-    found = tx.execute(_STATE, key).one()
-    return found.has_open_run, found.has_waiting
+    state = tx.execute(_STATE, key).one()
+    return state.has_open_run, state.has_waiting
 
 
 _SUPERSEDE = """

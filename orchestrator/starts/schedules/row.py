@@ -115,10 +115,10 @@ def known(tx: Transaction, tenant: str, schedule_id: str) -> Schedule:
     Raises:
         NotFound: the tenant has no such schedule.
     """
-    found = lock(tx, tenant, schedule_id)
-    if found is None:
+    schedule = lock(tx, tenant, schedule_id)
+    if schedule is None:
         raise not_found(tx, tenant, schedule_id)
-    return found
+    return schedule
 
 
 def not_found(tx: Transaction, tenant: str, schedule_id: str) -> NotFound:

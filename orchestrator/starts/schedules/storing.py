@@ -51,21 +51,21 @@ class ScheduleSpec:
     @classmethod
     def declared(cls, spec: PipelineSpec) -> ScheduleSpec:
         """The schedule that a pipeline declares."""
-        given = spec.schedule
-        assert given is not None
+        schedule = spec.schedule
+        assert schedule is not None
         return cls(
             spec.id,
-            given.cron,
-            given.every_ms,
-            given.at,
-            given.time_zone,
-            given.input,
-            given.missed,
-            given.overlap,
-            given.jitter_ms,
-            given.start_at,
-            given.end_at,
-            given.paused,
+            schedule.cron,
+            schedule.every_ms,
+            schedule.at,
+            schedule.time_zone,
+            schedule.input,
+            schedule.missed,
+            schedule.overlap,
+            schedule.jitter_ms,
+            schedule.start_at,
+            schedule.end_at,
+            schedule.paused,
         )
 
     def is_stored_as(self, schedule: Schedule, timetable: Timetable) -> bool:

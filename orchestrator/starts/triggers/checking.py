@@ -50,13 +50,13 @@ def sure_refusals(spec: TriggerSpec, schema: Mapping[str, Any] | None) -> list[F
         schema: of the pipeline's input.
     """
     roots = FILTER_ROOTS[row.WEBHOOK] if spec.kind == row.WEBHOOK else ("event",)
-    given = {each: f"${{input.{each}}}" for each in roots} if spec.input is None else spec.input
-    if isinstance(given, str) and matching.has_references(given):
+    template = {each: f"${{input.{each}}}" for each in roots} if spec.input is None else spec.input
+    if isinstance(template, str) and matching.has_references(template):
         return []
-    members = given.items() if isinstance(given, Mapping) else ()
+    members = template.items() if isinstance(template, Mapping) else ()
     unknown = [name for name, value in members if matching.has_references(value)]
-    found = run_input_errors(schema, given)
-    return [each for each in found if each.code == "unknown_input" or not _is_within(each.field, unknown)]
+    errors = run_input_errors(schema, template)
+    return [each for each in errors if each.code == "unknown_input" or not _is_within(each.field, unknown)]
 
 
 def _is_within(field: str, names: list[str]) -> bool:
@@ -83,11 +83,11 @@ def _mistakes(spec: TriggerSpec) -> Iterator[FieldError]:
 def _of_headers(spec: TriggerSpec) -> Iterator[FieldError]:
     """Filters and references that name a header which no run gets: nothing would ever fit."""
     scheme = spec.scheme or webhooks.DEFAULT_SCHEME
-    given = {*row.GIVEN_HEADERS.get(scheme, ()), *spec.headers}
+    headers = {*row.GIVEN_HEADERS.get(scheme, ()), *spec.headers}
     wanted = [(f"filter.{path}", path.split(".")) for path in spec.filter]
     wanted += [(place, list(path)) for place, path in matching.template_paths(spec.input)]
     for place, path in wanted:
-        if path[0] == "headers" and path[1:] and path[1] not in given:
+        if path[0] == "headers" and path[1:] and path[1] not in headers:
             message = f"names the header {path[1][:100]!r}, which the run does not get"
             yield FieldError(
                 place, message, "unknown_header", "a header that stands in `headers`, in lower case"
@@ -95,7 +95,7 @@ def _of_headers(spec: TriggerSpec) -> Iterator[FieldError]:
 
 
 def _of_another_kind(spec: TriggerSpec, is_webhook: bool) -> Iterator[FieldError]:
-    given = {
+    members = {
         "scheme": (True, spec.scheme is not None),
         "secret": (True, spec.secret is not None),
         "headers": (True, bool(spec.headers)),
@@ -103,7 +103,7 @@ def _of_another_kind(spec: TriggerSpec, is_webhook: bool) -> Iterator[FieldError
         "on": (False, spec.event is not None),
         "allowSelf": (False, spec.allows_self),
     }
-    for name, (is_of_webhooks, is_given) in given.items():
+    for name, (is_of_webhooks, is_given) in members.items():
         if is_given and is_of_webhooks is not is_webhook:
             kind = row.WEBHOOK if is_of_webhooks else row.EVENT
             yield FieldError(name, f"is of triggers of the kind {kind}", "not_of_this_kind", "nothing")

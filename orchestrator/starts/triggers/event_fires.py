@@ -33,8 +33,8 @@ def candidates(
     for each in triggers:
         by_kind.setdefault((each.tenant, each.event), []).append(each)
     watching = ((event, by_kind.get((event.tenant, _kind(event)), ())) for event in events)
-    found = ((event, [each for each in some if _may_fire(each, event)]) for event, some in watching)
-    return {event.seq: some for event, some in found if some}
+    pairs = ((event, [each for each in some if _may_fire(each, event)]) for event, some in watching)
+    return {event.seq: some for event, some in pairs if some}
 
 
 def _kind(event: FeedEvent) -> str:

@@ -30,10 +30,10 @@ def fits(filter: Mapping[str, Any], document: Any) -> bool:
     return all(_is_one_of(_at(document, path), value) for path, value in filter.items())
 
 
-def _is_one_of(found: Any, wanted: Any) -> bool:
+def _is_one_of(member: Any, wanted: Any) -> bool:
     choices = wanted if isinstance(wanted, list) else [wanted]
     # True equals 1 in Python, not in JSON.
-    return any(found == each and isinstance(found, bool) == isinstance(each, bool) for each in choices)
+    return any(member == each and isinstance(member, bool) == isinstance(each, bool) for each in choices)
 
 
 def _at(document: Any, path: str) -> Any:
@@ -53,17 +53,17 @@ def filter_mistakes(filter: Mapping[str, Any], roots: tuple[str, ...]) -> list[F
     """
     if len(filter) > MAX_PATHS:
         return [FieldError("filter", f"has more than {MAX_PATHS} paths", "too_big")]
-    found = []
+    mistakes = []
     for path, value in filter.items():
         field = f"filter.{path[:MAX_PATH_CHARS]}"
         if len(path) > MAX_PATH_CHARS or not _PATH.match(path) or path.split(".")[0] not in roots:
             expected = f"a path of at most {MAX_PATH_CHARS} characters that begins with {' or '.join(roots)}"
-            found.append(FieldError(field, f"must be {expected}", "invalid_path", expected))
+            mistakes.append(FieldError(field, f"must be {expected}", "invalid_path", expected))
         choices = value if isinstance(value, list) else [value]
         if not 1 <= len(choices) <= MAX_CHOICES or not all(isinstance(each, _SCALARS) for each in choices):
             message = f"must be a text, a number, true, false or null, or 1 to {MAX_CHOICES} of them"
-            found.append(FieldError(field, f"{message}, not {json_type(value)}", "invalid_type"))
-    return found
+            mistakes.append(FieldError(field, f"{message}, not {json_type(value)}", "invalid_type"))
+    return mistakes
 
 
 def input_of(template: Any, document: Mapping[str, Any]) -> Any:
@@ -91,11 +91,13 @@ def template_paths(template: Any) -> list[tuple[str, tuple[str, ...]]]:
     all is left out: `template_mistakes` tells of it.
     """
     try:
-        found, _ = find_references(template, "input")
+        references, _ = find_references(template, "input")
     except InvalidSpec:
         return []
     return [
-        (place, tuple(map(str, each.path))) for place, each in found if each.root == "input" and each.path
+        (place, tuple(map(str, each.path)))
+        for place, each in references
+        if each.root == "input" and each.path
     ]
 
 
@@ -104,12 +106,12 @@ def template_mistakes(template: Any, roots: tuple[str, ...]) -> list[FieldError]
     if template is None:
         return []
     try:
-        references, found = find_references(template, "input")
+        references, mistakes = find_references(template, "input")
     except InvalidSpec as error:
         return list(error.errors)
     expected = " or ".join(f"${{input.{each}}}" for each in roots)
     for path, reference in references:
         if reference.root != "input" or (reference.path and reference.path[0] not in roots):
             message = f"{reference.text[:200]} has no value here: begin with {expected}"
-            found.append(FieldError(path, message, "invalid_reference", expected))
-    return found
+            mistakes.append(FieldError(path, message, "invalid_reference", expected))
+    return mistakes

@@ -107,12 +107,12 @@ def authenticate(
     scheme = webhooks.DEFAULT_SCHEME if trigger is None else _scheme(trigger)
     known = [_NOBODYS] if trigger is None else _secrets(tx, secret_key, trigger)
     signature = webhooks.signature_of(scheme, headers) or webhooks.Signature(0, ("0" * 64,))
-    found = webhooks.matching(signature, known, content, tx.now.timestamp())
-    if trigger is None or found is None:
+    secret = webhooks.matching(signature, known, content, tx.now.timestamp())
+    if trigger is None or secret is None:
         raise SignatureRefused(
             hint="sign `<unix seconds>.<body>` with the secret of the trigger: docs/triggers.md"
         )
-    return Delivery(trigger, headers, hashlib.sha256(found.encode()).hexdigest())
+    return Delivery(trigger, headers, hashlib.sha256(secret.encode()).hexdigest())
 
 
 def _scheme(trigger: StoredTrigger) -> str:
@@ -182,19 +182,19 @@ def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> R
 
 def _delivery_id(scheme: str, delivery: Delivery, body: Any) -> str:
     if scheme == "stripe":
-        found = body.get("id") if isinstance(body, Mapping) else None
+        delivery_id = body.get("id") if isinstance(body, Mapping) else None
     else:
-        found = delivery.headers.get(_DELIVERY_HEADERS[scheme])
-    if not found:
+        delivery_id = delivery.headers.get(_DELIVERY_HEADERS[scheme])
+    if not delivery_id:
         return f"signature-{delivery.signature[:32]}"
-    if not isinstance(found, str) or not _DELIVERY_ID.match(found):
+    if not isinstance(delivery_id, str) or not _DELIVERY_ID.match(delivery_id):
         place = "id" if scheme == "stripe" else _DELIVERY_HEADERS[scheme]
         expected = "1 to 200 letters, digits and . _ ~ : @ -"
         raise InvalidInput(
             f"{place} is not the id of a delivery",
             errors=[FieldError(place, "is not the id of a delivery", "invalid_id", expected)],
         )
-    return found
+    return delivery_id
 
 
 def _headers(trigger: StoredTrigger, sent: Mapping[str, str]) -> dict[str, str]:

@@ -31,10 +31,10 @@ def runs(tx: Transaction, tenant: str, chosen: StatsWindow, pipeline_id: str | N
     Raises:
         NotFound: the tenant never had this pipeline.
     """
-    found = series.of_runs(tx, tenant, chosen, pipeline_id)
+    run_series = series.of_runs(tx, tenant, chosen, pipeline_id)
     if pipeline_id is not None:
-        _check(tx, tenant, "pipeline", pipeline_id, found)
-    return documents.series(found, as_of(tx), documents.runs)
+        _check(tx, tenant, "pipeline", pipeline_id, run_series)
+    return documents.series(run_series, as_of(tx), documents.runs)
 
 
 def tasks(
@@ -50,14 +50,14 @@ def tasks(
         NotFound: the tenant never had this task or service.
     """
     scope, id = _scope(task_id, service_id)
-    found = series.of_tasks(tx, tenant, chosen, scope, id)
+    task_series = series.of_tasks(tx, tenant, chosen, scope, id)
     if task_id is not None:
-        _check(tx, tenant, "task", task_id, found)
+        _check(tx, tenant, "task", task_id, task_series)
     elif service_id is not None:
-        _check(tx, tenant, "service", service_id, found)
+        _check(tx, tenant, "service", service_id, task_series)
     parameters = {"tenant": tenant, "id": id, **_span(chosen)}
     versions = tx.execute(_CODE_VERSIONS, parameters).all() if task_id is not None else ()
-    return {**documents.series(found, as_of(tx), documents.attempts), "versions": _versions(versions)}
+    return {**documents.series(task_series, as_of(tx), documents.attempts), "versions": _versions(versions)}
 
 
 def _scope(task_id: str | None, service_id: str | None) -> tuple[str, str]:
@@ -93,15 +93,15 @@ def pipeline(tx: Transaction, tenant: str, pipeline_id: str, chosen: StatsWindow
     Raises:
         NotFound: the tenant never had this pipeline.
     """
-    found = series.of_runs(tx, tenant, chosen, pipeline_id)
-    _check(tx, tenant, "pipeline", pipeline_id, found)
+    run_series = series.of_runs(tx, tenant, chosen, pipeline_id)
+    _check(tx, tenant, "pipeline", pipeline_id, run_series)
     parameters = {"tenant": tenant, "id": pipeline_id, **_span(chosen)}
     versions = tx.execute(_PIPELINE_VERSIONS, parameters).all()
     ids = list(tx.execute(_TASKS_OF, {"tenant": tenant, "id": pipeline_id}).scalars())
     wide = window(tx.now, chosen.begin, chosen.end, most=COLUMNS)
     by_task = series.by_task(tx, tenant, ids, wide)
     return {
-        **documents.series(found, as_of(tx), documents.runs),
+        **documents.series(run_series, as_of(tx), documents.runs),
         "versions": _versions(versions),
         "tasks": {"from": iso(wide.begin), "bucket": wide.step, "rows": _p95s(by_task)},
     }
@@ -109,8 +109,8 @@ def pipeline(tx: Transaction, tenant: str, pipeline_id: str, chosen: StatsWindow
 
 def _p95s(by_task: Mapping[str, series.Series]) -> list[Document]:
     return [
-        {"taskId": id, "p95Ms": [documents.durations(tally.took)["p95"] for _, tally in found.points]}
-        for id, found in by_task.items()
+        {"taskId": id, "p95Ms": [documents.durations(tally.took)["p95"] for _, tally in task_series.points]}
+        for id, task_series in by_task.items()
     ]
 
 
@@ -118,13 +118,13 @@ def _span(chosen: StatsWindow) -> dict[str, datetime]:
     return {"begin": chosen.begin, "end": chosen.end}
 
 
-def _versions(found: Any) -> list[Document]:
-    return [{"version": row.version, "at": iso(row.at)} for row in reversed(found)]
+def _versions(version_rows: Any) -> list[Document]:
+    return [{"version": row.version, "at": iso(row.at)} for row in reversed(version_rows)]
 
 
-def _check(tx: Transaction, tenant: str, kind: Listed, id: str, found: series.Series) -> None:
+def _check(tx: Transaction, tenant: str, kind: Listed, id: str, history: series.Series) -> None:
     """What is gone keeps its statistics."""
-    if not any(found.sum.counts.values()):
+    if not any(history.sum.counts.values()):
         unknown_names.require(tx, tenant, kind, id)
 
 
@@ -145,23 +145,23 @@ def by_pipeline(
         recent: newest runs of each.
     """
     wanted = list(dict.fromkeys(ids)) or rows.failing_pipelines(tx, tenant, chosen, most)
-    found = rows.pipeline_rows(tx, tenant, wanted, chosen) if wanted else {}
+    by_id = rows.pipeline_rows(tx, tenant, wanted, chosen) if wanted else {}
     strips = rows.last_runs(tx, tenant, wanted, recent) if wanted and recent else {}
-    shown = [{"pipelineId": id, **found[id], "recentRuns": strips.get(id, ())} for id in wanted]
+    shown = [{"pipelineId": id, **by_id[id], "recentRuns": strips.get(id, ())} for id in wanted]
     return {**documents.window(chosen, as_of(tx)), "pipelines": shown}
 
 
 def by_task(tx: Transaction, tenant: str, chosen: StatsWindow, ids: Sequence[str]) -> Document:
     """{from, to, bucket, asOf, …, tasks}: `rows.task_rows`, in the order of the ids."""
-    found = rows.task_rows(tx, tenant, ids, chosen)
-    shown = [{"taskId": id, **found[id]} for id in dict.fromkeys(ids)]
+    by_id = rows.task_rows(tx, tenant, ids, chosen)
+    shown = [{"taskId": id, **by_id[id]} for id in dict.fromkeys(ids)]
     return {**documents.window(chosen, as_of(tx)), "tasks": shown}
 
 
 def by_queue(tx: Transaction, tenant: str, chosen: StatsWindow, queues: Sequence[str]) -> Document:
     """{from, to, bucket, asOf, …, queues}: `queue_rows.queue_rows`, in the order of the names."""
-    found = queue_rows.queue_rows(tx, tenant, queues, chosen)
-    shown = [{"queue": name, **found[name]} for name in dict.fromkeys(queues)]
+    by_name = queue_rows.queue_rows(tx, tenant, queues, chosen)
+    shown = [{"queue": name, **by_name[name]} for name in dict.fromkeys(queues)]
     return {**documents.window(chosen, as_of(tx)), "queues": shown}
 
 
@@ -180,9 +180,9 @@ def of_tasks(tx: Transaction, tenant: str, chosen: StatsWindow, kind: Listed, id
     Raises:
         NotFound: the tenant never had it.
     """
-    found = series.of_tasks(tx, tenant, chosen, kind, id)
-    _check(tx, tenant, kind, id, found)
-    return buckets.buckets(found, None, as_of(tx))
+    task_series = series.of_tasks(tx, tenant, chosen, kind, id)
+    _check(tx, tenant, kind, id, task_series)
+    return buckets.buckets(task_series, None, as_of(tx))
 
 
 def of_pipeline(tx: Transaction, tenant: str, chosen: StatsWindow, pipeline_id: str) -> Document:
@@ -191,6 +191,6 @@ def of_pipeline(tx: Transaction, tenant: str, chosen: StatsWindow, pipeline_id: 
     Raises:
         NotFound: the tenant never had it.
     """
-    found = series.of_runs(tx, tenant, chosen, pipeline_id)
-    _check(tx, tenant, "pipeline", pipeline_id, found)
-    return buckets.buckets(None, found, as_of(tx))
+    run_series = series.of_runs(tx, tenant, chosen, pipeline_id)
+    _check(tx, tenant, "pipeline", pipeline_id, run_series)
+    return buckets.buckets(None, run_series, as_of(tx))

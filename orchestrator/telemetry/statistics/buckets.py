@@ -88,8 +88,8 @@ def _pipeline_runs(tally: Tally) -> Document:
     }
 
 
-def _durations(found: Durations) -> Document:
-    shown = durations(found)
+def _durations(histogram: Durations) -> Document:
+    shown = durations(histogram)
     return {
         "count": shown["count"],
         "min": shown["min"],

@@ -17,16 +17,16 @@ from pipeweave.orchestrator.telemetry.statistics.windows import StatsWindow
 WORDS = {"timed_out": "timeout"}
 
 
-def durations(found: Durations) -> Document:
+def durations(histogram: Durations) -> Document:
     """{count, min, max, mean, p50, p95, p99} in ms; without any, all but the count are null."""
     return {
-        "count": found.count,
-        "min": _ms(found.least),
-        "max": _ms(found.most),
-        "mean": _ms(found.mean),
-        "p50": _ms(found.quantile(0.5)),
-        "p95": _ms(found.quantile(0.95)),
-        "p99": _ms(found.quantile(0.99)),
+        "count": histogram.count,
+        "min": _ms(histogram.least),
+        "max": _ms(histogram.most),
+        "mean": _ms(histogram.mean),
+        "p50": _ms(histogram.quantile(0.5)),
+        "p95": _ms(histogram.quantile(0.95)),
+        "p99": _ms(histogram.quantile(0.99)),
     }
 
 
@@ -80,11 +80,11 @@ def attempts(tally: Tally) -> Document:
 
 def by_code(tally: Tally) -> Mapping[str, int]:
     """Error code -> attempts, the most frequent first."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name, number in tally.codes.items():
         code = name.partition("/")[2]
-        found[code] = found.get(code, 0) + number
-    return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))
+        counts[code] = counts.get(code, 0) + number
+    return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
 
 
 def current(as_of: AsOf) -> Document:
@@ -107,11 +107,11 @@ def window(chosen: StatsWindow, as_of: AsOf) -> Document:
     }
 
 
-def series(found: Series, as_of: AsOf, shown: Callable[[Tally], Document]) -> Document:
+def series(history: Series, as_of: AsOf, shown: Callable[[Tally], Document]) -> Document:
     """{from, to, bucket, asOf, …, points, summary}.
 
     Args:
         shown: the document of a tally: `runs` or `attempts`.
     """
-    points: list[Any] = [{"at": iso(at), **shown(tally)} for at, tally in found.points]
-    return {**window(found.window, as_of), "points": points, "summary": shown(found.sum)}
+    points: list[Any] = [{"at": iso(at), **shown(tally)} for at, tally in history.points]
+    return {**window(history.window, as_of), "points": points, "summary": shown(history.sum)}

@@ -133,10 +133,10 @@ def _either(choose: Any, one: float | None, other: float | None) -> float | None
     return choose(known) if known else None
 
 
-def of_durations(found: Iterable[float]) -> Durations:
+def of_durations(durations: Iterable[float]) -> Durations:
     """The histogram of single durations (ms)."""
     added = Durations()
-    for ms in found:
+    for ms in durations:
         added.add(Durations({bucket_of(ms): 1}, ms, ms, ms))
     return added
 

@@ -72,10 +72,10 @@ def queue(tx: Transaction, tenant: str) -> Document:
 
 
 def _depth(rows: list[Any]) -> Document:
-    found = dict.fromkeys(("pending", "running", "waiting"), 0)
+    counts = dict.fromkeys(("pending", "running", "waiting"), 0)
     for row in rows:
-        found["pending" if row.status in _PENDING else row.status] += row.number
-    return found
+        counts["pending" if row.status in _PENDING else row.status] += row.number
+    return counts
 
 
 def _task(task_id: str, rows: list[Any]) -> Document:

@@ -46,5 +46,6 @@ def queue_rows(
     for row in tx.execute(_ENDED, {**parameters, "begin": chosen.begin, "end": chosen.end}):
         ends[row.queue][chosen.start_of(row.at)] += int(row.number)
     return {
-        name: {"attempts": sum(found.values()), "ends": list(found.values())} for name, found in ends.items()
+        name: {"attempts": sum(counts.values()), "ends": list(counts.values())}
+        for name, counts in ends.items()
     }

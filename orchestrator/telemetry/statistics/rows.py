@@ -28,8 +28,8 @@ def pipeline_rows(
     """By pipeline: `documents.runs` of the window, `perMinute`, `perDay`, and `ends`, how many ended in each
     step.
     """
-    found = series.by_pipeline(tx, tenant, ids, chosen)
-    return {id: _with_rate(documents.runs(each.sum), "ended", each, tx) for id, each in found.items()}
+    series_by_id = series.by_pipeline(tx, tenant, ids, chosen)
+    return {id: _with_rate(documents.runs(each.sum), "ended", each, tx) for id, each in series_by_id.items()}
 
 
 def task_rows(
@@ -38,19 +38,22 @@ def task_rows(
     """By task: `documents.attempts` of the window, `perMinute`, `perDay`, and `ends`, how many ended in each
     step.
     """
-    found = series.by_task(tx, tenant, ids, chosen)
-    return {id: _with_rate(documents.attempts(each.sum), "attempts", each, tx) for id, each in found.items()}
+    series_by_id = series.by_task(tx, tenant, ids, chosen)
+    return {
+        id: _with_rate(documents.attempts(each.sum), "attempts", each, tx)
+        for id, each in series_by_id.items()
+    }
 
 
-def _with_rate(shown: Document, name: str, found: Series, tx: Transaction) -> Document:
+def _with_rate(shown: Document, name: str, one_series: Series, tx: Transaction) -> Document:
     show = documents.runs if name == "ended" else documents.attempts
-    minutes = (min(tx.now, found.window.end) - found.window.begin) / timedelta(minutes=1)
+    minutes = (min(tx.now, one_series.window.end) - one_series.window.begin) / timedelta(minutes=1)
     rate = shown[name] / minutes if minutes > 0 else 0.0
     return {
         **shown,
         "perMinute": round(rate, 2),
         "perDay": round(rate * 1440, 1),
-        "ends": [show(tally)[name] for _, tally in found.points],
+        "ends": [show(tally)[name] for _, tally in one_series.points],
     }
 
 
@@ -95,9 +98,9 @@ def last_runs(
 ) -> Mapping[str, Sequence[Document]]:
     """By pipeline: its newest runs, the newest first: {id, status, createdAt, durationMs}."""
     chosen = sorted(set(ids))[: series.MOST_IDS]
-    found: dict[str, list[Any]] = {id: [] for id in chosen}
+    runs: dict[str, list[Any]] = {id: [] for id in chosen}
     for row in tx.execute(_LAST, {"tenant": tenant, "ids": chosen, "most": most}):
-        found[row.pipeline_id].append(
+        runs[row.pipeline_id].append(
             {
                 "id": run_id(row.id),
                 "status": row.status,
@@ -105,4 +108,4 @@ def last_runs(
                 "durationMs": run_took_ms(row),
             }
         )
-    return found
+    return runs

@@ -100,10 +100,10 @@ def _parameters(tenant: str, scope: str, ids: Collection[str], window: StatsWind
 def _by_id(
     rows: Iterable[Any], ids: Collection[str], counts: Sequence[str], window: StatsWindow
 ) -> Mapping[str, Series]:
-    found: dict[str, list[Any]] = {id: [] for id in ids}
+    rows_by_id: dict[str, list[Any]] = {id: [] for id in ids}
     for row in rows:
-        found[row.id].append(row)
-    return {id: _series(of_id, counts, window) for id, of_id in found.items()}
+        rows_by_id[row.id].append(row)
+    return {id: _series(of_id, counts, window) for id, of_id in rows_by_id.items()}
 
 
 def _series(rows: Iterable[Any], counts: Sequence[str], window: StatsWindow) -> Series:

@@ -135,20 +135,20 @@ def _durations(bucket: int | None, number: int, total: Any, least: Any, most: An
     return Durations() if bucket is None else Durations({bucket: number}, total, least, most)
 
 
-def _add(found: _Minutes, group: Any, scopes: Iterable[tuple[str, str]], tally: Tally) -> None:
+def _add(minutes: _Minutes, group: Any, scopes: Iterable[tuple[str, str]], tally: Tally) -> None:
     for scope, id in scopes:
-        found.setdefault((group.tenant_id, scope, id, group.minute), Tally()).add(tally)
+        minutes.setdefault((group.tenant_id, scope, id, group.minute), Tally()).add(tally)
 
 
 def _by_grain(minutes: _Minutes, grains: Iterable[Grain], now: datetime) -> Tallies:
-    found: Tallies = {}
+    tallies: Tallies = {}
     for (tenant, scope, id, minute), tally in minutes.items():
         moment = at_minute(minute)
         for grain in grains:
             if grain.kept is None or moment > now - grain.kept:
                 key = Key(tenant, scope, id, grain, grain.begin_of(moment))
-                found.setdefault(key, Tally()).add(tally)
-    return found
+                tallies.setdefault(key, Tally()).add(tally)
+    return tallies
 
 
 def bounded(codes: Mapping[str, int], known: Iterable[str]) -> dict[str, int]:
@@ -158,10 +158,10 @@ def bounded(codes: Mapping[str, int], known: Iterable[str]) -> dict[str, int]:
         known: those that the row has.
     """
     names = set(known)
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name, number in sorted(codes.items()):
         if name not in names and len(names) >= MOST_CODES:
             name = f"{name.partition('/')[0]}/{OTHER_CODES}"
         names.add(name)
-        add_counts(found, {name: number})
-    return found
+        add_counts(counts, {name: number})
+    return counts

@@ -90,12 +90,12 @@ def window(
     fitting = [name for name in STEPS if _fits(begin, end, name, now, most)]
     if step is None:
         return _of(begin, end, fitting[0] if fitting else list(STEPS)[-1])
-    found = _of(begin, end, step)
-    if (found.end - found.begin) / found.length > most:
+    stretch = _of(begin, end, step)
+    if (stretch.end - stretch.begin) / stretch.length > most:
         message = f"gives more than {most} buckets from {begin.isoformat()} to {end.isoformat()}"
         hint = f"ask for bucket={fitting[0]}, or for less time" if fitting else "ask for less time"
         raise InvalidInput(f"bucket {message}", errors=[FieldError("bucket", message, "too_many")], hint=hint)
-    return found
+    return stretch
 
 
 def _of(begin: datetime, end: datetime, step: str) -> StatsWindow:
@@ -105,7 +105,7 @@ def _of(begin: datetime, end: datetime, step: str) -> StatsWindow:
 
 
 def _fits(begin: datetime, end: datetime, step: str, now: datetime, most: int) -> bool:
-    found = _of(begin, end, step)
-    kept = found.grain.kept
+    stretch = _of(begin, end, step)
+    kept = stretch.grain.kept
     is_kept = kept is None or begin >= now - kept
-    return is_kept and (found.end - found.begin) / found.length <= most
+    return is_kept and (stretch.end - stretch.begin) / stretch.length <= most

@@ -33,12 +33,12 @@ NOT_AUDITED: Mapping[str, str] = {
 }
 
 
-def note(command: str, object: str = "", given: Any = None, tenant: str | None = None) -> audit.Note:
+def note(command: str, object: str = "", details: Any = None, tenant: str | None = None) -> audit.Note:
     """The row of a command: its actor is the user of this machine."""
     from pipeweave.orchestrator.security import audit
 
     actor = audit.Actor("command", f"{_user()}@{socket.gethostname()}")
-    return audit.Note(actor, command, COMMANDS[command], tenant, object, given)
+    return audit.Note(actor, command, COMMANDS[command], tenant, object, details)
 
 
 def _user() -> str:

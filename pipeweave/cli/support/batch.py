@@ -63,7 +63,7 @@ def trigger_all(
 
 def _counted_from(before: int, error: FieldError) -> FieldError:
     """Change the run's index in the error's field from its index in the request to its index in the file."""
-    field = _RUN.sub(lambda found: f"runs[{int(found[1]) + before}]", error.field)
+    field = _RUN.sub(lambda match: f"runs[{int(match[1]) + before}]", error.field)
     return FieldError(field, error.message, error.code, error.expected)
 
 

@@ -66,8 +66,8 @@ def entries_of(app: Any, time_zone: str | None = None) -> list[BeatEntry]:
         time_zone: that of its cron lines; None for the app's own.
     """
     taken: set[str] = set()
-    found = sorted((str(name), entry) for name, entry in dict(app.conf.beat_schedule or {}).items())
-    return [_entry(app, name, entry, time_zone, taken) for name, entry in found]
+    entries = sorted((str(name), entry) for name, entry in dict(app.conf.beat_schedule or {}).items())
+    return [_entry(app, name, entry, time_zone, taken) for name, entry in entries]
 
 
 def _entry(app: Any, name: str, entry: Any, time_zone: str | None, taken: set[str]) -> BeatEntry:

@@ -39,13 +39,13 @@ def connected(command: Command) -> Command:
     @data_dir_option
     @functools.wraps(command)
     def with_client(
-        *, url: str | None, token: str | None, tenant: str | None, data_dir: Path | None, **given: Any
+        *, url: str | None, token: str | None, tenant: str | None, data_dir: Path | None, **options: Any
     ) -> Any:
         connection = connecting.orchestrator(
             load_for_client(), url=url, token=token, tenant=tenant, data_dir=data_dir
         )
         with open_client(connection) as client:
-            return command(client=client, **given)
+            return command(client=client, **options)
 
     return with_client
 
@@ -64,8 +64,8 @@ def _with_database(command: Command, *names: str) -> Command:
     @click.option(*names, "database_url", help="postgresql://user:password@host:port/database")
     @data_dir_option
     @functools.wraps(command)
-    def with_url(*, database_url: str | None, data_dir: Path | None, **given: Any) -> Any:
-        return command(database_url=connecting.database(load(), database_url, data_dir), **given)
+    def with_url(*, database_url: str | None, data_dir: Path | None, **options: Any) -> Any:
+        return command(database_url=connecting.database(load(), database_url, data_dir), **options)
 
     return with_url
 

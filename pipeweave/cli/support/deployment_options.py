@@ -18,8 +18,8 @@ def with_deployment(command: Command) -> Command:
     @click.option("--database-url", help="postgresql://user:password@host:port/database")
     @data_dir_option
     @functools.wraps(command)
-    def with_settings(*, database_url: str | None, data_dir: Path | None, **given: Any) -> Any:
+    def with_settings(*, database_url: str | None, data_dir: Path | None, **options: Any) -> Any:
         settings = connecting.deployment(load(), database_url=database_url, data_dir=data_dir)
-        return command(settings=settings, **given)
+        return command(settings=settings, **options)
 
     return with_settings

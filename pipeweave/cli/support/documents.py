@@ -15,7 +15,7 @@ def read_documents(file: Path) -> list[PipelineSpec]:
     Raises:
         InvalidSpec: a document is invalid, or the file holds no pipeline.
     """
-    found = load_documents(file)
-    if not found:
+    specs = load_documents(file)
+    if not specs:
         raise InvalidSpec(f"{file} holds no pipeline")
-    return found
+    return specs

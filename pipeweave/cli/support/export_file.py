@@ -54,18 +54,18 @@ class ExportFile:
         """
         try:
             noted = json.loads(_note(path).read_bytes())
-            found = cls(path, **noted)
+            export = cls(path, **noted)
         except FileNotFoundError:
             raise click.UsageError(
                 f"no export to {path} was interrupted: there is no {_note(path)}"
             ) from None
         except (ValueError, TypeError):
             raise click.UsageError(f"{_note(path)} is no note of an export") from None
-        if found.kind != kind:
-            raise click.UsageError(f"{path} is an export of {found.kind}, not of {kind}")
-        if not path.exists() or path.stat().st_size < found.size:
+        if export.kind != kind:
+            raise click.UsageError(f"{path} is an export of {export.kind}, not of {kind}")
+        if not path.exists() or path.stat().st_size < export.size:
             raise click.UsageError(f"{path} has less in it than was exported; export anew, without --resume")
-        return found
+        return export
 
     @contextmanager
     def opened(self) -> Iterator[BinaryIO]:

@@ -33,12 +33,12 @@ _WHOLE = 26
 Find = Callable[[str, int], Sequence[str]]
 
 
-def run(client: Client, given: str, pipeline: str | None = None) -> str:
+def run(client: Client, reference: str, pipeline: str | None = None) -> str:
     """The id of a run.
 
     Args:
         client: where to look.
-        given: an id, its beginning, or `latest` for the newest run.
+        reference: an id, its beginning, or `latest` for the newest run.
         pipeline: only runs of this pipeline.
 
     Raises:
@@ -50,10 +50,10 @@ def run(client: Client, given: str, pipeline: str | None = None) -> str:
         prefix = {"id_prefix": beginning} if beginning else {}
         return [each["id"] for each in client.runs(pipeline_id=pipeline, limit=limit, **prefix).items]
 
-    return _chosen(ids.RUN, given, find, has_latest=True)
+    return _chosen(ids.RUN, reference, find, has_latest=True)
 
 
-def task_run(client: Client, given: str) -> str:
+def task_run(client: Client, reference: str) -> str:
     """The id of a task run, given whole or by its beginning.
 
     Raises:
@@ -61,12 +61,12 @@ def task_run(client: Client, given: str) -> str:
     """
     return _chosen(
         ids.TASK_RUN,
-        given,
+        reference,
         lambda beginning, limit: [each["id"] for each in client.find_task_runs(beginning, limit)],
     )
 
 
-def dead_letter(client: Client, given: str) -> str:
+def dead_letter(client: Client, reference: str) -> str:
     """The id of a dead letter, given whole, by its beginning, or as `latest`: the newest open one.
 
     Raises:
@@ -79,10 +79,10 @@ def dead_letter(client: Client, given: str) -> str:
         page = client.dlq.page(status="all", limit=limit, id_prefix=beginning)
         return [each["id"] for each in page.items]
 
-    return _chosen(ids.DEAD_LETTER, given, find, has_latest=True)
+    return _chosen(ids.DEAD_LETTER, reference, find, has_latest=True)
 
 
-def redrive(client: Client, given: str) -> str:
+def redrive(client: Client, reference: str) -> str:
     """The id of a redrive, given whole, by its beginning, or as `latest`.
 
     Raises:
@@ -92,10 +92,10 @@ def redrive(client: Client, given: str) -> str:
     def find(beginning: str, limit: int) -> list[str]:
         return [each["id"] for each in client.dlq.redrives(id_prefix=beginning or None, limit=limit)]
 
-    return _chosen(ids.REDRIVE, given, find, has_latest=True)
+    return _chosen(ids.REDRIVE, reference, find, has_latest=True)
 
 
-def bulk_change(client: Client, given: str) -> str:
+def bulk_change(client: Client, reference: str) -> str:
     """The id of a bulk change: whole, its beginning, or `latest`. Beginnings are looked for among the newest.
 
     Raises:
@@ -106,28 +106,28 @@ def bulk_change(client: Client, given: str) -> str:
         newest = client.bulk_changes(limit=MOST_LOOKED_AT if beginning else 1).items
         return [each["id"] for each in newest if each["id"].startswith(beginning)][:limit]
 
-    return _chosen(ids.BULK, given, find, has_latest=True)
+    return _chosen(ids.BULK, reference, find, has_latest=True)
 
 
-def worker(given: str, known: Sequence[str]) -> str:
+def worker(reference: str, known: Sequence[str]) -> str:
     """The id of a worker, given by its beginning.
 
     Args:
-        given: what was typed.
+        reference: what was typed.
         known: the ids of all workers.
 
     Raises:
         NotFound, InvalidInput: as `run`.
     """
-    return chosen_of("worker", given, [each for each in known if each.startswith(given)])
+    return chosen_of("worker", reference, [each for each in known if each.startswith(reference)])
 
 
-def is_task_run(given: str) -> bool:
+def is_task_run(reference: str) -> bool:
     """Whether this is the id of a task run, or its beginning with `trun_`."""
-    return given.startswith(f"{ids.TASK_RUN}_")
+    return reference.startswith(f"{ids.TASK_RUN}_")
 
 
-def chosen_of(prefix: str, given: str, found: Sequence[str]) -> str:
+def chosen_of(prefix: str, reference: str, matches: Sequence[str]) -> str:
     """The only id of those that were found.
 
     Raises:
@@ -135,28 +135,28 @@ def chosen_of(prefix: str, given: str, found: Sequence[str]) -> str:
         InvalidInput: several were found.
     """
     kind = _KINDS[prefix]
-    if not found:
-        raise NotFound(f"{kind} {given!r} not found", hint=_where_to_look(prefix))
-    if len(found) > 1:
-        named = ", ".join(found[:MOST_NAMED]) + (", …" if len(found) > MOST_NAMED else "")
-        raise InvalidInput(f"several {kind}s begin with {given!r}: {named}", hint="give more of the id")
-    return found[0]
+    if not matches:
+        raise NotFound(f"{kind} {reference!r} not found", hint=_where_to_look(prefix))
+    if len(matches) > 1:
+        named = ", ".join(matches[:MOST_NAMED]) + (", …" if len(matches) > MOST_NAMED else "")
+        raise InvalidInput(f"several {kind}s begin with {reference!r}: {named}", hint="give more of the id")
+    return matches[0]
 
 
-def _chosen(prefix: str, given: str, find: Find, *, has_latest: bool = False) -> str:
-    if given == LATEST and has_latest:
+def _chosen(prefix: str, reference: str, find: Find, *, has_latest: bool = False) -> str:
+    if reference == LATEST and has_latest:
         newest = find("", 1)
         if not newest:
             raise NotFound(f"no {_NEWEST.get(prefix, _KINDS[prefix])} found")
         return newest[0]
-    tail = given.lower().removeprefix(f"{prefix}_")
+    tail = reference.lower().removeprefix(f"{prefix}_")
     other = next((each for each in _KINDS if tail.startswith(f"{each}_")), None)
     if other is not None:
-        raise InvalidInput(f"{given!r} is the id of a {_KINDS[other]}, not of a {_KINDS[prefix]}")
+        raise InvalidInput(f"{reference!r} is the id of a {_KINDS[other]}, not of a {_KINDS[prefix]}")
     if not re.fullmatch(r"[0-7][0-9a-hjkmnp-tv-z]{0,25}", tail):
-        raise NotFound(f"{_KINDS[prefix]} {given!r} not found", hint=_where_to_look(prefix))
+        raise NotFound(f"{_KINDS[prefix]} {reference!r} not found", hint=_where_to_look(prefix))
     whole = f"{prefix}_{tail}"
-    return whole if len(tail) == _WHOLE else chosen_of(prefix, given, find(whole, MOST_NAMED + 1))
+    return whole if len(tail) == _WHOLE else chosen_of(prefix, reference, find(whole, MOST_NAMED + 1))
 
 
 def _where_to_look(prefix: str) -> str:

@@ -45,9 +45,9 @@ class Lifetime(_Lifetime):
         return moment
 
 
-def time_of(given: timedelta | datetime | None, now: datetime) -> str | None:
+def time_of(time_or_age: timedelta | datetime | None, now: datetime) -> str | None:
     """A time, or one so long ago, as the API takes it."""
-    if given is None:
+    if time_or_age is None:
         return None
-    moment = now - given if isinstance(given, timedelta) else given
+    moment = now - time_or_age if isinstance(time_or_age, timedelta) else time_or_age
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

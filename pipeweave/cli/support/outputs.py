@@ -37,11 +37,11 @@ def output_of_step(client: Client, run_id: str, step: str) -> Any:
     Raises:
         NotFound: the run has no such step or item, or it did not complete.
     """
-    found = client.task_run(task_run_id_of(client, run_id, step), load=True)
-    if found["status"] != "completed":
-        code = f" ({found['errorCode']})" if found["errorCode"] else ""
-        raise NotFound(f"step {step} has no output: it is {found['status']}{code}")
-    return found["output"]
+    task_run = client.task_run(task_run_id_of(client, run_id, step), load=True)
+    if task_run["status"] != "completed":
+        code = f" ({task_run['errorCode']})" if task_run["errorCode"] else ""
+        raise NotFound(f"step {step} has no output: it is {task_run['status']}{code}")
+    return task_run["output"]
 
 
 def task_run_id_of(client: Client, run_id: str, step: str) -> str:

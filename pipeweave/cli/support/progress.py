@@ -62,12 +62,12 @@ class _Silence:
 
     def _explain(self, run: Run) -> None:
         try:
-            found = why_waiting(self._client, run)
+            waiting = why_waiting(self._client, run)
         except PipeWeaveError:
             return  # the next look at the run says what is wrong
-        if found is not None and found.key != self._reason:
-            self._reason = found.key
-            self._say(found.line)
+        if waiting is not None and waiting.key != self._reason:
+            self._reason = waiting.key
+            self._say(waiting.line)
 
 
 def _wait(client: Client, run_id: str, timeout: float | None, tell: Tell, say: Say) -> Run:
@@ -80,13 +80,13 @@ def _wait(client: Client, run_id: str, timeout: float | None, tell: Tell, say: S
 
 
 def _lines(client: Client, run_id: str, timeout: float | None) -> Run:
-    told: dict[str, tuple[object, ...]] = {}
+    printed_keys: dict[str, tuple[object, ...]] = {}
 
     def tell(run: Run) -> None:
         for each in steps_of(run):
             key = _key(each)
-            if (each.status != "pending" or each.is_retrying) and told.get(each.id) != key:
-                told[each.id] = key
+            if (each.status != "pending" or each.is_retrying) and printed_keys.get(each.id) != key:
+                printed_keys[each.id] = key
                 click.echo(f"{each.id}  {_line(each)}")
 
     return _wait(client, run_id, timeout, tell, click.echo)

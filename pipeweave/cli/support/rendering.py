@@ -80,7 +80,7 @@ def show_answer(answer: Any, as_json: bool, show: str | Callable[[Any], object])
 
 def show_list(
     name: str,
-    found: Sequence[Mapping[str, Any]] | Page,
+    rows_or_page: Sequence[Mapping[str, Any]] | Page,
     cells: Cells,
     *,
     as_json: bool,
@@ -91,17 +91,17 @@ def show_list(
     """Print a list as JSON `{name: [...], ...more}`, or as a table; `cells` maps columns to cell values.
 
     Args:
-        found: the rows, or a page of them, which prints the cursor of the next page, too.
+        rows_or_page: the rows, or a page of them, which prints the cursor of the next page, too.
         client: who asked for what its tenant has: an empty table says so when there is no such tenant.
 
     Raises:
         NotFound: the table is empty, and there is no such tenant.
     """
     rows: Sequence[Mapping[str, Any]]
-    if isinstance(found, Sequence):
-        rows = found
+    if isinstance(rows_or_page, Sequence):
+        rows = rows_or_page
     else:
-        rows, more["nextCursor"] = found.items, found.next_cursor
+        rows, more["nextCursor"] = rows_or_page.items, rows_or_page.next_cursor
     if as_json:
         show_json({name: rows, **more})
         return
@@ -206,8 +206,8 @@ def _padded(cell: str, side: str, size: int) -> str:
 
 def _side(cells: Iterable[str]) -> str:
     """Align columns of numbers to the right."""
-    given = [cell for cell in cells if cell != NOTHING]
-    return ">" if given and all(map(_NUMBER.match, given)) else "<"
+    filled_cells = [cell for cell in cells if cell != NOTHING]
+    return ">" if filled_cells and all(map(_NUMBER.match, filled_cells)) else "<"
 
 
 # --- on a terminal ----------------------------------------------------------------------------------------

@@ -41,16 +41,16 @@ def rerun_all(client: Client, matching: Matching, *, as_json: bool) -> bool:
     """
     from pipeweave.cli.support.known_names import require_pipeline
 
-    found = list(_pages(client, matching))
-    refused = [each for each in found if each["errorCode"] is not None]
+    outcomes = list(_pages(client, matching))
+    refused = [each for each in outcomes if each["errorCode"] is not None]
     if as_json:
-        show_json({"dryRun": matching.is_dry_run, "runs": found})
+        show_json({"dryRun": matching.is_dry_run, "runs": outcomes})
         return not refused
-    if not found:
+    if not outcomes:
         require_pipeline(client, matching.pipeline)
     would = "would run" if matching.is_dry_run else "run"
-    click.echo(f"{len(found) - len(refused):,} runs {would} again")
-    for each in found if matching.is_dry_run else ():
+    click.echo(f"{len(outcomes) - len(refused):,} runs {would} again")
+    for each in outcomes if matching.is_dry_run else ():
         click.echo(each["runId"])
     for each in refused:
         click.echo(f"{each['runId']}: {each['errorCode']}: {text(each['error'])}", err=True)

@@ -30,17 +30,17 @@ class Chosen:
     def __bool__(self) -> bool:
         return self.pipeline is not None or self.status is not None
 
-    def check(self, given: str | None, name: str) -> None:
+    def check(self, argument: str | None, name: str) -> None:
         """Check that the command got one thing or a filter, and a dry run only with a filter.
 
         Args:
-            given: its argument.
+            argument: its argument.
             name: of the argument, as the command's help names it.
 
         Raises:
             UsageError: it got both, or a dry run of nothing.
         """
-        if given is not None and self:
+        if argument is not None and self:
             raise click.UsageError(f"give {name} or --pipeline and --status, not both")
         if self.is_dry_run and not self:
             raise click.UsageError("--dry-run needs --pipeline or --status")
@@ -59,9 +59,9 @@ filter_options = options(
 )
 
 
-def is_run(given: str | None) -> bool:
+def is_run(reference: str | None) -> bool:
     """Whether a command that takes tasks and runs was given a run: `prun_…` or `latest`."""
-    return given is not None and (given == LATEST or given.startswith(f"{ids.RUN}_"))
+    return reference is not None and (reference == LATEST or reference.startswith(f"{ids.RUN}_"))
 
 
 def change_all(client: Client, action: str, chosen: Chosen, reason: str | None, *, as_json: bool) -> None:
@@ -85,7 +85,7 @@ def change_all(client: Client, action: str, chosen: Chosen, reason: str | None, 
 def _all(client: Client, action: str, chosen: Chosen, reason: str | None) -> Document:
     total: Document | None = None
     while total is None or not (total["isComplete"] or chosen.is_dry_run):
-        found = client.change_runs(
+        batch = client.change_runs(
             action,
             status=chosen.status,
             pipeline_id=chosen.pipeline,
@@ -94,11 +94,11 @@ def _all(client: Client, action: str, chosen: Chosen, reason: str | None) -> Doc
         )
         before = total or {"matched": 0, "changed": 0, "runs": []}
         total = {
-            **found,
-            "matched": before["matched"] + found["matched"],
-            "changed": before["changed"] + found["changed"],
-            "runs": before["runs"] or found["runs"],
+            **batch,
+            "matched": before["matched"] + batch["matched"],
+            "changed": before["changed"] + batch["changed"],
+            "runs": before["runs"] or batch["runs"],
         }
-        if not found["changed"]:
+        if not batch["changed"]:
             break
     return total

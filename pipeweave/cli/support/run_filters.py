@@ -49,7 +49,7 @@ run_filter_options = options(
 def run_filters(values: Mapping[str, Any]) -> dict[str, Any]:
     """The filters that are given, as the API names them; times that are given as ages become times."""
     now = datetime.now(UTC)
-    given = {
+    filters = {
         "status": list(values["status"]),
         "pipelineId": list(values["pipeline"]),
         "triggeredBy": values["triggered_by"],
@@ -61,4 +61,4 @@ def run_filters(values: Mapping[str, Any]) -> dict[str, Any]:
         "minMs": values["min_ms"],
         "taskId": values["task"],
     }
-    return {name: value for name, value in given.items() if value not in (None, [])}
+    return {name: value for name, value in filters.items() if value not in (None, [])}

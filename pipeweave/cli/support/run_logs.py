@@ -96,9 +96,9 @@ class _Attempts:
             self._cursor = page.next_cursor
 
     def _step(self, task_run_id: str, attempt: int) -> str:
-        found = self._client.task_run(task_run_id)
-        item = "" if found.get("mapIndex") is None else f"[{found['mapIndex']}]"
-        return f"{found['stepId']}{item}" + (f" attempt {attempt}" if attempt > 1 else "")
+        task_run = self._client.task_run(task_run_id)
+        item = "" if task_run.get("mapIndex") is None else f"[{task_run['mapIndex']}]"
+        return f"{task_run['stepId']}{item}" + (f" attempt {attempt}" if attempt > 1 else "")
 
 
 def _lines(client: Client, logs: list[_Log], tail: int | None = None) -> Iterator[Document]:
@@ -106,10 +106,10 @@ def _lines(client: Client, logs: list[_Log], tail: int | None = None) -> Iterato
     for each in logs:
         while not each.is_complete:
             offset = each.offset if tail is None else None
-            found = client.task_run_logs(each.task_run_id, attempt=each.attempt, offset=offset, tail=tail)
-            yield from ({"step": each.step, **line} for line in found["logs"])
-            each.offset, each.is_complete = found["nextOffset"], found["isComplete"]
-            if tail is not None or not found["logs"]:
+            page = client.task_run_logs(each.task_run_id, attempt=each.attempt, offset=offset, tail=tail)
+            yield from ({"step": each.step, **line} for line in page["logs"])
+            each.offset, each.is_complete = page["nextOffset"], page["isComplete"]
+            if tail is not None or not page["logs"]:
                 break
 
 

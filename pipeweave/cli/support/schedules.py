@@ -22,8 +22,8 @@ def times_of(schedule: Mapping[str, Any]) -> str:
 
 def schedules_of(client: Client, pipeline: str) -> str | None:
     """The schedules of a pipeline; None if it has none."""
-    found = (
+    descriptions = (
         f"{each['id']} ({times_of(each)} {each['timeZone']}{', paused' if each['paused'] else ''})"
         for each in client.schedules(pipeline)
     )
-    return ", ".join(found) or None
+    return ", ".join(descriptions) or None

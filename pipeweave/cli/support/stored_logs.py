@@ -33,25 +33,25 @@ def show(
         follow: go on until the attempt has ended; without `attempt`, until the last of them has.
     """
     goes_on = attempt is None
-    found = client.task_run_logs(task_run_id, attempt=attempt, tail=max(count, 1))
-    print_lines(found["logs"] if count else [], as_json=as_json)
-    if not found["logs"] and not follow and not as_json:
-        click.echo(f"Attempt {found['attempt']} of {task_run_id} has logged nothing.", err=True)
+    page = client.task_run_logs(task_run_id, attempt=attempt, tail=max(count, 1))
+    print_lines(page["logs"] if count else [], as_json=as_json)
+    if not page["logs"] and not follow and not as_json:
+        click.echo(f"Attempt {page['attempt']} of {task_run_id} has logged nothing.", err=True)
     while follow:
-        if found["isComplete"] and not (goes_on and _has_next(client, task_run_id, found)):
+        if page["isComplete"] and not (goes_on and _has_next(client, task_run_id, page)):
             return
-        is_behind = bool(found["logs"])
+        is_behind = bool(page["logs"])
         if not is_behind:
             time.sleep(POLL_INTERVAL_S)
-        found = client.task_run_logs(task_run_id, attempt=found["attempt"], offset=found["nextOffset"])
-        print_lines(found["logs"], as_json=as_json)
+        page = client.task_run_logs(task_run_id, attempt=page["attempt"], offset=page["nextOffset"])
+        print_lines(page["logs"], as_json=as_json)
 
 
-def _has_next(client: Client, task_run_id: str, found: Document) -> bool:
+def _has_next(client: Client, task_run_id: str, page: Document) -> bool:
     """Whether another attempt follows the one whose log is complete; the next look is at its beginning."""
-    if client.task_run(task_run_id)["attempt"] <= found["attempt"]:
+    if client.task_run(task_run_id)["attempt"] <= page["attempt"]:
         return False
-    found.update(attempt=found["attempt"] + 1, nextOffset=0)
+    page.update(attempt=page["attempt"] + 1, nextOffset=0)
     return True
 
 

@@ -110,15 +110,15 @@ def _natural(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], *, is_short: bool
 ) -> list[tuple[int, int]]:
     """For each column the width of its widest cell, and of its widest word."""
-    found = []
+    widths = []
     for index, column in enumerate(columns):
         cells = [row[index] for row in rows]
         heading = column.heading(is_short=is_short)
         widest = max(map(letters, [heading, *cells]))
         words = max((letters(word) for cell in cells for word in cell.split(" ")), default=0)
         words = NARROW if column.breaks else words
-        found.append((widest, max(words, letters(heading))))
-    return found
+        widths.append((widest, max(words, letters(heading))))
+    return widths
 
 
 def _kept(columns: Sequence[Column]) -> list[tuple[int, ...]]:

@@ -19,8 +19,8 @@ def write_picture(client: Client, run_id: str, file: Path) -> None:
     """
     from pipeweave.orchestrator.timeline import svg
 
-    found = client.timeline(run_id)
-    picture = svg(found, title=f"Timeline of {found['pipelineId']}, {found['status']}")
+    timeline = client.timeline(run_id)
+    picture = svg(timeline, title=f"Timeline of {timeline['pipelineId']}, {timeline['status']}")
     try:
         file.write_text(picture, encoding="utf-8")
     except OSError as error:

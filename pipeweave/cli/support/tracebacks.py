@@ -44,8 +44,8 @@ def _is_frame(block: list[str]) -> bool:
 
 
 def _is_library(block: list[str]) -> bool:
-    found = _FRAME.match(block[0])
-    return bool(found and _LIBRARY.search(found["path"]))
+    match = _FRAME.match(block[0])
+    return bool(match and _LIBRARY.search(match["path"]))
 
 
 def _counted(number: int) -> list[str]:

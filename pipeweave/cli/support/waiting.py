@@ -35,15 +35,15 @@ class Waiting:
 
 def why_waiting(client: Client, run: Run) -> Waiting | None:
     """Why a run does not go on; None if a task run of it runs, or all ended."""
-    found = first_waiting(run)
-    if found is None:
+    task_run = first_waiting(run)
+    if task_run is None:
         return None
-    answer = client.why(found["id"])
+    answer = client.why(task_run["id"])
     reasons = answer["reasons"]
     if not reasons or answer["status"] not in _ORDER or _is_about_to_start(reasons):
         return None
-    key = (found["id"], *(each["code"] for each in reasons))
-    return Waiting(key, f"{place(found)} waits: {'; '.join(text(each['text']) for each in reasons)}")
+    key = (task_run["id"], *(each["code"] for each in reasons))
+    return Waiting(key, f"{place(task_run)} waits: {'; '.join(text(each['text']) for each in reasons)}")
 
 
 def first_open(run: Run) -> str | None:
@@ -56,13 +56,13 @@ def first_open(run: Run) -> str | None:
         Conflict: the run has ended.
     """
     shown = [each for each in run.document.get("taskRuns") or () if each["kind"] in CALLED]
-    found = first_waiting(run) or next((each for each in shown if each["status"] == "running"), None)
-    if found is None and run.is_final:
+    task_run = first_waiting(run) or next((each for each in shown if each["status"] == "running"), None)
+    if task_run is None and run.is_final:
         raise Conflict(
             f"run {run.id} has ended ({run.status}) and waits for nothing",
             hint=f"`pipeweave status {run.id}` shows its steps and errors",
         )
-    return None if found is None else str(found["id"])
+    return None if task_run is None else str(task_run["id"])
 
 
 def _is_about_to_start(reasons: Sequence[Mapping[str, Any]]) -> bool:

@@ -37,6 +37,8 @@ WORDS_WE_DO_NOT_USE = {
     *("manager", "handler", "handlers", "util", "utils", "helper", "helpers", "common"),
 }
 
+WORDS_THAT_SAY_NOTHING = {"found", "given", "told"}
+
 
 def test_the_rules_look_at_every_layer() -> None:
     assert {layer_of(path) for path in sources()} == set(MAY_IMPORT)
@@ -173,3 +175,16 @@ def test_names_use_the_words_of_the_project() -> None:
         return words & WORDS_WE_DO_NOT_USE
 
     assert not offenders(strange_words)
+
+
+def test_variables_and_parameters_say_what_they_hold() -> None:
+    def silent(path: Path) -> set[str]:
+        variables = {
+            node.id
+            for node in ast.walk(tree_of(path))
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        parameters = {node.arg for node in ast.walk(tree_of(path)) if isinstance(node, ast.arg)}
+        return {each.strip("_") for each in variables | parameters} & WORDS_THAT_SAY_NOTHING
+
+    assert not offenders(silent)
