@@ -38,6 +38,7 @@ WORDS_WE_DO_NOT_USE = {
 }
 
 WORDS_THAT_SAY_NOTHING = {"found", "given", "told"}
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def test_the_rules_look_at_every_layer() -> None:
@@ -179,12 +180,12 @@ def test_names_use_the_words_of_the_project() -> None:
 
 def test_variables_and_parameters_say_what_they_hold() -> None:
     def silent(path: Path) -> set[str]:
+        functions = [each for each in ast.walk(tree_of(path)) if isinstance(each, FUNCTIONS)]
+        inside = [node for function in functions for node in ast.walk(function)]
         variables = {
-            node.id
-            for node in ast.walk(tree_of(path))
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
-        parameters = {node.arg for node in ast.walk(tree_of(path)) if isinstance(node, ast.arg)}
+        parameters = {node.arg for node in inside if isinstance(node, ast.arg)}
         return {each.strip("_") for each in variables | parameters} & WORDS_THAT_SAY_NOTHING
 
     assert not offenders(silent)
