@@ -39,7 +39,7 @@ def run_once(database: Database, allowed: Sequence[str]) -> int:
     due = [each for each in database.run(take) if _named(each) not in probes.asked]
     probes.asked.update(map(_named, due))
     networks = Networks(allowed)
-    asked = [probes.threads.submit(_probe, database, networks, each) for each in due]
+    asked = [probes.threads.submit(_probe, database, probes, networks, each) for each in due]
     wait(asked, timeout=WAIT_S)
     return len(due)
 
@@ -57,7 +57,7 @@ def _named(instance: Instance) -> tuple[str, str, str]:
     return instance.tenant, instance.service_id, instance.base_url
 
 
-def _probe(database: Database, networks: Networks, instance: Instance) -> None:
+def _probe(database: Database, probes: _Probes, networks: Networks, instance: Instance) -> None:
     try:
         reply = _ask(networks, instance)
         with database.statements() as tx:
@@ -67,7 +67,7 @@ def _probe(database: Database, networks: Networks, instance: Instance) -> None:
     except Exception:
         log.exception("probe.failed", extra={"service_id": instance.service_id})
     finally:
-        database.caches.own(_Probes).asked.discard(_named(instance))
+        probes.asked.discard(_named(instance))
 
 
 def _ask(networks: Networks, instance: Instance) -> Reply | NoReply:

@@ -124,7 +124,7 @@ def claim(tx: Transaction, most: int, busy: Mapping[str, int] | None = None) -> 
 
 def _made(database: Database, settings: Settings, calls: _Calls, claimed: Any) -> None:
     try:
-        call(database, settings, claimed)
+        call(database, settings, calls.sender, claimed)
     except Exception as error:
         # The next try comes when it is due.
         log.warning("hook.call_failed", extra={"hook": str(claimed.id)}, exc_info=error)
@@ -150,13 +150,12 @@ WHERE id = :id AND due_at IS NOT NULL AND attempts = :attempts
 """
 
 
-def call(database: Database, settings: Settings, claimed: Any) -> None:
+def call(database: Database, settings: Settings, sender: Sender, claimed: Any) -> None:
     """Make one call, and note how it ended.
 
     Args:
         claimed: a row of `claim`.
     """
-    sender = database.caches.own(_Calls).sender
     failed = _sent(sender, settings, claimed, int(database.now().timestamp()))
     outcome = "fired" if failed is None else "failed" if claimed.attempts >= TRIES else "waiting"
     if failed is not None:

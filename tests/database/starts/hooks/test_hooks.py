@@ -15,6 +15,7 @@ from support.stored_values import VALUES
 from support.stub_http_server import Served, serving
 
 from pipeweave import ids, webhooks
+from pipeweave.orchestrator.dispatch.sender import Sender
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.reading import run as read_run
 from pipeweave.orchestrator.recovery.look import look
@@ -238,7 +239,7 @@ def test_a_process_that_dies_while_it_calls_leaves_the_call_to_the_next_try(
     tick(driver)
     assert len(receiver.asked) == 1
     # The first try answers late: it changes nothing any more.
-    url_calls.call(driver.database, settings(dispatch_networks=()), dead)
+    url_calls.call(driver.database, settings(dispatch_networks=()), Sender(), dead)
     assert [(each.outcome, each.attempts) for each in fires(driver)] == [("fired", 2)]
 
 
