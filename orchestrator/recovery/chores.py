@@ -123,7 +123,8 @@ CHORES = (
     Chore("deadlines", _deadlines, "runs_timed_out", is_due=deadlines.IS_DUE),
     Chore("admission", _over(admission.admit_waiting), "runs_admitted", is_due=admission.IS_DUE),
     Chore("schedules", _with_values(firing.run_once), "schedules_fired", is_due=firing.IS_DUE, may_wait=True),
-    Chore("events", _over(event_consumer.run_once), None, is_due=event_consumer.IS_DUE),
+    # One transaction may have written very many events, and all that fires for them is noted together.
+    Chore("events", _over(event_consumer.run_once), None, is_due=event_consumer.IS_DUE, may_wait=True),
     Chore(
         "triggers",
         _with_values(event_starts.run_once),

@@ -19,7 +19,7 @@ from pipeweave.orchestrator.store.database import BESIDE
 # What has many rows or objects to look at.
 SLOW = (
     *("partitions", "expiry", "old_queues", "task_removals", "lost_messages", "stuck_joins"),
-    *("statistics", "old_statistics", "storage"),
+    *("events", "statistics", "old_statistics", "storage"),
 )
 
 
