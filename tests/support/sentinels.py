@@ -6,9 +6,11 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import redis
 
 from chaos.sentinels import MASTER_NAME, Broker, NoPrimary
 from pipeweave.up.launch import spawn
@@ -68,9 +70,18 @@ class RunningBroker:
     def order_fail_over(self) -> Valkey:
         """Have the sentinels replace a primary that is well; the new one."""
         old = self.broker.primary()
+        port = self.broker.servers[old].port
         with next(iter(self.broker.sentinels.values())).client() as client:
-            client.execute_command("SENTINEL", "FAILOVER", MASTER_NAME)
-        wait_until(lambda: self.primary() not in (old, None), what="nobody took over")
+
+            def is_over() -> bool:
+                """A sentinel gives up when the replica answers too late: then it is told again."""
+                _, named = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME)
+                if int(named) == port:
+                    with suppress(redis.ResponseError):  # it is under way
+                        client.execute_command("SENTINEL", "FAILOVER", MASTER_NAME)
+                return self.primary() not in (old, None)
+
+            wait_until(is_over, what="nobody took over")
         return self.broker.servers[self.broker.primary()]
 
     def primary(self) -> str | None:
