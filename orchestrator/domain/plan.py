@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pipeweave.orchestrator.domain import step_classes
-from pipeweave.spec import PINNED, PipelineSpec, StepSpec
+from pipeweave.spec import PINNED, Gather, PipelineSpec, StepSpec
 
 # The end of the run, as if it were a step.
 END = 0
@@ -74,6 +74,23 @@ class Plan:
         links = [(before - 1, each.ordinal - 1) for each in self.steps for before in each.predecessors]
         classes = step_classes.classes_of(kinds, links)
         return {key: [at + 1 for at in members] for key, members in classes.items()}
+
+    @functools.cached_property
+    def plain(self) -> frozenset[int]:
+        """The steps that run a task once all their predecessors completed and chose them; END is one, too."""
+        return frozenset({END, *(each.ordinal for each in self.steps if each.step.is_plain)})
+
+    @functools.cached_property
+    def tolerated(self) -> frozenset[int]:
+        """The steps whose failure is passed over."""
+        return frozenset(each.ordinal for each in self.steps if each.step.continue_on_error)
+
+    @functools.cached_property
+    def held(self) -> frozenset[int]:
+        """The steps whose failure does not end the run by itself: a gather behind them tells of it."""
+        gathers = (each.step.decides for each in self.steps)
+        members = {id for each in gathers if isinstance(each, Gather) for id in each.members}
+        return frozenset(self.ordinals[each] for each in members)
 
     @functools.cached_property
     def levels(self) -> dict[int, int]:
@@ -159,20 +176,26 @@ def compile_plan(spec: PipelineSpec) -> Plan:
         for number, step in enumerate(spec.steps, start=1)
     )
     ends = tuple(each.ordinal for each in steps if not each.successors)
-    # All steps before an end step are final before it is.
-    awaited = ends
+    # All steps before an end step are final before it is, but for those that an early join did not wait for.
+    early = {before for step in steps if step.step.join.is_early for before in step.predecessors}
+    awaited = tuple(sorted({*ends, *early}))
     waits_for = {number: before for number, before in predecessors.items() if before} | {END: awaited}
-    joins = {number: _kind(before, predecessors) for number, before in waits_for.items()}
+    by_message = {step.ordinal for step in steps if step.step.has_task and step.step.condition is None}
+    joins = {number: _kind(before, predecessors, by_message) for number, before in waits_for.items()}
+    early_joins = {step.ordinal for step in steps if step.step.join.is_early and step.predecessors}
+    joins |= dict.fromkeys(early_joins, JoinKind.NARROW)
     return Plan(steps, ends, awaited, joins, spec.code == PINNED)
 
 
-def _kind(before: tuple[int, ...], predecessors: dict[int, tuple[int, ...]]) -> JoinKind:
+def _kind(
+    before: tuple[int, ...], predecessors: dict[int, tuple[int, ...]], by_message: set[int]
+) -> JoinKind:
     if len(before) == 1:
         return JoinKind.SINGLE
     if len(before) < WIDE:
         return JoinKind.NARROW
     first = predecessors[before[0]]
-    # All of them have the same single predecessor, or none: one commit makes all of them ready.
-    if len(first) <= 1 and all(predecessors[each] == first for each in before):
-        return JoinKind.GATHERED
-    return JoinKind.IRREGULAR
+    # All of them have the same single predecessor, or none: one commit makes all of them ready. A step that
+    # may end without a message is a part of its own.
+    are_alike = len(first) <= 1 and all(predecessors[each] == first for each in before)
+    return JoinKind.GATHERED if are_alike and by_message.issuperset(before) else JoinKind.IRREGULAR

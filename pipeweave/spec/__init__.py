@@ -10,42 +10,73 @@ from pipeweave.spec import references, rules, time_limits, timetable
 from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.derivation import derive
 from pipeweave.spec.document import parse_spec
+from pipeweave.spec.engine_steps import (
+    ENGINE_TASK_PREFIX,
+    Case,
+    Choice,
+    EngineStep,
+    FailIf,
+    Gather,
+    Transform,
+    engine_task,
+)
 from pipeweave.spec.graph import DryRun, Graph, GraphError, dry_run, validate_graph
 from pipeweave.spec.hooks import HOOK_STATUSES, HookSpec
-from pipeweave.spec.kinds import CALLED, ITEMS, KINDS, STEPS, WITH_ITEMS, StepKind, TaskRunKind
+from pipeweave.spec.joins import ALL, ALL_DONE, ANY, JoinRule
+from pipeweave.spec.kinds import CALLED, ENGINE, ITEMS, KINDS, STEPS, WITH_ITEMS, StepKind, TaskRunKind
 from pipeweave.spec.output import WITH_OUTPUT, named_in, output_template, run_output
 from pipeweave.spec.parameter_checks import Parameters, parameter_errors
-from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepSpec
+from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepRetry, StepSpec
 from pipeweave.spec.reference_syntax import escape, show_path
 from pipeweave.spec.rules import CODES, FAIL_FAST, FAILURE_MODES, PINNED, Decision, Predecessor
+from pipeweave.spec.wait_steps import NO_DEFAULT, Approval, SignalWait, Sleep, WaitStep
 
 __all__ = [
+    "ALL",
+    "ALL_DONE",
+    "ANY",
     "CALLED",
     "CODES",
+    "ENGINE",
+    "ENGINE_TASK_PREFIX",
     "FAILURE_MODES",
     "FAIL_FAST",
     "HOOK_STATUSES",
     "ITEMS",
     "KINDS",
+    "NO_DEFAULT",
     "PINNED",
     "STEPS",
     "WITH_ITEMS",
     "WITH_OUTPUT",
+    "Approval",
+    "Case",
+    "Choice",
     "Decision",
     "DeclaredSchedule",
     "DryRun",
+    "EngineStep",
+    "FailIf",
+    "Gather",
     "Graph",
     "GraphError",
     "HookSpec",
+    "JoinRule",
     "MapSpec",
     "Parameters",
     "PipelineSpec",
     "Predecessor",
+    "SignalWait",
+    "Sleep",
     "StepKind",
+    "StepRetry",
     "StepSpec",
     "TaskRunKind",
+    "Transform",
+    "WaitStep",
     "derive",
     "dry_run",
+    "engine_task",
     "escape",
     "named_in",
     "output_template",

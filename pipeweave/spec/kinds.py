@@ -8,19 +8,25 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-StepKind = Literal["task", "map"]
-TaskRunKind = Literal["task", "map", "item"]
+StepKind = Literal["task", "map", "choice", "transform", "wait", "body"]
+TaskRunKind = Literal["task", "map", "item", "choice", "transform", "wait", "body"]
 
 TASK: Final = "task"
 MAP: Final = "map"
 ITEM: Final = "item"
-KINDS: tuple[TaskRunKind, ...] = (TASK, MAP, ITEM)
+CHOICE: Final = "choice"
+TRANSFORM: Final = "transform"
+WAIT: Final = "wait"
+BODY: Final = "body"
+KINDS: tuple[TaskRunKind, ...] = (TASK, MAP, ITEM, CHOICE, TRANSFORM, WAIT, BODY)
 
 # Called: a worker calls its task. A map is not called, only its items are.
 CALLED: frozenset[str] = frozenset({TASK, ITEM})
 # With items: it has a task run for each item of a list, waits for them, and its output is theirs.
 WITH_ITEMS: frozenset[str] = frozenset({MAP})
 # Steps: a step of the pipeline has one such task run.
-STEPS: frozenset[str] = frozenset({TASK, MAP})
+STEPS: frozenset[str] = frozenset(KINDS) - {ITEM}
 # Items: one of several task runs of a step.
 ITEMS: frozenset[str] = frozenset({ITEM})
+# Decided by the engine: no worker, no message and no task; the transaction that reaches it decides it.
+ENGINE: frozenset[str] = frozenset({CHOICE, TRANSFORM, WAIT, BODY})

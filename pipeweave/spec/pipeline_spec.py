@@ -1,4 +1,4 @@
-"""Define the stored spec of a pipeline: PipelineSpec, StepSpec and MapSpec.
+"""Define the stored spec of a pipeline: PipelineSpec, StepSpec, StepRetry and MapSpec.
 
 The `@pipeline` decorator, documents and `allowed_next` all produce these values.
 """
@@ -13,7 +13,9 @@ from functools import cached_property
 from typing import Any
 
 from pipeweave.spec.declared_schedule import DeclaredSchedule
+from pipeweave.spec.engine_steps import EngineStep, engine_json
 from pipeweave.spec.hooks import Hooks, hooks_to_json
+from pipeweave.spec.joins import ALL, JoinRule
 from pipeweave.spec.kinds import MAP, TASK, StepKind
 from pipeweave.spec.rules import ANY_CODE, FAIL_FAST
 
@@ -36,15 +38,55 @@ class MapSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class StepRetry:
+    """How often and when a step is retried, in place of what its task says.
+
+    Args:
+        attempts: the number of attempts, including the first.
+        delay_ms: the delay before the second attempt (ms).
+        backoff: how the delay grows from there: `fixed`, `linear` or `exponential`.
+        multiplier: the factor by which an exponential delay grows, from 1.
+        max_delay_ms: the longest delay (ms).
+        jitter: the part of each delay that is random, 0 to 1.
+        retry_on: the error codes that are retried; None for every retryable error.
+    """
+
+    attempts: int = 3
+    delay_ms: int = 1_000
+    backoff: str = "exponential"
+    multiplier: float = 2
+    max_delay_ms: int = 30_000
+    jitter: float = 0
+    retry_on: tuple[str, ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {
+            "attempts": self.attempts,
+            "delayMs": self.delay_ms,
+            "backoff": self.backoff,
+            "multiplier": self.multiplier,
+            "maxDelayMs": self.max_delay_ms,
+            "jitter": self.jitter,
+        }
+        return shown if self.retry_on is None else {**shown, "retryOn": list(self.retry_on)}
+
+
+@dataclass(frozen=True, slots=True)
 class StepSpec:
-    """One step of a pipeline: its task, its predecessors and its parameters.
+    """One step of a pipeline: what it does, its predecessors and its parameters.
 
     Args:
         id: unique in the pipeline.
-        task: the id of the task that the step runs.
+        task: the id of the task that the step runs; of a step that the engine decides, `engine_task` of it.
         needs: its predecessors, in the order of the pipeline's steps.
         params: the task's parameters, may hold references; None to fill them from the run's input.
         map: how the step is expanded over a list; None if it runs once.
+        decides: what the engine does for it, instead of a task; None for a step with a task.
+        condition: an expression; the step is passed over if it is false or null. None for always.
+        join: when it runs after several predecessors.
+        retry: how often and when it is retried; None for what its task says.
+        timeout_ms: the time limit of one attempt (ms); None for what its task says.
+        continue_on_error: a final failure is passed over like a false condition.
     """
 
     id: str
@@ -52,16 +94,34 @@ class StepSpec:
     needs: tuple[str, ...] = ()
     params: Mapping[str, Any] | None = None
     map: MapSpec | None = None
+    decides: EngineStep | None = None
+    condition: str | None = None
+    join: JoinRule = ALL
+    retry: StepRetry | None = None
+    timeout_ms: int | None = None
+    continue_on_error: bool = False
 
     @property
     def kind(self) -> StepKind:
         """The kind of the step's own task run."""
+        if self.decides is not None:
+            return self.decides.kind
         return TASK if self.map is None else MAP
 
     @property
     def is_called(self) -> bool:
         """Whether a worker calls its task for it, and not only for its items."""
-        return self.map is None
+        return self.map is None and self.decides is None
+
+    @property
+    def has_task(self) -> bool:
+        """Whether it, or each of its items, runs a task of a service."""
+        return self.decides is None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it runs a task once, as soon as all its predecessors completed and chose it."""
+        return self.is_called and self.condition is None and self.join == ALL
 
     @property
     def has_items(self) -> bool:
@@ -79,11 +139,28 @@ class StepSpec:
         return None if self.map is None else self.map.name
 
     def to_json(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {"id": self.id, "task": self.task, "needs": list(self.needs)}
+        """The document of the step. One without the newer keys reads as it always did, so hashes stay."""
+        shown: dict[str, Any] = {"id": self.id}
+        shown |= {"task": self.task} if self.decides is None else engine_json(self.decides)
+        shown["needs"] = list(self.needs)
         if self.params is not None:
             shown["params"] = dict(self.params)
         if self.map is not None:
             shown["map"] = self.map.to_json()
+        return shown | self._rules_json()
+
+    def _rules_json(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {}
+        if self.condition is not None:
+            shown["condition"] = self.condition
+        if self.join != ALL:
+            shown["join"] = self.join.to_json()
+        if self.retry is not None:
+            shown["retry"] = self.retry.to_json()
+        if self.timeout_ms is not None:
+            shown["timeoutMs"] = self.timeout_ms
+        if self.continue_on_error:
+            shown["continueOnError"] = True
         return shown
 
 
@@ -108,6 +185,7 @@ class PipelineSpec:
             end step (see `output.py`).
         schedule: when its runs begin by themselves. It is no part of the version, and has no hash.
         hooks: what follows the end of a run, by `onSuccess`, `onPartial` and `onFailure`.
+        variables: values by name for expressions, constants or expressions over the input.
     """
 
     id: str
@@ -123,6 +201,7 @@ class PipelineSpec:
     output: Any = None
     schedule: DeclaredSchedule | None = None
     hooks: Hooks = field(default_factory=dict)
+    variables: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The document of the spec, with its schedule."""
@@ -149,6 +228,8 @@ class PipelineSpec:
             shown["defaults"] = dict(self.defaults)
         if self.input_schema is not None:
             shown["inputSchema"] = dict(self.input_schema)
+        if self.variables:
+            shown["variables"] = dict(self.variables)
         if self.output is not None:
             shown["output"] = self.output
         shown |= hooks_to_json(self.hooks)

@@ -1,9 +1,10 @@
 """Decide when a step runs, when it is skipped, and how a run ends. Pure; docs/state-machine.md has the table.
 
-An edge is *taken* if its predecessor completed and chose the step; a predecessor that chose no steps in
-particular takes all its edges. A step is decided once all its predecessors are final. If a step is skipped
-because of a failure, its descendants are skipped, too. A step that is skipped because no predecessor chose
-it is not a failure: a join after it still runs with the outputs of the chosen steps.
+An edge is *taken* if its predecessor completed and chose the step, or was *passed over*: its condition was
+false, or its failure is tolerated. A predecessor that chose no steps in particular takes all its edges. A
+step is decided once all its predecessors are final, or earlier by an early join rule. If a step is skipped
+because of a failure, its descendants are skipped, too. A step that is skipped because no predecessor chose it
+is not a failure: a join after it still runs with the outputs of the chosen steps.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from enum import Enum
 from typing import Final, Literal
 
 from pipeweave.errors import InvalidNextTasks
+from pipeweave.spec.joins import ALL, JoinRule
 from pipeweave.suggestions import did_you_mean
 
 FailureMode = Literal["fail-fast", "continue", "partial-merge"]
@@ -48,33 +50,61 @@ class Predecessor:
         status: the status of its task run.
         selected_next: the step ids that it chose; None for all successors. Pass a set if there are many.
         follows_failure: it was skipped because of a failure before it (see `follows_failure`).
+        is_passed_over: it was skipped because its condition was false, or it failed and that is tolerated.
     """
 
     status: str
     selected_next: Collection[str] | None = None
     follows_failure: bool = False
+    is_passed_over: bool = False
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it counts as a failure for the steps behind it."""
+        return (self.status in FAILED and not self.is_passed_over) or self.follows_failure
 
 
-def decide_step(mode: str, predecessors: Mapping[str, Predecessor], step_id: str) -> Decision:
+def decide_step(
+    mode: str, predecessors: Mapping[str, Predecessor], step_id: str, join: JoinRule = ALL
+) -> Decision:
     """Decide whether a step runs now, is skipped, or waits. A step without predecessors runs.
 
     Under `fail-fast` the first failure ends the run, so callers do not follow this decision for open steps.
+
+    Args:
+        mode: the failure mode of the run.
+        predecessors: all of them, by step id; open ones count as open whatever else is known of them.
+        join: the join rule of the step.
     """
-    taken = failed = False
-    for each in predecessors.values():
-        if each.status not in FINAL:
-            return Decision.WAIT
-        failed = failed or each.status in FAILED or each.follows_failure
-        taken = taken or is_taken(each, step_id)
     if not predecessors:
         return Decision.RUN
-    if failed and mode != PARTIAL_MERGE:
+    final = [each for each in predecessors.values() if each.status in FINAL]
+    still_open = len(predecessors) - len(final)
+    taken = sum(is_taken(each, step_id) for each in final)
+    if join.at_least is not None:
+        return _decide_early(join.at_least, taken, still_open)
+    if still_open:
+        return Decision.WAIT
+    if join.takes_failures:
+        return Decision.RUN
+    if mode != PARTIAL_MERGE and follows_failure(final):
         return Decision.SKIP
     return Decision.RUN if taken else Decision.SKIP
 
 
+def _decide_early(at_least: int, taken: int, still_open: int) -> Decision:
+    """Runs once enough edges are taken. A step that can no longer run waits until all are final, so that it
+    is known whether a failure was the reason.
+    """
+    if taken >= at_least:
+        return Decision.RUN
+    return Decision.WAIT if still_open else Decision.SKIP
+
+
 def is_taken(predecessor: Predecessor, step_id: str) -> bool:
     """True if the edge from this predecessor to the step is taken."""
+    if predecessor.is_passed_over:
+        return True
     if predecessor.status != "completed":
         return False
     return predecessor.selected_next is None or step_id in predecessor.selected_next
@@ -82,7 +112,7 @@ def is_taken(predecessor: Predecessor, step_id: str) -> bool:
 
 def follows_failure(predecessors: Iterable[Predecessor]) -> bool:
     """True if a step with these predecessors is skipped because of a failure; its successors need to know."""
-    return any(each.status in FAILED or each.follows_failure for each in predecessors)
+    return any(each.is_failure for each in predecessors)
 
 
 def final_run_status(mode: str, statuses: Iterable[str]) -> str:
