@@ -19,6 +19,7 @@ from pipeweave import ids
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
+from pipeweave.orchestrator.deployment.audited_objects import AUDITED
 from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.domain.states import RunStatus
@@ -60,7 +61,7 @@ from pipeweave.orchestrator.retention import (
 from pipeweave.orchestrator.retention.archive_format import HISTORY_TABLES
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import bulk
-from pipeweave.orchestrator.security import audited_objects
+from pipeweave.orchestrator.security.object_state import state_of
 from pipeweave.orchestrator.starts import fires
 from pipeweave.orchestrator.starts.enqueued.starting import has_due
 from pipeweave.orchestrator.starts.hooks import repeated_ends
@@ -284,8 +285,12 @@ CALLS: Calls = [
             tx, None, PAGE, audit_list.AuditFilter("alice", "tasks.pause", "resize", NOW, NOW)
         ),
     ),
-    ("of a task", lambda tx, _: audited_objects.state_of(tx, "task", TENANT, "resize")),
-    ("of a view", lambda tx, _: audited_objects.state_of(tx, "view", TENANT, "failed")),
+    *((kind, lambda tx, _, each=each: state_of(tx, each, TENANT, "a")) for kind, each in AUDITED.items()),
+    *(
+        (f"{kind} by id", lambda tx, _, each=each: state_of(tx, each, TENANT, ids.show(each.prefix, RUN)))
+        for kind, each in AUDITED.items()
+        if each.by_id
+    ),
     ("the first page", lambda tx, _: run_lists.run_list(tx, TENANT, PAGE)),
     (
         "every filter",

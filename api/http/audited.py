@@ -19,7 +19,7 @@ from pipeweave.orchestrator.store import Database
 
 REASON = "X-Reason"
 
-# Operation id -> the kind of object that it changes, as orchestrator/security/audited_objects.py knows it.
+# Operation id -> the kind of object that it changes, as the `audited_objects` of its room declares it.
 KINDS: Mapping[str, str] = {
     "services.remove_instance": "service",
     "services.change_settings": "service",

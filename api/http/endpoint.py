@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from pipeweave.api.http.auth import Identity
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment import Deployment, audited_objects
 from pipeweave.orchestrator.domain import TriggeredBy
 from pipeweave.orchestrator.security import READ, Access, audit
 from pipeweave.orchestrator.store import Transaction
@@ -120,7 +120,9 @@ class Call:
         note = self.note
         if note is None:
             return self.deployment.database.run(verb, is_one=is_one)
-        return self.deployment.database.run(lambda tx: audit.recorded(tx, note, verb), is_one=is_one)
+        return self.deployment.database.run(
+            lambda tx: audit.recorded(tx, note, verb, audited_objects.AUDITED), is_one=is_one
+        )
 
     def look(self, verb: Callable[[Transaction], Result]) -> Result:
         """Read, before a change, from the connections of verbs."""

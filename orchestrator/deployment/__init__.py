@@ -1,4 +1,5 @@
-"""Sets up one process: its connections, the database schema, logs and memory.
+"""Sets up one process: its connections, the database schema, logs and memory. Brings together what each room
+tells the audit of its objects.
 
 Called by `api`, `workers`, the command line, the tick and diagnosis. This room must never decide how a run
 goes on."""

@@ -13,7 +13,7 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
-from pipeweave.orchestrator.security.audited_objects import state_of
+from pipeweave.orchestrator.security.object_state import Audited, state_of
 from pipeweave.orchestrator.store.database import Database, Transaction, to_json
 
 ENTRY_ID = "aud"
@@ -49,7 +49,7 @@ class Note:
 
     Args:
         verb: the operation id of the endpoint, or the command.
-        kind: of the object, as `audited_objects` knows it.
+        kind: of the object, as its room declares it in `audited_objects`.
         tenant: None: the whole deployment.
         object: its id as the request has it; empty: all of that kind.
         given: the body of the request.
@@ -66,15 +66,25 @@ class Note:
     id: UUID = field(default_factory=ids.new_id)
 
 
-def recorded(tx: Transaction, note: Note, verb: Callable[[Transaction], Result]) -> Result:
+def recorded(
+    tx: Transaction, note: Note, verb: Callable[[Transaction], Result], kinds: Mapping[str, Audited]
+) -> Result:
     """Run a verb and write the row, in the same transaction: both, or neither.
 
     A verb that changes nothing, because all was so already, has a row without differences.
+
+    Args:
+        kinds: what is told of each kind of objects: of all rooms (`deployment/audited_objects.py`), or of the
+            room of this object.
+
+    Raises:
+        KeyError: no room declares the kind of the note.
     """
+    audited = kinds[note.kind]
     tx.hold()
-    before = state_of(tx, note.kind, note.tenant, note.object)
+    before = state_of(tx, audited, note.tenant, note.object)
     result = verb(tx)
-    after = state_of(tx, note.kind, note.tenant, note.object)
+    after = state_of(tx, audited, note.tenant, note.object)
     changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
     write(tx, note, _only(before, changed), {**_only(after, changed), **counts_of(result)})
     return result

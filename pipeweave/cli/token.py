@@ -69,7 +69,7 @@ def create(
     It cannot be shown again.
     """
     from pipeweave.orchestrator.domain import iso
-    from pipeweave.orchestrator.security import access_tokens, audit
+    from pipeweave.orchestrator.security import access_tokens, audit, audited_objects
 
     full = [SCOPE_PREFIX + scope for scope in scopes]
     with _transaction(database_url) as tx:
@@ -82,6 +82,7 @@ def create(
             lambda tx: access_tokens.create_token(
                 tx, name=name, tenants=tenants, scopes=full, expires_at=expires_at
             ),
+            audited_objects.AUDITED,
         )
     if as_json:
         ends = iso(expires_at)
@@ -121,12 +122,15 @@ def list_(database_url: str, as_json: bool) -> None:
 @with_database
 def revoke(database_url: str, name_or_id: str, children: bool, as_json: bool) -> None:
     """Revoke a token by its id, or all tokens of a name."""
-    from pipeweave.orchestrator.security import access_tokens, audit
+    from pipeweave.orchestrator.security import access_tokens, audit, audited_objects
 
     with _transaction(database_url) as tx:
         note = audited.note("token revoke", name_or_id)
         revoked = audit.recorded(
-            tx, note, lambda tx: access_tokens.revoke(tx, name_or_id, takes_children=children)
+            tx,
+            note,
+            lambda tx: access_tokens.revoke(tx, name_or_id, takes_children=children),
+            audited_objects.AUDITED,
         )
     show_answer({"revoked": revoked}, as_json, f"Revoked {', '.join(revoked)}")
 

@@ -9,14 +9,16 @@ import pytest
 from support.plans import plans_of, rows_looked_at
 
 from pipeweave import ids
+from pipeweave.orchestrator.deployment.audited_objects import AUDITED
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.reading.audit_list import AuditFilter, audit_after
 from pipeweave.orchestrator.reading.audit_list import audit as listed
 from pipeweave.orchestrator.registry import tenants
 from pipeweave.orchestrator.retention import expiry
 from pipeweave.orchestrator.retention.policy import A_MONTH, Policy
-from pipeweave.orchestrator.security import audit, audited_objects
+from pipeweave.orchestrator.security import audit
 from pipeweave.orchestrator.security.audit import Actor, Note
+from pipeweave.orchestrator.security.object_state import state_of
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page
 
@@ -35,7 +37,7 @@ def tenant(tx: Transaction) -> None:
 
 def test_a_row_says_who_did_what_and_what_was_different(tx: Transaction) -> None:
     given = note(reason="the bank is down", request_id="req_1", given={"reason": "x"})
-    audit.recorded(tx, given, lambda tx: pauses.pause(tx, TENANT, reason="x"))
+    audit.recorded(tx, given, lambda tx: pauses.pause(tx, TENANT, reason="x"), AUDITED)
     (row,) = listed(tx, [TENANT], Page())["items"]
     assert (row["actor"], row["source"], row["verb"], row["kind"]) == (
         "alice",
@@ -51,7 +53,7 @@ def test_a_row_says_who_did_what_and_what_was_different(tx: Transaction) -> None
 
 def test_a_change_that_is_rolled_back_has_no_row(database: Database) -> None:
     with pytest.raises(ZeroDivisionError), database.transaction() as tx:
-        audit.recorded(tx, note(tenant="rolled-back"), lambda tx: 1 // 0)
+        audit.recorded(tx, note(tenant="rolled-back"), lambda tx: 1 // 0, AUDITED)
     with database.reading() as tx:
         assert listed(tx, ["rolled-back"], Page())["items"] == []
 
@@ -65,14 +67,14 @@ def test_the_row_commits_with_the_change_also_where_statements_commit_by_themsel
             tenants.ensure_tenant(tx, "half-made")
             raise ZeroDivisionError
 
-        audit.recorded(tx, note(tenant="half-made"), verb)
+        audit.recorded(tx, note(tenant="half-made"), verb, AUDITED)
     with database.reading() as tx:
         assert tx.execute("SELECT 1 FROM tenants WHERE id = 'half-made'").first() is None
 
 
 def test_a_change_of_nothing_has_a_row_without_differences(tx: Transaction) -> None:
     for _ in range(2):
-        audit.recorded(tx, note(), lambda tx: pauses.pause(tx, TENANT, reason="x"))
+        audit.recorded(tx, note(), lambda tx: pauses.pause(tx, TENANT, reason="x"), AUDITED)
     newest, _ = listed(tx, [TENANT], Page())["items"]
     assert (newest["before"], newest["after"]) == (None, None)
 
@@ -165,19 +167,16 @@ def test_a_tenant_sees_its_own_rows_and_not_those_of_the_deployment(tx: Transact
     assert len(listed(tx, None, Page())["items"]) >= 2
 
 
-@pytest.mark.parametrize("kind", sorted(audited_objects.KINDS))
+@pytest.mark.parametrize("kind", sorted(AUDITED))
 @pytest.mark.parametrize("object", ["", "nothing", "prun_00000000000000000000000000", "a\0b"])
 def test_an_object_that_is_not_there_has_no_state(tx: Transaction, kind: str, object: str) -> None:
-    state = audited_objects.state_of(tx, kind, "nobody", object)
+    state = state_of(tx, AUDITED[kind], "nobody", object)
     assert state == {} or kind in {"deployment", "pipeline"}
 
 
-@pytest.mark.parametrize("prefix", ["prun", "trun", "dlq", "rdr", "bulk", "tmp", "ses", "tok"])
-def test_the_state_of_every_kind_with_an_id_can_be_read(tx: Transaction, prefix: str) -> None:
-    kinds = {"prun": "run", "trun": "task run", "dlq": "dead letter", "rdr": "redrive", "tmp": "upload"}
-    kinds["bulk"] = "bulk change"
-    kind = {**kinds, "ses": "session", "tok": "token"}[prefix]
-    assert audited_objects.state_of(tx, kind, TENANT, ids.show(prefix, ids.new_id())) == {}
+@pytest.mark.parametrize("kind", sorted(kind for kind, each in AUDITED.items() if each.by_id))
+def test_the_state_of_every_kind_with_an_id_can_be_read(tx: Transaction, kind: str) -> None:
+    assert state_of(tx, AUDITED[kind], TENANT, ids.show(AUDITED[kind].prefix, ids.new_id())) == {}
 
 
 @pytest.mark.parametrize("runs", [None, A_MONTH / 2, A_MONTH * 12])

@@ -10,7 +10,7 @@ from support.pages import ROOT
 MAY_NAME_THE_TABLE = {
     "orchestrator/state/pause_sql.py",
     "orchestrator/queueing/pauses.py",
-    "orchestrator/security/audited_objects.py",
+    "orchestrator/queueing/audited_objects.py",
 }
 
 
