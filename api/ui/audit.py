@@ -15,11 +15,10 @@ def audit(view: View) -> Page:
     """The rows of the tenant, newest first."""
     view.require_filters(*AUDIT_FILTERS)
     answer = view.ask("audit.list_entries", view.only(*AUDIT_FILTERS, "cursor", limit="50"))
-    is_filtered = any(view.given.get(name) for name in AUDIT_FILTERS)
     shown = {
         "entries": answer["entries"],
         "cursor": answer["nextCursor"],
-        "is_filtered": is_filtered,
+        "is_filtered": view.has_any(*AUDIT_FILTERS),
         "export": view.url("/export/audit", **view.only(*AUDIT_FILTERS)),
         **saved_views.shown(view, "audit", AUDIT_FILTERS),
     }

@@ -72,12 +72,7 @@ def _grid(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _runs(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:
     listed = view.ask("runs.list_runs", view.only("status", "cursor", limit="50", pipelineId=id))
-    columns = [each for each in SHOWN if each != "pipeline"]
-    return {
-        "runs": listed["runs"],
-        "cursor": listed["nextCursor"],
-        "columns": ["status", "pipeline", *columns[1:]],
-    }
+    return {"runs": listed["runs"], "cursor": listed["nextCursor"], "columns": SHOWN}
 
 
 def _versions(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:

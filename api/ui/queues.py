@@ -15,6 +15,7 @@ screens = Screens("queues")
 EVERY_S = 2.0
 ON_A_PAGE = 25
 STATUSES = ("pending", "ready", "queued", "running", "waiting")
+FILTERS = ("status", "taskId")
 _REASON = Field("reason", "Reason", about="Shown wherever a task run waits for it.", flag="--reason")
 
 
@@ -57,27 +58,6 @@ VERBS.add(
         "Resume all tasks of this tenant?",
         "The tenant is resumed.",
         command="pipeweave resume",
-    ),
-    "queues",
-)
-VERBS.add(
-    Verb(
-        "tasks.pause",
-        "Pause",
-        "Pause this task?",
-        "The task is paused.",
-        command="pipeweave pause {id}",
-        fields=(_REASON,),
-    ),
-    "queues",
-)
-VERBS.add(
-    Verb(
-        "tasks.resume",
-        "Resume",
-        "Resume this task?",
-        "The task is resumed.",
-        command="pipeweave resume {id}",
     ),
     "queues",
 )
@@ -127,9 +107,9 @@ VERBS.add(
 @screens.add("/queues", "queues.html", every_s=EVERY_S)
 def queues(view: View) -> Page:
     """The queues or one of them, the limits, and the open task runs in the order in which they start."""
-    view.require_filters("status", "taskId", "queue", "queues")
+    view.require_filters(*FILTERS, "queue", "queues")
     status = view.ask("queue.queue_status")
-    wanted = view.only("status", "taskId", "queue", "cursor", limit=str(ON_A_PAGE), reasons="true")
+    wanted = view.only(*FILTERS, "queue", "cursor", limit=str(ON_A_PAGE), reasons="true")
     items = view.ask("queue.queue_items", wanted)
     name = view.given.get("queue")
     shown = {
@@ -143,6 +123,7 @@ def queues(view: View) -> Page:
         "queues": [],
         "more_queues": None,
         "busy": None,
+        "is_filtered": view.has_any(*FILTERS),
     }
     named = [name] if name else []
     if not name:
@@ -150,7 +131,7 @@ def queues(view: View) -> Page:
         shown |= {"queues": listing["queues"], "more_queues": listing["nextCursor"]}
         named = [each["queue"] for each in listing["queues"]]
     shown["left"] = _left(view, named)
-    if not (items["items"] or view.given.get("status") or view.given.get("taskId") or name):
+    if not (items["items"] or shown["is_filtered"] or name):
         shown["busy"] = _last_busy(view)
     title = f"Queue {shown['queue']['name']}" if shown["queue"] else "Queues"
     return Page(title, shown, status="paused" if status["pausedAt"] else None)

@@ -78,8 +78,7 @@ VERBS.add(
         fields=(REASON,),
         effects=_cancel_effects,
         is_dangerous=True,
-    ),
-    "one",
+    )
 )
 VERBS.add(
     Verb(
@@ -132,7 +131,7 @@ VERBS.add(
 
 # Verb -> the key that opens its question.
 _KEYS = {
-    "runs.cancel:one": "c",
+    "runs.cancel": "c",
     "runs.pause": "u",
     "runs.resume": "u",
     "reruns.rerun": "r",
@@ -163,7 +162,7 @@ def offered(view: View, run: Mapping[str, Any]) -> list[Offered]:
     if RunStatus(run["status"]).is_final:
         names.append("reruns.rerun")
     else:
-        names += ["runs.resume" if run["pausedAt"] else "runs.pause", "runs.cancel:one"]
+        names += ["runs.resume" if run["pausedAt"] else "runs.pause", "runs.cancel"]
     keys: set[str] = set()
     offers = []
     for name in names:

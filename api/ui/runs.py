@@ -1,4 +1,4 @@
-"""The list of runs, and the verb for one of them; bulk.py has those for many."""
+"""The list of runs; run_verbs.py has the verbs for one of them, bulk.py those for many."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pipeweave.api.ui import figures, periods, saved_views
 from pipeweave.api.ui.chart_parts import Chart
 from pipeweave.api.ui.exports import RUN_FILTERS, export_command, export_links, run_query
 from pipeweave.api.ui.screens import Page, Screens
-from pipeweave.api.ui.verbs import REASON, VERBS, Verb
 from pipeweave.api.ui.view import View
 from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator.domain import RunStatus
@@ -41,7 +40,8 @@ COLUMNS = {
     "steps": "Task runs",
     "metadata": "Metadata",
 }
-SHOWN = ("status", "pipeline", "run", "error", "took", "created", "by")
+# Those that a list has at first.
+SHOWN = {name: title for name, title in COLUMNS.items() if name not in ("priority", "steps", "metadata")}
 TRIGGERS = ("api", "schedule", "webhook", "event", "rerun", "redrive", "transaction", "parent")
 
 
@@ -67,7 +67,7 @@ def runs(view: View) -> Page:
         "exports": export_links(view),
         "export_command": export_command(view),
         **saved_views.shown(view, "runs", (*FILTERS, "window", "cols")),
-        "is_narrowed": any(view.given.get(name) for name in FILTERS if name not in _COUNTED),
+        "is_narrowed": view.has_any(*(name for name in FILTERS if name not in _COUNTED)),
         "chart": _chart(view) if listing["runs"] or view.given else None,
     }
     return Page("Runs", shown)
@@ -110,11 +110,12 @@ def _narrowed(view: View) -> figures.Link:
     return link
 
 
-def _columns(view: View) -> list[str]:
-    asked = [name for text in view.lists.get("cols", ()) for name in text.split(",")]
-    columns = [name for name in dict.fromkeys(asked) if name in COLUMNS] or list(SHOWN)
+def _columns(view: View) -> dict[str, str]:
+    """The columns that the address names, with their titles."""
+    names = [name for text in view.lists.get("cols", ()) for name in text.split(",")]
+    columns = {name: COLUMNS[name] for name in names if name in COLUMNS} or SHOWN
     # Its link is what a row opens.
-    return columns if "run" in columns else [*columns, "run"]
+    return {**columns, "run": COLUMNS["run"]} if "run" not in columns else columns
 
 
 def _chips(view: View) -> list[tuple[str, str]]:
@@ -131,18 +132,3 @@ def _chips(view: View) -> list[tuple[str, str]]:
 def _bulk(query: Mapping[str, Any]) -> dict[str, Any]:
     """The filter of the list as the verbs for many runs take it; empty without one."""
     return {f"filter.{name}": query[name] for name in FILTERS if query.get(name)}
-
-
-# --- verbs ------------------------------------------------------------------------------------------------
-
-VERBS.add(
-    Verb(
-        "runs.cancel",
-        "Cancel run",
-        "Cancel this run?",
-        "The run is cancelled.",
-        command="pipeweave cancel {id}",
-        fields=(REASON,),
-        is_dangerous=True,
-    )
-)

@@ -24,6 +24,7 @@ MARKS = {"fired": "completed", "skipped": "skipped", "waiting": "waiting", "fail
 # Fires of the strip of each schedule in the list.
 LAST_FIRES = "20"
 STATES = ("on", "failed", "paused", "over")
+FILTERS = ("pipelineId", "state")
 # The policies in words.
 MISSED = {
     "skip": "nothing starts for times that passed more than a minute ago",
@@ -137,10 +138,10 @@ VERBS.add(
 @screens.add("/schedules", "schedules.html", every_s=EVERY_S)
 def schedules(view: View) -> Page:
     """The schedules by id, with their next time and what came of the last one; or the times of a week."""
-    view.require_filters("pipelineId", "state", "tab", "week", "zone")
+    view.require_filters(*FILTERS, "tab", "week", "zone")
     is_week = view.given.get("tab") == "week"
     recent = None if is_week else LAST_FIRES
-    wanted = view.only("pipelineId", "state", "cursor", limit="100", recent=recent)
+    wanted = view.only(*FILTERS, "cursor", limit="100", recent=recent)
     listing = view.ask("schedules.list_schedules", wanted)
     zones = {each["timeZone"] for each in listing["schedules"]} | {"UTC"}
     shown: dict[str, Any] = {
@@ -149,6 +150,7 @@ def schedules(view: View) -> Page:
         "tab": "week" if is_week else "list",
         "states": STATES,
         "marks": MARKS,
+        "is_filtered": view.has_any(*FILTERS),
     }
     return Page("Schedules", shown | (_week(view, zones) if is_week else {}))
 

@@ -85,7 +85,7 @@ def task_runs(view: View) -> Page:
         "scanned_to": listing["scannedTo"],
         "statuses": [each.value for each in TaskStatus],
         "of": view.given.get("of", "standalone"),
-        "is_filtered": any(view.given.get(each) for each in names),
+        "is_filtered": view.has_any(*names),
     }
     return Page("Task runs", shown)
 

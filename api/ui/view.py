@@ -119,6 +119,10 @@ class View:
                 wrong = unknown_field(name[:200], name[:200], sorted(names))
                 raise InvalidInput(f"{wrong.field} {wrong.message}", errors=[wrong])
 
+    def has_any(self, *names: str) -> bool:
+        """Whether the address has a value for one of these parameters."""
+        return any(self.given.get(name) for name in names)
+
     def may(self, operation: str) -> bool:
         """Whether to show the verb of this endpoint."""
         return not self.is_read_only and self.inside.may(self.caller, operation)

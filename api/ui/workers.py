@@ -20,6 +20,7 @@ EVERY_S = 5.0
 # Task runs of the last hour that the page of a worker lists.
 RAN = 50
 _HOUR = timedelta(hours=1)
+FILTERS = ("state", "service")
 
 # The mark of each state; its word is that of the API.
 MARKS = {
@@ -70,13 +71,14 @@ VERBS.add(
 @screens.add("/workers", "workers.html", every_s=EVERY_S)
 def workers(view: View) -> Page:
     """The workers that live, and those that ended in the last week."""
-    view.require_filters("state", "service")
-    listing = view.ask("workers.list_workers", view.only("state", "service", "cursor", limit="100"))
+    view.require_filters(*FILTERS)
+    listing = view.ask("workers.list_workers", view.only(*FILTERS, "cursor", limit="100"))
     shown = {
         "workers": listing["workers"],
         "counts": listing["counts"],
         "cursor": listing["nextCursor"],
         "marks": MARKS,
+        "is_filtered": view.has_any(*FILTERS),
     }
     return Page("Workers", shown)
 

@@ -45,6 +45,13 @@ def test_templates_have_no_inline_style_and_no_inline_script() -> None:
     )
 
 
+def test_tables_that_scroll_come_from_one_macro() -> None:
+    """`parts.table`; those of another shape have a frame, or several bodies."""
+    others = {"macros.html", "grid.html", "week.html", "events.html", "stored_object.html"}
+    lists = [path for path in TEMPLATES if path.name not in others]
+    assert list(_lines(lists, r'class="table-scroll')) == []
+
+
 def test_templates_never_switch_escaping_off() -> None:
     allowed = r"""\{\{ ' inputmode="decimal"' \| safe"""
     found = [
