@@ -31,16 +31,18 @@ class AnswerModel(BaseModel):
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, defer_build=True)
 
     @classmethod
-    def of(cls, row: Any, /, **values: Any) -> Document:
+    def of(cls, row: Any = None, /, **values: Any) -> Document:
         """The document of a row. Each field is the column of its name; times and ids are written as in JSON.
 
         Args:
-            row: a row, or another object with such attributes.
+            row: a row, or another object with such attributes; None: all fields are among the values.
             values: the fields that are no column of the row, or differ from it.
         """
         plan = _plan(cls, tuple(values))
         document: Document = plan.empty.copy()
-        document.update(zip(plan.keys, (*plan.columns(row), *values.values()), strict=True))
+        document.update(zip(plan.values, values.values(), strict=True))
+        if plan.columns:
+            document.update(zip(plan.columns, plan.read(row), strict=True))
         for key, write in plan.writes:
             if document[key] is not None:
                 document[key] = write(document[key])
@@ -86,14 +88,16 @@ class _Plan:
 
     Attributes:
         empty: all keys in their order.
-        keys: the keys of the columns, then those of the values.
-        columns: reads the columns of a row.
+        values: the keys of the values.
+        columns: the keys of the columns.
+        read: reads the columns of a row.
         writes: the keys whose values JSON has otherwise than the row.
     """
 
     empty: Document
-    keys: tuple[str, ...]
-    columns: Callable[[Any], tuple[Any, ...]]
+    values: tuple[str, ...]
+    columns: tuple[str, ...]
+    read: Callable[[Any], tuple[Any, ...]]
     writes: tuple[tuple[str, Write], ...]
 
 
@@ -105,8 +109,9 @@ def _plan(answer: type[AnswerModel], values: tuple[str, ...]) -> _Plan:
     writes = {key: _write(hints[name]) for name, key in keys.items()}
     return _Plan(
         empty=dict.fromkeys(keys.values()),
-        keys=tuple(keys[name] for name in (*columns, *values)),
-        columns=attrgetter(*columns) if len(columns) > 1 else _each(columns),
+        values=tuple(keys[name] for name in values),
+        columns=tuple(keys[name] for name in columns),
+        read=attrgetter(*columns) if len(columns) > 1 else _each(columns),
         writes=tuple((key, write) for key, write in writes.items() if write is not None),
     )
 
@@ -117,9 +122,15 @@ def _each(columns: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _write(hint: Any) -> Write | None:
-    """How JSON has a value of this kind; None: as the row has it."""
+    """How JSON has a value of this kind; None: as the row has it.
+
+    Of an id that may be one of several kinds, only whoever makes the document knows which.
+    """
     if hint is AwareDatetime:
         return iso
     if get_origin(hint) in (Union, UnionType):
-        return next(filter(None, map(_write, get_args(hint))), None)
+        ways = {way for each in get_args(hint) if (way := _write(each)) is not None}
+        return ways.pop() if len(ways) == 1 else None
+    if get_origin(hint) is list and (write := _write(*get_args(hint))) is not None:
+        return lambda values: [write(each) for each in values]
     return next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, TypeId)), None)

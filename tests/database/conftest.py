@@ -20,10 +20,10 @@ from pipeweave.settings import Settings
 
 @pytest.fixture(autouse=True)
 def checked_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a test reads, each document that is made of a row agrees with its class."""
+    """Whatever a test reads, each document that is made agrees with its class."""
     make = AnswerModel.of.__func__  # type: ignore[attr-defined]
 
-    def of(cls: type[AnswerModel], row: Any, /, **values: Any) -> dict[str, Any]:
+    def of(cls: type[AnswerModel], row: Any = None, /, **values: Any) -> dict[str, Any]:
         document: dict[str, Any] = make(cls, row, **values)
         cls.model_validate(document)
         return document

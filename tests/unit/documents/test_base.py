@@ -61,6 +61,26 @@ def test_a_value_stands_for_a_column_and_is_written_like_it() -> None:
     )
 
 
+class Computed(AnswerModel):
+    """Fields of a document that is no row."""
+
+    runs: list[RunId]
+    times: list[AwareDatetime]
+    new_id: RunId | TaskRunId
+
+
+def test_a_computed_document_has_all_its_fields_as_values() -> None:
+    shown = ids.show(ids.TASK_RUN, RUN)
+    assert Computed.of(runs=[RUN], times=[NOON], new_id=shown) == {
+        "runs": [ids.show(ids.RUN, RUN)],
+        "times": ["2026-11-20T12:00:00.000Z"],
+        # Which of the two ids it is, only its maker knows.
+        "newId": shown,
+    }
+    with pytest.raises(AttributeError, match="times"):
+        Computed.of(runs=[], new_id=shown)
+
+
 def test_the_keys_stand_in_the_order_of_the_declaration() -> None:
     document = Whole.of(ROW, parts=[], own_name="other")
     assert list(document)[:3] == ["ownName", "runId", "taskRunId"]
