@@ -8,23 +8,24 @@ from pipeweave.api.contract.statistics import (
     ByPipelineQuery,
     ByQueueQuery,
     ByTaskQuery,
-    PipelineStats,
-    QueueStatistics,
-    RunStats,
     RunStatsQuery,
-    Statistics,
     StatisticsQuery,
-    StatsByPipeline,
-    StatsByQueue,
-    StatsByTask,
     StatsQuery,
-    TaskStats,
     TaskStatsQuery,
 )
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import FieldError, InvalidInput, NotFound
-from pipeweave.orchestrator.telemetry import statistics
-from pipeweave.orchestrator.telemetry.statistics import answers
+from pipeweave.orchestrator.documents.statistics import (
+    PipelineStats,
+    QueueStatistics,
+    RunStats,
+    Statistics,
+    StatsByPipeline,
+    StatsByQueue,
+    StatsByTask,
+    TaskStats,
+)
+from pipeweave.orchestrator.telemetry.statistics import answers, open_queue
 
 routes = Routes("statistics")
 PIPELINE = {"id": PathId(None, "The pipeline's id.")}
@@ -193,4 +194,4 @@ def pipeline_statistics(call: Call, id: str, query: StatisticsQuery) -> dict[str
 def queue(call: Call) -> dict[str, Any]:
     """The open task runs of the tenant, by task, and how long they wait."""
     with call.reading() as tx:
-        return statistics.queue(tx, call.tenant)
+        return open_queue.queue(tx, call.tenant)

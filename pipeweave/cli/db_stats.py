@@ -27,7 +27,7 @@ def stats(database_url: str, is_rebuild: bool, as_json: bool) -> None:
     database = Database(database_url, pool_size=0)
     runs = statistics.rebuild(database, _tell) if is_rebuild else None
     with database.transaction() as tx:
-        state = statistics.documents.current(statistics.as_of(tx))
+        state = statistics.as_of(tx).to_json()
     if as_json:
         show_json({**state, "runs": runs})
         return

@@ -6,13 +6,26 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.documents.statistics import (
+    PipelineStats,
+    RunPoint,
+    RunStats,
+    StatsByPipeline,
+    StatsByQueue,
+    StatsByTask,
+    TaskColumn,
+    TaskColumns,
+    TaskPoint,
+    TaskStats,
+    VersionMark,
+)
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.registry.unknown_names import Listed
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.orchestrator.telemetry.statistics import buckets, documents, queue_rows, rows, series
-from pipeweave.orchestrator.telemetry.statistics.place import as_of
+from pipeweave.orchestrator.telemetry.statistics.place import AsOf, as_of
+from pipeweave.orchestrator.telemetry.statistics.series import Series
 from pipeweave.orchestrator.telemetry.statistics.tallies import SERVICE, TASK, TENANT
 from pipeweave.orchestrator.telemetry.statistics.windows import StatsWindow, window
 
@@ -21,12 +34,10 @@ MOST_VERSIONS = 100
 MOST_TASKS = 50
 # Columns of a map of durations by task.
 COLUMNS = 31
-# Buckets of one answer in the shape of the worker protocol.
-MOST_BUCKETS = 1_500
 
 
 def runs(tx: Transaction, tenant: str, chosen: StatsWindow, pipeline_id: str | None = None) -> Document:
-    """The runs of a pipeline or of the tenant over time: `documents.series`.
+    """The runs of a pipeline or of the tenant over time.
 
     Raises:
         NotFound: the tenant never had this pipeline.
@@ -34,13 +45,19 @@ def runs(tx: Transaction, tenant: str, chosen: StatsWindow, pipeline_id: str | N
     run_series = series.of_runs(tx, tenant, chosen, pipeline_id)
     if pipeline_id is not None:
         _check(tx, tenant, "pipeline", pipeline_id, run_series)
-    return documents.series(run_series, as_of(tx), documents.runs)
+    return _of_runs(RunStats, run_series, as_of(tx))
+
+
+def _of_runs(answer: type[RunStats], history: Series, current: AsOf, **more: Any) -> Document:
+    points = [documents.runs(tally, RunPoint, at=at) for at, tally in history.points]
+    summary = documents.runs(history.sum)
+    return documents.window(answer, history.window, current, points=points, summary=summary, **more)
 
 
 def tasks(
     tx: Transaction, tenant: str, chosen: StatsWindow, *, task_id: str | None, service_id: str | None
 ) -> Document:
-    """Attempts over time: `documents.series`; of a task also `versions`, [{version, at}] of its code.
+    """Attempts over time; of a task also the versions of its code.
 
     Args:
         task_id: None: all tasks, or those of the service.
@@ -57,7 +74,14 @@ def tasks(
         _check(tx, tenant, "service", service_id, task_series)
     parameters = {"tenant": tenant, "id": id, **_span(chosen)}
     versions = tx.execute(_CODE_VERSIONS, parameters).all() if task_id is not None else ()
-    return {**documents.series(task_series, as_of(tx), documents.attempts), "versions": _versions(versions)}
+    return documents.window(
+        TaskStats,
+        task_series.window,
+        as_of(tx),
+        points=[documents.attempts(tally, TaskPoint, at=at) for at, tally in task_series.points],
+        summary=documents.attempts(task_series.sum),
+        versions=_versions(versions),
+    )
 
 
 def _scope(task_id: str | None, service_id: str | None) -> tuple[str, str]:
@@ -86,9 +110,8 @@ WHERE p.tenant_id = :tenant AND p.id = :id ORDER BY task_id LIMIT {MOST_TASKS}
 
 
 def pipeline(tx: Transaction, tenant: str, pipeline_id: str, chosen: StatsWindow) -> Document:
-    """A pipeline's runs over time: `documents.series`; `versions`, [{version, at}]; and `tasks`, what the
-    attempts of its newest version's tasks took, in up to COLUMNS steps: {from, bucket, rows: [{taskId,
-    p95Ms}]}. Attempts of a task in other pipelines are among them.
+    """A pipeline's runs over time, its versions, and what the attempts of its newest version's tasks took, in
+    up to COLUMNS steps. Attempts of a task in other pipelines are among them.
 
     Raises:
         NotFound: the tenant never had this pipeline.
@@ -100,16 +123,15 @@ def pipeline(tx: Transaction, tenant: str, pipeline_id: str, chosen: StatsWindow
     ids = list(tx.execute(_TASKS_OF, {"tenant": tenant, "id": pipeline_id}).scalars())
     wide = window(tx.now, chosen.begin, chosen.end, most=COLUMNS)
     by_task = series.by_task(tx, tenant, ids, wide)
-    return {
-        **documents.series(run_series, as_of(tx), documents.runs),
-        "versions": _versions(versions),
-        "tasks": {"from": iso(wide.begin), "bucket": wide.step, "rows": _p95s(by_task)},
-    }
+    columns = TaskColumns.of(from_=wide.begin, bucket=wide.step, rows=_p95s(by_task))
+    return _of_runs(PipelineStats, run_series, as_of(tx), versions=_versions(versions), tasks=columns)
 
 
-def _p95s(by_task: Mapping[str, series.Series]) -> list[Document]:
+def _p95s(by_task: Mapping[str, Series]) -> list[Document]:
     return [
-        {"taskId": id, "p95Ms": [documents.durations(tally.took)["p95"] for _, tally in task_series.points]}
+        TaskColumn.of(
+            task_id=id, p95_ms=[documents.durations(tally.took)["p95"] for _, tally in task_series.points]
+        )
         for id, task_series in by_task.items()
     ]
 
@@ -119,10 +141,10 @@ def _span(chosen: StatsWindow) -> dict[str, datetime]:
 
 
 def _versions(version_rows: Any) -> list[Document]:
-    return [{"version": row.version, "at": iso(row.at)} for row in reversed(version_rows)]
+    return [VersionMark.of(row) for row in reversed(version_rows)]
 
 
-def _check(tx: Transaction, tenant: str, kind: Listed, id: str, history: series.Series) -> None:
+def _check(tx: Transaction, tenant: str, kind: Listed, id: str, history: Series) -> None:
     """What is gone keeps its statistics."""
     if not any(history.sum.counts.values()):
         unknown_names.require(tx, tenant, kind, id)
@@ -137,7 +159,7 @@ def by_pipeline(
     most: int,
     recent: int,
 ) -> Document:
-    """{from, to, bucket, asOf, …, pipelines}: `rows.pipeline_rows`, each with `recentRuns`.
+    """Of each of these pipelines a row: `rows.pipeline_rows`.
 
     Args:
         ids: in this order; without any, those that fail most.
@@ -145,24 +167,23 @@ def by_pipeline(
         recent: newest runs of each.
     """
     wanted = list(dict.fromkeys(ids)) or rows.failing_pipelines(tx, tenant, chosen, most)
-    by_id = rows.pipeline_rows(tx, tenant, wanted, chosen) if wanted else {}
-    strips = rows.last_runs(tx, tenant, wanted, recent) if wanted and recent else {}
-    shown = [{"pipelineId": id, **by_id[id], "recentRuns": strips.get(id, ())} for id in wanted]
-    return {**documents.window(chosen, as_of(tx)), "pipelines": shown}
+    by_id = rows.pipeline_rows(tx, tenant, wanted, chosen, recent) if wanted else {}
+    shown = [by_id[id] for id in wanted]
+    return documents.window(StatsByPipeline, chosen, as_of(tx), pipelines=shown)
 
 
 def by_task(tx: Transaction, tenant: str, chosen: StatsWindow, ids: Sequence[str]) -> Document:
-    """{from, to, bucket, asOf, …, tasks}: `rows.task_rows`, in the order of the ids."""
+    """Of each of these tasks a row, in the order of the ids: `rows.task_rows`."""
     by_id = rows.task_rows(tx, tenant, ids, chosen)
-    shown = [{"taskId": id, **by_id[id]} for id in dict.fromkeys(ids)]
-    return {**documents.window(chosen, as_of(tx)), "tasks": shown}
+    shown = [by_id[id] for id in dict.fromkeys(ids)]
+    return documents.window(StatsByTask, chosen, as_of(tx), tasks=shown)
 
 
 def by_queue(tx: Transaction, tenant: str, chosen: StatsWindow, queues: Sequence[str]) -> Document:
-    """{from, to, bucket, asOf, …, queues}: `queue_rows.queue_rows`, in the order of the names."""
+    """Of each of these queues a row, in the order of the names: `queue_rows.queue_rows`."""
     by_name = queue_rows.queue_rows(tx, tenant, queues, chosen)
-    shown = [{"queue": name, **by_name[name]} for name in dict.fromkeys(queues)]
-    return {**documents.window(chosen, as_of(tx)), "queues": shown}
+    shown = [by_name[name] for name in dict.fromkeys(queues)]
+    return documents.window(StatsByQueue, chosen, as_of(tx), queues=shown)
 
 
 def system(tx: Transaction, tenant: str, chosen: StatsWindow) -> Document:

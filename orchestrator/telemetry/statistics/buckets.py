@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pipeweave.orchestrator.documents.statistics import BucketSummary, Statistics
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.store.keyset import Document
-from pipeweave.orchestrator.telemetry.statistics.documents import by_code, current, durations, share
+from pipeweave.orchestrator.telemetry.statistics.documents import by_code, durations, share, window
 from pipeweave.orchestrator.telemetry.statistics.histogram import Durations
 from pipeweave.orchestrator.telemetry.statistics.place import AsOf
 from pipeweave.orchestrator.telemetry.statistics.series import Series
@@ -15,7 +16,7 @@ from pipeweave.orchestrator.telemetry.statistics.tallies import RUN_ENDS, Tally
 
 
 def buckets(tasks: Series | None, runs: Series | None, as_of: AsOf) -> Document:
-    """{from, to, bucket, asOf, …, buckets, summary}.
+    """What was counted in each bucket, and in all together.
 
     Args:
         tasks: the attempts of the same window; None for what has none of its own.
@@ -26,19 +27,19 @@ def buckets(tasks: Series | None, runs: Series | None, as_of: AsOf) -> Document:
     empty = [(at, None) for at, _ in one.points]
     of_tasks: Iterable[tuple[Any, Tally | None]] = tasks.points if tasks else empty
     of_runs: Iterable[tuple[Any, Tally | None]] = runs.points if runs else empty
-    return {
-        "from": iso(one.window.begin),
-        "to": iso(one.window.end),
-        "bucket": one.window.step,
-        **current(as_of),
-        "buckets": [
+    return window(
+        Statistics,
+        one.window,
+        as_of,
+        buckets=[
             _bucket(at, task_tally, run_tally)
             for (at, task_tally), (_, run_tally) in zip(of_tasks, of_runs, strict=True)
         ],
-        "summary": _summary(tasks.sum if tasks else None, runs.sum if runs else None),
-    }
+        summary=_summary(tasks.sum if tasks else None, runs.sum if runs else None),
+    )
 
 
+# One answer has up to 1,500 `Bucket`s of nine documents each: they are written out.
 def _bucket(at: Any, tasks: Tally | None, runs: Tally | None) -> Document:
     failed = _failed(tasks) if tasks else (runs.counts.get("failed", 0) if runs else 0)
     return {
@@ -107,10 +108,10 @@ def _summary(tasks: Tally | None, runs: Tally | None) -> Document:
     ended = {name: runs.counts.get(name, 0) for name in RUN_ENDS} if runs else {}
     judged = statuses or ended
     one = tasks or runs or Tally()
-    return {
-        "totalTaskRuns": sum(statuses.values()),
-        "totalPipelineRuns": sum(ended.values()),
-        "avgSuccessRate": share(judged.get("completed", 0), sum(judged.values())),
-        "avgRuntime": durations(one.took)["mean"],
-        "avgWaitTime": durations(one.wait)["mean"],
-    }
+    return BucketSummary.of(
+        total_task_runs=sum(statuses.values()),
+        total_pipeline_runs=sum(ended.values()),
+        avg_success_rate=share(judged.get("completed", 0), sum(judged.values())),
+        avg_runtime=durations(one.took)["mean"],
+        avg_wait_time=durations(one.wait)["mean"],
+    )

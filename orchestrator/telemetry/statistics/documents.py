@@ -1,15 +1,14 @@
-"""Statistics as camelCase documents. Quantiles are approximate, counts and means exact (pure)."""
+"""Makes the documents of statistics. Quantiles are approximate, counts and means exact (pure)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.documents.statistics import Counted, RunFigures, TaskFigures
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.orchestrator.telemetry.statistics.histogram import Durations
 from pipeweave.orchestrator.telemetry.statistics.place import AsOf
-from pipeweave.orchestrator.telemetry.statistics.series import Series
 from pipeweave.orchestrator.telemetry.statistics.tallies import OUTCOMES, RUN_ENDS, Tally
 from pipeweave.orchestrator.telemetry.statistics.windows import StatsWindow
 
@@ -18,7 +17,7 @@ WORDS = {"timed_out": "timeout"}
 
 
 def durations(histogram: Durations) -> Document:
-    """{count, min, max, mean, p50, p95, p99} in ms; without any, all but the count are null."""
+    """`DurationsMs`; without any, all but the count are null. Written out: an answer has thousands."""
     return {
         "count": histogram.count,
         "min": _ms(histogram.least),
@@ -39,43 +38,51 @@ def share(part: int, whole: int) -> float | None:
     return round(part / whole, 4) if whole else None
 
 
-def runs(tally: Tally) -> Document:
-    """{created, started, ended, completed, partial, failed, cancelled, successRate, durationMs, waitMs}.
+def ended_runs(tally: Tally) -> int:
+    """How many runs ended."""
+    return sum(tally.counts.get(name, 0) for name in RUN_ENDS)
 
-    The success rate leaves cancelled runs out.
-    """
+
+def runs(tally: Tally, answer: type[RunFigures] = RunFigures, /, **more: Any) -> Document:
+    """The runs of a tally. The success rate leaves cancelled runs out."""
     numbers = {name: tally.counts.get(name, 0) for name in ("created", "started", *RUN_ENDS)}
-    ended = sum(numbers[name] for name in RUN_ENDS)
-    return {
+    ended = ended_runs(tally)
+    return answer.of(
         **numbers,
-        "ended": ended,
-        "successRate": share(numbers["completed"], ended - numbers["cancelled"]),
-        "durationMs": durations(tally.took),
-        "waitMs": durations(tally.wait),
-    }
+        ended=ended,
+        success_rate=share(numbers["completed"], ended - numbers["cancelled"]),
+        duration_ms=durations(tally.took),
+        wait_ms=durations(tally.wait),
+        **more,
+    )
 
 
-def attempts(tally: Tally) -> Document:
-    """{attempts, completed, failed, timeout, lost, interrupted, cancelled, retried, cached, deadLetters,
-    redriven, successRate, durationMs, waitMs, errors}.
+def ended_attempts(tally: Tally) -> int:
+    """How many attempts ended."""
+    return sum(tally.counts.get(name, 0) for name in OUTCOMES)
+
+
+def attempts(tally: Tally, answer: type[TaskFigures] = TaskFigures, /, **more: Any) -> Document:
+    """The attempts of a tally.
 
     The success rate leaves out attempts that were cancelled, or interrupted because their worker stopped.
     """
     numbers = {WORDS.get(name, name): tally.counts.get(name, 0) for name in OUTCOMES}
-    ended = sum(numbers.values())
+    ended = ended_attempts(tally)
     judged = ended - numbers["cancelled"] - numbers["interrupted"]
-    return {
-        "attempts": ended,
+    return answer.of(
+        attempts=ended,
         **numbers,
-        "retried": tally.counts.get("retried", 0),
-        "cached": tally.counts.get("cached", 0),
-        "deadLetters": tally.counts.get("dead", 0),
-        "redriven": tally.counts.get("redriven", 0),
-        "successRate": share(numbers["completed"], judged),
-        "durationMs": durations(tally.took),
-        "waitMs": durations(tally.wait),
-        "errors": by_code(tally),
-    }
+        retried=tally.counts.get("retried", 0),
+        cached=tally.counts.get("cached", 0),
+        dead_letters=tally.counts.get("dead", 0),
+        redriven=tally.counts.get("redriven", 0),
+        success_rate=share(numbers["completed"], judged),
+        duration_ms=durations(tally.took),
+        wait_ms=durations(tally.wait),
+        errors=by_code(tally),
+        **more,
+    )
 
 
 def by_code(tally: Tally) -> Mapping[str, int]:
@@ -87,31 +94,6 @@ def by_code(tally: Tally) -> Mapping[str, int]:
     return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
 
 
-def current(as_of: AsOf) -> Document:
-    """{asOf, since, missedAt, isRebuilding}."""
-    return {
-        "asOf": iso(as_of.at),
-        "since": iso(as_of.since),
-        "missedAt": iso(as_of.missed_at),
-        "isRebuilding": as_of.is_rebuilding,
-    }
-
-
-def window(chosen: StatsWindow, as_of: AsOf) -> Document:
-    """{from, to, bucket, asOf, …}."""
-    return {
-        "from": iso(chosen.begin),
-        "to": iso(chosen.end),
-        "bucket": chosen.step,
-        **current(as_of),
-    }
-
-
-def series(history: Series, as_of: AsOf, shown: Callable[[Tally], Document]) -> Document:
-    """{from, to, bucket, asOf, …, points, summary}.
-
-    Args:
-        shown: the document of a tally: `runs` or `attempts`.
-    """
-    points: list[Any] = [{"at": iso(at), **shown(tally)} for at, tally in history.points]
-    return {**window(history.window, as_of), "points": points, "summary": shown(history.sum)}
+def window(answer: type[Counted], chosen: StatsWindow, as_of: AsOf, **more: Any) -> Document:
+    """What was counted in a window."""
+    return answer.of(as_of, from_=chosen.begin, to=chosen.end, bucket=chosen.step, as_of=as_of.at, **more)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipeweave.orchestrator.documents.statistics import OldestPending, QueueDepth, QueueStatistics, TaskDepth
 from pipeweave.orchestrator.domain import kind_sql
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, task_run_id
+from pipeweave.orchestrator.domain.json_shapes import duration_ms
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
@@ -42,10 +43,7 @@ _PENDING = ("ready", "queued", "due")
 
 
 def queue(tx: Transaction, tenant: str) -> Document:
-    """{depth, byTask, oldestPending, avgWaitMs, isCapped}.
-
-    `pending` is what is ready, queued or due later.
-    """
+    """What waits and runs; `pending` is what is ready, queued or due later."""
     rows = tx.execute(_BY_TASK, {"tenant": tenant, "most": MOST_ROWS}).all()
     waiting = [row for row in rows if row.status in _PENDING]
     oldest = min(waiting, key=lambda row: row.oldest, default=None)
@@ -55,23 +53,23 @@ def queue(tx: Transaction, tenant: str) -> Document:
         tasks.setdefault(row.task_id, []).append(row)
     shown = [_task(task_id, of_task) for task_id, of_task in tasks.items()]
     shown.sort(key=lambda each: (-each["pending"] - each["running"] - each["waiting"], each["taskId"]))
-    return {
-        "depth": _depth(rows),
-        "byTask": shown[:MOST_TASKS],
-        "oldestPending": oldest
-        and {
-            "runId": task_run_id(oldest.oldest_id),
-            "taskId": oldest.task_id,
-            "waitMs": duration_ms(oldest.oldest, oldest.now),
-        },
-        "avgWaitMs": round(sum(float(row.waited_s) for row in waiting) * 1000 / count, 1) if count else None,
-        "isCapped": any(
+    waited_ms = sum(float(row.waited_s) for row in waiting) * 1000
+    return QueueStatistics.of(
+        depth=QueueDepth.of(**_depth(rows)),
+        by_task=shown[:MOST_TASKS],
+        oldest_pending=oldest and _oldest_pending(oldest),
+        avg_wait_ms=round(waited_ms / count, 1) if count else None,
+        is_capped=any(
             sum(row.number for row in rows if row.status == status) >= MOST_ROWS for status in _OPEN
         ),
-    }
+    )
 
 
-def _depth(rows: list[Any]) -> Document:
+def _oldest_pending(row: Any) -> Document:
+    return OldestPending.of(row, run_id=row.oldest_id, wait_ms=duration_ms(row.oldest, row.now))
+
+
+def _depth(rows: list[Any]) -> dict[str, int]:
     counts = dict.fromkeys(("pending", "running", "waiting"), 0)
     for row in rows:
         counts["pending" if row.status in _PENDING else row.status] += row.number
@@ -81,9 +79,9 @@ def _depth(rows: list[Any]) -> Document:
 def _task(task_id: str, rows: list[Any]) -> Document:
     waits = [row for row in rows if row.status in _PENDING]
     oldest = min(waits, key=lambda row: row.oldest, default=None)
-    return {
-        "taskId": task_id,
-        "taskName": task_id,
+    return TaskDepth.of(
+        task_id=task_id,
+        task_name=task_id,
         **_depth(rows),
-        "oldestWaitMs": oldest and duration_ms(oldest.oldest, oldest.now),
-    }
+        oldest_wait_ms=oldest and duration_ms(oldest.oldest, oldest.now),
+    )

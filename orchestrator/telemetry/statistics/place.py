@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.feed import consumers
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -36,6 +37,15 @@ class AsOf:
     since: datetime
     missed_at: datetime | None
     is_rebuilding: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """As the command shows it."""
+        return {
+            "asOf": iso(self.at),
+            "since": iso(self.since),
+            "missedAt": iso(self.missed_at),
+            "isRebuilding": self.is_rebuilding,
+        }
 
 
 def as_of(tx: Transaction) -> AsOf:

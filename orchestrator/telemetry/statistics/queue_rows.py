@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import timedelta
 
+from pipeweave.orchestrator.documents.statistics import QueueRow
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.orchestrator.telemetry.statistics.series import MOST_IDS
 from pipeweave.orchestrator.telemetry.statistics.windows import StatsWindow
 
-# How far back queues are shown, in at most so many points: 2 minutes each.
-LAST = timedelta(hours=1)
-QUEUE_POINTS = 31
 # Tasks whose attempts are summed, by id; those of further ones are left out.
 MOST_TASKS = 1_000
 
@@ -36,9 +33,10 @@ GROUP BY q.queue, x.at
 def queue_rows(
     tx: Transaction, tenant: str, queues: Collection[str], chosen: StatsWindow
 ) -> Mapping[str, Document]:
-    """By queue, at most MOST_IDS: `attempts`, how many of its tasks' attempts ended in the window, and
-    `ends`, how many in each step. Interrupted and cancelled ones do not count, nor do they where rates are
-    shown; what ran in a queue for one code counts for the queue that its task names.
+    """By queue, at most MOST_IDS: how many attempts of its tasks ended in the window, and in each step of it.
+
+    Interrupted and cancelled ones do not count, nor do they where rates are shown; what ran in a queue for
+    one code counts for the queue that its task names.
     """
     names = sorted(set(queues))[:MOST_IDS]
     parameters = {"tenant": tenant, "queues": names, "grain": chosen.grain.value}
@@ -46,6 +44,6 @@ def queue_rows(
     for row in tx.execute(_ENDED, {**parameters, "begin": chosen.begin, "end": chosen.end}):
         ends[row.queue][chosen.start_of(row.at)] += int(row.number)
     return {
-        name: {"attempts": sum(counts.values()), "ends": list(counts.values())}
+        name: QueueRow.of(queue=name, attempts=sum(counts.values()), ends=list(counts.values()))
         for name, counts in ends.items()
     }

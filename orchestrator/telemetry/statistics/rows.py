@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id, run_took_ms
+from pipeweave.orchestrator.documents.pipelines import RecentRun
+from pipeweave.orchestrator.documents.statistics import PipelineRow, TaskRow
+from pipeweave.orchestrator.domain.json_shapes import run_took_ms
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.orchestrator.telemetry.statistics import documents, series
 from pipeweave.orchestrator.telemetry.statistics.grains import Grain
 from pipeweave.orchestrator.telemetry.statistics.series import Series
+from pipeweave.orchestrator.telemetry.statistics.tallies import Tally
 from pipeweave.orchestrator.telemetry.statistics.windows import StatsWindow
 
-# Points of the sparklines of a list.
-POINTS = 25
 # Runs of a pipeline's strip.
 LAST_RUNS = 20
 # Pipelines among which those that fail most are found, by id.
@@ -23,37 +24,41 @@ MOST_RANKED = 1_000
 
 
 def pipeline_rows(
-    tx: Transaction, tenant: str, ids: Collection[str], chosen: StatsWindow
+    tx: Transaction, tenant: str, ids: Collection[str], chosen: StatsWindow, recent: int = 0
 ) -> Mapping[str, Document]:
-    """By pipeline: `documents.runs` of the window, `perMinute`, `perDay`, and `ends`, how many ended in each
-    step.
-    """
+    """By pipeline: the runs of the window, how many ended in each step, and so many of its newest runs."""
     series_by_id = series.by_pipeline(tx, tenant, ids, chosen)
-    return {id: _with_rate(documents.runs(each.sum), "ended", each, tx) for id, each in series_by_id.items()}
+    strips = last_runs(tx, tenant, ids, recent) if recent else {}
+    return {
+        id: documents.runs(
+            each.sum,
+            PipelineRow,
+            pipeline_id=id,
+            recent_runs=strips.get(id, []),
+            **_rates(documents.ended_runs, each, tx),
+        )
+        for id, each in series_by_id.items()
+    }
 
 
 def task_rows(
     tx: Transaction, tenant: str, ids: Collection[str], chosen: StatsWindow
 ) -> Mapping[str, Document]:
-    """By task: `documents.attempts` of the window, `perMinute`, `perDay`, and `ends`, how many ended in each
-    step.
-    """
+    """By task: the attempts of the window, and how many ended in each step."""
     series_by_id = series.by_task(tx, tenant, ids, chosen)
     return {
-        id: _with_rate(documents.attempts(each.sum), "attempts", each, tx)
+        id: documents.attempts(each.sum, TaskRow, task_id=id, **_rates(documents.ended_attempts, each, tx))
         for id, each in series_by_id.items()
     }
 
 
-def _with_rate(shown: Document, name: str, one_series: Series, tx: Transaction) -> Document:
-    show = documents.runs if name == "ended" else documents.attempts
+def _rates(ended: Callable[[Tally], int], one_series: Series, tx: Transaction) -> dict[str, Any]:
     minutes = (min(tx.now, one_series.window.end) - one_series.window.begin) / timedelta(minutes=1)
-    rate = shown[name] / minutes if minutes > 0 else 0.0
+    rate = ended(one_series.sum) / minutes if minutes > 0 else 0.0
     return {
-        **shown,
-        "perMinute": round(rate, 2),
-        "perDay": round(rate * 1440, 1),
-        "ends": [show(tally)[name] for _, tally in one_series.points],
+        "per_minute": round(rate, 2),
+        "per_day": round(rate * 1440, 1),
+        "ends": [ended(tally) for _, tally in one_series.points],
     }
 
 
@@ -96,16 +101,9 @@ SELECT w.id AS pipeline_id, r.* FROM unnest(CAST(:ids AS text[])) AS w(id) CROSS
 def last_runs(
     tx: Transaction, tenant: str, ids: Collection[str], most: int = LAST_RUNS
 ) -> Mapping[str, Sequence[Document]]:
-    """By pipeline: its newest runs, the newest first: {id, status, createdAt, durationMs}."""
+    """By pipeline: its newest runs, the newest first."""
     chosen = sorted(set(ids))[: series.MOST_IDS]
     runs: dict[str, list[Any]] = {id: [] for id in chosen}
     for row in tx.execute(_LAST, {"tenant": tenant, "ids": chosen, "most": most}):
-        runs[row.pipeline_id].append(
-            {
-                "id": run_id(row.id),
-                "status": row.status,
-                "createdAt": iso(row.created_at),
-                "durationMs": run_took_ms(row),
-            }
-        )
+        runs[row.pipeline_id].append(RecentRun.of(row, duration_ms=run_took_ms(row)))
     return runs

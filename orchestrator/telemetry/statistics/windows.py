@@ -10,6 +10,13 @@ from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.telemetry.statistics.grains import Grain, floor
 
 MOST_POINTS = 300
+# Points of the sparklines of a list.
+POINTS = 25
+# How far back queues are shown, in at most so many points: 2 minutes each.
+LAST = timedelta(hours=1)
+QUEUE_POINTS = 31
+# Buckets of one answer in the shape of the worker protocol.
+MOST_BUCKETS = 1_500
 # Nothing was counted before, and no answer needs years beyond it.
 MOST_DAYS = 36_500
 # Beyond it, the end of a step may be no date any more.

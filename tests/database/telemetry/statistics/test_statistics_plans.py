@@ -13,7 +13,7 @@ from support.servers import new_database
 from pipeweave.orchestrator.domain.queue_names import service_queue
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.telemetry import statistics
-from pipeweave.orchestrator.telemetry.statistics import StatsWindow, answers, window
+from pipeweave.orchestrator.telemetry.statistics import StatsWindow, answers, open_queue, rows, window
 from pipeweave.orchestrator.telemetry.statistics.ageing import EXPIRING, delete
 from pipeweave.up.postgres import Postgres
 
@@ -56,16 +56,16 @@ READS: dict[str, tuple[Callable[[Transaction], Any], int]] = {
         40 * 30,
     ),
     "the tenant's runs": (lambda tx: answers.runs(tx, TENANT, window(tx.now, None, None)), 50),
-    "a page of pipelines": (lambda tx: statistics.pipeline_rows(tx, TENANT, IDS, day(tx)), 25 * 30),
-    "a page of tasks": (lambda tx: statistics.task_rows(tx, TENANT, IDS, day(tx)), 25 * 30),
+    "a page of pipelines": (lambda tx: rows.pipeline_rows(tx, TENANT, IDS, day(tx)), 25 * 30),
+    "a page of tasks": (lambda tx: rows.task_rows(tx, TENANT, IDS, day(tx)), 25 * 30),
     "what left a queue": (
         lambda tx: answers.by_queue(tx, TENANT, day(tx), [service_queue(TENANT, "python")]),
         40 * 30,
     ),
-    "strips": (lambda tx: statistics.last_runs(tx, TENANT, IDS), 50),
+    "strips": (lambda tx: rows.last_runs(tx, TENANT, IDS), 50),
     "the totals": (lambda tx: statistics.totals(tx), 50),
     "how current it is": (lambda tx: statistics.as_of(tx), 50),
-    "the queue": (lambda tx: statistics.queue(tx, TENANT), 50),
+    "the queue": (lambda tx: open_queue.queue(tx, TENANT), 50),
     "what has expired": (lambda tx: [delete(tx, each) for each in EXPIRING], 50),
 }
 
