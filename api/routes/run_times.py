@@ -5,16 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract.run_times import (
-    ItemsAnswer,
-    ItemsQuery,
-    LedgerAnswer,
-    TimelineAnswer,
-    TimelineQuery,
-)
+from pipeweave.api.contract.run_times import ItemsQuery, TimelineQuery
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import timeline
+from pipeweave.orchestrator.documents.run_times import ItemsAnswer, LedgerAnswer, TimelineAnswer
 
 routes = Routes("runs")
 RUN = {"id": PathId(ids.RUN, "The run's id.")}
@@ -54,10 +49,7 @@ def get_timeline(call: Call, id: str, query: TimelineQuery) -> dict[str, Any]:
     has a lane besides: how many of its items ran at a time.
     """
     with call.reading() as tx:
-        run_id = ids.read(ids.RUN, id)
-        answer = timeline.timeline(tx, call.tenant, run_id, query.page(), bins=query.bins)
-        steps = answer.pop("items")
-        return {**answer, "steps": steps}
+        return timeline.timeline(tx, call.tenant, ids.read(ids.RUN, id), query.page(), bins=query.bins)
 
 
 @routes.add(

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
+from pipeweave.orchestrator.documents.run_times import TimelineAnswer, TimelineStep
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.orchestrator.timeline import reading
@@ -26,7 +26,7 @@ _BLANK = frozenset({Kind.PREDECESSORS, Kind.ENDED})
 
 
 def timeline(tx: Transaction, tenant: str, id: UUID, page: Page, *, bins: int) -> Document:
-    """The timeline of a run, open or final: {totalMs, items: steps in the order of the pipeline, nextCursor}.
+    """The timeline of a run, open or final, with its steps in the order of the pipeline.
 
     Args:
         tx: a transaction of `Database.reading`; it becomes one snapshot.
@@ -53,16 +53,16 @@ def timeline(tx: Transaction, tenant: str, id: UUID, page: Page, *, bins: int) -
             run, times, row, is_critical=row.ordinal in path, level=levels[row.ordinal], lanes=map_lanes
         )
 
-    return {
-        "runId": run_id(run.id),
-        "pipelineId": run.pipeline_id,
-        "status": run.status,
-        "isOpen": times.is_open,
-        "createdAt": iso(run.created_at),
-        "startedMs": None if times.started is None else ms(times.started),
-        "totalMs": ms(times.end),
-        **page.cut(rows, "timeline", lambda each: (each.ordinal,), show),
-    }
+    shown = page.cut(rows, "timeline", lambda each: (each.ordinal,), show)
+    return TimelineAnswer.of(
+        run,
+        run_id=run.id,
+        is_open=times.is_open,
+        started_ms=None if times.started is None else ms(times.started),
+        total_ms=ms(times.end),
+        steps=shown["items"],
+        next_cursor=shown["nextCursor"],
+    )
 
 
 def _step(
@@ -76,23 +76,19 @@ def _step(
 ) -> Document:
     all_spans = laid_over(spans(row, times.changes.get(row.ordinal, ()), times.end), times.overs, Kind.ENDED)
     shown = [each for each in all_spans if each.kind not in _BLANK]
-    return {
-        "stepId": row.step_id,
-        "taskRunId": task_run_id(ids.task_run_id(run.id, row.ordinal)),
-        "taskId": row.task_id,
-        "kind": row.kind,
-        "status": row.status,
-        "attempt": row.attempt,
-        "errorCode": row.error_code,
-        "mapCount": row.items,
-        "level": level,
-        "isCritical": is_critical,
-        "bars": [_bar(each) for each in shown[-MOST_BARS:]],
-        "lane": lanes.get(row.ordinal),
-    }
+    return TimelineStep.of(
+        row,
+        task_run_id=ids.task_run_id(run.id, row.ordinal),
+        map_count=row.items,
+        level=level,
+        is_critical=is_critical,
+        bars=[_bar(each) for each in shown[-MOST_BARS:]],
+        lane=lanes.get(row.ordinal),
+    )
 
 
 def _bar(span: Span) -> dict[str, Any]:
+    """A `TimelineBar`, written out because a page has up to 200,000 of them."""
     return {
         "kind": span.kind.value,
         "fromMs": ms(span.begin),

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator.domain.json_shapes import run_id, task_run_id
+from pipeweave.orchestrator.documents.run_times import ErrorCodeItems, ItemsAnswer, Matrix
 from pipeweave.orchestrator.domain.states import FAILED_TASK, sql_in
 from pipeweave.orchestrator.reading.task_runs import COLUMNS, task_run_row
 from pipeweave.orchestrator.store.cache import CacheSpec
@@ -109,10 +109,10 @@ def items(
     bins: int,
     **filters: Any,
 ) -> Document:
-    """The items of a map: {stepId, total, counts, items, nextCursor, matrix, lane}.
+    """The items of a map.
 
     Args:
-        view: `list`, `matrix` or `lane`: which of the last members is filled.
+        view: `list`, `matrix` or `lane`: which of the members with these names is filled.
         bins: numbers of a lane.
         filters: of a list, as `item_list` takes them.
 
@@ -120,22 +120,23 @@ def items(
         NotFound, Conflict: as `map_of_run`.
     """
     run_map = map_of_run(tx, tenant, id, step)
-    shown: Document = {"items": None, "nextCursor": None, "matrix": None, "lane": None}
+    shown: dict[str, Any] = {"items": None, "next_cursor": None, "matrix": None, "lane": None}
     if view == "matrix":
         shown["matrix"] = _kept(tx, run_map, view, 0, lambda: matrix_of(tx, run_map))
     elif view == "lane":
         shown["lane"] = _kept(tx, run_map, view, bins, lambda: lane_of(tx, run_map, bins))
     else:
-        shown |= item_list(tx, run_map, page, **filters)
-    return {
-        "runId": run_id(id),
-        "stepId": step,
-        "taskRunId": task_run_id(ids.task_run_id(id, run_map.times.ordinal)),
-        "status": run_map.times.status,
-        "total": run_map.times.items or 0,
-        "seq": run_map.seq,
+        listing = item_list(tx, run_map, page, **filters)
+        shown |= {"items": listing["items"], "next_cursor": listing["nextCursor"]}
+    return ItemsAnswer.of(
+        run_map,
+        run_id=id,
+        step_id=step,
+        task_run_id=ids.task_run_id(id, run_map.times.ordinal),
+        status=run_map.times.status,
+        total=run_map.times.items or 0,
         **shown,
-    }
+    )
 
 
 def _kept(
@@ -202,23 +203,23 @@ def matrix_of(tx: Transaction, run_map: MapOfRun) -> Document:
         # Without a failed item, there is no second pass.
         if any(matrix.LETTERS[each] in letters for each in FAILED_TASK):
             codes = [_code(row) for row in tx.execute(_CODES, {**parameters, "limit": CODES_SHOWN})]
-    return {
-        "statuses": matrix.run_lengths(letters),
-        "counts": {
+    return Matrix.of(
+        statuses=matrix.run_lengths(letters),
+        counts={
             status.value: count
             for status, letter in matrix.LETTERS.items()
             if (count := letters.count(letter))
         },
-        "durations": levels,
-        "slowestMs": None if slowest is None else round(float(slowest), 1),
-        "medianMs": None if median is None else round(float(median), 1),
-        "errorCodes": codes,
-    }
+        durations=levels,
+        slowest_ms=None if slowest is None else round(float(slowest), 1),
+        median_ms=None if median is None else round(float(median), 1),
+        error_codes=codes,
+    )
 
 
 def _code(row: Any) -> Document:
     ranges = matrix.ranges(row.indexes, RANGES_SHOWN)
-    return {"code": row.error_code, "count": len(row.indexes), "ranges": ranges}
+    return ErrorCodeItems.of(code=row.error_code, count=len(row.indexes), ranges=ranges)
 
 
 # --- as a lane --------------------------------------------------------------------------------------------

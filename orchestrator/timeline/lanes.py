@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from pipeweave import ids
+from pipeweave.orchestrator.documents.run_times import Lane
 from pipeweave.orchestrator.domain.states import FAILED_TASK, sql_in
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
@@ -47,7 +48,7 @@ FROM edges AS e GROUP BY e.ordinal, floor(e.place)
 def lanes(
     tx: Transaction, run: RunRow, maps: Sequence[TaskRunTimes], bins: int, end: int
 ) -> Mapping[int, Document]:
-    """The lane of each of these maps that was laid out, by ordinal: {fromMs, toMs, running, failed}.
+    """The lane of each of these maps that was laid out, by ordinal.
 
     Args:
         bins: of each lane, over the life of its map.
@@ -92,9 +93,9 @@ def _life(times: TaskRunTimes, end: int) -> tuple[int, int]:
 
 def _lane(life: tuple[int, int], edges: Sequence[Edges], bins: int) -> Document:
     numbers = density(edges, bins)
-    return {
-        "fromMs": life[0] / 1000,
-        "toMs": life[1] / 1000,
-        "running": list(numbers.running),
-        "failed": list(numbers.failed),
-    }
+    return Lane.of(
+        from_ms=life[0] / 1000,
+        to_ms=life[1] / 1000,
+        running=list(numbers.running),
+        failed=list(numbers.failed),
+    )

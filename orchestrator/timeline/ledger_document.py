@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.documents.run_times import LedgerAnswer, LedgerStep, LedgerSum
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.orchestrator.timeline import reading
@@ -25,7 +25,7 @@ WHERE k.tenant_id = :tenant AND k.id = ANY(CAST(:ids AS text[])) AND k.concurren
 
 
 def ledger(tx: Transaction, tenant: str, id: UUID) -> Document:
-    """The ledger of a run, open or final: {totalMs, sums, steps, text, …}. The sums add up to the total.
+    """The ledger of a run, open or final. The sums add up to the total.
 
     Args:
         tx: a transaction of `Database.reading`; it becomes one snapshot.
@@ -39,20 +39,16 @@ def ledger(tx: Transaction, tenant: str, id: UUID) -> Document:
     summed = sums(run_parts)
     limits = _limits(tx, tenant, summed)
     shown = [_sum(each, limits) for each in summed]
-    return {
-        "runId": run_id(run.id),
-        "pipelineId": run.pipeline_id,
-        "status": run.status,
-        "isOpen": times.is_open,
-        "createdAt": iso(run.created_at),
-        "startedAt": iso(run.started_at),
-        "until": iso(run.until),
-        "totalMs": ms(times.end),
-        "sums": shown,
-        "steps": _steps(times, path, run_parts, limits),
-        "pathLength": len(path),
-        "text": sentence(ms(times.end), shown),
-    }
+    return LedgerAnswer.of(
+        run,
+        run_id=run.id,
+        is_open=times.is_open,
+        total_ms=ms(times.end),
+        sums=shown,
+        steps=_steps(times, path, run_parts, limits),
+        path_length=len(path),
+        text=sentence(ms(times.end), shown),
+    )
 
 
 def measure(tx: Transaction, run: RunRow) -> tuple[RunTimes, list[PathStep]]:
@@ -77,14 +73,13 @@ def _limits(tx: Transaction, tenant: str, summed: Sequence[Sum]) -> Mapping[str,
 
 def _sum(kind_sum: Sum, limits: Mapping[str, int]) -> Document:
     limit = limits.get(kind_sum.task_id or "")
-    return {
-        "kind": kind_sum.kind.value,
-        "label": label(kind_sum.kind, kind_sum.task_id, limit),
-        "taskId": kind_sum.task_id,
-        "limit": limit,
-        "ms": ms(kind_sum.length),
-        "steps": kind_sum.steps,
-    }
+    return LedgerSum.of(
+        kind_sum,
+        kind=kind_sum.kind.value,
+        label=label(kind_sum.kind, kind_sum.task_id, limit),
+        limit=limit,
+        ms=ms(kind_sum.length),
+    )
 
 
 # --- the steps of the path --------------------------------------------------------------------------------
@@ -115,13 +110,12 @@ def _step(times: RunTimes, ordinal: int, lengths: Mapping[Kind, int], limits: Ma
         for kind, length in longest
         if length
     ]
-    return {
-        "stepId": row.step_id,
-        "taskId": row.task_id,
+    return LedgerStep.of(
+        row,
         # Where an item is named, its end is told: that of its map may be the end of the run.
-        "status": row.status if item is None else item.status,
-        "ms": ms(sum(lengths.values())),
-        "mapIndex": None if item is None else item.map_index,
-        "kinds": {kind.value: ms(length) for kind, length in longest if length},
-        "text": listed(sums),
-    }
+        status=row.status if item is None else item.status,
+        ms=ms(sum(lengths.values())),
+        map_index=None if item is None else item.map_index,
+        kinds={kind.value: ms(length) for kind, length in longest if length},
+        text=listed(sums),
+    )

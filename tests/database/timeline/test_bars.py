@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 from support.run_driver import TRANSIENT, Clock, RunDriver, settle
 
-from pipeweave.api.contract.run_times import TimelineAnswer
 from pipeweave.errors import InvalidInput, NotFound
+from pipeweave.orchestrator.documents.run_times import TimelineAnswer
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import to_json
 from pipeweave.orchestrator.store.keyset import Page
@@ -23,7 +23,6 @@ def timeline_of(
 ) -> dict[str, Any]:
     with driver.database.reading() as tx:
         found = timeline(tx, driver.tenant, run_id, Page(limit, cursor), bins=4)
-    found["steps"] = found.pop("items")
     TimelineAnswer.model_validate_json(to_json(found) or "")
     return found
 

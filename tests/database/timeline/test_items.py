@@ -11,8 +11,8 @@ from support.plans import parts_of, plans_of
 from support.run_driver import PERMANENT, Clock, RunDriver, settle
 from support.sent_statements import sent_statements
 
-from pipeweave.api.contract.run_times import ItemsAnswer
 from pipeweave.errors import Conflict, InvalidInput, NotFound
+from pipeweave.orchestrator.documents.run_times import ItemsAnswer
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import to_json
 from pipeweave.orchestrator.store.keyset import Page

@@ -13,9 +13,9 @@ from support.run_driver import PERMANENT, TRANSIENT, Clock, RunDriver, finish_ta
 from support.sent_statements import sent_statements
 
 from pipeweave import ids
-from pipeweave.api.contract.run_times import LedgerAnswer
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.deadletters import dead_letters
+from pipeweave.orchestrator.documents.run_times import LedgerAnswer
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.runs import admission, pausing

@@ -60,14 +60,14 @@ def test_wide_runs_take_few_statements_and_few_bytes(fresh_database: Database) -
         of_steps: dict[str, Any] = ledger(tx, TENANT, chain)
         shown = timeline(tx, TENANT, chain, page, bins=120)
     assert len(sent) <= 15
-    assert (of_steps["pathLength"], len(of_steps["steps"]), len(shown["items"])) == (STEPS, 100, STEPS)
+    assert (of_steps["pathLength"], len(of_steps["steps"]), len(shown["steps"])) == (STEPS, 100, STEPS)
     assert len(orjson.dumps(of_steps)) <= 60_000
-    assert all(each["isCritical"] for each in shown["items"])
-    again = [each for each in shown["items"] if each["attempt"] == 2]
+    assert all(each["isCritical"] for each in shown["steps"])
+    again = [each for each in shown["steps"] if each["attempt"] == 2]
     assert len(again) == STEPS / 100
     assert {bar["kind"] for bar in again[0]["bars"]} >= {"failedWork", "queue", "work"}
 
     with database.reading() as tx:
-        [lane] = [each["lane"] for each in timeline(tx, TENANT, wide, page, bins=60)["items"]]
+        [lane] = [each["lane"] for each in timeline(tx, TENANT, wide, page, bins=60)["steps"]]
     assert len(lane["running"]) == 60
     assert sum(lane["failed"]) == ITEMS / 100
