@@ -1,24 +1,21 @@
-"""Models of bulk changes: cancel, pause, resume, rerun or retry many runs."""
+"""Models of the requests of bulk changes: cancel, pause, resume, rerun or retry many runs."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
-from pipeweave import ids
 from pipeweave.api.contract.dead_letters import Time
 from pipeweave.api.contract.query_parameters import MetaEntry, PageQuery
 from pipeweave.api.contract.requests import MAX_INT32, MAX_REASON, MAX_TOKEN, WHOLE, Name, Request
 from pipeweave.api.contract.reruns import Version
 from pipeweave.api.contract.run_changes import MAX_IDS
-from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId, type_id_pattern
+from pipeweave.orchestrator.documents.base import RunId
+from pipeweave.orchestrator.documents.operations import Outcome
 from pipeweave.orchestrator.documents.parts import TriggerKind
 from pipeweave.orchestrator.domain import RunStatus
 from pipeweave.orchestrator.operations import MOST_RUNS, BulkAction, BulkRequest, Selection
-
-BulkId = Annotated[str, Field(pattern=type_id_pattern(ids.BULK))]
-Outcome = Literal["changed", "skipped"]
 
 
 class BulkFilter(Request):
@@ -98,63 +95,6 @@ class BulkChangeRequest(Request):
             key,
             by,
         )
-
-
-class BulkPlan(AnswerModel):
-    """What a bulk change would do now."""
-
-    is_dry_run: Literal[True]
-    action: BulkAction
-    matched: int = Field(description="Runs that match and that the action concerns, counted up to 100,000.")
-    is_complete: bool = Field(description="Whether all were counted: a count ends after a second.")
-    skipped: int = Field(description="Of the runs that `ids` names: those that the action does not concern.")
-    by_status: dict[str, int] = Field(description="How many of those that match are in each status.")
-    sample: list[RunId] = Field(description="The first five that would be changed.")
-
-
-class BulkChange(AnswerModel):
-    """An action on many runs. The tick works it off."""
-
-    id: BulkId
-    action: BulkAction
-    status: Literal["running", "completed", "cancelled"]
-    filter: dict[str, Any]
-    reason: str | None
-    from_step: str | None
-    version: str | int | None
-    total: int = Field(description="Runs that matched when it was created.")
-    total_is_capped: bool = Field(description="Whether there were more: not all were counted.")
-    changed: int
-    skipped: int = Field(description="Runs that did not allow the action any more.")
-    limit: int
-    per_second: float | None
-    created_at: AwareDatetime
-    created_by: str | None
-    finished_at: AwareDatetime | None
-    duration_ms: float | None
-
-
-class BulkChangeList(Paged):
-    """Bulk changes, newest first."""
-
-    bulk_changes: list[BulkChange]
-
-
-class BulkRun(AnswerModel):
-    """What became of one run."""
-
-    run_id: RunId
-    outcome: Outcome
-    new_run_id: RunId | None = Field(description="What a rerun began.")
-    error_code: str | None = Field(description="Why it was skipped.")
-    error: str | None
-    at: AwareDatetime
-
-
-class BulkRunList(Paged):
-    """The runs that a bulk change has come to, in the order of their ids."""
-
-    runs: list[BulkRun]
 
 
 class BulkRunsQuery(PageQuery):

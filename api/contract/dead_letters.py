@@ -1,10 +1,10 @@
-"""Models of the requests and answers of the dead letter endpoints."""
+"""Models of the requests of the dead letter endpoints."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from pipeweave import ids
 from pipeweave.api.contract.query_parameters import (
@@ -19,13 +19,12 @@ from pipeweave.api.contract.query_parameters import (
 from pipeweave.api.contract.requests import MAX_INT32, MAX_REASON, WHOLE, Name, Request
 from pipeweave.durations import DURATION_EXPECTED, DURATION_PATTERN, milliseconds
 from pipeweave.orchestrator.deadletters import LetterFilter
-from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId, TaskRunId, type_id_pattern
+from pipeweave.orchestrator.documents.base import RunId, TaskRunId
 from pipeweave.orchestrator.documents.dead_letters import Fingerprint
 from pipeweave.orchestrator.operations import Pace
 from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT
 
 MAX_CANARY = 1_000
-RedriveId = Annotated[str, Field(pattern=type_id_pattern(ids.REDRIVE))]
 ErrorCode = Annotated[str, Field(min_length=1, max_length=200)]
 Status = Literal["open", "retried", "discarded", "all"]
 
@@ -50,9 +49,6 @@ def _text(value: Any) -> Any:
 
 
 Time = Annotated[Moment, BeforeValidator(_text)]
-
-
-# --- requests ---------------------------------------------------------------------------------------------
 
 
 class _Filtered(Query):
@@ -139,74 +135,3 @@ class PurgeRequest(Request):
     """Delete old dead letters, whether open, retried or discarded."""
 
     older_than: Duration = Field(description="Age since the failure, e.g. 30d, 12h or 90s.")
-
-
-# --- answers ----------------------------------------------------------------------------------------------
-
-
-class RedriveOutcomes(AnswerModel):
-    """What became of the retries of a redrive, of the newest 2,000."""
-
-    completed: int
-    failed_again: int
-    same_again: int = Field(description="Of those that failed again: with the same fingerprint.")
-    ended_otherwise: int = Field(description="Cancelled or skipped, or their history is gone.")
-    unended: int
-
-
-class RetriedAnswer(AnswerModel):
-    """A dead letter was retried."""
-
-    new_run_id: RunId | TaskRunId = Field(
-        description="The run that continues, or the new task run of a standalone task."
-    )
-    task_run_id: TaskRunId
-    status: Literal["queued"]
-    code_version: int = Field(description="The code version that the retry runs.")
-
-
-class Redrive(AnswerModel):
-    """The retry of many dead letters."""
-
-    id: RedriveId
-    status: Literal["running", "completed", "cancelled", "stopped"] = Field(
-        description="`completed`: everything was retried, or skipped. `stopped`: it stopped by itself."
-    )
-    filter: dict[str, Any]
-    total: int = Field(description="Dead letters that were open when the redrive was created.")
-    retried: int
-    skipped: int = Field(description="Dead letters that could not be retried and are still open.")
-    created_at: AwareDatetime
-    finished_at: AwareDatetime | None
-    duration_ms: float | None
-    created_by: str | None
-    limit: int | None
-    canary: int | None
-    canary_ended_at: AwareDatetime | None = Field(description="Since then the others follow.")
-    per_second: float | None
-    stop_on_same_fingerprint: float | None
-    stopped_because: str | None
-    outcomes: RedriveOutcomes | None = Field(description="null in lists.")
-
-
-class RedriveList(Paged):
-    """Redrives, newest first."""
-
-    redrives: list[Redrive]
-
-
-_MORE: Any = Field(description="Whether more may be left: send the request again.")
-
-
-class DiscardedAnswer(AnswerModel):
-    """How many dead letters were discarded."""
-
-    discarded: int
-    more: bool = _MORE
-
-
-class PurgedAnswer(AnswerModel):
-    """How many dead letters were deleted."""
-
-    purged: int
-    more: bool = _MORE

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from pipeweave.api.contract.answers import Fault
 from pipeweave.api.contract.dead_letters import Time
 from pipeweave.api.contract.requests import MAX_INT32, MAX_TOKEN, WHOLE, Name, Request, ValidationMode
 from pipeweave.orchestrator.documents.base import AnswerModel, RunId
+from pipeweave.orchestrator.documents.parts import Fault
 from pipeweave.orchestrator.domain import RunStatus
 
 # Runs that one request runs again at most: each is written in a transaction of its own.

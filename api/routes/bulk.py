@@ -5,26 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract.bulk import (
-    BulkChange,
-    BulkChangeList,
-    BulkChangeRequest,
-    BulkPlan,
-    BulkRunList,
-    BulkRunsQuery,
-)
+from pipeweave.api.contract.bulk import BulkChangeRequest, BulkRunsQuery
 from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.contract.requests import MAX_TOKEN
 from pipeweave.api.http import Answer, Call, PathId, Routes, idempotency_header
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
-from pipeweave.orchestrator.operations import (
-    BulkAction,
-    BulkRequest,
-    Selection,
-    bulk_changes,
-    choosing,
-    documents,
-)
+from pipeweave.orchestrator.documents.operations import BulkChange, BulkChangeList, BulkPlan, BulkRunList
+from pipeweave.orchestrator.operations import BulkAction, BulkRequest, Selection, bulk_changes, choosing
+from pipeweave.orchestrator.reading import bulk_changes as queries
 from pipeweave.orchestrator.security import WRITE
 
 routes = Routes("bulk changes")
@@ -69,7 +57,7 @@ def start(call: Call, body: BulkChangeRequest) -> Answer:
         return Answer(_plan(request, counted), 200)
     bulk = call.change(lambda tx: bulk_changes.create(tx, call.tenant, request, counted))
     with call.reading() as tx:
-        return Answer(documents.bulk_change(tx, call.tenant, bulk), 202)
+        return Answer(queries.bulk_change(tx, call.tenant, bulk), 202)
 
 
 def _check(request: BulkRequest) -> None:
@@ -92,29 +80,26 @@ def _check(request: BulkRequest) -> None:
 
 def _plan(request: BulkRequest, counted: choosing.Counted) -> dict[str, Any]:
     named = set(request.selection.ids or ())
-    return {
-        "isDryRun": True,
-        "action": request.action.value,
-        "matched": counted.matched,
-        "isComplete": counted.is_complete,
-        "skipped": max(0, len(named) - counted.matched),
-        "byStatus": counted.by_status,
-        "sample": [ids.show(ids.RUN, each) for each in counted.sample],
-    }
+    return BulkPlan.of(
+        counted,
+        is_dry_run=True,
+        action=request.action.value,
+        skipped=max(0, len(named) - counted.matched),
+    )
 
 
 @routes.add("GET", "/api/bulk", "List the bulk changes", query=PageQuery, answer=BulkChangeList)
 def list_changes(call: Call, query: PageQuery) -> dict[str, Any]:
     """Bulk changes, newest first."""
     with call.reading() as tx:
-        return query.named("bulkChanges", documents.bulk_change_list(tx, call.tenant, query.page()))
+        return query.named("bulkChanges", queries.bulk_change_list(tx, call.tenant, query.page()))
 
 
 @routes.add("GET", "/api/bulk/{id}", "Show a bulk change", ids=BULK, answer=BulkChange, errors=(NotFound,))
 def get_change(call: Call, id: str) -> dict[str, Any]:
     """One bulk change with its progress."""
     with call.reading() as tx:
-        return documents.bulk_change(tx, call.tenant, ids.read(ids.BULK, id))
+        return queries.bulk_change(tx, call.tenant, ids.read(ids.BULK, id))
 
 
 @routes.add(
@@ -129,9 +114,7 @@ def get_change(call: Call, id: str) -> dict[str, Any]:
 def list_runs(call: Call, id: str, query: BulkRunsQuery) -> dict[str, Any]:
     """The runs that it has come to, and what became of each: changed, or skipped and why."""
     with call.reading() as tx:
-        page = documents.run_list(
-            tx, call.tenant, ids.read(ids.BULK, id), query.page(), outcome=query.outcome
-        )
+        page = queries.run_list(tx, call.tenant, ids.read(ids.BULK, id), query.page(), outcome=query.outcome)
         return query.named("runs", page)
 
 

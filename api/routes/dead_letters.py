@@ -9,16 +9,11 @@ from typing import Any
 from pipeweave import ids
 from pipeweave.api.contract.dead_letters import (
     DeadLettersQuery,
-    DiscardedAnswer,
     DiscardMatchingRequest,
     DiscardRequest,
     GroupsQuery,
-    PurgedAnswer,
     PurgeRequest,
-    Redrive,
-    RedriveList,
     RedrivesQuery,
-    RetriedAnswer,
     RetryAllRequest,
 )
 from pipeweave.api.contract.query_parameters import ValuesQuery
@@ -27,7 +22,15 @@ from pipeweave.durations import milliseconds
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, UploadNotUsable
 from pipeweave.orchestrator import kept
 from pipeweave.orchestrator.deadletters import dead_letters
-from pipeweave.orchestrator.documents.dead_letters import DeadLetterDetail, DeadLetterGroups, DeadLetterList
+from pipeweave.orchestrator.documents.dead_letters import (
+    DeadLetterDetail,
+    DeadLetterGroups,
+    DeadLetterList,
+    DiscardedAnswer,
+    PurgedAnswer,
+    RetriedAnswer,
+)
+from pipeweave.orchestrator.documents.operations import Redrive, RedriveList
 from pipeweave.orchestrator.operations import redrives
 from pipeweave.orchestrator.reading import dead_letters as queries
 from pipeweave.orchestrator.registry import unknown_names
@@ -114,12 +117,8 @@ def retry(call: Call, id: str) -> dict[str, Any]:
         is_one=False,
     )
     task_run = ids.show(ids.TASK_RUN, retried.task_run_id)
-    return {
-        "newRunId": task_run if retried.is_standalone else ids.show(ids.RUN, retried.run_id),
-        "taskRunId": task_run,
-        "status": "queued",
-        "codeVersion": retried.code_version,
-    }
+    new_run = task_run if retried.is_standalone else ids.show(ids.RUN, retried.run_id)
+    return RetriedAnswer.of(retried, new_run_id=new_run, status="queued")
 
 
 @routes.add(
@@ -228,7 +227,7 @@ def discard_matching(call: Call, body: DiscardMatchingRequest) -> dict[str, Any]
         return dead_letters.discard_matching(tx, call.tenant, chosen, body.reason)
 
     discarded, more = _in_batches(call, discard_some)
-    return {"discarded": discarded, "more": more}
+    return DiscardedAnswer.of(discarded=discarded, more=more)
 
 
 @routes.add(
@@ -246,7 +245,7 @@ def purge(call: Call, body: PurgeRequest) -> dict[str, Any]:
     """
     age = timedelta(milliseconds=milliseconds(body.older_than) or 0)
     purged, more = _in_batches(call, lambda tx: dead_letters.purge(tx, call.tenant, tx.now - age))
-    return {"purged": purged, "more": more}
+    return PurgedAnswer.of(purged=purged, more=more)
 
 
 def _in_batches(call: Call, verb: Callable[[Transaction], int]) -> tuple[int, bool]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.contract.enqueued import EnqueuedList, EnqueuedQuery
+from pipeweave.api.contract.enqueued import EnqueuedQuery
 from pipeweave.api.http import Call, Routes
 from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.documents.enqueued import EnqueuedList
 
 routes = Routes("runs")
 

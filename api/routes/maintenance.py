@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pipeweave.api.contract.answers import MaintenanceState
 from pipeweave.api.contract.requests import MaintenanceRequest
 from pipeweave.api.http import Call, Routes
 from pipeweave.errors import Conflict
+from pipeweave.orchestrator.documents.maintenance import MaintenanceState
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import maintenance
 from pipeweave.orchestrator.security import ADMIN

@@ -8,7 +8,6 @@ from typing import Any
 
 from pipeweave.api.contract.pipeline_answers import (
     DryRunAnswer,
-    GridAnswer,
     StoredAnswer,
     TriggerAnswer,
     TriggerBatchAnswer,
@@ -26,7 +25,7 @@ from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.api.routes import input_checks, triggering
 from pipeweave.errors import Conflict, FieldError, InvalidInput, InvalidSpec, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.documents.pipelines import PipelineAnswer, PipelineList, VersionList
+from pipeweave.orchestrator.documents.pipelines import GridAnswer, PipelineAnswer, PipelineList, VersionList
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.registry import TaskRow, pipelines, task_rows
 from pipeweave.orchestrator.security import READ, WRITE

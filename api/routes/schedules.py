@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pipeweave import ids
 from pipeweave.api.contract.requests import MAX_TOKEN
 from pipeweave.api.contract.schedules import (
-    BackfillAnswer,
     BackfillRequest,
     CalendarQuery,
-    DeletedSchedule,
-    ScheduleCalendar,
-    ScheduleDetail,
-    ScheduleList,
-    SchedulePreview,
     SchedulePreviewRequest,
     ScheduleRequest,
     SchedulesQuery,
-    ScheduleStarted,
     ScheduleVerbRequest,
 )
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.domain import iso
+from pipeweave.orchestrator.documents.schedules import (
+    BackfillAnswer,
+    DeletedSchedule,
+    ScheduleCalendar,
+    ScheduleDetail,
+    ScheduleList,
+    SchedulePreview,
+    ScheduleStarted,
+)
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.security import READ, WRITE
 from pipeweave.orchestrator.starts.schedules import by_hand, storing
@@ -96,7 +96,7 @@ def preview(call: Call, body: SchedulePreviewRequest) -> dict[str, Any]:
     now = call.deployment.database.now()
     times = timetable.first_times(body.timetable(now), now, PREVIEWED)
     text = None if body.cron is None else timetable.in_words(body.cron)
-    return {"nextFires": [iso(each) for each in times], "text": text}
+    return SchedulePreview.of(next_fires=times, text=text)
 
 
 @routes.add(
@@ -149,7 +149,7 @@ def put_schedule(call: Call, id: str, body: ScheduleRequest) -> Answer:
 def delete_schedule(call: Call, id: str) -> dict[str, Any]:
     """Delete a schedule and the list of its fires. Runs that it started go on."""
     call.change(lambda tx: storing.delete(tx, call.tenant, id))
-    return {"id": id, "deleted": True}
+    return DeletedSchedule.of(id=id, deleted=True)
 
 
 @routes.add(
@@ -205,13 +205,7 @@ def fire(call: Call, id: str, body: ScheduleVerbRequest) -> dict[str, Any]:
             tx, call.deployment.values, call.tenant, id, actor=call.token_name, key=call.key
         )
     )
-    return {
-        "scheduleId": id,
-        "scheduledAt": iso(at),
-        "pipelineRunId": ids.show(ids.RUN, run.id),
-        "status": run.status,
-        "created": run.created,
-    }
+    return ScheduleStarted.of(run, schedule_id=id, scheduled_at=at, pipeline_run_id=run.id)
 
 
 @routes.add(
@@ -243,10 +237,5 @@ def backfill(call: Call, id: str, body: BackfillRequest) -> dict[str, Any]:
         is_dry=body.dry_run,
         actor=call.token_name,
     )
-    return {
-        "times": [iso(each) for each in done.times],
-        "created": len(done.runs),
-        "known": done.known,
-        "runIds": [ids.show(ids.RUN, run.id) for _, run in sorted(done.runs.items())],
-        "nextFrom": iso(done.next_from),
-    }
+    runs = [run.id for _, run in sorted(done.runs.items())]
+    return BackfillAnswer.of(done, created=len(runs), run_ids=runs)

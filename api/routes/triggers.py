@@ -7,18 +7,20 @@ from datetime import timedelta
 from typing import Any
 
 from pipeweave.api.contract.triggers import (
-    DeletedTrigger,
     PutTriggerRequest,
     RotateRequest,
-    TriggerDetail,
-    TriggerList,
     TriggersQuery,
-    TriggerStored,
     TriggerVerbRequest,
 )
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.documents.triggers import (
+    DeletedTrigger,
+    TriggerDetail,
+    TriggerList,
+    TriggerStored,
+)
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.security import WRITE
 from pipeweave.orchestrator.starts.triggers import storing
@@ -100,7 +102,7 @@ def put_trigger(call: Call, id: str, body: PutTriggerRequest) -> Answer:
 def delete_trigger(call: Call, id: str) -> dict[str, Any]:
     """Delete a trigger and the list of its fires. Runs that it started go on."""
     call.change(lambda tx: storing.delete(tx, call.tenant, id))
-    return {"id": id, "deleted": True}
+    return DeletedTrigger.of(id=id, deleted=True)
 
 
 @routes.add("POST", "/api/triggers/{id}/pause", "Pause a trigger", answer=TriggerDetail, **_VERB)

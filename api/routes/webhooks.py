@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave import ids
-from pipeweave.api.contract.triggers import DeliveryAnswer
 from pipeweave.api.http import Call, PathId, RawBody, Routes, parse_json
 from pipeweave.errors import (
     Conflict,
@@ -15,6 +13,7 @@ from pipeweave.errors import (
     Unavailable,
     UploadNotUsable,
 )
+from pipeweave.orchestrator.documents.triggers import DeliveryAnswer
 from pipeweave.orchestrator.starts.triggers import last_fire, webhooks
 
 routes = Routes("webhooks")
@@ -54,11 +53,9 @@ def deliver(call: Call, tenant: str, id: str, body: RawBody) -> dict[str, Any]:
         refused = error
         call.change(lambda tx: last_fire.note(tx, tenant, id, refused))
         raise
-    return {
-        "triggerId": id,
-        "deliveryId": done.delivery_id,
-        "outcome": "ping" if done.is_ping else "filtered" if done.run_id is None else "started",
-        "pipelineRunId": None if done.run_id is None else ids.show(ids.RUN, done.run_id),
-        "status": done.status,
-        "isRepeated": done.is_repeated,
-    }
+    return DeliveryAnswer.of(
+        done,
+        trigger_id=id,
+        outcome="ping" if done.is_ping else "filtered" if done.run_id is None else "started",
+        pipeline_run_id=done.run_id,
+    )

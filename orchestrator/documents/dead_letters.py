@@ -105,3 +105,31 @@ class DeadLetterGroups(AnswerModel):
     """Groups, the largest first, of the newest 100,000 dead letters."""
 
     groups: list[DeadLetterGroup]
+
+
+class RetriedAnswer(AnswerModel):
+    """A dead letter was retried."""
+
+    new_run_id: RunId | TaskRunId = Field(
+        description="The run that continues, or the new task run of a standalone task."
+    )
+    task_run_id: TaskRunId
+    status: Literal["queued"]
+    code_version: int = Field(description="The code version that the retry runs.")
+
+
+_MORE: Any = Field(description="Whether more may be left: send the request again.")
+
+
+class DiscardedAnswer(AnswerModel):
+    """How many dead letters were discarded."""
+
+    discarded: int
+    more: bool = _MORE
+
+
+class PurgedAnswer(AnswerModel):
+    """How many dead letters were deleted."""
+
+    purged: int
+    more: bool = _MORE

@@ -53,3 +53,12 @@ class Scanned(Paged):
     scanned_to: AwareDatetime | None = Field(
         description="How far back the look came, if it ended before the page was full."
     )
+
+
+class Fault(AnswerModel):
+    """One error in one field."""
+
+    field: str = Field(description="Path into the request, e.g. `tasks[0].id`; empty: the whole request.")
+    message: str
+    code: str
+    expected: str = Field("", description="What the field should be, if known.")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, Field
 
 from pipeweave.orchestrator.documents.base import AnswerModel, CodeHash, FailureMode, Paged, RunId
-from pipeweave.orchestrator.domain import RunStatus
+from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 
 Source = Literal["decorator", "document", "derived", "api"]
 
@@ -84,3 +84,55 @@ class VersionList(Paged):
     """A pipeline's versions, newest first."""
 
     versions: list[Version]
+
+
+class GridRun(AnswerModel):
+    """A column of a grid."""
+
+    id: RunId
+    version: int
+    status: RunStatus
+    error_code: str | None
+    created_at: AwareDatetime
+    started_at: AwareDatetime | None
+    finished_at: AwareDatetime | None
+    duration_ms: float | None
+
+
+class GridStep(AnswerModel):
+    """A row of a grid: each list has an entry for each run, null where its version has no such step."""
+
+    id: str = Field(description="The id of the step, or the key of a class of steps.")
+    task_id: str
+    is_map: bool
+    is_in_newest: bool = Field(description="Whether the newest version of the pipeline has it.")
+    step_count: int = Field(description="How many steps it stands for: 1, or those of a class.")
+    is_open: bool = Field(description="Whether it is a class whose members follow.")
+    class_id: str | None = Field(description="The open class that it is a member of.")
+    statuses: list[TaskStatus | None]
+    attempts: list[int | None]
+    ms: list[float | None] = Field(
+        description="How long the latest attempt took (ms); null: it has not ended."
+    )
+    items: list[int | None] = Field(description="How many items a map has; null until that is known.")
+    failed: list[int | None] = Field(
+        description="How many of its steps failed, of a map how many items, up to 10,000; null: their dead"
+        " letters are no longer kept."
+    )
+    error_codes: list[str | None]
+
+
+class GridAnswer(AnswerModel):
+    """Runs of a pipeline, newest first, by its steps."""
+
+    pipeline_id: str
+    version: int = Field(description="The newest version.")
+    view: Literal["all", "pattern"]
+    open: list[str] = Field(description="Keys of the classes whose members have rows.")
+    runs: list[GridRun]
+    steps: list[GridStep]
+    step_count: int = Field(description="Steps of all rows, also of those outside the window.")
+    has_newer: bool
+    has_older: bool
+    previous_steps: str | None = Field(description="The `fromStep` of the rows before; null: there are none.")
+    next_steps: str | None = Field(description="The `fromStep` of the next rows; null: there are none.")

@@ -7,7 +7,6 @@ of those that ended failed again as they did before: then what made them fail is
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -69,16 +68,6 @@ class Outcomes:
     def same_percent(self) -> float:
         """The share of those that ended that failed again with the same fingerprint (percent)."""
         return 100 * self.same_again / self.ended if self.ended else 0.0
-
-    def to_json(self) -> Mapping[str, int]:
-        """As the API shows them."""
-        return {
-            "completed": self.completed,
-            "failedAgain": self.failed_again,
-            "sameAgain": self.same_again,
-            "endedOtherwise": self.ended_otherwise,
-            "unended": self.unended,
-        }
 
 
 @dataclass(frozen=True, slots=True)

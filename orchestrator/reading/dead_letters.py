@@ -9,8 +9,14 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput, NotFound
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
-from pipeweave.orchestrator.documents.dead_letters import DeadLetter, DeadLetterDetail, DeadLetterGroup
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso
+from pipeweave.orchestrator.documents.dead_letters import (
+    DeadAttempt,
+    DeadLetter,
+    DeadLetterDetail,
+    DeadLetterGroup,
+)
+from pipeweave.orchestrator.documents.operations import Redrive, RedriveOutcomes
+from pipeweave.orchestrator.domain.json_shapes import duration_ms
 from pipeweave.orchestrator.kept.stored_values import Loading
 from pipeweave.orchestrator.operations import redrive_outcomes, redrives
 from pipeweave.orchestrator.store.database import Transaction
@@ -157,21 +163,20 @@ def dead_letter(tx: Transaction, tenant: str, letter_id: UUID, *, load: bool = F
 
 def _attempt(attempt: dict[str, Any], row: Any) -> Document:
     """An attempt of the dead letter's history; the last attempt ended when the dead letter was written."""
-    finished = attempt.get("finishedAt")
-    return {
-        "attempt": attempt["attempt"],
-        "status": attempt["status"],
-        "worker": attempt.get("worker"),
-        "codeVersion": attempt.get("codeVersion"),
-        "error": attempt.get("error"),
-        "errorCode": attempt.get("errorCode"),
-        "startedAt": _time(attempt.get("startedAt")),
-        "finishedAt": iso(row.failed_at) if finished is None else _time(finished),
-    }
+    return DeadAttempt.of(
+        attempt=attempt["attempt"],
+        status=attempt["status"],
+        worker=attempt.get("worker"),
+        code_version=attempt.get("codeVersion"),
+        error=attempt.get("error"),
+        error_code=attempt.get("errorCode"),
+        started_at=_time(attempt.get("startedAt")),
+        finished_at=_time(attempt.get("finishedAt")) or row.failed_at,
+    )
 
 
-def _time(text: str | None) -> str | None:
-    return None if text is None else iso(datetime.fromisoformat(text))
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
 
 
 # --- groups -----------------------------------------------------------------------------------------------
@@ -226,7 +231,7 @@ def redrive(tx: Transaction, tenant: str, redrive_id: UUID) -> Document:
     row = tx.execute(statement, {"tenant": tenant, "id": redrive_id, "limit": 1}).one_or_none()
     if row is None:
         raise redrives.TABLE.missing(redrive_id)
-    return {**_redrive(row), "outcomes": redrive_outcomes.count(tx, redrive_id).to_json()}
+    return _redrive(row, RedriveOutcomes.of(redrive_outcomes.count(tx, redrive_id)))
 
 
 def redrive_list(tx: Transaction, tenant: str, page: Page, *, id_prefix: str | None = None) -> Document:
@@ -260,23 +265,12 @@ _FILTER_NAMES = {
 }
 
 
-def _redrive(row: Any) -> Document:
-    return {
-        "id": ids.show(ids.REDRIVE, row.id),
-        "status": row.status,
-        "filter": {_FILTER_NAMES[name]: value for name, value in row.filter.items()},
-        "total": row.total,
-        "retried": row.retried,
-        "skipped": row.skipped,
-        "createdAt": iso(row.created_at),
-        "finishedAt": iso(row.finished_at),
-        "durationMs": duration_ms(row.created_at, row.finished_at),
-        "createdBy": row.created_by,
-        "limit": row.most,
-        "canary": row.canary,
-        "canaryEndedAt": iso(row.canary_ended_at),
-        "perSecond": row.per_second,
-        "stopOnSameFingerprint": row.stop_percent,
-        "stoppedBecause": row.stopped_because,
-        "outcomes": None,
-    }
+def _redrive(row: Any, outcomes: Document | None = None) -> Document:
+    return Redrive.of(
+        row,
+        filter={_FILTER_NAMES[name]: value for name, value in row.filter.items()},
+        duration_ms=duration_ms(row.created_at, row.finished_at),
+        limit=row.most,
+        stop_on_same_fingerprint=row.stop_percent,
+        outcomes=outcomes,
+    )

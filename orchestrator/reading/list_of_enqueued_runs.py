@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.documents.enqueued import EnqueuedRun
+from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
@@ -55,13 +56,13 @@ def enqueued_list(tx: Transaction, tenant: str, page: Page, status: str = "waiti
     parameters = {"tenant": tenant, "limit": page.limit + 1, "looked_at": MOST_LOOKED_AT}
     if status == "waiting":
         rows = tx.execute(_WAITING, {**parameters, "after": page.after_id("enqueued")}).all()
-        listing = page.cut(rows, "enqueued", lambda row: (row.id,), _row)
+        listing = page.cut(rows, "enqueued", lambda row: (row.id,), EnqueuedRun.of)
     elif status == "refused":
         rows = tx.execute(_REFUSED, {**parameters, "after": page.after_id("refused")}).all()
-        listing = page.cut(rows, "refused", lambda row: (row.id,), _row)
+        listing = page.cut(rows, "refused", lambda row: (row.id,), EnqueuedRun.of)
     else:
         rows = tx.execute(_REPEATED, {**parameters, "after": page.after_id("repeated")}).all()
-        listing = page.cut(rows, "repeated", lambda row: (row.id,), _row)
+        listing = page.cut(rows, "repeated", lambda row: (row.id,), EnqueuedRun.of)
     return {**listing, **_counts(tx, parameters)}
 
 
@@ -73,21 +74,4 @@ def _counts(tx: Transaction, parameters: dict[str, Any]) -> Document:
         "oldest": iso(row.oldest),
         "refused": row.refused,
         "refusedIsCapped": row.refused == MOST_LOOKED_AT,
-    }
-
-
-def _row(row: Any) -> Document:
-    return {
-        "id": run_id(row.id),
-        "pipelineId": row.pipeline_id,
-        "runToken": row.run_token,
-        "priority": row.priority,
-        "enqueuedBy": row.enqueued_by,
-        "enqueuedAt": iso(row.enqueued_at),
-        "dueAt": iso(row.due_at),
-        "tries": row.tries,
-        "errorCode": row.error_code,
-        "error": row.error,
-        "settledAt": iso(row.settled_at),
-        "firstRunId": None if row.first_run_id is None else run_id(row.first_run_id),
     }

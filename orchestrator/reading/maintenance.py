@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pipeweave import ids
+from pipeweave.orchestrator.documents.maintenance import (
+    BlockingRun,
+    Maintenance,
+    MaintenanceState,
+    OpenTaskRuns,
+)
 from pipeweave.orchestrator.domain import kind_sql
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
+from pipeweave.orchestrator.domain.json_shapes import run_id, task_run_id
 from pipeweave.orchestrator.queueing.maintenance_mode import ACTIVE_RUNS, PAUSED_RUNS
 from pipeweave.orchestrator.reading.time_to_drain import empty_in_ms
 from pipeweave.orchestrator.state.deployment_mode import MAINTENANCE, RUNNING, WAITING
@@ -33,22 +41,23 @@ FROM orchestrator_state AS s
 
 
 def state(tx: Transaction) -> Document:
-    """{mode, canEnterMaintenance, pendingTasks, runningTasks, modeChangedAt, reason, message} over all
-    tenants.
+    """The maintenance mode, and how much is open in all tenants.
 
     `pendingTasks` counts task runs that wait for a worker, a limit, their next attempt or something outside;
     `runningTasks` counts those that a worker runs. Maintenance can be entered once no run is open.
     """
-    row = tx.execute(_STATE).one()
-    return {
-        "mode": row.mode,
-        "canEnterMaintenance": row.open_runs == 0,
-        "pendingTasks": row.pending,
-        "runningTasks": row.running,
-        "modeChangedAt": iso(row.mode_changed_at),
-        "reason": row.reason,
-        "message": _message(row.mode, row.open_runs),
-    }
+    return _state(tx.execute(_STATE).one(), Maintenance)
+
+
+def _state(row: Any, answer: type[Maintenance], **more: Any) -> Document:
+    return answer.of(
+        row,
+        can_enter_maintenance=row.open_runs == 0,
+        pending_tasks=row.pending,
+        running_tasks=row.running,
+        message=_message(row.mode, row.open_runs),
+        **more,
+    )
 
 
 def _message(mode: str, open_runs: int | None) -> str:
@@ -95,22 +104,16 @@ def detailed_state(tx: Transaction) -> Document:
     """
     total = tx.execute(f"SELECT {_OPEN_RUNS}").scalar_one()
     blocking = [
-        {
+        BlockingRun.of(
+            row,
             # The id to cancel: of a standalone task the API shows only its task run.
-            "id": run_id(row.id) if row.task_id is None else task_run_id(ids.task_run_id(row.id, 1)),
-            "tenant": row.tenant_id,
-            "pipelineId": row.pipeline_id,
-            "taskId": row.task_id,
-            "status": row.status,
-            "createdAt": iso(row.created_at),
-            "age": round(float(row.age), 1),
-            "taskRuns": {each: getattr(row, each) for each in _COUNTED},
-        }
+            id=run_id(row.id) if row.task_id is None else task_run_id(ids.task_run_id(row.id, 1)),
+            tenant=row.tenant_id,
+            age=round(float(row.age), 1),
+            task_runs=OpenTaskRuns.of(row),
+        )
         for row in tx.execute(_BLOCKING)
     ]
-    shown = state(tx)
-    left = empty_in_ms(tx, shown["pendingTasks"] + shown["runningTasks"])
-    return {**shown, "blocking": blocking, "blockingTotal": int(total), "emptyInMs": left}
-
-
-_COUNTED = ("running", "queued", "ready", "waiting", "pending")
+    row = tx.execute(_STATE).one()
+    left = empty_in_ms(tx, row.pending + row.running)
+    return _state(row, MaintenanceState, blocking=blocking, blocking_total=int(total), empty_in_ms=left)

@@ -15,7 +15,8 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, run_took_ms
+from pipeweave.orchestrator.documents.pipelines import GridAnswer, GridRun, GridStep
+from pipeweave.orchestrator.domain.json_shapes import duration_ms, run_took_ms
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.states import FAILED_TASK, FINAL_TASK
 from pipeweave.orchestrator.domain.step_classes import worst
@@ -89,31 +90,19 @@ def grid(tx: Transaction, tenant: str, pipeline_id: str, window: Window) -> Docu
         runs = runs[-fitting:] if is_forward else runs[:fitting]
     cells = _cells(tx, runs, plans, shown)
     failed = _failed_items(tx, runs) if any(each.is_map for each in shown) else {}
-    return {
-        "pipelineId": pipeline_id,
-        "version": newest.version,
-        "view": view,
-        "open": [each.key for each in rows if each.is_open],
-        "runs": [_run(each) for each in runs],
-        "steps": [
-            {
-                "id": each.key,
-                "taskId": each.task,
-                "isMap": each.is_map,
-                "isInNewest": each.is_in_newest,
-                "stepCount": len(each.members),
-                "isOpen": each.is_open,
-                "classId": each.class_key,
-                **_row(cells, failed, at, each, runs),
-            }
-            for at, each in enumerate(shown)
-        ],
-        "stepCount": sum(len(each.members) for each in rows if each.class_key is None),
-        "hasNewer": has_newer,
-        "hasOlder": has_older,
-        "previousSteps": rows[max(0, begin - window.steps)].key if begin else None,
-        "nextSteps": rows[begin + window.steps].key if begin + window.steps < len(rows) else None,
-    }
+    return GridAnswer.of(
+        pipeline_id=pipeline_id,
+        version=newest.version,
+        view=view,
+        open=[each.key for each in rows if each.is_open],
+        runs=[_run(each) for each in runs],
+        steps=[_row(cells, failed, at, each, runs) for at, each in enumerate(shown)],
+        step_count=sum(len(each.members) for each in rows if each.class_key is None),
+        has_newer=has_newer,
+        has_older=has_older,
+        previous_steps=rows[max(0, begin - window.steps)].key if begin else None,
+        next_steps=rows[begin + window.steps].key if begin + window.steps < len(rows) else None,
+    )
 
 
 def _runs(tx: Transaction, tenant: str, pipeline_id: str, window: Window) -> tuple[Sequence[Any], bool, bool]:
@@ -195,13 +184,21 @@ def _failed_items(tx: Transaction, runs: Sequence[Any]) -> Failed:
 def _row(cells: Cells, failed: Failed, place: int, row: GridRow, runs: Sequence[Any]) -> Document:
     """One value for each run; null where the run's version has no such step."""
     row_cells = [_cell(cells.get((run.id, place), ()), row, failed, run.id) for run in runs]
-    return {name: [each and each[name] for each in row_cells] for name in _NAMES}
+    return GridStep.of(
+        row,
+        id=row.key,
+        task_id=row.task,
+        step_count=len(row.members),
+        class_id=row.class_key,
+        **{name: [each and each[name] for each in row_cells] for name in _LISTS},
+    )
 
 
-_NAMES = ("statuses", "attempts", "ms", "items", "failed", "errorCodes")
+# The fields that have an entry for each run.
+_LISTS = ("statuses", "attempts", "ms", "items", "failed", "error_codes")
 
 
-def _cell(parts: Sequence[Any], row: GridRow, failed: Failed, run: UUID) -> Document | None:
+def _cell(parts: Sequence[Any], row: GridRow, failed: Failed, run: UUID) -> dict[str, Any] | None:
     """What one row shows of one run, from its task runs by status."""
     if not parts:
         return None
@@ -215,7 +212,7 @@ def _cell(parts: Sequence[Any], row: GridRow, failed: Failed, run: UUID) -> Docu
         "ms": duration_ms(min(began), max(ended)) if is_over and began and ended else None,
         "items": _sum(each.map_count for each in parts) if row.is_map else None,
         "failed": _failures(parts, row, failed, run),
-        "errorCodes": next((each.error_code for each in parts if each.status == status), None),
+        "error_codes": next((each.error_code for each in parts if each.status == status), None),
     }
 
 
@@ -234,13 +231,4 @@ def _failures(parts: Sequence[Any], row: GridRow, failed: Failed, run: UUID) -> 
 
 
 def _run(row: Any) -> Document:
-    return {
-        "id": run_id(row.id),
-        "version": row.pipeline_version,
-        "status": row.status,
-        "errorCode": row.error_code,
-        "createdAt": iso(row.created_at),
-        "startedAt": iso(row.started_at),
-        "finishedAt": iso(row.finished_at),
-        "durationMs": run_took_ms(row),
-    }
+    return GridRun.of(row, version=row.pipeline_version, duration_ms=run_took_ms(row))

@@ -11,7 +11,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.documents.schedules import CalendarFire, OftenDue, ScheduleCalendar
+from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.starts.schedules.row import COLUMNS, timetable_of
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
@@ -46,7 +47,7 @@ ORDER BY f.scheduled_at, k.id LIMIT :most
 def schedule_calendar(
     tx: Transaction, tenant: str, begin: datetime, end: datetime, *, pipeline_id: str | None = None
 ) -> Document:
-    """{from, to, fires, often, paused, isCapped} of the times from `begin` until just before `end`.
+    """The times from `begin` until just before `end`.
 
     Of a paused schedule only what it did is listed. At most MOST_SCHEDULES schedules are looked at, by their
     ids; `isCapped` says that there are more.
@@ -60,19 +61,19 @@ def schedule_calendar(
     fires = _recorded(tx, tenant, named, begin, end)
     known = {(each["scheduleId"], each["at"]) for each in fires}
     ahead = [
-        _fire(id, named[id], at)
+        CalendarFire.of(schedule_id=id, pipeline_id=named[id], at=at, outcome=None, run_id=None)
         for id in named
         for at in due.get(id, ())
         if at > tx.now and (id, iso(at)) not in known
     ]
-    return {
-        "from": iso(begin),
-        "to": iso(end),
-        "fires": sorted([*fires, *ahead], key=lambda each: (each["at"], each["scheduleId"])),
-        "often": [_often(row) for row in often],
-        "paused": [row.id for row in shown if not row.enabled],
-        "isCapped": len(rows) > MOST_SCHEDULES,
-    }
+    return ScheduleCalendar.of(
+        from_=begin,
+        to=end,
+        fires=sorted([*fires, *ahead], key=lambda each: (each["at"], each["scheduleId"])),
+        often=[_often(row) for row in often],
+        paused=[row.id for row in shown if not row.enabled],
+        is_capped=len(rows) > MOST_SCHEDULES,
+    )
 
 
 # The weeks of a calendar begin at the same moments whoever looks: the times of a schedule are reckoned once.
@@ -93,27 +94,11 @@ def _recorded(
         "most": MOST_FIRES,
     }
     return [
-        _fire(row.schedule_id, named[row.schedule_id], row.scheduled_at, row.outcome, row.run_id)
+        CalendarFire.of(row, pipeline_id=named[row.schedule_id], at=row.scheduled_at)
         for row in tx.execute(_FIRES, parameters)
     ]
 
 
-def _fire(
-    id: str, pipeline_id: str, at: datetime, outcome: str | None = None, run: Any | None = None
-) -> Document:
-    return {
-        "scheduleId": id,
-        "pipelineId": pipeline_id,
-        "at": iso(at),
-        "outcome": outcome,
-        "runId": None if run is None else run_id(run),
-    }
-
-
 def _often(row: Any) -> Document:
-    return {
-        "scheduleId": row.id,
-        "pipelineId": row.pipeline_id,
-        "text": None if row.cron is None else timetable.in_words(row.cron),
-        "everyMs": row.every_ms,
-    }
+    text = None if row.cron is None else timetable.in_words(row.cron)
+    return OftenDue.of(row, schedule_id=row.id, text=text)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.documents.schedules import (
+    Fire,
+    ListedSchedule,
+    Schedule,
+    ScheduleDetail,
+    ScheduleError,
+)
 from pipeweave.orchestrator.starts.schedules.row import COLUMNS, not_found, timetable_of
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -54,12 +60,12 @@ def schedules(
         where += " AND s.pipeline_id = :pipeline_id"
     parameters = {"tenant": tenant, "after": after and after[0], "pipeline_id": pipeline_id}
     rows = tx.execute(_SCHEDULES.format(where=where), {**parameters, "limit": page.limit + 1}).all()
-    listing = page.cut(rows, "schedules", lambda row: (row.id,), _schedule)
-    fires = _last_fires(tx, tenant, [each["id"] for each in listing["items"]], recent)
-    return {
-        **listing,
-        "items": [{**each, "lastFires": fires.get(each["id"], [])} for each in listing["items"]],
-    }
+    fires = _last_fires(tx, tenant, [row.id for row in rows[: page.limit]], recent)
+
+    def show(row: Any) -> Document:
+        return _schedule(row, ListedSchedule, last_fires=fires.get(row.id, []))
+
+    return page.cut(rows, "schedules", lambda row: (row.id,), show)
 
 
 def _last_fires(tx: Transaction, tenant: str, ids: Sequence[str], most: int) -> Mapping[str, list[Document]]:
@@ -81,11 +87,8 @@ def schedule(tx: Transaction, tenant: str, schedule_id: str) -> Document:
     if row is None:
         raise not_found(tx, tenant, schedule_id)
     times = [] if row.withdrawn_at is not None else first_times(timetable_of(row), tx.now, NEXT_SHOWN)
-    return {
-        **_schedule(row),
-        "nextFires": [iso(each) for each in times],
-        "lastFires": _last_fires(tx, tenant, [schedule_id], LAST_SHOWN).get(schedule_id, []),
-    }
+    fires = _last_fires(tx, tenant, [schedule_id], LAST_SHOWN)
+    return _schedule(row, ScheduleDetail, next_fires=times, last_fires=fires.get(schedule_id, []))
 
 
 # By the key of the table, one schedule after the other: the newest times first.
@@ -99,44 +102,20 @@ SELECT f.* FROM unnest(CAST(:ids AS text[])) AS w(id) CROSS JOIN LATERAL (
 """
 
 
-def _schedule(row: Any) -> Document:
-    return {
-        "id": row.id,
-        "pipelineId": row.pipeline_id,
-        "cron": row.cron,
-        "text": None if row.cron is None else timetable.in_words(row.cron),
-        "everyMs": row.every_ms,
-        "at": iso(row.at),
-        "timeZone": row.time_zone,
-        "input": row.input,
-        "missedPolicy": row.missed_policy,
-        "overlapPolicy": row.overlap_policy,
-        "jitterMs": row.jitter_ms,
-        "startAt": iso(row.start_at),
-        "endAt": iso(row.end_at),
-        "paused": not row.enabled,
-        "source": row.source,
-        "withdrawnAt": iso(row.withdrawn_at),
-        "nextFireAt": iso(row.next_fire_at) if row.enabled else None,
-        "lastFireAt": iso(row.last_fire_at),
-        "lastError": _error(row.last_error_code, row.last_error),
-        "createdAt": iso(row.created_at),
-        "updatedAt": iso(row.updated_at),
-    }
+def _schedule(row: Any, answer: type[Schedule], **more: Any) -> Document:
+    return answer.of(
+        row,
+        text=None if row.cron is None else timetable.in_words(row.cron),
+        paused=not row.enabled,
+        next_fire_at=row.next_fire_at if row.enabled else None,
+        last_error=_error(row.last_error_code, row.last_error),
+        **more,
+    )
 
 
 def _fire(row: Any) -> Document:
-    return {
-        "scheduledAt": iso(row.scheduled_at),
-        "firedAt": iso(row.fired_at),
-        "kind": row.kind,
-        "outcome": row.outcome,
-        "reason": row.reason,
-        "runId": None if row.run_id is None else run_id(row.run_id),
-        "runStatus": row.run_status,
-        "error": _error(row.error_code, row.error),
-    }
+    return Fire.of(row, error=_error(row.error_code, row.error))
 
 
 def _error(code: str | None, message: str | None) -> Document | None:
-    return None if code is None else {"code": code, "message": message}
+    return None if code is None else ScheduleError.of(code=code, message=message)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator.documents.access import Tenant
-from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.documents.access import Tenant, TenantUse
 from pipeweave.orchestrator.queueing import run_slots
 from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT
 from pipeweave.orchestrator.store.database import Transaction
@@ -42,10 +42,14 @@ def tenant(tx: Transaction, id: str) -> Document:
     Raises:
         NotFound: there is no such tenant yet.
     """
+    return Tenant.of(_row(tx, id))
+
+
+def _row(tx: Transaction, id: str) -> Any:
     row = tx.execute(f"SELECT {_COLUMNS} FROM tenants WHERE id = :id", {"id": id}).one_or_none()
     if row is None:
         raise NotFound(f"tenant {id!r} not found", hint="PUT /api/tenants/{id} makes it")
-    return Tenant.of(row)
+    return row
 
 
 _PAUSE = "SELECT paused_at, reason FROM pauses WHERE tenant_id = :id AND task_id = ''"
@@ -57,12 +61,12 @@ def tenant_in_use(tx: Transaction, id: str) -> Document:
     Raises:
         NotFound: there is no such tenant yet.
     """
-    document, slots = tenant(tx, id), run_slots.slots_of(tx, id)
+    row, slots = _row(tx, id), run_slots.slots_of(tx, id)
     paused = tx.execute(_PAUSE, {"id": id}).one_or_none()
-    return {
-        **document,
-        "activeRuns": slots.active,
-        "pendingRuns": slots.waiting,
-        "pausedAt": paused and iso(paused.paused_at),
-        "pauseReason": paused and paused.reason,
-    }
+    return TenantUse.of(
+        row,
+        active_runs=slots.active,
+        pending_runs=slots.waiting,
+        paused_at=paused and paused.paused_at,
+        pause_reason=paused and paused.reason,
+    )

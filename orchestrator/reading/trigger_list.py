@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.documents.triggers import Trigger, TriggerDetail, TriggerError, TriggerFire
+from pipeweave.orchestrator.domain.json_shapes import run_id
 from pipeweave.orchestrator.starts.triggers.row import COLUMNS, WEBHOOK, not_found
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -60,43 +61,32 @@ def trigger(tx: Transaction, tenant: str, trigger_id: str) -> Document:
         raise not_found(tx, tenant, trigger_id)
     statement = _DELIVERIES if row.kind == WEBHOOK else _EVENTS
     fires = tx.execute(statement, {"tenant": tenant, "id": trigger_id, "most": LAST_SHOWN}).all()
-    return {**_trigger(tx, row), "lastFires": [_fire(each) for each in fires]}
+    return _trigger(tx, row, TriggerDetail, last_fires=[_fire(each) for each in fires])
 
 
-def _trigger(tx: Transaction, row: Any) -> Document:
+def _trigger(tx: Transaction, row: Any, answer: type[Trigger] = Trigger, **more: Any) -> Document:
     until = row.old_secret_until
-    return {
-        "id": row.id,
-        "kind": row.kind,
-        "pipelineId": row.pipeline_id,
-        "filter": row.filter,
-        "input": row.input,
-        "paused": not row.enabled,
-        "on": row.event,
-        "allowSelf": row.allows_self,
-        "scheme": row.scheme,
-        "headers": list(row.headers),
-        "maxPerMinute": row.max_per_minute,
-        "reusedIds": row.reused_ids,
-        "path": f"/api/webhooks/{row.tenant_id}/{row.id}" if row.kind == WEBHOOK else None,
-        "oldSecretUntil": iso(until) if until is not None and until > tx.now else None,
-        "lastFireAt": iso(row.last_fire_at),
-        "lastError": _error(row.last_error_code, row.last_error, row.last_error_at),
-        "createdAt": iso(row.created_at),
-        "updatedAt": iso(row.updated_at),
-    }
+    return answer.of(
+        row,
+        paused=not row.enabled,
+        on=row.event,
+        allow_self=row.allows_self,
+        headers=list(row.headers),
+        path=f"/api/webhooks/{row.tenant_id}/{row.id}" if row.kind == WEBHOOK else None,
+        old_secret_until=until if until is not None and until > tx.now else None,
+        last_error=_error(row.last_error_code, row.last_error, row.last_error_at),
+        **more,
+    )
 
 
 def _fire(row: Any) -> Document:
-    return {
-        "key": row.key if isinstance(row.key, str) else run_id(row.key),
-        "firedAt": iso(row.fired_at),
-        "outcome": row.outcome,
-        "reason": row.reason,
-        "runId": None if row.started is None else run_id(row.started),
-        "error": _error(row.error_code, row.error, row.fired_at),
-    }
+    return TriggerFire.of(
+        row,
+        key=row.key if isinstance(row.key, str) else run_id(row.key),
+        run_id=row.started,
+        error=_error(row.error_code, row.error, row.fired_at),
+    )
 
 
 def _error(code: str | None, message: str | None, at: datetime) -> Document | None:
-    return None if code is None else {"code": code, "message": message, "at": iso(at)}
+    return None if code is None else TriggerError.of(code=code, message=message, at=at)

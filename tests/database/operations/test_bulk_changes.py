@@ -16,8 +16,9 @@ from support.run_driver import Clock, RunDriver
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, PartlyFailed, Unavailable
 from pipeweave.orchestrator.kept.run_filter import RunFilter
-from pipeweave.orchestrator.operations import bulk_changes, choosing, documents, loop, run_changes
+from pipeweave.orchestrator.operations import bulk_changes, choosing, loop, run_changes
 from pipeweave.orchestrator.operations.bulk_requests import BulkAction, BulkRequest, Selection
+from pipeweave.orchestrator.reading import bulk_changes as queries
 from pipeweave.orchestrator.runs import pausing, triggering
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.orchestrator.store.lock_timeout import LOCK_TIMEOUT_MS
@@ -51,7 +52,7 @@ def work_off(driver: RunDriver) -> int:
 
 def progress(driver: RunDriver, bulk: UUID) -> Document:
     with driver.database.reading() as tx:
-        return documents.bulk_change(tx, driver.tenant, bulk)
+        return queries.bulk_change(tx, driver.tenant, bulk)
 
 
 def numbers(driver: RunDriver, bulk: UUID) -> tuple[str, int, int, int]:
@@ -61,7 +62,7 @@ def numbers(driver: RunDriver, bulk: UUID) -> tuple[str, int, int, int]:
 
 def listed(driver: RunDriver, bulk: UUID, outcome: str | None = None) -> list[Any]:
     with driver.database.reading() as tx:
-        items: list[Any] = documents.run_list(tx, driver.tenant, bulk, Page(), outcome=outcome)["items"]
+        items: list[Any] = queries.run_list(tx, driver.tenant, bulk, Page(), outcome=outcome)["items"]
         return items
 
 

@@ -18,8 +18,7 @@ from support.servers import new_database
 from pipeweave.orchestrator.export import ChosenRuns, Position
 from pipeweave.orchestrator.export.chosen import MOST_SLICES, RUNS_AT_ONCE, look
 from pipeweave.orchestrator.kept import RunFilter
-from pipeweave.orchestrator.operations import documents
-from pipeweave.orchestrator.reading import enqueued_list
+from pipeweave.orchestrator.reading import bulk_changes, enqueued_list
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page, cursor_of
 from pipeweave.up.postgres import Postgres
@@ -97,24 +96,24 @@ Read = Callable[[Transaction], Any]
 ONE_LOOK = 2 * RUNS_AT_ONCE + 100
 # What is read -> the read, and the rows it may look at.
 READS: dict[str, tuple[Read, int]] = {
-    "bulk changes": (lambda tx: documents.bulk_change_list(tx, TENANT, Page()), 100),
-    "bulk changes of a quiet tenant": (lambda tx: documents.bulk_change_list(tx, QUIET, Page(20)), 100),
+    "bulk changes": (lambda tx: bulk_changes.bulk_change_list(tx, TENANT, Page()), 100),
+    "bulk changes of a quiet tenant": (lambda tx: bulk_changes.bulk_change_list(tx, QUIET, Page(20)), 100),
     "a later page of them": (
-        lambda tx: documents.bulk_change_list(tx, TENANT, Page(50, cursor_of("bulk", UUID(int=1_000)))),
+        lambda tx: bulk_changes.bulk_change_list(tx, TENANT, Page(50, cursor_of("bulk", UUID(int=1_000)))),
         100,
     ),
-    "one bulk change": (lambda tx: documents.bulk_change(tx, TENANT, LARGE), 2),
-    "its runs": (lambda tx: documents.run_list(tx, TENANT, LARGE, Page()), 100),
+    "one bulk change": (lambda tx: bulk_changes.bulk_change(tx, TENANT, LARGE), 2),
+    "its runs": (lambda tx: bulk_changes.run_list(tx, TENANT, LARGE, Page()), 100),
     "its runs that were changed": (
-        lambda tx: documents.run_list(tx, TENANT, LARGE, Page(), outcome="changed"),
+        lambda tx: bulk_changes.run_list(tx, TENANT, LARGE, Page(), outcome="changed"),
         100,
     ),
     "its runs that were skipped": (
-        lambda tx: documents.run_list(tx, TENANT, LARGE, Page(), outcome="skipped"),
+        lambda tx: bulk_changes.run_list(tx, TENANT, LARGE, Page(), outcome="skipped"),
         100,
     ),
     "a later page of its runs": (
-        lambda tx: documents.run_list(
+        lambda tx: bulk_changes.run_list(
             tx, TENANT, LARGE, Page(50, cursor_of("bulk-runs", UUID(int=15_000))), outcome="changed"
         ),
         100,

@@ -1,12 +1,12 @@
-"""Reads bulk changes as documents: how far each is, and what became of its runs."""
+"""Read models of bulk changes: how far each is, and what became of its runs."""
 
 from __future__ import annotations
 
 from typing import Any
 from uuid import UUID
 
-from pipeweave import ids
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id
+from pipeweave.orchestrator.documents.operations import BulkChange, BulkRun
+from pipeweave.orchestrator.domain.json_shapes import duration_ms
 from pipeweave.orchestrator.operations.bulk_changes import TABLE
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -38,25 +38,14 @@ def bulk_change_list(tx: Transaction, tenant: str, page: Page) -> Document:
 
 
 def _document(row: Any) -> Document:
-    return {
-        "id": ids.show(ids.BULK, row.id),
-        "action": row.action,
-        "status": row.status,
-        "filter": row.filter,
-        "reason": row.options.get("reason"),
-        "fromStep": row.options.get("fromStep"),
-        "version": row.options.get("version"),
-        "total": row.total,
-        "totalIsCapped": row.total_is_capped,
-        "changed": row.changed,
-        "skipped": row.skipped,
-        "limit": row.most,
-        "perSecond": row.per_second,
-        "createdAt": iso(row.created_at),
-        "createdBy": row.created_by,
-        "finishedAt": iso(row.finished_at),
-        "durationMs": duration_ms(row.created_at, row.finished_at),
-    }
+    return BulkChange.of(
+        row,
+        reason=row.options.get("reason"),
+        from_step=row.options.get("fromStep"),
+        version=row.options.get("version"),
+        limit=row.most,
+        duration_ms=duration_ms(row.created_at, row.finished_at),
+    )
 
 
 # Each outcome by itself, because there is an index of the skipped ones alone.
@@ -90,11 +79,4 @@ def run_list(tx: Transaction, tenant: str, bulk: UUID, page: Page, *, outcome: s
 
 
 def _run(row: Any) -> Document:
-    return {
-        "runId": run_id(row.run_id),
-        "outcome": "changed" if row.is_changed else "skipped",
-        "newRunId": None if row.new_run_id is None else run_id(row.new_run_id),
-        "errorCode": row.error_code,
-        "error": row.error,
-        "at": iso(row.at),
-    }
+    return BulkRun.of(row, outcome="changed" if row.is_changed else "skipped")
