@@ -121,8 +121,9 @@ def spec_of(steps: int, seed: int = 1) -> PipelineSpec:
 
 def graph_of(steps: int, *, is_down: bool = False) -> dict[str, Any]:
     """The document of the graph of such a pipeline, as the endpoint answers it."""
-    found = graph_document(compile_plan(spec_of(steps)), View.ALL, is_down=is_down)
-    return {"pipelineId": "bench", "version": 1, **found}
+    return graph_document(
+        compile_plan(spec_of(steps)), View.ALL, pipeline_id="bench", version=1, is_down=is_down
+    )
 
 
 def states_of(ordinals: list[int], seed: int = 1) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pipeweave import ids
 from pipeweave.api.contract.requests import MAX_INT32, Name
 from pipeweave.api.contract.run_answers import AttemptStatus
 from pipeweave.orchestrator.documents.base import RunId, TaskRunId
+from pipeweave.orchestrator.documents.graphs import GraphView
 from pipeweave.orchestrator.documents.parts import TriggerKind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus, in_utc
 from pipeweave.orchestrator.kept import RunFilter
@@ -49,7 +50,6 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d
 DIGITS = BeforeValidator(_digits)
 # Not strict, because a query parameter is always text.
 Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc3339), AfterValidator(in_utc)]
-GraphView = Literal["all", "pattern"]
 # The key of a class of steps: its level and its task.
 CLASS_KEY = r"^[A-Za-z0-9._~:@/-]*$"
 OpenClasses = Annotated[str, Field(max_length=4_000, pattern=r"^[A-Za-z0-9._~:@/,-]*$")] | None

@@ -6,17 +6,18 @@ import threading
 import time
 from typing import Any
 
-from pipeweave.api.contract.deployment import (
-    ConfigAnswer,
-    DoctorAnswer,
-    DoctorRequest,
-    MonthsAnswer,
-    SampleAnswer,
-    SampleRequest,
-)
+from pipeweave.api.contract.deployment import DoctorRequest, SampleRequest
 from pipeweave.api.http import Call, Routes
 from pipeweave.errors import TooManyRequests
 from pipeweave.orchestrator.diagnosis import checks, doctor, history
+from pipeweave.orchestrator.documents.deployment import (
+    CheckAnswer,
+    ConfigAnswer,
+    DoctorAnswer,
+    MonthsAnswer,
+    SampleAnswer,
+    SettingAnswer,
+)
 from pipeweave.orchestrator.retention import Policy
 from pipeweave.orchestrator.security import ADMIN
 from pipeweave.settings import explain_given
@@ -38,11 +39,7 @@ def get_config(call: Call) -> dict[str, Any]:
     config` shows them. Secrets are masked. Workers and beat may have other settings.
     """
     rows = explain_given(call.deployment.settings)
-    return {
-        "settings": [
-            {"name": row.name, "value": row.value, "source": row.source, "about": row.about} for row in rows
-        ]
-    }
+    return ConfigAnswer.of(settings=[SettingAnswer.of(row) for row in rows])
 
 
 @routes.add(
@@ -74,12 +71,12 @@ def _examined(call: Call) -> dict[str, Any]:
     for finding in doctor.examine(call.deployment.settings, all_checks, limit_s=CHECK_LIMIT_S):
         verdict = finding.verdict
         level = finding.level.value
-        findings.append({"name": finding.name, "level": level, "detail": verdict.line, "hint": verdict.hint})
+        findings.append(CheckAnswer.of(finding, level=level, detail=verdict.line, hint=verdict.hint))
         if time.monotonic() >= ends and len(findings) < len(all_checks):
             is_complete = False
             break
     worst = max((each["level"] for each in findings), key=_BADNESS.index)
-    return {"status": worst, "isComplete": is_complete, "checks": findings}
+    return DoctorAnswer.of(status=worst, is_complete=is_complete, checks=findings)
 
 
 @routes.add(

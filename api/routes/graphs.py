@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from pipeweave.api.contract.graphs import DrawingQuery, GraphAnswer, GraphQuery, VersionDifferences
+from pipeweave.api.contract.graphs import DrawingQuery, GraphQuery
 from pipeweave.api.contract.requests import MAX_INT32
 from pipeweave.api.http import Answer, Call, Download, PathId, Routes
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator import graph
+from pipeweave.orchestrator.documents.comparisons import VersionDifferences
+from pipeweave.orchestrator.documents.graphs import GraphAnswer
 
 routes = Routes("pipelines")
 ID = PathId(None, "The pipeline's id.")

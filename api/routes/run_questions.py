@@ -8,19 +8,13 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.api.contract.query_parameters import AttemptsQuery, CompareQuery
-from pipeweave.api.contract.run_questions import (
-    RunAt,
-    RunComparison,
-    RunForecast,
-    RunVerification,
-    RunWhyAnswer,
-    StateAtQuery,
-    VerifyRequest,
-)
+from pipeweave.api.contract.run_questions import StateAtQuery, VerifyRequest
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import rebuilding, run_verification, why_run
+from pipeweave.orchestrator.documents.comparisons import RunComparison
+from pipeweave.orchestrator.documents.run_questions import RunAt, RunForecast, RunVerification, RunWhyAnswer
 from pipeweave.orchestrator.documents.task_runs import AttemptList
 from pipeweave.orchestrator.security import READ
 

@@ -19,16 +19,18 @@ from pipeweave.api.contract.query_parameters import (
     ValuesQuery,
 )
 from pipeweave.api.contract.requests import CancelRequest
-from pipeweave.api.contract.run_answers import ChangedRuns, SearchAnswer, WhyAnswer
 from pipeweave.api.contract.run_changes import PauseRunRequest, ResumeRunRequest, RunChangesRequest
-from pipeweave.api.contract.run_state import RunState
-from pipeweave.api.contract.step_states import StepStates, StepStatesQuery
+from pipeweave.api.contract.step_states import StepStatesQuery
 from pipeweave.api.contract.storage import LogsQuery, TaskRunLogs
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, Unavailable
 from pipeweave.orchestrator import kept, reading
 from pipeweave.orchestrator.diagnosis import why
+from pipeweave.orchestrator.documents.operations import ChangedRuns
+from pipeweave.orchestrator.documents.run_questions import WhyAnswer
+from pipeweave.orchestrator.documents.run_state import RunState, StepStates
 from pipeweave.orchestrator.documents.runs import EventList, PausedRun, RunDetail, RunList
+from pipeweave.orchestrator.documents.search import SearchAnswer
 from pipeweave.orchestrator.documents.task_runs import FoundTaskRuns, TaskRunDetail, TaskRunList
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.runs import bulk, pausing, triggering
@@ -237,13 +239,7 @@ def change_runs(call: Call, body: RunChangesRequest) -> dict[str, Any]:
         by=call.token_name,
         is_dry_run=body.dry_run,
     )
-    return {
-        "matched": done.matched,
-        "changed": done.changed,
-        "runs": [ids.show(ids.RUN, each) for each in done.runs],
-        "isDryRun": body.dry_run,
-        "isComplete": done.is_complete,
-    }
+    return ChangedRuns.of(done, is_dry_run=body.dry_run)
 
 
 @routes.add("GET", "/api/task-runs", "List the task runs", query=FindTaskRunsQuery, answer=FoundTaskRuns)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator.diagnosis import run_verification, verify
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.documents.deployment import MonthAnswer, MonthsAnswer, SampleAnswer
 from pipeweave.orchestrator.retention import Policy, month_status
 from pipeweave.orchestrator.retention.month_status import MonthOnDisk
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -20,30 +20,26 @@ SAMPLE_S = 5.0
 
 
 def months(tx: Transaction, policy: Policy) -> Document:
-    """The months of history, oldest first, with their sizes and what becomes of them: {months, …}.
+    """The months of history, oldest first, with their sizes and what becomes of them.
 
     Rows are PostgreSQL's estimates: counting them would take as long as there is history.
     """
     days = None if policy.runs is None else policy.runs.days
     documents = [_month(tx, each, policy) for each in month_status.months_on_disk(tx)]
-    return {"months": documents, "retentionDays": days, "isArchived": policy.is_archived}
+    return MonthsAnswer.of(months=documents, retention_days=days, is_archived=policy.is_archived)
 
 
 def _month(tx: Transaction, on_disk: MonthOnDisk, policy: Policy) -> Document:
-    return {
-        "month": str(on_disk.month),
-        "runs": _estimate(on_disk, "runs"),
-        "taskRuns": _estimate(on_disk, "task_runs"),
-        "attempts": _estimate(on_disk, "attempts"),
-        "events": _estimate(on_disk, "events"),
-        "bytes": on_disk.size,
-        "policy": _word(tx, on_disk, policy),
-        "dueAt": iso(policy.due_at(on_disk.month)),
-    }
+    return MonthAnswer.of(
+        month=str(on_disk.month),
+        **{table: max(0, on_disk.rows.get(table, 0)) for table in _COUNTED},
+        bytes=on_disk.size,
+        policy=_word(tx, on_disk, policy),
+        due_at=policy.due_at(on_disk.month),
+    )
 
 
-def _estimate(on_disk: MonthOnDisk, table: str) -> int:
-    return max(0, on_disk.rows.get(table, 0))
+_COUNTED = ("runs", "task_runs", "attempts", "events")
 
 
 def _word(tx: Transaction, on_disk: MonthOnDisk, policy: Policy) -> str:
@@ -55,7 +51,7 @@ def _word(tx: Transaction, on_disk: MonthOnDisk, policy: Policy) -> str:
 
 
 def sample(database: Database, limit: int) -> Document:
-    """Verify the newest runs of all tenants, within SAMPLE_S: {verified, skipped, differing, …}.
+    """Verify the newest runs of all tenants, within SAMPLE_S.
 
     A run with too many events for a request is skipped, and so is one whose month is dropped meanwhile.
     """
@@ -73,14 +69,14 @@ def sample(database: Database, limit: int) -> Document:
         verified += 1
         if not comparison["isEqual"]:
             differing.append(comparison)
-    return {
-        "verified": verified,
-        "skipped": skipped,
-        "differing": differing,
-        "isComplete": verified + skipped == len(chosen),
-        "oldestRunId": run_id(chosen[verified + skipped - 1]) if verified + skipped else None,
-        "verifiedAt": iso(now),
-    }
+    return SampleAnswer.of(
+        verified=verified,
+        skipped=skipped,
+        differing=differing,
+        is_complete=verified + skipped == len(chosen),
+        oldest_run_id=chosen[verified + skipped - 1] if verified + skipped else None,
+        verified_at=now,
+    )
 
 
 def _verified(database: Database, id: UUID) -> Document | None:

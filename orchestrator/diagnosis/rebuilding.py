@@ -11,9 +11,9 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import LimitExceeded
 from pipeweave.orchestrator.diagnosis import verify
+from pipeweave.orchestrator.documents.run_questions import RunAt, StepAt
 from pipeweave.orchestrator.domain import replay
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
-from pipeweave.orchestrator.domain.replay import RebuiltRun, RebuiltTaskRun
+from pipeweave.orchestrator.domain.replay import RebuiltRun
 from pipeweave.orchestrator.reading import enqueued_runs
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
@@ -32,7 +32,7 @@ _AT = "SELECT e.at FROM events AS e WHERE e.run_id = :id AND e.seq <= :seq ORDER
 
 
 def rebuilt_at(tx: Transaction, tenant: str, id: UUID, seq: int) -> Document:
-    """What a run was after its events up to a number: {status, events, counts, steps}; items are counted.
+    """What a run was after its events up to a number; items are counted.
 
     Raises:
         NotFound: the tenant has no such run.
@@ -50,22 +50,25 @@ def rebuilt_at(tx: Transaction, tenant: str, id: UUID, seq: int) -> Document:
     stored = pipelines.get(tx, tenant, row.pipeline_id, row.pipeline_version)
     names = [each.id for each in stored.plan.steps]
     run = replay.rebuild(takewhile(lambda event: event.seq <= seq, verify.events(tx, id)))
-    return {
-        "runId": run_id(id),
-        "seq": seq,
-        "at": iso(tx.execute(_AT, {"id": id, "seq": seq}).scalar_one_or_none()),
-        "events": row.events,
-        "status": run.status,
-        "errorCode": run.error_code,
-        "counts": dict(Counter(each.status.value for each in run.task_runs.values())),
-        "steps": _steps(id, names, run),
-    }
+    return RunAt.of(
+        run,
+        run_id=id,
+        seq=seq,
+        at=tx.execute(_AT, {"id": id, "seq": seq}).scalar_one_or_none(),
+        events=row.events,
+        counts=dict(Counter(each.status.value for each in run.task_runs.values())),
+        steps=_steps(id, names, run),
+    )
 
 
 def _steps(id: UUID, names: list[str], run: RebuiltRun) -> list[Document]:
     items = _items(run)
     shown = ((number, name, run.task_runs.get(number)) for number, name in enumerate(names, 1))
-    return [_step(id, number, name, each, items.get(number)) for number, name, each in shown if each]
+    return [
+        StepAt.of(each, id=name, task_run_id=ids.task_run_id(id, number), items=items.get(number))
+        for number, name, each in shown
+        if each
+    ]
 
 
 def _items(run: RebuiltRun) -> Mapping[int, Mapping[str, int]]:
@@ -77,17 +80,3 @@ def _items(run: RebuiltRun) -> Mapping[int, Mapping[str, int]]:
                 if (of_item := run.task_runs.get(item)) is not None:
                     sums[number][of_item.status.value] += 1
     return sums
-
-
-def _step(
-    id: UUID, number: int, name: str, each: RebuiltTaskRun, items: Mapping[str, int] | None
-) -> Document:
-    return {
-        "id": name,
-        "taskRunId": task_run_id(ids.task_run_id(id, number)),
-        "status": each.status,
-        "attempt": each.attempt,
-        "worker": each.worker,
-        "errorCode": each.error_code,
-        "items": items,
-    }

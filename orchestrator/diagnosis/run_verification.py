@@ -8,8 +8,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator.diagnosis import verify
-from pipeweave.orchestrator.diagnosis.verify import Difference
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
+from pipeweave.orchestrator.documents.run_questions import RunVerification, VerifyDifference
 from pipeweave.orchestrator.reading.runs import require_run
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
@@ -26,7 +25,7 @@ FROM runs AS r WHERE r.id = :id
 
 
 def verified(tx: Transaction, tenant: str, id: UUID) -> Document:
-    """Compare a run's rows with what its events imply: {isEqual, differences, events, verifiedAt, …}.
+    """Compare a run's rows with what its events imply.
 
     Args:
         tx: a transaction of `Database.reading`; it becomes one snapshot, so an open run agrees, too.
@@ -57,15 +56,15 @@ def _compared(tx: Transaction, id: UUID) -> Document:
         raise NotFound(f"run {ids.show(ids.RUN, id)} not found")
     _require_small(id, size)
     differences = verify.run(tx, id)
-    return {
-        "runId": run_id(id),
-        "isEqual": not differences,
-        "differences": [_shown(each) for each in differences],
-        "isComplete": len(differences) < verify.MOST_PER_RUN,
-        "events": size.events,
-        "taskRuns": size.task_run_count,
-        "verifiedAt": iso(tx.now),
-    }
+    return RunVerification.of(
+        run_id=id,
+        is_equal=not differences,
+        differences=[VerifyDifference.of(each) for each in differences],
+        is_complete=len(differences) < verify.MOST_PER_RUN,
+        events=size.events,
+        task_runs=size.task_run_count,
+        verified_at=tx.now,
+    )
 
 
 def _require_small(id: UUID, size: Any) -> None:
@@ -79,12 +78,3 @@ def _require_small(id: UUID, size: Any) -> None:
                 f"the run has more than {most:,} {what}",
                 hint=f"`pipeweave verify {ids.show(ids.RUN, id)}` has no such limit",
             )
-
-
-def _shown(each: Difference) -> Document:
-    return {
-        "taskRunId": None if each.task_run_id is None else task_run_id(each.task_run_id),
-        "field": each.field,
-        "stored": each.stored,
-        "rebuilt": each.rebuilt,
-    }

@@ -15,8 +15,9 @@ from pipeweave.errors import NotFound
 from pipeweave.orchestrator.diagnosis import why_dispatched, why_held, why_pending
 from pipeweave.orchestrator.diagnosis.why_held import Oldest
 from pipeweave.orchestrator.diagnosis.why_reasons import Reason, reason, seconds
+from pipeweave.orchestrator.documents.run_questions import WhyAnswer
 from pipeweave.orchestrator.domain import queue_names
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
+from pipeweave.orchestrator.domain.json_shapes import iso, task_run_id
 from pipeweave.orchestrator.domain.states import FINAL_TASK, TaskStatus
 from pipeweave.orchestrator.queueing import placement
 from pipeweave.orchestrator.state import deployment_mode
@@ -46,7 +47,7 @@ WHERE t.tenant_id = :tenant
 
 
 def why(tx: Transaction, tenant: str, id: UUID, oldest: Oldest, *, is_serverless: bool = False) -> Document:
-    """{taskRunId, runId, status, reasons}: the reasons in the order in which they must be resolved.
+    """Why a task run does not run: the reasons in the order in which they must be resolved.
 
     Args:
         oldest: `Publisher.oldest`, for the messages in Redis.
@@ -58,12 +59,12 @@ def why(tx: Transaction, tenant: str, id: UUID, oldest: Oldest, *, is_serverless
     row = _rows(tx, tenant, [id]).get(id)
     if row is None:
         raise NotFound(f"task run {task_run_id(id)} not found", taskRunId=task_run_id(id))
-    return {
-        "taskRunId": task_run_id(row.id),
-        "runId": None if row.pipeline_id is None else run_id(row.run_id),
-        "status": row.status,
-        "reasons": [each.to_json() for each in _reasons(tx, row, oldest, is_serverless)],
-    }
+    return WhyAnswer.of(
+        row,
+        task_run_id=row.id,
+        run_id=None if row.pipeline_id is None else row.run_id,
+        reasons=[each.to_json() for each in _reasons(tx, row, oldest, is_serverless)],
+    )
 
 
 def first_reasons(

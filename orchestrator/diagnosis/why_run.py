@@ -13,7 +13,7 @@ from uuid import UUID
 
 from pipeweave.orchestrator.diagnosis import why, why_held
 from pipeweave.orchestrator.diagnosis.why_held import Oldest
-from pipeweave.orchestrator.domain.json_shapes import run_id, task_run_id
+from pipeweave.orchestrator.documents.run_questions import RunWhyAnswer, SummedReason
 from pipeweave.orchestrator.domain.states import OPEN_TASK, TaskStatus, sql_in
 from pipeweave.orchestrator.reading.runs import require_run
 from pipeweave.orchestrator.store.database import Transaction
@@ -66,7 +66,7 @@ _SHORT = {
 def why_run(
     tx: Transaction, tenant: str, id: UUID, oldest: Oldest, *, is_serverless: bool = False
 ) -> Document:
-    """{runId, open, running, waiting, summary, reason, reasons, isComplete}: what holds most comes first.
+    """Why a run does not go on: what holds most comes first.
 
     `reason` is that of the run itself, its pause; it is all that a run waits for without open task runs.
 
@@ -88,30 +88,28 @@ def why_run(
     number = sum(each.number for each in waiting)
     pause = tx.execute(_PAUSE, {"id": id}).one_or_none()
     held = None if pause is None else why_held.run_paused(pause, "the run")
-    return {
-        "runId": run_id(id),
-        "open": running + number,
-        "running": running,
-        "waiting": number,
-        "summary": _summary(number, reasons) or (held and "The run waits to be resumed"),
-        "reason": held and held.to_json(),
-        "reasons": reasons,
-        "isComplete": len(waiting) <= MOST_GROUPS,
-    }
+    return RunWhyAnswer.of(
+        run_id=id,
+        open=running + number,
+        running=running,
+        waiting=number,
+        summary=_summary(number, reasons) or (held and "The run waits to be resumed"),
+        reason=held and held.to_json(),
+        reasons=reasons,
+        is_complete=len(waiting) <= MOST_GROUPS,
+    )
 
 
 def _reason(group: Any, reasons: Sequence[Document]) -> Document:
     """What holds a group back: the reason that has to go first, and the others behind it."""
-    return {
-        "count": group.number,
-        "taskId": group.task_id,
-        "status": group.status,
-        "kind": group.kind,
-        "taskRunId": task_run_id(group.asked),
-        "code": reasons[0]["code"] if reasons else group.status,
-        "text": reasons[0]["text"] if reasons else f"it is {group.status}",
-        "reasons": reasons,
-    }
+    return SummedReason.of(
+        group,
+        count=group.number,
+        task_run_id=group.asked,
+        code=reasons[0]["code"] if reasons else group.status,
+        text=reasons[0]["text"] if reasons else f"it is {group.status}",
+        reasons=reasons,
+    )
 
 
 def _summary(number: int, reasons: Sequence[Document]) -> str | None:

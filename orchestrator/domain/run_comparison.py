@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+from uuid import UUID
 
 Presence = Literal["both", "onlyLeft", "onlyRight"]
 
@@ -23,7 +24,7 @@ class StepOutcome:
     """
 
     step_id: str
-    task_run_id: str
+    task_run_id: UUID
     task_id: str
     kind: str
     status: str
@@ -53,6 +54,18 @@ class StepComparison:
     delta_ms: float | None
     has_same_output: bool | None
     is_changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How many steps are on which side, ended otherwise, gave the same and gave something else."""
+
+    both: int
+    only_left: int
+    only_right: int
+    changed: int
+    same_output: int
+    other_output: int
 
 
 def compare(left: Iterable[StepOutcome], right: Iterable[StepOutcome]) -> list[StepComparison]:
@@ -113,13 +126,13 @@ def _is_changed(left: StepOutcome, right: StepOutcome) -> bool:
     return essence(left) != essence(right)
 
 
-def summary(steps: Sequence[StepComparison]) -> Mapping[str, int]:
-    """How many steps are on which side, ended otherwise, gave the same and gave something else."""
-    return {
-        "both": sum(each.presence == "both" for each in steps),
-        "onlyLeft": sum(each.presence == "onlyLeft" for each in steps),
-        "onlyRight": sum(each.presence == "onlyRight" for each in steps),
-        "changed": sum(each.is_changed for each in steps if each.presence == "both"),
-        "sameOutput": sum(each.has_same_output is True for each in steps),
-        "otherOutput": sum(each.has_same_output is False for each in steps),
-    }
+def summary(steps: Sequence[StepComparison]) -> Summary:
+    """Count the steps."""
+    return Summary(
+        both=sum(each.presence == "both" for each in steps),
+        only_left=sum(each.presence == "onlyLeft" for each in steps),
+        only_right=sum(each.presence == "onlyRight" for each in steps),
+        changed=sum(each.is_changed for each in steps if each.presence == "both"),
+        same_output=sum(each.has_same_output is True for each in steps),
+        other_output=sum(each.has_same_output is False for each in steps),
+    )

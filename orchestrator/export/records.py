@@ -13,7 +13,7 @@ from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.json_shapes import iso, reference, run_id, task_run_id
 from pipeweave.orchestrator.reading.run_events import event_row
 from pipeweave.orchestrator.reading.runs import run_row
-from pipeweave.orchestrator.reading.state_document import places_of
+from pipeweave.orchestrator.reading.state_document import logs_ref, metrics_ref
 from pipeweave.orchestrator.reading.task_runs import attempt_row, task_run_row
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.spec import CALLED
@@ -63,7 +63,8 @@ def of_task_run(run: Any, row: Any, inputs_hash: str | None, outputs_hash: str |
         "codeHash": row.code_hash,
         "idempotencyKey": row.idempotency_key,
         "cachedFrom": row.cached_from and task_run_id(row.cached_from),
-        **places_of(row.id, row.step_id),
+        "logsRef": logs_ref(row.id),
+        "metricsRef": metrics_ref(row.id, row.step_id),
     }
 
 
@@ -81,9 +82,8 @@ def attempts_of(row: Any, ended: list[Any]) -> Iterator[tuple[Any, int, str]]:
 
 def of_attempt(run: Any, task_run: Any, row: Any, number: int, status: str) -> Document:
     """An attempt of a task run."""
-    shown = task_run_id(task_run.id)
     return {
-        "taskRunId": shown,
+        "taskRunId": task_run_id(task_run.id),
         "runId": run_id(run.id),
         "stepId": task_run.step_id,
         "taskId": task_run.task_id,
@@ -91,7 +91,7 @@ def of_attempt(run: Any, task_run: Any, row: Any, number: int, status: str) -> D
         **attempt_row(row, number, status),
         "dispatchedAt": iso(row.dispatched_at),
         "logsPath": row.logs_path and plain_path(row.logs_path),
-        "logsRef": f"/api/task-runs/{shown}/logs?attempt={number}",
+        "logsRef": f"{logs_ref(task_run.id)}?attempt={number}",
     }
 
 

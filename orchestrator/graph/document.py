@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from pipeweave.orchestrator.documents.graphs import (
+    BoxSize,
+    GraphAnswer,
+    GraphBlock,
+    GraphBoxes,
+    GraphJunctions,
+    GraphLinks,
+    GraphSteps,
+)
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.graph.layout import layout
 from pipeweave.orchestrator.graph.pattern import View, shape_of
@@ -30,13 +39,15 @@ def graph_document(
     view: View,
     opened: Collection[str] = (),
     *,
+    pipeline_id: str,
+    version: int,
     has_layout: bool = True,
     is_down: bool = False,
 ) -> Document:
-    """The graph of a plan: {view, open, steps, boxes, junctions, links, …}.
+    """The graph of a plan.
 
     Args:
-        plan: of the pipeline's version.
+        plan: of this version of this pipeline.
         view: all steps, or the pattern.
         opened: keys of the classes that show their members.
         has_layout: False: leave places and sizes out, which are what takes time.
@@ -46,48 +57,49 @@ def graph_document(
     tasks = sorted({each.step.task for each in plan.steps})
     number = {task: at for at, task in enumerate(tasks)}
     geometry = layout(shape, is_down=is_down) if has_layout else None
-    return {
-        "view": view.value,
-        "direction": DOWN if is_down else RIGHT,
-        "open": [box.key for box in shape.boxes if box.is_open],
-        "stepCount": len(plan.steps),
-        "edgeCount": sum(len(each.predecessors) for each in plan.steps),
-        "width": geometry and geometry.width,
-        "height": geometry and geometry.height,
-        "tasks": tasks,
-        "steps": {
-            "ids": [each.id for each in plan.steps],
-            "tasks": [number[each.step.task] for each in plan.steps],
-        },
-        "box": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
-        "boxes": _boxes(shape, number, geometry),
-        "blocks": _blocks(shape, geometry),
-        "junctions": _junctions(shape, geometry),
-        "links": _links(shape, geometry),
-    }
+    return GraphAnswer.of(
+        pipeline_id=pipeline_id,
+        version=version,
+        view=view.value,
+        direction=DOWN if is_down else RIGHT,
+        open=[box.key for box in shape.boxes if box.is_open],
+        step_count=len(plan.steps),
+        edge_count=sum(len(each.predecessors) for each in plan.steps),
+        width=geometry and geometry.width,
+        height=geometry and geometry.height,
+        tasks=tasks,
+        steps=GraphSteps.of(
+            ids=[each.id for each in plan.steps], tasks=[number[each.step.task] for each in plan.steps]
+        ),
+        box=BoxSize.of(width=BOX_WIDTH, height=BOX_HEIGHT),
+        boxes=_boxes(shape, number, geometry),
+        blocks=_blocks(shape, geometry),
+        junctions=_junctions(shape, geometry),
+        links=_links(shape, geometry),
+    )
 
 
 def _boxes(shape: Shape, number: dict[str, int], geometry: Layout | None) -> Document:
     boxes = shape.boxes
-    return {
-        "keys": [box.key for box in boxes],
-        "tasks": [number[box.task] for box in boxes],
-        "maps": [at for at, box in enumerate(boxes) if box.is_map],
-        "steps": [list(box.steps) for box in boxes],
-        "x": None if geometry is None else [x for x, _ in geometry.places[: len(boxes)]],
-        "y": None if geometry is None else [y for _, y in geometry.places[: len(boxes)]],
-    }
+    return GraphBoxes.of(
+        keys=[box.key for box in boxes],
+        tasks=[number[box.task] for box in boxes],
+        maps=[at for at, box in enumerate(boxes) if box.is_map],
+        steps=[list(box.steps) for box in boxes],
+        x=None if geometry is None else [x for x, _ in geometry.places[: len(boxes)]],
+        y=None if geometry is None else [y for _, y in geometry.places[: len(boxes)]],
+    )
 
 
 def _blocks(shape: Shape, geometry: Layout | None) -> list[Document]:
     return [
-        {
-            "box": at,
-            "width": geometry and geometry.sizes[at][0],
-            "height": geometry and geometry.sizes[at][1],
-            "rows": min(len(box.steps), MEMBERS_IN_COLUMN),
-            "shown": min(len(box.steps), MEMBERS_SHOWN),
-        }
+        GraphBlock.of(
+            box=at,
+            width=geometry and geometry.sizes[at][0],
+            height=geometry and geometry.sizes[at][1],
+            rows=min(len(box.steps), MEMBERS_IN_COLUMN),
+            shown=min(len(box.steps), MEMBERS_SHOWN),
+        )
         for at, box in enumerate(shape.boxes)
         if box.is_open
     ]
@@ -98,25 +110,25 @@ def _junctions(shape: Shape, geometry: Layout | None) -> Document:
     width, height = JUNCTION_WIDTH, JUNCTION_HEIGHT
     if geometry is not None and geometry.is_down:
         width, height = height, width
-    return {
-        "count": shape.junctions,
-        "width": width,
-        "height": height,
-        "x": None if places is None else [x for x, _ in places],
-        "y": None if places is None else [y for _, y in places],
-    }
+    return GraphJunctions.of(
+        count=shape.junctions,
+        width=width,
+        height=height,
+        x=None if places is None else [x for x, _ in places],
+        y=None if places is None else [y for _, y in places],
+    )
 
 
 def _links(shape: Shape, geometry: Layout | None) -> Document:
     bends = [] if geometry is None else geometry.bends
-    return {
-        "sources": [link.source for link in shape.links],
-        "targets": [link.target for link in shape.links],
-        "labels": {str(at): link.label for at, link in enumerate(shape.links) if link.label},
-        "bends": {
+    return GraphLinks.of(
+        sources=[link.source for link in shape.links],
+        targets=[link.target for link in shape.links],
+        labels={str(at): link.label for at, link in enumerate(shape.links) if link.label},
+        bends={
             str(at): [value for point in each for value in point] for at, each in enumerate(bends) if each
         },
-    }
+    )
 
 
 def read_document(document: Document) -> tuple[Shape, Layout]:

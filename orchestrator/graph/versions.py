@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 
+from pipeweave.orchestrator.documents.comparisons import VersionDifferences
 from pipeweave.orchestrator.graph.differences import differences
 from pipeweave.orchestrator.graph.document import graph_document
 from pipeweave.orchestrator.graph.layout import layout
@@ -47,8 +48,16 @@ def version_graph(
     if (kept := tx.cache(DRAWINGS).get(key)) is not None:
         return kept
     plan = pipelines.get(tx, tenant, pipeline_id, version).plan
-    graph = graph_document(plan, View.of(plan, view), opened, has_layout=has_layout, is_down=is_down)
-    drawn = orjson.dumps({"pipelineId": pipeline_id, "version": version, **graph})
+    graph = graph_document(
+        plan,
+        View.of(plan, view),
+        opened,
+        pipeline_id=pipeline_id,
+        version=version,
+        has_layout=has_layout,
+        is_down=is_down,
+    )
+    drawn = orjson.dumps(graph)
     tx.cache(DRAWINGS).put(key, drawn)
     return drawn
 
@@ -75,11 +84,11 @@ def version_svg(
 
 
 def version_differences(tx: Transaction, tenant: str, pipeline_id: str, before: int, after: int) -> Document:
-    """How two versions differ: {pipelineId, from, to, added, removed, changed, settings}.
+    """How two versions differ.
 
     Raises:
         NotFound: the tenant has no such version.
     """
     one, other = (pipelines.get(tx, tenant, pipeline_id, each) for each in (before, after))
     changes = differences(one.spec, other.spec)
-    return {"pipelineId": pipeline_id, "from": before, "to": after, **changes}
+    return VersionDifferences.of(pipeline_id=pipeline_id, from_=before, to=after, **changes)

@@ -12,9 +12,9 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput
-from pipeweave.orchestrator.documents.queues import ListedItem
+from pipeweave.orchestrator.documents.queues import ListedItem, QueueStatus, StatusCount
 from pipeweave.orchestrator.domain import kind_sql
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso
+from pipeweave.orchestrator.domain.json_shapes import duration_ms
 from pipeweave.orchestrator.domain.states import FINAL_TASK, TaskStatus, sql_in
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.store.database import Transaction
@@ -68,12 +68,11 @@ SELECT count(*) FROM dead_letters WHERE tenant_id = :tenant AND retried_at IS NU
 
 
 def queue_status(tx: Transaction, tenant: str) -> Document:
-    """Counts of task runs without maps {pending, running, waiting, completed, failed, dlq, oldestPending,
-    statuses} and pauses {pausedAt, pauseReason, pausedTasks}; `pausedAt` is of a pause of the tenant.
+    """Counts of task runs without maps, and pauses; `pausedAt` is of a pause of the tenant.
 
     `pending` counts task runs that are ready, queued or have a due time, not steps with open predecessors.
     `completed` and `failed` count runs created in the last 24 hours (`since`), of at most the newest 10,000
-    runs and 100,000 task runs. `statuses` has every status by itself: {count, oldest, isCapped}.
+    runs and 100,000 task runs. `statuses` has every status by itself.
     """
     since = tx.now - WINDOW
     opened = {row.status: row for row in tx.execute(_COUNT, {"tenant": tenant})}
@@ -81,43 +80,43 @@ def queue_status(tx: Transaction, tenant: str) -> Document:
     ended = {row.status: row.number for row in rows}
     waits = [opened[status] for status in ("ready", "queued", "pending")]
     oldest = min((row.oldest for row in waits if row.oldest is not None), default=None)
-    return {
-        "pending": sum(row.number for row in waits),
-        "running": opened["running"].number,
-        "waiting": opened["waiting"].number,
-        "completed": ended.get("completed", 0),
-        "failed": ended.get("failed", 0) + ended.get("timeout", 0),
-        "dlq": tx.execute(_DEAD_LETTERS, {"tenant": tenant}).scalar_one(),
-        "oldestPending": iso(oldest),
-        "statuses": _statuses(opened, rows),
+    return QueueStatus.of(
+        pending=sum(row.number for row in waits),
+        running=opened["running"].number,
+        waiting=opened["waiting"].number,
+        completed=ended.get("completed", 0),
+        failed=ended.get("failed", 0) + ended.get("timeout", 0),
+        dlq=tx.execute(_DEAD_LETTERS, {"tenant": tenant}).scalar_one(),
+        oldest_pending=oldest,
+        statuses=_statuses(opened, rows),
         **_paused(tx, tenant),
-        "since": iso(since),
-    }
+        since=since,
+    )
 
 
 def _statuses(opened: Mapping[str, Any], ended: Sequence[Any]) -> Document:
-    """Status -> {count, oldest, isCapped}, in the order of the life of a task run."""
+    """The counts by status, in the order of the life of a task run."""
     is_capped = sum(row.number for row in ended) >= MOST_TASK_RUNS or any(
         row.runs >= MOST_RUNS for row in ended
     )
     rows = dict(opened) | {row.status: row for row in ended}
     return {
-        status.value: {
-            "count": rows[status].number if status in rows else 0,
-            "oldest": iso(rows[status].oldest) if status in rows else None,
-            "isCapped": is_capped and status in FINAL_TASK,
-        }
+        status.value: StatusCount.of(
+            count=rows[status].number if status in rows else 0,
+            oldest=rows[status].oldest if status in rows else None,
+            is_capped=is_capped and status in FINAL_TASK,
+        )
         for status in TaskStatus
     }
 
 
-def _paused(tx: Transaction, tenant: str) -> Document:
+def _paused(tx: Transaction, tenant: str) -> dict[str, Any]:
     task_pauses = {each.task_id: each for each in pauses.find(tx, tenant)}
     all_tasks = task_pauses.pop(None, None)
     return {
-        "pausedAt": all_tasks and iso(all_tasks.paused_at),
-        "pauseReason": all_tasks and all_tasks.reason,
-        "pausedTasks": list(task_pauses),
+        "paused_at": all_tasks and all_tasks.paused_at,
+        "pause_reason": all_tasks and all_tasks.reason,
+        "paused_tasks": list(task_pauses),
     }
 
 

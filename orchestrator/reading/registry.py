@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeweave.errors import FieldError
 from pipeweave.orchestrator.documents.pipelines import Pipeline, PipelineSummary, RecentRun
-from pipeweave.orchestrator.documents.tasks import CodeVersion, Task
+from pipeweave.orchestrator.documents.tasks import CodeVersion, InputSchemaAnswer, Task
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import duration_ms
 from pipeweave.orchestrator.reading.service_list import require_service
@@ -121,15 +121,14 @@ _INPUT_SCHEMA = "SELECT input_schema, parameters FROM tasks WHERE tenant_id = :t
 
 
 def input_schema(tx: Transaction, tenant: str, task_id: str) -> Document:
-    """A task's input schema: {taskId, hasSchema, schema or null}. Where the task declares none, it is that of
-    its function's parameters.
+    """A task's input schema. Where the task declares none, it is that of its function's parameters.
 
     Raises:
         NotFound: the tenant has no such task.
     """
     row = _schemas(tx, tenant, task_id)
     schema = task_input_schema(row.input_schema, row.parameters)
-    return {"taskId": task_id, "hasSchema": schema is not None, "schema": schema}
+    return InputSchemaAnswer.of(task_id=task_id, has_schema=schema is not None, schema_=schema)
 
 
 def input_errors(tx: Transaction, tenant: str, task_id: str, value: Any) -> list[FieldError]:

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.documents.runs import RanBefore
 from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.store.database import Transaction
@@ -35,7 +36,7 @@ WHERE t.run_id = :id AND t.id <= :last AND {kind_sql.IS_STEP}
 
 
 def ran_before(tx: Transaction, id: UUID, plan: Plan) -> list[Document]:
-    """The steps of a reopened run that ran before others were repaired: {stepId, repaired: [stepId]}.
+    """The steps of a reopened run that ran before others were repaired.
 
     `repaired` has the steps right before it that ended well, or began anew, after it had begun.
     """
@@ -52,7 +53,7 @@ def of_steps(plan: Plan, rows: Mapping[str, Any]) -> list[Document]:
             continue
         repaired = [each for each in step.needs if _is_later(rows.get(each), row.started_at)]
         if repaired:
-            early_steps.append({"stepId": step.id, "repaired": repaired})
+            early_steps.append(RanBefore.of(step_id=step.id, repaired=repaired))
     return early_steps
 
 

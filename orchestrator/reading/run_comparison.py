@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.documents.comparisons import (
+    ComparedOutcome,
+    ComparedStep,
+    ComparisonCounts,
+    InputComparison,
+    InputDifference,
+    RunComparison,
+    VersionComparison,
+)
 from pipeweave.orchestrator.domain import json_differences, kind_sql, run_comparison
-from pipeweave.orchestrator.domain.json_shapes import iso, run_took_ms, task_run_id
+from pipeweave.orchestrator.domain.json_shapes import iso, run_took_ms
 from pipeweave.orchestrator.domain.run_comparison import StepComparison, StepOutcome
 from pipeweave.orchestrator.reading import enqueued_runs, map_items
 from pipeweave.orchestrator.reading import steps as step_reading
@@ -38,7 +48,7 @@ FROM task_runs AS t WHERE t.run_id = :id AND t.id <= :last AND {kind_sql.IS_STEP
 def compare_runs(
     tx: Transaction, tenant: str, left: UUID, right: UUID, *, limit: int = MAX_STEPS
 ) -> Document:
-    """Two runs of a pipeline beside each other: {left, right, deltaMs, input, version, counts, steps, …}.
+    """Two runs of a pipeline beside each other.
 
     Args:
         tx: a transaction of `Database.reading`; it becomes one snapshot.
@@ -53,16 +63,16 @@ def compare_runs(
     one, other = (_run(tx, tenant, each) for each in (left, right))
     _require_one_pipeline(one, other)
     steps = run_comparison.compare(_outcomes(tx, left), _outcomes(tx, right))
-    return {
-        "left": listed_row(one),
-        "right": listed_row(other),
-        "deltaMs": _delta(one, other),
-        "input": _input(one, other),
-        "version": _version(tx, tenant, one, other),
-        "counts": run_comparison.summary(steps),
-        "steps": [_shown(each) for each in steps[:limit]],
-        "isComplete": len(steps) <= limit,
-    }
+    return RunComparison.of(
+        left=listed_row(one),
+        right=listed_row(other),
+        delta_ms=_delta(one, other),
+        input=_input(one, other),
+        version=_version(tx, tenant, one, other),
+        counts=ComparisonCounts.of(run_comparison.summary(steps)),
+        steps=[_shown(each) for each in steps[:limit]],
+        is_complete=len(steps) <= limit,
+    )
 
 
 def _run(tx: Transaction, tenant: str, id: UUID) -> Any:
@@ -95,36 +105,27 @@ def _input(left: Any, right: Any) -> Document:
     is_same = left.inputs_hash == right.inputs_hash
     is_stored = left.input_path is not None or right.input_path is not None
     if is_same or is_stored:
-        return {"isSame": is_same, "differences": None if is_stored else [], "isComplete": is_same}
-    differences, is_complete = json_differences.differences(left.input, right.input, DIFFERENCES_SHOWN)
-    shown = [
-        {
-            "path": each.path,
-            "change": each.change,
-            "left": each.before,
-            "right": each.after,
-            "isCut": each.is_cut,
-        }
-        for each in differences
-    ]
-    return {"isSame": False, "differences": shown, "isComplete": is_complete}
+        return InputComparison.of(is_same=is_same, differences=None if is_stored else [], is_complete=is_same)
+    places, is_complete = json_differences.differences(left.input, right.input, DIFFERENCES_SHOWN)
+    shown = [InputDifference.of(each, left=each.before, right=each.after) for each in places]
+    return InputComparison.of(is_same=False, differences=shown, is_complete=is_complete)
 
 
 def _version(tx: Transaction, tenant: str, left: Any, right: Any) -> Document:
     """Which steps the version of the right run added, removed and changed."""
     versions = {"left": left.pipeline_version, "right": right.pipeline_version}
     if left.pipeline_version == right.pipeline_version:
-        return {**versions, "added": [], "removed": [], "changed": []}
+        return VersionComparison.of(**versions, added=[], removed=[], changed=[])
     before, after = (
         pipelines.get(tx, tenant, each.pipeline_id, each.pipeline_version).spec.by_id
         for each in (left, right)
     )
-    return {
+    return VersionComparison.of(
         **versions,
-        "added": [name for name in after if name not in before],
-        "removed": [name for name in before if name not in after],
-        "changed": [name for name in after if name in before and after[name] != before[name]],
-    }
+        added=[name for name in after if name not in before],
+        removed=[name for name in before if name not in after],
+        changed=[name for name in after if name in before and after[name] != before[name]],
+    )
 
 
 # --- steps ------------------------------------------------------------------------------------------------
@@ -136,17 +137,17 @@ def _outcomes(tx: Transaction, id: UUID) -> list[StepOutcome]:
     if any(each.kind in WITH_ITEMS and each.status == "completed" for each in rows):
         hash_rows = tx.execute(map_items.MAP_HASHES, {"id": id})
         hashes = {each.map_parent: each.hash for each in hash_rows if each.hash is not None}
-    firsts = step_reading.first_starts(tx, id, [task_run_id(each.id) for each in rows if each.attempt > 1])
+    firsts = step_reading.first_starts(tx, id, [each.id for each in rows if each.attempt > 1])
     return [_outcome(each, hashes.get(ids.ordinal_of(each.id)), firsts) for each in rows]
 
 
-def _outcome(row: Any, items_hash: str | None, firsts: dict[str, str | None]) -> StepOutcome:
-    shown, is_map = task_run_id(row.id), row.kind in WITH_ITEMS
+def _outcome(row: Any, items_hash: str | None, firsts: dict[UUID, datetime]) -> StepOutcome:
+    is_map = row.kind in WITH_ITEMS
     output_hash = items_hash if is_map else row.output_hash
-    started = firsts.get(shown) or iso(row.started_at)
+    started = iso(firsts.get(row.id) or row.started_at)
     return StepOutcome(
         row.step_id,
-        shown,
+        row.id,
         row.task_id,
         row.kind,
         row.status,
@@ -160,27 +161,5 @@ def _outcome(row: Any, items_hash: str | None, firsts: dict[str, str | None]) ->
 
 
 def _shown(step: StepComparison) -> Document:
-    return {
-        "id": step.step_id,
-        "presence": step.presence,
-        "deltaMs": step.delta_ms,
-        "hasSameOutput": step.has_same_output,
-        "isChanged": step.is_changed,
-        "left": step.left and _side(step.left),
-        "right": step.right and _side(step.right),
-    }
-
-
-def _side(outcome: StepOutcome) -> Document:
-    return {
-        "taskRunId": outcome.task_run_id,
-        "taskId": outcome.task_id,
-        "kind": outcome.kind,
-        "status": outcome.status,
-        "attempt": outcome.attempt,
-        "durationMs": outcome.duration_ms,
-        "outputHash": outcome.output_hash,
-        "codeVersion": outcome.code_version,
-        "errorCode": outcome.error_code,
-        "items": outcome.items,
-    }
+    left, right = (each and ComparedOutcome.of(each) for each in (step.left, step.right))
+    return ComparedStep.of(step, id=step.step_id, left=left, right=right)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.documents.run_questions import RunForecast
 from pipeweave.orchestrator.domain.states import FINAL_RUN, FINAL_TASK, STATUS_LETTERS
 from pipeweave.orchestrator.reading import enqueued_runs, step_columns
 from pipeweave.orchestrator.reading.step_durations import past_runs
@@ -51,7 +51,7 @@ USUAL = CacheSpec[tuple[str, str, int], Usual]("usual durations of steps", 256)
 
 
 def run_forecast(tx: Transaction, tenant: str, id: UUID) -> Document:
-    """When a run will probably end: {id, status, runs, tooFewRuns, leftMs, endsAt, unknownSteps}.
+    """When a run will probably end.
 
     Waits for workers and limits are not in it, and a step that takes longer than usual ends at once.
 
@@ -61,8 +61,9 @@ def run_forecast(tx: Transaction, tenant: str, id: UUID) -> Document:
     run: Any = tx.execute(_RUN, {"id": id, "tenant": tenant}).one_or_none()
     if run is None:
         raise enqueued_runs.missing(tx, tenant, id)
-    shown: Document = {"id": run_id(id), "status": run.status, "runs": 0, "tooFewRuns": True}
-    unknown = {**shown, "leftMs": None, "endsAt": None, "unknownSteps": 0}
+    unknown = RunForecast.of(
+        run, id=id, runs=0, too_few_runs=True, left_ms=None, ends_at=None, unknown_steps=0
+    )
     if run.status in FINAL_RUN or run.started_at is None:
         return unknown
     spec = pipelines.get(tx, tenant, run.pipeline_id, run.pipeline_version).spec
@@ -72,15 +73,15 @@ def run_forecast(tx: Transaction, tenant: str, id: UUID) -> Document:
     states = step_columns.step_states(tx, tenant, id)
     left = _left(spec, states, usual, (tx.now - run.started_at).total_seconds() * 1_000)
     ms = longest_ms(usual.graph, {step: each or 0.0 for step, each in left.items()})
-    ends: datetime = tx.now + timedelta(milliseconds=ms)
-    return {
-        **shown,
-        "runs": usual.runs,
-        "tooFewRuns": usual.runs < FEW_RUNS,
-        "leftMs": round(ms, 1),
-        "endsAt": iso(ends),
-        "unknownSteps": sum(each is None for each in left.values()),
-    }
+    return RunForecast.of(
+        run,
+        id=id,
+        runs=usual.runs,
+        too_few_runs=usual.runs < FEW_RUNS,
+        left_ms=round(ms, 1),
+        ends_at=tx.now + timedelta(milliseconds=ms),
+        unknown_steps=sum(each is None for each in left.values()),
+    )
 
 
 def _usual(tx: Transaction, tenant: str, spec: PipelineSpec, version: int) -> Usual:

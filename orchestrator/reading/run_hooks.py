@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.documents.runs import HookFire
+from pipeweave.orchestrator.documents.runs import HookError, HookFire
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
@@ -25,7 +25,7 @@ def of_run(tx: Transaction, id: UUID) -> list[Document]:
 
 
 def _hook(row: Any) -> Document:
-    error = None if row.error_code is None else {"code": row.error_code, "message": row.error}
+    error = None if row.error_code is None else HookError.of(code=row.error_code, message=row.error)
     return HookFire.of(
         row, id=str(row.id), pipeline_id=row.target_pipeline, run_id=row.started_run_id, error=error
     )

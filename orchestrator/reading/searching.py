@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.documents.search import SearchHit
 from pipeweave.orchestrator.kept.run_filter import contains
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
@@ -73,7 +74,7 @@ _BY_NAME = {
 
 
 def search(tx: Transaction, tenant: str, text: str) -> list[Document]:
-    """What the text may mean: {kind, id, name, status} of at most MOST_HITS things.
+    """What the text may mean: at most MOST_HITS things.
 
     An id is found by its beginning, with or without its prefix; a name by any part of it.
     """
@@ -104,7 +105,7 @@ def _hits(
         "limit": _MOST_NAMES,
     }
     for row in tx.execute(statement, parameters):
-        yield {"kind": kind, "id": ids.show(prefix, row.id), "name": row.name, "status": row.status}
+        yield SearchHit.of(row, kind=kind, id=ids.show(prefix, row.id))
 
 
 def _names(tx: Transaction, tenant: str, text: str) -> Iterator[Document]:
@@ -112,4 +113,4 @@ def _names(tx: Transaction, tenant: str, text: str) -> Iterator[Document]:
     parameters = {"tenant": tenant, "like": like, "beginning": like[1:], "limit": _MOST_NAMES}
     for kind, statement in _BY_NAME.items():
         for row in tx.execute(statement, parameters):
-            yield {"kind": kind, "id": row.id, "name": row.name, "status": None}
+            yield SearchHit.of(row, kind=kind, status=None)

@@ -7,14 +7,26 @@ failed items; results are by value only while they are few bytes together; texts
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain import kind_sql, tracing, triggered_by
+from pipeweave.orchestrator.documents.parts import MapReference, Reference
+from pipeweave.orchestrator.documents.run_state import (
+    FailedTaskRun,
+    RunMetrics,
+    RunState,
+    RunStateError,
+    StateError,
+    StateItems,
+    StateMetadata,
+    StateTrigger,
+    StepState,
+)
+from pipeweave.orchestrator.domain import kind_sql, tracing
 from pipeweave.orchestrator.domain.json_shapes import (
     duration_ms,
-    iso,
     reference,
     run_id,
     run_took_ms,
@@ -78,54 +90,50 @@ def run_state(tx: Transaction, tenant: str, id: UUID) -> Document:
         _STEPS, {"id": id, "last": ids.task_run_id(id, MAX_STEPS), "budget": RESULT_BYTES}
     ).all()
     items = map_items.read(tx, id) if any(each.kind in WITH_ITEMS for each in rows) else map_items.NONE
-    firsts = step_reading.first_starts(tx, id, [task_run_id(each.id) for each in rows if each.attempt > 1])
+    firsts = step_reading.first_starts(tx, id, [each.id for each in rows if each.attempt > 1])
     outputs = {each.step_id: items.hashes.get(ids.ordinal_of(each.id), each.output_hash) for each in rows}
     input_hashes = GivenHashes(row.inputs_hash, stored.spec.by_id)
     steps = {each.step_id: _step(each, items, firsts, input_hashes, outputs) for each in rows}
-    return {
-        **_run(row),
-        "variables": {"input": row.input},
-        "steps": steps,
-        "isComplete": len(steps) == len(stored.plan.steps),
-        "errors": _errors(rows, items),
-        "metrics": _metrics(row, rows, steps, items),
-    }
+    return RunState.of(
+        row,
+        tenant=row.tenant_id,
+        phase=phase(row.status, row.latest_event),
+        trace_id=tracing.trace_id(row.id, row.traceparent),
+        trigger=_trigger(row),
+        variables={"input": row.input},
+        steps=steps,
+        is_complete=len(steps) == len(stored.plan.steps),
+        error=_run_error(row),
+        errors=_errors(rows, items),
+        metadata=StateMetadata.of(
+            row,
+            updated_at=row.updated_at or row.finished_at or row.started_at or row.created_at,
+            completed_at=row.finished_at,
+            duration_ms=run_took_ms(row, row.updated_at),
+            custom=row.metadata,
+        ),
+        metrics=_metrics(row, rows, steps, items),
+    )
 
 
-def _run(row: Any) -> Document:
-    cause = triggered_by.of_row(row)
-    return {
-        "id": run_id(row.id),
-        "tenant": row.tenant_id,
-        "pipelineId": row.pipeline_id,
-        "pipelineVersion": row.pipeline_version,
-        "status": row.status,
-        "phase": phase(row.status, row.latest_event),
-        "traceId": tracing.trace_id(row.id, row.traceparent),
-        "inputsHash": row.inputs_hash,
-        "trigger": {
-            "type": None if cause is None else cause.kind,
-            "id": None if cause is None else cause.id,
-            "actor": None if cause is None else cause.actor,
-            "payload": row.input,
-            "payloadRef": reference(row.input_path, row.input_size, row.inputs_hash),
-            "timestamp": iso(row.created_at),
-        },
-        "error": None if row.error_code is None else {"code": row.error_code, **_message(row.error)},
-        "metadata": {
-            "createdAt": iso(row.created_at),
-            "startedAt": iso(row.started_at),
-            "updatedAt": iso(row.updated_at or row.finished_at or row.started_at or row.created_at),
-            "completedAt": iso(row.finished_at),
-            "durationMs": run_took_ms(row, row.updated_at),
-            "custom": row.metadata,
-        },
-    }
+def _trigger(row: Any) -> Document:
+    return StateTrigger.of(
+        type=row.triggered_kind,
+        id=row.triggered_id,
+        actor=row.triggered_actor,
+        payload=row.input,
+        payload_ref=reference(row.input_path, row.input_size, row.inputs_hash),
+        timestamp=row.created_at,
+    )
 
 
-def _message(error: Any) -> Document:
-    message = error.get("message") if isinstance(error, dict) else None
-    return {"message": None if message is None else str(message)[:MESSAGE_CHARS]}
+def _run_error(row: Any) -> Document | None:
+    if row.error_code is None:
+        return None
+    message = row.error.get("message") if isinstance(row.error, dict) else None
+    return RunStateError.of(
+        code=row.error_code, message=None if message is None else str(message)[:MESSAGE_CHARS]
+    )
 
 
 # --- steps ------------------------------------------------------------------------------------------------
@@ -146,56 +154,50 @@ _PHASES = {
 def _step(
     row: Any,
     items: MapItems,
-    firsts: Mapping[str, str | None],
+    firsts: Mapping[UUID, datetime],
     input_hashes: GivenHashes,
     outputs: Mapping[str, str | None],
 ) -> Document:
-    shown, ordinal = task_run_id(row.id), ids.ordinal_of(row.id)
+    ordinal = ids.ordinal_of(row.id)
     is_again = row.attempt > 1 and row.status in ("pending", "ready", "queued")
     is_completed = row.status == "completed"
-    return {
-        "stepId": row.step_id,
-        "taskRunId": shown,
-        "taskId": row.task_id,
-        "kind": row.kind,
-        "status": row.status,
-        "phase": "retrying" if is_again else _PHASES.get(row.status, row.status),
-        "attempts": row.attempt if row.started_at is not None else row.attempt - 1,
-        "maxAttempts": row.max_attempts,
-        "retryCount": row.attempt - 1,
-        "progress": row.progress,
-        "worker": row.worker,
-        "dueAt": iso(row.due_at) if row.status == "pending" else None,
-        "startedAt": firsts.get(shown) or iso(row.started_at),
-        "completedAt": iso(row.finished_at),
-        "durationMs": duration_ms(row.started_at, row.finished_at),
-        "result": row.output if is_completed else None,
-        "resultRef": _result_ref(row, items.counts.get(ordinal, {})) if is_completed else None,
-        "selectedNext": row.selected_next,
-        "error": _error(row),
-        "inputsHash": input_hashes.of(row.step_id, row.kind, outputs),
-        "outputsHash": outputs[row.step_id] if is_completed else None,
-        "cachedFrom": row.cached_from and task_run_id(row.cached_from),
-        "items": _items_of(row, items) if row.kind in WITH_ITEMS else None,
-        **places_of(row.id, row.step_id),
-    }
+    return StepState.of(
+        row,
+        task_run_id=row.id,
+        phase="retrying" if is_again else _PHASES.get(row.status, row.status),
+        attempts=row.attempt if row.started_at is not None else row.attempt - 1,
+        retry_count=row.attempt - 1,
+        due_at=row.due_at if row.status == "pending" else None,
+        started_at=firsts.get(row.id) or row.started_at,
+        completed_at=row.finished_at,
+        duration_ms=duration_ms(row.started_at, row.finished_at),
+        result=row.output if is_completed else None,
+        result_ref=_result_ref(row, items.counts.get(ordinal, {})) if is_completed else None,
+        error=_error(row),
+        inputs_hash=input_hashes.of(row.step_id, row.kind, outputs),
+        outputs_hash=outputs[row.step_id] if is_completed else None,
+        items=_items_of(row, items) if row.kind in WITH_ITEMS else None,
+        logs_ref=logs_ref(row.id),
+        metrics_ref=metrics_ref(row.id, row.step_id),
+    )
 
 
-def places_of(task_run: UUID, step_id: str) -> Document:
-    """Where the log and the numbers of a task run are found."""
-    run = run_id(ids.run_id_of(task_run))
+def logs_ref(task_run: UUID) -> str:
+    """Where the log of a task run is found."""
+    return f"/api/task-runs/{task_run_id(task_run)}/logs"
+
+
+def metrics_ref(task_run: UUID, step_id: str) -> str:
+    """Where the numbers of a task run are found."""
     pointer = step_id.replace("~", "~0")
-    return {
-        "logsRef": f"/api/task-runs/{task_run_id(task_run)}/logs",
-        "metricsRef": f"/api/runs/{run}/state#/steps/{pointer}",
-    }
+    return f"/api/runs/{run_id(ids.run_id_of(task_run))}/state#/steps/{pointer}"
 
 
 def _result_ref(row: Any, counts: Mapping[str, Any]) -> Document | None:
     if row.kind in WITH_ITEMS:
-        return {"items": row.map_count or 0, "size": counts.get("size", 0)}
+        return MapReference.of(items=row.map_count or 0, size=counts.get("size", 0))
     if row.output_path is None and not row.is_shown and row.output_size is not None:
-        return {"path": None, "backend": None, "size": row.output_size, "hash": row.output_hash}
+        return Reference.of(path=None, backend=None, size=row.output_size, hash=row.output_hash)
     return reference(row.output_path, row.output_size, row.output_hash)
 
 
@@ -203,12 +205,9 @@ def _error(row: Any) -> Document | None:
     if row.error_code is None:
         return None
     is_retryable = None if row.is_retryable is None else row.is_retryable == "true"
-    return {
-        "code": row.error_code,
-        "type": row.error_type,
-        "message": row.error_message,
-        "retryable": is_retryable,
-    }
+    return StateError.of(
+        code=row.error_code, type=row.error_type, message=row.error_message, retryable=is_retryable
+    )
 
 
 # --- items ------------------------------------------------------------------------------------------------
@@ -217,23 +216,22 @@ def _error(row: Any) -> Document | None:
 def _items_of(row: Any, items: MapItems) -> Document:
     ordinal = ids.ordinal_of(row.id)
     run = run_id(ids.run_id_of(row.id))
-    return {
-        "total": row.map_count or 0,
-        "counts": dict(sorted(items.counts.get(ordinal, {}).get("statuses", {}).items())),
-        "failed": [_failed(each) for each in items.failed.get(ordinal, ())],
-        "href": f"/api/runs/{run}/task-runs?stepId={row.step_id}",
-    }
+    return StateItems.of(
+        total=row.map_count or 0,
+        counts=dict(sorted(items.counts.get(ordinal, {}).get("statuses", {}).items())),
+        failed=[_failed(each) for each in items.failed.get(ordinal, ())],
+        href=f"/api/runs/{run}/task-runs?stepId={row.step_id}",
+    )
 
 
 def _failed(row: Any) -> Document:
-    return {
-        "stepId": row.step_id,
-        "taskRunId": task_run_id(row.id),
-        "mapIndex": getattr(row, "map_index", None),
-        "attempt": row.attempt,
-        "error": _error(row),
-        "at": iso(row.finished_at),
-    }
+    return FailedTaskRun.of(
+        row,
+        task_run_id=row.id,
+        map_index=getattr(row, "map_index", None),
+        error=_error(row),
+        at=row.finished_at,
+    )
 
 
 # --- sums -------------------------------------------------------------------------------------------------
@@ -253,15 +251,15 @@ def _metrics(row: Any, rows: Sequence[Any], steps: Mapping[str, Document], items
         return sum(each[name] for each in items.counts.values())
 
     misses = [each.idempotency_key and not each.cached_from and each.status == "completed" for each in rows]
-    return {
-        "totalDurationMs": run_took_ms(row),
-        "stepCount": len(rows),
-        "taskRunCount": row.task_run_count,
-        "stepDurations": {
+    return RunMetrics.of(
+        row,
+        total_duration_ms=run_took_ms(row),
+        step_count=len(rows),
+        step_durations={
             name: each["durationMs"] for name, each in steps.items() if each["durationMs"] is not None
         },
-        "retryCount": sum(each.attempt - 1 for each in rows) + of_items("retries"),
-        "errorCount": row.errors,
-        "cacheHits": sum(each.cached_from is not None for each in rows) + of_items("hits"),
-        "cacheMisses": sum(map(bool, misses)) + of_items("misses"),
-    }
+        retry_count=sum(each.attempt - 1 for each in rows) + of_items("retries"),
+        error_count=row.errors,
+        cache_hits=sum(each.cached_from is not None for each in rows) + of_items("hits"),
+        cache_misses=sum(map(bool, misses)) + of_items("misses"),
+    )

@@ -16,8 +16,8 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.documents.run_state import ItemCounts, StepStates
 from pipeweave.orchestrator.domain import kind_sql
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id
 from pipeweave.orchestrator.domain.states import FINAL_RUN, STATUS_LETTERS
 from pipeweave.orchestrator.reading import enqueued_runs
 from pipeweave.orchestrator.reading.run_events import settled_before
@@ -92,7 +92,7 @@ COUNTED = CacheSpec[UUID, Counted]("items of maps", 256)
 
 
 def step_states(tx: Transaction, tenant: str, id: UUID, after: str | None = None) -> Document:
-    """The states of a run's steps: {status, cursor, isWhole, ordinals, statuses, attempts, …, items}.
+    """The states of a run's steps, as columns.
 
     Args:
         after: the cursor of an earlier answer: only what has changed since. None: all steps.
@@ -116,16 +116,14 @@ def step_states(tx: Transaction, tenant: str, id: UUID, after: str | None = None
         wanted = [ids.task_run_id(id, each) for each in changed]
         rows = tx.execute(_SOME, {"id": id, "ids": wanted}).all() if wanted else []
     is_news = counted is not None and (changed is None or seen is None or counted.seq > seen[1])
-    return {
-        "id": run_id(id),
-        "status": run.status,
-        "startedAt": iso(run.started_at),
-        "finishedAt": iso(run.finished_at),
-        "cursor": cursor_of("steps", newest, counted.seq if counted else 0),
-        "isWhole": changed is None,
+    return StepStates.of(
+        run,
+        id=id,
+        cursor=cursor_of("steps", newest, counted.seq if counted else 0),
+        is_whole=changed is None,
         **_columns(rows, run.started_at or run.created_at),
-        "items": dict(counted.items) if counted is not None and is_news else {},
-    }
+        items=dict(counted.items) if counted is not None and is_news else {},
+    )
 
 
 def _place(after: str) -> tuple[int, int]:
@@ -179,10 +177,9 @@ def _counted(tx: Transaction, id: UUID, newest: int, maps: Sequence[int], *, is_
         statuses[row.map_parent][STATUS_LETTERS[row.status]] = row.number
     wanted = [ids.task_run_id(id, each) for each in maps]
     items = {
-        str(ids.ordinal_of(row.id)): {
-            "total": row.map_count,
-            "statuses": statuses.get(ids.ordinal_of(row.id), {}),
-        }
+        str(ids.ordinal_of(row.id)): ItemCounts.of(
+            total=row.map_count, statuses=statuses.get(ids.ordinal_of(row.id), {})
+        )
         for row in tx.execute(_MAPS, {"id": id, "ids": wanted})
     }
     now = time.monotonic()
@@ -191,7 +188,7 @@ def _counted(tx: Transaction, id: UUID, newest: int, maps: Sequence[int], *, is_
     return counted
 
 
-def _columns(rows: Sequence[Any], start: datetime) -> Document:
+def _columns(rows: Sequence[Any], start: datetime) -> dict[str, Any]:
     """The steps as columns. Times are milliseconds from the start of the run."""
 
     def since(name: str) -> list[int | None]:
@@ -202,8 +199,8 @@ def _columns(rows: Sequence[Any], start: datetime) -> Document:
         "ordinals": [ids.ordinal_of(row.id) for row in rows],
         "statuses": "".join(STATUS_LETTERS[row.status] for row in rows),
         "attempts": [row.attempt for row in rows],
-        "queuedMs": since("queued_at"),
-        "startedMs": since("started_at"),
-        "finishedMs": since("finished_at"),
-        "codeVersions": [row.code_version for row in rows],
+        "queued_ms": since("queued_at"),
+        "started_ms": since("started_at"),
+        "finished_ms": since("finished_at"),
+        "code_versions": [row.code_version for row in rows],
     }

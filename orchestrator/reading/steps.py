@@ -62,7 +62,8 @@ def run_steps(tx: Transaction, id: UUID, run: Document) -> list[Document]:
         last = ids.task_run_id(id, MAX_STEPS)
         rows = [_step_row(each) for each in tx.execute(_STEPS, {"id": id, "last": last})]
         items = _count(tx, id) if run["taskRunCount"] > len(rows) else {}
-    first = first_starts(tx, id, [each["id"] for each in rows if each["attempt"] > 1])
+    retried = [ids.read(ids.TASK_RUN, each["id"]) for each in rows if each["attempt"] > 1]
+    first = {task_run_id(each): iso(at) for each, at in first_starts(tx, id, retried).items()}
     return [_step(each, items.get(each["id"], {}), first.get(each["id"])) for each in rows]
 
 
@@ -114,13 +115,12 @@ def _count(tx: Transaction, id: UUID) -> Counts:
 # --- one step ---------------------------------------------------------------------------------------------
 
 
-def first_starts(tx: Transaction, id: UUID, retried: Sequence[str]) -> dict[str, str | None]:
+def first_starts(tx: Transaction, id: UUID, retried: Sequence[UUID]) -> dict[UUID, datetime]:
     """The start of the first attempt of each task run that had several."""
     if not retried:
         return {}
-    wanted = [ids.read(ids.TASK_RUN, each) for each in retried]
-    rows = tx.execute(_FIRST_STARTS, {"id": id, "ids": wanted})
-    return {task_run_id(row.task_run_id): iso(row.started_at) for row in rows}
+    rows = tx.execute(_FIRST_STARTS, {"id": id, "ids": retried})
+    return {row.task_run_id: row.started_at for row in rows if row.started_at is not None}
 
 
 def _step(row: Document, items: Mapping[str, int], first_start: str | None) -> Document:

@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 from support.run_driver import PERMANENT, RunDriver, finish_task_run
 
-from pipeweave.api.contract.run_questions import RunAt
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator.diagnosis import rebuilding
+from pipeweave.orchestrator.documents.run_questions import RunAt
 from pipeweave.orchestrator.store.database import Database, to_json
 
 

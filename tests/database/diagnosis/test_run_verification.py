@@ -9,9 +9,9 @@ import pytest
 from support.run_driver import RunDriver
 
 from pipeweave import ids
-from pipeweave.api.contract.run_questions import RunVerification
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator.diagnosis import run_verification
+from pipeweave.orchestrator.documents.run_questions import RunVerification
 from pipeweave.orchestrator.store.database import Database, to_json
 
 

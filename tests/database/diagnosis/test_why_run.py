@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 from support.run_driver import RunDriver, claim, settle
 
-from pipeweave.api.contract.run_questions import RunWhyAnswer
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.diagnosis import why_run
+from pipeweave.orchestrator.documents.run_questions import RunWhyAnswer
 from pipeweave.orchestrator.messaging.celery_app import LEVELS
 from pipeweave.orchestrator.runs import admission, pausing
 from pipeweave.orchestrator.store.database import Database, to_json

@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 from support.run_driver import PERMANENT, TRANSIENT, RunDriver, finish_next_attempt, finish_task_run
 
-from pipeweave.api.contract.run_questions import RunComparison
 from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.ids import new_id
+from pipeweave.orchestrator.documents.comparisons import RunComparison
 from pipeweave.orchestrator.reading import compare_runs
 from pipeweave.orchestrator.store.database import Database, to_json
 

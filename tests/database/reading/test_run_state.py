@@ -9,8 +9,8 @@ import pytest
 from support.run_driver import PERMANENT, TRANSIENT, RunDriver, finish_task_run
 
 from pipeweave import ids
-from pipeweave.api.contract.run_state import RunState
 from pipeweave.errors import NotFound
+from pipeweave.orchestrator.documents.run_state import RunState
 from pipeweave.orchestrator.reading import map_items, run_state, state_document
 from pipeweave.orchestrator.runs import pausing
 from pipeweave.orchestrator.store.database import Database, to_json

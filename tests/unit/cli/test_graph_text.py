@@ -18,7 +18,7 @@ from pipeweave.orchestrator.graph import View, graph_document
 
 
 def document(plan: Plan, view: View = View.ALL) -> dict[str, Any]:
-    return graph_document(plan, view, has_layout=False)
+    return graph_document(plan, view, pipeline_id="drawn", version=1, has_layout=False)
 
 
 def test_a_diamond() -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
-from pipeweave.orchestrator.domain.run_comparison import StepComparison, StepOutcome, compare, summary
+from pipeweave.orchestrator.domain.run_comparison import (
+    StepComparison,
+    StepOutcome,
+    Summary,
+    compare,
+    summary,
+)
 
 
 def step(id: str, took: float | None = 10.0, gave: str | None = "aa", **more: Any) -> StepOutcome:
     fields: dict[str, Any] = {
         "step_id": id,
-        "task_run_id": f"trun_{id}",
+        "task_run_id": UUID(int=1),
         "task_id": id,
         "kind": "task",
         "status": "completed",
@@ -78,11 +85,6 @@ def test_a_step_is_changed_by_status_attempts_code_or_items() -> None:
 def test_the_summary_counts_each_kind() -> None:
     left = [step("a"), step("b"), step("gone"), step("c", gave=None, status="failed")]
     right = [step("a"), step("b", gave="bb", attempt=2), step("c"), step("new")]
-    assert summary(compare(left, right)) == {
-        "both": 3,
-        "onlyLeft": 1,
-        "onlyRight": 1,
-        "changed": 2,
-        "sameOutput": 1,
-        "otherOutput": 1,
-    }
+    assert summary(compare(left, right)) == Summary(
+        both=3, only_left=1, only_right=1, changed=2, same_output=1, other_output=1
+    )
