@@ -512,6 +512,12 @@ class InvalidReference(AttemptFailed):
     code = "INVALID_REFERENCE"
 
 
+class ExpressionFailed(AttemptFailed):
+    """An expression cannot be evaluated with the values that it was given."""
+
+    code = "EXPRESSION_FAILED"
+
+
 class InvalidResult(AttemptFailed):
     """The task's result is not JSON, or too large."""
 
