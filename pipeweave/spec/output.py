@@ -3,7 +3,8 @@
 A run has an output when it is `completed` or `partial`, and null before and otherwise. The output is the
 spec's `output` with its references resolved. Without `output` it is the output of the one end step; if the
 pipeline has several end steps, it is an object of their outputs by step id. A step that was skipped or failed
-gives null, and so does a path that does not exist: the run has ended, nothing can fail any more.
+gives null, and so does a path that does not exist and an expression that cannot be evaluated: the run has
+ended, nothing can fail any more.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from pipeweave.errors import InvalidReference
+from pipeweave.errors import ExpressionFailed, InvalidReference
 from pipeweave.spec.pipeline_spec import PipelineSpec
-from pipeweave.spec.reference_syntax import Reference, parse, show_path
+from pipeweave.spec.reference_syntax import references_in, show_path
 from pipeweave.spec.references import compile_value, resolve
 
 # The statuses of runs that have an output.
@@ -61,12 +62,12 @@ def run_output(
         has_input: False if the input is too large to be shown.
     """
     if isinstance(template, str):
-        parts = [each for each in parse(template) if isinstance(each, Reference)]
-        if any(each.step in left_out or (each.root == INPUT and not has_input) for each in parts):
+        named = references_in(template)
+        if any(each.step in left_out or (each.root == INPUT and not has_input) for each in named):
             return None
         try:
             return resolve(template, input=input, steps=steps)
-        except InvalidReference:
+        except (InvalidReference, ExpressionFailed):
             return None
     inner: dict[str, Any] = {"input": input, "steps": steps, "left_out": left_out, "has_input": has_input}
     if isinstance(template, Mapping):

@@ -1,9 +1,9 @@
-"""Find the `${…}` references in a step's params and map, and replace them by their values.
+"""Find the `${…}` in a step's params and map, and replace them by their values.
 
-A text that is exactly one reference is replaced by the referenced value with its type. A reference inside a
-longer text is inserted as text: a string as it is, any other value as JSON. `$${` is a literal `${`. A path
-starts at `input`, `steps.<step id>`, `item` or `mapIndex` and continues with `.name`, `[0]` (`[-1]` is the
-last) or `["any key"]`.
+`${…}` holds an expression; mostly it is a reference: a path that starts at `input`, `steps.<step id>`, `item`
+or `mapIndex` and continues with `.name`, `[0]` (`[-1]` is the last) or `["any key"]`. A text that is exactly
+one `${…}` is replaced by the value with its type. Inside a longer text, the value is inserted as text: a
+string as it is, any other value as JSON. `$${` is a literal `${`.
 
 A predecessor that was skipped or failed has no output: a reference to it gives null. Any other path that
 does not exist raises InvalidReference when it is resolved.
@@ -11,15 +11,24 @@ does not exist raises InvalidReference when it is resolved.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pipeweave.errors import FieldError, InvalidReference, InvalidSpec
 from pipeweave.json_values import json_type
 from pipeweave.size_limits import MAX_TEXT_CHARS, MAX_VALUE_DEPTH
-from pipeweave.spec.reference_syntax import BadReference, Reference, escape, parse, short, show_path
+from pipeweave.spec.expressions import Expression, parse_template
+from pipeweave.spec.expressions.values import as_text
+from pipeweave.spec.reference_syntax import (
+    BadReference,
+    Reference,
+    escape,
+    references_in,
+    short,
+    show_path,
+)
 
 __all__ = [
     "Compiled",
@@ -28,7 +37,6 @@ __all__ = [
     "escape",
     "find_references",
     "json_type",
-    "parse",
     "referenced_parts",
     "referenced_steps",
     "resolve",
@@ -38,26 +46,35 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A JSON value whose references have been parsed without mistakes."""
+    """A JSON value whose `${…}` have been parsed without mistakes."""
 
     value: Any
     references: tuple[Reference, ...]
     is_constant: bool
 
     def resolve(
-        self, *, input: Any, steps: Mapping[str, Any], item: Any = None, map_index: int | None = None
+        self,
+        *,
+        input: Any,
+        steps: Mapping[str, Any],
+        item: Any = None,
+        map_index: int | None = None,
+        scope: Mapping[str, Any] | None = None,
+        now: datetime | None = None,
     ) -> Any:
-        """Replace every reference in the value; see `resolve`."""
+        """Replace every `${…}` in the value; see `resolve`."""
         if self.is_constant:
             return self.value
-        return resolve(self.value, input=input, steps=steps, item=item, map_index=map_index)
+        return resolve(
+            self.value, input=input, steps=steps, item=item, map_index=map_index, scope=scope, now=now
+        )
 
 
 def compile_value(value: Any, field: str = "") -> Compiled:
-    """Parse every reference in a JSON value.
+    """Parse every `${…}` in a JSON value.
 
     Raises:
-        InvalidSpec: a reference cannot be parsed, or the value is nested deeper than MAX_VALUE_DEPTH;
+        InvalidSpec: a `${…}` cannot be parsed, or the value is nested deeper than MAX_VALUE_DEPTH;
             `errors` names each place below `field`.
     """
     references, errors = find_references(value, field)
@@ -95,7 +112,7 @@ def find_references(value: Any, field: str) -> tuple[list[tuple[str, Reference]]
     errors: list[FieldError] = []
     for path, text in _texts(value, field, errors):
         try:
-            references += [(path, part) for part in parse(text) if isinstance(part, Reference)]
+            references += [(path, each) for each in references_in(text)]
         except BadReference as error:
             errors.append(FieldError(path, str(error), "invalid_reference"))
     return references, errors
@@ -126,9 +143,16 @@ def _members(path: str, value: Mapping[Any, Any] | Sequence[Any]) -> Iterator[tu
 
 
 def resolve(
-    value: Any, *, input: Any, steps: Mapping[str, Any], item: Any = None, map_index: int | None = None
+    value: Any,
+    *,
+    input: Any,
+    steps: Mapping[str, Any],
+    item: Any = None,
+    map_index: int | None = None,
+    scope: Mapping[str, Any] | None = None,
+    now: datetime | None = None,
 ) -> Any:
-    """Replace every reference in a value by the referenced value.
+    """Replace every `${…}` in a value by the value of its expression.
 
     Args:
         value: a JSON value that passed `compile_value`; it is not changed.
@@ -136,32 +160,42 @@ def resolve(
         steps: output by step id, of the ancestors that completed; other steps have no output.
         item: the item of a map.
         map_index: the item's 0-based index in the list.
+        scope: the values of further roots, such as `variables` and `error`.
+        now: what `now()` gives; without it `now()` fails.
 
     Raises:
         InvalidReference: a path does not exist, or a text becomes longer than MAX_TEXT_CHARS.
+        ExpressionFailed: an expression cannot be evaluated with these values.
     """
+    roots = {"input": input, "steps": steps, "item": item, "mapIndex": map_index}
+    if scope:
+        roots.update(scope)
+    return _resolved(value, roots, now)
+
+
+def _resolved(value: Any, roots: Mapping[str, Any], now: datetime | None) -> Any:
     if isinstance(value, str):
         if "${" not in value:
             return value
-        return _resolve_text(value, {"input": input, "item": item, "mapIndex": map_index}, steps)
+        parts = parse_template(value)
+        if len(parts) > 1:
+            return _written(value, parts, roots, now)
+        part = parts[0]
+        return part if isinstance(part, str) else part.evaluate(roots, now=now)
     if isinstance(value, Mapping):
-        return {
-            key: resolve(each, input=input, steps=steps, item=item, map_index=map_index)
-            for key, each in value.items()
-        }
+        return {key: _resolved(each, roots, now) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [resolve(each, input=input, steps=steps, item=item, map_index=map_index) for each in value]
+        return [_resolved(each, roots, now) for each in value]
     return value
 
 
-def _resolve_text(text: str, roots: Mapping[str, Any], steps: Mapping[str, Any]) -> Any:
-    parts = parse(text)
-    if len(parts) == 1:
-        return parts[0] if isinstance(parts[0], str) else _follow(parts[0], roots, steps)
+def _written(
+    text: str, parts: Sequence[str | Expression], roots: Mapping[str, Any], now: datetime | None
+) -> str:
     written: list[str] = []
     length = 0
     for part in parts:
-        written.append(part if isinstance(part, str) else _as_text(_follow(part, roots, steps)))
+        written.append(part if isinstance(part, str) else as_text(part.evaluate(roots, now=now)))
         length += len(written[-1])
         if length > MAX_TEXT_CHARS:
             raise InvalidReference(
@@ -169,42 +203,3 @@ def _resolve_text(text: str, roots: Mapping[str, Any], steps: Mapping[str, Any])
                 hint="pass the values to the task as separate parameters",
             )
     return "".join(written)
-
-
-def _follow(reference: Reference, roots: Mapping[str, Any], steps: Mapping[str, Any]) -> Any:
-    if reference.step is None:
-        value = roots[reference.root]
-    elif reference.step in steps:
-        value = steps[reference.step]
-    else:
-        return None
-    for segment in reference.path:
-        value = _part(value, segment, reference)
-    return value
-
-
-def _part(value: Any, segment: str | int, reference: Reference) -> Any:
-    if isinstance(segment, str) and isinstance(value, Mapping):
-        if segment in value:
-            return value[segment]
-        raise InvalidReference(
-            f"{reference.text} does not exist: the object has no key {segment!r}",
-            hint=f"its keys are {_keys(value)}" if value else "the object is empty",
-        )
-    if isinstance(segment, int) and isinstance(value, (list, tuple)):
-        if -len(value) <= segment < len(value):
-            return value[segment]
-        raise InvalidReference(f"{reference.text} does not exist: the list has {len(value)} entries")
-    wanted = "an object" if isinstance(segment, str) else "a list"
-    raise InvalidReference(
-        f"{reference.text} does not exist: {segment!r} needs {wanted}, not {json_type(value)}"
-    )
-
-
-def _keys(value: Mapping[str, Any]) -> str:
-    shown = [str(key)[:40] for _, key in zip(range(8), value, strict=False)]
-    return ", ".join(shown) + (", …" if len(value) > len(shown) else "")
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))

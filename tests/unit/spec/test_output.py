@@ -35,6 +35,8 @@ def test_the_outputs_of_several_end_steps_are_an_object_by_step() -> None:
         (["${steps.b}", "on ${input.day}", 5, None], ["b", "on monday", 5, None]),
         ("${steps.a.nothing}", None),
         ({"x": "${steps.a.rows[9]}", "y": "${input.nothing}"}, {"x": None, "y": None}),
+        ("${len(steps.a.rows) + 1}", 3),
+        ("${steps.a + 1}", None),
         (0, 0),
         (False, False),
     ],

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.errors import InvalidReference, InvalidSpec
+from pipeweave.errors import ExpressionFailed, InvalidReference, InvalidSpec
 from pipeweave.spec.references import (
     compile_value,
     escape,
-    parse,
     referenced_parts,
     referenced_steps,
     resolve,
@@ -71,6 +71,38 @@ def test_lists_and_objects_are_resolved_inside_and_left_unchanged_themselves() -
     assert params["a"] == ["${input.n}", {"b": "${steps.text}"}]
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("${input.n + 1}", 4),
+        ("${ input.n > 2 ? 'many' : 'few' }", "many"),
+        ("${steps.skipped.rows ?? []}", []),
+        ("${len(steps.list_files.paths)} files: ${join(steps.list_files.paths, '}')}", "2 files: a}b"),
+        (["${input.deep.list[*]}", {"x": "${'a' + text(mapIndex)}"}], [[1, {"x": True}], {"x": "a4"}]),
+        ("${variables.limit * 2} $${variables.limit}", "20 ${variables.limit}"),
+        ("${now()}", "2027-03-28T01:00:00Z"),
+    ],
+)
+def test_a_reference_may_be_any_expression(value: Any, expected: Any) -> None:
+    now = datetime(2027, 3, 28, 1, tzinfo=UTC)
+    assert value_of(value, map_index=4, scope={"variables": {"limit": 10}}, now=now) == expected
+
+
+def test_an_expression_that_does_not_fit_its_values_fails() -> None:
+    with pytest.raises(ExpressionFailed, match="cannot add a text and a number"):
+        value_of({"x": ["${input.name + 1}"]})
+
+
+def test_the_paths_in_an_expression_are_references() -> None:
+    compiled = compile_value({"x": "${steps.a.rows[*].id == steps.b[1] ?? input.n}", "y": "${mapIndex + 1}"})
+    assert [(each.text, each.step, each.path) for each in compiled.references] == [
+        ("${steps.a.rows[*].id}", "a", ("rows",)),
+        ("${steps.b[1]}", "b", (1,)),
+        ("${input.n}", None, ("n",)),
+        ("${mapIndex}", None, ()),
+    ]
+
+
 @pytest.mark.parametrize("text", ["${steps.skipped}", "${steps.skipped.rows[0]}"])
 def test_a_step_without_output_gives_null(text: str) -> None:
     assert value_of(text) is None
@@ -104,7 +136,8 @@ def test_a_path_that_does_not_exist_says_why(text: str, why: str) -> None:
         ("${input.}", "is not a reference"),
         ("${input..x}", "is not a reference"),
         ("${input[x]}", "is not a reference"),
-        ("${input.x + 1}", "is not a reference"),
+        ("${input.x + }", "is not a reference or an expression: unexpected '}' (column 13)"),
+        ("${lenn(input.x)}", "did you mean 'len'?"),
         ('${input["\\q"]}', "not a JSON string"),
         ("${input." + "x" * 2000 + "}", "longer than 1000"),
     ],
@@ -144,8 +177,7 @@ def test_an_escaped_text_resolves_to_itself(text: str) -> None:
 
 @given(st.lists(st.text(max_size=8) | st.integers(-3, 3), max_size=4))
 def test_a_shown_path_is_read_back_as_it_was(path: list[str | int]) -> None:
-    (read,) = parse(show_path("input", path))
-    assert not isinstance(read, str)
+    (read,) = compile_value(show_path("input", path)).references
     assert read.path == tuple(path)
 
 
@@ -170,6 +202,9 @@ def test_a_text_that_grows_beyond_all_bounds_is_refused() -> None:
         ("${steps.m[0].rows}", {"m": {0}}),
         (["${steps.m[0]}", "${steps.m[-1]}", "${steps.n.rows[2]}"], {"m": {0, -1}, "n": None}),
         (["${steps.m[0]}", "${steps.m}", "${steps.m[1]}"], {"m": None}),
+        ("${steps.m[0].n + steps.m[-1].n}", {"m": {0, -1}}),
+        ("${len(steps.m) + steps.m[0]}", {"m": None}),
+        ("${steps.m[*].n}", {"m": None}),
     ],
 )
 def test_the_places_that_references_need_of_a_list_are_known(
