@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pipeweave.errors import FieldError, InvalidInput, InvalidReference, InvalidSpec
+from pipeweave.errors import ExpressionFailed, FieldError, InvalidInput, InvalidReference, InvalidSpec
 from pipeweave.json_values import json_type
 from pipeweave.spec.references import compile_value, find_references
 
@@ -70,13 +70,13 @@ def input_of(template: Any, document: Mapping[str, Any]) -> Any:
     """The input of the run: the template with its references replaced; without one, the document.
 
     Raises:
-        InvalidInput: the document has nothing at a path that the template names.
+        InvalidInput: the document has nothing at a path that the template names, or an expression fails.
     """
     if template is None:
         return dict(document)
     try:
         return compile_value(template).resolve(input=document, steps={})
-    except InvalidReference as error:
+    except (ExpressionFailed, InvalidReference) as error:
         fault = FieldError("input", error.detail, "invalid_reference")
         raise InvalidInput(error.detail, errors=[fault], hint=error.hint) from None
 

@@ -49,6 +49,8 @@ def test_a_template_takes_parts_with_their_types() -> None:
     assert input_of(None, DOCUMENT) == DOCUMENT
     with pytest.raises(InvalidInput, match="no key 'gone'"):
         input_of("${input.body.gone}", DOCUMENT)
+    with pytest.raises(InvalidInput, match="kind"):
+        input_of("${input.body.kind * 2}", DOCUMENT)
 
 
 @pytest.mark.parametrize(
