@@ -13,29 +13,25 @@ from pipeweave.authoring.context import Context, Progress, TaskResult
 from pipeweave.authoring.document_loading import SUFFIXES, load_documents
 from pipeweave.authoring.hint_checks import check_hints
 from pipeweave.authoring.idempotency_keys import KEY_CHARACTERS, KEY_EXPECTED, is_key, key_of
-from pipeweave.authoring.option_checks import (
-    CODES_EXPECTED,
-    MAX_CODE,
-    MAX_CODES,
-    QUEUE_EXPECTED,
-    QUEUE_PATTERN,
-    are_codes,
-    is_queue,
-)
 from pipeweave.authoring.pipeline import Pipeline, registered_pipelines
 from pipeweave.authoring.raised import Raised, describe
-from pipeweave.authoring.retry import (
-    BACKOFFS,
-    MAX_MULTIPLIER,
-    MAX_RETRIES,
-    Backoff,
-    Retry,
-    RetryPolicy,
-    classify_error,
-)
+from pipeweave.authoring.retry import Retry, RetryPolicy, classify_error
 from pipeweave.authoring.schedule import Schedule
 from pipeweave.authoring.task import Task, collect, duplicate_tasks, registered_tasks
 from pipeweave.authoring.task_spec import TaskSpec
+from pipeweave.option_checks import (
+    BACKOFFS,
+    CODES_EXPECTED,
+    MAX_CODE,
+    MAX_CODES,
+    MAX_MULTIPLIER,
+    MAX_RETRIES,
+    QUEUE_EXPECTED,
+    QUEUE_PATTERN,
+    Backoff,
+    are_codes,
+    is_queue,
+)
 
 __all__ = [
     "BACKOFFS",

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, assert_never, get_args
+from typing import Any, assert_never
 
-from pipeweave.authoring.option_checks import MAX_CODE, choice_mistakes, code_mistakes, number_mistakes
 from pipeweave.errors import AttemptFailed, InvalidTask, PipeWeaveError, TaskError
+from pipeweave.option_checks import (
+    BACKOFFS,
+    MAX_CODE,
+    MAX_MULTIPLIER,
+    MAX_RETRIES,
+    Backoff,
+    choice_mistakes,
+    code_mistakes,
+    number_mistakes,
+)
 from pipeweave.safe_text import call_safely, safe_text, storable
 
-MAX_RETRIES = 10_000
-"""The most retries that a task may ask for."""
-
-MAX_MULTIPLIER = 1_000
-"""The largest factor between the delays of two attempts."""
-
 _YEAR_MS = 366 * 86_400_000
-
-Backoff = Literal["fixed", "linear", "exponential"]
-BACKOFFS: tuple[Backoff, ...] = get_args(Backoff)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from pipeweave.authoring import graph_builder
 from pipeweave.authoring.context import Context
 from pipeweave.authoring.input_schema import task_parameters
-from pipeweave.authoring.retry import Backoff, Retry
+from pipeweave.authoring.retry import Retry
 from pipeweave.authoring.task_spec import DEFAULT_CONCURRENT, MAX_CONCURRENT, TaskSpec, code_hash
 from pipeweave.durations import MAX_MS, milliseconds
 from pipeweave.errors import FieldError, InvalidTask
+from pipeweave.option_checks import Backoff
 from pipeweave.suggestions import did_you_mean
 
 P = ParamSpec("P")

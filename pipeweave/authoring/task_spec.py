@@ -9,7 +9,14 @@ from types import CodeType
 from typing import Any
 
 from pipeweave.authoring.idempotency_keys import key_mistakes
-from pipeweave.authoring.option_checks import (
+from pipeweave.authoring.retry import RetryPolicy
+from pipeweave.durations import DURATION_EXPECTED
+from pipeweave.errors import FieldError, InvalidTask
+from pipeweave.option_checks import (
+    BACKOFFS,
+    MAX_MULTIPLIER,
+    MAX_RETRIES,
+    Backoff,
     choice_mistakes,
     code_mistakes,
     name_mistakes,
@@ -17,9 +24,6 @@ from pipeweave.authoring.option_checks import (
     queue_mistakes,
     version_mistakes,
 )
-from pipeweave.authoring.retry import BACKOFFS, MAX_MULTIPLIER, MAX_RETRIES, Backoff, RetryPolicy
-from pipeweave.durations import DURATION_EXPECTED
-from pipeweave.errors import FieldError, InvalidTask
 from pipeweave.rates import rate_mistakes
 from pipeweave.schema import validate_schema
 from pipeweave.size_limits import MAX_DESCRIPTION

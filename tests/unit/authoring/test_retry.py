@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.authoring.retry import BACKOFFS, RetryPolicy
+from pipeweave.authoring.retry import RetryPolicy
+from pipeweave.option_checks import BACKOFFS
 
 DAY_MS = 86_400_000
 

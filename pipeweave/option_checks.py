@@ -1,15 +1,25 @@
-"""Check single options of tasks; each function yields the mistakes of one option."""
+"""Check single options of tasks and steps; each function yields the mistakes of one option."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pipeweave.errors import FieldError, InvalidId
 from pipeweave.ids import check_name
 from pipeweave.json_values import json_faults
+
+Backoff = Literal["fixed", "linear", "exponential"]
+BACKOFFS: tuple[Backoff, ...] = get_args(Backoff)
+"""How the delay grows from attempt to attempt."""
+
+MAX_RETRIES = 10_000
+"""The most retries that a task or a step may ask for."""
+
+MAX_MULTIPLIER = 1_000
+"""The largest factor between the delays of two attempts."""
 
 MAX_CODES = 100
 """The most error codes that one task may name."""

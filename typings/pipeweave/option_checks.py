@@ -1,0 +1,1 @@
+../../pipeweave/option_checks.py
