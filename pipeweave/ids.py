@@ -41,6 +41,9 @@ NAME_PATTERN = r"^\.*[A-Za-z0-9_~:@-][A-Za-z0-9._~:@-]*$"
 # A name of dots alone is refused: in a path, clients and proxies take `.` and `..` for steps.
 _NAME = re.compile(r"(?!\.+\Z)[A-Za-z0-9._~:@-]{1,200}\Z")
 
+# The ids of the "tasks" of steps that the engine decides itself begin so. No task of a user may.
+ENGINE_TASK_PREFIX = "pipeweave:"
+
 # Crockford's base 32, lower case, as TypeID uses it: 26 characters for 128 bits.
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH = 26

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args
 
 from pipeweave.errors import FieldError, InvalidId
-from pipeweave.ids import check_name
+from pipeweave.ids import ENGINE_TASK_PREFIX, check_name
 from pipeweave.json_values import json_faults
 
 Backoff = Literal["fixed", "linear", "exponential"]
@@ -57,11 +57,15 @@ def version_mistakes(value: Any) -> Iterator[FieldError]:
 
 
 def name_mistakes(text: Any, option: str) -> Iterator[FieldError]:
-    """Yield the mistakes of an id."""
+    """Yield the mistakes of the id of a task."""
     try:
         check_name(text, option)
     except InvalidId as error:
         yield FieldError(option, f"{str(text)[:80]!r} is not a valid id: {error.hint}", "invalid_id")
+        return
+    if text.startswith(ENGINE_TASK_PREFIX):
+        problem = f"{text[:80]!r} is not a valid id: {ENGINE_TASK_PREFIX} is reserved for the engine"
+        yield FieldError(option, problem, "invalid_id")
 
 
 def number_mistakes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,11 +19,13 @@ from pipeweave.spec import (
     HOOK_STATUSES,
     Parameters,
     PipelineSpec,
+    StepSpec,
     named_in,
     output_template,
     parameter_errors,
     parse_spec,
 )
+from pipeweave.suggestions import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ def _parsed(row: Any) -> PipelineSpec:
     """The spec of a row; members that are NULL are left out, as in all rows of earlier versions."""
     parts = {"inputSchema": row.input_schema, "output": row.output}
     members = {name: part for name, part in parts.items() if part is not None}
-    return parse_spec({**row.spec, **members, **(row.hooks or {})})
+    return parse_spec({**row.spec, **members, **(row.hooks or {})}, is_stored=True)
 
 
 _IS_LATEST = """
@@ -184,7 +186,7 @@ def _check(tx: Transaction, tenant: str, spec: PipelineSpec) -> None:
 
 def _graph_error(spec: PipelineSpec, fault: FieldError) -> Document:
     at = int(fault.field.removeprefix("steps[").removesuffix("].task"))
-    return {"code": "UNKNOWN_TASK", "message": fault.message, "steps": [spec.steps[at].id]}
+    return {"code": fault.code.upper(), "message": fault.message, "steps": [spec.steps[at].id]}
 
 
 _KNOWN = """
@@ -195,7 +197,7 @@ WHERE tenant_id = :tenant AND id = ANY(CAST(:ids AS text[])) AND orphaned_at IS 
 
 def task_parameters(tx: Transaction, tenant: str, spec: PipelineSpec) -> dict[str, Parameters | None]:
     """The parameters of the registered tasks that a pipeline names, by id; None where they are not known."""
-    wanted = sorted({step.task for step in spec.steps})
+    wanted = sorted({step.task for step in spec.steps if step.has_task})
     return {row.id: row.parameters for row in tx.execute(_KNOWN, {"tenant": tenant, "ids": wanted})}
 
 
@@ -203,17 +205,21 @@ def unknown_tasks(
     tx: Transaction, tenant: str, spec: PipelineSpec, known: Collection[str]
 ) -> list[FieldError]:
     """An error for each step whose task no service of the tenant has registered, at most 100."""
-    unknown = [(at, step) for at, step in enumerate(spec.steps) if step.task not in known][:100]
-    near = unknown_names.nearest_names(tx, tenant, "task", {step.task for _, step in unknown})
-    return [
-        FieldError(
-            f"steps[{at}].task",
-            f"step {step.id!r} runs task {step.task!r}, which no service has registered"
-            + (f"; did you mean {near[step.task]!r}?" if step.task in near else ""),
-            "unknown_task",
-        )
-        for at, step in unknown
+    unknown = [(at, step) for at, step in enumerate(spec.steps) if step.has_task and step.task not in known][
+        :100
     ]
+    names = unknown_names.names(tx, tenant, "task") if unknown else ()
+    return [_unknown_task(f"steps[{at}].task", step, names) for at, step in unknown]
+
+
+def _unknown_task(field: str, step: StepSpec, names: Sequence[str]) -> FieldError:
+    near = nearest(step.task, names)
+    hint = "" if near is None else f"; did you mean {near!r}?"
+    problem = f"step {step.id!r} runs task {step.task!r}, which no service has registered{hint}"
+    adapter, _, _ = step.task.rpartition(".")
+    if not adapter or any(each.startswith(f"{adapter}.") for each in names):
+        return FieldError(field, problem, "unknown_task", near)
+    return FieldError(field, f"Adapter not found: {adapter}; {problem}", "adapter_not_found", near)
 
 
 LATEST_VERSION = "SELECT latest_version FROM pipelines WHERE tenant_id = :tenant AND id = :id"

@@ -162,6 +162,10 @@ def _is_name(value: Any) -> bool:
         return False
 
 
+def _is_task(value: Any) -> bool:
+    return _is_name(value) and not value.startswith(ids.ENGINE_TASK_PREFIX)
+
+
 def _are_names(value: Any) -> bool:
     return (
         isinstance(value, list | tuple) and len(value) <= MAX_TASKS and all(_is_name(each) for each in value)
@@ -172,7 +176,7 @@ _NAME = "1 to 200 of the characters A-Z a-z 0-9 . _ ~ : @ -, not only dots"
 _MS = f"a whole number of milliseconds from 0 to {_TEN_YEARS_S}000"
 
 RULES: dict[str, _Rule] = {
-    "id": _Rule("id", _NAME, _is_name),
+    "id": _Rule("id", _NAME, _is_task),
     "codeHash": _Rule(
         "code_hash",
         "16 to 64 lower-case hex characters",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pipeweave.errors import NotFound
@@ -77,13 +77,6 @@ def _no_tenant(kind: Kind, tenant: str) -> str:
 def names(tx: Transaction, tenant: str, kind: Kind) -> Sequence[str]:
     """The names that a tenant has, in their order, at most MOST_COMPARED."""
     return list(tx.execute(_NAMES[kind], {"tenant": tenant, "most": MOST_COMPARED}).scalars())
-
-
-def nearest_names(tx: Transaction, tenant: str, kind: Kind, unknown: Collection[str]) -> dict[str, str]:
-    """The nearest known name of each unknown one that resembles any. Costs a statement if there are any."""
-    known = names(tx, tenant, kind) if unknown else ()
-    matches = {name: nearest(name, known) for name in unknown}
-    return {name: near for name, near in matches.items() if near is not None}
 
 
 def hint(kind: Kind, name: str, known: Sequence[str]) -> str:

@@ -7,40 +7,50 @@ that step a predecessor. A normalised spec is a valid document, too: parsing it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from pipeweave.durations import DURATION_EXPECTED, MAX_MS, milliseconds
 from pipeweave.errors import FieldError, InvalidSpec
 from pipeweave.field_errors import MOST_ERRORS
 from pipeweave.json_values import json_faults
 from pipeweave.schema import run_input_errors, validate_schema
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
 from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
-from pipeweave.spec.document_steps import StepReader, TooManyEdges
+from pipeweave.spec.document_durations import read_duration
+from pipeweave.spec.document_expressions import ITEM_ROOTS, step_of
+from pipeweave.spec.document_graph import TooManyEdges
+from pipeweave.spec.document_steps import StepReader
+from pipeweave.spec.expressions import Path
 from pipeweave.spec.graph import validate_graph
 from pipeweave.spec.hooks import HOOK_STATUSES, Hooks, read_hooks
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
-from pipeweave.spec.reference_syntax import Reference, show_path
-from pipeweave.spec.references import find_references, json_type
+from pipeweave.spec.reference_syntax import show_path
+from pipeweave.spec.references import json_type
 from pipeweave.spec.rules import ANY_CODE, CODES, FAIL_FAST, FAILURE_MODES
 
 _PIPELINE_KEYS = (
     *("id", "description", "failureMode", "priority", "defaults", "steps", "code"),
     *("timeout", "timeoutMs", "idleTimeout", "idleTimeoutMs", "inputSchema", "output", "schedule"),
-    *HOOK_STATUSES,
+    *("variables", *HOOK_STATUSES),
 )
+_MAX_VARIABLES = 100
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 _SMALLEST_INT, _LARGEST_INT = -(2**31), 2**31 - 1
 _DEEPEST_OUTPUT = 32  # with the values in it, an output must not be deeper than an answer can be
 _DEEPEST = 72  # MAX_VALUE_DEPTH, plus the levels above steps[].parallel[].params
 
 
-def parse_spec(document: Mapping[str, Any], *, id: str | None = None) -> PipelineSpec:
+def parse_spec(
+    document: Mapping[str, Any], *, id: str | None = None, is_stored: bool = False
+) -> PipelineSpec:
     """Parse a document into a normalised spec.
 
     Args:
         document: an object with `steps` and the options of the pipeline.
         id: the pipeline's id, needed if the document has none; must equal the document's id if it has one.
+        is_stored: it is that of a stored version: what its expressions name and compare was checked when it
+            was stored, by the rules of that time.
 
     Raises:
         InvalidSpec: with one FieldError for each mistake (`steps[2].needs[0]`); `graphErrors` in its
@@ -48,6 +58,8 @@ def parse_spec(document: Mapping[str, Any], *, id: str | None = None) -> Pipelin
     """
     reader = _Reader()
     spec = reader.pipeline(document, id)
+    if not is_stored:
+        reader.check_expressions(spec)
     reader.refuse_if_wrong(document)
     faults = validate_graph(spec)
     if faults:
@@ -90,13 +102,14 @@ class _Reader(StepReader):
         spec_id, steps = self.pipeline_id(document, id), self.all_steps(document)
         input_schema = self.input_schema(document)
         return PipelineSpec(
+            variables=self.variables(document.get("variables")),
             id=spec_id,
             description=self.description(document),
             failure_mode=self.failure_mode(document),
             priority=self.priority(document),
             defaults=self.defaults(document),
-            timeout_ms=self.duration(document, "timeout"),
-            idle_timeout_ms=self.duration(document, "idleTimeout"),
+            timeout_ms=read_duration(self, document, "timeout"),
+            idle_timeout_ms=read_duration(self, document, "idleTimeout"),
             code=self.code(document),
             steps=steps,
             input_schema=input_schema,
@@ -150,30 +163,6 @@ class _Reader(StepReader):
             self.wrong("priority", f"must lie between {_SMALLEST_INT} and {_LARGEST_INT}", "out_of_range")
         return priority
 
-    def duration(self, document: Mapping[str, Any], key: str) -> int | None:
-        """Read a duration in ms.
-
-        Users write `timeout`, in seconds or with a unit; a spec holds `timeoutMs`.
-        """
-        in_ms = f"{key}Ms"
-        duration, exact = document.get(key), document.get(in_ms)
-        if duration is not None and exact is not None:
-            self.wrong(in_ms, f"cannot be given together with `{key}`: leave one of the two out", "conflict")
-        if duration is not None:
-            duration_ms = milliseconds(duration)
-            if duration_ms is None:
-                self.wrong(
-                    key, f"is {duration!r}: use {DURATION_EXPECTED}"[:500], "invalid_value", DURATION_EXPECTED
-                )
-            return duration_ms
-        if exact is None:
-            return None
-        if isinstance(exact, bool) or not isinstance(exact, int) or not 1 <= exact <= MAX_MS:
-            expected = f"a whole number from 1 to {MAX_MS}"
-            self.wrong(in_ms, f"must be {expected}, not {exact!r}"[:500], "invalid_value", expected)
-            return None
-        return exact
-
     def defaults(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
         defaults = document.get("defaults", {})
         if not isinstance(defaults, Mapping):
@@ -214,20 +203,56 @@ class _Reader(StepReader):
         if json_faults(output, max_depth=_DEEPEST_OUTPUT):
             self.wrong("output", f"is nested deeper than {_DEEPEST_OUTPUT} levels", "too_deep")
             return None
-        references, errors = find_references(output, "output")
-        self.errors += errors
-        for path, reference in references:
-            self.output_reference(reference, path)
+        first = len(self.expressions.written)
+        self.expressions.value(output, "output")
+        for written in self.expressions.written[first:]:
+            for path in written.expression.references:
+                self.output_path(path, written.field)
         ends = {each.id for each in steps} - {each for step in steps for each in step.needs}
         return None if len(ends) == 1 and output == show_path("steps", tuple(ends)) else output
 
-    def output_reference(self, reference: Reference, path: str) -> None:
-        if reference.root in ("item", "mapIndex"):
-            self.wrong(path, f"{reference.text} has no value in the output of a run", "invalid_reference")
-        elif reference.step is not None and reference.step not in self.known:
-            near = self.nearest(reference.step, self.known)
+    def output_path(self, path: Path, field: str) -> None:
+        step = step_of(path)
+        if path.root in ITEM_ROOTS:
+            self.wrong(field, f"${{{path.text}}} has no value in the output of a run", "invalid_reference")
+        elif step is not None and step not in self.known:
+            near = self.nearest(step, self.known)
             hint = f"; did you mean {near!r}?" if near is not None else ""
-            self.wrong(path, f"{reference.step[:200]!r} is not a step{hint}", "unknown_step", near)
+            self.wrong(field, f"{step[:200]!r} is not a step{hint}", "unknown_step", near)
+
+    def variables(self, variables: Any) -> Mapping[str, Any]:
+        """Read `variables`: constants by name, which may hold expressions over the input."""
+        if variables is None:
+            return {}
+        if not isinstance(variables, Mapping):
+            problem = f"must be an object of values by name, not {json_type(variables)}"
+            self.wrong("variables", problem, "invalid_type", "object")
+            return {}
+        if len(variables) > _MAX_VARIABLES:
+            problem = f"are {len(variables)}, at most {_MAX_VARIABLES} are allowed"
+            self.wrong("variables", problem, "too_large")
+            return {}
+        for name, value in variables.items():
+            if not _VARIABLE.match(name):
+                problem = "is not a name: use up to 100 letters, digits and _, and begin with a letter"
+                self.wrong(f"variables.{name[:100]}", problem, "invalid_id")
+            self._variable(value, f"variables.{name[:100]}")
+        return variables
+
+    def _variable(self, value: Any, field: str) -> None:
+        first = len(self.expressions.written)
+        self.expressions.value(value, field)
+        for written in self.expressions.written[first:]:
+            for path in written.expression.references:
+                if path.root != "input":
+                    problem = f"${{{path.text}}} has no value here: a variable may refer to the input alone"
+                    self.wrong(written.field, problem, "invalid_reference")
+
+    def check_expressions(self, spec: PipelineSpec) -> None:
+        """Check what the expressions name and compare."""
+        schema = spec.input_schema
+        is_valid = schema is not None and not validate_schema(schema)
+        self.expressions.check(spec.variables, schema if is_valid else None)
 
     def all_steps(self, document: Mapping[str, Any]) -> tuple[StepSpec, ...]:
         try:

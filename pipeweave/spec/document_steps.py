@@ -1,63 +1,69 @@
-"""Read the steps of a pipeline document into StepSpecs: ids, predecessors, params and maps."""
+"""Read the steps of a pipeline document into StepSpecs: what each does, its rules, and its predecessors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from pipeweave.field_errors import FieldErrors
-from pipeweave.size_limits import MAX_EDGES, MAX_MAP_ITEMS, MAX_STEPS
-from pipeweave.spec.graph import GraphError
+from pipeweave.size_limits import MAX_MAP_ITEMS, MAX_STEPS
+from pipeweave.spec.document_blocks import BlockReader, Entry
+from pipeweave.spec.document_durations import read_duration
+from pipeweave.spec.document_edges import EdgeReader
+from pipeweave.spec.document_engine_steps import EngineStepReader
+from pipeweave.spec.document_expressions import ExpressionReader
+from pipeweave.spec.document_graph import GraphMistakes, StepDraft
+from pipeweave.spec.document_rules import read_flag, read_join, read_retry, renamed
+from pipeweave.spec.document_waits import WaitReader
+from pipeweave.spec.engine_steps import ENGINE_TASK_PREFIX, Choice, EngineStep, Gather, engine_task
+from pipeweave.spec.joins import MAX_EARLY_PREDECESSORS, SETTLED
 from pipeweave.spec.pipeline_spec import MapSpec, StepSpec
-from pipeweave.spec.references import Reference, find_references, json_type
+from pipeweave.spec.references import json_type
 
-_STEP_KEYS = ("id", "task", "needs", "params", "map", "parallel")
+# What a step does: it has exactly one of these.
+_DEEDS = (
+    *("task", "adapter", "choice", "transform", "gather"),
+    *("sleep", "sleepMs", "sleepUntil", "signal", "approval"),
+)
+_STEP_KEYS = (
+    *("id", *_DEEDS, "action", "needs", "params", "map", "parallel"),
+    *("condition", "join", "retry", "timeout", "timeoutMs", "continueOnError"),
+)
+# The same keys as another notation writes them.
+_STEP_NAMES = {"continue_on_error": "continueOnError"}
 # Options of `@task` that a step does not have, but that an author may look for there.
-_TASK_OPTIONS = ("retries", "retry_on", "timeout", "concurrency", "rate_limit", "priority", "queue")
+_TASK_OPTIONS = ("retries", "retry_on", "concurrency", "rate_limit", "priority", "queue")
 _MAP_KEYS = ("over", "as")
+# What only a step with a task has, and what a step of the engine does not have besides.
+_OF_TASKS = ("params", "map", "retry", "timeout", "timeoutMs", "action")
+_NOT_OF = {"choice": ("condition", "continueOnError"), "gather": ("condition", "join")}
+_HINTS = {
+    "choice": "its cases say what runs",
+    "gather": "the members of its block have conditions of their own",
+}
+# The time limit of an attempt of an adapter's action, where the document names none (ms).
+ADAPTER_TIMEOUT_MS = 30_000
 
 
-class TooManyEdges(Exception):
-    """Stops the reader at MAX_EDGES edges; the mistake itself is already in `errors`.
-
-    Never leaves this room.
-    """
-
-
-@dataclass(slots=True)
-class _Entry:
-    """One step as the document has it, before it becomes a StepSpec.
-
-    Args:
-        field: the step's path in the document, e.g. `steps[2]`.
-        members: the step's keys and values.
-        before: indexes of the steps that it follows if it has no `needs`.
-        id: its id, once `give_ids` has set it.
-    """
-
-    field: str
-    members: Mapping[str, Any]
-    before: tuple[int, ...]
-    id: str = ""
-
-
-class StepReader(FieldErrors):
+class StepReader(GraphMistakes):
     """Reads the steps of one document and collects their mistakes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.known: dict[str, int] = {}
-        self.graph_errors: list[GraphError] = []
-        self.edges = 0
+        self.expressions = ExpressionReader(self)
+        self._engine_steps = EngineStepReader(self, self.expressions)
+        self._waits = WaitReader(self, self.expressions)
 
     def steps(self, document: Mapping[str, Any]) -> tuple[StepSpec, ...]:
+        """Read the steps of a document; none if there are too many."""
         listed = document.get("steps")
         if not isinstance(listed, (list, tuple)):
             problem = "is required" if listed is None else f"must be a list, not {json_type(listed)}"
             self.wrong("steps", problem, "missing" if listed is None else "invalid_type", "array")
             return ()
-        entries = self.entries(listed)
+        blocks = BlockReader(self)
+        blocks.sequence(listed, "steps")
+        entries = blocks.entries
         if not entries:
             if not self.errors:
                 self.wrong("steps", "must hold at least one step", "no_entry")
@@ -67,52 +73,12 @@ class StepReader(FieldErrors):
             self.wrong_graph("steps", why, "TOO_MANY_STEPS", ())
             return ()
         self.give_ids(entries)
-        return tuple(self.step(entry, entries) for entry in entries)
+        drafts = [self.draft(entry, entries) for entry in entries]
+        EdgeReader(self, self.expressions, drafts).read()
+        return tuple(self.step(each) for each in drafts)
 
-    def entries(self, listed: Iterable[Any]) -> list[_Entry]:
-        """List the steps in document order, each with the steps that it follows if it has no `needs`."""
-        entries: list[_Entry] = []
-        before: tuple[int, ...] = ()
-        for place, each in enumerate(listed):
-            path = f"steps[{place}]"
-            members = (
-                self.parallel(each, path)
-                if isinstance(each, Mapping) and "parallel" in each
-                else [(path, each)]
-            )
-            first = len(entries)
-            for member_path, member in members:
-                if isinstance(member, Mapping):
-                    entries.append(_Entry(member_path, member, before))
-                else:
-                    self.wrong(
-                        member_path, f"must be a step, not {json_type(member)}", "invalid_type", "object"
-                    )
-            if len(entries) > first:
-                before = tuple(range(first, len(entries)))
-        return entries
-
-    def parallel(self, block: Mapping[str, Any], path: str) -> list[tuple[str, Any]]:
-        others = [key for key in block if key != "parallel"]
-        if others:
-            self.wrong(
-                f"{path}.{others[0]}",
-                "is not allowed next to `parallel`: put it into the members",
-                "invalid",
-            )
-        members = block["parallel"]
-        if not isinstance(members, (list, tuple)) or not members:
-            self.wrong(f"{path}.parallel", "must be a list of steps", "invalid_type", "array")
-            return []
-        for place, member in enumerate(members):
-            if isinstance(member, Mapping) and "parallel" in member:
-                self.wrong(
-                    f"{path}.parallel[{place}].parallel", "cannot be nested: use `needs` instead", "invalid"
-                )
-        return [(f"{path}.parallel[{place}]", member) for place, member in enumerate(members)]
-
-    def give_ids(self, entries: list[_Entry]) -> None:
-        """Check the ids in the document, and give each step without an id the id of its task.
+    def give_ids(self, entries: list[Entry]) -> None:
+        """Check the ids in the document; a step without one gets that of its task, or what it does.
 
         If another step has that id already, `_2`, `_3` … is appended.
         """
@@ -125,15 +91,16 @@ class StepReader(FieldErrors):
                     self.wrong_graph(f"{entry.field}.id", why, "DUPLICATE_STEP", (entry.id,))
         numbers: dict[str, int] = {}
         for place, entry in enumerate(entries):
-            task = entry.members.get("task")
-            if entry.members.get("id") is None and isinstance(task, str):
-                entry.id = task
+            word = _word(entry.members) if entry.members.get("id") is None else None
+            if word is not None:
+                entry.id = word
                 while entry.id in self.known:
-                    numbers[task] = numbers.get(task, 1) + 1
-                    entry.id = f"{task}_{numbers[task]}"
+                    numbers[word] = numbers.get(word, 1) + 1
+                    entry.id = f"{word}_{numbers[word]}"
                 self.known[entry.id] = place
 
-    def step(self, entry: _Entry, entries: list[_Entry]) -> StepSpec:
+    def draft(self, entry: Entry, entries: list[Entry]) -> StepDraft:
+        """Read one step, but for the predecessors that its references add."""
         for key in entry.members:
             if key in _TASK_OPTIONS:
                 self.wrong(
@@ -141,59 +108,138 @@ class StepReader(FieldErrors):
                     f"is an option of the task, not of a step; set it at the task: @task({key}=…)",
                     "unknown_key",
                 )
-        members = [each for each in entry.members if each not in _TASK_OPTIONS]
-        self.unknown_keys(members, _STEP_KEYS, entry.field)
-        task = entry.members.get("task")
-        if task is None:
-            self.wrong(f"{entry.field}.task", "is required", "missing")
-        params, map_spec = self.params(entry), self.map(entry)
+        members = renamed(self, entry.members, _STEP_NAMES, entry.field)
+        self.unknown_keys([each for each in members if each not in _TASK_OPTIONS], _STEP_KEYS, entry.field)
+        first = len(self.expressions.written)
+        deed = self.deed(members, entry)
+        decides = self.decision(deed, members, entry, entries)
+        task = self.task(deed, members, entry)
+        params, map_spec = self.params(members, entry), self.map(members, entry)
+        if params is not None:
+            self.expressions.value(params, f"{entry.field}.params", has_item=map_spec is not None)
         if map_spec is not None and map_spec.name is not None and map_spec.name in (params or {}):
             self.wrong(f"{entry.field}.map.as", f"{map_spec.name!r} is in `params`, too", "duplicate")
-        needs = self.needs(entry, entries)
-        needs |= self.referenced(params, f"{entry.field}.params", entry, in_map=map_spec is not None)
-        if map_spec is not None:
-            over = f"{entry.field}.map" + (".over" if isinstance(entry.members["map"], Mapping) else "")
-            needs |= self.referenced(map_spec.over, over, entry, in_map=False)
-        self.edges += len(needs)
-        if self.edges > MAX_EDGES:
-            why = f"gives the pipeline more than {MAX_EDGES} edges"
-            self.wrong_graph(f"{entry.field}.needs", why, "TOO_MANY_STEPS", (entry.id,))
-            raise TooManyEdges
-        return StepSpec(
+        timeout_ms = read_duration(self, members, "timeout", entry.field)
+        step = StepSpec(
             id=entry.id,
-            task=self.name(task, f"{entry.field}.task") if task is not None else "",
-            needs=tuple(sorted(needs, key=self.known.__getitem__)),
+            task=task if decides is None else engine_task(decides),
             params=params,
             map=map_spec,
+            decides=decides,
+            condition=self.expressions.condition(members.get("condition"), f"{entry.field}.condition"),
+            join=read_join(self, members.get("join"), f"{entry.field}.join"),
+            retry=read_retry(self, members.get("retry"), f"{entry.field}.retry"),
+            timeout_ms=timeout_ms or (ADAPTER_TIMEOUT_MS if deed == "adapter" else None),
+            continue_on_error=read_flag(self, members, "continueOnError", entry.field),
         )
+        if isinstance(decides, Gather):
+            step = replace(step, join=SETTLED)
+        needs, is_written = self.needs(entry, entries, decides)
+        self.count(len(needs), entry)
+        return StepDraft(entry, step, needs, is_written, self.expressions.written[first:])
 
-    def needs(self, entry: _Entry, entries: list[_Entry]) -> set[str]:
+    def deed(self, members: Mapping[str, Any], entry: Entry) -> str:
+        """The key that says what the step does; `task` where none does."""
+        deeds = [each for each in _DEEDS if members.get(each) is not None]
+        if not deeds:
+            self.wrong(f"{entry.field}.task", "is required", "missing")
+            return "task"
+        first, *others = deeds
+        for each in others:
+            problem = f"cannot be given together with `{first}`: a step does one thing"
+            self.wrong(f"{entry.field}.{each}", problem, "conflict")
+        is_of_task = first in ("task", "adapter")
+        refused = _NOT_OF.get(first, ()) if is_of_task else (*_OF_TASKS, *_NOT_OF.get(first, ()))
+        for key in refused:
+            if members.get(key) is not None:
+                hint = _HINTS[first] if key in _NOT_OF.get(first, ()) else "it runs no task"
+                self.wrong(f"{entry.field}.{key}", f"is not allowed next to `{first}`: {hint}", "conflict")
+        if first == "task" and members.get("action") is not None:
+            self.wrong(f"{entry.field}.action", "is not allowed next to `task`: write `adapter`", "conflict")
+        return first
+
+    def task(self, deed: str, members: Mapping[str, Any], entry: Entry) -> str:
+        """The id of the task that a step runs; empty if it runs none, or a wrong one."""
+        if deed == "adapter":
+            if members.get("action") is None:
+                self.wrong(f"{entry.field}.action", "is required next to `adapter`", "missing")
+                return ""
+            adapter = self.name(members["adapter"], f"{entry.field}.adapter")
+            action = self.name(members["action"], f"{entry.field}.action")
+            return self.name(f"{adapter}.{action}", f"{entry.field}.action") if adapter and action else ""
+        task = members.get("task")
+        if deed != "task" or task is None:
+            return ""
+        if isinstance(task, str) and task.startswith(ENGINE_TASK_PREFIX):
+            problem = f"{task[:80]!r} is reserved: no task of yours may begin with {ENGINE_TASK_PREFIX}"
+            self.wrong(f"{entry.field}.task", problem, "invalid_id")
+            return ""
+        return self.name(task, f"{entry.field}.task")
+
+    def decision(
+        self, deed: str, members: Mapping[str, Any], entry: Entry, entries: list[Entry]
+    ) -> EngineStep | None:
+        """Read what the engine does for a step; None for a step with a task."""
+        written, path = members.get(deed), f"{entry.field}.{deed}"
+        match deed:
+            case "choice":
+                return Choice(self._engine_steps.cases(written, path))
+            case "transform":
+                return self._engine_steps.transform(written, path)
+            case "gather":
+                return Gather(self.gathered(entry, entries, written, path))
+            case "sleep":
+                return self._waits.sleep(written, path)
+            case "sleepMs":
+                return self._waits.sleep_ms(written, path)
+            case "sleepUntil":
+                return self._waits.sleep_until(written, path)
+            case "signal":
+                return self._waits.signal(written, path)
+            case "approval":
+                return self._waits.approval(written, path)
+        return None
+
+    def gathered(self, entry: Entry, entries: list[Entry], written: Any, path: str) -> tuple[str, ...]:
+        """The members of a gather: those of its block, or those that a normalised document names."""
+        if entry.gathers is not None:
+            return tuple(entries[each].id for each in entry.gathers)
+        members = self._engine_steps.members(written, path)
+        for place, each in enumerate(members):
+            if each not in self.known:
+                self.unknown_step(entry.id, each, f"{path}[{place}]")
+        return members
+
+    def needs(self, entry: Entry, entries: list[Entry], decides: EngineStep | None) -> tuple[set[str], bool]:
+        """The predecessors that a step has without its references, and whether the document names them."""
         listed = entry.members.get("needs")
         if listed is None:
-            return {entries[place].id for place in entry.before} - {""}
+            if isinstance(decides, Gather) and entry.gathers is None:
+                return {each for each in decides.members if each in self.known}, False
+            return {entries[place].id for place in entry.before} - {""}, False
         if not isinstance(listed, (list, tuple)):
             self.wrong(
                 f"{entry.field}.needs", f"must be a list of step ids, not {json_type(listed)}", "invalid_type"
             )
-            return set()
+            return set(), True
         ids: set[str] = set()
         for place, each in enumerate(listed):
             if isinstance(each, str) and each in self.known:
                 ids.add(each)
             else:
-                self.unknown_step(entry, each, f"{entry.field}.needs[{place}]")
-        return ids
+                self.unknown_step(entry.id, each, f"{entry.field}.needs[{place}]")
+        return ids, True
 
-    def params(self, entry: _Entry) -> Mapping[str, Any] | None:
-        params = entry.members.get("params")
+    def params(self, members: Mapping[str, Any], entry: Entry) -> Mapping[str, Any] | None:
+        params = members.get("params")
         if params is not None and not isinstance(params, Mapping):
             problem = f"must be an object of parameters by name, not {json_type(params)}"
             self.wrong(f"{entry.field}.params", problem, "invalid_type", "object")
             return None
         return params
 
-    def map(self, entry: _Entry) -> MapSpec | None:
-        written, path = entry.members.get("map"), f"{entry.field}.map"
+    def map(self, members: Mapping[str, Any], entry: Entry) -> MapSpec | None:
+        written, path = members.get("map"), f"{entry.field}.map"
         if written is None:
             return None
         if not isinstance(written, Mapping):
@@ -214,6 +260,7 @@ class StepReader(FieldErrors):
             self.wrong(path, why, "too_large")
             return None
         if isinstance(over, (list, tuple)) or (isinstance(over, str) and "${" in over):
+            self.expressions.value(over, path)
             return MapSpec(list(over) if isinstance(over, tuple) else over, name)
         text = repr(over) if isinstance(over, str) else json_type(over)
         self.wrong(
@@ -221,41 +268,37 @@ class StepReader(FieldErrors):
         )
         return None
 
-    def referenced(self, value: Any, path: str, entry: _Entry, *, in_map: bool) -> set[str]:
-        references, errors = find_references(value, path)
-        self.errors += errors
-        return {
-            step
-            for place, each in references
-            if (step := self.reference(each, place, entry, in_map)) is not None
-        }
+    def step(self, draft: StepDraft) -> StepSpec:
+        """The step with its predecessors."""
+        self.check_join(draft)
+        needs = tuple(sorted(draft.needs, key=self.known.__getitem__))
+        if not isinstance(draft.step.decides, Choice):
+            return replace(draft.step, needs=needs)
+        cases = tuple(
+            replace(case, next=tuple(sorted(first, key=self.known.__getitem__)))
+            for case, first in zip(draft.step.decides.cases, draft.cases, strict=True)
+        )
+        return replace(draft.step, needs=needs, decides=Choice(cases))
 
-    def reference(self, reference: Reference, path: str, entry: _Entry, in_map: bool) -> str | None:
-        if reference.root in ("item", "mapIndex") and not in_map:
-            where = "inside `map`" if ".map" in path else "in a step without `map`"
-            self.wrong(path, f"{reference.text} has no value {where}", "invalid_reference")
-        if reference.step is None:
-            return None
-        if reference.step not in self.known:
-            self.unknown_step(entry, reference.step, path)
-            return None
-        if reference.step == entry.id:
-            self.wrong(path, f"{reference.text} is the step's own output", "invalid_reference")
-            return None
-        return reference.step
-
-    def unknown_step(self, entry: _Entry, step: Any, path: str) -> None:
-        if not isinstance(step, str):
-            self.wrong(path, f"must be the id of a step, not {json_type(step)}", "invalid_type", "string")
+    def check_join(self, draft: StepDraft) -> None:
+        join, path, count = draft.step.join, f"{draft.entry.field}.join", len(draft.needs)
+        if join.at_least is None:
             return
-        near = self.nearest(step, self.known)
-        hint = f"; did you mean {near!r}?" if near is not None else ""
-        why = f"{step[:200]!r} is not a step{hint}"
-        self.wrong_graph(path, why, "UNKNOWN_STEP", (entry.id, step[:200]), near)
+        if count > MAX_EARLY_PREDECESSORS:
+            problem = f"has {count} predecessors, at most {MAX_EARLY_PREDECESSORS} are allowed for this rule"
+            self.wrong(path, problem, "too_large")
+        if join.at_least > count:
+            problem = f"waits for {join.at_least} of its predecessors, but the step has {count}"
+            self.wrong(path, problem, "out_of_range")
 
-    def wrong_graph(
-        self, path: str, message: str, code: str, steps: tuple[str, ...], expected: str | None = None
-    ) -> None:
-        """Add a mistake in the graph: a FieldError with its field, and a GraphError with its steps."""
-        self.wrong(path, message, code.lower(), expected)
-        self.graph_errors.append(GraphError(code, f"{path} {message}", steps))
+
+def _word(members: Mapping[str, Any]) -> str | None:
+    """The id of a step without one; None if it does nothing that could be named."""
+    task = members.get("task")
+    if task is not None:
+        return task if isinstance(task, str) else None
+    if members.get("adapter") is not None:
+        action = members.get("action")
+        return action if isinstance(action, str) else None
+    deed = next((each for each in _DEEDS if members.get(each) is not None), None)
+    return "sleep" if deed in ("sleepMs", "sleepUntil") else deed

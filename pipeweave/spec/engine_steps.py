@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pipeweave.ids import ENGINE_TASK_PREFIX as ENGINE_TASK_PREFIX
 from pipeweave.spec.kinds import CHOICE, TRANSFORM, StepKind
 from pipeweave.spec.wait_steps import Approval, SignalWait, Sleep
-
-# The ids of the "tasks" of such steps, as their task runs have them. No task of a user may begin so.
-ENGINE_TASK_PREFIX = "pipeweave:"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,9 @@ from typing import Any, Protocol
 from pipeweave.errors import InvalidSpec
 from pipeweave.size_limits import MAX_EDGES, MAX_STEPS
 from pipeweave.spec.edges import Edges, find_cycles, parts, reachable, successors_of, topological_order
+from pipeweave.spec.joins import ALL_DONE
 from pipeweave.spec.pipeline_spec import PipelineSpec
+from pipeweave.spec.rules import FAIL_FAST
 from pipeweave.suggestions import nearest
 
 _DEEP = 20
@@ -95,7 +97,7 @@ class GraphError:
     Errors: NO_ENTRY, TOO_MANY_STEPS, DUPLICATE_STEP, UNKNOWN_STEP, CYCLE (`steps` is the closed path),
     UNKNOWN_TASK.
     Warnings: DISCONNECTED (`steps` is the first step of each part), DEPTH_OVER_20, CONCURRENCY_LIMIT,
-    TIMEOUT_BEYOND_RUN.
+    TIMEOUT_BEYOND_RUN, JOIN_SEES_NO_FAILURE.
     """
 
     code: str
@@ -231,7 +233,7 @@ def _plan(spec: PipelineSpec, graph: Graph) -> Iterator[PlanEntry]:
 
 def _unknown_tasks(spec: PipelineSpec, tasks: Mapping[str, KnownTask]) -> Iterator[GraphError]:
     for step in spec.steps:
-        if step.task not in tasks:
+        if step.has_task and step.task not in tasks:
             near = _near(step.task, tasks)
             yield GraphError(
                 "UNKNOWN_TASK",
@@ -253,15 +255,15 @@ def _warnings(spec: PipelineSpec, graph: Graph, tasks: Mapping[str, KnownTask]) 
         yield GraphError(
             "DEPTH_OVER_20", f"the longest path through the pipeline has {len(graph.levels)} steps"
         )
-    task_of = {step.id: step.task for step in spec.steps}
+    task_of = {step.id: step.task for step in spec.steps if step.has_task}
     for level in graph.levels:
-        for task, count in Counter(task_of[step] for step in level).items():
+        for task, count in Counter(task_of[step] for step in level if step in task_of).items():
             limit = tasks[task].concurrency if task in tasks else 0
             if 0 < limit < count:
                 yield GraphError(
                     "CONCURRENCY_LIMIT",
                     f"{count} steps of one level run task {task!r}, of which {limit} may run at once",
-                    tuple(step for step in level if task_of[step] == task),
+                    tuple(step for step in level if task_of.get(step) == task),
                 )
     for step in spec.steps:
         limit = tasks[step.task].concurrency if step.map is not None and step.task in tasks else 0
@@ -271,6 +273,15 @@ def _warnings(spec: PipelineSpec, graph: Graph, tasks: Mapping[str, KnownTask]) 
                 f"the items of map {step.id!r} run task {step.task!r}, of which {limit} may run at once",
                 (step.id,),
             )
+    if spec.failure_mode == FAIL_FAST:
+        for step in spec.steps:
+            if step.join == ALL_DONE:
+                yield GraphError(
+                    "JOIN_SEES_NO_FAILURE",
+                    f"step {step.id!r} has `join: all-done`, but the first failure ends the run before it: "
+                    f"use failureMode continue, or continueOnError at its predecessors",
+                    (step.id,),
+                )
 
 
 def _near(wrong: str, known: Iterable[str]) -> str:

@@ -14,10 +14,12 @@ class JoinRule:
         at_least: it runs once so many edges are taken, and waits for no other; None: it waits until all
             predecessors are final.
         takes_failures: it runs whatever its predecessors came to, failures included.
+        needs_one: it is skipped if none of its predecessors was reached: none failed and no edge is taken.
     """
 
     at_least: int | None = None
     takes_failures: bool = False
+    needs_one: bool = False
 
     @property
     def is_early(self) -> bool:
@@ -33,5 +35,7 @@ class JoinRule:
 ALL: Final = JoinRule()
 ALL_DONE: Final = JoinRule(takes_failures=True)
 ANY: Final = JoinRule(at_least=1)
+# The rule of a gather. No document names it.
+SETTLED: Final = JoinRule(takes_failures=True, needs_one=True)
 # The most predecessors of a step with an early join: it is decided at the end of each of them.
 MAX_EARLY_PREDECESSORS: Final = 64

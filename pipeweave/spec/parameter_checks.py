@@ -46,7 +46,7 @@ def parameter_errors(spec: PipelineSpec, tasks: Mapping[str, Parameters | None])
     errors = (
         error
         for at, step in enumerate(spec.steps)
-        if (parameters := tasks.get(step.task)) is not None
+        if step.has_task and (parameters := tasks.get(step.task)) is not None
         for error in _of_step(at, step, parameters)
     )
     return list(islice(errors, _MOST_ERRORS))

@@ -15,7 +15,7 @@ from typing import Any
 from pipeweave.spec.declared_schedule import DeclaredSchedule
 from pipeweave.spec.engine_steps import EngineStep, engine_json
 from pipeweave.spec.hooks import Hooks, hooks_to_json
-from pipeweave.spec.joins import ALL, JoinRule
+from pipeweave.spec.joins import ALL, SETTLED, JoinRule
 from pipeweave.spec.kinds import MAP, TASK, StepKind
 from pipeweave.spec.rules import ANY_CODE, FAIL_FAST
 
@@ -153,7 +153,7 @@ class StepSpec:
         shown: dict[str, Any] = {}
         if self.condition is not None:
             shown["condition"] = self.condition
-        if self.join != ALL:
+        if self.join not in (ALL, SETTLED):
             shown["join"] = self.join.to_json()
         if self.retry is not None:
             shown["retry"] = self.retry.to_json()
@@ -258,6 +258,11 @@ class PipelineSpec:
     def spec_hash(self) -> str:
         """Lower-case hex SHA-256 of the canonical JSON."""
         return hashlib.sha256(self.canonical).hexdigest()
+
+    @cached_property
+    def tasks(self) -> frozenset[str]:
+        """The ids of the tasks that its steps run."""
+        return frozenset(step.task for step in self.steps if step.has_task)
 
     @cached_property
     def by_id(self) -> Mapping[str, StepSpec]:

@@ -41,6 +41,7 @@ __all__ = [
     "referenced_steps",
     "resolve",
     "show_path",
+    "texts_in",
 ]
 
 
@@ -80,7 +81,7 @@ def compile_value(value: Any, field: str = "") -> Compiled:
     references, errors = find_references(value, field)
     if errors:
         raise InvalidSpec(errors[0].message, errors=errors)
-    is_constant = next(_texts(value, "", []), None) is None
+    is_constant = next(texts_in(value, "", []), None) is None
     return Compiled(value, tuple(reference for _, reference in references), is_constant)
 
 
@@ -110,7 +111,7 @@ def find_references(value: Any, field: str) -> tuple[list[tuple[str, Reference]]
     """List every reference in a JSON value with its field, and the mistakes in unreadable texts."""
     references: list[tuple[str, Reference]] = []
     errors: list[FieldError] = []
-    for path, text in _texts(value, field, errors):
+    for path, text in texts_in(value, field, errors):
         try:
             references += [(path, each) for each in references_in(text)]
         except BadReference as error:
@@ -118,7 +119,7 @@ def find_references(value: Any, field: str) -> tuple[list[tuple[str, Reference]]
     return references, errors
 
 
-def _texts(value: Any, field: str, errors: list[FieldError]) -> Iterator[tuple[str, str]]:
+def texts_in(value: Any, field: str, errors: list[FieldError]) -> Iterator[tuple[str, str]]:
     """Yield the texts with references in document order; does not recurse, because users send the values."""
     stack: list[tuple[str, Any, int]] = [(field, value, 0)]
     while stack:

@@ -86,7 +86,8 @@ def decide_step(
     if still_open:
         return Decision.WAIT
     if join.takes_failures:
-        return Decision.RUN
+        is_reached = bool(taken) or follows_failure(final) or not join.needs_one
+        return Decision.RUN if is_reached else Decision.SKIP
     if mode != PARTIAL_MERGE and follows_failure(final):
         return Decision.SKIP
     return Decision.RUN if taken else Decision.SKIP

@@ -29,11 +29,16 @@ def beyond_run(
         return
     source = "the pipeline's timeout" if spec.timeout_ms else "MAX_EXECUTION_TIMEOUT"
     for step in spec.steps:
-        seconds = task_seconds.get(step.task, 0.0)
-        if seconds * 1000 > limit and seconds != DEFAULT_TASK_S:
+        if not step.has_task:
+            continue
+        of_task = task_seconds.get(step.task, 0.0) * 1000
+        is_named = step.timeout_ms is not None or of_task != DEFAULT_TASK_S * 1000
+        longest = step.timeout_ms or of_task
+        if longest > limit and is_named:
+            whose = f"timeout of task {step.task!r}" if step.timeout_ms is None else "its timeout"
             yield GraphError(
                 "TIMEOUT_BEYOND_RUN",
-                f"an attempt of step {step.id!r} may take {in_words(seconds * 1000)} (timeout of task "
-                f"{step.task!r}), but the run ends after {in_words(limit)} ({source})",
+                f"an attempt of step {step.id!r} may take {in_words(longest)} ({whose}), "
+                f"but the run ends after {in_words(limit)} ({source})",
                 (step.id,),
             )

@@ -12,7 +12,7 @@ from typing import Any
 from pipeweave.errors import ExpressionFailed
 from pipeweave.json_values import json_faults
 from pipeweave.size_limits import MAX_JSON_DEPTH
-from pipeweave.spec.expressions.bounds import MAX_CHARS
+from pipeweave.spec.expressions.bounds import MAX_CHARS, MAX_WORK
 from pipeweave.spec.expressions.evaluating import compiled
 from pipeweave.spec.expressions.faults import BadExpression, Unfit
 from pipeweave.spec.expressions.frame import Frame
@@ -62,7 +62,16 @@ class Expression:
             InvalidReference: a path does not exist.
             ExpressionFailed: a value does not fit its operation, or a bound is exceeded.
         """
+        return self._evaluate(Frame(scope, now), max_chars)
+
+    def measure(
+        self, scope: Mapping[str, Any], *, now: datetime | None = None, max_chars: int | None = None
+    ) -> tuple[Any, int]:
+        """Give the value and the units of work that it took; see `evaluate`."""
         frame = Frame(scope, now)
+        return self._evaluate(frame, max_chars), MAX_WORK - frame.left
+
+    def _evaluate(self, frame: Frame, max_chars: int | None) -> Any:
         try:
             value = self._run(frame)
             if self._makes_times:

@@ -1,0 +1,122 @@
+"""Read the expressions of a pipeline document, and say what is wrong with them and where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeweave.field_errors import MOST_ERRORS, FieldErrors
+from pipeweave.spec.expressions import (
+    BadExpression,
+    Expression,
+    Fault,
+    Known,
+    Path,
+    check,
+    parse_condition,
+)
+from pipeweave.spec.reference_syntax import BadReference, parse
+from pipeweave.spec.references import json_type, texts_in
+
+# Roots that have a value at every step, and those that a map has for its items.
+STEP_ROOTS = frozenset({"input", "steps", "status", "errors", "variables", "trigger", "run"})
+ITEM_ROOTS = frozenset({"item", "mapIndex"})
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An expression where it is written.
+
+    Args:
+        field: the field of the document.
+        text: all of the text that holds it.
+        expression: itself.
+        has_item: it is evaluated once for each item of a map.
+    """
+
+    field: str
+    text: str
+    expression: Expression
+    has_item: bool = False
+
+
+@dataclass(slots=True)
+class ExpressionReader:
+    """Reads the expressions of one document.
+
+    Args:
+        mistakes: where mistakes go.
+        written: the expressions so far.
+    """
+
+    mistakes: FieldErrors
+    written: list[Written] = field(default_factory=list)
+
+    def condition(self, text: Any, path: str) -> str | None:
+        """Read a condition; None if there is none, or a wrong one."""
+        if text is None:
+            return None
+        if not isinstance(text, str) or not text.strip():
+            shown = "an empty text" if isinstance(text, str) else json_type(text)
+            problem = f'must be an expression such as "input.total > 100", not {shown}'
+            self.mistakes.wrong(path, problem, "invalid_type", "string")
+            return None
+        try:
+            self.written.append(Written(path, text, parse_condition(text)))
+        except BadExpression as error:
+            place = place_in(text, error.column)
+            problem = f"is not an expression: {error.message} ({place})"
+            self.mistakes.wrong(path, problem, "invalid_expression", error.near)
+        return text
+
+    def value(self, value: Any, path: str, *, has_item: bool = False) -> None:
+        """Read the texts with expressions in a JSON value."""
+        for place, text in texts_in(value, path, self.mistakes.errors):
+            try:
+                parts = parse(text)
+            except BadReference as error:
+                self.mistakes.wrong(place, str(error), "invalid_reference")
+                continue
+            self.written += [
+                Written(place, text, each, has_item) for each in parts if not isinstance(each, str)
+            ]
+
+    def check(self, variables: Mapping[str, Any], input_schema: Mapping[str, Any] | None) -> None:
+        """Check what the expressions name and compare. Who reads the steps checks which steps they name.
+
+        Args:
+            variables: of the pipeline, by name.
+            input_schema: of the pipeline; None without a valid one.
+        """
+        roots = STEP_ROOTS | ITEM_ROOTS
+        known = Known(roots=roots, variables=tuple(variables), input_schema=input_schema)
+        for each in self.written:
+            if len(self.mistakes.errors) >= MOST_ERRORS:
+                return
+            for fault in check(each.expression, known):
+                self.fault(fault, each)
+
+    def fault(self, fault: Fault, written: Written) -> None:
+        """Add a mistake of an expression."""
+        place = place_in(written.text, fault.column)
+        self.mistakes.wrong(written.field, f"{fault.message} ({place})", fault.code, fault.near)
+
+
+def place_in(text: str, column: int) -> str:
+    """Where a column of a text is, for people: with its line if the text has several."""
+    before = text[: column - 1]
+    lines = before.count("\n")
+    if "\n" not in text.rstrip():
+        return f"column {column}"
+    return f"line {lines + 1}, column {column - (before.rfind(chr(10)) + 1)}"
+
+
+def step_of(path: Path) -> str | None:
+    """The id of the step whose output, status or error a path names; None if it names no step."""
+    if path.root == "steps":
+        return path.step
+    if path.root in ("status", "errors") and path.segments:
+        key = path.segments[0].key
+        return key if isinstance(key, str) else None
+    return None
