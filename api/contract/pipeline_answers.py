@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
@@ -95,6 +95,16 @@ class DryRunAnswer(AnswerModel):
     forecast: Forecast | None = Field(
         None, description="From up to 100 past runs of the pipeline; null: the plan is not valid."
     )
+
+
+class CheckedPipeline(AnswerModel):
+    """What is wrong with a document, or what would be stored."""
+
+    valid: bool
+    errors: list[Fault] = Field(description="All mistakes, at most 100, each with its field.")
+    warnings: list[GraphFault]
+    spec: dict[str, Any] | None = Field(description="The document as it would be stored; null: not valid.")
+    spec_hash: CodeHash | None
 
 
 class TriggerAnswer(AnswerModel):

@@ -7,12 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipeweave.authoring import (
+    BACKOFFS,
+    MAX_CODE,
+    MAX_CODES,
+    MAX_MULTIPLIER,
+    MAX_RETRIES,
+)
 from pipeweave.durations import DURATION_PATTERN, MAX_MS
 from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
 from pipeweave.schema import TYPES
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_STEPS
 from pipeweave.spec import CODES, FAILURE_MODES, HOOK_STATUSES
 from pipeweave.spec.declared_schedule import MISSED_POLICIES, OVERLAP_POLICIES
+from pipeweave.spec.document_engine_steps import MAX_CASES
+from pipeweave.spec.expressions.bounds import MAX_CHARS
 from pipeweave.spec.hooks import MAX_HOOKS, URL_PATTERN
 from pipeweave.spec.timetable import (
     MAX_CRON_CHARS,
@@ -38,13 +47,77 @@ _DURATION = {
 }
 _DURATION_MS = {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_MS}
 
+_CONDITION = {"type": "string", "minLength": 1, "maxLength": MAX_CHARS}
+_CONDITION_OR_NONE = {**_CONDITION, "type": ["string", "null"]}
+_TEXTS = {"type": "array", "items": _TEXT}
+_RETRY: dict[str, Any] = {
+    "type": ["object", "null"],
+    "additionalProperties": False,
+    "description": "How often and when it is retried, in place of its task's policy. {}: three attempts.",
+    "properties": {
+        "attempts": {"type": "integer", "minimum": 1, "maximum": MAX_RETRIES + 1},
+        "backoff": {"enum": list(BACKOFFS)},
+        "multiplier": {"type": "number", "minimum": 1, "maximum": MAX_MULTIPLIER},
+        "jitter": {"type": "number", "minimum": 0, "maximum": 1},
+        **{name: {"type": "integer", "minimum": 1, "maximum": MAX_MS} for name in ("delayMs", "maxDelayMs")},
+        "retryOn": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": MAX_CODES,
+            "items": {"type": "string", "minLength": 1, "maxLength": MAX_CODE},
+        },
+    },
+}
+_JOIN = {
+    "description": "When it runs after several predecessors.",
+    "anyOf": [
+        {"enum": ["all", "all-done", "any", None]},
+        {
+            "type": "object",
+            "required": ["atLeast"],
+            "additionalProperties": False,
+            "properties": {"atLeast": {"type": "integer", "minimum": 1}},
+        },
+    ],
+}
+_CASE = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "condition": {**_CONDITION_OR_NONE, "description": "Absent: the default, which is the last case."},
+        "name": {"type": ["string", "null"], "minLength": 1},
+        "steps": {"type": ["array", "null"], "description": "The steps of the branch."},
+        "next": {"type": ["array", "null"], "items": _NAME, "description": "Its first steps, by id."},
+    },
+}
+# What the engine decides itself, in place of a task.
+_DEEDS: dict[str, Any] = {
+    "adapter": {**_NAME, "description": "With `action`: the task `adapter.action`."},
+    "action": _NAME,
+    "choice": {"type": "array", "minItems": 1, "maxItems": MAX_CASES, "items": _CASE},
+    "transform": {"description": "A value with expressions, or an object of `output` and `failIf`."},
+    "gather": {**_TEXTS, "minItems": 1, "description": "The steps whose ends it gathers."},
+    "sleep": {"description": "How long: seconds, a duration, or an expression in `${…}`."},
+    "sleepMs": {"type": "integer", "minimum": 1, "maximum": MAX_MS},
+    "sleepUntil": {**_TEXT, "description": "A time with its zone, or an expression in `${…}`."},
+    "signal": {"description": "A name, a list of names, or {names, timeout, default}."},
+    "approval": {"type": "object", "required": ["title"], "properties": {"title": _TEXT}},
+}
+
 _STEP: dict[str, Any] = {
     "type": "object",
-    "required": ["task"],
+    "description": "Does exactly one of `task`, `adapter`, and what the engine decides itself.",
     "additionalProperties": False,
     "properties": {
         "id": {**_NAME, "type": ["string", "null"], "description": "Absent: the task's id."},
         "task": _NAME,
+        **_DEEDS,
+        "condition": {**_CONDITION_OR_NONE, "description": "False or null: the step is passed over."},
+        "join": _JOIN,
+        "retry": _RETRY,
+        "timeout": {**_DURATION, "description": "The time limit of one attempt."},
+        "timeoutMs": {**_DURATION_MS, "description": "`timeout` in a normalised document."},
+        "continueOnError": {"type": ["boolean", "null"], "description": "Its failure is passed over."},
         "needs": {
             "type": ["array", "null"],
             "items": _NAME,
@@ -73,7 +146,23 @@ _PARALLEL = {
     "type": "object",
     "required": ["parallel"],
     "additionalProperties": False,
-    "properties": {"parallel": {"type": "array", "minItems": 1, "items": _STEP}},
+    "properties": {
+        "parallel": {
+            "anyOf": [
+                {"type": "array", "minItems": 1, "items": _STEP},
+                {
+                    "type": "object",
+                    "required": ["steps"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "steps": {"type": "array", "minItems": 1},
+                        "failure": {"enum": ["run", "settle"]},
+                    },
+                },
+            ]
+        },
+        "id": {**_NAME, "description": "Of the gather, with `failure: settle`."},
+    },
 }
 
 _TIME = {"type": ["string", "null"], "format": "date-time"}
@@ -160,6 +249,10 @@ PIPELINE: dict[str, Any] = {
         },
         "output": {
             "description": "The output of a run, with references to steps. Absent: that of the end step.",
+        },
+        "variables": {
+            "type": ["object", "null"],
+            "description": "Values by name for expressions; may hold expressions over the input.",
         },
         "schedule": {
             "anyOf": [{"type": "null"}, {"type": "string", "maxLength": MAX_CRON_CHARS}, _SCHEDULE],

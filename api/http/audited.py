@@ -107,6 +107,8 @@ NOT_AUDITED: Mapping[str, str] = {
     "deployment.verify_history": _READS,
     "tasks.validate_input": _READS,
     "pipelines.dry_run": _READS,
+    "pipelines.validate": _READS,
+    "expressions.evaluate": _READS,
     "run_questions.verify": _READS,
     "schedules.preview": _READS,
 }

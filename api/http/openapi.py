@@ -43,6 +43,7 @@ TAGS: Mapping[str, str] = {
     "services": "Registered services and their tasks.",
     "tasks": "Registered tasks: options, pauses, code history and input schemas.",
     "pipelines": "Versioned graphs of steps: store, plan and trigger them.",
+    "expressions": "Expressions of conditions and params, to try them out.",
     "queue": "Standalone tasks, the queue of a tenant, its pause and its limit of active runs.",
     "storage": "Stored objects: backends, inputs, outputs, files; the sweep of what nothing refers to.",
     "uploads": "Files that are stored before the run that uses them.",

@@ -13,6 +13,7 @@ from pipeweave.api.routes.dead_letters import routes as dead_letters
 from pipeweave.api.routes.deployment import routes as deployment
 from pipeweave.api.routes.enqueued import routes as enqueued
 from pipeweave.api.routes.exports import routes as exports
+from pipeweave.api.routes.expressions import routes as expressions
 from pipeweave.api.routes.graphs import routes as graphs
 from pipeweave.api.routes.maintenance import routes as maintenance
 from pipeweave.api.routes.metrics import routes as metrics
@@ -48,6 +49,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         objects,
         tasks,
         pipelines,
+        expressions,
         graphs,
         queue,
         runs,

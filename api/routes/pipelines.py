@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from pipeweave.api.contract.pipeline_answers import (
+    CheckedPipeline,
     DryRunAnswer,
     StoredAnswer,
     TriggerAnswer,
@@ -44,6 +45,8 @@ from pipeweave.spec.forecast import forecast
 
 routes = Routes("pipelines")
 SHOWN_TIMES = 5
+# The id of a document that is checked without one.
+UNNAMED = "unnamed"
 # Pipelines that come with their newest runs, at most: each costs a statement.
 MOST_WITH_RUNS = 50
 PIPELINE = {"id": PathId(None, "The pipeline's id.")}
@@ -112,7 +115,7 @@ def put_pipeline(call: Call, id: str, body: PipelineDocument) -> Answer:
         declaring.hold(tx, call.tenant, {spec.id})
         stored = pipelines.store(tx, call.tenant, spec, source="api")
         declaring.declare(tx, call.tenant, spec, source="api")
-        tasks = task_rows.tasks(tx, call.tenant, {step.task for step in spec.steps})
+        tasks = task_rows.tasks(tx, call.tenant, spec.tasks)
         return stored, _time_warnings(call, spec, tasks)
 
     firing.run_due(call.deployment.database, call.deployment.values, call.tenant, {spec.id})
@@ -157,6 +160,47 @@ def get_grid(call: Call, id: str, query: GridQuery) -> dict[str, Any]:
     """
     with call.reading() as tx:
         return reading.grid(tx, call.tenant, id, query.window())
+
+
+@routes.add(
+    "POST",
+    "/api/pipelines/validate",
+    "Check a pipeline",
+    scopes=(READ,),
+    body=PipelineDocument,
+    answer=CheckedPipeline,
+    example={"id": "report", **_EXAMPLE},
+)
+def validate(call: Call, body: PipelineDocument) -> dict[str, Any]:
+    """Check a document without storing it: all mistakes at once, each with its field, the place in an
+    expression and the nearest right name; else the document as it would be stored. `id` may be absent.
+    """
+    try:
+        spec = parse_spec(body.root, id=None if "id" in body.root else UNNAMED)
+    except InvalidSpec as error:
+        return _checked([each.to_json() for each in error.errors])
+    with call.reading() as tx:
+        tasks = task_rows.tasks(tx, call.tenant, spec.tasks)
+        parameters = pipelines.task_parameters(tx, call.tenant, spec)
+        unknown = pipelines.unknown_tasks(tx, call.tenant, spec, parameters)
+    wrong = [*unknown, *(each.as_field_error() for each in parameter_errors(spec, parameters))]
+    warnings = [each.to_json() for each in plan_of(spec, tasks).warnings] + _time_warnings(call, spec, tasks)
+    return _checked([each.to_json() for each in wrong], warnings, spec)
+
+
+def _checked(
+    errors: list[dict[str, Any]],
+    warnings: Sequence[dict[str, Any]] = (),
+    spec: PipelineSpec | None = None,
+) -> dict[str, Any]:
+    is_valid = spec is not None and not errors
+    return {
+        "valid": is_valid,
+        "errors": errors,
+        "warnings": list(warnings),
+        "spec": spec.to_json() if spec is not None and is_valid else None,
+        "specHash": spec.spec_hash if spec is not None and is_valid else None,
+    }
 
 
 @routes.add(
@@ -248,7 +292,7 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
             except InvalidSpec as error:
                 return _invalid(error)
             schedule = spec.schedule
-        tasks = task_rows.tasks(tx, call.tenant, {step.task for step in spec.steps})
+        tasks = task_rows.tasks(tx, call.tenant, spec.tasks)
         known = {name: row for name, row in tasks.items() if row.orphaned_at is None}
         answer = plan_of(spec, known).to_json()
         wrong = parameter_errors(spec, pipelines.task_parameters(tx, call.tenant, spec))

@@ -3,6 +3,7 @@
 Called by `api`; retention uses the same shapes for archives. This room must never write to PostgreSQL."""
 
 from pipeweave.orchestrator.reading.deploys import deploys
+from pipeweave.orchestrator.reading.expression_scope import expression_scope
 from pipeweave.orchestrator.reading.list_of_enqueued_runs import enqueued_list
 from pipeweave.orchestrator.reading.list_of_runs import run_list
 from pipeweave.orchestrator.reading.list_of_task_runs import TaskRunFilter, task_run_list
@@ -52,6 +53,7 @@ __all__ = [
     "compare_runs",
     "deploys",
     "enqueued_list",
+    "expression_scope",
     "find_in_log",
     "find_task_runs",
     "grid",

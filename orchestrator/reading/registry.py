@@ -208,8 +208,8 @@ def pipeline(tx: Transaction, tenant: str, pipeline_id: str, version: int | None
         failure_mode=stored.spec.failure_mode,
         entry_steps=[step.id for step in entries],
         end_steps=[step.id for step in ends],
-        entry_tasks=list(dict.fromkeys(step.task for step in entries)),
-        end_tasks=list(dict.fromkeys(step.task for step in ends)),
+        entry_tasks=list(dict.fromkeys(step.task for step in entries if step.has_task)),
+        end_tasks=list(dict.fromkeys(step.task for step in ends if step.has_task)),
         spec={**stored.spec.to_json(), **_schedule(tx, tenant, stored)},
     )
 

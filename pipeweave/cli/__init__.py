@@ -52,6 +52,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "rerun": "pipeweave.cli.rerun:rerun",
         "replay": "pipeweave.cli.replay:replay",
         "pipelines": "pipeweave.cli.registry:pipelines",
+        "eval": "pipeweave.cli.expressions:evaluate",
         "graph": "pipeweave.cli.graph:graph",
         "tasks": "pipeweave.cli.registry:tasks",
         "upload": "pipeweave.cli.storage:upload",

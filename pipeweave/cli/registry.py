@@ -17,6 +17,7 @@ from pipeweave.cli.support.rendering import (
     show_fields,
     show_json,
     show_list,
+    text,
     when,
 )
 from pipeweave.cli.support.resource import Resource
@@ -264,6 +265,30 @@ def put(client: Client, file: Path, as_json: bool) -> None:
         "spec hash": _short("specHash"),
     }
     show_list("pipelines", stored, cells, as_json=as_json)
+
+
+@pipelines.command(epilog=examples("pipeweave pipelines check nightly.yaml"))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@json_option
+@connected
+@click.pass_context
+def check(ctx: click.Context, client: Client, file: Path, as_json: bool) -> None:
+    """Check the pipelines of a YAML or JSON file without storing them.
+
+    It tells every mistake at once. Exits 1 if there is one.
+    """
+    from pipeweave.cli.support.documents import named_documents
+
+    checked = {name: client.check_pipeline(each) for name, each in named_documents(file).items()}
+    if as_json:
+        show_json(next(iter(checked.values())) if len(checked) == 1 else checked)
+    for name, answer in checked.items() if not as_json else ():
+        click.echo(f"{text(name)}: {'valid' if answer['valid'] else 'not valid'}")
+        for each in answer["errors"]:
+            click.echo(f"  {text(each['field'])}: {text(each['message'])}")
+        for each in answer["warnings"]:
+            click.echo(f"  {each['code']}: {text(each['message'])}")
+    ctx.exit(0 if all(each["valid"] for each in checked.values()) else 1)
 
 
 @pipelines.command()

@@ -31,6 +31,41 @@ class RegistryMethods(Methods):
         """
         return document_of(self._http.send("PUT", f"/api/pipelines/{checked_id(pipeline_id)}", dict(spec)))
 
+    def check_pipeline(self, document: Mapping[str, Any]) -> Document:
+        """Check a document without storing it: {valid, errors, warnings, spec, specHash}.
+
+        Args:
+            document: the pipeline; `id` may be absent.
+        """
+        return document_of(self._http.send("POST", "/api/pipelines/validate", dict(document)))
+
+    def evaluate(
+        self,
+        expression: str,
+        context: Mapping[str, Any] | None = None,
+        *,
+        run_id: str | None = None,
+        step_id: str | None = None,
+    ) -> Document:
+        """Evaluate an expression: {value, type, references, work, error}.
+
+        Args:
+            expression: as in a condition.
+            context: values by what paths begin with, such as `{"input": {"total": 5}}`.
+            run_id: the run whose values are taken, instead of a context.
+            step_id: a step of the run; only the steps before it have values.
+
+        Raises:
+            InvalidInput: it is no expression.
+        """
+        body = without_none(
+            expression=expression,
+            context=None if context is None else dict(context),
+            runId=run_id,
+            stepId=step_id,
+        )
+        return document_of(self._http.send("POST", "/api/expressions/evaluate", body))
+
     def versions(self, pipeline_id: str) -> list[Document]:
         """List a pipeline's versions, newest first."""
         return list(self._all(f"/api/pipelines/{checked_id(pipeline_id)}/versions", "versions", {}))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from pipeweave.authoring import load_documents
+from pipeweave.authoring import document_loading, load_documents
 from pipeweave.errors import InvalidSpec
 from pipeweave.spec import PipelineSpec
 
@@ -19,3 +20,23 @@ def read_documents(file: Path) -> list[PipelineSpec]:
     if not specs:
         raise InvalidSpec(f"{file} holds no pipeline")
     return specs
+
+
+def named_documents(file: Path) -> dict[str, dict[str, Any]]:
+    """Read the documents of a YAML or JSON file by their ids, without checking them.
+
+    A document without an id is named after the file, and its place if the file has several.
+
+    Raises:
+        InvalidSpec: the file cannot be read, or holds what is no object, or nothing.
+    """
+    documents = document_loading.read_documents(file)
+    named: dict[str, dict[str, Any]] = {}
+    for place, document in enumerate(documents, 1):
+        if not isinstance(document, dict):
+            raise InvalidSpec(f"{file}, document {place}: a pipeline is an object with `steps`")
+        name = document.get("id") or (file.stem if len(documents) == 1 else f"{file.stem} {place}")
+        named[str(name) if str(name) not in named else f"{name} {place}"] = document
+    if not named:
+        raise InvalidSpec(f"{file} holds no pipeline")
+    return named

@@ -1,0 +1,62 @@
+"""`pipeweave eval`: evaluate an expression."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave.cli.support import id_arguments
+from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import show_json
+from pipeweave.cli.support.run_options import given_input, with_input
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client
+
+
+@click.command(
+    "eval",
+    epilog=examples(
+        "pipeweave eval 'input.total > 1000' -i '{\"total\": 1200}'",
+        "pipeweave eval 'steps.count.rows > 0' --run latest",
+    ),
+)
+@click.argument("expression")
+@with_input
+@click.option("--run", "run_id", metavar="RUN", help="Take the values of this run.")
+@click.option("--step", "step_id", metavar="STEP", help="Only the steps before this one have values.")
+@json_option
+@connected
+@click.pass_context
+def evaluate(
+    ctx: click.Context,
+    client: Client,
+    expression: str,
+    inline: str | None,
+    file: Any,
+    run_id: str | None,
+    step_id: str | None,
+    as_json: bool,
+) -> None:
+    """Evaluate an expression.
+
+    It takes an input, or the values of a run. Exits 1 if it has no value.
+    """
+    is_with_input = inline is not None or file is not None
+    if is_with_input and run_id is not None:
+        raise click.UsageError("give --input or --file, or --run")
+    if step_id is not None and run_id is None:
+        raise click.UsageError("--step needs --run")
+    context = {"input": given_input(inline, file)} if is_with_input else None
+    run = None if run_id is None else id_arguments.run(client, run_id)
+    answer = client.evaluate(expression, context, run_id=run, step_id=step_id)
+    error = answer["error"]
+    if as_json:
+        show_json(answer)
+    elif error is None:
+        show_json(answer["value"])
+    else:
+        click.echo(f"{error['code']}: {error['message']}" + (f" ({error['hint']})" if error["hint"] else ""))
+    ctx.exit(0 if error is None else 1)

@@ -1,0 +1,56 @@
+"""docs/flows.md: its documents are right, and mean what the page says."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+from support.pages import ROOT, blocks, text_of
+
+from pipeweave.size_limits import MAX_STEPS
+from pipeweave.spec import PipelineSpec, StepRetry, dry_run, parse_spec
+from pipeweave.spec.document_engine_steps import MAX_CASES, MAX_FAILURES
+from pipeweave.spec.document_steps import ADAPTER_TIMEOUT_MS
+from pipeweave.spec.expressions.bounds import MAX_CHARS
+from pipeweave.spec.joins import MAX_EARLY_PREDECESSORS
+
+DOCUMENTS: dict[str, Any] = {
+    each["id"]: each for each in map(yaml.safe_load, blocks(ROOT / "docs/flows.md", "yaml"))
+}
+
+
+def read(id: str) -> PipelineSpec:
+    return parse_spec(DOCUMENTS[id])
+
+
+@pytest.mark.parametrize("id", DOCUMENTS)
+def test_every_document_is_right_and_its_normal_form_parses_to_itself(id: str) -> None:
+    spec = read(id)
+    assert parse_spec(spec.to_json()) == spec
+    assert not dry_run(spec).warnings
+
+
+def test_what_the_page_says_of_edges_is_so() -> None:
+    needs = {each.id: set(each.needs) for each in read("payment").steps}
+    assert needs["book"] == {"method", "capture", "write", "refuse"}
+    assert needs["capture"] == {"authorise"}
+    assert {each.id: set(each.needs) for each in read("quotes").steps}["close"] == {"north", "south", "west"}
+
+
+def test_the_gather_of_a_block_is_called_as_the_page_says() -> None:
+    assert "everywhere" in read("publish").by_id
+    assert "gather" in read("process-order").by_id
+
+
+def test_the_defaults_and_limits_on_the_page_are_those_of_the_code() -> None:
+    page = " ".join(text_of("docs/flows.md").split())
+    retry = StepRetry()
+    assert f"`attempts` ({retry.attempts}, the first included)" in page
+    assert f"`delayMs` ({retry.delay_ms}), `maxDelayMs` ({retry.max_delay_ms})" in page
+    assert f"`multiplier` ({retry.multiplier}), `jitter` ({retry.jitter})" in page
+    assert f"for {ADAPTER_TIMEOUT_MS // 1000} s at most" in page
+    limits = page[page.index("## Limits") :]
+    numbers = [int(each.replace(",", "")) for each in re.findall(r"\d[\d,]*", limits)]
+    assert numbers[:6] == [MAX_STEPS, MAX_CASES, MAX_FAILURES, 100, MAX_EARLY_PREDECESSORS, MAX_CHARS]
