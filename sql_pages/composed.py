@@ -34,7 +34,7 @@ from pipeweave.orchestrator.operations import (
     progress,
     redrives,
 )
-from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.queueing import maintenance_mode, priorities
 from pipeweave.orchestrator.reading import (
     audit_list,
     queue,
@@ -47,8 +47,8 @@ from pipeweave.orchestrator.reading import (
 from pipeweave.orchestrator.reading import dead_letters as letter_lists
 from pipeweave.orchestrator.reading import list_of_runs as run_lists
 from pipeweave.orchestrator.reading import task_runs as task_run_lists
-from pipeweave.orchestrator.recovery import chores, due_attempts, look
-from pipeweave.orchestrator.registry import unknown_names
+from pipeweave.orchestrator.recovery import chores, due_attempts, look, tick
+from pipeweave.orchestrator.registry import unknown_names, worker_processes
 from pipeweave.orchestrator.retention import (
     archive,
     archive_format,
@@ -74,6 +74,7 @@ from sql_pages.statements import ROOT, Module, Statement, composed_by, constants
 NOW = datetime(2001, 1, 15, tzinfo=UTC)
 # Statements about a month's partitions are shown for this month.
 MONTH = Month(2001, 1)
+_TICK = look.Question(chores.CHORES, None, tick.LEASE, may_be_over=True)
 RUN = UUID(int=1)
 TENANT = "default"
 ERROR = {"code": "STEP_FAILED", "message": "step a failed"}
@@ -314,8 +315,11 @@ CALLS: Calls = [
     ),
     ("of this id", lambda tx, _: searching.search(tx, TENANT, "01jd0000")),
     ("of this name", lambda tx, _: searching.search(tx, TENANT, "nightly")),
+    # registry
+    ("of a worker process", lambda tx, _: worker_processes.beat(tx, "w@host", also=priorities.IS_MIXED)),
     # recovery
-    ("", lambda tx, _: look._look(tx, chores.conditions(chores.CHORES), None)),
+    ("", lambda tx, _: look._begin(tx, _TICK, "holder", ())),
+    ("behind all gates", lambda tx, _: look._look(tx, _TICK, _TICK.conditions(_TICK.gates()))),
     # starts
     ("of enqueued runs and attempts", lambda tx, _: has_due(tx, due_attempts.MAY_BE_RELEASED)),
     # runs

@@ -25,16 +25,11 @@ from pipeweave.orchestrator.store.database import Transaction
 _QUEUED = "FROM task_runs AS t WHERE t.status = 'queued' AND t.queue = :queue"
 # Two index look-ups for each queue, however long it is.
 _IN_EACH = "FROM task_runs AS t WHERE t.status = 'queued' AND t.queue = q.queue"
-_IS_MIXED = f"""
-SELECT bool_or((SELECT t.priority {_IN_EACH} ORDER BY t.priority LIMIT 1)
-    < (SELECT t.priority {_IN_EACH} ORDER BY t.priority DESC LIMIT 1))
-FROM unnest(CAST(:queues AS text[])) AS q(queue)
-"""
-
-
-def is_mixed(tx: Transaction, queues: Sequence[str]) -> bool:
-    """Whether one of the queues holds task runs of different priorities."""
-    return tx.execute(_IS_MIXED, {"queues": list(queues)}).scalar_one() is True
+# SQL: whether one of the queues of a worker `w` holds task runs of different priorities.
+IS_MIXED = f"""CASE WHEN EXISTS (SELECT 1 FROM task_runs AS t WHERE t.status = 'queued') THEN coalesce((
+    SELECT bool_or((SELECT t.priority {_IN_EACH} ORDER BY t.priority LIMIT 1)
+        < (SELECT t.priority {_IN_EACH} ORDER BY t.priority DESC LIMIT 1))
+    FROM unnest(w.queues) AS q(queue)), false) ELSE false END"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ the tick (late_chores.py): what tidies never holds up what is due.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.dispatch import probes, serverless
+from pipeweave.orchestrator.domain.states import ACTIVE_RUN, sql_in
 from pipeweave.orchestrator.objects import passes, uploads
 from pipeweave.orchestrator.operations import bulk_changes, redrives, run_changes
 from pipeweave.orchestrator.queueing import limits, paused_runs, pauses, placement
@@ -49,6 +50,8 @@ class Chore:
         counts: the field of `Ticked` that takes its count; None for work that nobody waits for.
         runs_in_maintenance: it sends nothing and moves no run.
         is_due: SQL: whether it has anything to do; None where only the chore itself knows.
+        only_while: SQL: without this, which is asked once for several chores, there is nothing to do.
+        has_news: the same where this process knows it, without asking a server.
         every: how long it rests in this process after it did all that it had to do.
         may_wait: it may wait for a store or a service, or have much to do: it runs beside the tick.
     """
@@ -58,6 +61,8 @@ class Chore:
     counts: str | None
     runs_in_maintenance: bool = False
     is_due: str | None = None
+    only_while: str | None = None
+    has_news: Callable[[Database], bool] | None = None
     every: timedelta = timedelta()
     may_wait: bool = False
 
@@ -107,9 +112,17 @@ def _partitions(deployment: Deployment) -> int:
 
 HOUR = timedelta(hours=1)
 
+# To begin a statement costs PostgreSQL the more, the more tables and partitions are in it, whether they are
+# read or not. While no run is open, a dozen conditions need not be asked.
+_ACTIVE_RUNS = f"EXISTS (SELECT 1 FROM runs AS r WHERE r.status IN {sql_in(ACTIVE_RUN)})"
+_OPEN_TASK_RUNS = """(EXISTS (SELECT 1 FROM task_runs AS t WHERE t.status = 'queued')
+    OR EXISTS (SELECT 1 FROM task_runs AS t WHERE t.status = 'running')
+    OR EXISTS (SELECT 1 FROM task_runs AS t WHERE t.status = 'ready')
+    OR EXISTS (SELECT 1 FROM task_runs AS t WHERE t.status = 'pending' AND t.due_at IS NOT NULL))"""
+
 # In this order: an attempt that is lost ends before the runs and limits that wait for it are looked at.
 CHORES = (
-    Chore("promotions", _over(promotions.run_once), None),
+    Chore("promotions", _over(promotions.run_once), None, has_news=promotions.has_news),
     Chore(
         "lost_workers",
         _lost_workers,
@@ -117,11 +130,29 @@ CHORES = (
         runs_in_maintenance=True,
         is_due=worker_processes.IS_SILENT,
     ),
-    Chore("lost_attempts", lost_attempts.run_once, "attempts_ended", is_due=lost_attempts.IS_DUE),
+    Chore(
+        "lost_attempts",
+        lost_attempts.run_once,
+        "attempts_ended",
+        is_due=lost_attempts.IS_DUE,
+        only_while=_OPEN_TASK_RUNS,
+    ),
     Chore("pauses", _pauses, "held_back", is_due=f"({pauses.IS_DUE} OR {paused_runs.IS_DUE})"),
-    Chore("due_attempts", due_attempts.run_once, "retries_released", is_due=due_attempts.IS_DUE),
-    Chore("deadlines", _deadlines, "runs_timed_out", is_due=deadlines.IS_DUE),
-    Chore("admission", _over(admission.admit_waiting), "runs_admitted", is_due=admission.IS_DUE),
+    Chore(
+        "due_attempts",
+        due_attempts.run_once,
+        "retries_released",
+        is_due=due_attempts.IS_DUE,
+        only_while=_OPEN_TASK_RUNS,
+    ),
+    Chore("deadlines", _deadlines, "runs_timed_out", is_due=deadlines.IS_DUE, only_while=_ACTIVE_RUNS),
+    Chore(
+        "admission",
+        _over(admission.admit_waiting),
+        "runs_admitted",
+        is_due=admission.IS_DUE,
+        only_while=_ACTIVE_RUNS,
+    ),
     Chore("schedules", _with_values(firing.run_once), "schedules_fired", is_due=firing.IS_DUE, may_wait=True),
     # One transaction may have written very many events, and all that fires for them is noted together.
     Chore("events", _over(event_consumer.run_once), None, is_due=event_consumer.IS_DUE, may_wait=True),
@@ -151,14 +182,26 @@ CHORES = (
     Chore(
         "task_removals", task_removals.run_once, "tasks_removed", every=timedelta(seconds=30), may_wait=True
     ),
-    Chore("placement", _over(placement.place_again), "placed", is_due=placement.IS_DUE),
+    Chore(
+        "placement",
+        _over(placement.place_again),
+        "placed",
+        is_due=placement.IS_DUE,
+        only_while=_OPEN_TASK_RUNS,
+    ),
     Chore(
         "instances",
         lambda each: probes.run_once(each.database, each.settings.dispatch_networks),
         None,
         is_due=instances.IS_PROBE_DUE,
     ),
-    Chore("limits", _over(limits.fill_waiting), "limits_filled", is_due=limits.IS_DUE),
+    Chore(
+        "limits",
+        _over(limits.fill_waiting),
+        "limits_filled",
+        is_due=limits.IS_DUE,
+        only_while=_OPEN_TASK_RUNS,
+    ),
     Chore(
         "redrives", _with_values(redrives.run_once), "redriven", is_due=redrives.TABLE.is_due, may_wait=True
     ),
@@ -186,12 +229,20 @@ CHORES = (
         may_wait=True,
     ),
     Chore("old_queues", old_queues.run_once, None, every=HOUR, may_wait=True),
-    Chore("lost_messages", lost_messages.run_once, "republished", is_due=lost_messages.IS_DUE, may_wait=True),
+    Chore(
+        "lost_messages",
+        lost_messages.run_once,
+        "republished",
+        is_due=lost_messages.IS_DUE,
+        only_while=_OPEN_TASK_RUNS,
+        may_wait=True,
+    ),
     Chore(
         "stuck_joins",
         stuck_joins.run_once,
         "joins_checked",
         is_due=stuck_joins.IS_DUE,
+        only_while=_ACTIVE_RUNS,
         every=timedelta(seconds=3.5),
         may_wait=True,
     ),
@@ -209,12 +260,8 @@ CHORES = (
         lambda each: serverless.run_once(each.database, each.values, each.settings),
         "dispatched",
         is_due=serverless.IS_DUE,
+        only_while=_OPEN_TASK_RUNS,
         may_wait=True,
     ),
     Chore("storage", _storage, None, every=timedelta(minutes=1), may_wait=True),
 )
-
-
-def conditions(chores: Iterable[Chore]) -> dict[str, str]:
-    """SQL by the name of a chore: whether it has anything to do."""
-    return {each.name: each.is_due for each in chores if each.is_due is not None}

@@ -1,21 +1,30 @@
-"""Asks in one statement which chores have anything to do: in a healthy deployment, none of them has.
+"""Begins a tick in one statement: it asks which chores have anything to do, and takes the lease of the tick.
 
-A condition of a chore is cheap and misses nothing; the chore itself looks for what exactly it has to do.
+In a healthy deployment no chore has anything to do. Then the same statement notes that there was a tick and
+gives the lease back, and the tick is over. What can only be due while runs are open is asked only while some
+are: by a second statement when the first one finds that they are open, and by the first one from then on, as
+long as they are. A condition of a chore is cheap and misses nothing; the chore itself looks for what
+exactly it has to do.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from pipeweave.orchestrator.recovery import tick_status
+from pipeweave.orchestrator.recovery.chores import Chore
 from pipeweave.orchestrator.recovery.lost_messages import LATE
 from pipeweave.orchestrator.runs import deadlines
 from pipeweave.orchestrator.state import deployment_mode
+from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import check_database
+from pipeweave.orchestrator.store.leases import Lease
 
 log = logging.getLogger(__name__)
 
@@ -25,36 +34,153 @@ class Look:
     """What a look found.
 
     Args:
+        lease: of the tick; None while another process ticks, and when the tick is over.
         mode: the maintenance mode.
         idle: the names of chores that have nothing to do.
+        is_over: no chore has anything to do, and the tick is noted.
     """
 
+    lease: Lease | None
     mode: str
     idle: frozenset[str] = frozenset()
+    is_over: bool = False
 
 
-def look(database: Database, conditions: Mapping[str, str], run_limit: timedelta | None) -> Look:
-    """Ask which chores have nothing to do. If that fails, each of them has to look for itself.
+@dataclass(slots=True)
+class LastLook:
+    """What this process found at its last look into a database.
 
     Args:
-        conditions: SQL by the name of a chore: whether it has anything to do.
+        opened: SQL of the gates that were open.
+    """
+
+    opened: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a tick asks.
+
+    Args:
+        chores: those that do not rest.
         run_limit: the time limit of runs whose pipeline names none; None for no limit.
+        lasts: how long the lease lasts.
+        may_be_over: the look tells all there is to know: no chore has to look itself, and none was begun that
+            goes on.
+    """
+
+    chores: Sequence[Chore]
+    run_limit: timedelta | None
+    lasts: timedelta
+    may_be_over: bool
+
+    def gates(self) -> dict[str, str]:
+        """The name of a column by the SQL of a gate: what is asked once for several chores."""
+        distinct = dict.fromkeys(each.only_while for each in self.chores if each.only_while)
+        return {sql: f"gate_{number}" for number, sql in enumerate(distinct)}
+
+    def conditions(self, gates: Collection[str | None]) -> dict[str, str]:
+        """SQL by the name of a chore behind one of these gates (None: behind no gate): whether it has
+        anything to do.
+        """
+        behind = [each for each in self.chores if each.only_while in gates]
+        return {each.name: each.is_due for each in behind if each.is_due is not None}
+
+
+def begin(database: Database, question: Question) -> Look:
+    """Take the lease and ask which chores have nothing to do. If that fails, each of them has to look for
+    itself.
 
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
+    holder, began, last = leases.this_thread(), time.monotonic(), database.caches.own(LastLook)
+    opened = last.opened
     try:
-        with database.statements() as tx:
-            return _look(tx, conditions, run_limit)
+        # Neither a locked table nor the lock of a holder that vanished keeps the answer back for long.
+        with database.impatient().statements() as tx:
+            row = _begin(tx, question, holder, opened)
+            is_mine = row.number is not None and not row.is_over
+            last.opened = _opened(question, row)
+            idle = _idle(tx, question, row, opened) if is_mine else frozenset()
     except Exception as error:
         check_database(database, error)
         log.warning("tick.look_failed", exc_info=error)
-    with database.statements() as tx:
-        return Look(deployment_mode.mode(tx))
+    else:
+        lease = Lease(leases.TICK, row.number, holder, question.lasts, began) if is_mine else None
+        return Look(lease, row.mode, idle, is_over=row.number is not None and row.is_over)
+    lease = leases.take(database, leases.TICK, question.lasts, holder)
+    with database.impatient().statements() as tx:
+        return Look(lease, deployment_mode.mode(tx))
 
 
-def _look(tx: Transaction, conditions: Mapping[str, str], run_limit: timedelta | None) -> Look:
-    columns = "".join(f",\n{condition} AS {name}" for name, condition in conditions.items())
-    parameters = {"late": tx.now - LATE, **deadlines.parameters(tx.now, run_limit)}
-    row: Any = tx.execute(f"SELECT {deployment_mode.MODE} AS mode{columns}", parameters).one()
-    return Look(row.mode, frozenset(name for name in conditions if not getattr(row, name)))
+# A chore that failed, skipped something or took a while at the tick before is noted anew.
+_IS_OVER = f"""CAST(:may_be_over AS boolean) AND l.mode = '{deployment_mode.RUNNING}'
+        AND ({{any_due}}) IS NOT TRUE
+        AND NOT EXISTS (SELECT 1 FROM tick_chores AS c WHERE c.name = ANY(CAST(:chores AS text[]))
+            AND (c.failures > 0 OR c.skipped > 0 OR c.took_ms > 0))"""
+
+# A tick that is over gives the lease back at once.
+_TAKE = leases.taking(
+    "clock_timestamp() + CASE WHEN j.is_over THEN interval '0' ELSE CAST(:lasts AS interval) END",
+    "FROM judged AS j",
+)
+
+_BEGIN = f"""
+WITH looked AS MATERIALIZED (
+    SELECT {deployment_mode.MODE} AS mode{{columns}}
+), judged AS MATERIALIZED (
+    SELECT l.*, {_IS_OVER} AS is_over FROM looked AS l
+), taken AS ({_TAKE}),
+{tick_status.noting_the_time("(SELECT 1 FROM taken, judged AS j WHERE j.is_over) AS ended")}
+SELECT j.*, (SELECT t.number FROM taken AS t) AS number FROM judged AS j
+"""
+
+
+def _begin(tx: Transaction, question: Question, holder: str, opened: Collection[str]) -> Any:
+    conditions, gates = question.conditions({None, *opened}), question.gates()
+    closed = [column for gate, column in gates.items() if gate not in opened]
+    any_due = " OR ".join(f"l.{name}" for name in (*conditions, *closed))
+    columns = {**conditions, **dict(zip(gates.values(), gates, strict=True))}
+    parameters = {
+        **_parameters(tx, question),
+        "may_be_over": question.may_be_over,
+        "chores": [each.name for each in question.chores],
+        "name": leases.TICK,
+        "holder": holder,
+        "lasts": question.lasts,
+    }
+    text = _BEGIN.format(columns=_columns(columns), any_due=any_due or "false")
+    return tx.execute(text, parameters).one()
+
+
+def _opened(question: Question, row: Any) -> frozenset[str]:
+    return frozenset(gate for gate, column in question.gates().items() if getattr(row, column))
+
+
+def _idle(tx: Transaction, question: Question, row: Any, opened: frozenset[str]) -> frozenset[str]:
+    """The names of the chores that have nothing to do.
+
+    Args:
+        row: what `_begin` found, who asked for what is behind these gates, too.
+    """
+    now = _opened(question, row)
+    asked, more = question.conditions({None, *opened}), question.conditions(now - opened)
+    closed = question.conditions(question.gates().keys() - now)
+    idle = {name for name in asked if not getattr(row, name)} | set(closed)
+    if more:
+        second = _look(tx, question, more)
+        idle.update(name for name in more if not getattr(second, name))
+    return frozenset(idle)
+
+
+def _look(tx: Transaction, question: Question, conditions: Mapping[str, str]) -> Any:
+    return tx.execute(f"SELECT true AS looked{_columns(conditions)}", _parameters(tx, question)).one()
+
+
+def _columns(conditions: Mapping[str, str]) -> str:
+    return "".join(f",\n{condition} AS {name}" for name, condition in conditions.items())
+
+
+def _parameters(tx: Transaction, question: Question) -> dict[str, Any]:
+    return {"late": tx.now - LATE, **deadlines.parameters(tx.now, question.run_limit)}

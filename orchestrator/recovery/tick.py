@@ -4,8 +4,9 @@ It is no part of the engine: the steps of a run follow one another without it. I
 (schedules, what follows the ends of runs, operations), and finds what was lost. It consists of chores, each
 of which does one thing in transactions of its own. A chore that fails is logged, counted and tried again
 by the next tick; the other chores go on. A row that another transaction holds is skipped, and found again by
-a later tick: the transaction may be that of a host that vanished. One statement finds out which chores have
-anything to do (look.py), so that an idle deployment costs three statements a tick.
+a later tick: the transaction may be that of a host that vanished. One statement takes the lease and finds out
+which chores have anything to do (look.py); if none has, it also ends the tick, so that an idle deployment
+costs one statement a tick.
 
 Several processes may tick; a lease lets one of them act at a time. It is renewed between chores. A process
 that lost it, because it was frozen or a chore took long, leaves the other chores to the new holder and stores
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -26,8 +27,8 @@ from pipeweave.errors import PartlyFailed, PipeWeaveError
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.recovery import late_chores, tick_status
-from pipeweave.orchestrator.recovery.chores import CHORES, Chore, conditions, run_limit
-from pipeweave.orchestrator.recovery.look import look
+from pipeweave.orchestrator.recovery.chores import CHORES, Chore, run_limit
+from pipeweave.orchestrator.recovery.look import Look, Question, begin
 from pipeweave.orchestrator.recovery.tick_status import ChoreResult
 from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store import leases
@@ -95,22 +96,40 @@ def run_once(deployment: Deployment, chores: Iterable[Chore] = CHORES, *, is_urg
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
-    lease = leases.take(deployment.database, leases.TICK, LEASE, leases.this_thread())
-    if lease is None:
+    database, began = deployment.database, time.monotonic()
+    rests = database.caches.own(Rests)
+    due = [each for each in chores if is_urgent or rests.get(each.name, began) <= began]
+    state = begin(database, _question(deployment, due))
+    if state.is_over:
+        rests.update((each.name, began + each.every.total_seconds()) for each in due)
+        return Ticked()
+    if state.lease is None:
         return Ticked(is_elsewhere=True)
     try:
-        rests, now = deployment.database.caches.own(Rests), time.monotonic()
-        due = [each for each in chores if is_urgent or rests.get(each.name, now) <= now]
-        return _tick(deployment, due, lease)
+        return _tick(deployment, due, state, state.lease)
     except BaseException:
-        leases.end(deployment.database, lease)
+        leases.end(database, state.lease)
         raise
 
 
-def _tick(deployment: Deployment, chores: list[Chore], lease: Lease) -> Ticked:
+def _question(deployment: Deployment, chores: Sequence[Chore]) -> Question:
+    database = deployment.database
+    is_known = all(each.is_due is not None or _knows_of_nothing(each, database) for each in chores)
+    return Question(
+        chores,
+        run_limit(deployment),
+        LEASE,
+        may_be_over=is_known and not any(late_chores.is_under_way(database, each.name) for each in chores),
+    )
+
+
+def _knows_of_nothing(chore: Chore, database: Database) -> bool:
+    return chore.has_news is not None and not chore.has_news(database)
+
+
+def _tick(deployment: Deployment, chores: list[Chore], state: Look, lease: Lease) -> Ticked:
     database = deployment.database
     impatient = replace(deployment, database=database.impatient())
-    state = look(impatient.database, conditions(chores), run_limit(deployment))
     is_quiet = state.mode == deployment_mode.MAINTENANCE
     due = [each for each in chores if each.runs_in_maintenance or not is_quiet]
     results: list[tuple[Chore, ChoreResult]] = []

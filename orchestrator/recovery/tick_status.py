@@ -78,9 +78,25 @@ def _described(failure: Exception) -> tuple[str, str]:
     return type(failure).__name__, f"{type(failure).__name__} was raised."
 
 
-# A process that lost its lease writes nothing. Neither does one wait for the row of the mode: a transaction
-# that changes the mode may be that of a host that vanished.
-_NOTE = """
+def noting_the_time(condition: str) -> str:
+    """SQL: the members of a WITH that store that a tick ends now; the last one, `timed`, gives the mode.
+
+    It does not wait for the row of the mode: a transaction that changes the mode may be that of a host that
+    vanished.
+
+    Args:
+        condition: SQL: what follows FROM; without a row nothing is stored.
+    """
+    return f"""free AS MATERIALIZED (
+    SELECT o.ctid FROM {condition}, orchestrator_state AS o FOR NO KEY UPDATE OF o SKIP LOCKED
+), timed AS (
+    UPDATE orchestrator_state AS o SET last_tick_at = now() FROM free AS f WHERE o.ctid = f.ctid
+    RETURNING o.mode
+)"""
+
+
+# A process that lost its lease writes nothing.
+_NOTE = f"""
 WITH mine AS MATERIALIZED (
     SELECT 1 WHERE CAST(:number AS bigint) IS NULL
         OR EXISTS (SELECT 1 FROM leases AS l
@@ -103,10 +119,8 @@ WITH mine AS MATERIALIZED (
 ), ended AS (
     UPDATE leases AS l SET ends_at = clock_timestamp() FROM mine
     WHERE l.name = :lease AND l.number = :number AND l.holder = :holder
-), free AS MATERIALIZED (
-    SELECT o.ctid FROM mine, orchestrator_state AS o FOR NO KEY UPDATE OF o SKIP LOCKED
-)
-UPDATE orchestrator_state AS o SET last_tick_at = now() FROM free AS f WHERE o.ctid = f.ctid RETURNING o.mode
+), {noting_the_time("mine")}
+SELECT mode FROM timed
 """
 
 
@@ -166,7 +180,7 @@ class ChoreStatus:
 
     Args:
         name: of the chore.
-        ran_at: when it last ran.
+        ran_at: when it last ran, at a tick that had anything to do.
         took: how long it last ran.
         failures: at how many ticks in a row it failed, up to the last one.
         errors: at how many ticks it ever failed.

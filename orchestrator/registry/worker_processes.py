@@ -77,9 +77,11 @@ class Heard:
 
     Args:
         drains: the worker is to take nothing more until it is resumed.
+        also: whether the condition holds that was asked beside it.
     """
 
     drains: bool
+    also: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ def register(
 
 # One statement, whatever a worker has to say and to hear: it comes once a second from each of them.
 _BEAT = """
-UPDATE workers SET heartbeat_at = coalesce(CAST(:now AS timestamptz), now()),
+UPDATE workers AS w SET heartbeat_at = coalesce(CAST(:now AS timestamptz), now()),
     stopping_at = CASE WHEN CAST(:stops AS boolean) OR drain_requested_at IS NOT NULL
         THEN coalesce(stopping_at, now()) END,
     busy = coalesce(CAST(:busy AS integer), busy),
@@ -177,7 +179,7 @@ UPDATE workers SET heartbeat_at = coalesce(CAST(:now AS timestamptz), now()),
     cpu_percent = coalesce(CAST(:cpu_percent AS real), cpu_percent),
     starts_last_hour = coalesce(CAST(:starts_last_hour AS integer), starts_last_hour)
 WHERE id = :id AND stopped_at IS NULL
-RETURNING drain_requested_at IS NOT NULL AS drains
+RETURNING drain_requested_at IS NOT NULL AS drains, {also} AS also
 """
 _NO_LOAD = dict.fromkeys(("busy", "since_fetch", "rss_bytes", "cpu_percent", "starts_last_hour"))
 
@@ -188,6 +190,7 @@ def beat(
     *,
     stops: bool = False,
     load: WorkerLoad | None = None,
+    also: str = "false",
     now: datetime | None = None,
 ) -> Heard | None:
     """Store a worker's heartbeat. None: the worker is marked as lost or stopped and must register again.
@@ -195,10 +198,12 @@ def beat(
     Args:
         stops: the worker was asked to stop: it takes nothing more.
         load: None leaves what was stored.
+        also: SQL: a condition on the worker `w` that is looked at by the same statement.
     """
     said = _NO_LOAD if load is None else asdict(load)
-    row = tx.execute(_BEAT, {"id": worker_id, "stops": stops, "now": now, **said}).one_or_none()
-    return None if row is None else Heard(row.drains)
+    parameters = {"id": worker_id, "stops": stops, "now": now, **said}
+    row = tx.execute(_BEAT.format(also=also), parameters).one_or_none()
+    return None if row is None else Heard(row.drains, row.also)
 
 
 _STOP = """

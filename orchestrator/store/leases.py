@@ -73,14 +73,23 @@ class Lease:
         return time.monotonic() - self.renewed_at < self.lasts.total_seconds() / 3
 
 
-# A holder takes its own lease again: what ended it may be lost with a connection.
-_TAKE = """
-INSERT INTO leases AS l (name, number, holder, ends_at)
-VALUES (:name, 1, :holder, clock_timestamp() + CAST(:lasts AS interval))
+def taking(ends_at: str = "clock_timestamp() + CAST(:lasts AS interval)", source: str = "") -> str:
+    """SQL that takes a lease and returns its number; no row while another holder has it.
+
+    Args:
+        ends_at: SQL: until when.
+        source: SQL: the FROM clause of `ends_at`, with one row.
+    """
+    # A holder takes its own lease again: what ended it may be lost with a connection.
+    return f"""
+INSERT INTO leases AS l (name, number, holder, ends_at) SELECT :name, 1, :holder, {ends_at} {source}
 ON CONFLICT (name) DO UPDATE SET number = l.number + 1, holder = EXCLUDED.holder, ends_at = EXCLUDED.ends_at
 WHERE l.ends_at <= clock_timestamp() OR l.holder = EXCLUDED.holder
 RETURNING number
 """
+
+
+_TAKE = taking()
 
 
 def take(database: Database, name: str, lasts: timedelta, holder: str | None = None) -> Lease | None:

@@ -57,7 +57,6 @@ class WorkerLiveness:
         self.start = start
         self.worker_id = worker_id
         self.slots = slots
-        self.queues = start.queues
         self.grace_s = grace_s
         self.is_cut_short = is_cut_short
         self.log_every_s = log_every_s
@@ -140,13 +139,15 @@ class WorkerLiveness:
     def _store_heartbeat(self) -> None:
         with self.database.statements() as tx:
             load = self._load.measure()
-            heard = worker_processes.beat(tx, self.worker_id, stops=self.slots.is_stopping, load=load)
+            heard = worker_processes.beat(
+                tx, self.worker_id, stops=self.slots.is_stopping, load=load, also=priorities.IS_MIXED
+            )
             if heard is None:
                 # The worker was silent for too long (a suspended machine) and was declared lost.
                 worker_processes.register(tx, self.tenant, self.start, worker_id=self.worker_id)
             else:
                 self._obey(heard.drains)
-            self.slots.set_mixed(priorities.is_mixed(tx, self.queues))
+                self.slots.set_mixed(heard.also)
         self.slots.set_promotions(self.database.timeline.promotions)
 
     def _obey(self, drains: bool) -> None:

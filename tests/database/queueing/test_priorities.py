@@ -6,9 +6,12 @@ from uuid import UUID
 
 import pytest
 from support.run_driver import RunDriver, claim
+from support.sent_statements import sent_statements
 
 from pipeweave.orchestrator.queueing import pauses, priorities
 from pipeweave.orchestrator.queueing.priorities import Better
+from pipeweave.orchestrator.registry import worker_processes
+from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.store.database import Database
 
 
@@ -107,10 +110,17 @@ def test_other_queues_and_paused_tasks_do_not_count(driver: RunDriver) -> None:
         assert not priorities.is_outranked(tx, queue_of(driver), low, [1])
 
 
-def test_a_queue_is_mixed_while_two_priorities_wait(driver: RunDriver) -> None:
+def test_a_heartbeat_says_whether_two_priorities_wait_in_a_queue_of_the_worker(driver: RunDriver) -> None:
+    with driver.database.transaction() as tx:
+        start = WorkerStart("python", "w@host", "host", 1, 1, queues=("pipeweave.other", queue_of(driver)))
+        worker = worker_processes.register(tx, driver.tenant, start)
+
     def is_mixed() -> bool:
-        with driver.database.transaction() as tx:
-            return priorities.is_mixed(tx, [queue_of(driver)])
+        with driver.database.statements() as tx, sent_statements(of_all_threads=False) as sent:
+            heard = worker_processes.beat(tx, worker, also=priorities.IS_MIXED)
+        assert heard is not None
+        assert len(sent) == 1
+        return heard.also
 
     assert not is_mixed()
     first = driver.trigger("one", priority=60)

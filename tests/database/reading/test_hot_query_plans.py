@@ -28,6 +28,8 @@ from pipeweave.orchestrator.messaging.celery_app import LEVELS
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, priorities
 from pipeweave.orchestrator.reading import Window, maintenance
 from pipeweave.orchestrator.recovery import lost_messages, tick
+from pipeweave.orchestrator.registry import worker_processes
+from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.store.database import Transaction
@@ -216,7 +218,12 @@ def give_way(months: HistoryDatabase) -> None:
     low, best = trigger(months), months.driver.trigger("diamond", priority=1)
     queue_name = months.driver.task_runs(low)[0].queue
     with months.driver.database.transaction() as tx:
-        assert priorities.is_mixed(tx, [queue_name])
+        start = WorkerStart("python", "w@host", "host", 1, 1, queues=(queue_name,))
+        worker = worker_processes.register(tx, TENANT, start)
+        heard = worker_processes.beat(tx, worker, also=priorities.IS_MIXED)
+        assert heard is not None
+        assert heard.also
+        worker_processes.stop(tx, worker)
         assert priorities.is_outranked(tx, queue_name, low, [1])
         found = priorities.better(tx, queue_name, low, [1], 1, 10)
         assert found is not None
