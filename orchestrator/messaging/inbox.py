@@ -246,6 +246,17 @@ class GuardedTransport(redis_transport.Transport):
 
     Channel = GuardedChannel
 
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        """Have the loop of a worker read and look after this connection.
+
+        Two of kombu's timers are for what is not used here: they would wake an idle worker each second. No
+        queue expires, and without acknowledgements nothing is kept that could be restored.
+        """
+        super().register_with_event_loop(connection, loop)
+        cycle: Any = self.cycle
+        for timer in (cycle._binding_expiry_tref, cycle._restore_messages_tref):
+            timer.cancel()
+
 
 class GuardedSentinelChannel(GuardedChannel, redis_transport.SentinelChannel):  # type: ignore[misc]
     """The channel to the primary that sentinels name."""

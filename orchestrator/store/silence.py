@@ -32,8 +32,9 @@ from pipeweave.orchestrator.store.other_end import Finding
 
 log = logging.getLogger(__name__)
 
-# How often the thread looks whether someone waits (s).
-LOOK_EVERY_S = 0.5
+# How often the thread looks whether someone waits (s). With the two times below, a silent connection is found
+# within three seconds.
+LOOK_EVERY_S = 1.0
 # The server is asked about a session that was seen waiting so long (s) ago, then again after as long a
 # time, but within ASK_EVERY_S.
 ASK_AFTER_S = 1.0

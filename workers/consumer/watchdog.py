@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 # How often the thread looks (s), and how often it sends a heartbeat for a call (s), at least.
 LOOK_EVERY_S = 0.5
 BEAT_EVERY_S = 5.0
+# When no function was called for so long (s), it looks so often (s), until one is.
+RESTS_AFTER_S = 30.0
+REST_S = 2.0
 
 
 # Stores outcomes and hands over task runs that were not begun, in a transaction of its own.
@@ -90,7 +93,10 @@ class Watchdog:
         self._together: Callable[[], None] | None = None
         self._taken: list[tuple[Work, list[CallOutcome], Unstarted]] = []
         self._lock = threading.Lock()
-        self._end = threading.Event()
+        self._called_at = time.monotonic()
+        self._is_resting = False
+        self._has_ended = False
+        self._woken = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
     def start(self) -> None:
@@ -99,13 +105,15 @@ class Watchdog:
 
     def stop(self) -> None:
         """End the thread."""
-        self._end.set()
+        self._has_ended = True
+        self._woken.set()
 
     def calling(self, work: Work, task_run: TaskRun, deadline: float, interval_ms: int) -> None:
         """Watch a function that is about to be called and whose process is killed at `deadline`."""
         now = time.monotonic()
         beat_every = min(BEAT_EVERY_S, interval_ms / 2000)
         self._call = _Call(work, task_run, now, deadline, beat_every, now, self.signs.promotions())
+        self._wake(now)
 
     def returned(self) -> None:
         """Stop watching: the function returned or raised."""
@@ -115,6 +123,7 @@ class Watchdog:
     def together(self, look: Callable[[], None]) -> Iterator[None]:
         """While the block runs many calls at once: `look` looks after them."""
         self._together = look
+        self._wake(time.monotonic())
         try:
             yield
         finally:
@@ -128,8 +137,28 @@ class Watchdog:
         """
         reconcile.when_it_answers(self._store_taken, "watchdog")
 
+    def _wake(self, now: float) -> None:
+        # The thread is waked up only out of its rest: between short calls, that would cost more than a call.
+        self._called_at = now
+        if self._is_resting:
+            self._woken.set()
+
+    def _pause(self) -> None:
+        # In this order: a call that begins meanwhile is seen here, or sees that the thread rests.
+        self._is_resting = True
+        is_idle = self._call is None and self._together is None
+        if not is_idle or time.monotonic() - self._called_at < RESTS_AFTER_S:
+            self._is_resting = False
+        self._woken.wait(REST_S if self._is_resting else self._every)
+        self._is_resting = False
+        if not self._has_ended:
+            self._woken.clear()
+
     def _run(self) -> None:
-        while not self._end.wait(self._every):
+        while True:
+            self._pause()
+            if self._has_ended:
+                return
             try:
                 self._look()
             except PipeWeaveError as error:

@@ -51,6 +51,9 @@ class Children:
         if not self._watched:
             time.sleep(seconds)
             return
+        self._notice_ends(seconds)
+
+    def _notice_ends(self, seconds: float) -> None:
         for key, _ in self._selector.select(seconds):
             self._forget(key.data)
 
@@ -59,6 +62,7 @@ class Children:
 
         A child whose end cannot be stored keeps no other child waiting: it is tried again with the next look.
         """
+        self._notice_ends(0.0)
         for slot in self.slots.taken():
             pid = slot.pid
             try:
@@ -74,7 +78,7 @@ class Children:
 
     def _look_at(self, slot: Slot, worker_id: str) -> None:
         seen = slot.state()
-        if not _is_alive(seen.pid):
+        if seen.pid not in self._watched and not _is_alive(seen.pid):
             self._bury(slot, seen, worker_id)
         elif 0 < seen.fenced_until < time.monotonic():
             self._kill(slot, Ending.FENCED, seen.deadline)

@@ -78,6 +78,10 @@ READY_WITHIN_S = 30.0
 # Seconds that task runs under way may take after a TERM.
 GRACE_S = 30.0
 
+# Seconds between two events by which Flower sees that a worker lives; it waits for twice as long. PipeWeave
+# goes by the heartbeats in PostgreSQL.
+EVENT_EVERY_S = 10.0
+
 # What a worker without an app registers as; it is no service.
 DISPATCHER = "dispatcher"
 
@@ -189,6 +193,7 @@ def _run(app: Celery, start: WorkerStart, log_level: str) -> int:
         concurrency=start.concurrency,
         without_gossip=True,
         without_mingle=True,
+        heartbeat_interval=EVENT_EVERY_S,
         loglevel=json_logs.celery_level(log_level),
         quiet=True,
     )

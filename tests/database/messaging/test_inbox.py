@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from kombu import Connection
+from kombu.asynchronous import Hub
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from support.redis_inspection import QUEUE, messages, redis, released, run
@@ -182,3 +183,10 @@ def test_a_closed_intake_leaves_messages_in_the_queue_until_it_opens(
         INTAKE.open()
     inbox.take()
     assert messages(publisher) == []
+
+
+def test_an_idle_worker_is_not_waked_up_by_timers_for_what_it_does_not_use(inbox: Inbox) -> None:
+    hub = Hub()
+    inbox.connection.transport.register_with_event_loop(inbox.connection.connection, hub)
+    names = [each.entry.fun.__name__ for each in hub.timer.queue if not each.entry.canceled]
+    assert sorted(names) == ["maybe_check_brpop_health", "maybe_check_subclient_health", "maybe_reauth"]

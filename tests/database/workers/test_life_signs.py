@@ -106,13 +106,9 @@ def test_of_several_calls_those_whose_rows_are_left_go_on(database: Database, dr
     assert signs(database, 1).send(calls, 0) == {each.id for each in calls[:2]}
 
 
-def test_a_promotion_makes_the_heartbeat_of_a_call_due_at_once(
-    database: Database, driver: RunDriver, lost: TaskRun, run_id: UUID, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watchdog, "BEAT_EVERY_S", 3600.0)
-    noticed: list[int] = []
-    watching = Watchdog(
-        database,
+def a_watchdog(signs: LifeSigns) -> Watchdog:
+    return Watchdog(
+        signs._database,
         CallDurations(),
         TimeLimit(),
         shortest_ms=60_000,
@@ -120,8 +116,16 @@ def test_a_promotion_makes_the_heartbeat_of_a_call_due_at_once(
         store=lambda *_: None,
         fence=lambda *_: None,
         between=lambda: None,
-        signs=LifeSigns(database, lambda: len(noticed), lambda _: False),
+        signs=signs,
     )
+
+
+def test_a_promotion_makes_the_heartbeat_of_a_call_due_at_once(
+    database: Database, driver: RunDriver, lost: TaskRun, run_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "BEAT_EVERY_S", 3600.0)
+    noticed: list[int] = []
+    watching = a_watchdog(LifeSigns(database, lambda: len(noticed), lambda _: False))
     with database.transaction() as tx:
         work = Work(header(tx, run_id))
     watching.calling(work, lost, time.monotonic() + 600, 7_200_000)
@@ -129,5 +133,24 @@ def test_a_promotion_makes_the_heartbeat_of_a_call_due_at_once(
     watching.start()
     try:
         wait_until(lambda: bool(driver.task_runs(run_id)[0].status == "running"))
+    finally:
+        watching.stop()
+
+
+def test_a_watchdog_that_rests_watches_at_once_when_a_function_is_called(
+    database: Database, driver: RunDriver, mine: TaskRun, run_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was called for long: it looks seldom, here never again by itself."""
+    monkeypatch.setattr(watchdog, "RESTS_AFTER_S", 0.0)
+    monkeypatch.setattr(watchdog, "REST_S", 600.0)
+    watching = a_watchdog(signs(database, 0))
+    watching.start()
+    try:
+        wait_until(lambda: watching._is_resting, what="it does not rest")
+        with database.transaction() as tx:
+            work = Work(header(tx, run_id))
+        before = driver.task_runs(run_id)[0].heartbeat_at
+        watching.calling(work, mine, time.monotonic() + 600, 20)
+        wait_until(lambda: bool(driver.task_runs(run_id)[0].heartbeat_at > before), what="no heartbeat")
     finally:
         watching.stop()
