@@ -87,6 +87,9 @@ class Valkey:
             'save ""',
             f"appendonly {'yes' if self.is_durable else 'no'}",
             "appendfsync everysec",
+            # It looks after itself so many times a second, by default ten; whom it answers does not wait for
+            # that, but a worker whose wait is over hears of it half a second later.
+            "hz 2",
             # With full memory a publish must fail, which the tick repeats; Valkey must not evict queued
             # messages.
             "maxmemory-policy noeviction",
