@@ -213,6 +213,12 @@ class TooManyRequests(PipeWeaveError):
     status = 429
 
 
+class TooManySignals(TooManyRequests):
+    """The run has as many signals as it may that nothing has taken."""
+
+    code = "TOO_MANY_SIGNALS"
+
+
 class Forbidden(PipeWeaveError):
     """The token does not allow this request."""
 
@@ -295,6 +301,18 @@ class InvalidReport(InvalidInput):
 
     code = "INVALID_REPORT"
     status = 422
+
+
+class RunHasEnded(Conflict):
+    """The run is final: nothing of it waits for a signal any more."""
+
+    code = "RUN_ENDED"
+
+
+class WaitOver(Conflict):
+    """The wait has ended; the answer says how."""
+
+    code = "WAIT_OVER"
 
 
 class StaleReport(Conflict):
@@ -516,6 +534,12 @@ class ExpressionFailed(AttemptFailed):
     """An expression cannot be evaluated with the values that it was given."""
 
     code = "EXPRESSION_FAILED"
+
+
+class InvalidWait(AttemptFailed):
+    """What a step waits for is not a time, a name or a person, once its expressions have their values."""
+
+    code = "INVALID_WAIT"
 
 
 class InvalidResult(AttemptFailed):

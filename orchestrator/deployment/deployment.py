@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from celery import Celery
 
 from pipeweave.errors import InvalidSetting
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.deployment.without_broker import WithoutBroker
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Publisher
-from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store import doomed_objects
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values

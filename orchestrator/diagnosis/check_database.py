@@ -21,7 +21,7 @@ MIN_MAJOR = 15
 CLOCK_WARNING = timedelta(seconds=1)
 CLOCK_ERROR = timedelta(seconds=5)
 # Database connections (docs/operations.md) of a worker, of each of its children, and of beat.
-PER_WORKER, PER_CHILD, BEAT = 1, 1, 4 + BESIDE
+PER_WORKER, PER_CHILD, BEAT = 1, 1, 5 + BESIDE
 CROWDED = 0.9
 
 

@@ -1,6 +1,6 @@
 """Defines facts: changes that a transaction announces, and that verbs react to after its commit.
 
-`Transaction.announce` takes a fact, `runs/reactions.py` says which verbs follow. A fact carries ids and
+`Transaction.announce` takes a fact, `deployment/reactions.py` says which verbs follow. A fact carries ids and
 values that its statement returned; a reaction that needs more reads it in its own transaction.
 """
 
@@ -36,4 +36,44 @@ class KeysReleased:
     names: tuple[Name, ...]
 
 
-Fact = RunEnded | KeysReleased
+@dataclass(frozen=True, slots=True)
+class RunQuiet:
+    """Every open task run of a run waits: nothing of it works.
+
+    Args:
+        run_id: the run.
+        is_awaited: whether maintenance waits for the end of the last lively run.
+        limited_tenant: the run's tenant, if it has a limit of active runs and this run held a run slot.
+    """
+
+    run_id: UUID
+    is_awaited: bool
+    limited_tenant: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitBegan:
+    """Task runs of a run wait from now on.
+
+    Args:
+        task_runs: their ids.
+    """
+
+    run_id: UUID
+    task_runs: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SignalSent:
+    """A signal was stored. Waits of any run of the tree may take it.
+
+    Args:
+        run_id: the root run.
+        name: of the signal.
+    """
+
+    run_id: UUID
+    name: str
+
+
+Fact = RunEnded | KeysReleased | RunQuiet | WaitBegan | SignalSent

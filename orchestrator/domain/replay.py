@@ -273,6 +273,18 @@ class _Rebuilding:
             self._fault(event, "there is such a task run already", taken)
         self.task_runs |= dict.fromkeys(items, RebuiltTaskRun())
 
+    def wait(self, event: StoredEvent) -> None:
+        """A step that waits for a time, a signal or people; nothing was released."""
+        self.move(
+            event,
+            [event.subject],
+            [T.PENDING],
+            lambda each: _released(each, T.WAITING),
+        )
+
+    def note(self, event: StoredEvent) -> None:
+        """It moves nothing: a signal, or a vote, that a wait may take."""
+
     def reopen(self, event: StoredEvent) -> None:
         attempt = event.whole("nextAttempt", 1)
         # A map whose item is tried again goes back to waiting for its items, and says so.
@@ -318,6 +330,9 @@ _CHANGES: dict[str, Callable[[_Rebuilding, StoredEvent], None]] = {
     "task_run.stepped_back": _Rebuilding.step_back,
     "task_run.postponed": _Rebuilding.step_back,
     "task_run.mapped": _Rebuilding.lay_out,
+    "task_run.waiting": _Rebuilding.wait,
+    "task_run.voted": _Rebuilding.note,
+    "run.signalled": _Rebuilding.note,
     "task_run.reopened": _Rebuilding.reopen,
 }
 

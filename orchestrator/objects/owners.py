@@ -34,6 +34,7 @@ NAMING = (
     ("task_runs", "output_path"),
     ("dead_letters", "input_path"),
     ("idempotency_claims", "output_path"),
+    ("signals", "payload_path"),
 )
 _NAMED = f"SELECT 1 WHERE {' OR '.join(_named_by(*each) for each in NAMING)}"
 

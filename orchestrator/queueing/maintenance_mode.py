@@ -36,9 +36,11 @@ from pipeweave.orchestrator.state.deployment_mode import (
 from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
+# Quiet runs stop nothing: what they wait for may take months, and they go on when the mode is `running` again.
+_LIVELY = "r.finished_at IS NULL AND r.quiet_since IS NULL"
 # No index has the paused runs of all tenants: they are searched tenant by tenant.
-ACTIVE_RUNS = f"FROM runs AS r WHERE r.status IN {sql_in(ACTIVE_RUN)}"
-PAUSED_RUNS = "FROM runs AS r WHERE r.tenant_id = t.id AND r.status = 'paused'"
+ACTIVE_RUNS = f"FROM runs AS r WHERE r.status IN {sql_in(ACTIVE_RUN)} AND {_LIVELY}"
+PAUSED_RUNS = f"FROM runs AS r WHERE r.tenant_id = t.id AND r.status = 'paused' AND {_LIVELY}"
 
 # EXISTS, not a count: while many runs end, each of them asks whether it was the last.
 _IS_DRAINED = f"""NOT EXISTS (SELECT 1 {ACTIVE_RUNS})

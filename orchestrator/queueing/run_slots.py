@@ -1,6 +1,6 @@
 """Counts the active runs of a tenant with a limit, and the free run slots.
 
-A run slot is an active row, never a counter that could leak. A transaction that assigns slots locks the
+A run slot is an active row, never a counter that could leak. A quiet run, of which nothing works, holds none. A transaction that assigns slots locks the
 tenant's row: of two such transactions the second sees the runs that the first started.
 """
 
@@ -16,7 +16,7 @@ from pipeweave.orchestrator.store.database import Transaction
 
 # SQL: the number of active runs, and of pending runs, of the tenant `n`.
 ACTIVE = f"""(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.pipeline_id IS NOT NULL
-    AND r.status IN {sql_in(ADMITTED_RUN)})"""
+    AND r.status IN {sql_in(ADMITTED_RUN)} AND r.quiet_since IS NULL)"""
 
 # A paused pending run keeps its place by its id, but nothing waits for it.
 WAITING = f"""(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.status = 'pending'

@@ -37,6 +37,7 @@ from pipeweave.orchestrator.starts.triggers import event_starts
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.orchestrator.telemetry.statistics import ageing, fold
+from pipeweave.orchestrator.waits import due, quiet
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,15 @@ CHORES = (
         "retries_released",
         is_due=due_attempts.IS_DUE,
         only_while=_OPEN_TASK_RUNS,
+    ),
+    Chore("waits", _with_values(due.run_once), "waits_ended", is_due=due.IS_DUE, may_wait=True),
+    Chore(
+        "quiet_runs",
+        _over(quiet.check_marks),
+        None,
+        is_due=quiet.MAY_BE_WRONG,
+        every=timedelta(minutes=1),
+        may_wait=True,
     ),
     Chore("deadlines", _deadlines, "runs_timed_out", is_due=deadlines.IS_DUE, only_while=_ACTIVE_RUNS),
     Chore(

@@ -30,15 +30,18 @@ STEPS_AT_ONCE = 20_000
 # After this long (s) the rest of a pass is left to the next tick, because a tick has other chores.
 MAX_SECONDS_PER_TICK = 0.5
 
+# Each step of a quiet run waits, or comes after one that does: no join of it is closed.
+_LIVELY = "r.finished_at IS NULL AND r.quiet_since IS NULL"
+
 _OPEN_RUNS = f"""
 SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version FROM runs AS r
-WHERE r.status IN {sql_in(ADVANCING_RUN)} AND r.created_at < :late AND r.id > :after
+WHERE r.status IN {sql_in(ADVANCING_RUN)} AND {_LIVELY} AND r.created_at < :late AND r.id > :after
 ORDER BY r.id LIMIT :batch
 """
 
 # SQL: whether there is anything for this chore to look at.
 IS_DUE = f"""EXISTS (SELECT 1 FROM runs AS r
-    WHERE r.status IN {sql_in(ADVANCING_RUN)} AND r.created_at < :late)"""
+    WHERE r.status IN {sql_in(ADVANCING_RUN)} AND {_LIVELY} AND r.created_at < :late)"""
 
 _ALONE = standalone_plan("task")
 _BEFORE_ALL = UUID(int=0)
@@ -62,7 +65,7 @@ class _Pass:
 
 
 def run_once(deployment: Deployment) -> int:
-    """Ask for the stuck joins of all open runs, or of as many as MAX_SECONDS_PER_TICK allow; the next call
+    """Ask for the stuck joins of all lively runs, or of as many as MAX_SECONDS_PER_TICK allow; the next call
     goes on from there. Returns the number of joins.
 
     Raises:

@@ -45,10 +45,12 @@ class Counts:
     task_runs: int = 0
     attempts: int = 0
     events: int = 0
+    signals: int = 0
 
     @classmethod
     def of_json(cls, document: Mapping[str, int]) -> Counts:
-        return cls(*(document[kind.name] for kind in HISTORY_TABLES))
+        # An archive of an earlier version has no signals.
+        return cls(*(document.get(kind.name, 0) for kind in HISTORY_TABLES))
 
     def to_json(self) -> dict[str, int]:
         return dict(zip((kind.name for kind in HISTORY_TABLES), astuple(self), strict=True))

@@ -1,9 +1,10 @@
 """Turns a month of history into lines of JSON, in constant memory.
 
-A line holds a run with its task runs, attempts and events, in the shapes of the API. A run with many rows
-continues in further lines, so that the length of a line is bounded:
+A line holds a run with its task runs, attempts, events and signals, in the shapes of the API. A run with many
+rows continues in further lines, so that the length of a line is bounded:
 
-    {"runId": …, "line": 1, "isLast": true, "run": {…}, "taskRuns": […], "attempts": […], "events": […]}
+    {"runId": …, "line": 1, "isLast": true, "run": {…}, "taskRuns": […], "attempts": […], "events": […],
+     "signals": […]}
 
 `run` is set in a run's first line, and null in its further lines.
 """
@@ -117,11 +118,20 @@ def _attempt(row: Any) -> Document:
     return {"taskRunId": task_run_id(row.task_run_id), **attempt_row(row, row.number, row.status)}
 
 
+def _signal(row: Any) -> Document:
+    return {
+        **signal_row(row),
+        "payload": row.payload,
+        "payloadRef": reference(row.payload_path, row.size, None),
+    }
+
+
 HISTORY_TABLES = (
     HistoryTable("runs", "runs", "id", _run),
     HistoryTable("taskRuns", "task_runs", "run_id, id", _task_run),
     HistoryTable("attempts", "attempts", "run_id, task_run_id, number", _attempt),
     HistoryTable("events", "events", "run_id, seq", event_row),
+    HistoryTable("signals", "signals", "run_id, id", _signal),
 )
 
 _DECLARE = """

@@ -18,7 +18,7 @@ from pipeweave.orchestrator.store.lock_timeout import LockNotAvailable, at_once
 
 log = logging.getLogger(__name__)
 
-PARTITIONED = ("runs", "task_runs", "attempts", "events")
+PARTITIONED = ("runs", "task_runs", "attempts", "events", "signals")
 
 # Two months ahead: a deployment whose tick did not run for weeks still has a partition to write to.
 MONTHS_AHEAD = 2
@@ -47,12 +47,12 @@ class Partition:
 
 
 # The size is NULL for a partition that was dropped a moment ago.
-_LISTED = """
+_LISTED = f"""
 SELECT c.relname AS name, c.relispartition AS is_attached, CAST(greatest(c.reltuples, 0) AS bigint) AS rows,
        coalesce(pg_total_relation_size(c.oid), 0) AS size
 FROM pg_class AS c
 WHERE c.relkind = 'r' AND pg_table_is_visible(c.oid)
-  AND c.relname ~ '^(runs|task_runs|attempts|events)_(default|[0-9]{4}_[0-9]{2})$'
+  AND c.relname ~ '^({"|".join(PARTITIONED)})_(default|[0-9]{{4}}_[0-9]{{2}})$'
 ORDER BY c.relname
 """
 

@@ -15,8 +15,9 @@ from pipeweave.errors import FieldError, InvalidId, InvalidInput, NotFound, Unau
 from pipeweave.orchestrator.domain import in_utc
 from pipeweave.orchestrator.store.database import Transaction
 
-READ, WRITE, ADMIN, WORKER, TICK = (
+READ, APPROVE, WRITE, ADMIN, WORKER, TICK = (
     "orchestrator:read",
+    "orchestrator:approve",
     "orchestrator:write",
     "orchestrator:admin",
     "orchestrator:worker",
@@ -26,8 +27,9 @@ READ, WRITE, ADMIN, WORKER, TICK = (
 
 IMPLIED: dict[str, frozenset[str]] = {
     READ: frozenset({READ}),
-    WRITE: frozenset({WRITE, READ}),
-    ADMIN: frozenset({ADMIN, WRITE, READ, TICK}),
+    APPROVE: frozenset({APPROVE, READ}),
+    WRITE: frozenset({WRITE, APPROVE, READ}),
+    ADMIN: frozenset({ADMIN, WRITE, APPROVE, READ, TICK}),
     WORKER: frozenset({WORKER}),
     TICK: frozenset({TICK}),
 }
@@ -52,13 +54,19 @@ USED_EVERY = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A verified token with its tenants and scopes. `is_use_due`: it is time to call `note_use`."""
+    """A verified token with its tenants and scopes.
+
+    Args:
+        is_use_due: it is time to call `note_use`.
+        groups: of people, for which it may decide approvals.
+    """
 
     id: UUID
     name: str
     tenants: tuple[str, ...]
     scopes: tuple[str, ...]
     is_use_due: bool = False
+    groups: tuple[str, ...] = ()
 
     def allows(self, scope: str) -> bool:
         """Whether one of the token's scopes is this scope or includes it."""
@@ -90,8 +98,9 @@ SELECT expires_at FROM access_tokens
 WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now) FOR SHARE
 """
 _INSERT = """
-INSERT INTO access_tokens (id, name, token_hash, tenants, scopes, created_at, expires_at, made_by)
-VALUES (:id, :name, :hash, CAST(:tenants AS text[]), CAST(:scopes AS text[]), :now, :expires_at, :made_by)
+INSERT INTO access_tokens (id, name, token_hash, tenants, scopes, created_at, expires_at, made_by, groups)
+VALUES (:id, :name, :hash, CAST(:tenants AS text[]), CAST(:scopes AS text[]), :now, :expires_at, :made_by,
+    CAST(:groups AS text[]))
 """
 
 
@@ -115,15 +124,17 @@ def make_token(
     scopes: Collection[str],
     expires_at: datetime | None = None,
     maker: UUID | None = None,
+    groups: Collection[str] = (),
 ) -> MadeToken:
     """Make a token `pw_` + 43 characters. It is returned once and cannot be read again.
 
     Args:
         name: a label for people; several tokens may have the same name.
         tenants: tenant ids, or `*` for every tenant.
-        scopes: of `orchestrator:read`, `:write`, `:admin`, `:worker` and `:tick`.
+        scopes: of `orchestrator:read`, `:approve`, `:write`, `:admin`, `:worker` and `:tick`.
         expires_at: aware time from which the token is refused; None: it never expires, or as its maker does.
         maker: the token that makes it, whose end is its latest; None: a command on the database itself.
+        groups: of people, for which it may decide approvals; names as of tenants.
 
     Raises:
         InvalidInput: naming each wrong field.
@@ -131,7 +142,7 @@ def make_token(
     """
     latest = None if maker is None else _end_of(tx, maker)
     expires_at = latest if expires_at is None else expires_at
-    if faults := _faults(tx, name, tenants, scopes, expires_at):
+    if faults := _faults(tx, name, tenants, scopes, expires_at, groups):
         raise InvalidInput(f"{faults[0].field}: {faults[0].message}", errors=faults)
     if latest is not None and expires_at is not None and expires_at > latest:
         late = FieldError(
@@ -151,6 +162,7 @@ def make_token(
         "now": tx.now,
         "expires_at": None if expires_at is None else in_utc(expires_at),
         "made_by": maker,
+        "groups": sorted(set(groups)),
     }
     tx.execute(_INSERT, parameters)
     return MadeToken(made, token, expires_at)
@@ -165,7 +177,7 @@ def _end_of(tx: Transaction, token_id: UUID) -> datetime | None:
 
 
 _VERIFY = """
-SELECT id, name, tenants, scopes, used_at FROM access_tokens
+SELECT id, name, tenants, scopes, used_at, groups FROM access_tokens
 WHERE token_hash = :hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
 """
 
@@ -181,7 +193,7 @@ def verify(tx: Transaction, token: str) -> Access | None:
     if row is None:
         return None
     is_use_due = row.used_at is None or tx.now - row.used_at >= USED_EVERY
-    return Access(row.id, row.name, tuple(row.tenants), tuple(row.scopes), is_use_due)
+    return Access(row.id, row.name, tuple(row.tenants), tuple(row.scopes), is_use_due, tuple(row.groups))
 
 
 _USED = """
@@ -275,7 +287,12 @@ def _hash(token: str) -> str:
 
 
 def _faults(
-    tx: Transaction, name: str, tenants: Collection[str], scopes: Collection[str], expires_at: datetime | None
+    tx: Transaction,
+    name: str,
+    tenants: Collection[str],
+    scopes: Collection[str],
+    expires_at: datetime | None,
+    groups: Collection[str],
 ) -> Sequence[FieldError]:
     faults = []
     if not 1 <= len(name) <= 200 or "\0" in name:
@@ -285,6 +302,9 @@ def _faults(
     for tenant in tenants:
         if tenant != EVERY_TENANT and not _is_name(tenant):
             faults.append(FieldError("tenants", f"{tenant!r} is not a valid tenant id", "invalid_id"))
+    for group in groups:
+        if not _is_name(group):
+            faults.append(FieldError("groups", f"{group!r} is not a valid name of a group", "invalid_id"))
     unknown = sorted(set(scopes) - IMPLIED.keys())
     if unknown or not scopes:
         prefix = f"unknown: {', '.join(unknown)}; " if unknown else ""

@@ -15,10 +15,10 @@ from pipeweave.orchestrator.domain.events import Event, together
 from pipeweave.orchestrator.domain.states import UNSTARTED_TASK, sql_in
 from pipeweave.orchestrator.domain.states import TaskStatus as T
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.state import keys_released
+from pipeweave.orchestrator.state import keys_released, waits
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.releasing import UNDECIDED
-from pipeweave.orchestrator.state.rows import task_run_ids
+from pipeweave.orchestrator.state.rows import read, task_run_ids
 from pipeweave.orchestrator.state.task_transitions import Move, move
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
@@ -80,7 +80,8 @@ def _cancel(
     changes = """, finished_at = greatest(:now, t.started_at), error = CAST(:error AS jsonb),
         error_code = :code"""
     change = Move(to=T.CANCELLED, changes=changes, where=where)
-    cancelled = move(tx, run_id, change, {"error": error, "code": code} | parameters)
+    parameters = {"error": error, "code": code, "run_id": run_id, "now": tx.now, **parameters}
+    cancelled = read(tx.execute(f"WITH {change.sql}, {waits.LEFT} SELECT * FROM moved", parameters))
     append(tx, [*together("task_runs.cancelled", cancelled, errorCode=code), *last])
     keys_released.announce(tx, cancelled)
     return cancelled

@@ -326,7 +326,7 @@ def resume(tx: Transaction, run_id: UUID, *, by: str | None) -> bool:
 
 
 # The time limit starts anew. A run that is still open is only marked.
-_REOPENED = """reopened_at = :now, paused_ms = 0,
+_REOPENED = """reopened_at = :now, paused_ms = 0, quiet_since = NULL,
     deadline_at = CAST(:now AS timestamptz) + (deadline_at - coalesce(reopened_at, started_at))
         - paused_ms * interval '1 millisecond'"""
 

@@ -48,7 +48,7 @@ DEADLOCK_TRIES = 5
 # Connections beside the two pools: for the health check, and for the chores of a tick.
 RESERVED = TICKING = 1
 # At most so many, for chores that run beside a tick: one for each.
-BESIDE = 17
+BESIDE = 19
 # Beside them, while somebody follows what is new.
 FOLLOWING = 1
 

@@ -33,6 +33,8 @@ SWEEP = "sweep"
 # One process starts enqueued runs at a time.
 ENQUEUED = "enqueued"
 ENQUEUED_LARGE = "enqueued_large"
+# One process looks at due waits at a time.
+WAITS = "waits"
 
 
 def this_thread() -> str:

@@ -20,6 +20,9 @@ in which both stood still. So a transaction that waits for a row of one table ho
     runs                  verbs that end or reopen a run, and then lock all of its task runs
     dead_letters          a retry, with its run locked
     task_runs             in the order of their ids
+    signals               a doubled one waits for the first one, and has no wait then; those that a wait takes
+                          are never waited for
+    waits                 who ends a task run deletes its wait; who sends a signal wakes the waits for it
     temp_uploads          a new run, for the uploads of its input, in the order of their ids
     tasks                 limits (queueing/limits.py), in the order of their names
     pipelines             a new version, behind the tasks of the registration that brings it
@@ -34,7 +37,7 @@ Three rules keep the order short:
 - A statement that picks rows for itself skips locked rows (SKIP LOCKED). It never waits, so it may come at
   any time.
 - A reaction to a change that needs an earlier table runs after the commit, in a transaction of its own: by a
-  fact (runs/reactions.py) or `Transaction.afterwards`.
+  fact (deployment/reactions.py) or `Transaction.afterwards`.
 - A worker process locks its own row in `workers`, which no other process waits for. The mode
   (`orchestrator_state`) is read with KEY SHARE, which waits only for the moment in which maintenance begins.
 
@@ -64,6 +67,8 @@ LOCK_ORDER = (
     "runs",
     "dead_letters",
     "task_runs",
+    "signals",
+    "waits",
     "temp_uploads",
     "tasks",
     "pipelines",

@@ -142,7 +142,8 @@ def _line(result: drop_months.MonthResult, storage: str) -> str:
 
 def _counts(result: drop_months.MonthResult) -> str:
     counts = result.counts.to_json() if result.counts else {}
-    words = {"runs": "runs", "taskRuns": "task runs", "attempts": "attempts", "events": "events"}
+    words = {"runs": "runs", "taskRuns": "task runs"}
+    words |= {each: each for each in ("attempts", "events", "signals")}
     return ", ".join(f"{counts.get(name, 0):,} {word}" for name, word in words.items())
 
 

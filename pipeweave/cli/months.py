@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 MOST_COUNTED = 10_000
 # Table -> its name in JSON.
-_TABLES = {"runs": "runs", "task_runs": "taskRuns", "attempts": "attempts", "events": "events"}
+_TABLES = {"runs": "runs", "task_runs": "taskRuns"}
+_TABLES |= {each: each for each in ("attempts", "events", "signals")}
 
 
 @click.command()

@@ -10,10 +10,10 @@ import pytest
 from support.patient_ticks import patient_ticks as patient_ticks
 from support.run_driver import Clock, RunDriver
 
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.documents.base import AnswerModel
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Publisher
-from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.settings import Settings
 

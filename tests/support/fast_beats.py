@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.runs.reactions import reactions_to
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.starts.schedules import firing
 from pipeweave.orchestrator.store.database import Database
 from support.stored_values import VALUES

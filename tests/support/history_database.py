@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchmarks import history
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.recovery import tick
-from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.starts import event_consumer
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings

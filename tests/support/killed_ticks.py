@@ -15,7 +15,7 @@ from support.servers import wait_until
 TICK = """
 import sys
 from pipeweave.orchestrator.operations import loop, {kind}
-from pipeweave.orchestrator.runs.reactions import reactions_to
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database
 from support.stored_values import VALUES
 loop.MAX_SECONDS_PER_TICK = 600

@@ -24,13 +24,13 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.domain.outbox import Outgoing
 from pipeweave.orchestrator.domain.states import FINAL_RUN
 from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.registry.task_rows import queue_name
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
-from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
 from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
 from pipeweave.orchestrator.store.database import Database

@@ -10,13 +10,13 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.triggered_by import SCHEDULE, TriggeredBy
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.registry import LoadedTask, WorkerLoad, WorkerStart, drains, worker_processes
 from pipeweave.orchestrator.runs import standalone_tasks
-from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.starts.schedules import storing
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database

@@ -8,9 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database
 from support.run_driver import PERMANENT, TRANSIENT, Clock, RunDriver, header, settle

@@ -14,7 +14,7 @@ from support.inline_worker import InlineWorker
 from support.last_tick import last_tick
 from support.run_driver import RunDriver
 
-from pipeweave.orchestrator.runs.reactions import reactions_to
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.security import READ, WRITE, access_tokens
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings

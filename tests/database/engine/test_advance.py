@@ -23,6 +23,7 @@ from support.run_driver import (
 from support.stored_values import VALUES
 
 from pipeweave import ids
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck, Part, Released
 from pipeweave.orchestrator.domain.plan import END
@@ -32,7 +33,6 @@ from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.runs import orphans
-from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.state import completing
 from pipeweave.orchestrator.store.database import Database
 

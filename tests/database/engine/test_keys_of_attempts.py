@@ -14,6 +14,7 @@ from support.stored_values import VALUES
 from pipeweave import ids
 from pipeweave.errors import AttemptFenced
 from pipeweave.orchestrator.deadletters import dead_letters
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.task_run import Completion, KeyWait, TaskRun
@@ -22,7 +23,6 @@ from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.retention import expiry
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import standalone_tasks
-from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
 from pipeweave.orchestrator.store.database import Database
 

@@ -12,10 +12,10 @@ from support.nesting import nested
 from support.run_driver import RunDriver, finish_step, finish_task_run, header
 from support.stored_values import values_in
 
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck
 from pipeweave.orchestrator.recovery.closed_joins import closed_joins
 from pipeweave.orchestrator.runs import admission
-from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.size_limits import INLINE_BYTES, MAX_JSON_DEPTH
 

@@ -16,6 +16,7 @@ from support.servers import new_database
 from support.stored_values import VALUES
 
 from pipeweave import ids
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.task_run import Completion, KeyWait
 from pipeweave.orchestrator.engine import idempotency
@@ -23,7 +24,6 @@ from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.recovery.closed_joins import closed_joins
 from pipeweave.orchestrator.runs import pausing, standalone_tasks
-from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import attempts, claiming, completing, run_headers
 from pipeweave.orchestrator.store.database import Database

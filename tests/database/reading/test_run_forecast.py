@@ -11,7 +11,7 @@ from support.run_driver import Clock, RunDriver, settle
 
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.runs.reactions import reactions_to
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.keyset import Document

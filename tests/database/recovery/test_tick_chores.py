@@ -17,6 +17,7 @@ from support.servers import away
 
 from pipeweave.errors import PartlyFailed, Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.recovery import due_attempts, tick, tick_status
@@ -24,7 +25,6 @@ from pipeweave.orchestrator.recovery.chores import CHORES, Chore
 from pipeweave.orchestrator.recovery.tick import Ticked
 from pipeweave.orchestrator.recovery.tick_status import ChoreResult, ChoreStatus
 from pipeweave.orchestrator.runs import admission, deadlines
-from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.starts import enqueued
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Database, to_json

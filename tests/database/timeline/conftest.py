@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from support.run_driver import Clock, RunDriver
 
-from pipeweave.orchestrator.runs.reactions import reactions_to
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database
 
 

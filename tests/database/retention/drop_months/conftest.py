@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.retired_months import IN_MARCH, ArchivingDatabase, Clock
 
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.retention import drop_months, partitions
-from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.storage.local import LocalStorage
 

@@ -20,9 +20,9 @@ from support.servers import new_database
 from support.stored_values import VALUES
 
 from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import service_registration
-from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.starts import loop
 from pipeweave.orchestrator.starts.schedules import declaring, firing, storing
 from pipeweave.orchestrator.starts.schedules.storing import ScheduleSpec

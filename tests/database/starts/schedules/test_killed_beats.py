@@ -16,7 +16,7 @@ from support.pages import ROOT
 from support.run_driver import RunDriver
 from support.stored_values import VALUES
 
-from pipeweave.orchestrator.runs.reactions import reactions_to
+from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.starts.schedules import firing, storing
 from pipeweave.orchestrator.starts.schedules.storing import ScheduleSpec
 from pipeweave.orchestrator.store.database import Database

@@ -15,21 +15,22 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from pipeweave.orchestrator.domain.facts import Fact, KeysReleased, RunEnded
+from pipeweave.orchestrator.domain.facts import Fact, KeysReleased, RunEnded, RunQuiet, SignalSent, WaitBegan
 from pipeweave.orchestrator.engine import key_waiters
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.runs import admission
 from pipeweave.orchestrator.store.database import Verb
+from pipeweave.orchestrator.waits import looking
 
 Reaction = Callable[[Any], Verb | None]
 
 
-def _enter_maintenance(ended: RunEnded) -> Verb | None:
-    """Enter the requested maintenance if this was the last open run."""
+def _enter_maintenance(ended: RunEnded | RunQuiet) -> Verb | None:
+    """Enter the requested maintenance if this was the last lively run."""
     return maintenance_mode.enter_if_drained if ended.is_awaited else None
 
 
-def _admit_next_run(ended: RunEnded) -> Verb | None:
+def _admit_next_run(ended: RunEnded | RunQuiet) -> Verb | None:
     """Give the free slot to the tenant's next pending run."""
     if ended.limited_tenant is None:
         return None
@@ -41,9 +42,23 @@ def _free_keys(released: KeysReleased) -> Verb | None:
     return functools.partial(key_waiters.free, run_id=released.run_id, names=released.names)
 
 
+def _look_at_waits(began: WaitBegan) -> Verb | None:
+    """Look whether what they wait for has come before."""
+    keys = [(began.run_id, each) for each in began.task_runs]
+    return functools.partial(looking.look_at, keys=keys)
+
+
+def _look_for_signal(sent: SignalSent) -> Verb | None:
+    """End the wait that the signal ends."""
+    return functools.partial(looking.look_for_signal, root=sent.run_id, name=sent.name)
+
+
 REACTIONS: Mapping[type[Fact], tuple[Reaction, ...]] = {
     RunEnded: (_enter_maintenance, _admit_next_run),
+    RunQuiet: (_enter_maintenance, _admit_next_run),
     KeysReleased: (_free_keys,),
+    WaitBegan: (_look_at_waits,),
+    SignalSent: (_look_for_signal,),
 }
 
 

@@ -1,0 +1,114 @@
+"""Defines waits and signals as values: what a task run waits for without a worker, and what comes to it.
+
+A wait is the row behind a task run in `waiting`. Everything that comes to it from outside is a signal: one
+that the pipeline names, and the vote of a person, the report of a callback or the answer to a poll under a
+name of their own. So a signal that comes before its wait is kept, and one that comes twice is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from pipeweave import ids
+
+WaitKind = Literal["timer", "signal", "approval", "callback", "poll", "child"]
+
+TIMER: Final = "timer"
+SIGNAL: Final = "signal"
+APPROVAL: Final = "approval"
+CALLBACK: Final = "callback"
+POLL: Final = "poll"
+CHILD: Final = "child"
+WAIT_KINDS: tuple[WaitKind, ...] = (TIMER, SIGNAL, APPROVAL, CALLBACK, POLL, CHILD)
+
+# The end of a wait that has none of its own: later than any run.
+NEVER: Final = datetime(9999, 12, 31, tzinfo=UTC)
+# What a signal's name that the engine makes begins with; a name of a pipeline has no colon at this place.
+OWN_NAMES: Final = ("approval:", "callback:", "poll:", "repair:")
+
+
+@dataclass(frozen=True, slots=True)
+class NewWait:
+    """A wait that begins.
+
+    Args:
+        task_run_id: the task run that waits from now on.
+        names: the signals that end it; None for those that end by time alone, or by a run.
+        due_at: when to look next.
+        timeout_at: when it ends whatever has come.
+        data: what its kind needs, as JSON (see `Wait`).
+    """
+
+    task_run_id: UUID
+    kind: WaitKind
+    names: tuple[str, ...] | None
+    due_at: datetime
+    timeout_at: datetime
+    data: Mapping[str, Any]
+
+    def to_row(self) -> dict[str, Any]:
+        return {
+            "id": str(self.task_run_id),
+            "wait": self.kind,
+            "names": None if self.names is None else list(self.names),
+            "due_at": self.due_at.isoformat(),
+            "timeout_at": self.timeout_at.isoformat(),
+            "data": dict(self.data),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """An open wait.
+
+    Args:
+        root_run_id: the run that its signals name.
+        attempt: of its task run; it fences the end.
+        data: with `default`, what it completes with when its time is over; an approval has `title`,
+            `assignees`, `needs`, `options`, `form`, `context`, `fourEyes` and `failsWhenRejected`, too.
+    """
+
+    run_id: UUID
+    task_run_id: UUID
+    tenant: str
+    root_run_id: UUID
+    attempt: int
+    kind: WaitKind
+    names: tuple[str, ...] | None
+    due_at: datetime
+    timeout_at: datetime
+    data: Mapping[str, Any]
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A signal that no wait has taken.
+
+    Args:
+        payload: None where it is in storage, at `payload_path`.
+        sent_by: the name of the token; None if that is not known.
+        once: what makes a doubled one the same; the voter, for a vote.
+    """
+
+    id: UUID
+    name: str
+    payload: Any
+    payload_path: str | None
+    sent_by: str | None
+    sent_at: datetime
+    once: str
+
+
+def approval_name(task_run_id: UUID) -> str:
+    """The name of the votes on an approval."""
+    return f"approval:{ids.show(ids.TASK_RUN, task_run_id)}"
+
+
+def repair_name(task_run_id: UUID) -> str:
+    """The name of the decision of who repairs a wait, whatever its kind."""
+    return f"repair:{ids.show(ids.TASK_RUN, task_run_id)}"

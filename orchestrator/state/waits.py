@@ -1,0 +1,195 @@
+"""Begins, reads, postpones and ends waits. Each verb is one statement.
+
+A wait and the status of its task run change together: the row is written by the statement that lets the task
+run wait, and deleted by the one that ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from pipeweave.orchestrator.domain.facts import WaitBegan
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.domain.task_run import Kept, TaskRun
+from pipeweave.orchestrator.domain.waits import NewWait, Wait
+from pipeweave.orchestrator.state.named_rows import by_key
+from pipeweave.orchestrator.state.rows import COLUMNS, of_row, read
+from pipeweave.orchestrator.state.task_transitions import Logged, Move, status_is
+from pipeweave.orchestrator.store.database import Transaction
+
+# SQL: the common table expression that deletes the waits of task runs that a move `moved` has ended.
+LEFT = """left_waits AS (
+    DELETE FROM waits AS w USING moved AS m WHERE w.run_id = m.run_id AND w.task_run_id = m.id
+)"""
+
+_SHOWN = """jsonb_strip_nulls(jsonb_build_object('kind', m.wait, 'names', m.names,
+    'timeoutAt', nullif(m.timeout_at, '9999-12-31T00:00:00Z')))"""
+# An engine step that is undecided; see `releasing.UNDECIDED`.
+_BEGIN = Move(
+    to=TaskStatus.WAITING,
+    changes=", queued_at = :now, started_at = :now",
+    source="""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS w(id uuid, wait text, names jsonb,
+        due_at timestamptz, timeout_at timestamptz, data jsonb)""",
+    rows=by_key("w.id"),
+    where="t.status = 'pending' AND t.due_at IS NULL",
+    event=Logged("'task_run.waiting'", _SHOWN),
+    returning=", t.tenant_id, w.wait, w.names, w.due_at AS look_at, w.timeout_at, w.data",
+).sql
+_BEGUN = f"""
+WITH {_BEGIN}, begun AS (
+    INSERT INTO waits (run_id, task_run_id, tenant_id, root_run_id, attempt, kind, names, due_at, timeout_at,
+        data, created_at)
+    SELECT m.run_id, m.id, m.tenant_id, :root, m.attempt, m.wait,
+        CASE WHEN m.names IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(m.names)) END,
+        m.look_at, m.timeout_at, m.data, :now
+    FROM moved AS m
+)
+SELECT * FROM moved
+"""
+
+
+def begin(tx: Transaction, run: RunHeader, waits: Sequence[NewWait]) -> list[TaskRun]:
+    """Let pending engine steps wait. Those that are decided already are left out of the answer."""
+    if not waits:
+        return []
+    rows = [each.to_row() for each in sorted(waits, key=lambda each: each.task_run_id)]
+    parameters = {"run_id": run.id, "root": run.id, "rows": orjson.dumps(rows).decode(), "now": tx.now}
+    begun = read(tx.execute(_BEGUN, parameters))
+    if begun:
+        tx.announce(WaitBegan(run.id, tuple(each.id for each in begun)))
+    return begun
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+WAIT_COLUMNS = """w.run_id, w.task_run_id, w.tenant_id, w.root_run_id, w.attempt, w.kind, w.names, w.due_at,
+    w.timeout_at, w.data, w.created_at"""
+_WIDTH = 11
+
+
+def wait_of(row: Any) -> Wait:
+    """The wait of a row that starts with WAIT_COLUMNS."""
+    values = list(row[:_WIDTH])
+    values[6] = None if values[6] is None else tuple(values[6])
+    return Wait(*values)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A wait with its task run. `is_open`: the task run still waits in the attempt that began the wait."""
+
+    wait: Wait
+    task_run: TaskRun
+    is_open: bool
+
+
+_READ = f"""
+SELECT {WAIT_COLUMNS}, {COLUMNS}
+FROM unnest(CAST(:run_ids AS uuid[]), CAST(:ids AS uuid[])) AS n(run_id, id)
+    JOIN waits AS w ON w.run_id = n.run_id AND w.task_run_id = n.id
+    JOIN task_runs AS t ON t.run_id = w.run_id AND t.id = w.task_run_id
+WHERE t.run_id = ANY(CAST(:run_ids AS uuid[]))
+ORDER BY w.run_id, w.task_run_id
+"""
+
+
+def find(tx: Transaction, keys: Sequence[tuple[UUID, UUID]]) -> list[Waiting]:
+    """The open waits of these task runs, given by run and id, in the order of their ids."""
+    if not keys:
+        return []
+    parameters = {"run_ids": [run_id for run_id, _ in keys], "ids": [id for _, id in keys]}
+    return [_waiting(row) for row in tx.execute(_READ, parameters)]
+
+
+def _waiting(row: Any) -> Waiting:
+    wait, task_run = wait_of(row), of_row(row[_WIDTH:])
+    is_open = task_run.status is TaskStatus.WAITING and task_run.attempt == wait.attempt
+    return Waiting(wait, task_run, is_open)
+
+
+# --- the end, and what is before it -----------------------------------------------------------------------
+
+# Who sent a signal meanwhile has changed the time: it stays.
+_POSTPONE = """
+UPDATE waits AS w SET due_at = :due_at
+WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.attempt = :attempt AND w.due_at = :seen
+"""
+
+
+def postpone(tx: Transaction, wait: Wait, due_at: datetime) -> None:
+    """Look at a wait again at this time, unless something came since it was read."""
+    if due_at != wait.due_at:
+        tx.execute(_POSTPONE, {**_key(wait), "seen": wait.due_at, "due_at": due_at})
+
+
+_FORGET = "DELETE FROM waits AS w WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.attempt = :attempt"
+
+
+def forget(tx: Transaction, wait: Wait) -> None:
+    """Delete a wait whose task run has ended, or does not wait any more."""
+    tx.execute(_FORGET, _key(wait))
+
+
+def _key(wait: Wait) -> dict[str, Any]:
+    return {"run_id": wait.run_id, "id": wait.task_run_id, "attempt": wait.attempt}
+
+
+_COMPLETE = Move(
+    to=TaskStatus.COMPLETED,
+    changes=""", finished_at = greatest(:now, t.started_at), output = CAST(:output AS jsonb),
+        output_path = :path, output_size = :size, output_hash = :hash""",
+    rows="t.run_id = :run_id AND t.id = :id",
+    where=f"t.attempt = :attempt AND {status_is(TaskStatus.WAITING)}",
+    event=Logged(
+        "'task_run.completed'",
+        """jsonb_strip_nulls(jsonb_build_object('outputHash', m.output_hash, 'cause', CAST(:cause AS text),
+        'by', CAST(:by AS text)))""",
+    ),
+).sql
+_TAKEN = """taken AS (
+    UPDATE signals AS s SET taken_by = m.id, taken_at = :now FROM moved AS m
+    WHERE s.run_id = :root AND s.id = ANY(CAST(:signals AS uuid[])) AND s.taken_at IS NULL
+)"""
+_COMPLETED = f"WITH {_COMPLETE}, {_TAKEN}, {LEFT} SELECT * FROM moved"
+
+
+def complete(
+    tx: Transaction, wait: Wait, output: Kept, *, cause: str, by: str | None, signals: Sequence[UUID]
+) -> TaskRun | None:
+    """Complete the task run of a wait, take its signals and delete it. None when the wait was over.
+
+    Args:
+        cause: what ended it: its kind, `default`, or `repair`.
+        by: who did; None where nobody did, or it is not known.
+        signals: those that it takes; the caller has locked them (`signals.lock`).
+    """
+    parameters = {
+        **_key(wait),
+        "now": tx.now,
+        "output": output.inline,
+        "path": output.path,
+        "size": output.size,
+        "hash": output.hash,
+        "cause": cause,
+        "by": by,
+        "root": wait.root_run_id,
+        "signals": list(signals),
+    }
+    rows = read(tx.execute(_COMPLETED, parameters))
+    return rows[0] if rows else None
+
+
+_OVER = f"WITH moved AS (SELECT CAST(:run_id AS uuid) AS run_id, CAST(:id AS uuid) AS id), {_TAKEN}, {LEFT} SELECT 1"
+
+
+def end_failed(tx: Transaction, wait: Wait, signals: Sequence[UUID]) -> None:
+    """Take the signals of a wait whose attempt this transaction has ended, and delete it."""
+    parameters = {**_key(wait), "now": tx.now, "root": wait.root_run_id, "signals": list(signals)}
+    tx.execute(_OVER, parameters)

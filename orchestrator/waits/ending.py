@@ -1,0 +1,159 @@
+"""Decides whether a wait ends, and how (pure): one table for all kinds.
+
+| kind | ends when | gives |
+|---|---|---|
+| timer | its time has come | null |
+| signal | a signal of one of its names came | `{name, payload, by, at}` |
+| approval | enough voters agree, or one says no | `{approved, choice, by, at, comment, form, votes}` |
+| any | its time is over first | its default, or the step fails with WAIT_TIMEOUT |
+
+What came before the time was over counts, however late it is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pipeweave.durations import in_words
+from pipeweave.orchestrator.domain.failure import Failure, Outcome
+from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.domain.waits import APPROVAL, NEVER, SIGNAL, TIMER, Signal, Wait
+
+REJECTED, WAIT_TIMEOUT = "REJECTED", "WAIT_TIMEOUT"
+DEFAULT, REPAIR = "default", "repair"
+APPROVE, REJECT = "approve", "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Nothing has come yet: look again at this time, or when something comes."""
+
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Completes:
+    """The step completes.
+
+    Args:
+        cause: what ended the wait: its kind, `default`, or `repair`.
+        by: who did; None where nobody did, or it is not known.
+        signals: those that it takes.
+        stored: the signal whose payload is in storage, and belongs into the output.
+    """
+
+    output: Any
+    cause: str
+    by: str | None = None
+    signals: tuple[UUID, ...] = ()
+    stored: Signal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fails:
+    """The step fails."""
+
+    failure: Failure
+    signals: tuple[UUID, ...] = ()
+
+
+Ending = Later | Completes | Fails
+
+
+def decide(wait: Wait, signals: Sequence[Signal], now: datetime) -> Ending:
+    """What becomes of an open wait now.
+
+    Args:
+        signals: those that it may take, oldest first.
+    """
+    in_time = [each for each in signals if each.sent_at < wait.timeout_at]
+    decision = _BY_KIND[wait.kind](wait, in_time, now) if wait.kind in _BY_KIND else None
+    if decision is not None:
+        return decision
+    if now < wait.timeout_at:
+        return Later(wait.timeout_at)
+    if "default" in wait.data:
+        return Completes(wait.data["default"], DEFAULT)
+    return Fails(_timed_out(wait))
+
+
+def _timer(wait: Wait, signals: Sequence[Signal], now: datetime) -> Ending:
+    return Completes(None, TIMER) if now >= wait.due_at else Later(wait.due_at)
+
+
+def _signal(wait: Wait, signals: Sequence[Signal], now: datetime) -> Ending | None:
+    if not signals:
+        return None
+    first = signals[0]
+    stored = None if first.payload_path is None else first
+    return Completes(output_of(first, first.payload), SIGNAL, first.sent_by, (first.id,), stored)
+
+
+def output_of(signal: Signal, payload: Any) -> dict[str, Any]:
+    """The output of a step that a signal ended."""
+    return {"name": signal.name, "payload": payload, "by": signal.sent_by, "at": iso(signal.sent_at)}
+
+
+def _approval(wait: Wait, votes: Sequence[Signal], now: datetime) -> Ending | None:
+    counts: dict[str, int] = {}
+    for number, vote in enumerate(votes, start=1):
+        choice = vote.payload["choice"]
+        counts[choice] = counts.get(choice, 0) + 1
+        is_rejected = choice == REJECT and not wait.data["options"]
+        if is_rejected or counts[choice] >= wait.data["needs"]:
+            return _decided(wait, vote, votes[:number], is_rejected=is_rejected)
+    return None
+
+
+def _decided(wait: Wait, last: Signal, votes: Sequence[Signal], *, is_rejected: bool) -> Ending:
+    taken = tuple(each.id for each in votes)
+    comment = last.payload.get("comment")
+    if is_rejected and wait.data["failsWhenRejected"]:
+        said = "" if comment is None else f": {comment}"
+        message = f"{last.sent_by or 'somebody'} rejected it{said}"
+        return Fails(Failure(REJECTED, message, "Rejected", retryable=False, details=vote_of(last)), taken)
+    output = {
+        "approved": not is_rejected,
+        **vote_of(last),
+        "votes": [vote_of(each) for each in votes],
+    }
+    return Completes(output, APPROVAL, last.sent_by, taken)
+
+
+def vote_of(signal: Signal) -> dict[str, Any]:
+    """A vote as outputs and answers show it."""
+    said = signal.payload
+    return {
+        "choice": said["choice"],
+        "by": signal.sent_by,
+        "at": iso(signal.sent_at),
+        "comment": said.get("comment"),
+        "form": said.get("form"),
+    }
+
+
+def _timed_out(wait: Wait) -> Failure:
+    waited = in_words((wait.timeout_at - wait.created_at).total_seconds() * 1000)
+    what = {
+        SIGNAL: f"no signal {' or '.join(map(repr, wait.names or ()))} came",
+        APPROVAL: "nobody decided",
+    }.get(wait.kind, "what it waits for did not come")
+    return Failure(
+        WAIT_TIMEOUT, f"{what} within {waited}", "WaitTimeout", retryable=False, outcome=Outcome.TIMEOUT
+    )
+
+
+_BY_KIND: Mapping[str, Callable[[Wait, Sequence[Signal], datetime], Ending | None]] = {
+    TIMER: _timer,
+    SIGNAL: _signal,
+    APPROVAL: _approval,
+}
+
+
+def timeout_of(wait: Wait) -> datetime | None:
+    """When a wait ends whatever comes; None for one without such a time."""
+    return None if wait.timeout_at >= NEVER else wait.timeout_at

@@ -1,0 +1,205 @@
+"""Looks at waits, and ends those that are over: the only verb that does, whoever noticed.
+
+A reaction looks right after a wait began and after a signal was stored; a loop and the tick look at what is
+due. Two looks at one wait do no harm: the guard is the attempt of its task run, and who comes second changes
+nothing. A look decides by what it reads without locks. What comes a moment later is seen by the look that
+follows it.
+
+Rows are locked in this order: the run, the signals that the wait takes (others pass over them), the task run,
+the wait. No message counts for what ends here, so joins are checked in PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import CorruptValue, InvalidSetting, NotFound, ObjectTooLarge, Unavailable
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.task_run import Kept, TaskRun
+from pipeweave.orchestrator.domain.waits import APPROVAL, Signal
+from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.chords import Counting
+from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
+from pipeweave.orchestrator.state import run_headers, signals, waits
+from pipeweave.orchestrator.state.waits import Waiting
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.values import Values, keep_inline
+from pipeweave.orchestrator.waits import quiet
+from pipeweave.orchestrator.waits.ending import Completes, Ending, Fails, Later, decide, output_of
+
+log = logging.getLogger(__name__)
+
+# A wait by its run and its task run.
+Key = tuple[UUID, UUID]
+# Outputs that were stored before the transaction, by the signal whose payload they have.
+Stored = Mapping[UUID, Kept]
+NOTHING_STORED: Stored = {}
+
+
+@dataclass(slots=True)
+class Looked:
+    """What a look found.
+
+    Args:
+        ended: the waits that it ended.
+        unstored: signals that end a wait, and whose payloads are in storage: their waits are left.
+    """
+
+    ended: int = 0
+    unstored: list[tuple[Key, Signal]] = field(default_factory=list)
+
+
+def look(database: Database, values: Values, keys: Sequence[Key]) -> int:
+    """Look at waits, and end those that are over. Returns how many it ended.
+
+    A payload in storage is loaded between two transactions. While storage is away, its wait stays.
+
+    Raises:
+        Unavailable: PostgreSQL did not answer.
+    """
+    looked = database.run(lambda tx: look_at(tx, keys))
+    ended = looked.ended
+    for key, signal in looked.unstored:
+        try:
+            stored = {signal.id: _store(values, signal)}
+        except (Unavailable, InvalidSetting) as error:
+            log.warning("wait.delayed", extra={"task_run_id": _shown(key), "reason": error.detail})
+            continue
+        ended += database.run(lambda tx, key=key, stored=stored: look_at(tx, [key], stored)).ended  # type: ignore[misc]
+    return ended
+
+
+def _store(values: Values, signal: Signal) -> Kept:
+    try:
+        payload = values.load(None, signal.payload_path)
+    except (NotFound, ObjectTooLarge, CorruptValue) as error:
+        log.warning("signal.payload_lost", extra={"reason": error.detail, "signal": signal.name})
+        payload = None
+    return values.keep(output_of(signal, payload))
+
+
+def _shown(key: Key) -> str:
+    return ids.show(ids.TASK_RUN, key[1])
+
+
+def look_at(tx: Transaction, keys: Sequence[Key], stored: Stored = NOTHING_STORED) -> Looked:
+    """As `look`, in the caller's transaction.
+
+    Args:
+        keys: of any runs.
+    """
+    looked, touched = Looked(), TouchedLimits()
+    for run_id, waiting in groupby(waits.find(tx, keys), lambda each: each.wait.run_id):
+        run = run_headers.load(tx, run_id)
+        if run is not None:
+            _look_at_run(tx, run, list(waiting), stored, looked, touched)
+    # Once, after all runs: rows of limits are locked last.
+    touched.fill(tx)
+    return looked
+
+
+def _look_at_run(
+    tx: Transaction,
+    run: RunHeader,
+    waiting: Sequence[Waiting],
+    stored: Stored,
+    looked: Looked,
+    touched: TouchedLimits,
+) -> None:
+    is_open = [each for each in waiting if each.is_open]
+    endings = _endings(tx, is_open)
+    over = [(each, end) for each, end in endings if not isinstance(end, Later)]
+    ready = []
+    for each, end in over:
+        if isinstance(end, Completes) and end.stored is not None and end.stored.id not in stored:
+            looked.unstored.append(((run.id, each.task_run.id), end.stored))
+        else:
+            ready.append((each, end))
+    if ready:
+        looked.ended += end_waits(tx, run, ready, stored, touched)
+    elif not over:
+        # Before a wait of the run is locked: the row of the run comes first.
+        quiet.mark(tx, run)
+    for each, end in endings:
+        if isinstance(end, Later):
+            waits.postpone(tx, each.wait, end.due_at)
+    for each in waiting:
+        if not each.is_open:
+            waits.forget(tx, each.wait)
+
+
+def _endings(tx: Transaction, waiting: Sequence[Waiting]) -> list[tuple[Waiting, Ending]]:
+    approvals = [each.wait for each in waiting if each.wait.kind == APPROVAL]
+    others = [each.wait for each in waiting if each.wait.kind != APPROVAL]
+    came = signals.untaken(tx, others, 1) | signals.untaken(tx, approvals, signals.MAX_UNTAKEN)
+    return [(each, decide(each.wait, came.get(each.task_run.id, ()), tx.now)) for each in waiting]
+
+
+def end_waits(
+    tx: Transaction,
+    run: RunHeader,
+    endings: Sequence[tuple[Waiting, Ending]],
+    stored: Stored,
+    touched: TouchedLimits,
+) -> int:
+    """End waits of one run, as it was decided, and let the run go on. Returns how many ended by it."""
+    if not quiet.wake(tx, run.id):
+        # The run has ended, and its waits with it.
+        for each, _ in endings:
+            waits.forget(tx, each.wait)
+        return 0
+    advance = Advance(
+        tx, run, queue=endings[0][0].task_run.queue, counting=Counting.UNCOUNTED, touched=touched
+    )
+    ended = 0
+    for each, end in endings:
+        # Each by itself: under fail-fast the first failure ends the run, and all other waits.
+        finished = None if advance.ended else _end(tx, advance, each, end, stored)
+        if finished is not None:
+            advance.settle([finished])
+            ended += 1
+    return ended
+
+
+def _end(tx: Transaction, advance: Advance, waiting: Waiting, end: Ending, stored: Stored) -> TaskRun | None:
+    wait = waiting.wait
+    match end:
+        case Completes():
+            if not signals.lock(tx, wait, end.signals):
+                return None
+            kept = keep_inline(end.output) if end.stored is None else stored[end.stored.id]
+            return waits.complete(tx, wait, kept, cause=end.cause, by=end.by, signals=end.signals)
+        case Fails():
+            if not signals.lock(tx, wait, end.signals):
+                return None
+            # A wait has no retries, so there is no delay that could be too long.
+            final = advance.fail([(waiting.task_run, end.failure)], max_retry_delay_ms=None).final
+            if not final:
+                return None
+            waits.end_failed(tx, wait, end.signals)
+            return final[0]
+        case Later():
+            return None
+
+
+# --- who looks --------------------------------------------------------------------------------------------
+
+_FOR_SIGNAL = """
+SELECT w.run_id, w.task_run_id FROM waits AS w
+WHERE w.root_run_id = :root AND CAST(:name AS text) = ANY(w.names) ORDER BY w.created_at, w.task_run_id
+LIMIT :most
+"""
+# Waits for one signal that are looked at together; each signal ends one of them.
+MOST_FOR_A_SIGNAL = 100
+
+
+def look_for_signal(tx: Transaction, root: UUID, name: str) -> int:
+    """Look at the waits that a signal may end. Returns how many ended."""
+    parameters = {"root": root, "name": name, "most": MOST_FOR_A_SIGNAL}
+    keys = [(row.run_id, row.task_run_id) for row in tx.execute(_FOR_SIGNAL, parameters)]
+    return look_at(tx, keys).ended
