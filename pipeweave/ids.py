@@ -15,7 +15,7 @@ from uuid import UUID
 from pipeweave.errors import InvalidId, NotFound
 
 RUN, TASK_RUN, DEAD_LETTER, SERVICE, EVENT = "prun", "trun", "dlq", "svc", "evt"
-REDRIVE, UPLOAD, BULK = "rdr", "tmp", "bulk"
+REDRIVE, UPLOAD, BULK, SIGNAL = "rdr", "tmp", "bulk", "sig"
 
 # What an id of a prefix names, for messages.
 _KINDS = {

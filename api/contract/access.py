@@ -7,19 +7,22 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pipeweave.api.contract.dead_letters import Time
-from pipeweave.api.contract.requests import WHOLE, Request
+from pipeweave.api.contract.requests import WHOLE, Name, Request
 from pipeweave.orchestrator.runs import admission
 
 MAX_TENANTS = 100
+MAX_GROUPS = 50
 
 # As the command line has them, or in full.
 ScopeName = Literal[
     "read",
+    "approve",
     "write",
     "admin",
     "worker",
     "tick",
     "orchestrator:read",
+    "orchestrator:approve",
     "orchestrator:write",
     "orchestrator:admin",
     "orchestrator:worker",
@@ -38,6 +41,9 @@ class TokenRequest(Request):
     scopes: Annotated[list[ScopeName], Field(min_length=1, max_length=10)]
     tenants: Annotated[list[TenantOrAll], Field(min_length=1, max_length=MAX_TENANTS)] = Field(
         description="Tenants that the token is valid for, of those of the request's token; `*`: all."
+    )
+    groups: Annotated[list[Name], Field(max_length=MAX_GROUPS)] = Field(
+        [], description="Groups of people that the token stands for: approvals name them as assignees."
     )
     expires_at: Time | None = Field(
         None,

@@ -37,6 +37,11 @@ KINDS: Mapping[str, str] = {
     "runs.pause": "run",
     "runs.resume": "run",
     "runs.cancel_task_run": "task run",
+    "waits.approve": "task run",
+    "waits.reject": "task run",
+    "waits.resolve": "task run",
+    "waits.wake": "task run",
+    "waits.extend": "task run",
     "reruns.rerun": "run",
     "bulk.start": "runs",
     "bulk.cancel": "bulk change",
@@ -82,6 +87,7 @@ OF_BROWSERS = ("sessions.log_in", "sessions.log_out", "sessions.login_failed")
 VERBS = (*KINDS, *MANY, *OF_BROWSERS)
 
 _PROGRAM = "programs do it, and its own row says who: `triggeredBy`"
+_SIGNAL = "programs do it, and its own row says who: `sentBy`"
 _WORKER = "a worker's report, and its event says what"
 _READS = "it changes nothing"
 
@@ -89,6 +95,8 @@ _READS = "it changes nothing"
 NOT_AUDITED: Mapping[str, str] = {
     "pipelines.trigger": _PROGRAM,
     "pipelines.trigger_batch": _PROGRAM,
+    "waits.send_signal": _SIGNAL,
+    "waits.send_signal_by_token": _SIGNAL,
     "queue.queue_task": _PROGRAM,
     "queue.queue_batch": _PROGRAM,
     "uploads.upload": "programs do it, and its own row says who: `uploadedBy`",

@@ -34,6 +34,7 @@ from pipeweave.api.routes.tasks import routes as tasks
 from pipeweave.api.routes.triggers import routes as triggers
 from pipeweave.api.routes.uploads import routes as uploads
 from pipeweave.api.routes.views import routes as views
+from pipeweave.api.routes.waits import routes as waits
 from pipeweave.api.routes.webhooks import routes as webhooks
 from pipeweave.api.routes.worker_reports import routes as worker_reports
 from pipeweave.api.routes.workers import routes as workers
@@ -53,6 +54,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         graphs,
         queue,
         runs,
+        waits,
         views,
         run_times,
         run_questions,

@@ -78,6 +78,7 @@ def create_token(call: Call, body: TokenRequest) -> Answer:
             scopes=body.full_scopes,
             expires_at=body.expires_at,
             maker=call.access.id,
+            groups=body.groups,
         )
     )
     shown = {
@@ -86,6 +87,7 @@ def create_token(call: Call, body: TokenRequest) -> Answer:
         "token": made.token,
         "tenants": sorted(set(body.tenants)),
         "scopes": sorted(set(body.full_scopes)),
+        "groups": sorted(set(body.groups)),
         "expiresAt": iso(made.expires_at),
     }
     return Answer(shown, 201)

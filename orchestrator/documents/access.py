@@ -12,6 +12,7 @@ from pipeweave.orchestrator.security.audit import ENTRY_ID
 
 Scope = Literal[
     "orchestrator:read",
+    "orchestrator:approve",
     "orchestrator:write",
     "orchestrator:admin",
     "orchestrator:worker",
@@ -35,6 +36,7 @@ class AccessToken(AnswerModel):
     made_by: TokenId | None = Field(
         description="The token that made it; null: a command, or an earlier version."
     )
+    groups: list[str] = Field(description="Of people, for which it may decide approvals.")
     is_valid: bool
 
 
@@ -52,6 +54,7 @@ class CreatedToken(AnswerModel):
     token: str
     tenants: list[str]
     scopes: list[Scope]
+    groups: list[str]
     expires_at: AwareDatetime | None
 
 

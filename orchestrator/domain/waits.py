@@ -28,7 +28,7 @@ WAIT_KINDS: tuple[WaitKind, ...] = (TIMER, SIGNAL, APPROVAL, CALLBACK, POLL, CHI
 # The end of a wait that has none of its own: later than any run.
 NEVER: Final = datetime(9999, 12, 31, tzinfo=UTC)
 # What a signal's name that the engine makes begins with; a name of a pipeline has no colon at this place.
-OWN_NAMES: Final = ("approval:", "callback:", "poll:", "repair:")
+OWN_NAMES: Final = ("approval:", "callback:", "poll:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,3 @@ class Signal:
 def approval_name(task_run_id: UUID) -> str:
     """The name of the votes on an approval."""
     return f"approval:{ids.show(ids.TASK_RUN, task_run_id)}"
-
-
-def repair_name(task_run_id: UUID) -> str:
-    """The name of the decision of who repairs a wait, whatever its kind."""
-    return f"repair:{ids.show(ids.TASK_RUN, task_run_id)}"

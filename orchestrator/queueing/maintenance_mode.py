@@ -36,7 +36,7 @@ from pipeweave.orchestrator.state.deployment_mode import (
 from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
-# Quiet runs stop nothing: what they wait for may take months, and they go on when the mode is `running` again.
+# Quiet runs stop nothing: what they wait for may take months, and they go on after the maintenance.
 _LIVELY = "r.finished_at IS NULL AND r.quiet_since IS NULL"
 # No index has the paused runs of all tenants: they are searched tenant by tenant.
 ACTIVE_RUNS = f"FROM runs AS r WHERE r.status IN {sql_in(ACTIVE_RUN)} AND {_LIVELY}"
@@ -56,6 +56,16 @@ def admit(tx: Transaction) -> None:
     """
     tx.hold()
     if tx.execute(ACCEPTING).first() is None:
+        raise refused(tx)
+
+
+def check_open(tx: Transaction) -> None:
+    """Check that open runs may go on, for a verb that lets one do so.
+
+    Raises:
+        Unavailable: maintenance has begun.
+    """
+    if mode(tx) == MAINTENANCE:
         raise refused(tx)
 
 

@@ -1,7 +1,8 @@
 """Counts the active runs of a tenant with a limit, and the free run slots.
 
-A run slot is an active row, never a counter that could leak. A quiet run, of which nothing works, holds none. A transaction that assigns slots locks the
-tenant's row: of two such transactions the second sees the runs that the first started.
+A run slot is an active row, never a counter that could leak. A quiet run, of which nothing works, holds none.
+A transaction that assigns slots locks the tenant's row: of two such transactions the second sees the runs
+that the first started.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from pipeweave.orchestrator.domain.json_shapes import iso, reference, run_id, ta
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.reading.run_events import event_row
 from pipeweave.orchestrator.reading.runs import run_row
+from pipeweave.orchestrator.reading.signals import signal_row
 from pipeweave.orchestrator.reading.task_runs import attempt_row, task_run_row
 from pipeweave.orchestrator.retention.default_partition import key_column
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -119,11 +120,7 @@ def _attempt(row: Any) -> Document:
 
 
 def _signal(row: Any) -> Document:
-    return {
-        **signal_row(row),
-        "payload": row.payload,
-        "payloadRef": reference(row.payload_path, row.size, None),
-    }
+    return {**signal_row(row), "payloadRef": reference(row.payload_path, row.size, None)}
 
 
 HISTORY_TABLES = (

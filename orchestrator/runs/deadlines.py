@@ -50,7 +50,8 @@ _HAS_ITS_TURN = f"t.status = '{TaskStatus.QUEUED}' AND NOT {is_parking_sql('t.qu
 # A run that waits for the next attempt of a task run is not idle either.
 _IDLE = f"""
 SELECT r.id, r.tenant_id, r.idle_timeout_ms FROM runs AS r
-WHERE r.finished_at IS NULL AND r.quiet_since IS NULL AND r.idle_timeout_ms IS NOT NULL AND {_ACTIVE} AND r.started_at IS NOT NULL
+WHERE r.finished_at IS NULL AND r.quiet_since IS NULL AND r.idle_timeout_ms IS NOT NULL AND {_ACTIVE}
+  AND r.started_at IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM task_runs AS t WHERE t.run_id = r.id
                   AND (t.status IN {sql_in(_BUSY)} OR t.due_at IS NOT NULL OR ({_HAS_ITS_TURN})))
   AND (SELECT e.at FROM events AS e WHERE e.run_id = r.id ORDER BY e.seq DESC LIMIT 1)

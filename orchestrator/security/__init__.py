@@ -6,6 +6,7 @@ never decide which scope a request needs."""
 
 from pipeweave.orchestrator.security.access_tokens import (
     ADMIN,
+    APPROVE,
     EVERY_TENANT,
     READ,
     TICK,
@@ -19,6 +20,7 @@ from pipeweave.orchestrator.security.sessions import SESSION_ID
 
 __all__ = [
     "ADMIN",
+    "APPROVE",
     "ENTRY_ID",
     "EVERY_TENANT",
     "READ",

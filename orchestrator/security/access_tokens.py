@@ -111,9 +111,11 @@ def create_token(
     tenants: Collection[str],
     scopes: Collection[str],
     expires_at: datetime | None = None,
+    groups: Collection[str] = (),
 ) -> str:
     """As `make_token`; returns only the text."""
-    return make_token(tx, name=name, tenants=tenants, scopes=scopes, expires_at=expires_at).token
+    made = make_token(tx, name=name, tenants=tenants, scopes=scopes, expires_at=expires_at, groups=groups)
+    return made.token
 
 
 def make_token(

@@ -104,7 +104,7 @@ def make_link(tx: Transaction, token_id: UUID) -> tuple[str, datetime]:
 
 
 _VERIFY = """
-SELECT s.id AS session_id, s.seen_at, t.id, t.name, t.tenants, t.scopes
+SELECT s.id AS session_id, s.seen_at, t.id, t.name, t.tenants, t.scopes, t.groups
 FROM ui_sessions AS s JOIN access_tokens AS t ON t.id = s.token_id
 WHERE s.hash = :hash AND s.expires_at > :now
   AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
@@ -119,7 +119,7 @@ def verify_session(tx: Transaction, secret: str) -> OpenSession | None:
     row = tx.execute(_VERIFY, {"hash": _hash(secret), "now": tx.now}).one_or_none()
     if row is None:
         return None
-    access = Access(row.id, row.name, tuple(row.tenants), tuple(row.scopes))
+    access = Access(row.id, row.name, tuple(row.tenants), tuple(row.scopes), groups=tuple(row.groups))
     return OpenSession(row.session_id, access, tx.now - row.seen_at >= USED_EVERY)
 
 

@@ -141,6 +141,18 @@ def _key(wait: Wait) -> dict[str, Any]:
     return {"run_id": wait.run_id, "id": wait.task_run_id, "attempt": wait.attempt}
 
 
+_EXTEND = """
+UPDATE waits AS w SET timeout_at = :timeout_at, due_at = :due_at
+WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.attempt = :attempt
+"""
+
+
+def extend(tx: Transaction, wait: Wait, *, timeout_at: datetime, due_at: datetime) -> bool:
+    """Let a wait end at another time. False when it was over."""
+    parameters = {**_key(wait), "timeout_at": timeout_at, "due_at": due_at}
+    return tx.execute(_EXTEND, parameters).rowcount > 0
+
+
 _COMPLETE = Move(
     to=TaskStatus.COMPLETED,
     changes=""", finished_at = greatest(:now, t.started_at), output = CAST(:output AS jsonb),
@@ -186,7 +198,10 @@ def complete(
     return rows[0] if rows else None
 
 
-_OVER = f"WITH moved AS (SELECT CAST(:run_id AS uuid) AS run_id, CAST(:id AS uuid) AS id), {_TAKEN}, {LEFT} SELECT 1"
+_OVER = f"""
+WITH moved AS (SELECT CAST(:run_id AS uuid) AS run_id, CAST(:id AS uuid) AS id), {_TAKEN}, {LEFT}
+SELECT 1
+"""
 
 
 def end_failed(tx: Transaction, wait: Wait, signals: Sequence[UUID]) -> None:

@@ -1,5 +1,5 @@
 """Waits: sleeps, signals and approvals. One verb, `looking.look`, ends each of them, whoever noticed.
 
-Called by `api`, by reactions, by a loop and by the tick. This room must never end a wait other than by a look,
-nor read or write storage inside a transaction.
+Called by `api`, by reactions, by a loop and by the tick. This room must never read or write storage inside a
+transaction, nor wait for a signal that another wait takes.
 """

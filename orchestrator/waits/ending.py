@@ -21,6 +21,7 @@ from uuid import UUID
 from pipeweave.durations import in_words
 from pipeweave.orchestrator.domain.failure import Failure, Outcome
 from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.domain.task_run import Kept
 from pipeweave.orchestrator.domain.waits import APPROVAL, NEVER, SIGNAL, TIMER, Signal, Wait
 
 REJECTED, WAIT_TIMEOUT = "REJECTED", "WAIT_TIMEOUT"
@@ -44,6 +45,7 @@ class Completes:
         by: who did; None where nobody did, or it is not known.
         signals: those that it takes.
         stored: the signal whose payload is in storage, and belongs into the output.
+        kept: the output, if it was stored before.
     """
 
     output: Any
@@ -51,6 +53,7 @@ class Completes:
     by: str | None = None
     signals: tuple[UUID, ...] = ()
     stored: Signal | None = None
+    kept: Kept | None = None
 
 
 @dataclass(frozen=True, slots=True)

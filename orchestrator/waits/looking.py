@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from uuid import UUID
 
@@ -113,16 +113,18 @@ def _look_at_run(
 ) -> None:
     is_open = [each for each in waiting if each.is_open]
     endings = _endings(tx, is_open)
-    over = [(each, end) for each, end in endings if not isinstance(end, Later)]
-    ready = []
-    for each, end in over:
-        if isinstance(end, Completes) and end.stored is not None and end.stored.id not in stored:
-            looked.unstored.append(((run.id, each.task_run.id), end.stored))
-        else:
+    ready: list[tuple[Waiting, Ending]] = []
+    for each, end in endings:
+        if isinstance(end, Completes) and end.stored is not None:
+            if end.stored.id not in stored:
+                looked.unstored.append(((run.id, each.task_run.id), end.stored))
+                continue
+            end = replace(end, kept=stored[end.stored.id])
+        if not isinstance(end, Later):
             ready.append((each, end))
     if ready:
-        looked.ended += end_waits(tx, run, ready, stored, touched)
-    elif not over:
+        looked.ended += end_waits(tx, run, ready, touched)
+    elif all(isinstance(end, Later) for _, end in endings):
         # Before a wait of the run is locked: the row of the run comes first.
         quiet.mark(tx, run)
     for each, end in endings:
@@ -144,7 +146,6 @@ def end_waits(
     tx: Transaction,
     run: RunHeader,
     endings: Sequence[tuple[Waiting, Ending]],
-    stored: Stored,
     touched: TouchedLimits,
 ) -> int:
     """End waits of one run, as it was decided, and let the run go on. Returns how many ended by it."""
@@ -159,20 +160,20 @@ def end_waits(
     ended = 0
     for each, end in endings:
         # Each by itself: under fail-fast the first failure ends the run, and all other waits.
-        finished = None if advance.ended else _end(tx, advance, each, end, stored)
+        finished = None if advance.ended else _end(tx, advance, each, end)
         if finished is not None:
             advance.settle([finished])
             ended += 1
     return ended
 
 
-def _end(tx: Transaction, advance: Advance, waiting: Waiting, end: Ending, stored: Stored) -> TaskRun | None:
+def _end(tx: Transaction, advance: Advance, waiting: Waiting, end: Ending) -> TaskRun | None:
     wait = waiting.wait
     match end:
         case Completes():
             if not signals.lock(tx, wait, end.signals):
                 return None
-            kept = keep_inline(end.output) if end.stored is None else stored[end.stored.id]
+            kept = end.kept or keep_inline(end.output)
             return waits.complete(tx, wait, kept, cause=end.cause, by=end.by, signals=end.signals)
         case Fails():
             if not signals.lock(tx, wait, end.signals):

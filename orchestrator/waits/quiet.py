@@ -38,8 +38,9 @@ _MARK = f"""
 WITH run AS (
     UPDATE runs AS r SET quiet_since = :now WHERE r.id = :id RETURNING r.id, r.tenant_id, r.pipeline_id
 )
-SELECT {deployment_mode.IS_AWAITED} AS is_awaited, (SELECT n.id FROM run JOIN tenants AS n
-    ON n.id = run.tenant_id WHERE n.max_active_runs IS NOT NULL AND run.pipeline_id IS NOT NULL) AS limited_tenant
+SELECT {deployment_mode.IS_AWAITED} AS is_awaited,
+    (SELECT n.id FROM run JOIN tenants AS n ON n.id = run.tenant_id
+     WHERE n.max_active_runs IS NOT NULL AND run.pipeline_id IS NOT NULL) AS limited_tenant
 """
 
 

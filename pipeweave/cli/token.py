@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pipeweave.orchestrator.store import Transaction
 
 SCOPE_PREFIX = "orchestrator:"
-SCOPES = ("read", "write", "admin", "worker", "tick")
+SCOPES = ("read", "approve", "write", "admin", "worker", "tick")
 
 
 @click.group()
@@ -43,7 +43,8 @@ def token() -> None:
     type=click.Choice(SCOPES),
     default=("write",),
     show_default=True,
-    help="Scope of the token; write includes read, admin includes all but worker. May be repeated.",
+    help="Scope of the token; approve and write include read, write includes approve, admin includes all but"
+    " worker. May be repeated.",
 )
 @click.option(
     "--tenant",
@@ -53,6 +54,12 @@ def token() -> None:
     show_default=True,
     help="Tenant that the token may act for; * for every tenant.",
 )
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    help="Group of people that the token stands for: approvals name it as `group:NAME`. May be repeated.",
+)
 @click.option("--expires", type=Lifetime(), help="When the token expires. Defaults to never.")
 @json_option
 @with_database
@@ -61,6 +68,7 @@ def create(
     name: str,
     scopes: tuple[str, ...],
     tenants: tuple[str, ...],
+    groups: tuple[str, ...],
     expires: timedelta | datetime | None,
     as_json: bool,
 ) -> None:
@@ -75,18 +83,20 @@ def create(
     with _transaction(database_url) as tx:
         expires_at = tx.now + expires if isinstance(expires, timedelta) else expires
         details = {"name": name, "tenants": list(tenants), "scopes": full, "expiresAt": iso(expires_at)}
+        details |= {"groups": list(groups)} if groups else {}
         note = audited.note("token create", name, details, _only(tenants))
         made = audit.recorded(
             tx,
             note,
             lambda tx: access_tokens.create_token(
-                tx, name=name, tenants=tenants, scopes=full, expires_at=expires_at
+                tx, name=name, tenants=tenants, scopes=full, expires_at=expires_at, groups=groups
             ),
             audited_objects.AUDITED,
         )
     if as_json:
         ends = iso(expires_at)
-        show_json({"name": name, "token": made, "tenants": tenants, "scopes": full, "expiresAt": ends})
+        shown = {"name": name, "token": made, "tenants": tenants, "scopes": full, "groups": groups}
+        show_json({**shown, "expiresAt": ends})
         return
     click.echo(made)
     click.echo("Store this token: it cannot be shown again.", err=True)

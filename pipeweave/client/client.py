@@ -28,6 +28,7 @@ from pipeweave.client.schedules import ScheduleMethods
 from pipeweave.client.statistics import StatisticsMethods
 from pipeweave.client.storage import StorageMethods
 from pipeweave.client.triggers import TriggerMethods
+from pipeweave.client.waits import WaitMethods
 from pipeweave.client.workers import WorkerMethods
 from pipeweave.settings import connecting, load_for_client
 
@@ -40,6 +41,7 @@ class Client(
     RegistryMethods,
     ScheduleMethods,
     TriggerMethods,
+    WaitMethods,
     StorageMethods,
     ExportMethods,
     OperationMethods,

@@ -85,14 +85,17 @@ class Transport:
                 time.sleep(pause)
         raise AssertionError("the last pause is None")
 
-    def send(self, method: str, path: str, body: Any = None) -> Any:
+    def send(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
         """Send a body as JSON, once, and return the answer's JSON (None if the answer has no body).
+
+        Args:
+            headers: beside those of every request.
 
         Raises:
             InvalidInput: the body cannot be written as JSON.
             PipeWeaveError, Unavailable: as `get`.
         """
-        return self._send(method, path, _encoded(body))
+        return self._send(method, path, _encoded(body), headers)
 
     def send_form(self, path: str, form: FileForm) -> Any:
         """Send a form with a file, once, and return the answer's JSON.
@@ -182,10 +185,11 @@ class Transport:
         """Close the pooled connections."""
         self._pool.clear()
 
-    def _send(self, method: str, path: str, data: bytes | None) -> Any:
-        answer = self._request(
-            method, path, data, {} if data is None else {"Content-Type": "application/json"}
-        )
+    def _send(
+        self, method: str, path: str, data: bytes | None, headers: Mapping[str, str] | None = None
+    ) -> Any:
+        kind = {} if data is None else {"Content-Type": "application/json"}
+        answer = self._request(method, path, data, {**kind, **(headers or {})})
         if 200 <= answer.status < 300:
             return self._json(answer) if answer.data else None
         raise self._problem(answer)

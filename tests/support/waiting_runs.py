@@ -1,4 +1,4 @@
-"""Runs with steps that wait, driven by their verbs: `start` runs a task, the waits come after it, then `end`."""
+"""Runs with steps that wait, driven by their verbs: `start` runs a task, the waits follow it, then `end`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeweave.orchestrator.state import run_headers, signals
 from pipeweave.orchestrator.state.signals import NewSignal, Sent
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.waits.looking import look_at
-from pipeweave.spec import StepSpec
+from pipeweave.spec import PipelineSpec, StepSpec
 from pipeweave.spec.engine_steps import engine_task
 from pipeweave.spec.wait_steps import WaitStep
 from support.run_driver import RunDriver, header
@@ -104,6 +104,4 @@ def _with_waits(run: RunHeader, waits: Mapping[str, WaitStep]) -> RunHeader:
         else each.step
         for each in run.plan.steps
     ]
-    from pipeweave.spec import PipelineSpec
-
     return replace(run, plan=compile_plan(PipelineSpec(id="driven", steps=tuple(steps))))

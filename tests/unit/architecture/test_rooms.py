@@ -25,7 +25,7 @@ from support.source_tree import (
 # beside it.
 GROUPS = {
     "ground": ("domain", "store", "feed", "messaging", "security"),
-    "core": ("registry", "state", "queueing", "engine", "objects", "runs", "kept"),
+    "core": ("registry", "state", "queueing", "engine", "objects", "runs", "waits", "kept"),
     "movers": ("deadletters", "dispatch", "operations", "starts"),
     "views": ("documents", "reading", "timeline", "graph", "stream", "telemetry", "export"),
     "care": ("retention", "deployment", "recovery", "diagnosis", "metrics"),
@@ -35,13 +35,14 @@ APART = {("messaging", "store"), ("store", "messaging"), ("security", "messaging
 # The rooms of the orchestrator that the layers above it enter.
 DOORS = {
     "api": {
-        *("domain", "store", "feed", "security", "registry", "queueing", "objects", "runs", "kept"),
+        *("domain", "store", "feed", "security", "registry", "queueing", "objects", "runs", "waits"),
+        "kept",
         *("deadletters", "dispatch", "operations", "starts", "documents", "reading", "timeline", "graph"),
         *("stream", "telemetry", "export", "deployment", "recovery", "diagnosis", "metrics", "retention"),
     },
     "workers": {
         *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "dispatch"),
-        *("starts", "telemetry", "retention", "deployment", "recovery"),
+        *("waits", "starts", "telemetry", "retention", "deployment", "recovery"),
     },
 }
 # What lies in ./pipeweave, from below to above; what lies beside the folders is the base.

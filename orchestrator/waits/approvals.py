@@ -1,0 +1,140 @@
+"""Takes votes on approvals: who may vote, and what the form must hold, is checked before one is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from pipeweave import ids
+from pipeweave.errors import Conflict, FieldError, Forbidden, InputValidationFailed, InvalidInput, WaitOver
+from pipeweave.orchestrator.domain.waits import APPROVAL, Wait, approval_name
+from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.state import run_headers, signals
+from pipeweave.orchestrator.state.signals import NewSignal
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.values import keep_inline
+from pipeweave.orchestrator.waits import open_waits
+from pipeweave.orchestrator.waits.ending import APPROVE, REJECT
+from pipeweave.schema import run_input_errors
+from pipeweave.size_limits import INLINE_BYTES
+
+GROUP = "group:"
+MAX_COMMENT_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What a person decides.
+
+    Args:
+        by: the name of the person's token.
+        groups: of that token.
+        is_approval: yes; False for no.
+        choice: of the options, for an approval that has some.
+        form: the fields of the form.
+    """
+
+    by: str
+    groups: Collection[str]
+    is_approval: bool
+    choice: str | None = None
+    form: Any = None
+    comment: str | None = None
+
+
+def vote(tx: Transaction, tenant: str, task_run_id: UUID, vote: Vote) -> None:
+    """Store a vote on an open approval; the look that follows ends it, if enough people agree.
+
+    The same vote again changes nothing.
+
+    Raises:
+        NotFound: the tenant has no such wait.
+        WaitOver: it has ended, or its time is over.
+        Conflict: it is no approval, or this person has voted otherwise.
+        Forbidden: the person is no assignee, or began the run and may not decide about it.
+        InputValidationFailed: the form has mistakes.
+        InvalidInput: the choice is no option.
+        Unavailable: maintenance has begun.
+    """
+    maintenance_mode.check_open(tx)
+    wait = open_waits.find(tx, tenant, task_run_id).wait
+    shown = ids.show(ids.TASK_RUN, task_run_id)
+    if wait.kind != APPROVAL:
+        raise Conflict(f"{shown} waits for a {wait.kind}, not for a decision", taskRunId=shown)
+    if tx.now >= wait.timeout_at:
+        raise WaitOver(f"the time of the wait of {shown} is over", taskRunId=shown)
+    _check_voter(tx, wait, vote)
+    payload = {"choice": _choice(wait, vote), "form": vote.form, "comment": vote.comment}
+    _check_form(wait, vote)
+    kept = keep_inline(payload)
+    if kept.size > INLINE_BYTES:
+        raise InvalidInput(
+            f"the form has {kept.size:,} bytes; it takes at most {INLINE_BYTES:,}",
+            errors=[FieldError("form", "is too large", "too_big", f"at most {INLINE_BYTES} bytes")],
+        )
+    data = {"by": vote.by, "approved": vote.is_approval, "choice": payload["choice"]}
+    sent = signals.send(
+        tx,
+        NewSignal(wait.root_run_id, tenant, approval_name(task_run_id), kept, vote.by, vote.by),
+        event="task_run.voted",
+        data=orjson.dumps(data).decode(),
+        about=task_run_id,
+    )
+    if sent.is_repeated:
+        _check_repeated(tx, wait, vote, payload["choice"])
+
+
+_BEFORE = """
+SELECT s.payload ->> 'choice' FROM signals AS s WHERE s.run_id = :run AND s.name = :name AND s.once = :by
+"""
+
+
+def _check_repeated(tx: Transaction, wait: Wait, vote: Vote, choice: str) -> None:
+    key = {"run": wait.root_run_id, "name": approval_name(wait.task_run_id), "by": vote.by}
+    before = tx.execute(_BEFORE, key).scalar_one_or_none()
+    if before != choice:
+        raise Conflict(f"{vote.by!r} has voted {before!r} before", hint="a vote cannot be changed")
+
+
+def _check_voter(tx: Transaction, wait: Wait, vote: Vote) -> None:
+    wanted = wait.data["assignees"]
+    names = {vote.by, *(f"{GROUP}{each}" for each in vote.groups)}
+    if wanted and names.isdisjoint(wanted):
+        raise Forbidden(
+            f"{vote.by!r} is no assignee of this approval", hint=f"it is for {', '.join(wanted[:10])}"
+        )
+    run = run_headers.load(tx, wait.run_id)
+    began_it = run is not None and run.triggered_by is not None and run.triggered_by.actor == vote.by
+    if wait.data["fourEyes"] and began_it:
+        raise Forbidden("who began the run cannot decide about it", hint="somebody else has to")
+
+
+def _choice(wait: Wait, vote: Vote) -> str:
+    options = wait.data["options"]
+    if not options:
+        if vote.choice is not None:
+            raise _wrong_choice("takes no choice: it is a yes or a no")
+        return APPROVE if vote.is_approval else REJECT
+    if vote.is_approval and vote.choice in options:
+        return str(vote.choice)
+    raise _wrong_choice(f"must be one of {', '.join(options)}")
+
+
+def _wrong_choice(message: str) -> InvalidInput:
+    return InvalidInput(f"choice {message}", errors=[FieldError("choice", message, "invalid_value")])
+
+
+def _check_form(wait: Wait, vote: Vote) -> None:
+    form: Mapping[str, Any] | None = wait.data["form"]
+    if form is None and vote.form is not None:
+        raise InvalidInput("form: it has none", errors=[FieldError("form", "is not asked for", "unknown")])
+    # Who says no need not fill in what a yes needs.
+    if not vote.is_approval and vote.form is None:
+        return
+    if faults := run_input_errors(form, vote.form):
+        named = [replace(each, field=f"form.{each.field}" if each.field else "form") for each in faults]
+        raise InputValidationFailed("the form has mistakes", errors=named)

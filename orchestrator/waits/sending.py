@@ -1,0 +1,119 @@
+"""Takes signals in: of a run, or of the run that a token names. What is waiting for one goes on at once."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from pipeweave import ids
+from pipeweave.errors import FieldError, InvalidInput, NotFound, RunHasEnded, TooManySignals
+from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.domain.waits import OWN_NAMES
+from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.state import signals
+from pipeweave.orchestrator.state.signals import MAX_UNTAKEN, NewSignal, Sent
+from pipeweave.orchestrator.store.database import Transaction
+
+# The largest payload, bytes of JSON.
+MAX_PAYLOAD_BYTES = 256 * 1024
+
+_OWNED = """
+SELECT r.status FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
+"""
+
+
+def send(
+    tx: Transaction,
+    tenant: str,
+    run_id: UUID,
+    name: str,
+    payload: Kept,
+    *,
+    once: str | None = None,
+    by: str | None = None,
+) -> Sent:
+    """Store a signal of an open run. A wait takes it at once, or later: it may come before its wait.
+
+    Args:
+        once: another signal of this name with the same text is the same one; None: each is a new one.
+        by: who sends it; None if that is not known.
+
+    Raises:
+        NotFound: the tenant has no such run.
+        InvalidInput: the payload is too large, or the name is one of the engine's.
+        RunHasEnded: the run is final.
+        TooManySignals: nothing has taken MAX_UNTAKEN signals of the run.
+        Unavailable: maintenance has begun.
+    """
+    check(name, payload)
+    maintenance_mode.check_open(tx)
+    shown = ids.show(ids.RUN, run_id)
+    status = tx.execute(_OWNED, {"id": run_id, "tenant": tenant}).scalar_one_or_none()
+    if status is None:
+        raise NotFound(f"run {shown} not found", runId=shown)
+    data: dict[str, Any] = {"name": name, "by": by}
+    sent = signals.send(
+        tx,
+        NewSignal(run_id, tenant, name, payload, once, by),
+        event="run.signalled",
+        data=orjson.dumps(data).decode(),
+    )
+    if sent.id is None and sent.has_ended:
+        raise RunHasEnded(f"run {shown} is {status}: nothing of it waits any more", runId=shown)
+    if sent.id is None:
+        raise TooManySignals(
+            f"run {shown} has {MAX_UNTAKEN:,} signals that nothing has taken",
+            hint="send the names that its pipeline waits for",
+            runId=shown,
+        )
+    return sent
+
+
+def check(name: str, payload: Kept) -> None:
+    """Refuse a name of the engine, and a payload that is too large.
+
+    Raises:
+        InvalidInput: one of both.
+    """
+    if name.startswith(OWN_NAMES):
+        raise InvalidInput(
+            f"{name!r} is no name of a signal",
+            errors=[FieldError("name", "begins like a name of the engine", "invalid_value")],
+            hint="`pipeweave approve` decides an approval",
+        )
+    if payload.size > MAX_PAYLOAD_BYTES:
+        raise InvalidInput(
+            f"the payload has {payload.size:,} bytes; a signal takes at most {MAX_PAYLOAD_BYTES:,}",
+            errors=[FieldError("", "is too large", "too_big", f"at most {MAX_PAYLOAD_BYTES} bytes")],
+        )
+
+
+_BY_TOKEN = """
+SELECT o.run_id FROM run_tokens AS o
+WHERE o.tenant_id = :tenant AND o.pipeline_id = :pipeline AND o.run_token = :token
+"""
+
+
+def run_of_token(tx: Transaction, tenant: str, pipeline_id: str, token: str) -> UUID:
+    """The run of a pipeline that was triggered with this run token.
+
+    Raises:
+        NotFound: there is none.
+    """
+    parameters = {"tenant": tenant, "pipeline": pipeline_id, "token": token}
+    run_id: UUID | None = tx.execute(_BY_TOKEN, parameters).scalar_one_or_none()
+    if run_id is None:
+        raise NotFound(f"pipeline {pipeline_id!r} has no run with the token {token[:100]!r}")
+    return run_id
+
+
+_IS_TAKEN = """
+SELECT s.taken_at IS NOT NULL FROM signals AS s WHERE s.run_id = :run_id AND s.id = :id
+"""
+
+
+def is_taken(tx: Transaction, run_id: UUID, signal_id: UUID) -> bool:
+    """Whether a wait has taken a signal."""
+    return bool(tx.execute(_IS_TAKEN, {"run_id": run_id, "id": signal_id}).scalar_one_or_none())
