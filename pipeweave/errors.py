@@ -537,7 +537,7 @@ class ExpressionFailed(AttemptFailed):
 
 
 class InvalidWait(AttemptFailed):
-    """What a step waits for is not a time, a name or a person, once its expressions have their values."""
+    """What a step waits for is no time, name or person."""
 
     code = "INVALID_WAIT"
 

@@ -12,9 +12,8 @@ from pipeweave.api.contract.requests import MAX_INT32, MAX_REASON, MAX_TOKEN, WH
 from pipeweave.durations import DURATION_PATTERN, milliseconds
 from pipeweave.orchestrator.documents.base import AnswerModel, TaskRunId
 from pipeweave.orchestrator.documents.waits import SignalId
-from pipeweave.orchestrator.domain import TaskStatus
-from pipeweave.orchestrator.domain.waits import WaitKind
-from pipeweave.orchestrator.waits.approvals import MAX_COMMENT_CHARS
+from pipeweave.orchestrator.domain import TaskStatus, WaitKind
+from pipeweave.orchestrator.waits import MAX_COMMENT_CHARS
 
 MAX_CODE_CHARS = 100
 Reason = Annotated[str, Field(max_length=MAX_REASON)]

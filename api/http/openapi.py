@@ -47,6 +47,7 @@ TAGS: Mapping[str, str] = {
     "queue": "Standalone tasks, the queue of a tenant, its pause and its limit of active runs.",
     "storage": "Stored objects: backends, inputs, outputs, files; the sweep of what nothing refers to.",
     "uploads": "Files that are stored before the run that uses them.",
+    "waits": "What runs wait for: signals, approvals, sleeps.",
     "runs": "Runs of pipelines: status, task runs, events; to pause, resume and cancel them.",
     "bulk changes": "One action on many runs: cancel, pause, resume, rerun, retry. The tick works it off.",
     "exports": "The rows of many runs as lines of JSON: runs, task runs, attempts, events and logs.",

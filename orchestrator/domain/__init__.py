@@ -15,6 +15,7 @@ from pipeweave.orchestrator.domain.states import STATUS_LETTERS, RunStatus, Task
 from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, Kept, KeyWait, TaskRun
 from pipeweave.orchestrator.domain.triggered_by import TRIGGER_KINDS, TriggeredBy
 from pipeweave.orchestrator.domain.utc import in_utc
+from pipeweave.orchestrator.domain.waits import WaitKind
 
 __all__ = [
     "END",
@@ -39,6 +40,7 @@ __all__ = [
     "TaskRun",
     "TaskStatus",
     "TriggeredBy",
+    "WaitKind",
     "failure_of",
     "has_called",
     "in_utc",

@@ -5,7 +5,7 @@ A month is due when all of it is older than the policy. It is dropped when none 
     archive     while its partitions are still attached; takes seconds to minutes and blocks nobody
     detach      one table after the other, each in a moment; runs first, so that no run can be reopened
     compare     the detached rows with the archive; if a run changed in between, archive again
-    drop        the detached tables and their run tokens, in one transaction
+    drop        the detached tables, their run tokens and waits, in one transaction
 
 If a process dies in between, the next process continues with the month from the step it had reached.
 """
@@ -231,7 +231,11 @@ def _last_transaction(tx: Transaction, month: Month) -> str:
     return str(tx.execute(last).scalar_one() or 0)
 
 
-_DROP_TOKENS = "DELETE FROM run_tokens WHERE run_id >= :low AND run_id < :high"
+# No wait is open where no run is; one that was left by mistake would be looked at for ever.
+_DROP_ROWS = (
+    "DELETE FROM run_tokens WHERE run_id >= :low AND run_id < :high",
+    "DELETE FROM waits WHERE run_id >= :low AND run_id < :high",
+)
 
 
 def _drop(database: Database, month: Month, lease: Lease) -> None:
@@ -241,7 +245,8 @@ def _drop(database: Database, month: Month, lease: Lease) -> None:
 
 
 def _drop_tables(tx: Transaction, month: Month) -> None:
-    tx.execute(_DROP_TOKENS, {"low": month.first_id, "high": month.next.first_id})
+    for each in _DROP_ROWS:
+        tx.execute(each, {"low": month.first_id, "high": month.next.first_id})
     tx.execute(f"DROP TABLE IF EXISTS {', '.join(month.table(each) for each in PARTITIONED)}")
 
 

@@ -13,7 +13,9 @@ from pipeweave.orchestrator.state.waits import Waiting
 from pipeweave.orchestrator.store.database import Transaction
 
 _ENDED = """
-SELECT t.kind, t.status, t.error_code, t.finished_at,
+SELECT t.status, t.error_code, t.finished_at,
+    EXISTS (SELECT 1 FROM events AS e WHERE e.run_id = t.run_id AND e.task_run_id = t.id
+        AND e.type = 'task_run.waiting') AS has_waited,
     (SELECT e.data FROM events AS e WHERE e.run_id = t.run_id AND e.task_run_id = t.id
         AND e.type = 'task_run.completed' ORDER BY e.seq DESC LIMIT 1) AS said
 FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id AND t.tenant_id = :tenant
@@ -34,7 +36,7 @@ def find(tx: Transaction, tenant: str, task_run_id: UUID) -> Waiting:
     parameters = {"run_id": run_id, "id": task_run_id, "tenant": tenant}
     row: Any = tx.execute(_ENDED, parameters).one_or_none()
     shown = ids.show(ids.TASK_RUN, task_run_id)
-    if row is None or row.kind != "wait" or row.status == "pending":
+    if row is None or not row.has_waited:
         raise NotFound(f"no wait of task run {shown} found", taskRunId=shown)
     raise over(shown, row)
 

@@ -94,7 +94,10 @@ def waiting(
     cursor: str | None,
     as_json: bool,
 ) -> None:
-    """List the steps that wait for a time, a signal or people, the oldest first."""
+    """List the steps that wait for a time, a signal or people.
+
+    The oldest come first.
+    """
     page = client.waits(
         kind=kind, mine=mine, pipeline_id=pipeline_id, older_than=older_than, limit=limit, cursor=cursor
     )
@@ -158,12 +161,13 @@ def _show_state(state: Document, as_json: bool) -> None:
 
 @click.group()
 def wait() -> None:
-    """Repair a step whose wait does not end: give it a result, wake it, or give it more time."""
+    """Repair a step whose wait does not end.
+
+    Give it a result, wake it, or give it more time.
+    """
 
 
-@wait.command(
-    epilog=examples("pipeweave wait resolve trun_01m80arwk4e7 -i '{\"paid\": true}' --reason 'by phone'")
-)
+@wait.command(epilog=examples("pipeweave wait resolve trun_01m80arwk4e7 -i '{\"paid\": true}'"))
 @_wait
 @with_input
 @click.option("--error", metavar="CODE", help="Let the step fail with this code instead.")
@@ -181,7 +185,10 @@ def resolve(
     reason: str | None,
     as_json: bool,
 ) -> None:
-    """End a wait with an output, or an error, whatever it waits for."""
+    """End a wait with an output or an error.
+
+    It does not matter what it waits for.
+    """
     output = given_input(input, file)
     if error is not None and output is not None:
         raise click.UsageError("give an output or --error, not both")
@@ -209,7 +216,10 @@ def wake(client: Client, wait: str, reason: str | None, as_json: bool) -> None:
 def extend(
     client: Client, wait: str, timeout: timedelta | datetime, reason: str | None, as_json: bool
 ) -> None:
-    """Let a wait end so long from now on, or at a time, if nothing comes before."""
+    """Give a wait more time, or less.
+
+    It ends so long from now on, or at a time, if nothing comes before.
+    """
     if isinstance(timeout, datetime):
         timeout -= datetime.now(UTC)
     id = id_arguments.task_run(client, wait)
