@@ -12,7 +12,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator.diagnosis import why_dispatched, why_held, why_pending
+from pipeweave.orchestrator.diagnosis import why_dispatched, why_held, why_pending, why_waiting
 from pipeweave.orchestrator.diagnosis.why_held import Oldest
 from pipeweave.orchestrator.diagnosis.why_reasons import Reason, reason, seconds
 from pipeweave.orchestrator.documents.run_questions import WhyAnswer
@@ -151,7 +151,7 @@ WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.finished_at IS 
 
 def _waiting(tx: Transaction, row: Any) -> Reason:
     if row.kind not in WITH_ITEMS:
-        return reason("waiting", "it waits for an event from outside and occupies no worker")
+        return why_waiting.waiting_reason(tx, row)
     span = {
         "run_id": row.run_id,
         "first": ids.task_run_id(row.run_id, row.map_first),

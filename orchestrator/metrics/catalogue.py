@@ -190,6 +190,9 @@ ENQUEUED = _gauge("enqueued_runs", "Rows that ask for a run, and are due.", "ten
 ENQUEUED_OLDEST = _gauge(
     "enqueued_runs_oldest_seconds", "How long the oldest of them is overdue.", "tenant", is_greatest=True
 )
+WAITS = _gauge("waits", "Steps that wait for a time, a signal or people.", "tenant", "kind")
+WAITS_OVERDUE = _gauge("waits_overdue", "Of them, those that are due to be looked at.", "tenant")
+SIGNALS_UNTAKEN = _gauge("signals_untaken", "Signals that no step has taken.", "tenant")
 COUNT_CAPPED = _gauge(
     "count_capped",
     "1 where a count ended at its bound: then there are more than the gauges say.",

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from pipeweave.errors import Busy, SchemaOutdated, Unavailable
-from pipeweave.orchestrator.metrics import ended_work, machine, open_work, queues, zeros
+from pipeweave.orchestrator.metrics import ended_work, machine, open_waits, open_work, queues, zeros
 from pipeweave.orchestrator.metrics.catalogue import DATABASE_UP, PART_UP, READ_SECONDS
 from pipeweave.orchestrator.metrics.samples import Samples
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -30,6 +30,7 @@ PARTS: tuple[tuple[str, Callable[[Transaction], Samples]], ...] = (
     ("dead_letters", open_work.dead_letters),
     ("ended_work", ended_work.read),
     ("enqueued", open_work.enqueued),
+    ("waits", open_waits.read),
     ("schedules", machine.schedules),
     ("services", machine.services),
     ("connections", machine.connections),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pipeweave.orchestrator.domain.states import FINAL_RUN, OPEN_RUN
+from pipeweave.orchestrator.domain.waits import WAIT_KINDS
 from pipeweave.orchestrator.metrics import catalogue as c
 from pipeweave.orchestrator.metrics.catalogue import TENANT, Family, Kind
 from pipeweave.orchestrator.metrics.samples import Histogram, Samples
@@ -23,6 +24,7 @@ _CAPPED = {
     "runs": ("runs",),
     "dead_letters": ("dead_letters",),
     "enqueued": ("enqueued_runs",),
+    "waits": ("waits", "signals"),
 }
 
 # Part -> its families, each with the values that its last label always has; none: it has no such label.
@@ -62,6 +64,7 @@ ZEROS: dict[str, tuple[tuple[Family, tuple[str, ...]], ...]] = {
         (c.DEAD_LETTERS_ADDED, ()),
     ),
     "enqueued": ((c.ENQUEUED, ()), (c.ENQUEUED_OLDEST, ())),
+    "waits": ((c.WAITS, WAIT_KINDS), (c.WAITS_OVERDUE, ()), (c.SIGNALS_UNTAKEN, ())),
     "schedules": ((c.SCHEDULE_LAG, ()), (c.SCHEDULES_FAILING, ()), (c.TRIGGERS_FAILING, ())),
     "services": (
         (c.SERVICES, ("active", "inactive", "disconnected")),

@@ -54,6 +54,7 @@ def listed_row(row: Any) -> Document:
 
 _RUN = f"""
 SELECT {COLUMNS}, r.input, r.input_path, r.input_size, r.inputs_hash, r.reopened_at,
+       r.quiet_since,
        (SELECT e.type FROM events AS e WHERE e.run_id = r.id ORDER BY e.seq DESC LIMIT 1) AS latest_event
 {FROM} WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
 """
@@ -83,7 +84,7 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False, shown: in
     is_stored = row.input_path is not None and not load
     return {
         **listed_row(row),
-        "phase": phase(row.status, row.latest_event),
+        "phase": phase(row.status, row.latest_event, is_quiet=row.quiet_since is not None),
         "input": loading.value_of(row.input, row.input_path, row.input_size),
         "inputRef": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
         "inputsHash": row.inputs_hash,
@@ -123,10 +124,14 @@ PHASES = {
 }
 
 
-def phase(status: str, latest_event: str | None) -> str:
-    """The phase of a run: for a running run the phase of its latest event if it has one, else the status."""
+def phase(status: str, latest_event: str | None, *, is_quiet: bool = False) -> str:
+    """The phase of a run: for a running run the phase of its latest event if it has one, else the status. A
+    run of which nothing works is `paused`.
+    """
     if status != RunStatus.RUNNING or latest_event is None:
         return status
+    if is_quiet:
+        return RunStatus.PAUSED.value
     return PHASES.get(latest_event, status)
 
 

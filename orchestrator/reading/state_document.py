@@ -97,7 +97,7 @@ def run_state(tx: Transaction, tenant: str, id: UUID) -> Document:
     return RunState.of(
         row,
         tenant=row.tenant_id,
-        phase=phase(row.status, row.latest_event),
+        phase=phase(row.status, row.latest_event, is_quiet=row.quiet_since is not None),
         trace_id=tracing.trace_id(row.id, row.traceparent),
         trigger=_trigger(row),
         variables={"input": row.input},

@@ -1,0 +1,72 @@
+"""Reasons why a step waits that no worker runs: for a time, for a signal, or for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeweave.orchestrator.diagnosis.why_reasons import Reason, reason
+from pipeweave.orchestrator.domain.json_shapes import iso, task_run_id
+from pipeweave.orchestrator.domain.waits import APPROVAL, SIGNAL, TIMER, Wait
+from pipeweave.orchestrator.state import signals, waits
+from pipeweave.orchestrator.store.database import Transaction
+
+
+def waiting_reason(tx: Transaction, row: Any) -> Reason:
+    """What a waiting step waits for, and the verb that ends it.
+
+    Args:
+        row: a row of why.py's query.
+    """
+    waiting = waits.find(tx, [(row.run_id, row.id)])
+    if not waiting:
+        return reason("waiting", "it waits for an event from outside and occupies no worker")
+    wait = waiting[0].wait
+    match wait.kind:
+        case kind if kind == TIMER:
+            return _sleeps(wait)
+        case kind if kind == SIGNAL:
+            return _for_signal(wait)
+        case kind if kind == APPROVAL:
+            return _for_approval(tx, wait)
+    return reason("waiting", f"it waits for a {wait.kind} and occupies no worker", kind=wait.kind)
+
+
+def _sleeps(wait: Wait) -> Reason:
+    text = f"it sleeps until {iso(wait.due_at)}; `pipeweave wait wake {_shown(wait)}` ends that"
+    return reason("sleeps_until", text, wakesAt=iso(wait.due_at))
+
+
+def _for_signal(wait: Wait) -> Reason:
+    names = list(wait.names or ())
+    listed = " or ".join(map(repr, names))
+    text = f"it waits for the signal {listed} until {iso(wait.timeout_at)}, then {_then(wait)}"
+    numbers = {"names": names, "timeoutAt": iso(wait.timeout_at), "hasDefault": "default" in wait.data}
+    return reason("waits_for_signal", text, **numbers)
+
+
+def _for_approval(tx: Transaction, wait: Wait) -> Reason:
+    votes = signals.untaken(tx, [wait], signals.MAX_UNTAKEN).get(wait.task_run_id, [])
+    assignees = wait.data["assignees"]
+    whom = ", ".join(assignees) if assignees else "anybody with the scope approve"
+    text = (
+        f"{whom} decides about {wait.data['title']!r} ({len(votes)} of {wait.data['needs']} votes)"
+        f" until {iso(wait.timeout_at)}, then {_then(wait)}; `pipeweave approve {_shown(wait)}`"
+    )
+    return reason(
+        "waits_for_approval",
+        text,
+        title=wait.data["title"],
+        assignees=assignees,
+        votes=len(votes),
+        needs=wait.data["needs"],
+        timeoutAt=iso(wait.timeout_at),
+        hasDefault="default" in wait.data,
+    )
+
+
+def _then(wait: Wait) -> str:
+    return "it completes with its default" if "default" in wait.data else "it fails"
+
+
+def _shown(wait: Wait) -> str:
+    return task_run_id(wait.task_run_id)
