@@ -69,20 +69,30 @@ def begin(tx: Transaction, run: RunHeader, ordinals: Iterable[int], resolve: Res
     failed: dict[int, AttemptFailed | InvalidInput] = {}
     for ordinal in ordinals:
         try:
-            new.append(_new(run, ordinal, resolve, tx.now))
+            new.append(new_wait(run, ordinal, resolve, tx.now))
         except (AttemptFailed, InvalidInput) as error:
             failed[ordinal] = error
     return Begun(waits.begin(tx, run, new), failed)
 
 
-def _new(run: RunHeader, ordinal: int, resolve: Resolve, now: datetime) -> NewWait:
+def new_wait(run: RunHeader, ordinal: int, resolve: Resolve, now: datetime) -> NewWait:
+    """The wait that a step of the kind `wait` begins.
+
+    Args:
+        resolve: as for `begin`.
+        now: when it begins.
+
+    Raises:
+        InvalidWait: the step's values are no time, name or person, or too many.
+        AttemptFailed, InvalidInput: a value cannot be made.
+    """
     step: WaitStep = run.plan[ordinal].step.decides  # type: ignore[assignment]
     task_run_id = ids.task_run_id(run.id, ordinal)
     if isinstance(step, Sleep):
         until = _wakes_at(step, resolve, now)
         return NewWait(task_run_id, TIMER, None, until, until, {})
     timeout_at = now + timedelta(milliseconds=step.timeout_ms)
-    default = {} if step.default is NO_DEFAULT else {"default": resolve(step.default)}
+    default = {} if step.default is NO_DEFAULT else {"default": step.default}
     if isinstance(step, SignalWait):
         names = _names([resolve(each) for each in step.names])
         return NewWait(task_run_id, SIGNAL, names, now, timeout_at, _bounded(default))
