@@ -50,6 +50,7 @@ def partitions(place: Place, as_json: bool) -> None:
         "task runs",
         "attempts",
         "events",
+        "signals",
         "size",
         "active",
         Column("policy", wraps=True),

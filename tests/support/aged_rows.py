@@ -40,8 +40,14 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
+_SIGNAL = """
+INSERT INTO signals (run_id, id, tenant_id, name, payload, size, sent_at, once)
+VALUES (:id, :id, 'default', 'paid', '7', 1, :at, 'once')
+"""
+
+
 def past_run(tx: Transaction, moment: datetime, *, status: str = "completed", steps: int = 2) -> UUID:
-    """A run of that time, of so many steps, each of which failed once; its id."""
+    """A run of that time, of so many steps, each of which failed once, and one signal; its id."""
     run_id = ids.new_id(int(moment.timestamp() * 1000))
     parameters = {
         "id": run_id,
@@ -51,7 +57,7 @@ def past_run(tx: Transaction, moment: datetime, *, status: str = "completed", st
         "at": moment,
         "ids": [ids.task_run_id(run_id, number) for number in range(1, steps + 1)],
     }
-    for statement in (_RUN, _TASK_RUNS, _ATTEMPTS, _EVENTS):
+    for statement in (_RUN, _TASK_RUNS, _ATTEMPTS, _EVENTS, _SIGNAL):
         tx.execute(statement, parameters)
     return run_id
 

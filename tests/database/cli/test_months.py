@@ -118,6 +118,7 @@ def test_a_cleanup_says_what_it_did_and_is_done(database: Database, folder: Path
                 "taskRuns": 2,
                 "attempts": 2,
                 "events": 2,
+                "signals": 1,
                 "archive": f"archive/runs/{MONTH}/manifest.json",
                 "activeRuns": [],
             }
