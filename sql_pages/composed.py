@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import FrameType
 from typing import Any
 from uuid import UUID
@@ -43,6 +43,7 @@ from pipeweave.orchestrator.reading import (
     searching,
     service_list,
     trigger_list,
+    wait_list,
 )
 from pipeweave.orchestrator.reading import dead_letters as letter_lists
 from pipeweave.orchestrator.reading import list_of_runs as run_lists
@@ -77,6 +78,7 @@ MONTH = Month(2001, 1)
 _TICK = look.Question(chores.CHORES, None, tick.LEASE, may_be_over=True)
 RUN = UUID(int=1)
 TENANT = "default"
+PERSON = wait_list.Person("ann", ("finance",))
 ERROR = {"code": "STEP_FAILED", "message": "step a failed"}
 ENDED = Event(RUN, "run.failed")
 
@@ -269,6 +271,17 @@ CALLS: Calls = [
     (
         "every filter",
         lambda tx, _: queue.queue_items(tx, TENANT, BEHIND["items"], status="queued", task_id="a", queue="a"),
+    ),
+    ("the first page", lambda tx, _: wait_list.wait_list(tx, TENANT, PAGE, wait_list.WaitFilter(), PERSON)),
+    (
+        "every filter",
+        lambda tx, _: wait_list.wait_list(
+            tx,
+            TENANT,
+            Page(cursor=cursor_of("waits", NOW.isoformat(), RUN)),
+            wait_list.WaitFilter("approval", "a", is_mine=True, older_than=timedelta(days=1)),
+            PERSON,
+        ),
     ),
     ("the first page", lambda tx, _: registry.pipeline_list(tx, TENANT, PAGE)),
     ("the first page", lambda tx, _: service_list.services(tx, TENANT, PAGE)),

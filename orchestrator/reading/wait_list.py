@@ -53,6 +53,7 @@ _COLUMNS = """w.task_run_id, w.run_id, w.kind, w.names, w.created_at, w.due_at, 
     w.root_run_id, r.pipeline_id, r.triggered_actor, t.step_id"""
 _FROM = """FROM waits AS w JOIN runs AS r ON r.id = w.run_id
     JOIN task_runs AS t ON t.run_id = w.run_id AND t.id = w.task_run_id"""
+_ONE = f"SELECT {_COLUMNS} {_FROM} WHERE w.run_id = :run_id AND w.task_run_id = :id"
 _MINE = f"""w.kind = '{APPROVAL}' AND (jsonb_array_length(w.data -> 'assignees') = 0
     OR jsonb_exists_any(w.data -> 'assignees', CAST(:names AS text[])))
     AND NOT ((w.data ->> 'fourEyes') = 'true' AND r.triggered_actor IS NOT DISTINCT FROM :me)"""
@@ -99,9 +100,8 @@ def wait(tx: Transaction, tenant: str, task_run_id: UUID, person: Person) -> Doc
         WaitOver: it has ended.
     """
     open_waits.find(tx, tenant, task_run_id)
-    statement = f"SELECT {_COLUMNS} {_FROM} WHERE w.run_id = :run_id AND w.task_run_id = :id"
     key = {"run_id": ids.run_id_of(task_run_id), "id": task_run_id}
-    row: Any = tx.execute(statement, key).one()
+    row: Any = tx.execute(_ONE, key).one()
     return _wait(row, _votes(tx, [row]).get(task_run_id, ()), person)
 
 

@@ -213,7 +213,9 @@ def test_of_two_at_once_one_does_it(database: Database, storage: LocalStorage) -
     errors = [each.error for each in (first, second) if each.error is not None]
     assert all(isinstance(each, Conflict) for each in errors)
     done = [outcome for each in (first, second) if each.error is None for outcome in each.result]
-    assert [each.counts for each in done if each.counts and each.counts.runs] == [Counts(50, 100, 100, 100, 50)]
+    assert [each.counts for each in done if each.counts and each.counts.runs] == [
+        Counts(50, 100, 100, 100, 50)
+    ]
     assert len(lines_of(storage)) == 50
 
 

@@ -79,7 +79,9 @@ def test_a_rehearsal_says_what_would_go_and_changes_nothing(
     database: Database, storage: LocalStorage
 ) -> None:
     fill(database, IN_MARCH)
-    assert retire(database, is_rehearsal=True) == [MonthResult(MARCH, MonthOutcome.DUE, Counts(1, 2, 2, 2, 1))]
+    assert retire(database, is_rehearsal=True) == [
+        MonthResult(MARCH, MonthOutcome.DUE, Counts(1, 2, 2, 2, 1))
+    ]
     assert rows(database) == [1, 2, 2, 2, 1]
     assert not (storage.root / "archive").exists()
 
