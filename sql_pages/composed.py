@@ -278,7 +278,7 @@ CALLS: Calls = [
         lambda tx, _: wait_list.wait_list(
             tx,
             TENANT,
-            Page(cursor=cursor_of("waits", NOW.isoformat(), RUN)),
+            Page(cursor=cursor_of("waits", 0, RUN)),
             wait_list.WaitFilter("approval", "a", is_mine=True, older_than=timedelta(days=1)),
             PERSON,
         ),

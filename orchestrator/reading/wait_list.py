@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +19,12 @@ from pipeweave.orchestrator.waits.approvals import GROUP
 from pipeweave.orchestrator.waits.ending import vote_of
 
 MOST_VOTES = 100
+# A cursor has the microseconds since 1970, and none later than the year 5000.
+_EPOCH, _MICROSECOND, _LAST = (
+    datetime(1970, 1, 1, tzinfo=UTC),
+    timedelta(microseconds=1),
+    95_000_000_000_000_000,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +82,10 @@ def wait_list(tx: Transaction, tenant: str, page: Page, chosen: WaitFilter, pers
     if chosen.older_than is not None:
         where.append("w.created_at <= :before")
         parameters |= {"before": tx.now - chosen.older_than}  # type: ignore[dict-item]
-    after = page.after("waits", str, UUID)
+    after = page.after("waits", int, UUID)
     if after is not None:
         where.append("(w.created_at, w.task_run_id) > (CAST(:since AS timestamptz), CAST(:last AS uuid))")
-        parameters |= {"since": after[0], "last": str(after[1])}
+        parameters |= {"since": _moment(after[0]), "last": str(after[1])}  # type: ignore[dict-item]
     statement = f"""SELECT {_COLUMNS} {_FROM} WHERE {" AND ".join(where)}
         ORDER BY w.created_at, w.task_run_id LIMIT :limit"""
     rows: Sequence[Any] = tx.execute(statement, {**parameters, "limit": page.limit + 1}).all()
@@ -87,7 +93,7 @@ def wait_list(tx: Transaction, tenant: str, page: Page, chosen: WaitFilter, pers
     return page.cut(
         rows,
         "waits",
-        lambda row: (row.created_at.isoformat(), row.task_run_id),
+        lambda row: ((row.created_at - _EPOCH) // _MICROSECOND, row.task_run_id),
         lambda row: _wait(row, votes.get(row.task_run_id, ()), person),
     )
 
@@ -125,6 +131,11 @@ def _wait(row: Any, votes: Sequence[Signal], person: Person) -> Document:
         votes=[vote_of(each) for each in votes],
         is_mine=_is_mine(row, person),
     )
+
+
+def _moment(microseconds: int) -> datetime:
+    """The time of a cursor; one that no list has made may say any number."""
+    return _EPOCH + min(max(0, microseconds), _LAST) * _MICROSECOND
 
 
 def _is_never(moment: datetime) -> bool:

@@ -18,6 +18,7 @@ from pipeweave.orchestrator.store.database import Transaction
 
 # The largest payload, bytes of JSON.
 MAX_PAYLOAD_BYTES = 256 * 1024
+MAX_NAME_CHARS = 200
 
 _OWNED = """
 SELECT r.status FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
@@ -77,6 +78,12 @@ def check(name: str, payload: Kept) -> None:
     Raises:
         InvalidInput: one of both.
     """
+    if not 1 <= len(name) <= MAX_NAME_CHARS or "\0" in name:
+        expected = f"a text of 1 to {MAX_NAME_CHARS} characters"
+        raise InvalidInput(
+            f"the name of a signal is {expected}",
+            errors=[FieldError("name", "is invalid", "invalid", expected)],
+        )
     if name.startswith(OWN_NAMES):
         raise InvalidInput(
             f"{name!r} is no name of a signal",
