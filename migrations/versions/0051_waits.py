@@ -7,8 +7,8 @@ leaves its partition of `signals` behind; the next pass of this version drops it
 
 from alembic import op
 
-revision = "0050"
-down_revision = "0049"
+revision = "0051"
+down_revision = "0050"
 
 UP = """
 -- Open waits only: a row is deleted when its wait ends, and the history is in events.
