@@ -36,6 +36,7 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.domain.triggered_by import BY_REQUEST, REDRIVE, TriggeredBy
 from pipeweave.orchestrator.engine.advance import RUN_FAILED, Advance
 from pipeweave.orchestrator.engine.chords import Counting
+from pipeweave.orchestrator.engine.step_results import PARALLEL_FAILED
 from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.runs import deadlines, triggering
 from pipeweave.orchestrator.state import run_transitions
@@ -45,7 +46,7 @@ from pipeweave.orchestrator.state.rows import of_row
 from pipeweave.orchestrator.state.task_transitions import Logged, Move
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
-from pipeweave.spec import ITEMS, STEPS
+from pipeweave.spec import ENGINE, ITEMS, STEPS
 
 T = TaskStatus
 
@@ -98,13 +99,14 @@ def reopen(
     """
     failed = _failed(tx, run, letters)
     # In the graph, an item stands at the place of its map.
-    places = [each.ordinal if each.map_parent is None else each.map_parent for each in failed]
+    places = [each.place for each in failed]
     stopped = find_stopped(run.plan, _steps(tx, run), places)
-    runs_again = {run.plan[each].step.task for each in (*places, *stopped.steps, *stopped.maps)}
+    again = [run.plan[each].step for each in (*places, *stopped.steps, *stopped.maps)]
+    runs_again = {each.task for each in again if each.has_task}
     triggering.runnable(task_rows.tasks(tx, run.tenant, runs_again), runs_again)
 
     run_transitions.reopen(tx, run.id, status, cause.actor)
-    targets = _reopen_failed(tx, run, letters, cause)
+    targets = _reopen_failed(tx, run, failed, letters, cause)
     others = _reopen_stopped(tx, run, stopped.steps)
     _reopen_maps(tx, run, stopped.maps)
     _advance(tx, run, status, [*targets, *others], stopped.maps)
@@ -161,6 +163,9 @@ def _was_stopped_by_the_end(step: StepState) -> bool:
 
 
 def _follows_a_failure(step: StepState) -> bool:
+    """It was skipped because of a failure, or is a gather that tells of one."""
+    if step.status is T.FAILED:
+        return step.error_code == PARALLEL_FAILED
     return step.status is T.SKIPPED and step.error_code == PREDECESSOR_FAILED
 
 
@@ -174,8 +179,10 @@ ORDER BY t.id FOR UPDATE OF t
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    ordinal: int
-    map_parent: int | None
+    """A failed task run; `place` is the ordinal of its step, or of the map of an item."""
+
+    id: UUID
+    place: int
 
 
 def _failed(tx: Transaction, run: RunHeader, letters: Mapping[UUID, UUID]) -> list[_Failed]:
@@ -185,7 +192,7 @@ def _failed(tx: Transaction, run: RunHeader, letters: Mapping[UUID, UUID]) -> li
             raise Conflict(
                 f"task run {ids.show(ids.TASK_RUN, row.id)} is {row.status}, so it cannot be retried"
             )
-    return [_Failed(ids.ordinal_of(row.id), row.map_parent) for row in rows]
+    return [_Failed(row.id, row.map_parent or ids.ordinal_of(row.id)) for row in rows]
 
 
 # Locked, so that no join is decided from a failure that is being undone. Released task runs are left out,
@@ -210,44 +217,75 @@ def _steps(tx: Transaction, run: RunHeader) -> dict[int, StepState]:
 
 # --- moving task runs back --------------------------------------------------------------------------------
 
-# The task's current code version and its service's current queue. An item waits for no predecessor: it is
-# due.
-_ANEW = f""", code_version = k.code_version, code_hash = k.code_hash,
-    queue = s.queue || coalesce('/' || k.queue, ''),
-    due_at = CASE WHEN {kind_sql.IS_ITEM} THEN CAST(:now AS timestamptz) END,
+# An item waits for no predecessor: it is due.
+_CLEARED = f""", due_at = CASE WHEN {kind_sql.IS_ITEM} THEN CAST(:now AS timestamptz) END,
     queued_at = NULL, claimed_at = NULL, started_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
     finished_at = NULL, worker = NULL, awaits = NULL, progress = NULL, progress_message = NULL, error = NULL,
     error_code = NULL, dispatched_at = NULL, logs_path = NULL"""
+# The task's current code version and its service's current queue.
+_ANEW = f""", code_version = k.code_version, code_hash = k.code_hash,
+    queue = s.queue || coalesce('/' || k.queue, ''){_CLEARED}"""
 _ITS_SERVICE = "JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id"
+_IS_OF_TASK = "k.tenant_id = t.tenant_id AND k.id = t.task_id"
+_IS_OF_ENGINE = kind_sql.kind_in(ENGINE)
 
-_MOVED_FAILED = Move(
-    to=T.PENDING,
-    changes=f", attempt = t.attempt + 1, max_attempts = t.attempt + k.max_attempts{_ANEW}",
-    rows=by_key("l.id"),
-    where="k.tenant_id = t.tenant_id AND k.id = t.task_id",
-    source=f"""FROM unnest(CAST(:ids AS uuid[]), CAST(:letters AS text[])) AS l(id, letter)
-        CROSS JOIN tasks AS k {_ITS_SERVICE}""",
-    event=Logged(
-        "'task_run.reopened'",
-        """jsonb_strip_nulls(jsonb_build_object('nextAttempt', m.attempt, 'deadLetter', m.letter,
-            'redrive', CAST(:redrive AS text), 'by', CAST(:by AS text)))""",
-        attempt="m.attempt - 1",
-    ),
-    returning=", l.letter",
-    reopens=True,
-).sql
-_REOPEN_FAILED = f"WITH {_MOVED_FAILED} SELECT * FROM moved"
+
+def _moved_failed(changes: str, where: str, source: str = "") -> str:
+    moved = Move(
+        to=T.PENDING,
+        changes=f", attempt = t.attempt + 1{changes}",
+        rows=by_key("l.id"),
+        where=where,
+        source=f"""FROM unnest(CAST(:ids AS uuid[]), CAST(:letters AS text[]), CAST(:tries AS integer[]))
+            AS l(id, letter, tries){source}""",
+        event=Logged(
+            "'task_run.reopened'",
+            """jsonb_strip_nulls(jsonb_build_object('nextAttempt', m.attempt, 'deadLetter', m.letter,
+                'redrive', CAST(:redrive AS text), 'by', CAST(:by AS text)))""",
+            attempt="m.attempt - 1",
+        ),
+        returning=", l.letter",
+        reopens=True,
+    )
+    return f"WITH {moved.sql} SELECT * FROM moved"
+
+
+# As many further attempts as its step says, or else its task.
+_REOPEN_FAILED = _moved_failed(
+    f", max_attempts = t.attempt + coalesce(l.tries, k.max_attempts){_ANEW}",
+    _IS_OF_TASK,
+    f" CROSS JOIN tasks AS k {_ITS_SERVICE}",
+)
+_REOPEN_FAILED_OF_ENGINE = _moved_failed(f", max_attempts = t.attempt + 1{_CLEARED}", _IS_OF_ENGINE)
 
 
 def _reopen_failed(
-    tx: Transaction, run: RunHeader, letters: Mapping[UUID, UUID], cause: TriggeredBy
+    tx: Transaction,
+    run: RunHeader,
+    failed: Sequence[_Failed],
+    letters: Mapping[UUID, UUID],
+    cause: TriggeredBy,
 ) -> list[TaskRun]:
     shown = [ids.show(ids.DEAD_LETTER, each) for each in letters.values()]
     # A dead letter that is retried by itself is its own cause.
     redrive = cause.id if cause.kind == REDRIVE and cause.id not in shown else None
-    by = {"redrive": redrive, "by": cause.actor}
-    parameters = {"run_id": run.id, "ids": list(letters), "letters": shown, "now": tx.now, **by}
-    return [of_row(row) for row in tx.execute(_REOPEN_FAILED, parameters)]
+    steps = {each.id: run.plan[each.place].step for each in failed}
+    tries = [None if (own := steps[each].retry) is None else own.attempts for each in letters]
+    parameters = {
+        "run_id": run.id,
+        "ids": list(letters),
+        "letters": shown,
+        "tries": tries,
+        "now": tx.now,
+        "redrive": redrive,
+        "by": cause.actor,
+    }
+    moved: list[Any] = []
+    if any(each.has_task for each in steps.values()):
+        moved += tx.execute(_REOPEN_FAILED, parameters)
+    if any(not each.has_task for each in steps.values()):
+        moved += tx.execute(_REOPEN_FAILED_OF_ENGINE, parameters)
+    return [of_row(row) for row in moved]
 
 
 # One look at the run, and no join of it with itself or with a list: where PostgreSQL has never seen a
@@ -266,16 +304,23 @@ RETURNING task_run_id
 
 # A stopped task run that had started gets its next attempt number, so that a late report of the old attempt
 # finds no row. It had not failed, so `max_attempts` grows by one, too.
-_MOVED_STOPPED = Move(
-    to=T.PENDING,
-    changes=f""", attempt = t.attempt + CASE WHEN t.started_at IS NULL THEN 0 ELSE 1 END,
-    max_attempts = t.max_attempts + CASE WHEN t.started_at IS NULL THEN 0 ELSE 1 END{_ANEW}""",
-    rows=_STOPPED,
-    where="k.tenant_id = t.tenant_id AND k.id = t.task_id",
-    source=f"FROM tasks AS k {_ITS_SERVICE}",
-    reopens=True,
-).sql
-_REOPEN_STOPPED = f"WITH {_MOVED_STOPPED} SELECT * FROM moved"
+
+
+def _moved_stopped(changes: str, where: str, source: str = "") -> str:
+    moved = Move(
+        to=T.PENDING,
+        changes=f""", attempt = t.attempt + CASE WHEN t.started_at IS NULL THEN 0 ELSE 1 END,
+    max_attempts = t.max_attempts + CASE WHEN t.started_at IS NULL THEN 0 ELSE 1 END{changes}""",
+        rows=_STOPPED,
+        where=where,
+        source=source,
+        reopens=True,
+    )
+    return f"WITH {moved.sql} SELECT * FROM moved"
+
+
+_REOPEN_STOPPED = _moved_stopped(_ANEW, _IS_OF_TASK, f"FROM tasks AS k {_ITS_SERVICE}")
+_REOPEN_STOPPED_OF_ENGINE = _moved_stopped(_CLEARED, _IS_OF_ENGINE)
 
 
 def _reopen_stopped(tx: Transaction, run: RunHeader, steps: Sequence[int]) -> list[TaskRun]:
@@ -287,7 +332,10 @@ def _reopen_stopped(tx: Transaction, run: RunHeader, steps: Sequence[int]) -> li
     }
     # The run's row is locked, so both statements find the same task runs.
     begun: list[Any] = list(tx.execute(_ARCHIVE_STOPPED, parameters))
-    moved = [of_row(row) for row in tx.execute(_REOPEN_STOPPED, parameters)]
+    rows: list[Any] = list(tx.execute(_REOPEN_STOPPED, parameters))
+    if any(not run.plan[each].step.has_task for each in steps):
+        rows += tx.execute(_REOPEN_STOPPED_OF_ENGINE, parameters)
+    moved = [of_row(row) for row in rows]
     bumped = ranges(ids.ordinal_of(row.task_run_id) for row in begun)
     append(tx, together("task_runs.reopened", moved, bumped=bumped))
     return moved

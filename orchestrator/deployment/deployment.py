@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from celery import Celery
 
 from pipeweave.errors import InvalidSetting
+from pipeweave.orchestrator.deployment.nobodys_joins import sender_of
 from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.deployment.without_broker import WithoutBroker
 from pipeweave.orchestrator.messaging.celery_app import make_celery
@@ -74,7 +75,7 @@ class Deployment:
         publisher: Publisher = WithoutBroker(database, values)
         if has_broker:
             publisher = Publisher(app or make_celery(settings), clock=lambda: database.now().timestamp())
-        database.sender = publisher.publish
+        database.sender = sender_of(publisher, database, values)
         return cls(settings, database, values, publisher)
 
     def close(self) -> None:

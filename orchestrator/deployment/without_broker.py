@@ -29,11 +29,11 @@ class WithoutBroker(Publisher):
 
     def publish(self, outbox: Sequence[Outgoing]) -> None:
         """Check the joins that the outbox is about; the tick checks again what fails here."""
-        for run_id, join in dict.fromkeys(
-            (each.run_id, each.join) for each in outbox if isinstance(each, (JoinCheck, Part))
-        ):
+        checks = [each for each in outbox if isinstance(each, (JoinCheck, Part))]
+        queues = {(each.run_id, each.join): each.queue for each in checks}
+        for (run_id, join), queue in queues.items():
             try:
-                joins.check(self._database, self._values, run_id, join)
+                joins.check(self._database, self._values, run_id, join, queue=queue)
             except PipeWeaveError as error:
                 log.warning("join.delayed", extra={"run_id": str(run_id), "reason": error.detail})
 

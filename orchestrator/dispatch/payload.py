@@ -68,7 +68,7 @@ class Prepared:
             "upstreamRefs": upstream_refs(self.upstream, self.urls),
             "previousAttempts": [_previous(each) for each in self.previous_attempts],
             "heartbeatIntervalMs": self.service.heartbeat_interval_ms,
-            "timeout": self.service.timeout,
+            "timeout": self.service.timeout_of(self.run, self.task_run.step_id),
             "tenant": self.run.tenant,
             "traceId": self.run.trace_id,
         }

@@ -19,8 +19,9 @@ from pipeweave.orchestrator.dispatch.upstream import UpstreamPage, UpstreamStep
 from pipeweave.orchestrator.domain.failure import Failure, failure_of, not_begun
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.engine import referred_values
 from pipeweave.orchestrator.objects import uploads
-from pipeweave.orchestrator.state import attempts, outputs
+from pipeweave.orchestrator.state import attempts
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
@@ -136,7 +137,9 @@ class Preparing:
             self._previous_attempts(task_run),
             uploads,
             token=None if has_urls else self._tokens.of(service, backend, now),
-            urls=ObjectUrls.for_attempt(self._values.backends, secret, backend, service.timeout, now)
+            urls=ObjectUrls.for_attempt(
+                self._values.backends, secret, backend, service.timeout_of(run, task_run.step_id), now
+            )
             if has_urls
             else None,
         )
@@ -163,15 +166,19 @@ class Preparing:
         return self.shared.own_input(dispatch_id, value, backend)
 
     def _resolved(self, run: RunHeader, task_run: TaskRun, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        named = references.referenced_steps(params)
+        wanted = run.plan.params[run.plan.ordinals[task_run.step_id]]
         with database_needed(), self._database.transaction() as tx:
-            places = outputs.places_of_steps(tx, run, named) if named else {}
+            now = tx.now
+            there = referred_values.find(tx, run, wanted)
+        scope = there.with_loaded(self._values.load_all(there.paths(wanted))).scope(wanted)
         resolved: Mapping[str, Any] = references.resolve(
             params,
-            input=self._values.load(run.input, run.input_path),
-            steps=outputs.load(self._values, places),
+            input=scope["input"],
+            steps=scope["steps"],
             item=task_run.item,
             map_index=task_run.map_index,
+            scope=scope,
+            now=now,
         )
         return resolved
 

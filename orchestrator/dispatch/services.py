@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.registry import instances
 from pipeweave.orchestrator.registry.instances import Instance
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -25,7 +26,7 @@ class DispatchService:
 
     Args:
         is_disabled: an operator switched it off.
-        timeout: how long an attempt may take (s).
+        timeout: how long an attempt may take (s), unless its step says so itself (`timeout_of`).
         parameters: of the task, in their order; None when it has registered none.
         instances: first those that take dispatches, then the longest set aside.
     """
@@ -49,6 +50,11 @@ class DispatchService:
         mine = [each for each in self.instances if task_id in each.tasks and not each.drains]
         ready = [each for each in mine if each.set_aside_at is None]
         return chance(ready, len(ready)) if ready else mine[:1]
+
+    def timeout_of(self, run: RunHeader, step_id: str) -> float:
+        """How long an attempt of a step may take (s)."""
+        own = run.own_timeout_s(step_id)
+        return self.timeout if own is None else own
 
     def only_drains(self, task_id: str) -> bool:
         """Whether a dispatch has to wait, because all instances that have its task drain."""

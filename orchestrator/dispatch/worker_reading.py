@@ -92,6 +92,6 @@ def _urls(reports: Reports, run: RunHeader, task_run: TaskRun) -> ObjectUrls | N
         backends,
         tokens.secret_of(reports.settings),
         backends.choose(run.tenant, run.pipeline_id),
-        service.timeout,
+        service.timeout_of(run, task_run.step_id),
         reports.database.now().timestamp(),
     )

@@ -12,6 +12,7 @@ from pipeweave.orchestrator.domain.outbox import UNCOUNTED, InvalidChord, JoinCh
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import STATUS_LETTERS, RunStatus, TaskStatus
+from pipeweave.orchestrator.domain.step_values import Wanted
 from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, Kept, KeyWait, TaskRun
 from pipeweave.orchestrator.domain.triggered_by import TRIGGER_KINDS, TriggeredBy
 from pipeweave.orchestrator.domain.utc import in_utc
@@ -41,6 +42,7 @@ __all__ = [
     "TaskStatus",
     "TriggeredBy",
     "WaitKind",
+    "Wanted",
     "failure_of",
     "has_called",
     "in_utc",

@@ -12,6 +12,8 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 QUEUED, READY = "task_runs.queued", "task_runs.ready"
 # Why task runs are held back: the limit of their task; a pause of their task, run or tenant.
 LIMIT, PAUSE = "limit", "pause"
+# Why a step is skipped that is passed over: its condition is false.
+CONDITION = "condition"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,19 @@ end steps.
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from pipeweave.orchestrator.domain import step_classes
-from pipeweave.spec import PINNED, Gather, PipelineSpec, StepSpec
+from pipeweave.orchestrator.domain.states import FAILED_TASK
+from pipeweave.orchestrator.domain.step_values import StepValues, Wanted
+from pipeweave.spec import ALL, PINNED, Gather, PipelineSpec, StepSpec
+from pipeweave.spec.references import compile_value
 
 # The end of the run, as if it were a step.
 END = 0
@@ -59,6 +64,7 @@ class Plan:
         awaited: the steps that the end of a run waits for: the completion of the last of them ends it.
         joins: how each step with predecessors, and the end of the run, learns that they are final.
         is_pinned: whether its runs keep the code that their tasks had when they began.
+        variables: the pipeline's variables, as they are written.
     """
 
     steps: tuple[PlannedStep, ...]
@@ -66,6 +72,7 @@ class Plan:
     awaited: tuple[int, ...]
     joins: dict[int, JoinKind]
     is_pinned: bool = False
+    variables: Mapping[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
     def classes(self) -> dict[str, list[int]]:
@@ -81,6 +88,51 @@ class Plan:
         return frozenset({END, *(each.ordinal for each in self.steps if each.step.is_plain)})
 
     @functools.cached_property
+    def waiting_for_values(self) -> frozenset[int]:
+        """The steps that values decide about when their predecessors let them run; see `engine/acting.py`."""
+        return frozenset(each.ordinal for each in self.steps if each.step.waits_for_values)
+
+    @functools.cached_property
+    def ruled(self) -> frozenset[int]:
+        """The steps with another join rule than `all`."""
+        return frozenset(each.ordinal for each in self.steps if each.step.join != ALL)
+
+    @functools.cached_property
+    def conditional(self) -> frozenset[int]:
+        """The steps that are plain once their condition is true."""
+        return frozenset(
+            each.ordinal
+            for each in self.steps
+            if each.step.is_called and each.step.condition is not None and each.step.join == ALL
+        )
+
+    @functools.cached_property
+    def values(self) -> Mapping[int, StepValues]:
+        """What each of `waiting_for_values` evaluates."""
+        return {each: StepValues.of(self[each].step) for each in self.waiting_for_values}
+
+    @functools.cached_property
+    def params(self) -> Mapping[int, Wanted]:
+        """The values that the params of each step refer to."""
+        with_params = [each for each in self.steps if each.step.params is not None]
+        return {each.ordinal: Wanted.of(compile_value(each.step.params).references) for each in with_params}
+
+    @functools.cached_property
+    def nearest_task(self) -> Mapping[int, str | None]:
+        """For each step without a task, that of the nearest step that has one, in document order: messages
+        about the step go to its queue. None where no step has a task.
+        """
+        with_task = [each.ordinal for each in self.steps if each.step.has_task]
+        without = [each.ordinal for each in self.steps if not each.step.has_task]
+        return {each: self._nearest(with_task, each) for each in without}
+
+    def _nearest(self, with_task: list[int], ordinal: int) -> str | None:
+        at = bisect.bisect(with_task, ordinal)
+        around = with_task[max(0, at - 1) : at + 1]
+        nearest = min(around, key=lambda each: abs(each - ordinal), default=None)
+        return None if nearest is None else self[nearest].step.task
+
+    @functools.cached_property
     def tolerated(self) -> frozenset[int]:
         """The steps whose failure is passed over."""
         return frozenset(each.ordinal for each in self.steps if each.step.continue_on_error)
@@ -91,6 +143,23 @@ class Plan:
         gathers = (each.step.decides for each in self.steps)
         members = {id for each in gathers if isinstance(each, Gather) for id in each.members}
         return frozenset(self.ordinals[each] for each in members)
+
+    @functools.cached_property
+    def excused(self) -> frozenset[str]:
+        """The ids of the steps of which a failure ends no run by itself, and is none for the run's status."""
+        return frozenset(self[each].id for each in self.tolerated | self.held)
+
+    def passes_over(self, ordinal: int, status: str) -> bool:
+        """Whether a step that ended so is passed over because its failure is tolerated."""
+        return ordinal in self.tolerated and status in FAILED_TASK
+
+    def is_excused(self, ordinal: int, status: str) -> bool:
+        """Whether a step, or an item of a map, that ended so does not end the run by itself.
+
+        Args:
+            ordinal: of the step; of the map for an item.
+        """
+        return ordinal in self.held or self.passes_over(ordinal, status)
 
     @functools.cached_property
     def levels(self) -> dict[int, int]:
@@ -116,8 +185,15 @@ class Plan:
         return self.awaited if ordinal == END else self[ordinal].predecessors
 
     def successors(self, ordinal: int) -> tuple[int, ...]:
-        """The ordinals that wait for a step; END when none does."""
-        return self[ordinal].successors or (END,)
+        """The ordinals that wait for a step: END when no step does, or when one of them may not wait."""
+        after = self[ordinal].successors
+        if not after:
+            return (END,)
+        return (*after, END) if ordinal in self._may_be_left_open else after
+
+    @functools.cached_property
+    def _may_be_left_open(self) -> frozenset[int]:
+        return frozenset(self.awaited) - frozenset(self.ends)
 
     @property
     def entries(self) -> tuple[int, ...]:
@@ -184,7 +260,7 @@ def compile_plan(spec: PipelineSpec) -> Plan:
     joins = {number: _kind(before, predecessors, by_message) for number, before in waits_for.items()}
     early_joins = {step.ordinal for step in steps if step.step.join.is_early and step.predecessors}
     joins |= dict.fromkeys(early_joins, JoinKind.NARROW)
-    return Plan(steps, ends, awaited, joins, spec.code == PINNED)
+    return Plan(steps, ends, awaited, joins, spec.code == PINNED, spec.variables)
 
 
 def _kind(

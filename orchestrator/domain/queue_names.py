@@ -19,6 +19,10 @@ from __future__ import annotations
 DEFAULT = "default"
 """How users name the service's own queue."""
 
+# The queue of steps that the engine decides in a pipeline without any task: no worker takes messages from it,
+# and whoever would send one there does what it asks for.
+NOBODY = "-"
+
 # What the names of own and parking queues contain, and no other name.
 APART = "#"
 _PARKING = "#waiting#"

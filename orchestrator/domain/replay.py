@@ -294,7 +294,9 @@ class _Rebuilding:
         self.move(event, [event.subject], allowed, change)
 
     def reopen_together(self, event: StoredEvent) -> None:
-        """Cancelled or skipped before; another attempt follows a cancelled one that had started."""
+        """Cancelled or skipped before, or a gather that failed; another attempt follows a cancelled one that
+        had started.
+        """
         bumped = set(event.ordinals("bumped")) if "bumped" in event.data else set()
         for ordinal in bumped:
             if before := self.task_runs.get(ordinal):
@@ -302,7 +304,7 @@ class _Rebuilding:
                 self.attempts[ordinal, before.attempt] = ended
         others = [each for each in event.ordinals() if each not in bumped]
         self.move(event, sorted(bumped), [T.CANCELLED], lambda each: _again(each, each.attempt + 1))
-        self.move(event, others, [T.CANCELLED, T.SKIPPED], lambda each: _again(each, each.attempt))
+        self.move(event, others, [T.CANCELLED, T.SKIPPED, T.FAILED], lambda each: _again(each, each.attempt))
 
 
 # A worker runs it, or its items are laid out.

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from pipeweave.orchestrator.domain.plan import Plan
+from pipeweave.orchestrator.domain.plan import Plan, PlannedStep
+from pipeweave.orchestrator.domain.step_values import Wanted
 from pipeweave.spec import Decision, Predecessor, StepSpec, references, rules
 
 
@@ -60,7 +61,7 @@ def decide(plan: Plan, mode: str, old: Mapping[str, OldStep], begin: str) -> Reu
         if any(each not in settled for each in step.predecessors):
             continue
         before = {plan[each].id: settled[each] for each in step.predecessors}
-        if rules.decide_step(mode, before, step.id) is Decision.SKIP:
+        if rules.decide_step(mode, before, step.id, step.step.join) is Decision.SKIP:
             settled[ordinal] = Predecessor("skipped")
             is_skipped = is_skipped or step.id == begin
         elif step.id != begin and (old_step := old.get(step.id)) is not None and old_step.is_completed:
@@ -83,33 +84,51 @@ def _in_order(plan: Plan) -> Iterator[int]:
 
 
 def first_steps(plan: Plan, reused: Collection[int]) -> list[int]:
-    """The steps that a rerun decides at its start: not reused, and with reused predecessors only, or none."""
+    """The steps that a rerun decides at its start: not reused, and with reused predecessors only, or none. An
+    early join may go on by one of them.
+    """
     there = frozenset(reused)
     return [
         each.ordinal
         for each in plan.steps
-        if each.ordinal not in there and there.issuperset(each.predecessors)
+        if each.ordinal not in there and (there.issuperset(each.predecessors) or _may_go_on(each, there))
     ]
+
+
+def _may_go_on(step: PlannedStep, reused: frozenset[int]) -> bool:
+    return step.step.join.is_early and not reused.isdisjoint(step.predecessors)
 
 
 def readers_of_input(plan: Plan, steps: Collection[int]) -> list[str]:
     """The ids of those steps that get the run's input: as a whole, or by references."""
-    return [plan[each].id for each in sorted(steps) if _reads_input(plan[each].step)]
+    return [plan[each].id for each in sorted(steps) if _reads_input(plan, plan[each])]
 
 
-def _reads_input(step: StepSpec) -> bool:
-    if step.params is None:
+def _reads_input(plan: Plan, step: PlannedStep) -> bool:
+    if step.step.has_task and step.step.params is None:
         return True
-    named = references.compile_value({"params": dict(step.params), "over": step.over}).references
-    return any(each.root == "input" for each in named)
+    wanted = _wanted(plan, step)
+    by_variables = "variables" in wanted.roots and not references.compile_value(plan.variables).is_constant
+    return "input" in wanted.roots or wanted.has_payload or by_variables
+
+
+def _wanted(plan: Plan, step: PlannedStep) -> Wanted:
+    """All that a step refers to."""
+    params = None if step.step.params is None else dict(step.step.params)
+    named = references.compile_value({"params": params, "over": step.step.over}).references
+    wanted = Wanted.of(named)
+    return wanted | plan.values[step.ordinal].wanted if step.ordinal in plan.values else wanted
 
 
 def same_steps(old: Plan, new: Plan) -> frozenset[str]:
-    """The ids of the steps that two versions have alike: task, params, map and predecessors."""
+    """The ids of the steps that two versions have alike: task, params, map and predecessors, the rules of the
+    step, and the variables if it refers to them.
+    """
     before = {each.id: each.step for each in old.steps}
-    return frozenset(
-        each.id for each in new.steps if each.id in before and _is_same(before[each.id], each.step)
-    )
+    alike = [each for each in new.steps if each.id in before and _is_same(before[each.id], each.step)]
+    if old.variables != new.variables:
+        alike = [each for each in alike if "variables" not in _wanted(new, each).roots]
+    return frozenset(each.id for each in alike)
 
 
 def _is_same(one: StepSpec, other: StepSpec) -> bool:

@@ -32,6 +32,11 @@ class RunHeader:
     triggered_by: TriggeredBy | None = None
     rerun_from: str | None = None
 
+    def own_timeout_s(self, step_id: str) -> float | None:
+        """How long an attempt of a step may take (s), if the step says so itself, not its task."""
+        ms = self.plan[self.plan.ordinals[step_id]].step.timeout_ms
+        return None if ms is None else ms / 1000
+
     @property
     def traceparent(self) -> str | None:
         """The trace context with which it was triggered; None without one."""

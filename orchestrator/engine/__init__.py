@@ -7,6 +7,7 @@ not begin.
 """
 
 from pipeweave.orchestrator.engine.chords import Counting
+from pipeweave.orchestrator.engine.conditions import HeldValues
 from pipeweave.orchestrator.engine.hand_over import Unstarted
 from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.engine.turn import Turn
@@ -14,6 +15,7 @@ from pipeweave.orchestrator.engine.turn import Turn
 __all__ = [
     "Claimant",
     "Counting",
+    "HeldValues",
     "Turn",
     "Unstarted",
 ]

@@ -5,7 +5,8 @@ with one predecessor is decided at once. A narrow join is decided with its row l
 two transactions that complete its last predecessors the second one sees the change of the first one. A wide
 join is not touched: a part of its chord is counted after the commit (chords.py), and the message that a full
 chord sends calls `check`. A step that may run is released (release.py): the claimant continues it, or it gets
-a message, or it waits for its limit.
+a message, or it waits for its limit. A step with a condition, or one that the engine decides itself, is acted
+on first (acting.py); what ends by that ends in this transaction, and its successors are decided like others.
 
 The decision is pure (pipeweave/spec/rules.py); this module brings the three parts together.
 """
@@ -23,16 +24,18 @@ from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Postponed, TaskRun
-from pipeweave.orchestrator.engine import maps
+from pipeweave.orchestrator.engine import acting, maps
 from pipeweave.orchestrator.engine.chords import ChordAccounting, Counting
 from pipeweave.orchestrator.engine.decide import (
+    PASSED_OVER,
     End,
+    as_predecessor,
     decide_or_end,
     end_by_decisions,
     end_by_failure,
     skip,
 )
-from pipeweave.orchestrator.engine.map_sources import NOTHING_LOADED, Loaded, NotLoaded
+from pipeweave.orchestrator.engine.referred_values import NOTHING_LOADED, Loaded, NotLoaded
 from pipeweave.orchestrator.engine.release import Claimant, Release
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.state import (
@@ -59,9 +62,9 @@ class Advance:
         counting: how chords count the task runs that end or are released.
         touched: limits to fill at the end, for a transaction that advances several runs: it calls
             `touched.fill` once, after the last run, instead of `close`.
-        loaded: values that were loaded from storage before the transaction, for maps that run over them.
-        loads_for: the map whose missing values the caller loads after the transaction (`unloaded`); any other
-            map that lacks values gets a join message.
+        loaded: values that were loaded from storage before the transaction, for steps that refer to them.
+        loads_for: the step whose missing values the caller loads after the transaction (`unloaded`); other
+            steps that lack values get join messages.
     """
 
     def __init__(
@@ -84,24 +87,27 @@ class Advance:
         # Whether this transaction ended the run.
         self.ended = False
         self._chords = ChordAccounting(tx, run, counting, queue)
-        # Paths in storage of the values that the map `loads_for` lacks.
+        # Paths in storage of the values that the step `loads_for` lacks.
         self.unloaded: Sequence[str] = ()
         self._loaded = loaded
         self._loads_for = loads_for
+        # How many more steps this transaction may act on.
+        self._acts_left = acting.MAX_ACTS
         self._releases = Release(tx, run, self._chords, self.touched, claimant)
 
     # --- the beginning ------------------------------------------------------------------------------------
 
     def begin(self, entries: Sequence[TaskRun]) -> None:
-        """Send the entry steps of a run that was just written: they are queued or ready already."""
+        """Send the entry steps of a run that was just written: those that run a task are queued or ready
+        already, unless they have a condition.
+        """
         self._chords.queue = entries[0].queue
         self._chords.open_irregular()
-        plain = [each for each in entries if each.kind == "task"]
-        mapped = [each.ordinal for each in entries if each.kind == "map"]
-        self._chords.open_gathered(plain, mapped)
-        self._releases.send(plain)
-        for ordinal in mapped:
-            self._lay_out(ordinal)
+        released = [each for each in entries if each.status is not TaskStatus.PENDING]
+        others = [each.ordinal for each in entries if each.status is TaskStatus.PENDING]
+        self._chords.open_gathered(released, others)
+        self._releases.send(released)
+        self._let_run(others, opens_chords=False)
 
     def admit(self) -> None:
         """Release the pending entry steps of a run that is admitted now."""
@@ -109,7 +115,13 @@ class Advance:
             self._begin_rerun()
             return
         self._chords.open_irregular()
-        self._release(self.run.plan.entries)
+        self._let_run(self.run.plan.entries)
+
+    def _let_run(self, ordinals: Sequence[int], *, opens_chords: bool = True) -> None:
+        known: dict[int, Predecessor] = {}
+        ended: dict[int, TaskRun] = {}
+        if done := self._release(ordinals, known, ended, opens_chords=opens_chords):
+            self._settle_steps({each: known[each] for each in done}, ended)
 
     def _begin_rerun(self) -> None:
         """Decide the first steps of a rerun: steps before them may be completed, with results of before."""
@@ -172,33 +184,47 @@ class Advance:
         """
         self._chords.queue = self._chords.queue or next((each.queue for each in finished), "")
         self._note_freed(finished)
-        if (end := end_by_failure(self.run.failure_mode, finished, self._causes)) is not None:
-            self._end(end)
+        if self._end_by_failure(finished):
             return
         self._settle_items([each for each in finished if each.kind == "item"])
         steps = {each.ordinal: each for each in finished if each.kind != "item"}
-        self._settle_steps({number: _predecessor(each, selected) for number, each in steps.items()}, steps)
+        chosen = {} if selected is None else selected
+        known = {number: as_predecessor(self.run, each, chosen.get(number)) for number, each in steps.items()}
+        self._settle_steps(known, steps)
         if not self.ended and any(each.kind == "map" and each.attempt > 1 for each in finished):
             # The map was reopened: all steps behind it may have ended before.
             self.check(END)
 
-    def _settle_steps(self, known: dict[int, Predecessor], ended: Mapping[int, TaskRun]) -> None:
-        """Decide the successors of final steps, then the successors of those that were skipped, and so on."""
+    def _end_by_failure(self, finished: Sequence[TaskRun]) -> bool:
+        end = end_by_failure(self.run.failure_mode, self.run.plan, finished, self._causes)
+        if end is not None:
+            self._end(end)
+        return end is not None
+
+    def _settle_steps(self, known: dict[int, Predecessor], ended: dict[int, TaskRun]) -> None:
+        """Decide the successors of final steps, then the successors of those that ended by it, and so on."""
         frontier = list(known)
         while frontier and not self.ended:
             joins = self._chords.steps_ended(frontier, ended)
             decisions = decide_or_end(self.tx, self.run, joins, known)
-            frontier = self._follow(decisions, known)
+            frontier = self._follow(decisions, known, ended)
 
     def _follow(
-        self, decisions: Mapping[int, Decision], known: dict[int, Predecessor], *, opens_chords: bool = True
+        self,
+        decisions: Mapping[int, Decision],
+        known: dict[int, Predecessor],
+        ended: dict[int, TaskRun],
+        *,
+        opens_chords: bool = True,
     ) -> list[int]:
-        """Skip and release steps as it was decided, or end the run. Returns the skipped steps."""
-        skipped = skip(self.tx, self.run, decisions, known)
-        self._release(_to_run(decisions), opens_chords=opens_chords)
-        if (end := end_by_decisions(decisions)) is not None:
+        """Skip and release steps as it was decided, or end the run. Returns the steps that ended by it; they
+        are added to `known`, and to `ended` what did not skip.
+        """
+        done = skip(self.tx, self.run, decisions, known)
+        done += self._release(_to_run(decisions), known, ended, opens_chords=opens_chords)
+        if not self.ended and (end := end_by_decisions(decisions)) is not None:
             self._end(end)
-        return skipped
+        return done
 
     def _settle_items(self, items: Sequence[TaskRun]) -> None:
         for parent in sorted({each.map_parent for each in items if each.map_parent is not None}):
@@ -215,7 +241,7 @@ class Advance:
         Args:
             join: the ordinal of a step or map; END for the end of the run.
         """
-        if 0 < join <= len(self.run.plan.steps) and self.run.plan[join].step.map is not None:
+        if 0 < join <= len(self.run.plan.steps) and self.run.plan[join].step.has_items:
             self._check_map(join)
         else:
             self.decide([join])
@@ -228,20 +254,84 @@ class Advance:
             opens_chords: whether the chords of gathered joins behind the steps are sized now.
         """
         known: dict[int, Predecessor] = {}
+        ended: dict[int, TaskRun] = {}
         decisions = decide_or_end(self.tx, self.run, joins, known)
-        if skipped := self._follow(decisions, known, opens_chords=opens_chords):
-            self._settle_steps({each: known[each] for each in skipped}, {})
+        if done := self._follow(decisions, known, ended, opens_chords=opens_chords):
+            self._settle_steps({each: known[each] for each in done}, ended)
 
-    def _release(self, ordinals: Sequence[int], *, opens_chords: bool = True) -> None:
-        """Release plain steps and lay out maps."""
+    def _release(
+        self,
+        ordinals: Sequence[int],
+        known: dict[int, Predecessor],
+        ended: dict[int, TaskRun],
+        *,
+        opens_chords: bool,
+    ) -> list[int]:
+        """Act on steps that wait for values, release those that run a task, and lay out maps. Returns the
+        steps that ended by it, as `_follow` does.
+        """
         plan = self.run.plan
-        plain = [each for each in sorted(ordinals) if plan[each].step.map is None]
-        mapped = [each for each in sorted(ordinals) if plan[each].step.map is not None]
-        released = self._releases.steps(plain)
+        done: list[int] = []
+        if not plan.waiting_for_values.isdisjoint(ordinals):
+            ordinals, done = self._act(ordinals, known, ended)
+        called = [each for each in sorted(ordinals) if not plan[each].step.has_items]
+        mapped = [each for each in sorted(ordinals) if plan[each].step.has_items]
+        released = self._releases.steps(called)
         if opens_chords:
             self._chords.open_gathered(released, mapped)
         for ordinal in mapped:
             self._lay_out(ordinal)
+        return done
+
+    # --- steps that wait for values -----------------------------------------------------------------------
+
+    def _act(
+        self, ordinals: Sequence[int], known: dict[int, Predecessor], ended: dict[int, TaskRun]
+    ) -> tuple[Sequence[int], list[int]]:
+        """Act on those of the steps that wait for values. Returns the steps that run a task, or one for each
+        item, and the steps that ended.
+        """
+        waiting = [each for each in sorted(ordinals) if each in self.run.plan.waiting_for_values]
+        if not self._chords.queue:
+            self._chords.queue = maps.as_task_run(self.tx, self.run.id, waiting[0]).queue
+        now, later = waiting[: self._acts_left], waiting[self._acts_left :]
+        self._acts_left -= len(now)
+        self._check_later(later)
+        if not now:
+            return [each for each in ordinals if each not in later], []
+        acted = acting.act(self.tx, self.run, now, self._loaded)
+        for ordinal, paths in acted.unloaded.items():
+            self._leave_pending(ordinal, paths)
+        for each in acted.completed:
+            number = each.task_run.ordinal
+            known[number], ended[number] = (
+                as_predecessor(self.run, each.task_run, each.selected_next),
+                each.task_run,
+            )
+        known |= dict.fromkeys(acted.skipped, PASSED_OVER)
+        known |= dict.fromkeys(acted.after_failure, Predecessor("skipped", follows_failure=True))
+        done = [each.task_run.ordinal for each in acted.completed]
+        done += acted.skipped + acted.after_failure
+        done += self._fail_acted(acted.failed, known, ended)
+        at_once = [each for each in ordinals if each not in waiting]
+        return ([] if self.ended else at_once + acted.go_on), done
+
+    def _fail_acted(
+        self,
+        failed: Sequence[tuple[TaskRun, Failure]],
+        known: dict[int, Predecessor],
+        ended: dict[int, TaskRun],
+    ) -> list[int]:
+        # Nothing is called, so there is no retry whose delay could be too long.
+        final = self.fail(failed, max_retry_delay_ms=None).final if failed else []
+        self._end_by_failure(final)
+        for each in final:
+            known[each.ordinal], ended[each.ordinal] = as_predecessor(self.run, each, None), each
+        return [each.ordinal for each in final]
+
+    def _check_later(self, ordinals: Sequence[int]) -> None:
+        """Leave steps to checks of their joins: this transaction has acted on enough of them."""
+        self.tx.send(*(JoinCheck(self.run.id, each, self._chords.queue) for each in ordinals))
 
     # --- maps ---------------------------------------------------------------------------------------------
 
@@ -263,7 +353,7 @@ class Advance:
         self._releases.send(items)
 
     def _leave_pending(self, ordinal: int, paths: Sequence[str]) -> None:
-        """Storage must not be read with rows locked: the check of the map's join reads it (joins.py)."""
+        """Storage must not be read with rows locked: the check of the step's join reads it (joins.py)."""
         if ordinal == self._loads_for:
             self.unloaded = paths
         else:
@@ -325,8 +415,3 @@ class Advance:
 
 def _to_run(decisions: Mapping[int, Decision]) -> list[int]:
     return [join for join, decision in decisions.items() if decision is Decision.RUN and join != END]
-
-
-def _predecessor(task_run: TaskRun, selected: Mapping[int, Collection[str]] | None) -> Predecessor:
-    chosen = None if selected is None else selected.get(task_run.ordinal)
-    return Predecessor(task_run.status.value, chosen)

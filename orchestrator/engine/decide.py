@@ -14,11 +14,11 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.failure import Failure
-from pipeweave.orchestrator.domain.plan import END
+from pipeweave.orchestrator.domain.plan import END, Plan
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state import cancelling, releasing
-from pipeweave.orchestrator.state.cancelling import PREDECESSOR_FAILED
+from pipeweave.orchestrator.state.cancelling import CONDITION_FALSE, PREDECESSOR_FAILED
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import rules
@@ -40,19 +40,29 @@ class End:
 
 
 _OVER = End()
+# A step whose condition is false.
+PASSED_OVER = Predecessor("skipped", is_passed_over=True)
 
 
-def end_by_failure(mode: str, finished: Sequence[TaskRun], causes: Mapping[UUID, Failure]) -> End | None:
-    """The end of a run of which these task runs are final now, if a failure among them ends it at once.
+def end_by_failure(
+    mode: str, plan: Plan, finished: Sequence[TaskRun], causes: Mapping[UUID, Failure]
+) -> End | None:
+    """The end of a run of which these task runs are final now, if a failure among them ends it at once. One
+    that is tolerated, or that a gather tells of, does not.
 
     Args:
         mode: the failure mode of the run.
+        plan: of the run.
         causes: why task runs failed, by their ids.
     """
     if mode != rules.FAIL_FAST:
         return None
-    failed = next((each for each in finished if each.status in rules.FAILED), None)
-    return None if failed is None else End(failed, causes.get(failed.id))
+    failed = [each for each in finished if each.status in rules.FAILED]
+    if failed and plan.excused:
+        failed = [
+            each for each in failed if not plan.is_excused(each.map_parent or each.ordinal, each.status)
+        ]
+    return End(failed[0], causes.get(failed[0].id)) if failed else None
 
 
 def end_by_decisions(decisions: Mapping[int, Decision]) -> End | None:
@@ -81,7 +91,9 @@ def decide(
         known: predecessors that this transaction knows to be final; the other predecessors are read, with the
             joins locked.
     """
-    unknown = [j for j in joins if any(p not in known for p in run.plan.predecessors(j))]
+    # A step with a rule of its own may have run before predecessors that were retried since: its row says so.
+    ruled = run.plan.ruled
+    unknown = [j for j in joins if j in ruled or any(p not in known for p in run.plan.predecessors(j))]
     predecessors = known
     if unknown:
         undecided = _lock_joins(tx, run, unknown)
@@ -96,7 +108,8 @@ def _decision(run: RunHeader, join: int, predecessors: Mapping[int, Predecessor]
     if join == END:
         waits = any(each.status not in rules.FINAL for each in before.values())
         return Decision.WAIT if waits else Decision.RUN
-    return rules.decide_step(run.failure_mode, before, run.plan[join].id)
+    step = run.plan[join].step
+    return rules.decide_step(run.failure_mode, before, step.id, step.join)
 
 
 def skip(
@@ -157,11 +170,25 @@ def _read_predecessors(tx: Transaction, run: RunHeader, ordinals: Collection[int
     for row in rows:
         if row.finished_at is not None:
             tx.go_on_after(row.finished_at)
-    return {
-        ids.ordinal_of(row.id): Predecessor(
-            row.status,
-            None if row.selected_next is None else frozenset(row.selected_next),
-            row.status == "skipped" and row.error_code == PREDECESSOR_FAILED,
-        )
-        for row in rows
-    }
+    return {ids.ordinal_of(row.id): _of_row(run, row) for row in rows}
+
+
+def _of_row(run: RunHeader, row: Any) -> Predecessor:
+    is_skipped = row.status == "skipped"
+    return Predecessor(
+        row.status,
+        None if row.selected_next is None else frozenset(row.selected_next),
+        is_skipped and row.error_code == PREDECESSOR_FAILED,
+        (is_skipped and row.error_code == CONDITION_FALSE)
+        or run.plan.passes_over(ids.ordinal_of(row.id), row.status),
+    )
+
+
+def as_predecessor(run: RunHeader, task_run: TaskRun, chosen: Collection[str] | None) -> Predecessor:
+    """A step that ended in this transaction, as the steps behind it see it.
+
+    Args:
+        chosen: the ids of the successors that it chose; None for all.
+    """
+    is_passed_over = run.plan.passes_over(task_run.ordinal, task_run.status)
+    return Predecessor(task_run.status.value, chosen, is_passed_over=is_passed_over)

@@ -9,7 +9,7 @@ decide, so a join check leaves the join to `Advance`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -33,8 +33,12 @@ from pipeweave.spec import FAIL_FAST
 MOST_SUCCESSORS = 8
 
 
-def applies(run: RunHeader, completion: Completion) -> bool:
-    """Whether the fast path can store this completion and decide what follows it."""
+def applies(run: RunHeader, completion: Completion, chosen: Collection[int] = ()) -> bool:
+    """Whether the fast path can store this completion and decide what follows it.
+
+    Args:
+        chosen: successors whose conditions are known to be true: they are like plain steps.
+    """
     done = completion.task_run
     if done.kind != "task" or done.is_limited or completion.selected_next is not None:
         return False
@@ -49,7 +53,8 @@ def applies(run: RunHeader, completion: Completion) -> bool:
     if successors == (END,):
         # In the other failure modes the end of a run counts all of its task runs.
         return run.failure_mode == FAIL_FAST
-    return all(run.plan[each].step.map is None and not run.plan.gathered(each) for each in successors)
+    plain = run.plan.plain
+    return all((each in plain or each in chosen) and not run.plan.gathered(each) for each in successors)
 
 
 def complete_and_go_on(

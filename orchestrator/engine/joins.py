@@ -1,8 +1,9 @@
 """Checks joins, as a join message asks: steps 5 and 7 of a turn (turn.py), without outcomes.
 
-A map that runs over a value in storage takes two transactions. The first one finds the paths that the map
-needs and leaves the map pending; the objects are loaded while no connection is held; the second one lays out
-the map. While storage is away the map stays pending, and the tick sends another check of its join.
+A step that refers to a value in storage, such as a map that runs over it, takes two transactions. The first
+one finds the paths that the step needs and leaves the step pending; the objects are loaded while no
+connection is held; the second one lays out the map, or decides about the step. While storage is away the step
+stays pending, and the tick sends another check of its join.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pipeweave.errors import InvalidSetting, Unavailable
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.engine.map_sources import NOTHING_LOADED, Loaded
+from pipeweave.orchestrator.engine.referred_values import NOTHING_LOADED, Loaded
 from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -33,7 +34,7 @@ class Checked:
     Args:
         run: the run; None when it does not exist.
         claimed: task runs that the caller has claimed now and must start.
-        unloaded: paths in storage that the map needs, if it was left pending for them.
+        unloaded: paths in storage that the step needs, if it was left pending for them.
     """
 
     run: RunHeader | None
@@ -54,7 +55,7 @@ def check(
     """Release a join, finish a map or end the run, if all its predecessors or items are final.
 
     Args:
-        values: loads the value of a map from storage.
+        values: loads the values that a step refers to from storage.
         join: the ordinal of the step or map; `plan.END` for the end of the run.
         queue, claimant: as for `Turn`.
         tenant: whose run it must be; a run of another tenant is left alone, as if there were none. None for

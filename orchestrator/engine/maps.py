@@ -20,8 +20,8 @@ from pipeweave.orchestrator.domain.plan import WIDE
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import OPEN_RUN, TaskStatus, sql_in
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.engine import map_sources
-from pipeweave.orchestrator.engine.map_sources import NOTHING_LOADED, Loaded
+from pipeweave.orchestrator.engine import referred_values
+from pipeweave.orchestrator.engine.referred_values import NOTHING_LOADED, Loaded
 from pipeweave.orchestrator.state import completing, pause_sql, rows
 from pipeweave.orchestrator.state.failed_task_runs import MAP_ITEMS_FAILED
 from pipeweave.orchestrator.store.cache import CacheSpec
@@ -58,7 +58,7 @@ def lay_out(
         InvalidReference, MapSourceInvalid, NotFound, CorruptValue: the value to map over is missing, no list,
             or beyond the documented caps. Nothing was written.
     """
-    items = _items(map_sources.read(tx, run, ordinal, loaded))
+    items = _items(referred_values.read(tx, run, ordinal, loaded))
     first = _reserve(tx, run.id, len(items)) if items else 0
     if first is None or not items:
         return None if first is None else []
@@ -115,10 +115,11 @@ WITH parent AS MATERIALIZED (
     WHERE t.run_id = :run_id AND t.id = :parent_id
 ), items AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, map_index, map_parent, status,
-        max_attempts, priority, queue, is_limited, code_version, code_hash, item, created_at, queued_at)
+        max_attempts, priority, queue, is_limited, code_version, code_hash, timeout_ms, item, created_at,
+        queued_at)
     SELECT p.run_id, i.id, p.tenant_id, p.step_id, p.task_id, 'item', i.place - 1, :parent,
         CASE WHEN p.is_held THEN 'ready' ELSE 'queued' END,
-        p.max_attempts, p.priority, p.queue, p.is_limited, p.code_version, p.code_hash,
+        p.max_attempts, p.priority, p.queue, p.is_limited, p.code_version, p.code_hash, p.timeout_ms,
         CAST(i.item AS jsonb), :now, :now
     FROM parent AS p,
          unnest(CAST(:ids AS uuid[]), CAST(:items AS text[])) WITH ORDINALITY AS i(id, item, place)

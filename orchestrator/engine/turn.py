@@ -28,7 +28,7 @@ A late or doubled report changes no row and releases nothing: the guards are in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
@@ -57,6 +57,8 @@ class Turn:
         unstarted: task runs that the caller gives back because it must stop; then it claims no others.
         worker: the name that claimed `unstarted`.
         claim_next: claims more task runs for the caller, such as the next ones that its message names.
+        chosen: successors of the outcome whose conditions the caller has found to be true; see
+            `engine/conditions.py`.
     """
 
     run: RunHeader
@@ -68,6 +70,7 @@ class Turn:
     unstarted: Unstarted | None = None
     worker: str = ""
     claim_next: Callable[[Transaction], list[TaskRun]] | None = None
+    chosen: Collection[int] = ()
 
     def apply(self, database: Database) -> list[TaskRun]:
         """Do the turn; repeat it when PostgreSQL rolled it back to end a deadlock.
@@ -122,7 +125,7 @@ class Turn:
         if self.unstarted is not None or len(self.outcomes) != 1:
             return None
         outcome = self.outcomes[0]
-        if isinstance(outcome, Completion) and fast_path.applies(self.run, outcome):
+        if isinstance(outcome, Completion) and fast_path.applies(self.run, outcome, self.chosen):
             return outcome
         return None
 

@@ -93,13 +93,15 @@ WHERE t.status = 'running' AND {_SILENT_SINCE} AND t.suspected_at > t.heartbeat_
 ORDER BY t.run_id, t.id LIMIT :batch
 """
 
+# The time limit (s) of the step, or else of its task.
+_LIMIT_S = "coalesce(t.timeout_ms / 1000.0, k.timeout_seconds)"
 # Nobody but the tick ends an attempt that a service runs.
-_OVERDUE_SINCE = f"""t.claimed_at < now() - k.timeout_seconds * interval '1 second'
+_OVERDUE_SINCE = f"""t.claimed_at < now() - {_LIMIT_S} * interval '1 second'
     - CASE WHEN t.dispatched_at IS NULL THEN interval '{OVERDUE_AFTER.total_seconds()} seconds'
         ELSE interval '0' END"""
 
 _OVERDUE = f"""
-SELECT {COLUMNS}, k.timeout_seconds
+SELECT {COLUMNS}, {_LIMIT_S} AS limit_s
 FROM task_runs AS t JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
 WHERE t.status = 'running' AND {_OVERDUE_SINCE}
 ORDER BY t.run_id, t.id LIMIT :batch
@@ -124,6 +126,6 @@ def of_time(tx: Transaction) -> list[Loss]:
     silent_losses = {row.id: (of_row(row), failure.silent(row.interval_ms)) for row in silent}
     return list(
         (
-            {row.id: (of_row(row), failure.overdue(row.timeout_seconds)) for row in overdue} | silent_losses
+            {row.id: (of_row(row), failure.overdue(float(row.limit_s))) for row in overdue} | silent_losses
         ).values()
     )

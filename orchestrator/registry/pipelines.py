@@ -197,7 +197,7 @@ WHERE tenant_id = :tenant AND id = ANY(CAST(:ids AS text[])) AND orphaned_at IS 
 
 def task_parameters(tx: Transaction, tenant: str, spec: PipelineSpec) -> dict[str, Parameters | None]:
     """The parameters of the registered tasks that a pipeline names, by id; None where they are not known."""
-    wanted = sorted({step.task for step in spec.steps if step.has_task})
+    wanted = sorted(spec.tasks)
     return {row.id: row.parameters for row in tx.execute(_KNOWN, {"tenant": tenant, "ids": wanted})}
 
 

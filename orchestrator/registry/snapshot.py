@@ -79,7 +79,7 @@ def last_snapshot(tx: Transaction, tenant: str, pipeline_id: str) -> CatalogSnap
 
 def take_snapshot_of(tx: Transaction, tenant: str, pipeline: StoredPipeline) -> CatalogSnapshot:
     """Take a snapshot for a version that need not be the latest one; it is not cached."""
-    task_ids = sorted({step.task for step in pipeline.spec.steps})
+    task_ids = sorted(pipeline.spec.tasks)
     parameters = {"tenant": tenant, "catalog": pipeline.id, "catalog_tasks": task_ids}
     rows = tx.execute(_TAKE_SNAPSHOT, parameters).all()
     tasks = {row.id: task_rows.task_row(row[2:]) for row in rows if row.id is not None}
@@ -96,7 +96,7 @@ def take_snapshot(tx: Transaction, tenant: str, pipeline_id: str) -> CatalogSnap
     # The tasks to read depend on the version, which is nearly always that of the last snapshot.
     pipeline = guess.pipeline if guess is not None else pipelines.get(tx, tenant, pipeline_id)
     while True:
-        task_ids = sorted({step.task for step in pipeline.spec.steps})
+        task_ids = sorted(pipeline.spec.tasks)
         parameters = {"tenant": tenant, "catalog": pipeline_id, "catalog_tasks": task_ids}
         rows = tx.execute(_TAKE_SNAPSHOT, parameters).all()
         version = rows[0].latest_version if rows else None

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from pipeweave.authoring import RetryPolicy
+from pipeweave.option_checks import Backoff
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.registry.code_versions import CodeChange as CodeChange
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.spec import StepRetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,19 @@ def policy_of(row: RetryColumns, cap_ms: int | None = None) -> RetryPolicy:
         row.retry_multiplier,
         row.retry_jitter,
         None if row.retry_on is None else frozenset(row.retry_on),
+        cap_ms,
+    )
+
+
+def policy_of_step(retry: StepRetry, cap_ms: int | None = None) -> RetryPolicy:
+    """The retry policy of a step that has its own, in place of its task's; `cap_ms` as for `policy_of`."""
+    return RetryPolicy(
+        cast("Backoff", retry.backoff),
+        retry.delay_ms,
+        retry.max_delay_ms,
+        retry.multiplier,
+        retry.jitter,
+        None if retry.retry_on is None else frozenset(retry.retry_on),
         cap_ms,
     )
 

@@ -95,7 +95,7 @@ def _start_run(tx: Transaction, run: RunHeader, touched: TouchedLimits) -> None:
         return
     run_transitions.announce_start(tx, run)
     advance = Advance(tx, run, counting=Counting.UNCOUNTED, touched=touched)
-    removed = _removed(tx, run)
+    removed = _removed(tx, run.tenant, spec.tasks)
     if removed:
         message = "the task was removed while the run waited for its turn"
         advance.settle(cancelling.cancel_tasks(tx, run.id, removed, code=TASK_REMOVED, message=message))
@@ -103,8 +103,8 @@ def _start_run(tx: Transaction, run: RunHeader, touched: TouchedLimits) -> None:
         advance.admit()
 
 
-def _removed(tx: Transaction, run: RunHeader) -> Sequence[str]:
-    tasks = task_rows.tasks(tx, run.tenant, {each.step.task for each in run.plan.steps})
+def _removed(tx: Transaction, tenant: str, task_ids: Collection[str]) -> Sequence[str]:
+    tasks = task_rows.tasks(tx, tenant, task_ids)
     return [each.id for each in tasks.values() if each.orphaned_at is not None]
 
 

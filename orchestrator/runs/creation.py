@@ -11,7 +11,9 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.events import QUEUED, Event, held, together
+from pipeweave.orchestrator.domain.plan import Plan, PlannedStep
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import Kept, TaskRun
@@ -26,7 +28,11 @@ from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.state import deployment_mode, reusing, run_transitions
 from pipeweave.orchestrator.state.reusing import Reused
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.spec import WITH_ITEMS
+from pipeweave.spec import WITH_ITEMS, StepSpec
+
+# What task runs of steps that the engine decides have as the version and the hash of their code.
+ENGINE_CODE_VERSION = 0
+ENGINE_CODE = "engine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +85,14 @@ WITH accepting AS MATERIALIZED (
         triggered_id text, triggered_actor text, traceparent text, rerun_of uuid, rerun_from text)
 ), new_task_runs AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority,
-        queue, is_limited, code_version, code_hash, idempotency_key, created_at, queued_at)
+        queue, is_limited, code_version, code_hash, idempotency_key, timeout_ms, created_at, queued_at)
     SELECT s.run_id, s.id, :tenant, s.step_id, s.task_id, s.kind, s.status, s.max_attempts, s.priority,
-        s.queue, s.is_limited, s.code_version, s.code_hash, s.idempotency_key, :now,
+        s.queue, s.is_limited, s.code_version, s.code_hash, s.idempotency_key, s.timeout_ms, :now,
         CASE WHEN s.status <> 'pending' THEN :now END
     FROM accepting, jsonb_to_recordset(CAST(:task_runs AS jsonb)) AS s(run_id uuid, id uuid, step_id text,
         task_id text, kind text, status text, max_attempts integer, priority integer, queue text,
         is_limited boolean, code_version integer, code_hash text,
-        idempotency_key text)
+        idempotency_key text, timeout_ms bigint)
 )
 INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
 SELECT e.run_id, :now, e.type, NULL, NULL, e.data
@@ -154,13 +160,17 @@ def _write(
     """Write the runs in one statement; None when a guard did not hold, so nothing was written."""
     places = _places(tx, new_runs, expected)
     written = [_written(new, expected, has_place=number < places) for number, new in enumerate(new_runs)]
-    if any(_needs_more(each.task_runs) for each in written) or any(each.reused for each in new_runs):
+    needs_more = (
+        new.reused or _needs_more(new.header.plan, run.task_runs)
+        for new, run in zip(new_runs, written, strict=True)
+    )
+    if any(needs_more):
         tx.hold()
     events = [event for new, run in zip(new_runs, written, strict=True) for event in _events(new, run)]
     shown = [
-        _task_run_row(each, new.tasks[each.task_id])
+        _task_run_row(each, step.step, _row_of(new, step))
         for new, run in zip(new_runs, written, strict=True)
-        for each in run.task_runs
+        for each, step in zip(run.task_runs, new.header.plan.steps, strict=True)
     ]
     rows = [_run_row(new, run.status, tx.now) for new, run in zip(new_runs, written, strict=True)]
     parameters = {
@@ -189,7 +199,7 @@ def _written(new: NewRun, expected: Holds, *, has_place: bool) -> WrittenRun:
     is_begun = has_place and new.reused is None
     entries = frozenset(new.header.plan.entries) if is_begun else frozenset[int]()
     task_runs = [
-        _task_run(new.header, each.ordinal, new.tasks[each.step.task], expected, each.ordinal in entries)
+        _task_run(new.header, each.ordinal, _row_of(new, each), expected, each.ordinal in entries)
         for each in new.header.plan.steps
     ]
     if new.idempotency_key is not None:
@@ -197,8 +207,18 @@ def _written(new: NewRun, expected: Holds, *, has_place: bool) -> WrittenRun:
     return WrittenRun(new.header.id, RunStatus.RUNNING if has_place else RunStatus.PENDING, task_runs)
 
 
-def _needs_more(rows: Sequence[TaskRun]) -> bool:
-    """Whether the run's start needs more statements than the one that writes it: for a limit or a map."""
+def _row_of(new: NewRun, step: PlannedStep) -> TaskRow | None:
+    """The task of a step; of a step that the engine decides, the one whose queue has its messages."""
+    task = step.step.task if step.step.has_task else new.header.plan.nearest_task[step.ordinal]
+    return None if task is None else new.tasks[task]
+
+
+def _needs_more(plan: Plan, rows: Sequence[TaskRun]) -> bool:
+    """Whether the run's start needs more statements than the one that writes it: for a limit, a map, or a
+    step that values decide about.
+    """
+    if not plan.waiting_for_values.isdisjoint(plan.entries):
+        return True
     return any(each.status is TaskStatus.READY or each.kind in WITH_ITEMS for each in rows)
 
 
@@ -243,11 +263,13 @@ def _run_row(new: NewRun, status: RunStatus, now: datetime) -> str:
     return f'{head[:-1]},"input":{new.input.inline or "null"}}}'
 
 
-def _task_run(run: RunHeader, ordinal: int, task: TaskRow, expected: Holds, is_entry: bool) -> TaskRun:
+def _task_run(run: RunHeader, ordinal: int, task: TaskRow | None, expected: Holds, is_entry: bool) -> TaskRun:
     step = run.plan[ordinal].step
+    if task is None or not step.has_task:
+        return _engine_task_run(run, ordinal, task)
     is_limited = task.concurrency > 0 or task.rate_limit is not None
     status = TaskStatus.PENDING
-    if is_entry and step.is_called:
+    if is_entry and step.is_called and step.condition is None:
         is_held = is_limited or expected.is_paused(task.id)
         status = TaskStatus.READY if is_held else TaskStatus.QUEUED
     return TaskRun(
@@ -269,22 +291,59 @@ def _task_run(run: RunHeader, ordinal: int, task: TaskRow, expected: Holds, is_e
     )
 
 
-def _task_run_row(task_run: TaskRun, task: TaskRow) -> dict[str, Any]:
+def _engine_task_run(run: RunHeader, ordinal: int, near: TaskRow | None) -> TaskRun:
+    """The task run of a step that the engine decides.
+
+    Args:
+        near: the task whose queue has messages about its join; None where no step has a task.
+    """
+    step = run.plan[ordinal].step
+    return TaskRun(
+        id=ids.task_run_id(run.id, ordinal),
+        run_id=run.id,
+        step_id=step.id,
+        task_id=step.task,
+        kind=step.kind,
+        status=TaskStatus.PENDING,
+        attempt=1,
+        map_index=None,
+        map_parent=None,
+        item=None,
+        priority=run.priority or (0 if near is None else near.priority),
+        queue=queue_names.NOBODY if near is None else near.queue,
+        is_limited=False,
+        code_version=ENGINE_CODE_VERSION,
+        code_hash=ENGINE_CODE,
+    )
+
+
+def _max_attempts(step: StepSpec, task: TaskRow | None) -> int:
+    if task is None or not step.has_task:
+        return 1
+    return task.max_attempts if step.retry is None else step.retry.attempts
+
+
+def _task_run_row(task_run: TaskRun, step: StepSpec, task: TaskRow | None) -> dict[str, Any]:
     keyed = {} if task_run.idempotency_key is None else {"idempotency_key": task_run.idempotency_key}
-    return keyed | {
-        "run_id": task_run.run_id,
-        "id": task_run.id,
-        "step_id": task_run.step_id,
-        "task_id": task_run.task_id,
-        "kind": task_run.kind,
-        "status": task_run.status.value,
-        "max_attempts": task.max_attempts,
-        "priority": task_run.priority,
-        "queue": task_run.queue,
-        "is_limited": task_run.is_limited,
-        "code_version": task_run.code_version,
-        "code_hash": task_run.code_hash,
-    }
+    limited = {} if step.timeout_ms is None else {"timeout_ms": step.timeout_ms}
+    return (
+        keyed
+        | limited
+        | {
+            "run_id": task_run.run_id,
+            "id": task_run.id,
+            "step_id": task_run.step_id,
+            "task_id": task_run.task_id,
+            "kind": task_run.kind,
+            "status": task_run.status.value,
+            "max_attempts": _max_attempts(step, task),
+            "priority": task_run.priority,
+            "queue": task_run.queue,
+            "is_limited": task_run.is_limited,
+            "code_version": task_run.code_version,
+            "code_hash": task_run.code_hash,
+        }
+    )
 
 
 def _events(new: NewRun, written: WrittenRun) -> list[Event]:

@@ -200,7 +200,7 @@ def _new_run(
     """The run to write, without the results that it takes over. A large input is stored here."""
     stored = catalog.pipeline
     _require_step(stored, request.from_step)
-    tasks = triggering.runnable(catalog.tasks, {each.step.task for each in stored.plan.steps})
+    tasks = triggering.runnable(catalog.tasks, stored.spec.tasks)
     value, kept = _input(values, old, stored, request)
     is_new_to_it = request.edited is not None or stored.version != old.version
     if check is not None and is_new_to_it:

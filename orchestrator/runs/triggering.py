@@ -172,7 +172,7 @@ def _prepare(
 ) -> _Prepared:
     """Check the requests and store large inputs. Writes no row."""
     stored = catalog.pipeline
-    tasks = runnable(catalog.tasks, {each.step.task for each in stored.plan.steps})
+    tasks = runnable(catalog.tasks, stored.spec.tasks)
     _check_size(len(requests), len(stored.plan.steps))
     if check is not None:
         check(stored.spec, tasks)
@@ -275,8 +275,8 @@ def _accepted(new: NewRun) -> CreatedRun:
         run.pipeline_id,
         run.pipeline_version,
         "running",
-        [each.task for each in entries],
-        [each.task for each in entries if each.is_called],
+        [each.task for each in entries if each.has_task],
+        [each.task for each in entries if each.is_called and each.condition is None],
         run.input_path,
         created=True,
     )

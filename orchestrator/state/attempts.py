@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -28,6 +28,7 @@ from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.rows import read
 from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.spec import StepRetry, StepSpec
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ def end(
     """
     if not failures:
         return Ended([], [], [])
+    failures = [(task_run, _tolerated(run, task_run, failure)) for task_run, failure in failures]
     rows = _look(tx, run.id, failures)
     retries: list[dict[str, Any]] = []
     finals: list[dict[str, Any]] = []
@@ -78,7 +80,7 @@ def end(
             continue
         if task_run.worker is not None and row.worker != task_run.worker:
             continue  # another process has the same attempt: the claim of this one was lost in a failover
-        delay_ms = _next_delay(row, failure, max_retry_delay_ms, chance)
+        delay_ms = _next_delay(row, failure, _step(run, task_run).retry, max_retry_delay_ms, chance)
         if delay_ms is None:
             finals.append(_final_row(task_run, row, failure, tx.new_id() if failure.is_dead else None))
         else:
@@ -89,6 +91,16 @@ def end(
     keys_released.announce(tx, final)
     tx.after_commit(lambda: _log(run, failures, {each.id for each in final}, retries))
     return Ended(final, retried, due)
+
+
+def _step(run: RunHeader, task_run: TaskRun) -> StepSpec:
+    return run.plan[run.plan.ordinals[task_run.step_id]].step
+
+
+def _tolerated(run: RunHeader, task_run: TaskRun, failure: Failure) -> Failure:
+    """The failure, without a dead letter where its step is passed over: nobody need act."""
+    is_tolerated = bool(run.plan.tolerated) and run.plan.ordinals[task_run.step_id] in run.plan.tolerated
+    return replace(failure, is_dead=False) if is_tolerated else failure
 
 
 def _log(
@@ -135,17 +147,23 @@ def _look(tx: Transaction, run_id: UUID, failures: Sequence[tuple[TaskRun, Failu
     return {row.id: row for row in tx.execute(_LOOK, {"run_id": run_id, "ids": task_runs})}
 
 
-def _next_delay(row: Any, failure: Failure, cap_ms: int | None, chance: Callable[[], float]) -> int | None:
-    """The delay (ms) before the next attempt; None when no attempt follows."""
+def _next_delay(
+    row: Any, failure: Failure, own: StepRetry | None, cap_ms: int | None, chance: Callable[[], float]
+) -> int | None:
+    """The delay (ms) before the next attempt; None when no attempt follows.
+
+    Args:
+        own: the retries of the step; None if it has those of its task.
+    """
     if row.current_version is None or row.status == TaskStatus.PENDING:
-        return None  # the task is gone, or this is a map that cannot be laid out
+        return None  # the task is gone, or this is a map or a condition that cannot be decided
     if not failure.is_counted:
         return max(AT_ONCE_MS, failure.pause_ms)
     if row.attempt >= row.max_attempts:
         return None
     if failure.outcome in (Outcome.LOST, Outcome.INTERRUPTED):
         return AT_ONCE_MS
-    policy = task_rows.policy_of(row, cap_ms)
+    policy = task_rows.policy_of(row, cap_ms) if own is None else task_rows.policy_of_step(own, cap_ms)
     if not policy.may_retry(failure.code, is_retryable=failure.retryable):
         return None
     return max(policy.delay_ms(row.attempt, chance()), failure.pause_ms)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import orjson
 
-from pipeweave.orchestrator.domain.events import Event, together
+from pipeweave.orchestrator.domain.events import CONDITION, Event, together
 from pipeweave.orchestrator.domain.states import UNSTARTED_TASK, sql_in
 from pipeweave.orchestrator.domain.states import TaskStatus as T
 from pipeweave.orchestrator.domain.task_run import TaskRun
@@ -23,8 +23,10 @@ from pipeweave.orchestrator.state.task_transitions import Move, move
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 
-# The error code of a step that is skipped because of a failure. A step that no predecessor chose has none.
+# The error codes of steps that are skipped: because of a failure, or because their condition is false, so
+# that they are passed over. A step that no predecessor chose has none.
 PREDECESSOR_FAILED = "PREDECESSOR_FAILED"
+CONDITION_FALSE = "CONDITION_FALSE"
 
 
 _SKIP = Move(
@@ -40,12 +42,14 @@ def skip(tx: Transaction, run_id: UUID, ordinals: Sequence[int], *, code: str | 
     """Skip pending steps.
 
     Args:
-        code: PREDECESSOR_FAILED after a failure; None for steps that no predecessor chose.
+        code: PREDECESSOR_FAILED after a failure, CONDITION_FALSE for steps that are passed over; None for
+            steps that no predecessor chose.
     """
     if not ordinals:
         return []
     skipped = move(tx, run_id, _SKIP, {"ids": task_run_ids(run_id, ordinals), "code": code})
-    append(tx, together("task_runs.skipped", skipped, errorCode=code))
+    cause = {"cause": CONDITION} if code == CONDITION_FALSE else {}
+    append(tx, together("task_runs.skipped", skipped, errorCode=code, **cause))
     return skipped
 
 

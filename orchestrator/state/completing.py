@@ -14,8 +14,9 @@ import orjson
 from pipeweave import ids
 from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.states import TaskStatus as T
-from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, Kept, TaskRun
 from pipeweave.orchestrator.state.named_rows import by_key
+from pipeweave.orchestrator.state.releasing import UNDECIDED
 from pipeweave.orchestrator.state.rows import read
 from pipeweave.orchestrator.state.task_transitions import Logged, Move, move, status_is
 from pipeweave.orchestrator.store.database import Transaction
@@ -92,6 +93,43 @@ def _completion_row(completion: Completion) -> str:
         row |= {"key": completion.key, "origin": str(completion.cached_from), "shown": shown}
     head = orjson.dumps(row).decode()
     return f'{head[:-1]},"output":{completion.output.inline or "null"}}}'
+
+
+# The step was decided in no time, by no worker. As of a call, the output null is NULL.
+_MADE = Move(
+    to=T.COMPLETED,
+    changes=""", started_at = :now, finished_at = :now, output = CAST(nullif(o.output, 'null') AS jsonb),
+    output_size = o.size, output_hash = o.hash, selected_next = CASE WHEN o.next IS NOT NULL THEN
+        ARRAY(SELECT jsonb_array_elements_text(o.next)) END""",
+    rows=by_key("o.id"),
+    where=UNDECIDED,
+    source="""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, output text, size integer,
+        hash text, next jsonb)""",
+    event=Logged("'task_run.completed'", f"jsonb_strip_nulls({_COMPLETED})"),
+)
+
+
+def complete_made(
+    tx: Transaction, run_id: UUID, made: Sequence[tuple[int, Kept, Sequence[str] | None]]
+) -> list[TaskRun]:
+    """Complete pending steps that the engine decides. What another transaction has decided is left out.
+
+    Args:
+        made: ordinal, output (inline) and the ids of the chosen successors, None for all.
+    """
+    if not made:
+        return []
+    rows = [
+        {
+            "id": ids.task_run_id(run_id, ordinal),
+            "output": output.inline,
+            "size": output.size,
+            "hash": output.hash,
+            "next": chosen,
+        }
+        for ordinal, output, chosen in sorted(made, key=lambda each: each[0])
+    ]
+    return move(tx, run_id, _MADE, {"rows": orjson.dumps(rows).decode()})
 
 
 _LAY_OUT = Move(

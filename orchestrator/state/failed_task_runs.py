@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from pipeweave.orchestrator.domain import kind_sql
-from pipeweave.orchestrator.domain.states import TaskStatus, sql_in
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.states import FAILED_TASK, TaskStatus, sql_in
 from pipeweave.orchestrator.domain.step_failures import NAMED_CAUSES, Cause, Failures
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import rules
@@ -14,14 +14,32 @@ from pipeweave.spec import rules
 # The code of a map whose items failed: they are counted themselves.
 MAP_ITEMS_FAILED = "MAP_ITEMS_FAILED"
 
-_CAUSES = f"""
+# SQL: whether the failure of the task run `t` is none of its run; see `Plan.excused` and `excuses`.
+IS_EXCUSED = f"""(t.status IN {sql_in(FAILED_TASK)} AND t.step_id = ANY(CAST(:tolerated AS text[]))
+    OR t.status IN {sql_in([TaskStatus(each) for each in rules.FAILED])}
+        AND t.step_id = ANY(CAST(:held AS text[])))"""
+
+
+def excuses(run: RunHeader) -> dict[str, list[str]]:
+    """The parameters of IS_EXCUSED; empty if the plan excuses no failure."""
+    plan = run.plan
+    if not plan.excused:
+        return {}
+    return {
+        "tolerated": [plan[each].id for each in sorted(plan.tolerated)],
+        "held": [plan[each].id for each in sorted(plan.held)],
+    }
+
+
+def _causes(further: str = "") -> str:
+    return f"""
 WITH causes AS (
     SELECT t.step_id, t.error_code, count(*) AS failed, (array_agg(t.id ORDER BY t.id))[1] AS first,
         sum(count(*)) OVER () AS all_failed,
         sum(count(*) FILTER (WHERE t.status = 'cancelled')) OVER () AS all_cancelled
     FROM task_runs AS t
     WHERE t.run_id = :run_id AND t.status IN {sql_in([TaskStatus(each) for each in rules.FAILED])}
-        AND NOT ({kind_sql.HAS_ITEMS} AND t.error_code IS NOT DISTINCT FROM '{MAP_ITEMS_FAILED}')
+        AND NOT ({kind_sql.HAS_ITEMS} AND t.error_code IS NOT DISTINCT FROM '{MAP_ITEMS_FAILED}'){further}
     GROUP BY t.step_id, t.error_code ORDER BY failed DESC, first LIMIT {NAMED_CAUSES}
 )
 SELECT c.*, t.error ->> 'message' AS message FROM causes AS c
@@ -30,13 +48,19 @@ ORDER BY c.failed DESC, c.first
 """
 
 
-def read(tx: Transaction, run_id: UUID, *, of: int) -> Failures | None:
-    """What failed in a run; None when nothing did.
+_CAUSES = _causes()
+_CAUSES_BUT_EXCUSED = _causes(f" AND NOT {IS_EXCUSED}")
+
+
+def read(tx: Transaction, run: RunHeader, *, of: int) -> Failures | None:
+    """What failed in a run and is not excused; None when nothing did.
 
     Args:
         of: how many task runs the run has.
     """
-    rows: list[Any] = list(tx.execute(_CAUSES, {"run_id": run_id}))
+    parameters = excuses(run)
+    statement = _CAUSES_BUT_EXCUSED if parameters else _CAUSES
+    rows: list[Any] = list(tx.execute(statement, {"run_id": run.id, **parameters}))
     if not rows:
         return None
     causes = [Cause(row.step_id, row.error_code, row.failed, row.first, row.message) for row in rows]

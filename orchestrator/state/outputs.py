@@ -1,8 +1,9 @@
-"""Finds where the outputs of steps are: in their rows, or at a path in storage."""
+"""Finds where the outputs of steps are, in their rows or at a path in storage, and how steps ended."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pipeweave import ids
@@ -35,15 +36,65 @@ def places_of_steps(
         items: of the output of a map, only these items are needed (negative ones count from the end); the
             other items are null.
     """
-    wanted = [ids.task_run_id(run.id, run.plan.ordinals[each]) for each in step_ids]
-    places: Places = {}
-    for row in tx.execute(_OUTPUTS, {"run_id": run.id, "ids": wanted}).all():
-        if row.kind in WITH_ITEMS:
-            needed = None if items is None else items.get(row.step_id)
-            places[row.step_id] = _of_items(tx, run, row.map_first, row.map_count, needed)
-        else:
-            places[row.step_id] = row.output, row.output_path
-    return places
+    rows = tx.execute(_OUTPUTS, _named(run, step_ids)).all()
+    return {row.step_id: _place(tx, run, row, items) for row in rows}
+
+
+def _named(run: RunHeader, step_ids: Collection[str]) -> dict[str, Any]:
+    wanted = sorted(ids.task_run_id(run.id, run.plan.ordinals[each]) for each in step_ids)
+    return {"run_id": run.id, "ids": wanted}
+
+
+def _place(
+    tx: Transaction, run: RunHeader, row: Any, items: Mapping[str, Collection[int] | None] | None
+) -> Place | list[Place]:
+    if row.kind not in WITH_ITEMS:
+        return row.output, row.output_path
+    needed = None if items is None else items.get(row.step_id)
+    return _of_items(tx, run, row.map_first, row.map_count, needed)
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutcome:
+    """How a step stands.
+
+    Args:
+        error: as its row keeps it; None if it did not fail.
+    """
+
+    status: str
+    error: Mapping[str, Any] | None
+    error_code: str | None
+    attempt: int
+
+
+_OUTCOMES = f"""
+SELECT t.step_id, t.status, t.error, t.error_code, t.attempt, t.kind, t.output, t.output_path, t.map_first,
+    t.map_count
+FROM {NAMED} JOIN task_runs AS t ON {by_key()}
+"""
+
+
+def places_and_outcomes(
+    tx: Transaction,
+    run: RunHeader,
+    items: Mapping[str, Collection[int] | None],
+    outcomes: Collection[str],
+) -> tuple[Places, dict[str, StepOutcome]]:
+    """Find the outputs of some completed steps and how others stand, with one statement for the rows of all.
+
+    Args:
+        items: the steps whose outputs are needed, as for `places_of_steps`.
+        outcomes: the ids of the steps whose outcomes are needed.
+    """
+    rows = tx.execute(_OUTCOMES, _named(run, items.keys() | set(outcomes))).all()
+    places = {
+        row.step_id: _place(tx, run, row, items)
+        for row in rows
+        if row.step_id in items and row.status == "completed"
+    }
+    ends = {row.step_id: StepOutcome(row.status, row.error, row.error_code, row.attempt) for row in rows}
+    return places, ends
 
 
 def load(values: Values, places: Places) -> dict[str, Any]:

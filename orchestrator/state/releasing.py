@@ -19,7 +19,7 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state.claiming import CLAIMED, STARTED, STARTED_FROM_PENDING
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.pause_sql import HELD, IS_PAUSED
-from pipeweave.orchestrator.state.rows import read, task_run_ids
+from pipeweave.orchestrator.state.rows import COLUMNS, read, task_run_ids
 from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf, move, status_is
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
@@ -72,6 +72,17 @@ def _released(moved: Sequence[TaskRun]) -> list[events.Event]:
 
 # SQL: the task run waits for its predecessors, not for the due time of another attempt.
 UNDECIDED = "t.status = 'pending' AND t.due_at IS NULL"
+
+
+_LOCK_UNDECIDED = f"""
+SELECT {COLUMNS} FROM {NAMED} JOIN task_runs AS t ON {by_key()} WHERE {UNDECIDED}
+ORDER BY t.id FOR UPDATE OF t
+"""
+
+
+def lock_undecided(tx: Transaction, run_id: UUID, ordinals: Sequence[int]) -> list[TaskRun]:
+    """Lock those of these steps that nobody has decided, and return them."""
+    return read(tx.execute(_LOCK_UNDECIDED, {"run_id": run_id, "ids": task_run_ids(run_id, ordinals)}))
 
 
 def _release(

@@ -197,6 +197,11 @@ def time_out(tx: Transaction, run_id: UUID, code: str, message: str) -> Event | 
 
 
 _STATUSES = "SELECT t.status, count(*) FROM task_runs AS t WHERE t.run_id = :run_id GROUP BY t.status"
+# For a plan in which some failures are excused: they count as if the steps were passed over.
+_STATUSES_BUT_EXCUSED = f"""
+SELECT CASE WHEN {failed_task_runs.IS_EXCUSED} THEN 'skipped' ELSE t.status END, count(*)
+FROM task_runs AS t WHERE t.run_id = :run_id GROUP BY 1
+"""
 
 
 def finish(tx: Transaction, run: RunHeader) -> bool:
@@ -213,15 +218,22 @@ def finish(tx: Transaction, run: RunHeader) -> bool:
 
 
 def _finish_counted(tx: Transaction, run: RunHeader, where: str) -> bool:
-    rows: list[Any] = list(tx.execute(_STATUSES, {"run_id": run.id}))
-    counts: dict[str, int] = {row[0]: row[1] for row in rows}
+    counts = _counts(tx, run)
     if not counts.keys() <= rules.FINAL:
         return False
     status = RunStatus(rules.final_run_status(run.failure_mode, counts))
     has_failed = not counts.keys().isdisjoint(rules.FAILED)
-    failures = failed_task_runs.read(tx, run.id, of=sum(counts.values())) if has_failed else None
+    failures = failed_task_runs.read(tx, run, of=sum(counts.values())) if has_failed else None
     error = None if failures is None else failures.to_error()
     return _finish(tx, run.id, status, error, f"{_NOT_PAUSED} AND {where}")
+
+
+def _counts(tx: Transaction, run: RunHeader) -> dict[str, int]:
+    """How many task runs a run has of each status."""
+    parameters = failed_task_runs.excuses(run)
+    statement = _STATUSES_BUT_EXCUSED if parameters else _STATUSES
+    rows: list[Any] = list(tx.execute(statement, {"run_id": run.id, **parameters}))
+    return {row[0]: row[1] for row in rows}
 
 
 _STATUS = "SELECT r.status FROM runs AS r WHERE r.id = :id FOR UPDATE"

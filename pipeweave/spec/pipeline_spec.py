@@ -124,6 +124,13 @@ class StepSpec:
         return self.is_called and self.condition is None and self.join == ALL
 
     @property
+    def waits_for_values(self) -> bool:
+        """Whether values decide about it when its predecessors let it run: it has a condition, or the engine
+        decides it.
+        """
+        return self.condition is not None or self.decides is not None
+
+    @property
     def has_items(self) -> bool:
         """Whether it runs once for each item of a list."""
         return self.map is not None

@@ -15,6 +15,7 @@ from uuid import UUID
 import pytest
 from flask.testing import FlaskClient
 from support.factories import register
+from support.run_driver import store_spec
 from support.sent_statements import sent_statements
 
 from pipeweave.api import create_app
@@ -28,6 +29,7 @@ from pipeweave.orchestrator.queueing import widths
 from pipeweave.orchestrator.security import access_tokens
 from pipeweave.orchestrator.store.statements import PREPARE_AFTER
 from pipeweave.settings import Settings
+from pipeweave.spec import PipelineSpec, StepSpec
 from pipeweave.workers.consumer import message, watchdog
 from pipeweave.workers.consumer import runner as runner_module
 from pipeweave.workers.consumer.calls import Calls
@@ -183,4 +185,30 @@ def test_an_item_costs_nothing_beside_the_message_that_carries_it(plant: Plant, 
     assert_costs(
         lambda: plant.run("map", count), (15 + 2 * MESSAGES_PER_FAN_OUT, 4 + 2 * MESSAGES_PER_FAN_OUT)
     )
+    assert plant.unfinished() == []
+
+
+def test_a_condition_that_the_worker_knows_to_be_true_costs_nothing_more(plant: Plant) -> None:
+    """A chain of three steps, of which two have a condition: over the output before, and over the input."""
+    steps = (
+        StepSpec("s0", "numbers"),
+        StepSpec("s1", "noop", ("s0",), params={}, condition="len(steps.s0) == 2 && input.count > 1"),
+        StepSpec("s2", "noop", ("s1",), params={}, condition="variables.least <= input.count"),
+    )
+    with plant.deployment.database.transaction() as tx:
+        store_spec(tx, TENANT, PipelineSpec("chosen", steps, variables={"least": 2}))
+    assert_costs(lambda: plant.run("chosen", 2), (2 + 3, 2 + 3))
+    assert plant.unfinished() == []
+
+
+def test_a_condition_that_is_false_costs_its_step_s_turn_some_statements_and_no_commit(plant: Plant) -> None:
+    """The turn is a transaction of its own verbs: it reads the values, and skips the step with its event."""
+    steps = (
+        StepSpec("s0", "numbers"),
+        StepSpec("s1", "noop", ("s0",), params={}, condition="len(steps.s0) > 2"),
+        StepSpec("s2", "noop", ("s1",), params={}),
+    )
+    with plant.deployment.database.transaction() as tx:
+        store_spec(tx, TENANT, PipelineSpec("passed", steps))
+    assert_costs(lambda: plant.run("passed", 2), (2 + 2 + 4, 2 + 2))
     assert plant.unfinished() == []

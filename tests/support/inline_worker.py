@@ -17,11 +17,14 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, JoinCheck, Outgoing, Part
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.engine import conditions
 from pipeweave.orchestrator.engine.chords import Counting
-from pipeweave.orchestrator.engine.release import Claimant
+from pipeweave.orchestrator.engine.conditions import HeldValues
+from pipeweave.orchestrator.engine.release import Claimant, as_released
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.messaging.batching import RunMessage, group_into_messages
 from pipeweave.orchestrator.state import claiming
+from pipeweave.orchestrator.state.rows import COLUMNS, of_row
 from support.run_driver import PERMANENT, RunDriver, header, settle
 
 Call = tuple[str, int | None]
@@ -113,6 +116,12 @@ class InlineWorker:
         else:
             self.receive([JoinCheck(message.run_id, join, message.queue) for join in message.joins])
 
+    def send_queued(self, run_id: UUID) -> None:
+        """Send messages for the queued task runs of a run, as the tick does when theirs were lost."""
+        queued = f"SELECT {COLUMNS} FROM task_runs AS t WHERE run_id = :run_id AND status = 'queued'"
+        rows = self.driver.rows(queued, run_id=run_id)
+        self.receive([as_released(of_row(row)) for row in rows])
+
     def take_over(self) -> None:
         """Do what other processes released: their messages went to another broker."""
         driver = self.driver
@@ -143,6 +152,7 @@ class InlineWorker:
             claimant=Claimant(self.name, message.queue) if is_taken_along else None,
             counting=Counting.UNCOUNTED if message.part == UNCOUNTED else Counting.COUNTED,
             max_retry_delay_ms=None,
+            chosen=conditions.known_true(run, completion, HeldValues({}, True, run.input)),
         )
         return turn.apply(database)
 

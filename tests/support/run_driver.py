@@ -28,6 +28,7 @@ from pipeweave.orchestrator.state import claiming, run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.spec.document import parse_spec
+from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 from support.factories import a_task, register
 from support.stored_values import VALUES
 
@@ -117,6 +118,12 @@ class RunDriver:
             spec = parse_spec({"id": id, "steps": steps, **document})
             return pipelines.store(tx, self.tenant, spec, source="api").version
 
+    def store_steps(self, *steps: StepSpec, id: str = "driven", **spec: Any) -> int:
+        """Store a pipeline of these steps as it is; its version."""
+        pipeline = PipelineSpec(id, tuple(steps), **spec)
+        with self.database.transaction() as tx:
+            return store_spec(tx, self.tenant, pipeline)
+
     def trigger(self, id: str = "driven", input: Any = None, **options: Unpack[TriggerOptions]) -> UUID:
         """Trigger a run of a stored pipeline; the run's id."""
         with self.database.transaction() as tx:
@@ -168,6 +175,11 @@ class RunDriver:
     def released(self, run_id: UUID) -> list[int]:
         """The ordinals that messages were sent for."""
         return [each.ordinal for each in self.sent if isinstance(each, Released) and each.run_id == run_id]
+
+
+def store_spec(tx: Transaction, tenant: str, spec: PipelineSpec) -> int:
+    """Store a pipeline as its document; its version."""
+    return pipelines.store(tx, tenant, parse_spec(spec.to_json()), source="api").version
 
 
 def header(tx: Transaction, run_id: UUID) -> RunHeader:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain.plan import compile_plan
-from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.engine import waiting
-from pipeweave.orchestrator.state import run_headers, signals
+from pipeweave.orchestrator.state import signals
 from pipeweave.orchestrator.state.signals import NewSignal, Sent
-from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.waits.looking import look_at
-from pipeweave.spec import PipelineSpec, StepSpec
+from pipeweave.spec import StepSpec
 from pipeweave.spec.engine_steps import engine_task
 from pipeweave.spec.wait_steps import WaitStep
-from support.run_driver import RunDriver, header
+from support.run_driver import RunDriver, finish_step, header
 from support.stored_values import VALUES
 
 
@@ -28,35 +24,37 @@ class WaitingRuns:
 
     driver: RunDriver
 
-    def begin(self, waits: Mapping[str, WaitStep], *, look: bool = True, **pipeline: Any) -> UUID:
+    def begin(self, waits: Mapping[str, WaitStep], *, look: bool = True, **spec: Any) -> UUID:
         """Begin a run of which these steps wait, all after `start`; `end` comes after all of them.
 
         Args:
             look: whether the process lives on after the commit, and looks.
+            spec: further members of the pipeline's spec.
         """
-        run_id = self.driver.begin(
-            {"start": [], **{name: ["start"] for name in waits}, "end": [*waits]}, **pipeline
-        )
-        self.driver.finish(run_id, "start")
-        with self.driver.database.transaction() as tx:
-            self.wait(tx, run_id, waits)
-            if not look:
-                tx._after.clear()
+        run_id = self.trigger(waits, **spec)
+        self.start(run_id, look=look)
         return run_id
 
-    def wait(self, tx: Transaction, run_id: UUID, waits: Mapping[str, WaitStep]) -> None:
-        """Let steps of a run that were released wait instead."""
-        run = _with_waits(header(tx, run_id), waits)
-        tx.cache(run_headers.HEADERS).put(run_id, run)
-        for name, step in waits.items():
-            tx.execute(
-                """UPDATE task_runs SET status = 'pending', queued_at = NULL, kind = 'wait', task_id = :task,
-                    code_hash = 'engine', is_limited = false WHERE run_id = :run AND step_id = :step""",
-                {"task": engine_task(step), "run": run_id, "step": name},
-            )
-        ordinals = [run.plan.ordinals[name] for name in waits]
-        begun = waiting.begin(tx, run, ordinals, lambda value: value)
-        assert not begun.failed, begun.failed
+    def trigger(self, waits: Mapping[str, WaitStep], **spec: Any) -> UUID:
+        """As `begin`, but the waits have not begun: `start` is to be done."""
+        self.store(waits, **spec)
+        return self.driver.trigger()
+
+    def store(self, waits: Mapping[str, WaitStep], **spec: Any) -> None:
+        """Store a pipeline of which these steps wait."""
+        between = [
+            StepSpec(name, engine_task(step), ("start",), decides=step) for name, step in waits.items()
+        ]
+        self.driver.store_steps(
+            StepSpec("start", "noop"), *between, StepSpec("end", "noop", tuple(waits)), **spec
+        )
+
+    def start(self, run_id: UUID, *, look: bool = True) -> None:
+        """Do the first step of a run; its waits begin."""
+        with self.driver.database.transaction() as tx:
+            finish_step(tx, run_id, "start")
+            if not look:
+                tx._after.clear()
 
     def task_run(self, run_id: UUID, step: str) -> UUID:
         """The id of a step's task run."""
@@ -95,13 +93,3 @@ class WaitingRuns:
         """The output of a step."""
         [row] = [each for each in self.driver.task_runs(run_id) if each.step_id == step]
         return row.output
-
-
-def _with_waits(run: RunHeader, waits: Mapping[str, WaitStep]) -> RunHeader:
-    steps = [
-        StepSpec(each.id, engine_task(waits[each.id]), needs=each.step.needs, decides=waits[each.id])
-        if each.id in waits
-        else each.step
-        for each in run.plan.steps
-    ]
-    return replace(run, plan=compile_plan(PipelineSpec(id="driven", steps=tuple(steps))))

@@ -91,7 +91,7 @@ class AsyncCalls:
     def begin(self, run: RunHeader, task_run: TaskRun) -> Ended | None:
         """Begin a call. Returns how it has ended already: its key has a result, or its values are wrong."""
         began = time.monotonic()
-        seconds, interval_ms = self._calls.limits(task_run.task_id)
+        seconds, interval_ms = self._calls.limits(run, task_run)
         self._slot.note(task_run.id)
         progress = LatestProgress(self._database, task_run)
         prepared = self._calls.prepare(run, task_run, seconds, progress)

@@ -52,7 +52,7 @@ class SyncCallee:
         if (task_run := work.next()) is None:
             return False
         started = time.monotonic()
-        seconds, interval_ms = self._calls.limits(task_run.task_id)
+        seconds, interval_ms = self._calls.limits(work.run, task_run)
         deadline = started + seconds + HARD_AFTER_S
         self._slot.call(task_run.id, deadline, seconds)
         self._watchdog.calling(work, task_run, deadline, interval_ms)

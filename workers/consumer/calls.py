@@ -89,10 +89,13 @@ class Calls:
         task = self.tasks.get(task_run.task_id)
         return task is not None and (not run.plan.is_pinned or task.spec.code_hash == task_run.code_hash)
 
-    def limits(self, task_id: str) -> tuple[float, int]:
+    def limits(self, run: RunHeader, task_run: TaskRun) -> tuple[float, int]:
         """How long a call may take (s), and its heartbeat interval (ms)."""
-        task = self.tasks.get(task_id)
-        return _UNKNOWN if task is None else (task.spec.timeout, task.spec.heartbeat_interval_ms)
+        task = self.tasks.get(task_run.task_id)
+        if task is None:
+            return _UNKNOWN
+        own = run.own_timeout_s(task_run.step_id)
+        return (task.spec.timeout if own is None else own), task.spec.heartbeat_interval_ms
 
     def is_keyed(self, task_run: TaskRun) -> bool:
         """Whether it executes under an idempotency key."""
@@ -308,9 +311,15 @@ class Calls:
         return reconcile.when_it_answers(look, "previous_attempts")
 
     def _resolve(self, run: RunHeader, task_run: TaskRun, value: Any, params: Mapping[str, Any]) -> Any:
-        outputs = self.inputs.outputs(run, references.referenced_steps(params))
+        wanted = run.plan.params[run.plan.ordinals[task_run.step_id]]
         return references.resolve(
-            params, input=value, steps=outputs, item=task_run.item, map_index=task_run.map_index
+            params,
+            input=value,
+            steps=self.inputs.outputs(run, wanted.outputs.keys()),
+            item=task_run.item,
+            map_index=task_run.map_index,
+            scope=self.inputs.further(run, wanted),
+            now=self.database.now(),
         )
 
 

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.domain import RunHeader
-from pipeweave.orchestrator.state import Places, outputs
+from pipeweave.orchestrator.domain import RunHeader, Wanted
+from pipeweave.orchestrator.engine import HeldValues, referred_values
+from pipeweave.orchestrator.state import Places, StepOutcome, outputs
 from pipeweave.orchestrator.store import Database, Values
 from pipeweave.workers.consumer import reconcile
 
@@ -40,6 +41,25 @@ class Inputs:
             places = reconcile.when_it_answers(lambda: self._places(run, missing), "outputs")
             self._outputs |= outputs.load(self._values, places)
         return {each: self._outputs[each] for each in step_ids if each in self._outputs}
+
+    def further(self, run: RunHeader, wanted: Wanted) -> dict[str, Any]:
+        """The values of the wanted roots besides `input` and `steps`; how steps ended is read anew."""
+        self._switch_to(run)
+        own = referred_values.of_run(run, wanted.roots, self._input)
+        if not wanted.outcomes:
+            return own
+        outcomes = reconcile.when_it_answers(lambda: self._outcomes(run, wanted.outcomes), "outcomes")
+        return own | referred_values.of_outcomes(outcomes, wanted.outcomes)
+
+    def _outcomes(self, run: RunHeader, step_ids: Collection[str]) -> Mapping[str, StepOutcome]:
+        with self.database.transaction() as tx:
+            return outputs.places_and_outcomes(tx, run, {}, step_ids)[1]
+
+    def held(self, run: RunHeader) -> HeldValues:
+        """What is held of a run at this moment; nothing is read."""
+        if run.id == self._run_id:
+            return HeldValues(self._outputs, True, self._input)
+        return HeldValues({}, run.input_path is None, run.input)
 
     def _places(self, run: RunHeader, step_ids: Collection[str]) -> Places:
         with self.database.transaction() as tx:

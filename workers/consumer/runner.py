@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
@@ -21,6 +21,7 @@ from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain import (
     UNCOUNTED,
     CallOutcome,
+    Completion,
     InvalidChord,
     JoinCheck,
     Outgoing,
@@ -28,7 +29,16 @@ from pipeweave.orchestrator.domain import (
     TaskRun,
     task_run_of,
 )
-from pipeweave.orchestrator.engine import Claimant, Counting, Turn, Unstarted, hand_over, joins, losses
+from pipeweave.orchestrator.engine import (
+    Claimant,
+    Counting,
+    Turn,
+    Unstarted,
+    conditions,
+    hand_over,
+    joins,
+    losses,
+)
 from pipeweave.orchestrator.queueing import priorities
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store import Transaction
@@ -388,7 +398,14 @@ class Runner:
             unstarted=unstarted,
             worker=self.worker,
             claim_next=self._claim_next(work) if work.left and not work.claimed else None,
+            chosen=() if unstarted is not None else self._chosen(work, outcomes),
         )
+
+    def _chosen(self, work: Work, outcomes: Sequence[CallOutcome]) -> Collection[int]:
+        """The steps behind a sole result of which the condition is known to be true."""
+        if len(outcomes) != 1 or not isinstance(outcomes[0], Completion) or not work.run.plan.conditional:
+            return ()
+        return conditions.known_true(work.run, outcomes[0], self.calls.inputs.held(work.run))
 
     def _claim_next(self, work: Work) -> Callable[[Transaction], list[TaskRun]]:
         left = list(work.left)

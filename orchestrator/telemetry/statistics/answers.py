@@ -105,7 +105,7 @@ SELECT DISTINCT s ->> 'task' AS task_id FROM pipelines AS p
 JOIN pipeline_versions AS v
     ON v.tenant_id = p.tenant_id AND v.pipeline_id = p.id AND v.version = p.latest_version
 CROSS JOIN LATERAL jsonb_array_elements(v.spec -> 'steps') AS s
-WHERE p.tenant_id = :tenant AND p.id = :id ORDER BY task_id LIMIT {MOST_TASKS}
+WHERE p.tenant_id = :tenant AND p.id = :id AND s ->> 'task' IS NOT NULL ORDER BY task_id LIMIT {MOST_TASKS}
 """
 
 

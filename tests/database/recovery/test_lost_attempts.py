@@ -22,6 +22,7 @@ from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.state import claiming, heartbeats
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.spec import MapSpec, StepSpec
 
 pytestmark = pytest.mark.every_postgres
 
@@ -72,6 +73,25 @@ def test_lost_task_runs_that_were_claimed_together_may_not_have_begun(driver: Ru
     with driver.database.transaction() as tx:
         found = mine(driver, lost_attempts.of_lost_workers(tx), run_id)
     assert [(ordinal, how.is_counted) for ordinal, how in found] == [(1, False), (2, False), (3, True)]
+
+
+@pytest.mark.parametrize(("timeout_ms", "is_over"), [(30_000, True), (7_200_000, False), (None, False)])
+def test_the_time_limit_of_a_step_counts_instead_of_its_task_s(
+    driver: RunDriver, timeout_ms: int | None, is_over: bool
+) -> None:
+    """The task's is five minutes."""
+    mapped = StepSpec("m", "noop", map=MapSpec([1]), timeout_ms=timeout_ms)
+    driver.store_steps(StepSpec("a", "noop", timeout_ms=timeout_ms), mapped)
+    run_id = driver.trigger()
+    with driver.database.transaction() as tx:
+        worker = a_worker(tx, driver.tenant)
+        claiming.start(tx, run_id, [1, 3], 1, worker=worker)
+        tx.execute(
+            "UPDATE task_runs SET claimed_at = now() - interval '1 minute' WHERE run_id = :id", {"id": run_id}
+        )
+        late = mine(driver, lost_attempts.of_time(tx), run_id)
+    over = [(each, "the attempt took longer than 30 s") for each in (1, 3)]
+    assert [(each, how.message) for each, how in late] == (over if is_over else [])
 
 
 def test_a_silent_attempt_is_ended_at_the_second_look(driver: RunDriver) -> None:

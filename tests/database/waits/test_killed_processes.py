@@ -54,11 +54,9 @@ def test_a_sender_that_is_killed_after_its_commit_has_sent(
 ) -> None:
     driver = isolated_runs.driver
     if is_before:
-        run_id = driver.begin({"start": [], "paid": ["start"], "end": ["paid"]})
+        run_id = isolated_runs.trigger({"paid": SignalWait(("paid",))})
         kill_after_commit(SEND, driver.database.url, str(run_id), driver.tenant)
-        driver.finish(run_id, "start")
-        with driver.database.transaction() as tx:
-            isolated_runs.wait(tx, run_id, {"paid": SignalWait(("paid",))})
+        isolated_runs.start(run_id)
     else:
         run_id = isolated_runs.begin({"paid": SignalWait(("paid",))})
         kill_after_commit(SEND, driver.database.url, str(run_id), driver.tenant)

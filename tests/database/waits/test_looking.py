@@ -7,6 +7,8 @@ from datetime import timedelta
 from support.run_driver import Clock
 from support.waiting_runs import WaitingRuns
 
+from pipeweave.orchestrator.diagnosis import verify
+from pipeweave.spec import StepSpec, engine_task
 from pipeweave.spec.wait_steps import Approval, SignalWait, Sleep
 
 DAY_MS = 86_400_000
@@ -40,11 +42,9 @@ def test_a_signal_ends_the_wait_for_it(runs: WaitingRuns) -> None:
 
 
 def test_a_signal_that_came_before_its_wait_is_kept(runs: WaitingRuns) -> None:
-    run_id = runs.driver.begin({"start": [], "paid": ["start"], "end": ["paid"]})
+    run_id = runs.trigger({"paid": SignalWait(("paid",))})
     runs.send(run_id, "paid", 7)
-    runs.driver.finish(run_id, "start")
-    with runs.driver.database.transaction() as tx:
-        runs.wait(tx, run_id, {"paid": SignalWait(("paid",))})
+    runs.start(run_id)
     assert runs.output(run_id, "paid")["payload"] == 7
 
 
@@ -86,3 +86,24 @@ def test_a_cancel_of_the_run_deletes_its_waits(runs: WaitingRuns) -> None:
         triggering.cancel(tx, runs.driver.tenant, run_id, reason="enough")
     assert runs.waits(run_id) == []
     assert runs.driver.statuses(run_id)["paid"] == "cancelled"
+
+
+def test_what_a_step_waits_for_is_made_of_values_of_the_run(runs: WaitingRuns) -> None:
+    names = SignalWait(("paid:${input.order}",), default={"late": 1})
+    runs.driver.store_steps(StepSpec("paid", engine_task(names), decides=names))
+    run_id = runs.driver.trigger(input={"order": 7})
+    [wait] = runs.waits(run_id)
+    assert (wait.names, wait.data["default"]) == (["paid:7"], {"late": 1})
+    runs.send(run_id, "paid:7", "now")
+    assert runs.driver.run(run_id).status == "completed"
+    with verify.snapshot(runs.driver.database) as tx:
+        assert verify.run(tx, run_id) == []
+
+
+def test_a_step_that_cannot_wait_fails(runs: WaitingRuns) -> None:
+    sleep = Sleep(seconds="${input.long}")
+    runs.driver.store_steps(StepSpec("sleep", engine_task(sleep), decides=sleep))
+    run_id = runs.driver.trigger(input={"long": "long"})
+    [row] = runs.driver.task_runs(run_id)
+    assert (row.status, row.error_code) == ("failed", "INVALID_WAIT")
+    assert runs.driver.run(run_id).status == "failed"

@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.engine_steps import transform
 from support.oracle import random_graph
 
 from pipeweave.orchestrator.domain.plan import END, WIDE, JoinKind, Plan, compile_plan
+from pipeweave.spec import ANY, PipelineSpec, StepSpec
 from pipeweave.spec.document import parse_spec
 
 
@@ -46,6 +48,20 @@ def test_the_end_of_the_run_waits_for_what_is_awaited_whatever_its_output_is_mad
     plan = replace(plan_of(DIAMOND), awaited=(2, 3))
     assert plan.predecessors(END) == (2, 3)
     assert plan.ends == (4,)
+
+
+def test_the_end_of_the_run_also_waits_for_steps_that_an_early_join_may_leave_open() -> None:
+    steps = (StepSpec("a", "t"), StepSpec("b", "t"), StepSpec("c", "t", ("a", "b"), join=ANY))
+    plan = compile_plan(PipelineSpec("p", steps))
+    assert (plan.ends, plan.awaited) == ((3,), (1, 2, 3))
+    assert [plan.successors(each) for each in (1, 2, 3)] == [(3, END), (3, END), (END,)]
+
+
+def test_a_step_without_a_task_has_the_queue_of_the_nearest_one_with_a_task() -> None:
+    made = [transform(each, 1) for each in ("m", "n", "o")]
+    steps = (made[0], StepSpec("a", "first"), made[1], StepSpec("b", "last"), made[2])
+    assert compile_plan(PipelineSpec("p", steps)).nearest_task == {1: "first", 3: "first", 5: "last"}
+    assert compile_plan(PipelineSpec("p", (made[0],))).nearest_task == {1: None}
 
 
 def test_ancestors_are_all_before_a_step_in_document_order() -> None:

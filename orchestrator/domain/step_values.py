@@ -1,0 +1,133 @@
+"""Says which values of a run decide about a step: those that its condition and what the engine does refer to.
+
+Pure, and done once per version of a pipeline. What the values come to is in `engine/step_results.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeweave.spec import (
+    NO_DEFAULT,
+    Approval,
+    Choice,
+    EngineStep,
+    Gather,
+    SignalWait,
+    Sleep,
+    StepSpec,
+    Transform,
+)
+from pipeweave.spec.expressions import Expression, Path, parse_condition
+from pipeweave.spec.references import Reference, compile_value, referenced_parts
+
+# Roots whose values are those of single steps.
+OF_STEPS = frozenset({"steps", "status", "errors"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The values of a run that are needed.
+
+    Args:
+        outputs: by step id, the places in its list that are needed; None for the whole output.
+        outcomes: the ids of the steps of which the status or the error is needed.
+        roots: the other roots of what is needed: `input`, `variables`, `trigger`, `run`.
+        has_payload: whether the input is needed as the payload of the trigger.
+    """
+
+    outputs: Mapping[str, frozenset[int] | None] = field(default_factory=dict)
+    outcomes: frozenset[str] = frozenset()
+    roots: frozenset[str] = frozenset()
+    has_payload: bool = False
+
+    @classmethod
+    def of(cls, paths: Iterable[Reference]) -> Wanted:
+        """What these paths refer to."""
+        listed = list(paths)
+        return cls(
+            referenced_parts(listed),
+            frozenset(str(_first(each)) for each in listed if each.root in ("status", "errors")),
+            frozenset(each.root for each in listed) - OF_STEPS,
+            any(each.root == "trigger" and _first(each) in (None, "payload") for each in listed),
+        )
+
+    def __or__(self, other: Wanted) -> Wanted:
+        outputs = dict(self.outputs)
+        for step, places in other.outputs.items():
+            known = outputs.get(step, frozenset())
+            outputs[step] = None if known is None or places is None else known | places
+        return Wanted(
+            outputs,
+            self.outcomes | other.outcomes,
+            self.roots | other.roots,
+            self.has_payload or other.has_payload,
+        )
+
+
+def _first(path: Reference) -> Any:
+    return path.path[0] if path.path else None
+
+
+@dataclass(frozen=True, slots=True)
+class StepValues:
+    """What a step evaluates when its predecessors let it run.
+
+    Args:
+        condition: None for a step without one.
+        conditions: of the cases of a choice (None for the default), or of the failures of a transform.
+        wanted: the values that all of it refers to.
+    """
+
+    condition: Expression | None
+    conditions: tuple[Expression | None, ...]
+    wanted: Wanted
+
+    @classmethod
+    def of(cls, step: StepSpec) -> StepValues:
+        """What a step evaluates."""
+        condition = None if step.condition is None else parse_condition(step.condition)
+        conditions = tuple(
+            None if each is None else parse_condition(each) for each in _conditions(step.decides)
+        )
+        expressions = [each for each in (condition, *conditions) if each is not None]
+        paths = [_reference(path) for each in expressions for path in each.references]
+        wanted = Wanted.of([*paths, *compile_value(_template(step.decides)).references])
+        if isinstance(step.decides, Gather):
+            wanted |= Wanted(dict.fromkeys(step.needs), frozenset((*step.needs, *step.decides.members)))
+        return cls(condition, conditions, wanted)
+
+
+def _reference(path: Path) -> Reference:
+    return Reference(path.text, path.root, path.step, path.path)
+
+
+def _conditions(decides: EngineStep | None) -> list[str | None]:
+    match decides:
+        case Choice():
+            return [each.condition for each in decides.cases]
+        case Transform():
+            return [each.condition for each in decides.fail_if]
+        case _:
+            return []
+
+
+def _template(decides: EngineStep | None) -> Any:
+    """All values of a step of the engine that may hold expressions in `${…}`."""
+    match decides:
+        case Transform():
+            return [decides.output, *(each.message for each in decides.fail_if)]
+        case Sleep():
+            return [decides.seconds, decides.until]
+        case SignalWait():
+            return [list(decides.names), _default(decides.default)]
+        case Approval():
+            return [decides.title, list(decides.assignees), decides.context, _default(decides.default)]
+        case _:
+            return None
+
+
+def _default(default: Any) -> Any:
+    return None if default is NO_DEFAULT else default
