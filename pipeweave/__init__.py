@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from pipeweave import errors
 from pipeweave.authoring.context import Context, TaskResult
-from pipeweave.authoring.pipeline import pipeline
+from pipeweave.authoring.deciding import otherwise, settle, transform, when
+from pipeweave.authoring.pipeline import Pipeline, pipeline, run_plain_calls_with
+from pipeweave.authoring.placeholder import either
 from pipeweave.authoring.retry import Retry
 from pipeweave.authoring.schedule import Schedule
 from pipeweave.authoring.task import task
+from pipeweave.authoring.waiting import approval, sleep, sleep_until, wait_for_signal
 from pipeweave.authoring.webhook import Webhook
 from pipeweave.errors import PipeWeaveError, TaskError
 
@@ -36,13 +39,22 @@ __all__ = [
     "TaskError",
     "TaskResult",
     "Webhook",
+    "approval",
+    "either",
     "enqueue",
     "enqueue_async",
     "enqueue_many",
     "enqueue_many_async",
     "errors",
+    "otherwise",
     "pipeline",
+    "settle",
+    "sleep",
+    "sleep_until",
     "task",
+    "transform",
+    "wait_for_signal",
+    "when",
 ]
 
 
@@ -64,3 +76,12 @@ def __getattr__(name: str) -> Any:
 
         return getattr(enqueueing, name)
     raise AttributeError(f"module 'pipeweave' has no attribute {name!r}")
+
+
+def _run_here(called: Pipeline[..., Any], run_input: Any) -> Any:
+    from pipeweave.testing import run_pipeline
+
+    return run_pipeline(called, run_input).raise_error().output
+
+
+run_plain_calls_with(_run_here)

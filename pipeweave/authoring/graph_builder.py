@@ -2,24 +2,24 @@
 
 While the function runs, each call of a task adds a step instead of running the task. The call returns a
 Placeholder for the step's later output. `placeholder[…]` names a part of that output. Passing a placeholder
-to another task makes an edge.
+to another task makes an edge. Steps that the engine decides (deciding.py, waiting.py) are added the same way;
+`with when(…):` opens a branch, which the steps of its block are drawn into (blocks.py).
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
+from pipeweave.authoring import formulas
+from pipeweave.authoring.blocks import Blocks
 from pipeweave.authoring.calling import call_plan
 from pipeweave.authoring.context import Context
-from pipeweave.authoring.placeholder import Placeholder, find_placeholder, reference_of, step_of
-from pipeweave.errors import FieldError, InvalidSpec, InvalidTask
-from pipeweave.json_conversion import to_json_value
-from pipeweave.json_values import kind_of
-from pipeweave.spec import escape
+from pipeweave.authoring.placeholder import Placeholder, step_of
+from pipeweave.authoring.written_values import written
+from pipeweave.errors import InvalidSpec, InvalidTask
 from pipeweave.suggestions import did_you_mean
 
 _current: ContextVar[GraphBuilder | None] = ContextVar("pipeweave_graph_builder", default=None)
@@ -35,14 +35,30 @@ class CallableTask(Protocol):
 
 
 class GraphBuilder:
-    """Collects the steps of one pipeline as members of a pipeline document, and the tasks they use."""
+    """Collects the steps of one pipeline as members of a pipeline document, and the tasks they use.
+
+    Attributes:
+        steps: every step, in the order in which they were drawn, without the blocks around them.
+        tasks: the tasks that the steps use, by id.
+        blocks: where the steps stand in the document.
+    """
 
     def __init__(self) -> None:
         self.steps: list[dict[str, Any]] = []
         self.tasks: dict[str, CallableTask] = {}
+        self.blocks = Blocks()
         self._ids: set[str] = set()
-        # The last number in the ids of a task's steps.
+        # The last number in the ids of the steps of a task, or of the same word.
         self._numbers: dict[str, int] = {}
+
+    def document_steps(self) -> list[dict[str, Any]]:
+        """The `steps` of the pipeline's document, once all are drawn."""
+        return self.blocks.finished()
+
+    def is_certain_entry(self, step: Mapping[str, Any]) -> bool:
+        """Whether a step without params runs in every run, and follows no other one."""
+        is_free = not step["needs"] and "condition" not in step
+        return is_free and "map" not in step and not self.blocks.branches_of[step["id"]]
 
     def call(
         self,
@@ -52,11 +68,17 @@ class GraphBuilder:
         *,
         step_id: str | None = None,
         needs: Iterable[Any] = (),
+        rules: Mapping[str, Any] | None = None,
     ) -> Placeholder:
-        """Add a step that runs the task once."""
+        """Add a step that runs the task once.
+
+        Args:
+            rules: further members of the step: `condition`, `retry` and so on.
+        """
         params = {**_by_name(task, args, kwargs), **kwargs}
         _require(task, params, None)
-        return self._step(task, step_id, needs, {"params": written(params, "params")} if params else {})
+        members = {"params": written(params, "params")} if params else {}
+        return self._step(task, step_id, needs, {**members, **(rules or {})})
 
     def map(
         self,
@@ -67,6 +89,7 @@ class GraphBuilder:
         *,
         step_id: str | None = None,
         needs: Iterable[Any] = (),
+        rules: Mapping[str, Any] | None = None,
     ) -> Placeholder:
         """Add a step that runs the task once for each item of `over`."""
         _by_name(task, (), {**params, **({name: None} if name is not None else {})})
@@ -76,24 +99,47 @@ class GraphBuilder:
             over = _items(task, over)
         members: dict[str, Any] = {"params": written(params, "params")} if params else {}
         members["map"] = {"over": written(over, "map.over"), "as": name}
-        return self._step(task, step_id, needs, members)
+        return self._step(task, step_id, needs, {**members, **(rules or {})})
 
     def _step(
         self, task: CallableTask, step_id: str | None, needs: Iterable[Any], members: Mapping[str, Any]
     ) -> Placeholder:
-        if step_id is not None and step_id in self._ids:
-            raise InvalidSpec(f"the pipeline already has a step {step_id!r}")
         if self.tasks.setdefault(task.id, task) is not task:
             raise InvalidSpec(f"two different tasks of this pipeline have the id {task.id!r}")
-        named, number = step_id or task.id, self._numbers.get(task.id, 1)
+        return self.add(task.id, {"task": task.id, **members}, step_id=step_id, needs=needs)
+
+    def add(
+        self, word: str, members: Mapping[str, Any], *, step_id: str | None = None, needs: Iterable[Any] = ()
+    ) -> Placeholder:
+        """Add a step to the innermost open block.
+
+        Args:
+            word: what the step is called if it has no id of its own; `_2`, `_3` … is appended if it must be.
+            members: what the document has of it besides `id` and `needs`.
+            needs: results or ids of steps that it follows besides those that it refers to.
+        """
+        before = [_step_of(each, self._ids) for each in needs]
+        step = {"id": self.name(word, step_id), "needs": before, **members}
+        self.steps.append(step)
+        self.blocks.add(step)
+        return self.result(step["id"])
+
+    def name(self, word: str, step_id: str | None) -> str:
+        """The id of a new step. Raises InvalidSpec if it is taken."""
+        if step_id is not None and step_id in self._ids:
+            raise InvalidSpec(f"the pipeline already has a step {step_id!r}")
+        named, number = step_id or word, self._numbers.get(word, 1)
         while named in self._ids:
             number += 1
-            named = f"{task.id}_{number}"
-        self._numbers[task.id] = number
-        before = [_step_of(each, self._ids) for each in needs]
+            named = f"{word}_{number}"
+        self._numbers[word] = number
         self._ids.add(named)
-        self.steps.append({"id": named, "task": task.id, "needs": before, **members})
-        return Placeholder("steps", (named,), named)
+        return named
+
+    @staticmethod
+    def result(step_id: str) -> Placeholder:
+        """The placeholder for the output of a step."""
+        return Placeholder(formulas.path("steps", (step_id,)), step_id)
 
 
 def _items(task: CallableTask, over: Any) -> list[Any]:
@@ -108,6 +154,24 @@ def _items(task: CallableTask, over: Any) -> list[Any]:
 def current_builder() -> GraphBuilder | None:
     """The builder of the `@pipeline` function that runs in this context; None outside such a function."""
     return _current.get()
+
+
+def open_builder(what: str) -> GraphBuilder:
+    """The builder of the `@pipeline` function that runs in this context.
+
+    Args:
+        what: the name that is used, for the error.
+
+    Raises:
+        InvalidSpec: no such function runs.
+    """
+    builder = _current.get()
+    if builder is None:
+        raise InvalidSpec(
+            f"{what}(…) draws a step, so it can be used in a @pipeline function alone",
+            hint="call the pipeline itself, or run it with pipeweave.testing.run_pipeline",
+        )
+    return builder
 
 
 @contextmanager
@@ -188,7 +252,7 @@ def _require(task: CallableTask, params: Mapping[str, Any], item: str | None) ->
 
 
 def _step_of(value: Any, known: set[str]) -> str:
-    step_id = step_of(value) if isinstance(value, Placeholder) else value
+    step_id: Any = step_of(value) if isinstance(value, Placeholder) else value
     if not isinstance(step_id, str):
         raise InvalidSpec(f"needs takes results or ids of earlier steps, not {value!r}")
     if step_id not in known:
@@ -207,38 +271,3 @@ def _arguments(count: int) -> str:
 
 def _signature_hint(known: Sequence[str]) -> str:
     return f"its parameters are {', '.join(known)}" if known else "it has no parameters"
-
-
-def written(value: Any, path: str) -> Any:
-    """Convert an argument, or a pipeline's result, to its form in a spec: placeholders become references,
-    constants JSON values, and other texts are escaped.
-
-    Raises:
-        InvalidSpec: a constant cannot be converted to JSON.
-    """
-    if isinstance(value, Placeholder):
-        return reference_of(value)
-    if type(value) is str:
-        return escape(value)
-    if isinstance(value, Mapping):
-        return {key: written(each, f"{path}.{key}") for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [written(each, f"{path}[{place}]") for place, each in enumerate(value)]
-    if value is None or type(value) in (bool, int, float):
-        return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = dataclasses.fields(value)
-        return {each.name: written(getattr(value, each.name), f"{path}.{each.name}") for each in fields}
-    return _constant(value, path)
-
-
-def _constant(value: Any, path: str) -> Any:
-    if find_placeholder(value) is not None:
-        problem = f"is {kind_of(value)} of results, which has no order"
-        raise InvalidSpec(
-            f"{path} {problem}", errors=[FieldError(path, problem, "not_json")], hint="use a list"
-        )
-    converted, faults = to_json_value(value, path)
-    if faults:
-        raise InvalidSpec(f"{faults[0].field} {faults[0].message}", errors=faults, hint=faults[0].expected)
-    return written(converted, path)

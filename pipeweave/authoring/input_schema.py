@@ -30,12 +30,12 @@ def pipeline_schema(fn: Callable[..., Any], builder: GraphBuilder) -> dict[str, 
     fields = {each["name"]: each for each in _parameters(fn)}
     is_open = False
     for step in builder.steps:
-        if "params" in step:
+        if "task" not in step or "params" in step:
             continue
         task = builder.tasks[step["task"]]
         plan = call_plan(task.fn)
         is_open = is_open or _reads_any_name(task, plan)
-        for each in _filled_by_input(step, plan):
+        for each in _filled_by_input(step, plan, is_entry=builder.is_certain_entry(step)):
             fields.setdefault(each["name"], each)
     return {"fields": list(fields.values()), "strict": not is_open} if fields else None
 
@@ -62,11 +62,10 @@ def _reads_any_name(task: CallableTask, plan: Signature) -> bool:
     return plan.takes_any or by_context or "input" in plan.names
 
 
-def _filled_by_input(step: Mapping[str, Any], plan: Signature) -> Iterator[dict[str, Any]]:
+def _filled_by_input(step: Mapping[str, Any], plan: Signature, *, is_entry: bool) -> Iterator[dict[str, Any]]:
     """The parameters of a step without params. Only an entry step is certain to run, and to need them."""
     names = [each.name for each in plan.parameters]
     item = None if "map" not in step else step["map"]["as"] or next(iter(names), None)
-    is_entry = not step["needs"] and "map" not in step
     for each in plan.parameters:
         if each.name not in (item, "input"):
             hint = each.hint if is_entry else Any

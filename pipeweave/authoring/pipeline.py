@@ -6,19 +6,19 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
-from pipeweave.authoring import graph_builder
+from pipeweave.authoring import formulas, graph_builder
 from pipeweave.authoring.drawing import watch_drawing
-from pipeweave.authoring.graph_builder import written
 from pipeweave.authoring.input_schema import pipeline_schema
 from pipeweave.authoring.placeholder import Placeholder
 from pipeweave.authoring.schedule import Schedule
 from pipeweave.authoring.webhook import Hook
 from pipeweave.authoring.webhook import written as written_hooks
+from pipeweave.authoring.written_values import constant, written
 from pipeweave.errors import InvalidSpec
 from pipeweave.json_conversion import to_json_value
-from pipeweave.spec import PipelineSpec, parse_spec
+from pipeweave.spec import ALL, PipelineSpec, StepSpec, parse_spec
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,11 +26,35 @@ R = TypeVar("R")
 _registry: dict[str, Pipeline[..., Any]] = {}
 
 
+def _not_set(pipeline: Pipeline[..., Any], run_input: Mapping[str, Any]) -> Any:
+    raise RuntimeError(f"nothing runs pipeline {pipeline.id!r} in this process")
+
+
+_run_here: Callable[[Pipeline[..., Any], Mapping[str, Any]], Any] = _not_set
+
+
+def run_plain_calls_with(run: Callable[[Pipeline[..., Any], Mapping[str, Any]], Any]) -> None:
+    """Say what runs a pipeline that is called like a function, but whose steps are not only called.
+
+    Args:
+        run: takes the pipeline and the run's input, gives the run's output, and raises its error.
+    """
+    global _run_here
+    _run_here = run
+
+
+def _is_just_called(step: StepSpec) -> bool:
+    """Whether a call of the plain function treats a step as a run does, but for retries and time limits."""
+    return step.has_task and step.condition is None and step.join == ALL and not step.continue_on_error
+
+
 class Pipeline(Generic[P, R]):
     """A function that defines a pipeline by calling tasks.
 
     The function runs when `spec` is first read, so the tasks it calls may be defined after it. Calling the
-    Pipeline itself calls the plain function: its tasks then run in this process.
+    Pipeline itself calls the plain function: its tasks then run in this process. A pipeline whose steps have
+    conditions, or are decided by the engine, is run by `pipeweave.testing` then: a block of `with when(…):`
+    could not be left out otherwise.
 
     Attributes:
         fn: the plain function.
@@ -46,7 +70,10 @@ class Pipeline(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if graph_builder.current_builder() is not None:
             raise InvalidSpec("a pipeline cannot be called inside another pipeline: call its tasks instead")
-        return self.fn(*args, **kwargs)
+        if all(_is_just_called(each) for each in self.spec.steps):
+            return self.fn(*args, **kwargs)
+        arguments = inspect.signature(self.fn).bind(*args, **kwargs).arguments
+        return cast(R, _run_here(self, constant(arguments, "input")))
 
     @cached_property
     def spec(self) -> PipelineSpec:
@@ -72,12 +99,13 @@ class Pipeline(Generic[P, R]):
                     f"pipeline {self.id!r}: parameter {name!r} must be one that can be given by name",
                     hint="name each input of the pipeline: no *args, no **kwargs, nothing before a `/`",
                 )
-            inputs[name] = Placeholder("input", (name,))
+            inputs[name] = Placeholder(formulas.path("input", (name,)))
             if each.default is not inspect.Parameter.empty:
                 defaults[name] = self._default(name, each.default)
         with graph_builder.collect_steps() as builder, watch_drawing(self.id, self.fn, builder):
             result = self.fn(**inputs)  # type: ignore[call-arg]  # every argument is a placeholder here
-        document = {**self._options, "id": self.id, "defaults": defaults, "steps": builder.steps}
+            steps = builder.document_steps()
+        document = {**self._options, "id": self.id, "defaults": defaults, "steps": steps}
         document["inputSchema"] = pipeline_schema(self.fn, builder)
         document["output"] = self._output(result)
         document["schedule"] = self._schedule()
@@ -128,6 +156,7 @@ def pipeline(
     on_success: Hook | Sequence[Hook] | None = None,
     on_partial: Hook | Sequence[Hook] | None = None,
     on_failure: Hook | Sequence[Hook] | None = None,
+    variables: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], Pipeline[P, R]]: ...
 
 
@@ -146,6 +175,7 @@ def pipeline(
     on_success: Hook | Sequence[Hook] | None = None,
     on_partial: Hook | Sequence[Hook] | None = None,
     on_failure: Hook | Sequence[Hook] | None = None,
+    variables: Mapping[str, Any] | None = None,
 ) -> Pipeline[P, R] | Callable[[Callable[P, R]], Pipeline[P, R]]:
     """Make a function a pipeline: `@pipeline` or `@pipeline(failure_mode="continue")`.
 
@@ -166,11 +196,13 @@ def pipeline(
         on_success: what follows a run that completed: a pipeline or its id, a Webhook, or several of them.
         on_partial: what follows a run that ended `partial`.
         on_failure: what follows a run that failed; a cancelled run did not.
+        variables: values by name for expressions that are written as texts: constants, and templates over the
+            run's input: `{"limit": 1000, "gross": "${input.net * 1.2}"}`.
 
     Raises:
         InvalidSpec: `fn` is not a function.
     """
-    options = {
+    options: dict[str, Any] = {
         "description": description,
         "failureMode": failure_mode,
         "priority": priority,
@@ -182,6 +214,8 @@ def pipeline(
         "onPartial": written_hooks(on_partial),
         "onFailure": written_hooks(on_failure),
     }
+    if variables:
+        options["variables"] = constant(variables, "variables")
     if fn is not None:
         return _make(fn, id, options)
     return lambda decorated: _make(decorated, id, options)

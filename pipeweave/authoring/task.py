@@ -16,6 +16,7 @@ from pipeweave.authoring import graph_builder
 from pipeweave.authoring.context import Context
 from pipeweave.authoring.input_schema import task_parameters
 from pipeweave.authoring.retry import Retry
+from pipeweave.authoring.rules_of_steps import Join, written_rules
 from pipeweave.authoring.task_spec import DEFAULT_CONCURRENT, MAX_CONCURRENT, TaskSpec, code_hash
 from pipeweave.durations import MAX_MS, milliseconds
 from pipeweave.errors import FieldError, InvalidTask
@@ -74,8 +75,18 @@ class Task(Generic[P, R]):
         """
         return self.options().map(over, name=name, **params)
 
-    def options(self, *, step_id: str | None = None, needs: Iterable[Any] = ()) -> TaskWithOptions[P, R]:
-        """Set options of the step that the next call adds.
+    def options(
+        self,
+        *,
+        step_id: str | None = None,
+        needs: Iterable[Any] = (),
+        condition: Any = None,
+        join: Join | None = None,
+        retry: Retry | None = None,
+        timeout: float | str | None = None,
+        continue_on_error: bool = False,
+    ) -> TaskWithOptions[P, R]:
+        """Set options of the step that the next call adds; a call outside a pipeline ignores them.
 
         Example: `report.options(step_id="final", needs=[a])(rows)`.
 
@@ -83,8 +94,22 @@ class Task(Generic[P, R]):
             step_id: the step's id; by default the task's id, with `_2`, `_3` … if it is taken.
             needs: results (or ids) of steps that must end before this step, though it uses none of their
                 outputs.
+            condition: a comparison of results or parameters, or an expression as a text; if it is false or
+                null, the step is passed over: the steps after it run, and its result is null.
+            join: when it runs after several steps: `all` (the default), `all-done`, `any`, or a number: as
+                soon as so many have completed.
+            retry: how often and when it is retried, in place of what its task says.
+            timeout: how long an attempt may run, in place of what its task says: seconds, or a text such as
+                `5m`.
+            continue_on_error: its last failure is passed over like a false condition.
+
+        Raises:
+            InvalidSpec: the condition is known while the pipeline is drawn, or `retry` is no Retry.
         """
-        return TaskWithOptions(self, step_id, tuple(needs))
+        rules = written_rules(
+            condition=condition, join=join, retry=retry, timeout=timeout, continue_on_error=continue_on_error
+        )
+        return TaskWithOptions(self, step_id, tuple(needs), rules)
 
     if not TYPE_CHECKING:  # a type checker shall still find attributes that do not exist
 
@@ -118,24 +143,25 @@ def _no_attribute(task: Task[..., Any], name: str) -> str:
 
 
 class TaskWithOptions(Generic[P, R]):
-    """A task with the id and the predecessors of its next step; see `Task.options`."""
+    """A task with what its next step has besides its parameters; see `Task.options`."""
 
-    def __init__(self, task: Task[P, R], step_id: str | None, needs: tuple[Any, ...]) -> None:
+    def __init__(
+        self, task: Task[P, R], step_id: str | None, needs: tuple[Any, ...], rules: Mapping[str, Any]
+    ) -> None:
         self.task = task
-        self.step_id = step_id
-        self.needs = needs
+        self._place: dict[str, Any] = {"step_id": step_id, "needs": needs, "rules": rules}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         builder = graph_builder.current_builder()
         if builder is None:
             return cast(R, graph_builder.call_function(self.task.fn, args, kwargs))
-        return cast(R, builder.call(self.task, args, kwargs, step_id=self.step_id, needs=self.needs))
+        return cast(R, builder.call(self.task, args, kwargs, **self._place))
 
     def map(self, over: Iterable[Any], /, *, name: str | None = None, **params: Any) -> list[R]:
         """See `Task.map`."""
         builder = graph_builder.current_builder()
         if builder is not None:
-            step = builder.map(self.task, over, name, params, step_id=self.step_id, needs=self.needs)
+            step = builder.map(self.task, over, name, params, **self._place)
             return cast("list[R]", step)
         if name is None:
             name = graph_builder.item_parameter(self.task, params)

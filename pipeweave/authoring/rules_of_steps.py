@@ -1,0 +1,102 @@
+"""Write when a step runs and what its failure means, as a pipeline document has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypedDict
+
+from pipeweave.authoring.retry import Retry
+from pipeweave.authoring.written_values import condition_text
+from pipeweave.errors import InvalidSpec
+from pipeweave.suggestions import did_you_mean
+
+# When a step with several predecessors runs; a number: as soon as so many of them have completed.
+Join = Literal["all", "all-done", "any"] | int
+
+
+class Rules(TypedDict, total=False):
+    """What every step without a task may be given by name.
+
+    Keys:
+        step_id: its id; by default a word such as `approval`, with `_2`, `_3` … if it is taken.
+        condition: when it is false or null, the step is passed over, and its output is null.
+        join: `all` (the default), `all-done`, `any`, or a number: as soon as so many have completed.
+        continue_on_error: a failure is passed over like a false condition.
+    """
+
+    step_id: str | None
+    condition: Any
+    join: Join
+    continue_on_error: bool
+
+
+class NeedsAndRules(Rules, total=False):
+    """As `Rules`.
+
+    Keys:
+        needs: results (or ids) of steps that must end before, though it uses none of their outputs.
+    """
+
+    needs: Iterable[Any]
+
+
+_KNOWN = tuple(NeedsAndRules.__annotations__)
+
+
+def split(rules: Mapping[str, Any], what: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the builder needs to place a step (`step_id`, `needs`), and the members of its document.
+
+    Args:
+        what: the function that was given the rules, for errors.
+
+    Raises:
+        InvalidSpec: there is no such rule, or it is a wrong one.
+    """
+    if unknown := [each for each in rules if each not in _KNOWN]:
+        raise InvalidSpec(
+            f"{what}() has no argument {unknown[0]!r}",
+            hint=did_you_mean(unknown[0], _KNOWN, f"steps take {', '.join(_KNOWN)}"),
+        )
+    place = {key: rules[key] for key in ("step_id", "needs") if key in rules}
+    members = {key: rules[key] for key in rules if key not in place}
+    return place, written_rules(**members)
+
+
+def written_rules(
+    *,
+    condition: Any = None,
+    join: Join | None = None,
+    retry: Retry | None = None,
+    timeout: float | str | None = None,
+    continue_on_error: bool = False,
+) -> dict[str, Any]:
+    """The members of a step's document for these rules; none for those that are left out."""
+    shown: dict[str, Any] = {}
+    if condition is not None:
+        shown["condition"] = condition_text(condition, "condition")
+    if join is not None:
+        shown["join"] = {"atLeast": join} if type(join) is int else join
+    if retry is not None:
+        shown["retry"] = _retry(retry)
+    if timeout is not None:
+        shown["timeout"] = timeout
+    if continue_on_error:
+        shown["continueOnError"] = continue_on_error
+    return shown
+
+
+def _retry(retry: Retry) -> dict[str, Any]:
+    if not isinstance(retry, Retry):
+        raise InvalidSpec(
+            f"retry must be a Retry, not {retry!r}"[:300],
+            hint="from pipeweave import Retry; retry=Retry(attempts=3)",
+        )
+    shown = {
+        "attempts": retry.attempts,
+        "delayMs": retry.delay_ms,
+        "backoff": retry.backoff,
+        "multiplier": retry.multiplier,
+        "maxDelayMs": retry.max_delay_ms,
+        "jitter": retry.jitter,
+    }
+    return shown if retry.retry_on is None else {**shown, "retryOn": list(retry.retry_on)}
