@@ -9,7 +9,7 @@ everything that involves several processes. Steps run one after the other, in th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from inspect import isfunction
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,11 @@ from pipeweave.json_values import json_faults
 from pipeweave.schema import run_input_errors
 from pipeweave.size_limits import MAX_JSON_DEPTH
 from pipeweave.spec import PipelineSpec, parse_spec, timetable, validate_graph
+from pipeweave.testing.local_attempts import Function
 from pipeweave.testing.local_files import LocalFiles, added_assets, given_assets, values_of
 from pipeweave.testing.local_result import RunResult, StepResult
-from pipeweave.testing.local_run import Function, LocalRun
+from pipeweave.testing.local_run import LocalRun
+from pipeweave.testing.local_waits import Decision, outside_of
 
 __all__ = ["RunResult", "StepResult", "due_times", "run_pipeline", "run_task"]
 
@@ -114,8 +116,15 @@ def run_pipeline(
     failure_mode: str | None = None,
     tenant: str = "test",
     uploads: Mapping[str, Path] | None = None,
+    signals: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None,
+    approvals: Mapping[str, Decision] | None = None,
+    now: datetime | None = None,
 ) -> RunResult:
     """Run a pipeline to its end in this process.
+
+    Nothing is waited for: a sleep ends at once, and a signal or an approval that the test does not give ends
+    as if its time were over: with its default, or failed with WAIT_TIMEOUT. `waited_ms` of the step says how
+    long it would have waited.
 
     Args:
         pipeline: a `@pipeline` function, a spec, or a document.
@@ -126,25 +135,39 @@ def run_pipeline(
         failure_mode: a failure mode that replaces the pipeline's own; None for the pipeline's own.
         tenant: the tenant of the run.
         uploads: the files of uploads, by id.
+        signals: payloads by the names of signals; each ends one wait. Pairs of name and payload, where a name
+            comes twice, or where their order matters: the oldest comes first.
+        approvals: decisions by the ids of approvals: True or False, or an object of `approved`, `choice`,
+            `by`, `comment` and `form`.
+        now: when the run begins, an aware datetime; the present by default. Waits move it on.
 
     Raises:
         InvalidSpec: the pipeline is invalid, or uses a task that is not defined.
         InvalidTask: values cannot be checked against a type hint of a task.
-        InvalidInput: the input is not JSON.
-        InputValidationFailed: the input does not fit the pipeline's signature.
+        InvalidInput: the input is not JSON, or `approvals` decides what the pipeline does not ask.
+        InputValidationFailed: the input does not fit the pipeline's signature, or a form its approval.
     """
     spec = _spec_of(pipeline)
     functions, options = _functions(pipeline, tasks)
-    unknown = sorted({step.task for step in spec.steps} - functions.keys())
+    called = {step.task for step in spec.steps if step.has_task}
+    unknown = sorted(called - functions.keys())
     if unknown:
         raise InvalidSpec(f"pipeline {spec.id!r} uses tasks that are not defined: {', '.join(unknown[:20])}")
-    used = {step.task: functions[step.task] for step in spec.steps}
-    check_hints({task_id: each for task_id, each in used.items() if isfunction(each)})
+    check_hints({task_id: functions[task_id] for task_id in called if isfunction(functions[task_id])})
     checked = _json(input, "input")
     _check_input(spec, checked)
-    run_input = spec.input_with_defaults(checked)
-    mode = failure_mode or spec.failure_mode
-    return LocalRun(spec, run_input, functions, options, mode=mode, tenant=tenant, uploads=uploads).to_end()
+    run = LocalRun(
+        spec,
+        spec.input_with_defaults(checked),
+        functions,
+        options,
+        mode=failure_mode or spec.failure_mode,
+        tenant=tenant,
+        uploads=uploads,
+        outside=outside_of(spec, signals, approvals),
+        now=now or datetime.now(UTC),
+    )
+    return run.to_end()
 
 
 def due_times(

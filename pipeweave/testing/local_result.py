@@ -12,7 +12,7 @@ class StepResult:
     """The result of a step, or of one item of a map.
 
     Attributes:
-        status: `completed`, `failed`, `skipped` or `cancelled`.
+        status: `completed`, `failed`, `timeout` (of a wait), `skipped` or `cancelled`.
         output: the step's output; for a map the list of its items' outputs.
         error: the error that the last attempt raised.
         run_next: the successors that the step chose; None for all.
@@ -22,6 +22,8 @@ class StepResult:
         delays_ms: the delays before each retry in production, ms, without jitter.
         assets: the values of the assets that the step has added, by key; of a map, those of its last items.
         follows_failure: true if the step was skipped because of a failure before it.
+        is_passed_over: true if its condition was false, or its failure is tolerated: the steps behind it run.
+        waited_ms: how long it would have waited for a time, a signal or a person, ms.
     """
 
     status: str
@@ -33,6 +35,8 @@ class StepResult:
     previous_attempts: list[Mapping[str, Any]] = field(default_factory=list)
     delays_ms: list[int] = field(default_factory=list)
     follows_failure: bool = False
+    is_passed_over: bool = False
+    waited_ms: int = 0
     assets: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -54,8 +58,9 @@ class RunResult:
 
     @property
     def error(self) -> BaseException | None:
-        """The error of the first failed step; None if no step failed."""
-        return next((step.error for step in self.steps.values() if step.error is not None), None)
+        """The error of the first failed step; None if no step failed, or only such as are passed over."""
+        failed = (each for each in self.steps.values() if each.error is not None and not each.is_passed_over)
+        return next((each.error for each in failed), None)
 
     def raise_error(self) -> RunResult:
         """Raise the error of the first failed step; return this result if no step failed."""

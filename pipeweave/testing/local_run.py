@@ -1,22 +1,46 @@
-"""Run one pipeline in this process, step by step; `pipeweave.testing` is built on it."""
+"""Run one pipeline in this process, step by step; `pipeweave.testing` is built on it.
+
+Waits end at once. A clock of the run's own goes on as if they had not: a step begins when the last of the
+steps that it waited for would have ended; calls of tasks take no time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from pipeweave import ids
-from pipeweave.attempt import Files, call_to_end
-from pipeweave.authoring import Context, Outcome, TaskSpec, bind, classify_error, encode, key_of, outcome_of
+from pipeweave.attempt import Files
+from pipeweave.authoring import (
+    Context,
+    TaskSpec,
+    bind,
+    encode,
+    key_of,
+)
 from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
-from pipeweave.json_conversion import details_of
-from pipeweave.safe_text import safe_text
-from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
-from pipeweave.spec import WITH_OUTPUT, Graph, PipelineSpec, StepSpec, output_template, run_output
+from pipeweave.size_limits import INLINE_BYTES, MAX_ITEM_BYTES, MAX_MAP_ITEMS
+from pipeweave.spec import (
+    WITH_OUTPUT,
+    Choice,
+    EngineStep,
+    Gather,
+    Graph,
+    PipelineSpec,
+    StepSpec,
+    Transform,
+    WaitStep,
+    engine_results,
+    output_template,
+    run_output,
+)
+from pipeweave.spec.engine_results import Refused
+from pipeweave.spec.expressions import parse_condition
 from pipeweave.spec.references import json_type, resolve
 from pipeweave.spec.rules import (
     FAIL_FAST,
@@ -27,13 +51,14 @@ from pipeweave.spec.rules import (
     decide_step,
     final_run_status,
     follows_failure,
+    is_taken,
     select_next,
 )
-from pipeweave.testing.local_files import Kept, LocalFiles, added_assets, values_of
+from pipeweave.testing.local_attempts import Called, Function, called, may_retry, previous_attempt, retries_of
+from pipeweave.testing.local_files import Kept, LocalFiles, values_of
 from pipeweave.testing.local_result import RunResult, StepResult
-
-Function = Callable[..., Any]
-Called = tuple[Outcome, dict[str, Kept]]
+from pipeweave.testing.local_scope import outcomes_of, values_of_run
+from pipeweave.testing.local_waits import Outside, end_of
 
 
 class LocalRun:
@@ -47,6 +72,8 @@ class LocalRun:
         mode: the run's failure mode.
         tenant: the tenant of the run.
         uploads: the files of uploads, by id.
+        outside: the signals and decisions that come.
+        now: when the run begins, aware.
     """
 
     def __init__(
@@ -59,6 +86,8 @@ class LocalRun:
         mode: str,
         tenant: str,
         uploads: Mapping[str, Path] | None = None,
+        outside: Outside,
+        now: datetime,
     ) -> None:
         self.spec = spec
         self.graph = Graph(spec)
@@ -68,37 +97,129 @@ class LocalRun:
         self.mode = mode
         self.tenant = tenant
         self.uploads = uploads
+        self.outside = outside
+        self.began_at = now
         self.id = ids.new_id()
         self.count = 0
         self.results: dict[str, StepResult] = {}
+        # When each step would have ended.
+        self.ends: dict[str, datetime] = {}
         # Outcomes by task and idempotency key; a later call with the same key reuses the outcome.
         self.outcomes: dict[tuple[str, str], Called] = {}
         # The assets of completed steps.
         self.assets: dict[str, dict[str, Kept]] = {}
+        gathers = [each.decides for each in spec.steps if isinstance(each.decides, Gather)]
+        # Steps of which a failure ends no run by itself: a gather behind them tells of it.
+        self.held = frozenset(member for each in gathers for member in each.members)
 
     def to_end(self) -> RunResult:
+        has_failed = False
         for step_id in self.graph.order:
-            if self.mode == FAIL_FAST and any(each.status in FAILED for each in self.results.values()):
-                self.results[step_id] = StepResult("cancelled")
-            else:
-                self.results[step_id] = self.decide(self.spec.by_id[step_id])
-        status = final_run_status(self.mode, (each.status for each in self.results.values()))
+            step = self.spec.by_id[step_id]
+            start = self.start_of(step)
+            result = StepResult("cancelled") if has_failed else self.decide(step, start)
+            result.is_passed_over |= step.continue_on_error and result.status in ("failed", "timeout")
+            self.results[step_id] = result
+            self.ends[step_id] = start + timedelta(milliseconds=result.waited_ms)
+            has_failed |= self.mode == FAIL_FAST and self.is_failure(step_id)
+        status = final_run_status(self.mode, self.statuses())
         return RunResult(status, self.results, self.output() if status in WITH_OUTPUT else None)
+
+    def is_failure(self, step_id: str) -> bool:
+        """Whether a step, by itself, lets the run fail."""
+        result = self.results[step_id]
+        return result.status in FAILED and not result.is_passed_over and step_id not in self.held
+
+    def statuses(self) -> Iterator[str]:
+        """The statuses that the status of the run is made of, those of items among them."""
+        for step_id, result in self.results.items():
+            is_excused = step_id in self.held or self.spec.by_id[step_id].continue_on_error
+            for each in (result, *result.items):
+                yield "completed" if is_excused and each.status in FAILED else each.status
 
     def output(self) -> Any:
         completed = {id: each.output for id, each in self.results.items() if each.status == "completed"}
         template = output_template(self.spec, self.graph.ends)
         return run_output(template, input=self.input, steps=completed)
 
-    def decide(self, step: StepSpec) -> StepResult:
+    def start_of(self, step: StepSpec) -> datetime:
+        """When a step begins: after all its predecessors, or after as many as its early join needs."""
+        before = self.graph.predecessors[step.id]
+        if step.join.at_least is None:
+            return max((self.ends[each] for each in before), default=self.began_at)
+        taken = sorted(self.ends[each] for each in before if is_taken(self.predecessor(each), step.id))
+        enough = taken[: step.join.at_least]
+        return enough[-1] if enough else self.began_at
+
+    def decide(self, step: StepSpec, start: datetime) -> StepResult:
         before = {id: self.predecessor(id) for id in self.graph.predecessors[step.id]}
-        if decide_step(self.mode, before, step.id) is Decision.SKIP:
+        if decide_step(self.mode, before, step.id, step.join) is Decision.SKIP:
             return StepResult("skipped", follows_failure=follows_failure(before.values()))
+        try:
+            if not self.is_wanted(step, start):
+                return StepResult("skipped", is_passed_over=True)
+            if step.decides is not None:
+                return self.decided(step, step.decides, start)
+        except PipeWeaveError as error:
+            return StepResult("failed", error=error)
         return self.mapped(step) if step.has_items else self.once(step)
+
+    def is_wanted(self, step: StepSpec, now: datetime) -> bool:
+        """Whether the step's condition is true."""
+        if step.condition is None:
+            return True
+        return parse_condition(step.condition).is_true(self.scope(step), now=now)
+
+    def decided(self, step: StepSpec, decides: EngineStep, now: datetime) -> StepResult:
+        """The result of a step that the engine decides."""
+        match decides:
+            case Choice() | Transform() | Gather():
+                return self.made(step, decides, now)
+            case _:
+                return self.waited(step, decides, now)
+
+    def made(self, step: StepSpec, decides: Choice | Transform | Gather, now: datetime) -> StepResult:
+        made = engine_results.result_of(
+            decides,
+            self.scope(step),
+            predecessors=step.needs,
+            successors=self.graph.successors[step.id],
+            is_tolerated=lambda each: self.spec.by_id[each].continue_on_error,
+            now=now,
+        )
+        if isinstance(decides, Gather) and not isinstance(made, Refused):
+            before = [self.predecessor(each) for each in step.needs]
+            if engine_results.is_after_failure(self.mode, before):
+                return StepResult("skipped", follows_failure=True)
+        if not isinstance(made, Refused) and (size := len(encode(made.output)[1])) > INLINE_BYTES:
+            made = engine_results.too_large(size, decides)
+        if isinstance(made, Refused):
+            error = TaskError(made.message, code=made.code, retryable=False, details=made.details)
+            return StepResult("failed", error=error)
+        return StepResult("completed", made.output, run_next=made.selected_next)
+
+    def waited(self, step: StepSpec, wait: WaitStep, start: datetime) -> StepResult:
+        scope = self.scope(step)
+        ended = end_of(
+            step.id, wait, lambda each: engine_results.fill(each, scope, start), start, self.outside
+        )
+        waited_ms = (ended.at - start) // timedelta(milliseconds=1)
+        if ended.error is None:
+            return StepResult("completed", ended.output, waited_ms=waited_ms)
+        status = "timeout" if ended.is_timeout else "failed"
+        return StepResult(status, error=ended.error, waited_ms=waited_ms)
 
     def predecessor(self, id: str) -> Predecessor:
         result = self.results[id]
-        return Predecessor(result.status, result.run_next, result.follows_failure)
+        return Predecessor(result.status, result.run_next, result.follows_failure, result.is_passed_over)
+
+    def scope(self, step: StepSpec) -> dict[str, Any]:
+        """The values that the expressions of a step may name, by their roots."""
+        return {**self.of_run, "steps": self.upstream(step), **outcomes_of(self.results)}
+
+    @cached_property
+    def of_run(self) -> Mapping[str, Any]:
+        return values_of_run(self.spec, ids.show(ids.RUN, self.id), self.input, self.began_at)
 
     def upstream(self, step: StepSpec) -> dict[str, Any]:
         before = self.graph.ancestors(step.id)
@@ -109,18 +230,18 @@ class LocalRun:
         }
 
     def once(self, step: StepSpec, item: Any = None, index: int | None = None) -> StepResult:
-        """Run a step, or one item of a map, and retry it as the task's options say."""
+        """Run a step, or one item of a map, and retry it as the step says, or the task's options."""
         self.count += 1
-        options = self.options.get(step.task)
+        attempts, policy = retries_of(step, self.options.get(step.task))
         failed: list[Mapping[str, Any]] = []
         delays: list[int] = []
         while True:
             result = self.attempt(step, item, index, tuple(failed))
             result.attempts = len(failed) + 1
             result.previous_attempts, result.delays_ms = failed, delays
-            if result.error is None or options is None or not may_retry(options, result):
+            if result.error is None or result.attempts >= attempts or not may_retry(policy, result.error):
                 return result
-            delays.append(options.retry_policy.delay_ms(result.attempts, 0))
+            delays.append(policy.delay_ms(result.attempts, 0))
             failed = [*failed, previous_attempt(result)]
 
     def attempt(
@@ -131,7 +252,15 @@ class LocalRun:
         try:
             params = None
             if step.params is not None:
-                params = resolve(step.params, input=self.input, steps=upstream, item=item, map_index=index)
+                params = resolve(
+                    step.params,
+                    input=self.input,
+                    steps=upstream,
+                    item=item,
+                    map_index=index,
+                    scope=self.scope(step),
+                    now=self.start_of(step),
+                )
             ctx = self.context(step, params, upstream, item, index, failed)
             outcome, assets = self.call(step.task, fn, ctx, self.files(step))
             chosen = select_next(
@@ -194,10 +323,11 @@ class LocalRun:
             items = self.items(step)
         except PipeWeaveError as error:
             return StepResult("failed", error=error)
+        is_excused = step.continue_on_error or step.id in self.held
         results: list[StepResult] = []
         for index, item in enumerate(items):
             results.append(self.once(step, item, index))
-            if results[-1].error is not None and self.mode == FAIL_FAST:
+            if results[-1].error is not None and self.mode == FAIL_FAST and not is_excused:
                 break
         failed = [each for each in results if each.status == "failed"]
         if failed and (self.mode != PARTIAL_MERGE or len(failed) == len(items)):
@@ -210,7 +340,7 @@ class LocalRun:
         return StepResult("completed", [each.output for each in results], items=results, assets=assets)
 
     def items(self, step: StepSpec) -> list[Any]:
-        source = resolve(step.over, input=self.input, steps=self.upstream(step))
+        source = engine_results.fill(step.over, self.scope(step), self.start_of(step))
         if source is None:
             return []
         if not isinstance(source, list):
@@ -222,32 +352,3 @@ class LocalRun:
             if size > MAX_ITEM_BYTES:
                 raise MapSourceInvalid(f"item {index} has {size} bytes, an item has at most {MAX_ITEM_BYTES}")
         return source
-
-
-def called(fn: Function, arguments: Mapping[str, Any], files: Files) -> Called:
-    """Call a function: its outcome, and the assets that it has added."""
-    try:
-        return outcome_of(call_to_end(fn, arguments)), added_assets(files)
-    finally:
-        files.close()
-
-
-def may_retry(options: TaskSpec, result: StepResult) -> bool:
-    """True if another attempt follows the failed attempt."""
-    assert result.error is not None
-    code, is_retryable = classify_error(result.error)
-    has_more = result.attempts <= options.retries
-    return has_more and options.retry_policy.may_retry(code, is_retryable=is_retryable)
-
-
-def previous_attempt(result: StepResult) -> Mapping[str, Any]:
-    """Describe a failed attempt for the context of later attempts."""
-    assert result.error is not None
-    return {
-        "attempt": result.attempts,
-        "status": result.status,
-        "error": safe_text(str, result.error) or type(result.error).__name__,
-        "errorCode": classify_error(result.error)[0],
-        "details": details_of(getattr(result.error, "details", None)),
-        "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-    }

@@ -101,6 +101,7 @@ def test_a_failing_item_ends_as_the_failure_mode_says(mode: str) -> None:
     if mode == "partial-merge":
         assert result.steps["count"].output == [1, None, 2]
         assert result.output["total"] == 3
+        assert result.status == "partial"
         return
     assert result.status == "failed"
     assert result.steps["count"].status == "failed"

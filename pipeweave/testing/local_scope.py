@@ -1,0 +1,46 @@
+"""The values that expressions may name in a run of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pipeweave import error_kinds
+from pipeweave.authoring import describe
+from pipeweave.spec import PipelineSpec
+from pipeweave.spec.references import resolve
+from pipeweave.testing.local_result import StepResult
+from pipeweave.testing.local_waits import iso
+
+
+def values_of_run(spec: PipelineSpec, run_id: str, run_input: Any, began_at: datetime) -> dict[str, Any]:
+    """The values of the run itself: `input`, `variables`, `trigger` and `run`.
+
+    Raises:
+        InvalidReference, ExpressionFailed: a variable has no value.
+    """
+    moment = iso(began_at)
+    return {
+        "input": run_input,
+        "variables": resolve(spec.variables, input=run_input, steps={}),
+        "trigger": {"type": "api", "id": None, "actor": None, "timestamp": moment, "payload": run_input},
+        "run": {"id": run_id, "pipeline": spec.id, "createdAt": moment, "outcome": None},
+    }
+
+
+def outcomes_of(results: Mapping[str, StepResult]) -> dict[str, Any]:
+    """The values of `status` and `errors`."""
+    return {
+        "status": {step_id: each.status for step_id, each in results.items()},
+        "errors": {step_id: _seen_error(step_id, each) for step_id, each in results.items()},
+    }
+
+
+def _seen_error(step_id: str, result: StepResult) -> dict[str, Any] | None:
+    """The error of a step as an expression sees it; None if it has none."""
+    if result.error is None:
+        return None
+    raised = describe(result.error)
+    stored = {"message": raised.message, "details": raised.details}
+    return error_kinds.as_seen(step_id, raised.code, stored, result.attempts)

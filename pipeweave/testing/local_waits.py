@@ -1,0 +1,184 @@
+"""End the steps that wait, at once: by what the test gives, or by their time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pipeweave.durations import DURATION_EXPECTED, in_words, milliseconds
+from pipeweave.errors import InputValidationFailed, InvalidInput, InvalidWait, TaskError
+from pipeweave.schema import run_input_errors
+from pipeweave.spec import NO_DEFAULT, Approval, PipelineSpec, SignalWait, Sleep, WaitStep
+from pipeweave.suggestions import did_you_mean
+
+# Gives the value of a JSON value of the document: what stands in `${…}` is replaced.
+Fill = Callable[[Any], Any]
+# A person's decision, as a test gives it: yes or no, or `approved`, `choice`, `by`, `comment` and `form`.
+Decision = bool | Mapping[str, Any]
+
+_DECISION_KEYS = ("approved", "choice", "by", "comment", "form")
+
+
+@dataclass(slots=True)
+class Outside:
+    """What comes from outside of a run.
+
+    Args:
+        signals: by name and payload, the oldest first; each ends one wait, and is gone then.
+        decisions: of people, by the ids of the steps.
+    """
+
+    signals: list[tuple[str, Any]]
+    decisions: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a wait ended.
+
+    Args:
+        at: when it would have ended.
+        output: of the step.
+        error: why it failed; None if it did not.
+        is_timeout: its time was over.
+    """
+
+    at: datetime
+    output: Any = None
+    error: TaskError | None = None
+    is_timeout: bool = False
+
+
+def outside_of(
+    spec: PipelineSpec,
+    signals: Mapping[str, Any] | Iterable[tuple[str, Any]] | None,
+    approvals: Mapping[str, Decision] | None,
+) -> Outside:
+    """What a test gives, checked.
+
+    Raises:
+        InvalidInput: a decision names no approval of the pipeline, or says what nobody can decide.
+        InputValidationFailed: the form of a decision has mistakes.
+    """
+    listed = signals.items() if isinstance(signals, Mapping) else signals or ()
+    asked = {each.id: each.decides for each in spec.steps if isinstance(each.decides, Approval)}
+    decisions: dict[str, Mapping[str, Any]] = {}
+    for step_id, decision in (approvals or {}).items():
+        if step_id not in asked:
+            hint = did_you_mean(step_id, asked, f"its approvals are {', '.join(asked) or 'none'}")
+            raise InvalidInput(f"pipeline {spec.id!r} has no approval {step_id!r}", hint=hint)
+        decisions[step_id] = _checked(decision, asked[step_id], f"approvals.{step_id}")
+    return Outside([(name, payload) for name, payload in listed], decisions)
+
+
+def _checked(decision: Decision, step: Approval, path: str) -> Mapping[str, Any]:
+    members: dict[str, Any] = {"approved": decision} if isinstance(decision, bool) else dict(decision)
+    if unknown := [each for each in members if each not in _DECISION_KEYS]:
+        hint = did_you_mean(unknown[0], _DECISION_KEYS, f"a decision has {', '.join(_DECISION_KEYS)}")
+        raise InvalidInput(f"{path}.{unknown[0]} is no part of a decision", hint=hint)
+    approved = members.setdefault("approved", True)
+    chosen = members.setdefault("choice", None if step.options else "approve" if approved else "reject")
+    if step.options and chosen not in step.options:
+        raise InvalidInput(f"{path}.choice must be one of {', '.join(step.options)}, not {chosen!r}")
+    form = members.get("form")
+    if form is not None and step.form is None:
+        raise InvalidInput(f"{path}.form: the approval asks for none")
+    # Who says no need not fill in what a yes needs.
+    faults = run_input_errors(step.form, form) if approved or form is not None else []
+    if faults:
+        named = [replace(each, field=f"{path}.form.{each.field}".rstrip(".")) for each in faults]
+        raise InputValidationFailed(f"{named[0].field}: {named[0].message}", errors=named)
+    return members
+
+
+def end_of(step_id: str, step: WaitStep, fill: Fill, start: datetime, outside: Outside) -> Ended:
+    """How a wait ends: at once by what has come from outside, else when its time is over.
+
+    Args:
+        fill: gives the values of what the step says.
+        start: when the wait begins.
+
+    Raises:
+        ExpressionFailed, InvalidReference: what the step says has no value.
+        InvalidWait: it is no time, or no text.
+    """
+    match step:
+        case Sleep():
+            return Ended(max(start, _wakes_at(step, fill, start)))
+        case SignalWait():
+            names = _names([fill(each) for each in step.names])
+            return _signalled(names, start, outside) or _timed_out(
+                step, fill, start, f"no signal {' or '.join(map(repr, names))} came"
+            )
+        case Approval():
+            fill([step.title, list(step.assignees), step.context])
+            decision = outside.decisions.get(step_id)
+            if decision is not None:
+                return _decided(step, decision, start)
+            return _timed_out(step, fill, start, "nobody decided")
+
+
+def _wakes_at(step: Sleep, fill: Fill, start: datetime) -> datetime:
+    if step.until is not None:
+        return _moment(fill(step.until))
+    value = step.ms if step.ms is not None else fill(step.seconds)
+    ms = step.ms if step.ms is not None else milliseconds(value)
+    if ms is None:
+        raise InvalidWait(f"the step cannot sleep for {value!r}", hint=f"give {DURATION_EXPECTED}")
+    return start + timedelta(milliseconds=ms)
+
+
+def _moment(value: Any) -> datetime:
+    try:
+        moment = datetime.fromisoformat(value)
+    except (ValueError, TypeError):
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise InvalidWait(
+            f"the step cannot sleep until {value!r}",
+            hint="give a time in ISO 8601 with its offset, such as 2030-01-31T08:00:00Z",
+        )
+    return moment
+
+
+def _names(values: Sequence[Any]) -> list[str]:
+    """The names of signals; a list among the values gives its texts."""
+    names = [one for each in values for one in (each if isinstance(each, list) else [each])]
+    if wrong := [each for each in names if not isinstance(each, str)]:
+        raise InvalidWait(f"the name of a signal is a text, not {wrong[0]!r}"[:300])
+    return names
+
+
+def _signalled(names: Sequence[str], start: datetime, outside: Outside) -> Ended | None:
+    """The end by the oldest signal of one of the names, which is taken; None if there is none."""
+    for place, (name, payload) in enumerate(outside.signals):
+        if name in names:
+            del outside.signals[place]
+            return Ended(start, {"name": name, "payload": payload, "by": None, "at": iso(start)})
+    return None
+
+
+def _decided(step: Approval, decision: Mapping[str, Any], start: datetime) -> Ended:
+    shown = {each: decision.get(each) for each in ("choice", "by", "comment", "form")}
+    vote = {**shown, "at": iso(start)}
+    is_approved = bool(decision["approved"]) or bool(step.options)
+    if not is_approved and step.fails_when_rejected:
+        said = "" if vote["comment"] is None else f": {vote['comment']}"
+        message = f"{vote['by'] or 'somebody'} rejected it{said}"
+        return Ended(start, error=TaskError(message, code="REJECTED", retryable=False, details=vote))
+    return Ended(start, {"approved": is_approved, **vote, "votes": [vote]})
+
+
+def _timed_out(step: SignalWait | Approval, fill: Fill, start: datetime, what: str) -> Ended:
+    at = start + timedelta(milliseconds=step.timeout_ms)
+    if step.default is not NO_DEFAULT:
+        return Ended(at, fill(step.default))
+    error = TaskError(f"{what} within {in_words(step.timeout_ms)}", code="WAIT_TIMEOUT", retryable=False)
+    return Ended(at, error=error, is_timeout=True)
+
+
+def iso(moment: datetime) -> str:
+    """A time as the API writes it: RFC 3339 in UTC, with milliseconds."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+../../pipeweave/error_kinds.py
