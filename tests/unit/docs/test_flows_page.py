@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from support.pages import ROOT, blocks, text_of
 
+import pipeweave
 from pipeweave.size_limits import MAX_STEPS
 from pipeweave.spec import PipelineSpec, StepRetry, dry_run, parse_spec
 from pipeweave.spec.document_engine_steps import MAX_CASES, MAX_FAILURES
 from pipeweave.spec.document_steps import ADAPTER_TIMEOUT_MS
 from pipeweave.spec.expressions.bounds import MAX_CHARS
 from pipeweave.spec.joins import MAX_EARLY_PREDECESSORS
+from pipeweave.testing import run_pipeline
 
 DOCUMENTS: dict[str, Any] = {
     each["id"]: each for each in map(yaml.safe_load, blocks(ROOT / "docs/flows.md", "yaml"))
@@ -37,6 +41,28 @@ def test_what_the_page_says_of_edges_is_so() -> None:
     assert needs["book"] == {"method", "capture", "write", "refuse"}
     assert needs["capture"] == {"authorise"}
     assert {each.id: set(each.needs) for each in read("quotes").steps}["close"] == {"north", "south", "west"}
+
+
+def test_the_pipeline_in_python_runs_as_the_test_on_the_other_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [program] = blocks(ROOT / "docs/flows.md", "python")
+    [test] = [each for each in blocks(ROOT / "docs/tasks-and-pipelines.md", "python") if "sell, " in each]
+    (tmp_path / "flows_page.py").write_text(program)
+    monkeypatch.syspath_prepend(tmp_path)
+    sell = importlib.import_module("flows_page").sell
+    names: dict[str, Any] = {"run_pipeline": run_pipeline, "sell": sell}
+    exec(compile(test, "docs/tasks-and-pipelines.md", "exec", dont_inherit=True), names)
+    names["test_a_large_order_is_sold_if_finance_says_so"]()
+    assert run_pipeline(sell, {"order": {"id": "o-1", "total": 5000}}).output["receipt"] is None
+
+
+def test_every_name_in_the_table_of_python_is_one_of_ours() -> None:
+    table = text_of("docs/flows.md").partition("| Python | document |")[2].partition("\n\n")[0]
+    named = {"when", "otherwise", "either", "settle", "transform", "sleep", "sleep_until"}
+    named |= {"wait_for_signal", "approval"}
+    assert named <= set(pipeweave.__all__)
+    assert named == {each for each in named if f"{each}(" in table}
 
 
 def test_the_gather_of_a_block_is_called_as_the_page_says() -> None:
