@@ -36,7 +36,6 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.domain.triggered_by import BY_REQUEST, REDRIVE, TriggeredBy
 from pipeweave.orchestrator.engine.advance import RUN_FAILED, Advance
 from pipeweave.orchestrator.engine.chords import Counting
-from pipeweave.orchestrator.engine.step_results import PARALLEL_FAILED
 from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.runs import deadlines, triggering
 from pipeweave.orchestrator.state import run_transitions
@@ -47,6 +46,7 @@ from pipeweave.orchestrator.state.task_transitions import Logged, Move
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 from pipeweave.spec import ENGINE, ITEMS, STEPS
+from pipeweave.spec.engine_results import PARALLEL_FAILED
 
 T = TaskStatus
 

@@ -20,12 +20,12 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.step_values import Wanted
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine import referred_values, step_results, waiting
-from pipeweave.orchestrator.engine.referred_values import Loaded, NotLoaded, ReferredValues, Scope, fill
+from pipeweave.orchestrator.engine.referred_values import Loaded, NotLoaded, ReferredValues, Scope
 from pipeweave.orchestrator.engine.step_results import Made
 from pipeweave.orchestrator.state import cancelling, completing, releasing
 from pipeweave.orchestrator.state.cancelling import CONDITION_FALSE, PREDECESSOR_FAILED
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.spec import Gather, WaitStep
+from pipeweave.spec import Gather, WaitStep, engine_results
 
 # So many steps are acted on in one transaction, which holds rows locked meanwhile; the others follow by
 # messages about their joins.
@@ -137,7 +137,7 @@ def _wait(
     """Let steps wait from now on. Returns why some cannot."""
     wanted = functools.reduce(operator.or_, (run.plan.values[each].wanted for each in ordinals))
     scope = values.scope(wanted)
-    begun = waiting.begin(tx, run, ordinals, lambda value: fill(value, scope, tx.now))
+    begun = waiting.begin(tx, run, ordinals, lambda value: engine_results.fill(value, scope, tx.now))
     return {ordinal: failure_of(error) for ordinal, error in begun.failed.items()}
 
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pipeweave import ids
+from pipeweave import error_kinds, ids
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.domain import error_kinds
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import FAILED_TASK
@@ -25,8 +24,7 @@ from pipeweave.orchestrator.state import outputs
 from pipeweave.orchestrator.state.cancelling import PREDECESSOR_FAILED
 from pipeweave.orchestrator.state.outputs import Place, Places, StepOutcome
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.spec import references
-from pipeweave.spec.rules import PARTIAL_MERGE
+from pipeweave.spec import Predecessor, engine_results, references
 
 # Values from storage by path, as `Values.load_all` gives them: an error where there is no readable value.
 Loaded = Mapping[str, Any]
@@ -58,16 +56,7 @@ def read(tx: Transaction, run: RunHeader, ordinal: int, loaded: Loaded) -> Any:
     over = run.plan[ordinal].step.over
     wanted = Wanted.of(references.compile_value(over).references)
     scope = find(tx, run, wanted, loaded).scope(wanted)
-    return fill(over, scope, tx.now)
-
-
-def fill(value: Any, scope: Scope, now: datetime) -> Any:
-    """A JSON value with its expressions filled in.
-
-    Raises:
-        ExpressionFailed, InvalidReference: an expression cannot be evaluated.
-    """
-    return references.resolve(value, input=scope["input"], steps=scope["steps"], scope=scope, now=now)
+    return engine_results.fill(over, scope, tx.now)
 
 
 def find(tx: Transaction, run: RunHeader, wanted: Wanted, loaded: Loaded = NOTHING_LOADED) -> ReferredValues:
@@ -118,9 +107,13 @@ class ReferredValues:
         was, and none of the others completed where the failure mode would go on with it.
         """
         ends = [self._outcomes[each] for each in before]
-        if not any(each.status == "skipped" and each.error_code == PREDECESSOR_FAILED for each in ends):
-            return False
-        return mode != PARTIAL_MERGE or all(each.status != "completed" for each in ends)
+        return engine_results.is_after_failure(
+            mode,
+            [
+                Predecessor(each.status, follows_failure=each.error_code == PREDECESSOR_FAILED)
+                for each in ends
+            ],
+        )
 
     def with_loaded(self, loaded: Loaded) -> ReferredValues:
         """The same, with values that were loaded from storage."""
