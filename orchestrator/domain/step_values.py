@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeweave.spec import (
-    NO_DEFAULT,
     Approval,
     Choice,
     EngineStep,
@@ -122,12 +121,8 @@ def _template(decides: EngineStep | None) -> Any:
         case Sleep():
             return [decides.seconds, decides.until]
         case SignalWait():
-            return [list(decides.names), _default(decides.default)]
+            return list(decides.names)
         case Approval():
-            return [decides.title, list(decides.assignees), decides.context, _default(decides.default)]
+            return [decides.title, list(decides.assignees), decides.context]
         case _:
             return None
-
-
-def _default(default: Any) -> Any:
-    return None if default is NO_DEFAULT else default
