@@ -18,6 +18,7 @@ from pipeweave.spec import (
     Sleep,
     StepSpec,
     Transform,
+    default_value,
 )
 from pipeweave.spec.expressions import Expression, Path, parse_condition
 from pipeweave.spec.references import Reference, compile_value, referenced_parts
@@ -121,8 +122,8 @@ def _template(decides: EngineStep | None) -> Any:
         case Sleep():
             return [decides.seconds, decides.until]
         case SignalWait():
-            return list(decides.names)
+            return [list(decides.names), default_value(decides)]
         case Approval():
-            return [decides.title, list(decides.assignees), decides.context]
+            return [decides.title, list(decides.assignees), decides.context, default_value(decides)]
         case _:
             return None

@@ -92,7 +92,7 @@ def new_wait(run: RunHeader, ordinal: int, resolve: Resolve, now: datetime) -> N
         until = _wakes_at(step, resolve, now)
         return NewWait(task_run_id, TIMER, None, until, until, {})
     timeout_at = now + timedelta(milliseconds=step.timeout_ms)
-    default = {} if step.default is NO_DEFAULT else {"default": step.default}
+    default = {} if step.default is NO_DEFAULT else {"default": resolve(step.default)}
     if isinstance(step, SignalWait):
         names = _names([resolve(each) for each in step.names])
         return NewWait(task_run_id, SIGNAL, names, now, timeout_at, _bounded(default))

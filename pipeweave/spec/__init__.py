@@ -29,7 +29,7 @@ from pipeweave.spec.parameter_checks import Parameters, parameter_errors
 from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepRetry, StepSpec
 from pipeweave.spec.reference_syntax import escape, show_path
 from pipeweave.spec.rules import CODES, FAIL_FAST, FAILURE_MODES, PINNED, Decision, Predecessor
-from pipeweave.spec.wait_steps import NO_DEFAULT, Approval, SignalWait, Sleep, WaitStep
+from pipeweave.spec.wait_steps import NO_DEFAULT, Approval, SignalWait, Sleep, WaitStep, default_value
 
 __all__ = [
     "ALL",
@@ -74,6 +74,7 @@ __all__ = [
     "TaskRunKind",
     "Transform",
     "WaitStep",
+    "default_value",
     "derive",
     "dry_run",
     "engine_task",

@@ -104,6 +104,7 @@ class WaitReader:
     def _end(self, written: Mapping[str, Any], path: str) -> tuple[int, Any]:
         """How long a step waits (ms), and its output if the time is over."""
         timeout_ms = read_duration(self.mistakes, written, "timeout", path)
+        self.expressions.value(written.get("default"), f"{path}.default")
         return timeout_ms or DEFAULT_WAIT_MS, written.get("default", NO_DEFAULT)
 
     def approval(self, written: Any, path: str) -> Approval:

@@ -67,7 +67,7 @@ class SignalWait:
     Args:
         names: of the signals, at most 20; templates.
         timeout_ms: how long it waits (ms).
-        default: its output when the time is over; NO_DEFAULT: it fails then.
+        default: its output when the time is over, may hold expressions; NO_DEFAULT: it fails then.
     """
 
     names: tuple[str, ...]
@@ -93,7 +93,7 @@ class Approval:
         form: a schema of the fields that who decides fills in (see `pipeweave.schema`); None for no form.
         context: a JSON value with expressions, shown beside the question.
         timeout_ms: how long it waits (ms).
-        default: its output when the time is over; NO_DEFAULT: it fails then.
+        default: its output when the time is over, may hold expressions; NO_DEFAULT: it fails then.
         fails_when_rejected: a no fails the step with REJECTED, instead of completing it.
         four_eyes: who began the run cannot decide.
     """
@@ -125,3 +125,8 @@ class Approval:
 
 
 WaitStep = Sleep | SignalWait | Approval
+
+
+def default_value(step: SignalWait | Approval) -> Any:
+    """What a step gives when its time is over; None, too, where it fails then."""
+    return None if step.default is NO_DEFAULT else step.default

@@ -89,11 +89,11 @@ def test_a_cancel_of_the_run_deletes_its_waits(runs: WaitingRuns) -> None:
 
 
 def test_what_a_step_waits_for_is_made_of_values_of_the_run(runs: WaitingRuns) -> None:
-    names = SignalWait(("paid:${input.order}",), default={"late": 1})
+    names = SignalWait(("paid:${input.order}",), default={"late": "${input.order + 1}"})
     runs.driver.store_steps(StepSpec("paid", engine_task(names), decides=names))
     run_id = runs.driver.trigger(input={"order": 7})
     [wait] = runs.waits(run_id)
-    assert (wait.names, wait.data["default"]) == (["paid:7"], {"late": 1})
+    assert (wait.names, wait.data["default"]) == (["paid:7"], {"late": 8})
     runs.send(run_id, "paid:7", "now")
     assert runs.driver.run(run_id).status == "completed"
     with verify.snapshot(runs.driver.database) as tx:

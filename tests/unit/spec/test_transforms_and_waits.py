@@ -137,6 +137,7 @@ def test_an_approval_is_read_whole() -> None:
         ({"signal": [5]}, "signal[0]", "must be a text"),
         ({"signal": {"name": "a", "names": ["b"]}}, "signal.names", "together with `name`"),
         ({"signal": {}}, "signal.names", "is required"),
+        ({"signal": {"name": "a", "default": "${steps.nobody}"}}, "signal.default", "is not a step"),
         ({"signal": {"name": "a", "timout": 5}}, "signal.timout", "did you mean 'timeout'"),
         ({"signal": {"name": "a", "timeout": "367d"}}, "signal.timeout", "366 days"),
         ({"signal": [f"s{each}" for each in range(21)]}, "signal", "at most 20"),
