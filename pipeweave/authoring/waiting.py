@@ -9,8 +9,8 @@ from typing import Any, Literal, Unpack
 from pipeweave.authoring.graph_builder import open_builder
 from pipeweave.authoring.hint_fields import field_of
 from pipeweave.authoring.placeholder import Placeholder, reference_of
-from pipeweave.authoring.rules_of_steps import NeedsAndRules, Rules, split
-from pipeweave.authoring.written_values import constant, template
+from pipeweave.authoring.rules_of_steps import NeedsAndRules, split
+from pipeweave.authoring.written_values import template
 from pipeweave.errors import InvalidSpec
 from pipeweave.spec import NO_DEFAULT
 
@@ -67,7 +67,7 @@ def wait_for_signal(
     Args:
         names: of the signals; templates, or results and parameters.
         timeout: how long it waits: seconds, or a text such as `10d`; 7 days by default.
-        default: its result when the time is over, a constant, None too; without it, it fails then.
+        default: its result when the time is over, None too; without it, it fails then.
         rules: see `Rules`; and `needs`.
 
     Returns:
@@ -86,7 +86,7 @@ def approval(
     title: Any,
     *,
     assignees: Iterable[Any] = (),
-    needs: int = 1,
+    votes: int = 1,
     form: Any = None,
     options: Iterable[str] = (),
     context: Any = None,
@@ -94,8 +94,7 @@ def approval(
     default: Any = NO_DEFAULT,
     on_reject: Literal["complete", "fail"] = "complete",
     four_eyes: bool = False,
-    after: Iterable[Any] = (),
-    **rules: Unpack[Rules],
+    **rules: Unpack[NeedsAndRules],
 ) -> Any:
     """Draw a step that waits for the decision of people.
 
@@ -105,16 +104,15 @@ def approval(
     Args:
         title: what is asked; a template.
         assignees: names of tokens, or `group:<name>`, whose votes count; none: everybody who may approve.
-        needs: how many different people must say yes; one who says no decides at once.
+        votes: how many different people must say yes; one who says no decides at once.
         form: the fields that who decides fills in: a dataclass, a TypedDict, a pydantic model, or a schema.
         options: the choices in place of yes and no: `["ship", "hold"]`; the result has `choice`.
         context: JSON with results and parameters, shown beside the question.
         timeout: how long it waits: seconds, or a text such as `2d`; 7 days by default.
-        default: its result when the time is over, a constant, None too; without it, it fails then.
+        default: its result when the time is over, None too; without it, it fails then.
         on_reject: `fail`: a no fails the step with REJECTED.
         four_eyes: who began the run cannot decide.
-        after: results (or ids) of steps that must end before it is asked.
-        rules: see `Rules`.
+        rules: see `Rules`; and `needs`.
 
     Returns:
         Its result: an object of `approved`, `choice`, `by`, `at`, `comment`, `form` and `votes`.
@@ -127,7 +125,7 @@ def approval(
     written: dict[str, Any] = {
         "title": template(title, "title"),
         "assignees": template(list(assignees), "assignees"),
-        "needs": needs,
+        "needs": votes,
         "onReject": on_reject,
         "fourEyes": four_eyes,
         **_end(timeout, default),
@@ -135,7 +133,7 @@ def approval(
     written |= {"options": chosen} if (chosen := list(options)) else {}
     written |= {} if form is None else {"form": _form(form)}
     written |= {} if context is None else {"context": template(context, "context")}
-    return builder.add("approval", {"approval": written, **members}, needs=after, **place)
+    return builder.add("approval", {"approval": written, **members}, **place)
 
 
 def _end(timeout: float | str | None, default: Any) -> dict[str, Any]:
@@ -145,7 +143,7 @@ def _end(timeout: float | str | None, default: Any) -> dict[str, Any]:
             f"timeout is a constant, not {reference_of(timeout)}", hint="sleep(…) takes results, too"
         )
     shown: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-    return shown if default is NO_DEFAULT else {**shown, "default": constant(default, "default")}
+    return shown if default is NO_DEFAULT else {**shown, "default": template(default, "default")}
 
 
 def _form(form: Any) -> Any:
