@@ -69,11 +69,11 @@ test: setup links ## All checks, and all tests but those of test-whole
 
 tests: setup links ## The tests of make test without the checks
 	@# pytest rewrites the asserts of each file and keeps the result: once, and not in each process at the same time.
-	@$(PYTEST) --collect-only >/dev/null
+	@mkdir -p .pytest_cache; $(PYTEST) --collect-only -q >.pytest_cache/collected 2>&1 || { tail -n 40 .pytest_cache/collected; exit 1; }
 	$(TESTED) $(WHOLE:%=--ignore %)
 
 test-whole: setup links ## The tests of whole stacks, faults, the browser and the worker contract
-	@$(PYTEST) --collect-only >/dev/null
+	@mkdir -p .pytest_cache; $(PYTEST) --collect-only -q >.pytest_cache/collected 2>&1 || { tail -n 40 .pytest_cache/collected; exit 1; }
 	$(TESTED) $(WHOLE)
 
 check: lint ## Format, lint, types, architecture and docs

@@ -47,7 +47,7 @@ def signal(
     client: Client,
     run: str | None,
     name: str,
-    input: str | None,
+    inline: str | None,
     file: Any,
     pipeline_id: str | None,
     run_token: str | None,
@@ -59,7 +59,7 @@ def signal(
     RUN is its id, the beginning of one, or `latest`. A step that waits for NAME goes on; if none does yet,
     the signal is kept.
     """
-    payload = given_input(input, file)
+    payload = given_input(inline, file)
     if (run is None) == (run_token is None) or (run_token is None) != (pipeline_id is None):
         raise click.UsageError("give RUN, or --pipeline and --run-token")
     if run is not None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from pipeweave.cli.support.rendering import text
 from pipeweave.cli.support.run_errors import place
 from pipeweave.errors import Conflict
-from pipeweave.spec import CALLED
+from pipeweave.spec import WITH_ITEMS
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Run
 
 # Task runs that wait, those first that nothing of their own run holds back.
-_ORDER = ("queued", "ready", "pending")
+_ORDER = ("waiting", "queued", "ready", "pending")
 # A retry that is due within this time is no reason to say anything (s).
 SOON_S = 2.0
 
@@ -55,7 +55,7 @@ def first_open(run: Run) -> str | None:
     Raises:
         Conflict: the run has ended.
     """
-    shown = [each for each in run.document.get("taskRuns") or () if each["kind"] in CALLED]
+    shown = _shown(run)
     task_run = first_waiting(run) or next((each for each in shown if each["status"] == "running"), None)
     if task_run is None and run.is_final:
         raise Conflict(
@@ -71,11 +71,16 @@ def _is_about_to_start(reasons: Sequence[Mapping[str, Any]]) -> bool:
 
 def first_waiting(run: Run) -> Mapping[str, Any] | None:
     """The task run to ask about; None if one runs, or none is open."""
-    shown = [each for each in run.document.get("taskRuns") or () if each["kind"] in CALLED]
+    shown = _shown(run)
     if any(each["status"] == "running" for each in shown):
         return None
     waiting = [each for each in shown if each["status"] in _ORDER]
     return min(waiting, key=_rank, default=None)
+
+
+def _shown(run: Run) -> Sequence[Mapping[str, Any]]:
+    """Its task runs but maps: a map waits for its items, and they say why."""
+    return [each for each in run.document.get("taskRuns") or () if each["kind"] not in WITH_ITEMS]
 
 
 def _rank(task_run: Mapping[str, Any]) -> tuple[int, bool]:

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg2
 import pytest
 from support.concurrency import BackgroundCall, call_concurrently
+from support.due_chores import due_chores
 from support.run_driver import Clock, RunDriver
 from support.stored_values import VALUES
 
@@ -18,8 +19,6 @@ from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import check_enqueued
 from pipeweave.orchestrator.diagnosis.doctor import Level
 from pipeweave.orchestrator.queueing import maintenance_mode
-from pipeweave.orchestrator.recovery.chores import CHORES, conditions
-from pipeweave.orchestrator.recovery.look import look
 from pipeweave.orchestrator.retention import expiry
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import creation, triggering
@@ -39,7 +38,7 @@ def shown(caller: Caller, run: str) -> Any:
 
 
 def is_due(caller: Caller) -> bool:
-    return "enqueued" not in look(caller.driver.database, conditions(CHORES), None).idle
+    return due_chores(caller.driver.database, "enqueued") == {"enqueued"}
 
 
 # --- starting ---------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from support.concurrency import call_concurrently
+from support.due_chores import due_chores
 from support.factories import remove_task
 from support.run_driver import RunDriver, finish_task_run
 from support.stored_values import VALUES
@@ -19,7 +20,6 @@ from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.feed import feed
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import trigger
-from pipeweave.orchestrator.recovery.look import look
 from pipeweave.orchestrator.retention import Policy, drop_months, partitions
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.starts import event_consumer
@@ -248,13 +248,12 @@ def test_a_fire_of_a_trigger_that_was_deleted_meanwhile_is_skipped(driver: RunDr
 
 
 def test_without_triggers_there_is_nothing_to_do(driver: RunDriver) -> None:
-    conditions = {"events": event_consumer.IS_DUE, "triggers": event_starts.IS_DUE}
-    assert look(driver.database, conditions, None).idle >= conditions.keys()
+    assert due_chores(driver.database, "events", "triggers") == set()
     put(driver)
     ended(driver)
-    assert "events" not in look(driver.database, conditions, None).idle
+    assert "events" in due_chores(driver.database, "events")
     event_consumer.run_once(driver.database)
-    assert "triggers" not in look(driver.database, conditions, None).idle
+    assert "triggers" in due_chores(driver.database, "triggers")
 
 
 def test_an_idle_deployment_writes_nothing(driver: RunDriver) -> None:

@@ -10,6 +10,7 @@ import orjson
 import pytest
 from support.concurrency import call_concurrently
 from support.dripping import dripping
+from support.due_chores import due_chores
 from support.run_driver import Clock, RunDriver
 from support.stored_values import VALUES
 from support.stub_http_server import Served, serving
@@ -18,7 +19,6 @@ from pipeweave import ids, webhooks
 from pipeweave.orchestrator.dispatch.sender import Sender
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.reading import run as read_run
-from pipeweave.orchestrator.recovery.look import look
 from pipeweave.orchestrator.runs import deadlines, triggering
 from pipeweave.orchestrator.starts import event_consumer
 from pipeweave.orchestrator.starts.fires import MAX_DEPTH
@@ -252,16 +252,15 @@ def test_a_redirect_is_not_followed(driver: RunDriver, receiver: Served) -> None
 
 
 def test_without_hooks_there_is_nothing_to_do(driver: RunDriver) -> None:
-    conditions = {"events": event_consumer.IS_DUE, "hooks": run_starts.IS_DUE, "hook_calls": url_calls.IS_DUE}
     driver.store({"a": []}, id="files")
     ended(driver)
     assert event_consumer.run_once(driver.database) == 0
-    assert look(driver.database, conditions, None).idle >= conditions.keys()
+    assert due_chores(driver.database, "events", "hooks", "hook_calls") == set()
     driver.store({"a": []}, id="files", onSuccess=["alert", {"url": "http://127.0.0.1:9/"}])
     ended(driver)
-    assert "events" not in look(driver.database, conditions, None).idle
+    assert due_chores(driver.database, "events") == {"events"}
     assert event_consumer.run_once(driver.database) == 2
-    assert not look(driver.database, conditions, None).idle & {"hooks", "hook_calls"}
+    assert due_chores(driver.database, "hooks", "hook_calls") == {"hooks", "hook_calls"}
 
 
 # --- receivers that hang ----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.concurrency import BackgroundCall, call_concurrently
+from support.due_chores import due_chores
 from support.factories import end_run, remove_task
 from support.run_driver import Clock, RunDriver
 from support.stored_values import VALUES
@@ -15,7 +16,6 @@ from support.stored_values import VALUES
 from pipeweave.errors import InputValidationFailed, InvalidInput, NotFound
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.queueing import maintenance_mode
-from pipeweave.orchestrator.recovery.look import look
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.starts import loop, new_runs
 from pipeweave.orchestrator.starts.schedules import by_hand, firing, storing
@@ -159,11 +159,10 @@ def test_during_maintenance_nothing_starts_and_then_the_missed_policy_decides(
 
 def test_the_tick_is_told_that_nothing_is_due(driver: RunDriver) -> None:
     put(driver)
-    found = look(driver.database, {"schedules": firing.IS_DUE}, None)
-    assert found.idle == {"schedules"}
+    assert due_chores(driver.database, "schedules") == set()
     with driver.database.transaction() as tx:
         tx.execute("UPDATE schedules SET next_fire_at = now()")
-    assert look(driver.database, {"schedules": firing.IS_DUE}, None).idle == set()
+    assert due_chores(driver.database, "schedules") == {"schedules"}
 
 
 def test_tenants_take_turns(driver: RunDriver, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
