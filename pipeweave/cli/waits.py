@@ -35,8 +35,7 @@ _wait = click.argument("wait", metavar="WAIT")
         "pipeweave signal --pipeline orders --run-token order-17 paid",
     )
 )
-@click.argument("run", required=False)
-@click.argument("name")
+@click.argument("words", nargs=-1, required=True, metavar="[RUN] NAME")
 @with_input
 @click.option("--pipeline", "pipeline_id", help="With --run-token: the pipeline of the run.")
 @click.option("--run-token", help="The token with which the run was triggered, in place of RUN.")
@@ -45,8 +44,7 @@ _wait = click.argument("wait", metavar="WAIT")
 @connected
 def signal(
     client: Client,
-    run: str | None,
-    name: str,
+    words: tuple[str, ...],
     inline: str | None,
     file: Any,
     pipeline_id: str | None,
@@ -60,12 +58,14 @@ def signal(
     the signal is kept.
     """
     payload = given_input(inline, file)
-    if (run is None) == (run_token is None) or (run_token is None) != (pipeline_id is None):
-        raise click.UsageError("give RUN, or --pipeline and --run-token")
-    if run is not None:
-        sent = client.signal(id_arguments.run(client, run), name, payload, once=once)
-    else:
+    is_by_token = run_token is not None and pipeline_id is not None
+    if len(words) != (1 if is_by_token else 2) or (run_token is None) != (pipeline_id is None):
+        raise click.UsageError("give RUN and NAME, or NAME with --pipeline and --run-token")
+    name = words[-1]
+    if is_by_token:
         sent = client.signal_by_token(str(pipeline_id), str(run_token), name, payload, once=once)
+    else:
+        sent = client.signal(id_arguments.run(client, words[0]), name, payload, once=once)
     show_answer(sent, as_json, _sent(sent, name))
 
 
@@ -178,7 +178,7 @@ def wait() -> None:
 def resolve(
     client: Client,
     wait: str,
-    input: str | None,
+    inline: str | None,
     file: Any,
     error: str | None,
     message: str,
@@ -189,7 +189,7 @@ def resolve(
 
     It does not matter what it waits for.
     """
-    output = given_input(input, file)
+    output = given_input(inline, file)
     if error is not None and output is not None:
         raise click.UsageError("give an output or --error, not both")
     failing = None if error is None else (error, message)
