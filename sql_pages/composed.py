@@ -70,6 +70,7 @@ from pipeweave.orchestrator.state import cancelling, completing, releasing, run_
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page, cursor_of
 from pipeweave.orchestrator.store.rows import Result
+from pipeweave.orchestrator.waits import due as due_waits
 from sql_pages.statements import ROOT, Module, Statement, composed_by, constants, sentence, split
 
 NOW = datetime(2001, 1, 15, tzinfo=UTC)
@@ -334,7 +335,10 @@ CALLS: Calls = [
     ("", lambda tx, _: look._begin(tx, _TICK, "holder", ())),
     ("behind all gates", lambda tx, _: look._look(tx, _TICK, _TICK.conditions(_TICK.gates()))),
     # starts
-    ("of enqueued runs and attempts", lambda tx, _: has_due(tx, due_attempts.MAY_BE_RELEASED)),
+    (
+        "of enqueued runs, attempts and waits",
+        lambda tx, _: has_due(tx, due_attempts.MAY_BE_RELEASED, due_waits.MAY_BE_LOOKED_AT),
+    ),
     # runs
     ("to pause", lambda tx, _: bulk._next_runs(tx, bulk.Action.PAUSE, {})),
     ("to resume", lambda tx, _: bulk._next_runs(tx, bulk.Action.RESUME, {})),

@@ -1,6 +1,6 @@
 """Looks at waits that are due: timers, time limits, and what a look was left for because its process died.
 
-A loop does this four times a second, and the tick as its safety net; the lease keeps them apart. Tenants take
+Beat looks four times a second, and the tick as its safety net; the lease keeps them apart. Tenants take
 turns, and many runs share a transaction.
 """
 
@@ -52,12 +52,6 @@ SELECT o.run_id, o.task_run_id FROM (
           UNION ({_PAIRS} LIMIT :window)) AS w) AS o
 ORDER BY o.turn, o.due_at LIMIT :batch
 """
-
-
-def is_due(database: Database) -> bool:
-    """Whether a wait is due, and may be looked at."""
-    with database.statements() as tx:
-        return bool(tx.execute(f"SELECT {MAY_BE_LOOKED_AT}").scalar_one())
 
 
 def run_once(database: Database, values: Values) -> int:

@@ -1,8 +1,8 @@
-"""Starts enqueued runs, and releases attempts that are due, soon after a caller's commit or the end of a
-short delay: the next tick may be a second away.
+"""Starts enqueued runs, releases attempts and looks at waits that are due, soon after a commit of a caller or
+the end of a short delay: the next tick may be a second away.
 
-It looks at indexes that are nearly always empty. A notification by PostgreSQL would save the looks, and make
-every caller's commit wait for all others (docs/decisions/0035-enqueue.md).
+One statement looks for all of them, at indexes that are nearly always empty. A notification by PostgreSQL
+would save the looks, and make every caller's commit wait for all others (docs/decisions/0035-enqueue.md).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.starts import enqueued
 from pipeweave.orchestrator.store import Database, Transaction
+from pipeweave.orchestrator.waits import due as waits
 from pipeweave.workers.loops.loop import Turn
 
 log = logging.getLogger(__name__)
@@ -24,8 +25,8 @@ log = logging.getLogger(__name__)
 # Between two looks (s): while runs are enqueued now and then, and when none was for an hour.
 EVERY_S = 0.03
 SELDOM_S = 0.25
-# Between two looks for attempts that are due (s).
-ATTEMPTS_EVERY_S = 0.25
+# Between two looks for attempts and waits that are due (s).
+OTHERS_EVERY_S = 0.25
 IN_USE_FOR_S = 3600.0
 # A look that takes long, because the server is slow or many old rows are in its way, makes the next one wait
 # so many times as long.
@@ -53,7 +54,7 @@ def turns(deployment: Deployment) -> Turn:
 
 
 class EnqueuedStarts:
-    """Starts enqueued runs and releases due attempts.
+    """Starts enqueued runs, releases due attempts, and looks at due waits.
 
     Args:
         deployment: with one connection of its own.
@@ -66,8 +67,11 @@ class EnqueuedStarts:
         self._for_large = Database(main.url, pool_size=0, sender=main.sender, react=main.react)
         self._failures_of_large = FailureLog(log, "enqueued.failed")
         self._large: Beside[None] | None = None
+        self._for_waits = Database(main.url, pool_size=1, sender=main.sender, react=main.react)
+        self._failures_of_waits = FailureLog(log, "waits.failed")
+        self._waits: Beside[None] | None = None
         self._found_at: float | None = None
-        self._next_look_for_attempts = 0.0
+        self._next_look_for_others = 0.0
 
     def turn(self, end: threading.Event) -> float:
         """Look some times, and start what is due."""
@@ -76,7 +80,11 @@ class EnqueuedStarts:
         if due is None:
             return 0.0
         if due.also:
-            due_attempts.release_due(self._database)
+            has_attempts, has_waits = due.also
+            if has_attempts:
+                due_attempts.release_due(self._database)
+            if has_waits:
+                self._waits = Beside(self._look_at_waits, "pipeweave-waits")
         has_started = self._start(due) > 0
         # Another process starts them, or nothing is accepted at the moment.
         return EVERY_S if (due.small or due.large) and not has_started else 0.0
@@ -95,20 +103,35 @@ class EnqueuedStarts:
         else:
             self._failures_of_large.worked()
 
+    def _look_at_waits(self) -> None:
+        """Look at the waits that are due until none of them ends: many take their time, and no run waits."""
+        try:
+            while waits.run_once(self._for_waits, self._values):
+                pass
+        except Exception as error:
+            self._failures_of_waits.failed(error)
+        else:
+            self._failures_of_waits.worked()
+
     def _soon_due(self, tx: Transaction, end: threading.Event) -> enqueued.Due | None:
         """Look some times; the answer comes at once when a run or an attempt is due."""
         for _ in range(LOOKS):
             began = time.monotonic()
-            is_for_attempts = began >= self._next_look_for_attempts
-            if is_for_attempts:
-                self._next_look_for_attempts = began + ATTEMPTS_EVERY_S
-            due = enqueued.has_due(tx, due_attempts.MAY_BE_RELEASED if is_for_attempts else "false")
+            due = enqueued.has_due(tx, *self._others(began))
             now = time.monotonic()
             if due.small or (due.large and not (self._large and self._large.is_under_way)):
                 self._found_at = now
                 return due
-            if due.also:
+            if any(due.also):
                 return due
             if end.wait(pause_after(now - began, None if self._found_at is None else now - self._found_at)):
                 break
         return None
+
+    def _others(self, now: float) -> tuple[str, ...]:
+        """SQL: whether attempts, and whether waits are due; nothing while it is too early to look again."""
+        if now < self._next_look_for_others:
+            return ()
+        self._next_look_for_others = now + OTHERS_EVERY_S
+        is_looking = self._waits is not None and self._waits.is_under_way
+        return due_attempts.MAY_BE_RELEASED, "false" if is_looking else waits.MAY_BE_LOOKED_AT

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.workers.loops import enqueued, retention, ticking, traces, waits
+from pipeweave.workers.loops import enqueued, retention, ticking, traces
 from pipeweave.workers.loops.loop import Loop, LoopSpec
 
 TICK = "tick"
@@ -17,7 +17,6 @@ TICK = "tick"
 LOOPS = (
     LoopSpec(TICK, ticking.turns, again_after_s=1.0),
     LoopSpec("enqueued", enqueued.turns, again_after_s=1.0, connections=1),
-    LoopSpec("waits", waits.turns, again_after_s=1.0, connections=1),
     LoopSpec("traces", traces.turns, again_after_s=5.0, connections=1),
     # Its first turn leaves the start of a deployment alone. One connection keeps its lease.
     LoopSpec(

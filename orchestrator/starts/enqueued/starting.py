@@ -52,27 +52,28 @@ _SMALL, _LARGE = f"EXISTS ({_DUE} AND NOT e.is_large)", f"EXISTS ({_DUE} AND e.i
 # SQL: whether there is anything for these chores.
 IS_DUE = loop.is_due(_SMALL)
 IS_LARGE_DUE = loop.is_due(_LARGE)
-_HAS_DUE = f"SELECT {_SMALL} AS small, {_LARGE} AS large, {{also}} AS also"
+_HAS_DUE = f"SELECT {_SMALL} AS small, {_LARGE} AS large{{also}}"
 
 
 class Due(NamedTuple):
     """Whether runs wait to be started whose inputs stay in their rows, and whose inputs go to storage; and
-    whether the condition beside it holds.
+    which of the conditions beside it hold.
     """
 
     small: bool
     large: bool
-    also: bool
+    also: tuple[bool, ...]
 
 
-def has_due(tx: Transaction, also: str = "false") -> Due:
+def has_due(tx: Transaction, *also: str) -> Due:
     """Whether runs wait to be started: a look at an index that is nearly always empty.
 
     Args:
-        also: SQL: a condition that is looked at by the same statement.
+        also: SQL: conditions that are looked at by the same statement.
     """
-    row = tx.execute(_HAS_DUE.format(also=also)).one()
-    return Due(row.small, row.large, row.also)
+    columns = "".join(f", {condition} AS also_{number}" for number, condition in enumerate(also))
+    row = tx.execute(_HAS_DUE.format(also=columns)).one()
+    return Due(row.small, row.large, tuple(getattr(row, f"also_{number}") for number in range(len(also))))
 
 
 def run_once(database: Database, values: Values) -> int:

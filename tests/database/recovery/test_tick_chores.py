@@ -145,7 +145,7 @@ def test_due_attempts_are_there_for_whoever_looks_between_two_ticks_except_durin
 ) -> None:
     def has_due() -> bool:
         with driver.database.statements() as tx:
-            return enqueued.has_due(tx, due_attempts.MAY_BE_RELEASED).also
+            return enqueued.has_due(tx, due_attempts.MAY_BE_RELEASED).also == (True,)
 
     run_id = driver.begin({"a": []})
     assert not has_due()

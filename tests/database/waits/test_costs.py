@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from support.due_waits import is_due
 from support.run_driver import Clock
 from support.sent_statements import sent_statements
 from support.waiting_runs import WaitingRuns
@@ -38,7 +39,7 @@ def test_ten_thousand_sleepers_are_ten_thousand_rows_that_nobody_looks_at(
         tx.execute(COPIES, {"run": run_id})
     clock.ahead = timedelta(hours=1)
     with sent_statements() as sent:
-        assert not due.is_due(driver.database)
+        assert not is_due(driver.database)
         assert stuck_joins._next_runs(driver.database) == []
     assert len(sent) == 2
     with driver.database.transaction() as tx:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from support.due_waits import is_due
 from support.run_driver import Clock
 from support.stored_values import VALUES
 from support.waiting_runs import WaitingRuns
@@ -110,10 +111,10 @@ def test_whoever_dies_before_the_look_is_made_up_for(isolated_runs: WaitingRuns,
     isolated_runs.send(run_id, "paid", 1, look=dies == "waiter")
     if dies != "waiter":
         assert driver.statuses(run_id)["paid"] == "waiting"
-        assert due.is_due(driver.database)
+        assert is_due(driver.database)
         assert due.run_once(driver.database, driver.values) == 1
     assert driver.statuses(run_id)["paid"] == "completed"
-    assert not due.is_due(driver.database)
+    assert not is_due(driver.database)
 
 
 def test_a_wait_and_a_signal_that_do_not_see_each_other_are_found_as_a_pair(
@@ -125,7 +126,7 @@ def test_a_wait_and_a_signal_that_do_not_see_each_other_are_found_as_a_pair(
     # As if neither had seen the other: the wait is not due.
     with driver.database.transaction() as tx:
         tx.execute("UPDATE waits SET due_at = timeout_at")
-    assert not due.is_due(driver.database)
+    assert not is_due(driver.database)
     assert due.run_once(driver.database, driver.values) == 1
     assert driver.statuses(run_id)["paid"] == "completed"
 
@@ -136,7 +137,7 @@ def test_nothing_is_looked_at_in_maintenance(isolated_runs: WaitingRuns) -> None
     with driver.database.transaction() as tx:
         tx.execute("UPDATE orchestrator_state SET mode = 'maintenance'")
         tx.execute("UPDATE waits SET due_at = now() - interval '1 day'")
-    assert not due.is_due(driver.database)
+    assert not is_due(driver.database)
     assert due.run_once(driver.database, driver.values) == 0
     assert driver.statuses(run_id)["sleep"] == "waiting"
 
