@@ -20,6 +20,13 @@ screens = Screens("runs")
 STEPS_SHOWN = 100
 # No event tells that time passes while a step works.
 EVERY_S = 5.0
+# What one bar is called; WORDS say what several are together.
+_OF_ONE_BAR = {
+    **WORDS,
+    Kind.FAILED_WORK: "an attempt that failed",
+    Kind.RETRY_DELAY: "retry delay",
+    Kind.ENDED: "over",
+}
 
 
 def timeline_of(view: View, run_id: str) -> dict[str, Any]:
@@ -32,6 +39,7 @@ def timeline_of(view: View, run_id: str) -> dict[str, Any]:
         "ledger": ledger_of(view, run_id),
         "picture": Markup(svg(document, title=title, is_page=True)),
         "words": {kind.value: word for kind, word in WORDS.items()},
+        "bar_words": {kind.value: word for kind, word in _OF_ONE_BAR.items()},
         "legend": _legend(document["steps"]),
     }
 

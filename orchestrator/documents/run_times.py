@@ -15,6 +15,9 @@ WaitKind = Literal[
     "work",
     "failedWork",
     "items",
+    "asleep",
+    "approval",
+    "signal",
     "outside",
     "queue",
     "taskLimit",
@@ -33,6 +36,9 @@ class LedgerSum(AnswerModel):
     kind: WaitKind
     label: str = Field(description="The same in words.", examples=["waiting for a slot of resize (limit 4)"])
     task_id: str | None = Field(description="The task whose limit it waited for; null for any other kind.")
+    waits_for: str | None = Field(
+        description="The people or signals that it waited for, as the pipeline names them; null for others."
+    )
     limit: int | None = Field(description="The task's limit as it is now; null without one.")
     ms: float
     steps: int = Field(description="In how many steps of the critical path.")
@@ -97,6 +103,9 @@ class TimelineStep(AnswerModel):
     attempt: int
     error_code: str | None
     map_count: int | None
+    waits_for: str | None = Field(
+        description="Of a step that waits for people or signals: as the pipeline names them."
+    )
     level: int = Field(description="Steps of the longest way to it.")
     is_critical: bool = Field(description="Whether it is on the critical path, as the ledger follows it.")
     bars: list[TimelineBar] = Field(description="In their order; the last 200.")

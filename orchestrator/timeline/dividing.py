@@ -23,6 +23,9 @@ _ORDER = (
     Kind.TASK_LIMIT,
     Kind.QUEUE,
     Kind.ITEMS,
+    Kind.ASLEEP,
+    Kind.APPROVAL,
+    Kind.SIGNAL,
     Kind.OUTSIDE,
     Kind.FAILED_WORK,
     Kind.WORK,
@@ -89,7 +92,7 @@ def _of_row(times: TaskRunTimes) -> Iterator[_Mark]:
     numbers = {each.number for each in times.attempts}
     for each in times.attempts:
         if each.begin is not None:
-            yield _Mark(each.begin, Kind.FAILED_WORK, each.number, each.error_code)
+            yield _Mark(each.begin, times.wait or Kind.FAILED_WORK, each.number, each.error_code)
         yield _Mark(each.end, Kind.RETRY_DELAY, each.number + 1)
     if times.queued is not None:
         yield _Mark(times.queued, _released(times), times.attempt)
@@ -108,6 +111,8 @@ def _released(times: TaskRunTimes) -> Kind:
 
 
 def _begun(times: TaskRunTimes) -> Kind:
+    if times.wait is not None:
+        return times.wait
     if times.kind in WITH_ITEMS:
         return Kind.ITEMS
     return Kind.OUTSIDE if times.status == TaskStatus.WAITING else Kind.WORK

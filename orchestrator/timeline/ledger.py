@@ -37,6 +37,7 @@ class Sum:
 
     Args:
         task_id: the task, of kinds that a task causes; else None.
+        waits_for: the people or signals, of kinds that wait for some; else None.
         length: microseconds.
         steps: in how many steps of the path.
     """
@@ -45,10 +46,13 @@ class Sum:
     task_id: str | None
     length: int
     steps: int
+    waits_for: str | None = None
 
 
 # What a setting of a task decides: told for each task.
 _BY_TASK = frozenset({Kind.TASK_LIMIT})
+# What waits for somebody: told for each of them.
+_BY_NAME = frozenset({Kind.APPROVAL, Kind.SIGNAL})
 
 
 def parts(run: RunTimes, path: Sequence[PathStep]) -> list[Part]:
@@ -97,21 +101,26 @@ def _covering(run: RunTimes, times: TaskRunTimes, begin: int, end: int) -> list[
 
 
 def sums(run_parts: Sequence[Part]) -> list[Sum]:
-    """The parts by kind, and by task where a limit of the task is the cause; the longest first."""
-    lengths: dict[tuple[Kind, str | None], int] = defaultdict(int)
-    steps: dict[tuple[Kind, str | None], set[str]] = defaultdict(set)
+    """The parts by kind, and by task or by who is waited for where that is the cause; the longest first."""
+    lengths: dict[tuple[Kind, str | None, str | None], int] = defaultdict(int)
+    steps: dict[tuple[Kind, str | None, str | None], set[str]] = defaultdict(set)
     for part in run_parts:
-        key = part.span.kind, _cause(part)
+        key = part.span.kind, *_causes(part)
         lengths[key] += part.length
         if part.times is not None:
             steps[key].add(part.times.step_id)
     return [
-        Sum(kind, task, length, len(steps[kind, task]))
-        for (kind, task), length in sorted(lengths.items(), key=lambda each: (-each[1], each[0][0]))
+        Sum(kind, task, length, len(steps[kind, task, waits_for]), waits_for)
+        for (kind, task, waits_for), length in sorted(
+            lengths.items(), key=lambda each: (-each[1], each[0][0])
+        )
         if length
     ]
 
 
-def _cause(part: Part) -> str | None:
-    """The task that a part is told of by name."""
-    return None if part.times is None or part.span.kind not in _BY_TASK else part.times.task_id
+def _causes(part: Part) -> tuple[str | None, str | None]:
+    """The task, and the people or signals, that a part is told of by name."""
+    times, kind = part.times, part.span.kind
+    if times is None:
+        return None, None
+    return times.task_id if kind in _BY_TASK else None, times.waits_for if kind in _BY_NAME else None

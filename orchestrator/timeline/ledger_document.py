@@ -76,7 +76,7 @@ def _sum(kind_sum: Sum, limits: Mapping[str, int]) -> Document:
     return LedgerSum.of(
         kind_sum,
         kind=kind_sum.kind.value,
-        label=label(kind_sum.kind, kind_sum.task_id, limit),
+        label=label(kind_sum.kind, kind_sum.task_id, limit, kind_sum.waits_for),
         limit=limit,
         ms=ms(kind_sum.length),
     )
@@ -106,7 +106,7 @@ def _step(times: RunTimes, ordinal: int, lengths: Mapping[Kind, int], limits: Ma
     row, item = times.steps[ordinal], times.last_items.get(ordinal)
     longest = sorted(lengths.items(), key=lambda each: (-each[1], each[0]))
     sums = [
-        {"label": label(kind, row.task_id, limits.get(row.task_id)), "ms": ms(length)}
+        {"label": label(kind, row.task_id, limits.get(row.task_id), row.waits_for), "ms": ms(length)}
         for kind, length in longest
         if length
     ]

@@ -166,7 +166,7 @@ def colour_of(kind: Kind, status: str) -> str:
             return "f-running" if status in ("running", "waiting") else "f-completed"
         case Kind.FAILED_WORK:
             return "f-failed"
-        case Kind.OUTSIDE:
+        case Kind.ASLEEP | Kind.APPROVAL | Kind.SIGNAL | Kind.OUTSIDE:
             return "f-waiting"
         case Kind.QUEUE | Kind.TASK_LIMIT | Kind.TENANT_LIMIT:
             return "f-queued"

@@ -29,8 +29,10 @@ from pipeweave.orchestrator.timeline.spans import (
     RunTimes,
     TaskRunTimes,
 )
+from pipeweave.orchestrator.timeline.waiting_for import waiting_for
 from pipeweave.size_limits import MAX_STEPS
 from pipeweave.spec import WITH_ITEMS
+from pipeweave.spec.kinds import WAIT
 
 EVENTS_AT_AN_END = 10_000
 # Attempts that are read of steps, or of items, together.
@@ -156,8 +158,10 @@ def times_of_row(
     run: RunRow, row: Any, ended: Mapping[UUID, Sequence[EndedAttempt]] | None = None
 ) -> TaskRunTimes:
     """The times of a row with COLUMNS; `ended` has its ended attempts."""
+    ordinal = ids.ordinal_of(row.id)
+    wait, waits_for = (None, None) if row.kind != WAIT else waiting_for(run.plan[ordinal].step)
     return TaskRunTimes(
-        ordinal=ids.ordinal_of(row.id),
+        ordinal=ordinal,
         step_id=row.step_id,
         task_id=row.task_id,
         kind=row.kind,
@@ -173,6 +177,8 @@ def times_of_row(
         map_index=row.map_index,
         first_item=row.map_first,
         items=row.map_count,
+        wait=wait,
+        waits_for=waits_for,
     )
 
 

@@ -17,7 +17,10 @@ class Kind(StrEnum):
     WORK = "work"  # an attempt ran that ended well, or runs still
     FAILED_WORK = "failedWork"  # an attempt ran that ended badly
     ITEMS = "items"  # a map waits for its items
-    OUTSIDE = "outside"  # what is no worker and no item of a map; nothing does so yet
+    ASLEEP = "asleep"  # a step that waits for a time
+    APPROVAL = "approval"  # a step that waits for people
+    SIGNAL = "signal"  # a step that waits for a signal
+    OUTSIDE = "outside"  # anything else that is no worker and no item of a map
     QUEUE = "queue"  # a message is out; no worker has taken it
     TASK_LIMIT = "taskLimit"  # the concurrency or the rate of its task had no room
     TENANT_LIMIT = "tenantLimit"  # the run waited for a run slot of its tenant
@@ -68,6 +71,8 @@ class TaskRunTimes:
         map_index: of an item.
         first_item: the ordinal of a map's first item.
         items: how many items a map has.
+        wait: of a step that waits, what it does then; None for any other.
+        waits_for: the people or the signals that the pipeline names; None where it names none.
     """
 
     ordinal: int
@@ -86,6 +91,8 @@ class TaskRunTimes:
     map_index: int | None = None
     first_item: int | None = None
     items: int | None = None
+    wait: Kind | None = None
+    waits_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,9 @@ WORDS: Mapping[Kind, str] = {
     Kind.WORK: "work",
     Kind.FAILED_WORK: "attempts that failed",
     Kind.ITEMS: "items of maps",
+    Kind.ASLEEP: "asleep",
+    Kind.APPROVAL: "waiting for an approval",
+    Kind.SIGNAL: "waiting for a signal",
     Kind.OUTSIDE: "waiting for the outside",
     Kind.QUEUE: "queue",
     Kind.TASK_LIMIT: "waiting for a slot",
@@ -43,8 +46,14 @@ def listed(sums: Sequence[Mapping[str, Any]]) -> str:
     return " + ".join(named)
 
 
-def label(kind: Kind, task_id: str | None, limit: int | None) -> str:
-    """What a kind is called: `waiting for a slot of resize (limit 4)`."""
+# Kinds of waits that name whom or what they wait for.
+_NAMED: Mapping[Kind, str] = {Kind.APPROVAL: "waiting for the approval of", Kind.SIGNAL: "for signal"}
+
+
+def label(kind: Kind, task_id: str | None, limit: int | None, waits_for: str | None = None) -> str:
+    """What a kind is called: `waiting for a slot of resize (limit 4)`, `for signal paid`."""
+    if kind in _NAMED and waits_for is not None:
+        return f"{_NAMED[kind]} {waits_for}"
     if kind is not Kind.TASK_LIMIT or task_id is None:
         return WORDS[kind]
     return f"{WORDS[kind]} of {task_id}" + ("" if limit is None else f" (limit {limit})")

@@ -309,3 +309,16 @@ def test_a_run_that_never_began_waited_for_its_slot() -> None:
     step = a_step(1, status="cancelled", finished=30)
     run = RunTimes(None, 30, False, {1: step}, {1: ()})
     assert lengths_of(run) == {Kind.TENANT_LIMIT: 30}
+
+
+def test_a_wait_that_timed_out_was_a_wait_and_no_work_that_failed() -> None:
+    timed_out = [EndedAttempt(1, 10, 60, "WAIT_TIMEOUT")]
+    times = TaskRunTimes(
+        *(1, "ok", "pipeweave:approval", "wait", "timeout", 1, False, 0, 10, 10, 60, "WAIT_TIMEOUT"),
+        attempts=timed_out,
+        wait=Kind.APPROVAL,
+    )
+    assert [(each.kind, each.begin, each.end) for each in spans(times, (), 90)] == [
+        (Kind.PREDECESSORS, 0, 10),
+        (Kind.APPROVAL, 10, 60),
+    ]

@@ -163,10 +163,7 @@ function labelled(text, field) {
 
 /** @param {string} text */
 function seconds(text) {
-  const field = document.createElement("input");
-  field.type = "number";
-  field.min = "0";
-  field.step = "any";
+  const field = Object.assign(document.createElement("input"), { type: "number", min: "0", step: "any" });
   return { field, label: labelled(text, field) };
 }
 

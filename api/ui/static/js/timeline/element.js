@@ -11,12 +11,6 @@ const MOST_NAMES = 230;
 const KEYS =
   "Timeline. Up and down go through the steps, left and right through what a step did. Plus and minus zoom, E shows all, " +
   "F finds the next failure, Enter unfolds or opens. The table below says the same.";
-export const WORDS = {
-  work: "work", failedWork: "an attempt that failed", items: "items", outside: "waiting for the outside",
-  queue: "queue", taskLimit: "waiting for a slot", tenantLimit: "waiting for a run slot", pause: "paused",
-  retryDelay: "retry delay", sameKey: "waiting for the same idempotency key",
-  predecessors: "waiting for predecessors", ended: "over",
-};
 
 class Timeline extends Island {
   constructor() {
@@ -117,7 +111,7 @@ class Timeline extends Island {
     if (row.isFolded || !step) return [name, ": Enter shows them one by one."];
     const path = step.isCritical ? ", on the critical path" : "";
     if (!bar) return [name, `: ${step.status}${path}.`];
-    const word = WORDS[/** @type {keyof typeof WORDS} */ (bar.kind)] ?? bar.kind;
+    const word = JSON.parse(this.dataset.words ?? "{}")[bar.kind] ?? bar.kind;
     const code = bar.errorCode ? ` (${bar.errorCode})` : "";
     const attempt = bar.attempt > 1 || code ? `, attempt ${bar.attempt}` : "";
     return [name, `: ${step.status}${path}. ${duration(bar.toMs - bar.fromMs)} ${word}${code}${attempt}, from ${duration(bar.fromMs)} to ${duration(bar.toMs)}.`];

@@ -134,22 +134,16 @@ function palette(host) {
 
 /** @param {string} text @param {() => void} press */
 export function button(text, press) {
-  const found = document.createElement("button");
-  found.type = "button";
-  found.className = "button";
-  found.textContent = text;
+  const found = Object.assign(document.createElement("button"), { type: "button", className: "button", textContent: text });
   found.addEventListener("click", press);
   return found;
 }
 
 /** A box to check, with its words. @param {string} text @param {boolean} isOn @param {() => void} change */
 export function check(text, isOn, change) {
-  const field = document.createElement("input");
-  field.type = "checkbox";
-  field.checked = isOn;
+  const field = Object.assign(document.createElement("input"), { type: "checkbox", checked: isOn });
   field.addEventListener("change", change);
-  const label = document.createElement("label");
-  label.className = "check";
+  const label = Object.assign(document.createElement("label"), { className: "check" });
   label.append(field, text);
   return { field, label };
 }

@@ -1,0 +1,30 @@
+"""Says what a step waits for, as its pipeline names it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeweave.orchestrator.timeline.spans import Kind
+from pipeweave.spec import StepSpec
+from pipeweave.spec.wait_steps import Approval, SignalWait, Sleep
+
+_GROUP = "group:"
+
+
+def waiting_for(step: StepSpec) -> tuple[Kind | None, str | None]:
+    """What a step does while it waits, and for whom or what. Both are None for a step that does not wait.
+
+    Names that an expression makes are not told: only the run knows them.
+    """
+    match step.decides:
+        case Sleep():
+            return Kind.ASLEEP, None
+        case Approval(assignees=assignees):
+            return Kind.APPROVAL, _named([each.removeprefix(_GROUP) for each in assignees], ", ")
+        case SignalWait(names=names):
+            return Kind.SIGNAL, _named(names, " or ")
+    return None, None
+
+
+def _named(names: Sequence[str], between: str) -> str | None:
+    return None if not names or any("${" in each for each in names) else between.join(names)
