@@ -6,6 +6,7 @@ A screen that shows a `run`, or else a `pipeline`, includes `parts/graph.html`, 
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -60,12 +61,12 @@ def graph_of(
             for each in (path, states)
             if each
         ]
-        return {**shown, "drawing": None, "boxes": 0}
+        return {**shown, "drawing": None, "boxes": 0, "legend": ()}
     graph = view.ask("graphs.get_graph", query, id=pipeline_id, version=str(version))
     known = None if run_id is None else view.ask("runs.get_steps", id=run_id)
     count = len(graph["boxes"]["keys"])
     drawn = _drawn(view, graph, known, label, changed) if count <= drawing.MOST_IN_PAGE else None
-    return {**shown, "drawing": drawn, "boxes": count}
+    return {**shown, "drawing": drawn, "boxes": count, "legend": _legend(graph, is_of_run=bool(run_id))}
 
 
 def _drawn(
@@ -79,15 +80,42 @@ def _drawn(
             return view.here(step=box.key)
         return view.here(view=graph["view"], open=",".join(sorted(opened ^ {box.key})) or None)
 
-    statuses, failed = None, {}
+    statuses, failed, left = None, {}, {}
     if known is not None:
         counts = {int(at): each["statuses"] for at, each in known["items"].items()}
         failed = {at: each.get("f", 0) + each.get("t", 0) for at, each in counts.items()}
         pairs = zip(known["ordinals"], known["statuses"], strict=True)
         statuses = {at: words.seen(_WORDS[letter], failed.get(at, 0)) for at, letter in pairs}
+        left = {int(at): _left(view, each["until"]) for at, each in known["waits"].items() if each["until"]}
     marked = {at for at, step in enumerate(graph["steps"]["ids"], 1) if step in changed}
     shape, layout = drawing.read_document(graph)
     # The drawing escapes every text and address itself.
     return Markup(
-        drawing.svg(shape, layout, title=title, statuses=statuses, failed=failed, href=href, changed=marked)
+        drawing.svg(
+            shape,
+            layout,
+            title=title,
+            statuses=statuses,
+            failed=failed,
+            href=href,
+            changed=marked,
+            left=left,
+        )
     )
+
+
+def _left(view: View, until: str) -> str:
+    """How long a step waits yet: `3 h left`."""
+    minutes = max(0.0, (datetime.fromisoformat(until) - view.now).total_seconds() / 60)
+    if minutes < 60:
+        return f"{minutes:.0f} min left"
+    return f"{minutes / 60:.1f} h left" if minutes < 2 * 24 * 60 else f"{minutes / (24 * 60):.1f} d left"
+
+
+def _legend(graph: dict[str, Any], *, is_of_run: bool) -> list[dict[str, str]]:
+    """The shapes and small marks that this graph has, with their words: {word, path}."""
+    shapes = {words.task_word(each) for each in graph["tasks"] if words.is_engine(each)}
+    rhombus = [{"word": "choice", "path": "M0 5L5 0L10 5L5 10Z"}] if drawing.CHOICE_WORD in shapes else []
+    marks = [{"word": word, "path": path} for word, path in drawing.ICONS.items() if word in shapes]
+    pale = [{"word": "not taken", "path": ""}] if is_of_run and shapes else []
+    return [*rhombus, *marks, *pale]

@@ -13,7 +13,13 @@ from markupsafe import Markup, escape
 
 from pipeweave.api.http import Asked
 from pipeweave.api.ui.clock_times import on_clocks
+from pipeweave.ids import ENGINE_TASK_PREFIX
 
+# Keys of steps that the engine decides, with what they are called.
+ENGINE_WORDS = {
+    **{each: each for each in ("choice", "transform", "gather", "signal", "approval", "sleep")},
+    **dict.fromkeys(("sleepMs", "sleepUntil"), "sleep"),
+}
 # Filter name -> function.
 FILTERS: dict[str, Callable[..., Any]] = {"on_clocks": on_clocks}
 
@@ -31,6 +37,24 @@ def seen(status: str, failed: int = 0) -> str:
         failed: how many of its items failed.
     """
     return "partial" if failed and status == "completed" else status
+
+
+def is_engine(task_id: str) -> bool:
+    """Whether the engine decides such a step itself, so that there is no task."""
+    return task_id.startswith(ENGINE_TASK_PREFIX)
+
+
+@_filter
+def task_word(task_id: str) -> str:
+    """The id of a task, or the word of a step that the engine decides: `choice` of `pipeweave:choice`."""
+    return task_id.removeprefix(ENGINE_TASK_PREFIX)
+
+
+@_filter
+def step_word(step: Mapping[str, Any]) -> str:
+    """What a step of a document is: `task`, `map`, or the word of what the engine decides."""
+    engine = next((each for each in ENGINE_WORDS if each in step), None)
+    return ENGINE_WORDS[engine] if engine else ("map" if step.get("map") else "task")
 
 
 @_filter

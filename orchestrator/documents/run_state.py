@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, Field
 from pipeweave.orchestrator.documents.base import AnswerModel, Percent, RunId, TaskRunId
 from pipeweave.orchestrator.documents.parts import MapReference, Reference, TraceId, TriggerKind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
+from pipeweave.orchestrator.domain.waits import WaitKind
 from pipeweave.spec import StepKind
 
 Sha256 = str
@@ -152,6 +153,15 @@ class ItemCounts(AnswerModel):
     statuses: dict[str, int] = Field(description="How many items have which status, by its letter.")
 
 
+class StepWait(AnswerModel):
+    """What a waiting step waits for, and until when."""
+
+    kind: WaitKind
+    until: AwareDatetime | None = Field(
+        description="When a sleep ends, or when another wait ends if nothing comes; null for no end."
+    )
+
+
 class StepStates(AnswerModel):
     """The states of a run's steps. The columns go with `ordinals`; times are ms from the run's start."""
 
@@ -169,3 +179,6 @@ class StepStates(AnswerModel):
     finished_ms: list[int | None]
     code_versions: list[int] = Field(description="Of the task's code.")
     items: dict[str, ItemCounts] = Field(description="By the ordinal of a map; only those counted anew.")
+    waits: dict[str, StepWait] = Field(
+        description="By the ordinal of a step that waits; of those in `ordinals`."
+    )

@@ -5,8 +5,10 @@ Elements are numbered: first the boxes, then the junctions. A link goes from one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from pipeweave.ids import ENGINE_TASK_PREFIX
 
 # Sizes in the drawing's own unit: pixels at zoom 1.
 BOX_WIDTH, BOX_HEIGHT = 172, 44
@@ -15,6 +17,15 @@ JUNCTION_WIDTH, JUNCTION_HEIGHT = 6, 40
 MEMBER_WIDTH, MEMBER_HEIGHT, MEMBER_GAP = 132, 22, 6
 MEMBERS_IN_COLUMN, MEMBERS_SHOWN = 25, 400
 BLOCK_HEAD, BLOCK_PADDING = 28, 10
+CHOICE_WORD = "choice"
+# The small marks of what the engine decides, as lines in a square of 10.
+ICONS: Mapping[str, str] = {
+    "transform": "M1 2H5M1 5H9M1 8H5M7 3L9 5L7 7",
+    "gather": "M1 1L5 5V9M9 1L5 5",
+    "sleep": "M6 1A4.5 4.5 0 1 0 9 7A4.5 4.5 0 0 1 6 1",
+    "signal": "M1 9V6M5 9V4M9 9V1",
+    "approval": "M7 3A2 2 0 1 1 3 3A2 2 0 1 1 7 3M1 9A4 3 0 0 1 9 9",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +49,12 @@ class Box:
     steps: tuple[int, ...]
     is_open: bool = False
     names: tuple[str, ...] = ()
+
+    @property
+    def engine_word(self) -> str:
+        """What the engine decides in place of a task: `choice`, `sleep`; empty for steps of a task."""
+        is_engine = self.task.startswith(ENGINE_TASK_PREFIX)
+        return self.task.removeprefix(ENGINE_TASK_PREFIX) if is_engine else ""
 
     @property
     def size(self) -> tuple[int, int]:

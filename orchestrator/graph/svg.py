@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
@@ -15,6 +16,8 @@ from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.graph.shapes import (
     BLOCK_HEAD,
     BLOCK_PADDING,
+    CHOICE_WORD,
+    ICONS,
     MEMBER_GAP,
     MEMBER_HEIGHT,
     MEMBER_WIDTH,
@@ -56,6 +59,17 @@ _WIDTH = 0.58
 _BOLD = 1.14
 
 Statuses = Mapping[int, str]
+_HOURGLASS = "M-5 -7H5M-5 7H5M-4 -7C-4 -2 4 2 4 7M4 -7C4 -2 -4 2 -4 7"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the steps of a run; see `svg`."""
+
+    statuses: Statuses | None
+    failed: Mapping[int, int]
+    changed: Collection[int]
+    left: Mapping[int, str]
 
 
 def svg(
@@ -67,6 +81,7 @@ def svg(
     failed: Mapping[int, int] | None = None,
     href: Callable[[Box], str] | None = None,
     changed: Collection[int] = (),
+    left: Mapping[int, str] | None = None,
 ) -> str:
     """Draw a graph.
 
@@ -78,7 +93,9 @@ def svg(
         failed: ordinal of a map -> how many of its items failed.
         href: the address of a box; None: boxes lead nowhere.
         changed: the ordinals of the steps whose code has changed, which get a mark.
+        left: ordinal of a step that waits -> how long it may wait yet, in words.
     """
+    known = Known(statuses, failed or {}, changed, left or {})
     # What has links in it is no image for those who hear it.
     role = "img" if href is None else "group"
     size = f'viewBox="0 0 {layout.width} {layout.height}" width="{layout.width}" height="{layout.height}"'
@@ -87,13 +104,13 @@ def svg(
         f' font-family="system-ui, sans-serif"><title>{escape(title)}</title>',
         f'<rect class="graph-ground" width="100%" height="100%" fill="{CANVAS}"/>',
         f'<g class="graph-links" fill="none" stroke="{MUTED}" stroke-opacity="0.55">',
-        *(_link(shape, layout, at) for at in range(len(shape.links))),
+        *(_link(shape, layout, at, statuses) for at in range(len(shape.links))),
         "</g>",
         *_labels(shape, layout),
         *_junctions(shape, layout),
     ]
     for at, box in enumerate(shape.boxes):
-        drawn = "".join(_box(box, layout.places[at], layout.sizes[at], statuses, failed or {}, changed))
+        drawn = "".join(_box(box, layout.places[at], layout.sizes[at], known))
         parts.append(drawn if href is None else f"<a href={quoteattr(href(box))}>{drawn}</a>")
     return "\n".join([*parts, "</svg>"])
 
@@ -114,18 +131,28 @@ def _ends(layout: Layout, source: int, target: int) -> tuple[Point, Point]:
     return (x + width, y + height // 2), (left, top + layout.sizes[target][1] // 2)
 
 
-def _link(shape: Shape, layout: Layout, at: int) -> str:
+def _is_skipped(shape: Shape, element: int, statuses: Statuses | None) -> bool:
+    """Whether a box has only steps that were skipped: a branch that was not taken."""
+    if statuses is None or element >= len(shape.boxes):
+        return False
+    return all(statuses.get(each) == TaskStatus.SKIPPED for each in shape.boxes[element].steps)
+
+
+def _link(shape: Shape, layout: Layout, at: int, statuses: Statuses | None) -> str:
     link = shape.links[at]
+    is_pale = any(_is_skipped(shape, each, statuses) for each in (link.source, link.target))
+    pale = ' stroke-dasharray="4 3" stroke-opacity="0.35"' if is_pale else ""
+    faint = ' fill-opacity="0.35"' if is_pale else ""
     start, end = _ends(layout, link.source, link.target)
     drawn = [f"M{start[0]} {start[1]}"]
     for one, other in pairwise([start, *layout.bends[at], end]):
         drawn.append((_down if layout.is_down else _right)(one, other))
-    path = f'<path d="{"".join(drawn)}"/>'
+    path = f'<path d="{"".join(drawn)}"{pale}/>'
     if link.target >= len(shape.boxes):
         return path
     x, y = end
     head = "l-3.5 -7h7z" if layout.is_down else "l-7 -3.5v7z"
-    return f'{path}<path d="M{x} {y}{head}" fill="{MUTED}" stroke="none"/>'
+    return f'{path}<path d="M{x} {y}{head}" fill="{MUTED}" stroke="none"{faint}/>'
 
 
 def _right(start: Point, end: Point) -> str:
@@ -155,19 +182,16 @@ def _junctions(shape: Shape, layout: Layout) -> Iterator[str]:
         yield _rect("graph-junction", layout.places[at], layout.sizes[at], INK)
 
 
-def _box(
-    box: Box,
-    place: Point,
-    size: Point,
-    statuses: Statuses | None,
-    failed: Mapping[int, int],
-    changed: Collection[int],
-) -> Iterator[str]:
+def _box(box: Box, place: Point, size: Point, known: Known) -> Iterator[str]:
+    statuses = known.statuses
     if box.is_open:
         yield from _block(box, place, size, statuses)
         return
     (x, y), (width, height) = place, size
     status = lead(box, statuses)
+    if box.engine_word == CHOICE_WORD:
+        yield from _rhombus(box, place, size, status)
+        return
     if len(box.steps) > 1:
         yield _frame(x + 5, y + 4, width, height, None)
     yield _frame(x, y, width, height, status)
@@ -177,19 +201,49 @@ def _box(
         indent = 28
     more = f" {TIMES}{len(box.steps):,}" if len(box.steps) > 1 else ""
     name = _fitted(box.title, (width - indent - 10) / _BOLD, 13, more)
-    yield _text(x + indent, y + 19, name, 13, INK, "graph-ink", weight=600)
-    below = f"map of {box.task}" if box.is_map else box.task
-    is_changed = not set(box.steps).isdisjoint(changed)
-    count = sum(failed.get(each, 0) for each in box.steps)
+    yield _text(x + indent, y + 19, name, 13, *_ink(status), weight=600)
+    yield from _below(box, place, size, known)
+    if statuses is not None and len(box.steps) > 1:
+        yield from _bar(box, place, size, statuses)
+
+
+def _below(box: Box, place: Point, size: Point, known: Known) -> Iterator[str]:
+    """The second line: the task, or what the engine decides with its small mark; and figures on the right."""
+    (x, y), (width, _) = place, size
+    count = sum(known.failed.get(each, 0) for each in box.steps)
     lost = f"{count:,} failed" if count else ""
-    right = " ".join(filter(None, (CHANGED if is_changed else "", _done(box, statuses), lost)))
-    room = width - 20 - _WIDTH * 11 * (len(right) + 2)
-    yield _text(x + 10, y + 35, _fitted(below, room, 11), 11, MUTED, "graph-muted")
+    is_changed = not set(box.steps).isdisjoint(known.changed)
+    left = known.left.get(box.steps[0], "") if len(box.steps) == 1 else ""
+    right = " ".join(filter(None, (CHANGED if is_changed else "", _done(box, known.statuses), lost, left)))
+    words, indent = f"map of {box.task}" if box.is_map else box.engine_word or box.task, 10
+    if icon := ICONS.get(box.engine_word):
+        yield _lines(icon, x + 10, y + 26, MUTED, "graph-icon", 1.4)
+        indent = 26
+    room = width - indent - 10 - _WIDTH * 11 * (len(right) + 2)
+    yield _text(x + indent, y + 35, _fitted(words, room, 11), 11, MUTED, "graph-muted")
     if right:
         colour, kind = (_RED, "graph-mark s-failed") if lost else (MUTED, "graph-muted")
         yield _text(x + width - 10, y + 35, right, 11, colour, kind, anchor="end")
-    if statuses is not None and len(box.steps) > 1:
-        yield from _bar(box, place, size, statuses)
+
+
+def _rhombus(box: Box, place: Point, size: Point, status: str | None) -> Iterator[str]:
+    """A choice: its name, and nothing below, for which there is no room."""
+    (x, y), (width, height) = place, size
+    middle, low = x + width / 2, y + height / 2
+    outline = f"M{x} {low}L{middle} {y}L{x + width} {low}L{middle} {y + height}Z"
+    named = f"graph-box s-{status}" if status else "graph-box"
+    yield f'<path class="{named}" d="{outline}" fill="{PANEL}"{_edge(status)}/>'
+    more = f" {TIMES}{len(box.steps):,}" if len(box.steps) > 1 else ""
+    name = _fitted(box.title, (width - 84) / _BOLD, 13, more)
+    indent = 9 if status else 0
+    if status is not None:
+        yield _mark(middle - _WIDTH * _BOLD * 6.5 * len(name) - 10, low + 5, status, 14)
+    yield _text(middle + indent, low + 4, name, 13, *_ink(status), anchor="middle", weight=600)
+
+
+def _ink(status: str | None) -> tuple[str, str]:
+    """The colour and the class of a name: pale if the step was skipped."""
+    return (MUTED, "graph-muted") if status == TaskStatus.SKIPPED else (INK, "graph-ink")
 
 
 def _done(box: Box, statuses: Statuses | None) -> str:
@@ -230,16 +284,31 @@ def _block(box: Box, place: Point, size: Point, statuses: Statuses | None) -> It
 
 
 def _frame(x: int, y: int, width: int, height: int, status: str | None) -> str:
+    named = f"graph-box s-{status}" if status else "graph-box"
+    return _rect(named, (x, y), (width, height), PANEL, f' rx="6"{_edge(status)}')
+
+
+def _edge(status: str | None) -> str:
+    """The line around a box: strong around what failed, dashed around what was skipped."""
     colour = MUTED if status in (None, "pending") else LOOKS[status or "pending"][0]
     strong = ' stroke-width="2"' if status in ("failed", "timeout") else ""
     dashed = ' stroke-dasharray="4 3"' if status == "skipped" else ""
-    named = f"graph-box s-{status}" if status else "graph-box"
-    return _rect(named, (x, y), (width, height), PANEL, f' rx="6" stroke="{colour}"{strong}{dashed}')
+    return f' stroke="{colour}"{strong}{dashed}'
 
 
 def _mark(x: float, y: float, status: str, size: int) -> str:
     colour, mark = LOOKS[status]
+    if status == TaskStatus.WAITING:
+        return _lines(
+            _HOURGLASS, x + size / 2, y - size * 0.35, colour, f"graph-icon s-{status}", 2, size / 18
+        )
     return _text(x, y, mark, size, colour, f"graph-mark s-{status}")
+
+
+def _lines(path: str, x: float, y: float, colour: str, named: str, wide: float, scale: float = 1.0) -> str:
+    where = f"translate({x:.1f} {y:.1f})" + ("" if scale == 1.0 else f" scale({scale:.2f})")
+    paint = f'fill="none" stroke="{colour}" stroke-width="{wide}"'
+    return f'<path class="{named}" transform="{where}" d="{path}" {paint}/>'
 
 
 def _rect(

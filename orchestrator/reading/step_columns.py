@@ -16,15 +16,17 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput
-from pipeweave.orchestrator.documents.run_state import ItemCounts, StepStates
+from pipeweave.orchestrator.documents.run_state import ItemCounts, StepStates, StepWait
 from pipeweave.orchestrator.domain import kind_sql
-from pipeweave.orchestrator.domain.states import FINAL_RUN, STATUS_LETTERS
+from pipeweave.orchestrator.domain.states import FINAL_RUN, STATUS_LETTERS, TaskStatus
+from pipeweave.orchestrator.domain.waits import NEVER, TIMER
 from pipeweave.orchestrator.reading import enqueued_runs
 from pipeweave.orchestrator.reading.run_events import settled_before
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, cursor_of, read_cursor
+from pipeweave.spec import WITH_ITEMS
 
 # After more events than this, all steps are read anew.
 MOST_EVENTS = 10_000
@@ -123,7 +125,30 @@ def step_states(tx: Transaction, tenant: str, id: UUID, after: str | None = None
         is_whole=changed is None,
         **_columns(rows, run.started_at or run.created_at),
         items=dict(counted.items) if counted is not None and is_news else {},
+        waits=_waits(tx, id, [each.id for each in rows if _may_wait(each)]),
     )
+
+
+def _may_wait(row: Any) -> bool:
+    return row.status == TaskStatus.WAITING and row.kind not in WITH_ITEMS
+
+
+_WAITS = """
+SELECT w.task_run_id, w.kind, w.timeout_at, w.due_at FROM waits AS w
+WHERE w.run_id = :id AND w.task_run_id = ANY(:ids) ORDER BY w.task_run_id
+"""
+
+
+def _waits(tx: Transaction, id: UUID, waiting: Sequence[UUID]) -> dict[str, Document]:
+    """What these steps wait for, by their ordinals."""
+    if not waiting:
+        return {}
+    shown: dict[str, Document] = {}
+    for row in tx.execute(_WAITS, {"id": id, "ids": list(waiting)}):
+        until = row.due_at if row.kind == TIMER else row.timeout_at
+        ordinal = str(ids.ordinal_of(row.task_run_id))
+        shown[ordinal] = StepWait.of(kind=row.kind, until=None if until >= NEVER else until)
+    return shown
 
 
 def _place(after: str) -> tuple[int, int]:

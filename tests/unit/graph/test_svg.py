@@ -5,11 +5,15 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 import pytest
+from support.engine_steps import choice
 from support.graphs import WORKFLOWS, plan_of, plan_of_workflow
+from support.pages import ROOT
 
-from pipeweave.orchestrator.domain.plan import Plan
-from pipeweave.orchestrator.graph import View, layout, shape_of, svg
+from pipeweave.orchestrator.domain.plan import Plan, compile_plan
+from pipeweave.orchestrator.graph import ICONS, View, layout, shape_of, svg
 from pipeweave.orchestrator.graph.svg import Statuses
+from pipeweave.spec import Case, PipelineSpec, StepSpec, engine_task
+from pipeweave.spec.wait_steps import Sleep
 
 NAME = "{http://www.w3.org/2000/svg}"
 
@@ -75,3 +79,41 @@ def test_an_open_class_shows_at_most_400_members_and_counts_the_rest() -> None:
 def test_a_long_name_is_cut() -> None:
     name = "a" * 200
     assert max(map(len, texts(drawn(plan_of({name: []}))))) < 30
+
+
+STEPS = (
+    StepSpec("start", "noop"),
+    choice("size", Case("input.big", ("large",)), Case(None, ("small",)), needs=("start",)),
+    StepSpec("large", "noop", ("size",)),
+    StepSpec("small", "noop", ("size",)),
+    StepSpec("night", engine_task(Sleep(ms=5)), ("start",), decides=Sleep(ms=5)),
+)
+ENGINE = compile_plan(PipelineSpec("p", STEPS))
+
+
+def test_a_choice_is_a_rhombus_and_what_the_engine_decides_has_a_small_mark() -> None:
+    root = drawn(ENGINE)
+    boxes = [each.get("class") for each in root.iter(f"{NAME}path") if "graph-box" in each.get("class", "")]
+    icons = [each.get("d") for each in root.iter(f"{NAME}path") if each.get("class") == "graph-icon"]
+    assert (boxes, icons) == (["graph-box"], [ICONS["sleep"]])
+    assert "pipeweave" not in " ".join(texts(root))
+
+
+def test_a_branch_that_was_not_taken_is_dashed_and_pale() -> None:
+    statuses = {1: "completed", 2: "completed", 3: "running", 4: "skipped", 5: "waiting"}
+    root = drawn(ENGINE, statuses=statuses)
+    [links] = [each for each in root.iter(f"{NAME}g") if each.get("class") == "graph-links"]
+    assert [each.get("stroke-opacity") for each in links if each.get("stroke-dasharray")] == ["0.35"]
+    names = {each.text: each.get("class") for each in root.iter(f"{NAME}text")}
+    assert (names["small"], names["large"]) == ("graph-muted", "graph-ink")
+
+
+def test_a_wait_shows_how_much_time_is_left() -> None:
+    shape = shape_of(ENGINE, View.ALL)
+    text = svg(shape, layout(shape), title="t", statuses={5: "waiting"}, left={5: "3 h left"})
+    assert "3 h left" in text and "graph-icon s-waiting" in text
+
+
+def test_the_canvas_draws_the_same_small_marks() -> None:
+    script = (ROOT / "api/ui/static/js/graph/looks.js").read_text()
+    assert all(f'{word}: "{path}"' in script for word, path in ICONS.items())

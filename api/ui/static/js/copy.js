@@ -14,8 +14,7 @@ export async function copy(text) {
     await navigator.clipboard.writeText(text);
   } catch {
     // Without HTTPS there is no clipboard: select a copy instead.
-    const area = document.createElement("textarea");
-    area.value = text;
+    const area = Object.assign(document.createElement("textarea"), { value: text });
     document.body.append(area);
     area.select();
     document.execCommand("copy");

@@ -60,10 +60,8 @@ function click(selector) {
 function showAll() {
   const dialog = document.createElement("dialog");
   const main = document.createElement("main");
-  const title = document.createElement("h1");
-  title.textContent = "Keys";
-  const list = document.createElement("dl");
-  list.className = "facts";
+  const title = Object.assign(document.createElement("h1"), { textContent: "Keys" });
+  const list = Object.assign(document.createElement("dl"), { className: "facts" });
   const own = [...document.querySelectorAll("main [data-hotkey]")].map((each) => [
     each.getAttribute("data-hotkey") ?? "",
     each.getAttribute("aria-label") ?? each.textContent?.trim() ?? "",
@@ -74,11 +72,9 @@ function showAll() {
   ]);
   for (const [key, words] of [...COMMON, ...own, ...screens]) {
     const term = document.createElement("dt");
-    const kbd = document.createElement("kbd");
-    kbd.textContent = key ?? "";
+    const kbd = Object.assign(document.createElement("kbd"), { textContent: key ?? "" });
     term.append(kbd);
-    const text = document.createElement("dd");
-    text.textContent = words ?? "";
+    const text = Object.assign(document.createElement("dd"), { textContent: words ?? "" });
     list.append(term, text);
   }
   main.append(title, list);

@@ -4,18 +4,14 @@
 
 export function open() {
   if (document.getElementById("palette")) return;
-  const dialog = document.createElement("dialog");
-  dialog.id = "palette";
+  const dialog = Object.assign(document.createElement("dialog"), { id: "palette" });
   dialog.setAttribute("aria-label", "Search");
-  const input = document.createElement("input");
-  input.type = "search";
-  input.placeholder = "A screen, a pipeline, a task, an id";
+  const input = Object.assign(document.createElement("input"), { type: "search", placeholder: "A screen, a pipeline, a task, an id" });
   input.setAttribute("role", "combobox");
   input.setAttribute("aria-expanded", "true");
   input.setAttribute("aria-controls", "palette-hits");
   input.setAttribute("aria-label", "Search");
-  const list = document.createElement("ul");
-  list.id = "palette-hits";
+  const list = Object.assign(document.createElement("ul"), { id: "palette-hits" });
   list.setAttribute("role", "listbox");
   list.setAttribute("aria-label", "Found");
   dialog.append(input, list);
@@ -77,10 +73,7 @@ function show(list, found, input) {
   list.replaceChildren(
     ...found.slice(0, 20).map((each, index) => {
       const item = document.createElement("li");
-      const link = document.createElement("a");
-      link.href = each.href;
-      link.id = `palette-${index}`;
-      link.tabIndex = -1;
+      const link = Object.assign(document.createElement("a"), { href: each.href, id: `palette-${index}`, tabIndex: -1 });
       link.setAttribute("role", "option");
       link.setAttribute("aria-selected", String(index === 0));
       const kind = document.createElement("span");

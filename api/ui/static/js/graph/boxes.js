@@ -1,5 +1,5 @@
 // Draws boxes, with as much as can be read at the zoom: cards, names, shapes, dots.
-import { drawMark, isFailure, OVER, shortDuration, WORST_FIRST } from "./looks.js";
+import { drawMark, ICONS, isFailure, OVER, shortDuration, WORST_FIRST } from "./looks.js";
 import { shadeOf } from "./shades.js";
 
 /** The least zoom of a card, of a name, of a shape; below that, dots. */
@@ -57,16 +57,17 @@ function drawBox(pen, look, box, zoom) {
   // A skipped step has a dashed frame, a failed one a strong frame.
   pen.setLineDash(letter === "s" ? [4, 3] : []);
   pen.lineWidth = isFailure(letter) ? 2 : 1.2;
-  if (scene.isClass(box)) frame(pen, x + 5, y + 4, w, h, colours.panel, colours.muted);
-  frame(pen, x, y, w, h, zoom < NAME ? fillOf(look, box) : ground, edge);
+  const isChoice = scene.engine(box) === "choice";
+  if (scene.isClass(box)) frame(pen, x + 5, y + 4, w, h, colours.panel, colours.muted, isChoice);
+  frame(pen, x, y, w, h, zoom < NAME ? fillOf(look, box) : ground, edge, isChoice);
   pen.setLineDash([]);
   if (zoom < NAME) return;
-  const isCard = zoom >= CARD, indent = letter ? 28 : 10;
-  if (letter) drawMark(pen, letter, x + 16, y + (isCard ? 15 : h / 2), 12, colours);
+  const isCard = zoom >= CARD && !isChoice, indent = (letter ? 28 : 10) + (isChoice ? 24 : 0);
+  if (letter) drawMark(pen, letter, x + indent - 12, y + (isCard ? 15 : h / 2), 12, colours);
   pen.textAlign = "left";
-  pen.fillStyle = colours.ink;
-  const font = pen.font = isCard ? BOLD : LARGE;
-  const times = scene.times(box), room = w - indent - 10 - (times ? pen.measureText(times).width : 0);
+  pen.fillStyle = letter === "s" ? colours.muted : colours.ink;
+  const font = pen.font = zoom >= CARD ? BOLD : LARGE;
+  const times = scene.times(box), room = w - indent - (isChoice ? 24 : 10) - (times ? pen.measureText(times).width : 0);
   pen.fillText(fitted(pen, font, scene.title(box), room) + times, x + indent, y + (isCard ? 19 : h / 2 + 6));
   if (isCard) drawCard(pen, look, box);
 }
@@ -78,7 +79,9 @@ function drawCard(pen, look, box) {
   pen.font = SMALL;
   pen.fillStyle = look.shades ? colours.ink : colours.muted;
   const left = scene.maps.has(box) ? `map of ${scene.task(box)}` : scene.task(box);
-  pen.fillText(fitted(pen, SMALL, left, w - 26 - pen.measureText(right).width), x + 10, low - 9);
+  const icon = ICONS[scene.engine(box)], indent = icon ? 16 : 0;
+  pen.fillText(fitted(pen, SMALL, left, w - 26 - indent - pen.measureText(right).width), x + 10 + indent, low - 9);
+  if (icon) drawIcon(pen, icon, x + 10, low - 18, colours.muted);
   pen.textAlign = "right";
   if (right.includes("failed")) pen.fillStyle = colours.f;
   pen.fillText(right, x + w - 10, low - 9);
@@ -93,6 +96,16 @@ function drawCard(pen, look, box) {
   }
 }
 
+/** @param {Pen} pen @param {Path2D} icon @param {number} x @param {number} y @param {string} colour */
+function drawIcon(pen, icon, x, y, colour) {
+  pen.save();
+  pen.translate(x, y);
+  pen.strokeStyle = colour;
+  pen.lineWidth = 1.4;
+  pen.stroke(icon);
+  pen.restore();
+}
+
 /** What a card says on the right: how much is over, or attempts and duration. @param {Look} look @param {number} box */
 export function figures({ scene, states }, box) {
   const steps = scene.steps(box), progress = states.progress(steps);
@@ -103,6 +116,7 @@ export function figures({ scene, states }, box) {
     return [delta, ended, failed ? `· ${failed.toLocaleString("en")} failed` : ""].filter(Boolean).join(" ");
   }
   if (steps.length > 1) return delta;
+  if (states.until[steps[0]] > 0) return `${shortDuration(Math.max(0, states.until[steps[0]] - Date.now()))} left`;
   const took = states.finished[steps[0]] - states.started[steps[0]], attempt = states.attempts[steps[0]];
   return [delta, attempt > 1 ? `↻${attempt}` : "", Number.isNaN(took) ? "" : shortDuration(took)].filter(Boolean).join(" ");
 }
@@ -142,10 +156,11 @@ function drawBlock(pen, look, box, zoom) {
   if (rest) pen.fillText(`and ${rest.toLocaleString("en")} more`, x + 10, y + h - 10);
 }
 
-/** @param {Pen} pen @param {number} x @param {number} y @param {number} w @param {number} h @param {string} ground @param {string} edge */
-function frame(pen, x, y, w, h, ground, edge) {
+/** @param {Pen} pen @param {number} x @param {number} y @param {number} w @param {number} h @param {string} ground @param {string} edge @param {boolean} isRhombus */
+function frame(pen, x, y, w, h, ground, edge, isRhombus = false) {
   pen.beginPath();
-  pen.roundRect(x, y, w, h, 6);
+  if (!isRhombus) pen.roundRect(x, y, w, h, 6);
+  else for (const [right, low] of [[0, 0.5], [0.5, 0], [1, 0.5], [0.5, 1], [0, 0.5]]) pen.lineTo(x + w * right, y + h * low);
   pen.fillStyle = ground;
   pen.fill();
   pen.strokeStyle = edge;

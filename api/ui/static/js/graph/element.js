@@ -116,7 +116,7 @@ export class PwGraph extends HTMLElement {
     const isNew = !this.states.isKnown, wasOpen = !isNew && !ENDED.includes(this.states.runStatus);
     const boxes = new Set([...this.states.apply(given)].map((each) => scene.boxOf[each]));
     if (wasOpen && ENDED.includes(given.status)) document.dispatchEvent(new CustomEvent("pw-ended"));
-    if (isNew || (this.colour && boxes.size)) return this.refresh();
+    if (isNew || (this.colour && boxes.size) || given.statuses.includes("s")) return this.refresh();
     surface.repaint([...boxes].filter((each) => each >= 0));
     if (boxes.size) this.#later ||= window.setTimeout(() => this.#drawMap(), MAP_MS);
     return this.draw();

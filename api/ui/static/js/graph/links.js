@@ -15,9 +15,21 @@ export function drawLinks(pen, look, links, zoom) {
   pen.strokeStyle = colours.muted;
   pen.globalAlpha = isCurved ? 0.6 : FAINT;
   pen.lineWidth = isCurved ? Math.max(0.9, 0.7 / zoom) : 1 / zoom;
-  for (const path of isCurved ? paths(scene, links, curve) : straightPaths(scene, links, zoom)) pen.stroke(path);
+  const [pale, plain] = isCurved ? apart(look, links) : [[], links];
+  for (const path of isCurved ? paths(scene, plain, curve) : straightPaths(scene, plain, zoom)) pen.stroke(path);
+  pen.setLineDash([4, 3]);
+  pen.globalAlpha = 0.35;
+  for (const path of paths(scene, pale, curve)) pen.stroke(path);
   pen.restore();
   if (isCurved && zoom >= 0.45) drawEnds(pen, look, links);
+}
+
+/** Links of what was skipped, a branch that was not taken, and all others. @param {import("./boxes.js").Look} look @param {number[]} links */
+function apart({ scene, states }, links) {
+  const { sources, targets } = scene.graph.links;
+  const isSkipped = (/** @type {number} */ box) => box < scene.boxes && states.lead(scene.steps(box)) === "s";
+  const pale = links.filter((at) => isSkipped(sources[at]) || isSkipped(targets[at])), gone = new Set(pale);
+  return [pale, pale.length ? links.filter((at) => !gone.has(at)) : links];
 }
 
 /**

@@ -33,7 +33,7 @@ const MARKS = {
   r: ["", "M7 0A7 7 0 1 1 -7 0A7 7 0 1 1 7 0M0 -7V0H7", ""],
   q: ["M0 0V-7A7 7 0 0 1 7 0Z", "M7 0A7 7 0 1 1 -7 0A7 7 0 1 1 7 0", ""],
   R: ["M-5 -8L8 0L-5 8Z", "", ""],
-  w: ["", "M0 -8L8 0L0 8L-8 0Z", ""],
+  w: ["", "M-5 -7H5M-5 7H5M-4 -7C-4 -2 4 2 4 7M4 -7C4 -2 -4 2 -4 7", ""],
   c: ["M8 0A8 8 0 1 1 -8 0A8 8 0 1 1 8 0", "", "M-4 0L-1 3L4 -3"],
   f: ["", "M-6 -6L6 6M6 -6L-6 6", ""],
   t: ["M8 0A8 8 0 1 1 -8 0A8 8 0 1 1 8 0", "", "M0 -5V0H4"],
@@ -41,6 +41,11 @@ const MARKS = {
   P: ["M0 -7A7 7 0 0 0 0 7Z", "M7 0A7 7 0 1 1 -7 0A7 7 0 1 1 7 0", ""],
   s: ["", "M-7 0H-3M3 0H7M0 -7V-3M0 3V7", ""],
 };
+/** The small marks of what the engine decides, in a square of 10; as in orchestrator/graph/shapes.py. @type {Record<string, Path2D>} */
+export const ICONS = Object.fromEntries(Object.entries({
+  transform: "M1 2H5M1 5H9M1 8H5M7 3L9 5L7 7", gather: "M1 1L5 5V9M9 1L5 5", signal: "M1 9V6M5 9V4M9 9V1",
+  sleep: "M6 1A4.5 4.5 0 1 0 9 7A4.5 4.5 0 0 1 6 1", approval: "M7 3A2 2 0 1 1 3 3A2 2 0 1 1 7 3M1 9A4 3 0 0 1 9 9",
+}).map(([word, path]) => [word, new Path2D(path)]));
 const PATHS = Object.fromEntries(
   Object.entries(MARKS).map(([letter, paths]) => [letter, paths.map((each) => new Path2D(each))]));
 
@@ -63,9 +68,10 @@ export function drawMark(pen, letter, x, y, size, colours) {
   pen.restore();
 }
 
-/** A duration for a card: `412 ms`, `4.1 s`, `3 min`, `2.5 h`. @param {number} ms */
+/** A duration for a card: `412 ms`, `4.1 s`, `3 min`, `2.5 h`, `3.1 d`. @param {number} ms */
 export function shortDuration(ms) {
   if (ms < 1_000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
-  return ms < 3_600_000 ? `${Math.round(ms / 60_000)} min` : `${(ms / 3_600_000).toFixed(1)} h`;
+  if (ms < 3_600_000) return `${Math.round(ms / 60_000)} min`;
+  return ms < 172_800_000 ? `${(ms / 3_600_000).toFixed(1)} h` : `${(ms / 86_400_000).toFixed(1)} d`;
 }

@@ -59,7 +59,12 @@ export class Scene {
 
   /** @param {number} box */
   task(box) {
-    return this.graph.tasks[this.graph.boxes.tasks[box]];
+    return this.graph.tasks[this.graph.boxes.tasks[box]].replace(/^pipeweave:/, "");
+  }
+
+  /** What the engine decides in place of a task: `choice`, `sleep`; else empty. @param {number} box */
+  engine(box) {
+    return this.graph.tasks[this.graph.boxes.tasks[box]].startsWith("pipeweave:") ? this.task(box) : "";
   }
 
   /** @param {number} box */

@@ -7,7 +7,8 @@ import { isFailure, OVER, WORST_FIRST } from "./looks.js";
  * What the endpoint of a run's steps answers: columns that go with `ordinals`, in ms from the run's start.
  * @typedef {{status: string, isWhole: boolean, cursor: string, ordinals: number[], statuses: string,
  *   attempts: number[], queuedMs: (number | null)[], startedMs: (number | null)[],
- *   finishedMs: (number | null)[], codeVersions: number[], items: Record<string, Items>}} StepStates
+ *   finishedMs: (number | null)[], codeVersions: number[], items: Record<string, Items>,
+ *   waits?: Record<string, {until: string | null}>}} StepStates
  */
 
 export class States {
@@ -20,6 +21,8 @@ export class States {
     this.queued = new Float64Array(count + 1).fill(NaN);
     this.started = new Float64Array(count + 1).fill(NaN);
     this.finished = new Float64Array(count + 1).fill(NaN);
+    /** When a wait ends (ms since 1970). */
+    this.until = new Float64Array(count + 1).fill(NaN);
     /** @type {Map<number, Items>} */
     this.items = new Map();
     this.runStatus = this.cursor = "";
@@ -36,6 +39,7 @@ export class States {
       this.queued[ordinal] = given.queuedMs[at] ?? NaN;
       this.started[ordinal] = given.startedMs[at] ?? NaN;
       this.finished[ordinal] = given.finishedMs[at] ?? NaN;
+      this.until[ordinal] = Date.parse(given.waits?.[ordinal]?.until ?? "");
     });
     const counted = Object.entries(given.items).map(([ordinal, items]) => {
       this.items.set(Number(ordinal), items);
@@ -44,7 +48,8 @@ export class States {
     this.runStatus = given.status;
     this.cursor = given.cursor;
     this.isKnown = true;
-    return new Set([...given.ordinals, ...counted]);
+    // The time that is left of a wait changes by itself.
+    return new Set([...given.ordinals, ...counted, ...[...this.until.keys()].filter((each) => this.until[each] > 0)]);
   }
 
   /**

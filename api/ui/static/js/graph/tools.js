@@ -17,8 +17,7 @@ const LARGEST = 8_000;
 
 /** @param {Graph} graph @param {boolean} isOfRun */
 export function toolsOf(graph, isOfRun) {
-  const bar = document.createElement("div");
-  bar.className = "graph-tools";
+  const bar = Object.assign(document.createElement("div"), { className: "graph-tools" });
   bar.setAttribute("role", "toolbar");
   bar.setAttribute("aria-label", "Graph");
   const shown = BUTTONS.filter(([, key]) => isOfRun || !"fp".includes(key));
@@ -51,8 +50,7 @@ function sought(graph) {
 
 /** @param {Graph} graph */
 function colours(graph) {
-  const list = document.createElement("select");
-  list.ariaLabel = "Colour by";
+  const list = Object.assign(document.createElement("select"), { ariaLabel: "Colour by" });
   for (const [value, text] of Object.entries(COLOURS)) list.add(new Option(`Colour: ${text}`, value, false, value === graph.colour));
   list.addEventListener("change", () => graph.paint(list.value));
   return list;
@@ -82,9 +80,7 @@ async function saveSvg(graph) {
 
 /** @param {Blob} blob @param {string} name */
 function save(blob, name) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
+  const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1_000);
 }

@@ -28,8 +28,7 @@ class Json extends HTMLElement {
 
   /** @param {HTMLElement} tree @param {string} text */
   tools(tree, text) {
-    const bar = document.createElement("div");
-    bar.className = "tools";
+    const bar = Object.assign(document.createElement("div"), { className: "tools" });
     const find = document.createElement("input");
     find.type = "search";
     find.placeholder = "find";
@@ -43,19 +42,14 @@ class Json extends HTMLElement {
 
 /** @param {string} words @param {() => void} act */
 function button(words, act) {
-  const found = document.createElement("button");
-  found.type = "button";
-  found.className = "small";
-  found.textContent = words;
+  const found = Object.assign(document.createElement("button"), { type: "button", className: "small", textContent: words });
   found.addEventListener("click", act);
   return found;
 }
 
 /** @param {string} name @param {string} text */
 function span(name, text) {
-  const found = document.createElement("span");
-  found.className = name;
-  found.textContent = text;
+  const found = Object.assign(document.createElement("span"), { className: name, textContent: text });
   return found;
 }
 

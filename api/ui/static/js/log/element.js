@@ -115,9 +115,7 @@ class Log extends HTMLElement {
 /** @param {string} words @param {boolean} isOn @param {(on: boolean) => void} act */
 function check(words, isOn, act) {
   const label = document.createElement("label");
-  const box = document.createElement("input");
-  box.type = "checkbox";
-  box.checked = isOn;
+  const box = Object.assign(document.createElement("input"), { type: "checkbox", checked: isOn });
   box.addEventListener("change", () => act(box.checked));
   label.append(box, ` ${words}`);
   return label;

@@ -27,11 +27,8 @@ export function line(number, given) {
   const said = text(given.level).toLowerCase();
   const named = /** @type {Record<string, string>} */ ({ warn: "warning", fatal: "critical" })[said] ?? said;
   const level = LEVELS.includes(named) ? named : "info";
-  const row = document.createElement("div");
-  row.className = `ln lv-${level}`;
-  row.id = `L${number}`;
-  const link = document.createElement("a");
-  link.className = "no";
+  const row = Object.assign(document.createElement("div"), { className: `ln lv-${level}`, id: `L${number}` });
+  const link = Object.assign(document.createElement("a"), { className: "no" });
   const url = new URL(location.href);
   url.searchParams.set("line", String(number));
   url.hash = row.id;

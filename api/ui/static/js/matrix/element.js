@@ -168,9 +168,7 @@ class Matrix extends Island {
 
   tell() {
     const [from = 0, to = 0] = this.range();
-    const link = document.createElement("a");
-    link.href = this.address(from, to);
-    link.textContent = from === to ? "show it" : "list them";
+    const link = Object.assign(document.createElement("a"), { href: this.address(from, to), textContent: from === to ? "show it" : "list them" });
     /** @type {Map<string, number>} */
     const counts = new Map();
     for (let at = from; at <= to; at++) {
