@@ -63,5 +63,8 @@ class EvaluateAnswer(AnswerModel):
         description="Of the value; null: it has none."
     )
     references: list[str] = Field(description="The paths in it.")
+    values: dict[str, Any] = Field(
+        description="The value of each path that exists, up to 1,000 characters of JSON long."
+    )
     work: int = Field(description="Units of work that it took, of at most 100,000.")
     error: EvaluationError | None = Field(description="Why it has no value.")

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, RootModel, model_validator
 from pipeweave.api.contract.query_parameters import PageQuery, Query
 from pipeweave.api.contract.requests import MAX_INT32, MAX_REASON, MAX_TOKEN, WHOLE, Name, Request
 from pipeweave.durations import DURATION_PATTERN, milliseconds
-from pipeweave.orchestrator.documents.base import AnswerModel, TaskRunId
+from pipeweave.orchestrator.documents.base import AnswerModel, RunId, TaskRunId
 from pipeweave.orchestrator.documents.waits import SignalId
 from pipeweave.orchestrator.domain import TaskStatus, WaitKind
 from pipeweave.orchestrator.waits import MAX_COMMENT_CHARS
@@ -42,6 +42,7 @@ class WaitsQuery(PageQuery):
         None, description="`me`: only approvals that the token may decide, by its name or its groups."
     )
     pipeline_id: Name | None = None
+    run_id: RunId | None = Field(None, description="Only waits of this run.")
     older_than: Annotated[str, Field(pattern=DURATION_PATTERN)] | None = Field(
         None, description="Only waits that began so long ago: `30m`, `2d`."
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pipeweave import ids
@@ -15,6 +17,8 @@ from pipeweave.size_limits import MAX_TEXT_CHARS
 from pipeweave.spec.expressions import BadExpression, Expression, parse_condition
 
 routes = Routes("expressions")
+# Of the value of a path that is shown beside the expression.
+MAX_SHOWN_CHARS = 1_000
 
 
 @routes.add(
@@ -38,13 +42,21 @@ def evaluate(call: Call, body: EvaluateRequest) -> dict[str, Any]:
             run = ids.read(ids.RUN, body.run_id)
             scope = reading.expression_scope(tx, call.tenant, run, body.step_id)
         now = tx.now
-    answer = {"references": [each.text for each in expression.references], "work": 0, "error": None}
+    paths = [each.text for each in expression.references]
+    values = {path: value for path in dict.fromkeys(paths) for value in _value(path, scope)}
+    answer = {"references": paths, "values": values, "work": 0, "error": None}
     try:
         value, work = expression.measure(scope, now=now, max_chars=MAX_TEXT_CHARS)
     except (ExpressionFailed, InvalidReference) as failure:
         why = {"code": failure.code, "message": str(failure), "hint": failure.hint}
         return {**answer, "value": None, "type": None, "error": why}
     return {**answer, "work": work, "value": value, "type": json_type(value).rpartition(" ")[2]}
+
+
+def _value(path: str, scope: Mapping[str, Any]) -> Iterator[Any]:
+    """The value of a path; nothing where there is none, or it is too long to be shown."""
+    with suppress(ExpressionFailed, InvalidReference, BadExpression):
+        yield parse_condition(path).evaluate(scope, max_chars=MAX_SHOWN_CHARS)
 
 
 def _parsed(text: str) -> Expression:

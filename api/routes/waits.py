@@ -135,7 +135,8 @@ def list_waits(call: Call, query: WaitsQuery) -> dict[str, Any]:
     """Steps that wait for a time, a signal or people, the oldest first. With `assignee=me`, the approvals
     that the token may decide.
     """
-    chosen = wait_list.WaitFilter(query.kind, query.pipeline_id, query.assignee == "me", query.age())
+    run = None if query.run_id is None else ids.read(ids.RUN, query.run_id)
+    chosen = wait_list.WaitFilter(query.kind, query.pipeline_id, query.assignee == "me", query.age(), run)
     with call.reading() as tx:
         page = wait_list.wait_list(tx, call.tenant, query.page(), chosen, _person(call))
         if not page["items"] and query.cursor is None and query.pipeline_id is not None:

@@ -81,6 +81,8 @@ def send(view: View, name: str) -> Redirect | Page:
         message = f"type {form.effects.count}, the number of objects that this changes"
         raise InvalidInput(message, errors=[FieldError(TYPED, message, "invalid", str(form.effects.count))])
     endpoint = view.inside.endpoint(verb.operation)
+    if verb.each:
+        return _send_each(view, name, form)
     # A person who gives a token of their own means that one.
     has_own = isinstance(form.body, dict) and not TOKENS.isdisjoint(form.body)
     key = view.given.get(KEY) if endpoint.longest_key and not has_own else None
@@ -88,8 +90,32 @@ def send(view: View, name: str) -> Redirect | Page:
     answer, _ = view.inside.ask(view.caller, verb.operation, form.ids, {}, body, key)
     if verb.shows:
         return Page(verb.done, {"answer": answer, "next": _next(view)})
-    target = view.url(verb.after.format_map(answer)) if verb.after else _next(view)
-    return Redirect(f"{target}{'&' if '?' in target else '?'}done={name}")
+    return Redirect(_told_next(view, name, view.url(verb.after.format_map(answer)) if verb.after else ""))
+
+
+def _send_each(view: View, name: str, form: _Form) -> Redirect:
+    """Do it to one after the other. Those that refuse it leave the others as they are.
+
+    Raises:
+        PipeWeaveError: of the first that refused it; the message says how many were changed.
+    """
+    refusals: list[PipeWeaveError] = []
+    chosen = list(dict.fromkeys(view.lists.get(form.verb.each, ())))
+    for each in chosen:
+        try:
+            view.inside.ask(view.caller, form.verb.operation, {"id": each}, {}, form.body)
+        except PipeWeaveError as error:
+            refusals.append(error)
+    if refusals:
+        done = len(chosen) - len(refusals)
+        message = f"{done:,} of {len(chosen):,} are done. The first of the others: {refusals[0].detail}"
+        raise InvalidInput(message, errors=refusals[0].errors)
+    return Redirect(_told_next(view, name))
+
+
+def _told_next(view: View, name: str, target: str = "") -> str:
+    target = target or _next(view)
+    return f"{target}{'&' if '?' in target else '?'}done={name}"
 
 
 def template(name: str) -> str:
@@ -128,6 +154,9 @@ def _form(view: View, name: str, verb: Verb) -> _Form:
 
 def _ids(view: View, verb: Verb) -> dict[str, str]:
     names = view.inside.endpoint(verb.operation).ids
+    if verb.each:
+        # The request that is shown is that of the first.
+        return dict.fromkeys(names, next(iter(view.lists.get(verb.each, ())), "ID"))
     missing = [each for each in names if not view.given.get(each)]
     if missing:
         raise NotFound(f"the address names no {missing[0]}")

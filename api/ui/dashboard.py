@@ -31,7 +31,7 @@ from pipeweave.api.http import (
     ndjson,
     packing,
 )
-from pipeweave.api.ui import confirm, policy, words
+from pipeweave.api.ui import confirm, policy, waits, words
 from pipeweave.api.ui.banner import Banner
 from pipeweave.api.ui.charts import sparkline
 from pipeweave.api.ui.graphs import graph_of
@@ -104,6 +104,7 @@ class Dashboard:
             lstrip_blocks=True,
         )
         self._templates.filters |= words.FILTERS
+        self._templates.tests["engine"] = words.is_engine
         self._templates.globals |= {"static": self.files.url, "verbs": VERBS.rows, "graph_of": graph_of}
         self._templates.globals |= {"sparkline": sparkline, "WITH_ITEMS": WITH_ITEMS}
 
@@ -183,7 +184,7 @@ class Dashboard:
                 return redirect(f"{ROOT}/{quote(tenant)}/", 302)
             view = self._view(tenant, request.path.removeprefix(f"{ROOT}/{tenant}"))
             if FRAGMENT in request.headers and screen.template:
-                return self._fragment(view)
+                return self._fragment(view, screen)
             page = screen.read(view, **ids)
             if isinstance(page, Download):
                 return download.answered(request, page)
@@ -204,7 +205,8 @@ class Dashboard:
             NotFound: the dashboard has no such page.
         """
         screen, _ = self._find(caller.tenant, url)
-        return LiveView(shared(caller), host, url, self._fragments, screen.every_s)
+        reader = shared(caller, is_personal=screen.is_personal)
+        return LiveView(reader, host, url, self._fragments, screen.every_s)
 
     def _find(self, tenant: str, url: str) -> tuple[Screen, dict[str, str]]:
         path = url.partition("?")[0]
@@ -229,9 +231,10 @@ class Dashboard:
             return self.rendered(view, page, "moved.html", screen.nav, is_fragment=True)
         return self.rendered(view, page, screen.template, screen.nav, is_fragment=True)
 
-    def _fragment(self, view: View) -> Response:
+    def _fragment(self, view: View, screen: Screen) -> Response:
         url = request.full_path.rstrip("?").removeprefix(f"{ROOT}/{quote(view.tenant)}")
-        live = LiveView(shared(view.caller), view.host, url, self._fragments)
+        reader = shared(view.caller, is_personal=screen.is_personal)
+        live = LiveView(reader, view.host, url, self._fragments)
         since = request.headers.get(READ_AT, 0.0, type=_seconds)
         return _marked(self._fragments.get(live, request.headers.get(ANNOUNCED), since))
 
@@ -294,6 +297,7 @@ class Dashboard:
             "nav": [each for each in NAV if each.path in paths],
             "done": confirm.told(view.given.get("done")) if view else "",
             "banner": self._banner.text(view) if view else "",
+            "open_approvals": waits.open_approvals(view) if view else "",
             "is_static": False,
         }
 

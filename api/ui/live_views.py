@@ -1,7 +1,8 @@
 """Keeps the fragments that pages ask for again and again, so that all who look at one page cost one reading.
 
 A fragment belongs to a tenant, to what its reader may do and to its address; it holds nothing of a single
-reader. `LiveClock` computes the watched ones anew when something may have changed.
+reader, but for pages that say what a person may decide. `LiveClock` computes the watched ones anew when
+something may have changed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class LiveView:
     """What readers with these rights see at this address.
 
     Args:
-        caller: the rights; its name is empty, as the fragment belongs to all who have them.
+        caller: the rights; its name is empty, as the fragment belongs to all who have them. A page that
+            `is_personal` has the name, too.
         url: below the tenant, with the parameters.
         every_s: seconds after which it is computed also without an event; 0: never.
     """
@@ -167,9 +169,14 @@ def moment() -> float:
     return time.time()
 
 
-def shared(caller: Caller) -> Caller:
-    """The caller without a name: what all with the same rights in the tenant share."""
+def shared(caller: Caller, *, is_personal: bool = False) -> Caller:
+    """The caller without a name: what all with the same rights in the tenant share.
+
+    Args:
+        is_personal: with its name, because the page says what this person may decide.
+    """
     tenants = ("*",) if caller.access.may_enter("*") else (caller.tenant,)
     scopes = tuple(sorted(caller.access.scopes))
-    access = replace(caller.access, id=_NOBODY, name="", tenants=tenants, scopes=scopes, is_use_due=False)
+    name = caller.access.name if is_personal else ""
+    access = replace(caller.access, id=_NOBODY, name=name, tenants=tenants, scopes=scopes, is_use_due=False)
     return Caller(access, caller.tenant)

@@ -12,10 +12,11 @@ from typing import Any
 
 from pipeweave.api.ui import run_changes, run_tabs, run_times, run_verbs
 from pipeweave.api.ui.run_step import Selected, selected
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import Page, Redirect, Screens
 from pipeweave.api.ui.view import View
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator.domain import RunStatus
+from pipeweave.spec.kinds import WAIT
 
 screens = Screens("runs")
 
@@ -42,12 +43,15 @@ PROGRESS_S = 2.0
 
 
 @screens.add("/runs/<id>", "run.html", every_s=PROGRESS_S)
-def run(view: View, id: str) -> Page:
+def run(view: View, id: str) -> Page | Redirect:
     """One run."""
     document = view.ask("runs.get_run", {"taskRuns": "0"}, id=id)
     tabs = tabs_of(document)
     tab = view.given.get("tab", "")
     tab = tab if tab in dict(tabs) else tabs[0][0]
+    if tab in WITH_PANEL and (asked := _step_that_asks(view, document)):
+        # What a person may decide is in the address: the page that looks again is the same for all.
+        return Redirect(view.here(step=asked, done=view.given.get("done")))
     step = view.given.get("step") or (first_step(document) if tab in WITH_PANEL else "")
     chosen = selected(view, document, step)
     shown = {
@@ -71,6 +75,16 @@ def run(view: View, id: str) -> Page:
     percent = f" {100 * done // total} %" if is_open(document) and total else ""
     title = f"{document['pipelineId']}{percent}"
     return Page(title, shown, document["status"], id)
+
+
+def _step_that_asks(view: View, run: Mapping[str, Any]) -> str | None:
+    """The step whose approval the person may decide, where the address names none yet."""
+    waiting = any(each["kind"] == WAIT and each["status"] == "waiting" for each in run["steps"])
+    if view.is_fragment or "step" in view.given or not waiting or not view.may("waits.approve"):
+        return None
+    query = {"runId": run["id"], "assignee": "me", "limit": "1"}
+    mine = view.ask("waits.list_waits", query)["waits"]
+    return str(mine[0]["stepId"]) if mine else None
 
 
 def is_open(run: Mapping[str, Any]) -> bool:

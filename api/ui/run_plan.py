@@ -23,7 +23,7 @@ def plan_of(view: View, pipeline: Document, plan: Document) -> dict[str, Any]:
         pipeline: its newest version, as the API shows it.
         plan: the answer of a dry run.
     """
-    tasks = {each["id"]: each["task"] for each in pipeline["spec"]["steps"]}
+    tasks = {each["id"]: each["task"] for each in pipeline["spec"]["steps"] if "task" in each}
     forecast = plan.get("forecast")
     usual = {each["id"]: each["p50Ms"] for each in forecast["steps"]} if forecast else {}
     items = _items(view, pipeline["id"], plan["executionPlan"])

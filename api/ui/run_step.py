@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pipeweave.api.ui import waits
 from pipeweave.api.ui.tracebacks import TracedLine, traced
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.domain import TaskStatus
@@ -13,6 +14,9 @@ from pipeweave.spec import ITEMS, WITH_ITEMS
 
 # Items of a map that are listed with it.
 ITEMS_SHOWN = 20
+# The values of a condition are told of runs with at most so many steps: all of them are read for that.
+MOST_EVALUATED = 1_000
+CONDITION_FALSE = "CONDITION_FALSE"
 _FAILED = (TaskStatus.FAILED, TaskStatus.TIMEOUT)
 _WAITS = (TaskStatus.PENDING, TaskStatus.READY, TaskStatus.QUEUED, TaskStatus.WAITING)
 
@@ -28,6 +32,8 @@ class Selected:
         letter: its open dead letter.
         items: of a map, those that failed, else the first.
         title: what it is called, where the step's id says little.
+        wait: of a step that waits for a time, a signal or people.
+        condition: of a step that its condition has passed over: {text, values}.
     """
 
     step_id: str
@@ -38,6 +44,8 @@ class Selected:
     letter: Mapping[str, Any] | None = None
     items: Sequence[Mapping[str, Any]] = ()
     title: str = ""
+    wait: Mapping[str, Any] | None = None
+    condition: Mapping[str, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -76,6 +84,7 @@ def selected(view: View, run: Mapping[str, Any], step_id: str) -> Selected | Non
         return Selected(step_id, index, step)
     task_run = view.ask("runs.get_task_run", id=id)
     is_map = task_run["kind"] in WITH_ITEMS
+    is_waiting = task_run["status"] == TaskStatus.WAITING and not is_map
     return Selected(
         step_id,
         index,
@@ -84,7 +93,22 @@ def selected(view: View, run: Mapping[str, Any], step_id: str) -> Selected | Non
         view.ask("runs.why_task_run", id=id) if task_run["status"] in _WAITS else None,
         letter(view, task_run),
         _items(view, run["id"], step) if is_map else (),
+        wait=waits.wait_of(view, id) if is_waiting else None,
+        condition=_condition(view, run, step_id) if task_run["errorCode"] == CONDITION_FALSE else None,
     )
+
+
+def _condition(view: View, run: Mapping[str, Any], step_id: str) -> dict[str, Any] | None:
+    """The condition of a step, and the values that it saw, as far as they can be told."""
+    query = {"version": str(run["pipelineVersion"])}
+    spec = view.ask("pipelines.get_pipeline", query, id=run["pipelineId"])["pipeline"]["spec"]
+    text = next((each.get("condition") for each in spec["steps"] if each["id"] == step_id), None)
+    if text is None:
+        return None
+    if len(run["steps"]) > MOST_EVALUATED:
+        return {"text": text, "values": {}}
+    asked = {"expression": text, "runId": run["id"], "stepId": step_id}
+    return {"text": text, "values": view.ask("expressions.evaluate", body=asked)["values"]}
 
 
 def _item(view: View, run_id: str, step_id: str, index: int) -> str | None:

@@ -55,6 +55,7 @@ class Screen:
         nav: the entry of the navigation that it belongs to.
         every_s: seconds after which the page looks again that shows what no event tells; 0: only after
             events.
+        is_personal: it says what a person may decide, so that others do not share what is computed for it.
     """
 
     path: str
@@ -62,6 +63,7 @@ class Screen:
     template: str
     nav: str
     every_s: float = 0
+    is_personal: bool = False
 
 
 class Screens:
@@ -76,12 +78,12 @@ class Screens:
         self.rows: list[Screen] = []
 
     def add(
-        self, path: str, template: str, *, every_s: float = 0
+        self, path: str, template: str, *, every_s: float = 0, is_personal: bool = False
     ) -> Callable[[Callable[..., Answered]], Callable[..., Answered]]:
         """Add the decorated function to the table; the arguments are those of Screen."""
 
         def append(read: Callable[..., Answered]) -> Callable[..., Answered]:
-            self.rows.append(Screen(path, read, template, self.nav, every_s))
+            self.rows.append(Screen(path, read, template, self.nav, every_s, is_personal))
             return read
 
         return append
@@ -112,6 +114,7 @@ NAV = (
     Entry("pipelines", "Pipelines", "/pipelines", "p"),
     Entry("tasks", "Tasks", "/tasks", "t"),
     Entry("queues", "Queues", "/queues", "q"),
+    Entry("waits", "Waits", "/waits", "a"),
     Entry("dead-letters", "Dead letters", "/dead-letters", "d"),
     Entry("workers", "Workers", "/workers", "w"),
     Entry("schedules", "Schedules", "/schedules", "s"),

@@ -120,6 +120,7 @@ class Verb:
         options: further words of the command, which the body gives.
         shows: the template of a page that shows the answer, once, instead of a screen that follows.
         takes_tenant: whether the command has `--tenant` for the tenant of the page.
+        each: a field of the kind `list` whose values are ids: the endpoint is called for one after the other.
     """
 
     operation: str
@@ -136,6 +137,7 @@ class Verb:
     options: Callable[[Any], Sequence[str]] | None = None
     shows: str = ""
     takes_tenant: bool = True
+    each: str = ""
 
     def of(self, view: View) -> Verb:
         """The verb with the fields that it has here."""
@@ -182,7 +184,8 @@ class Verb:
         """The command for a terminal; empty without one."""
         if not self.command:
             return ""
-        quoted = {name: shlex.quote(text) for name, text in {**texts, **ids}.items()}
+        shown = {each.name: each.default for each in self.fields if each.default}
+        quoted = {name: shlex.quote(text) for name, text in {**shown, **texts, **ids}.items()}
         parts = [self.command.format_map(_Blank(quoted))]
         for each in self.fields:
             text = texts.get(each.name, each.default).strip()

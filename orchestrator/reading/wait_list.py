@@ -53,6 +53,7 @@ class WaitFilter:
     pipeline_id: str | None = None
     is_mine: bool = False
     older_than: timedelta | None = None
+    run_id: UUID | None = None
 
 
 _COLUMNS = """w.task_run_id, w.run_id, w.kind, w.names, w.created_at, w.due_at, w.timeout_at, w.data,
@@ -77,6 +78,9 @@ def wait_list(tx: Transaction, tenant: str, page: Page, chosen: WaitFilter, pers
     if chosen.pipeline_id is not None:
         where.append("r.pipeline_id = :pipeline")
         parameters["pipeline"] = chosen.pipeline_id
+    if chosen.run_id is not None:
+        where.append("w.run_id = CAST(:run AS uuid)")
+        parameters["run"] = str(chosen.run_id)
     if chosen.is_mine:
         where.append(_MINE)
     if chosen.older_than is not None:

@@ -66,6 +66,7 @@ class WaitMethods(Methods):
         kind: str | None = None,
         mine: bool = False,
         pipeline_id: str | None = None,
+        run_id: str | None = None,
         older_than: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
@@ -76,6 +77,7 @@ class WaitMethods(Methods):
             kind: `timer`, `signal` or `approval`; None for all.
             mine: only approvals that the client's token may decide.
             pipeline_id: only waits of this pipeline's runs.
+            run_id: only waits of this run.
             older_than: only waits that began so long ago: `2d`.
             limit: rows per page, 1 to 1,000; None for 50.
             cursor: `next_cursor` of the page before.
@@ -84,6 +86,7 @@ class WaitMethods(Methods):
             "kind": kind,
             "assignee": "me" if mine else None,
             "pipelineId": pipeline_id,
+            "runId": run_id,
             "olderThan": older_than,
             "limit": limit,
             "cursor": cursor,

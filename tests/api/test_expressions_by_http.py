@@ -86,6 +86,12 @@ def test_an_expression_is_evaluated_with_a_context(api: Api) -> None:
     assert "total" in failed["error"]["hint"] + failed["error"]["message"]
 
 
+def test_the_values_of_the_paths_are_told_where_there_are_some(api: Api) -> None:
+    context = {"input": {"total": 90, "note": "x" * 2_000}}
+    answer = evaluated(api, "input.total > 100 && input.gone == input.note", context=context)
+    assert answer["values"] == {"input.total": 90}
+
+
 def test_a_text_that_is_no_expression_is_refused_with_its_column(api: Api) -> None:
     answer = api.post("/api/expressions/evaluate", {"expression": "input.total >"})
     assert answer.status_code == 400

@@ -19,7 +19,7 @@ from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.security import access_tokens
 from pipeweave.orchestrator.security.access_tokens import APPROVE, READ, WRITE
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.spec.wait_steps import Approval, SignalWait, Sleep
+from pipeweave.spec.wait_steps import Approval, SignalWait, Sleep, WaitStep
 
 if TYPE_CHECKING:
     from conftest import Api
@@ -208,6 +208,63 @@ def test_a_rejection_may_fail_the_step(runs: WaitingRuns, ann: Api) -> None:
     run_id = runs.begin({"ok": Approval("Ship?", fails_when_rejected=True)})
     assert ann.post(f"/api/waits/{wait_of(runs, run_id)}/reject").json["status"] == "failed"
     assert runs.driver.run(run_id).status == "failed"
+
+
+def test_the_waits_of_one_run_are_listed(runs: WaitingRuns, ann: Api) -> None:
+    runs.begin({"ok": Approval("Ship?")})
+    run_id = runs.begin({"ok": Approval("Ship?"), "paid": SignalWait(("paid",))})
+    listed = ann.get("/api/waits", runId=run_of(run_id)).json["waits"]
+    assert {each["stepId"] for each in listed} == {"ok", "paid"}
+    assert [
+        each["stepId"] for each in ann.get("/api/waits", runId=run_of(run_id), assignee="me").json["waits"]
+    ] == ["ok"]
+
+
+# --- what a run says of its waits ------------------------------------------------------------------------
+
+
+def test_the_states_of_steps_say_until_when_they_wait(runs: WaitingRuns, ann: Api) -> None:
+    run_id = runs.begin({"night": Sleep(ms=DAY_MS), "paid": SignalWait(("paid",), timeout_ms=2 * DAY_MS)})
+    states = ann.get(f"/api/runs/{run_of(run_id)}/steps").json
+    kinds = {ordinal: each["kind"] for ordinal, each in states["waits"].items()}
+    assert kinds == {"2": "timer", "3": "signal"}
+    since = ann.get(f"/api/waits/{wait_of(runs, run_id, 'night')}").json["wakesAt"]
+    assert states["waits"]["2"]["until"] == since
+    runs.send(run_id, "paid")
+    after = ann.get(f"/api/runs/{run_of(run_id)}/steps", after=states["cursor"]).json
+    assert (after["ordinals"], after["waits"]) == ([3], {})
+
+
+@pytest.mark.parametrize(
+    ("step", "kind", "label", "waits_for"),
+    [
+        (Sleep(ms=DAY_MS), "asleep", "asleep", None),
+        (
+            Approval("Ship?", ("group:finance", "bob")),
+            "approval",
+            "waiting for the approval of finance, bob",
+            "finance, bob",
+        ),
+        (Approval("Ship?", ("${input.who}",)), "approval", "waiting for an approval", None),
+        (Approval("Ship?"), "approval", "waiting for an approval", None),
+        (SignalWait(("paid", "gone")), "signal", "for signal paid or gone", "paid or gone"),
+    ],
+)
+def test_the_ledger_says_for_whom_or_what_a_run_waited(
+    runs: WaitingRuns, ann: Api, step: WaitStep, kind: str, label: str, waits_for: str | None
+) -> None:
+    runs.store({"wait": step})
+    run_id = runs.driver.trigger(input={"who": "ann"})
+    runs.start(run_id)
+    ledger = ann.get(f"/api/runs/{run_of(run_id)}/ledger").json
+    [told] = [each for each in ledger["sums"] if each["kind"] == kind]
+    assert (told["label"], told["waitsFor"]) == (label, waits_for)
+    [row] = [
+        each
+        for each in ann.get(f"/api/runs/{run_of(run_id)}/timeline").json["steps"]
+        if each["stepId"] == "wait"
+    ]
+    assert (row["waitsFor"], [bar["kind"] for bar in row["bars"]]) == (waits_for, [kind])
 
 
 # --- repairs ----------------------------------------------------------------------------------------------

@@ -98,3 +98,10 @@ def test_who_began_earlier_and_was_slower_does_not_win(screen: Screen) -> None:
     screen.fragments._render = slowly
     assert screen.fragments.compute(screen.view()).body == b"two"
     assert screen.fragments.get(screen.view()).body == b"two"
+
+
+def test_a_page_that_says_what_a_person_may_decide_is_shared_with_nobody() -> None:
+    ann, bob = (Caller(Access(uuid4(), name, ("default",), (READ,)), "default") for name in ("ann", "bob"))
+    assert shared(ann) == shared(bob)
+    assert shared(ann, is_personal=True) != shared(bob, is_personal=True)
+    assert shared(ann, is_personal=True).access.name == "ann"

@@ -69,9 +69,12 @@ function attributes(old, fresh) {
   }
 }
 
+/** The `id` of a form may be its field of that name. @param {Element} each */
+const idOf = (each) => each.getAttribute("id") ?? "";
+
 /** @param {Element} old @param {Element} fresh */
 function children(old, fresh) {
-  const keyed = new Map([...old.children].filter((each) => each.id).map((each) => [each.id, each]));
+  const keyed = new Map([...old.children].filter(idOf).map((each) => [idOf(each), each]));
   let at = old.firstChild;
   for (const wanted of [...fresh.childNodes]) {
     const match = matching(wanted, at, keyed);
@@ -92,12 +95,12 @@ function children(old, fresh) {
 
 /** @param {Node} wanted @param {ChildNode | null} at @param {Map<string, Element>} keyed */
 function matching(wanted, at, keyed) {
-  if (wanted instanceof Element && wanted.id) {
-    const found = keyed.get(wanted.id);
+  if (wanted instanceof Element && idOf(wanted)) {
+    const found = keyed.get(idOf(wanted));
     return found?.localName === wanted.localName ? found : null;
   }
   const isAlike = at && at.nodeType === wanted.nodeType && at.nodeName === wanted.nodeName;
-  return isAlike && !(at instanceof Element && at.id) ? at : null;
+  return isAlike && !(at instanceof Element && idOf(at)) ? at : null;
 }
 
 /** @param {Node} old @param {Node} wanted */
