@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import re
 import socket
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,6 +15,7 @@ from gunicorn.config import Config
 from gunicorn.glogging import Logger
 
 from pipeweave.api import create_app
+from pipeweave.api.http import addresses
 from pipeweave.api.server import Worker
 from pipeweave.api.server.deadlines import KEEP_ALIVE_S, MAX_CONNECTIONS, MAX_REQUEST_LINE
 from pipeweave.errors import PortInUse, StartFailed
@@ -36,8 +36,6 @@ GRACEFUL_TIMEOUT_S = 5
 WORKER_TIMEOUT_S = 60
 # The access log has the path without the query, and no headers, because both may hold secrets.
 ACCESS_FORMAT = '%(h)s "%(m)s %(U)s" %(s)s %(B)s %(M)sms %({x-request-id}o)s'
-
-_TOKEN_PATH = re.compile(r"^(/w/[^/]*/)[^/]+")
 
 
 def serve(
@@ -116,7 +114,7 @@ def _bracketed(host: str) -> str:
 
 class AccessLog(Logger):
     """Writes gunicorn's log lines through our logging, and redacts the tokens in worker paths
-    (`/w/{tenant}/{token}/`).
+    (`/w/{tenant}/{token}/`), and those of callbacks.
     """
 
     def setup(self, cfg: Config) -> None:
@@ -138,9 +136,7 @@ class AccessLog(Logger):
 
 def redacted(path: str) -> str:
     """The path with `***` in place of a token, and with line breaks escaped."""
-    return _TOKEN_PATH.sub(
-        r"\1***", quote(path, safe="/~:@!$&'()*+,;=", encoding="latin-1", errors="replace")
-    )
+    return addresses.without_token(quote(path, safe="/~:@!$&'()*+,;=", encoding="latin-1", errors="replace"))
 
 
 class _Server(BaseApplication):

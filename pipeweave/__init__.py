@@ -16,6 +16,7 @@ from pipeweave.authoring.pipeline import Pipeline, pipeline, run_plain_calls_wit
 from pipeweave.authoring.placeholder import either
 from pipeweave.authoring.retry import Retry
 from pipeweave.authoring.schedule import Schedule
+from pipeweave.authoring.suspend import Suspend
 from pipeweave.authoring.task import task
 from pipeweave.authoring.waiting import approval, sleep, sleep_until, wait_for_signal
 from pipeweave.authoring.webhook import Webhook
@@ -36,6 +37,7 @@ __all__ = [
     "PipeWeaveError",
     "Retry",
     "Schedule",
+    "Suspend",
     "TaskError",
     "TaskResult",
     "Webhook",

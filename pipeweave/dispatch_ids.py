@@ -7,19 +7,15 @@ dispatched to them. It consists of characters that are safe in a path.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
-from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.signed_attempts import ATTEMPT, SIGNATURE, is_signed, sign
 
 _PURPOSE = b"pipeweave run ids"
-_FORM = re.compile(
-    r"(?P<task_run>trun_[0-9a-z]{26})\.(?P<attempt>[1-9][0-9]{0,9})\.(?P<mac>[A-Za-z0-9_-]{22})\Z"
-)
+_FORM = re.compile(rf"{ATTEMPT}\.{SIGNATURE}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,7 @@ def make(secret: str, task_run_id: UUID, attempt: int) -> str:
         attempt: from 1.
     """
     named = f"{ids.show(ids.TASK_RUN, task_run_id)}.{attempt}"
-    return f"{named}.{_mac(secret, named)}"
+    return f"{named}.{sign(secret, _PURPOSE, named)}"
 
 
 def read(secret: str, dispatch_id: str) -> DispatchedAttempt | None:
@@ -47,11 +43,6 @@ def read(secret: str, dispatch_id: str) -> DispatchedAttempt | None:
     if match is None:
         return None
     named = f"{match['task_run']}.{match['attempt']}"
-    if not hmac.compare_digest(match["mac"], _mac(secret, named)):
+    if not is_signed(secret, _PURPOSE, named, match["mac"]):
         return None
     return DispatchedAttempt(ids.read(ids.TASK_RUN, match["task_run"]), int(match["attempt"]))
-
-
-def _mac(secret: str, named: str) -> str:
-    key = hmac.digest(secret.encode(), _PURPOSE, hashlib.sha256)
-    return urlsafe_b64encode(hmac.digest(key, named.encode(), hashlib.sha256)[:16]).decode().rstrip("=")

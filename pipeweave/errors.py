@@ -315,6 +315,19 @@ class WaitOver(Conflict):
     code = "WAIT_OVER"
 
 
+class CallbackTaken(Conflict):
+    """Another report has come by this callback URL before; it takes one."""
+
+    code = "CALLBACK_TAKEN"
+
+
+class CallbackExpired(PipeWeaveError):
+    """The time of this callback URL is over."""
+
+    code = "CALLBACK_EXPIRED"
+    status = 410
+
+
 class StaleReport(Conflict):
     """The attempt that the report is about is over; nothing was changed."""
 
@@ -540,6 +553,12 @@ class InvalidWait(AttemptFailed):
     """What a step waits for is no time, name or person."""
 
     code = "INVALID_WAIT"
+
+
+class InvalidAsyncResult(AttemptFailed):
+    """A call that suspends itself does not say what it waits for."""
+
+    code = "INVALID_ASYNC_RESULT"
 
 
 class InvalidResult(AttemptFailed):

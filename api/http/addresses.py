@@ -13,6 +13,14 @@ from pipeweave.errors import InvalidInput, NotFound
 # Letters, digits, dots and slashes in percent-encoding: a proxy may take them for other characters.
 _ENCODED = re.compile(r"%(2[ef]|3[0-9]|[46][1-9a-f]|[57][0-9a])", re.IGNORECASE)
 
+# What opens something stands in a path: the token of a worker, and that of a callback.
+_TOKEN = re.compile(r"^(/w/[^/]*/|(?:/w/[^/]*/[^/]*)?/api/callbacks/)[^/]+")
+
+
+def without_token(path: str) -> str:
+    """The path with `***` in place of a token, for a log."""
+    return _TOKEN.sub(r"\1***", path)
+
 
 def register(app: Flask) -> None:
     """Make the app check the address of every request."""

@@ -100,6 +100,7 @@ NOT_AUDITED: Mapping[str, str] = {
     "queue.queue_task": _PROGRAM,
     "queue.queue_batch": _PROGRAM,
     "uploads.upload": "programs do it, and its own row says who: `uploadedBy`",
+    "callbacks.report": "a program does it, and the step's events and output say what",
     "webhooks.deliver": "programs do it, and the list of fires says what",
     "system.run_tick": "a clock does it",
     "services.register": "workers do it at each start; the code history says what",

@@ -15,6 +15,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as WrongMethod
 
+from pipeweave.api.http import addresses
 from pipeweave.errors import (
     Busy,
     InternalError,
@@ -69,7 +70,9 @@ def answer(error: Exception) -> Response:
 
 def _known(error: PipeWeaveError) -> Response:
     if isinstance(error, Busy):
-        log.warning("api.busy", extra={"method": request.method, "path": request.path})
+        log.warning(
+            "api.busy", extra={"method": request.method, "path": addresses.without_token(request.path)}
+        )
         return problem(error)
     if isinstance(error, SchemaOutdated):
         log.error("api.schema_outdated", extra={"reason": error.detail})
@@ -118,6 +121,10 @@ def _with_status(status: int) -> type[PipeWeaveError]:
 def _unexpected(error: Exception) -> Response:
     """Log an unexpected error with an incident number, and answer with the number only."""
     incident = f"inc_{secrets.token_hex(8)}"
-    context: dict[str, Any] = {"incident": incident, "method": request.method, "path": request.path}
+    context: dict[str, Any] = {
+        "incident": incident,
+        "method": request.method,
+        "path": addresses.without_token(request.path),
+    }
     log.error("api.failed", extra=context, exc_info=error)
     return problem(InternalError(f"the log has the details under {incident}", incident=incident))

@@ -57,6 +57,8 @@ TAGS: Mapping[str, str] = {
     "statistics": "What runs and attempts came to over time: counts, shares, durations.",
     "schedules": "Runs that start by themselves: by a cron line, after each interval, or once.",
     "triggers": "Runs that start when something happens: webhooks, and the ends of runs and tasks.",
+    "callbacks": "What other systems report of calls that have suspended themselves. The signed token of the"
+    " path stands for an access token.",
     "webhooks": "What others send to start a run. A signature stands for a token.",
     "streams": "Changes of runs as they come: server-sent events and WebSockets.",
     "access": "Tokens, the sessions of browsers that stand for them, and tenants.",

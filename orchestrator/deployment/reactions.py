@@ -15,6 +15,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from pipeweave import ids
 from pipeweave.orchestrator.domain.facts import Fact, KeysReleased, RunEnded, RunQuiet, SignalSent, WaitBegan
 from pipeweave.orchestrator.engine import key_waiters
 from pipeweave.orchestrator.queueing import maintenance_mode
@@ -50,6 +51,8 @@ def _look_at_waits(began: WaitBegan) -> Verb | None:
 
 def _look_for_signal(sent: SignalSent) -> Verb | None:
     """End the wait that the signal ends."""
+    if sent.task_run_id is not None:
+        return functools.partial(looking.look_at, keys=[(ids.run_id_of(sent.task_run_id), sent.task_run_id)])
     return functools.partial(looking.look_for_signal, root=sent.run_id, name=sent.name)
 
 

@@ -37,12 +37,14 @@ class Reply:
 
     Args:
         retry_after: of the header Retry-After; None without one.
-        text: the beginning of the body.
+        text: the body, or its beginning.
+        is_whole: whether that is all of it.
     """
 
     status: int
     retry_after: str | None
     text: str
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,13 @@ class Sender:
     Args:
         cuts: whether each exchange is cut by a timer of its own when its time is up; otherwise who sends many
             at a time calls `end_late` meanwhile.
+        within_s: how long an exchange may take (s).
+        most_bytes: so much of an answer is read.
     """
 
     cuts: bool = False
+    within_s: float = ANSWER_WITHIN_S
+    most_bytes: int = MAX_ANSWER
     _kept: dict[Target, list[_Kept]] = field(default_factory=dict)
     _open: dict[int, _Open] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -103,9 +109,9 @@ class Sender:
         """
         return self._exchange("POST", target, path, body, headers)
 
-    def get(self, target: Target, path: str) -> Reply | NoReply:
-        """Send one GET request."""
-        return self._exchange("GET", target, path, None, {})
+    def get(self, target: Target, path: str, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
+        """Send one GET request; redirects are not followed."""
+        return self._exchange("GET", target, path, None, headers or {})
 
     def end_late(self) -> None:
         """Cut the connections whose time is up. A service that sends its answer byte by byte would otherwise
@@ -128,12 +134,12 @@ class Sender:
     def _exchange(
         self, method: str, target: Target, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Reply | NoReply:
-        deadline = time.monotonic() + ANSWER_WITHIN_S
+        deadline = time.monotonic() + self.within_s
         connection = self._take(target)
         with self._lock:
             opened = self._open[id(connection)] = _Open(connection, deadline)
         is_sent = False
-        watch = threading.Timer(ANSWER_WITHIN_S, opened.cut) if self.cuts else None
+        watch = threading.Timer(self.within_s, opened.cut) if self.cuts else None
         try:
             if watch is not None:
                 watch.daemon = True
@@ -146,12 +152,13 @@ class Sender:
                 raise TimeoutError("the connection was late")
             is_sent = True
             connection.request(method, path, body=body, headers={"Host": target.host_header, **headers})
-            reply = _read(connection)
+            reply = _read(connection, self.most_bytes)
             if opened.is_cut:
                 raise TimeoutError("the answer was cut")
         except (OSError, HTTPError, HTTPException, ValueError) as error:
             connection.close()
-            return _no_reply(error, is_certain=not is_sent, is_late=time.monotonic() >= deadline)
+            is_late = time.monotonic() >= deadline
+            return _no_reply(error, self.within_s, is_certain=not is_sent, is_late=is_late)
         finally:
             if watch is not None:
                 watch.cancel()
@@ -169,7 +176,7 @@ class Sender:
             return idle.connection
         if idle is not None:
             idle.connection.close()
-        return _connection(target)
+        return _connection(target, self.within_s)
 
     def _keep(self, target: Target, connection: HTTPConnection) -> None:
         with self._lock:
@@ -181,8 +188,8 @@ class Sender:
             connection.close()
 
 
-def _connection(target: Target) -> HTTPConnection:
-    options: dict[str, Any] = {"timeout": ANSWER_WITHIN_S}
+def _connection(target: Target, within_s: float) -> HTTPConnection:
+    options: dict[str, Any] = {"timeout": within_s}
     if target.scheme == "http":
         return HTTPConnection(target.address, target.port, **options)
     return HTTPSConnection(
@@ -195,19 +202,19 @@ def _connection(target: Target) -> HTTPConnection:
     )
 
 
-def _read(connection: HTTPConnection) -> Reply:
+def _read(connection: HTTPConnection, most: int) -> Reply:
     answer = connection.getresponse()
-    content = answer.read(MAX_ANSWER + 1) or b""
-    if len(content) > MAX_ANSWER or answer.headers.get("Connection", "").lower() == "close":
+    content = answer.read(most + 1) or b""
+    if len(content) > most or answer.headers.get("Connection", "").lower() == "close":
         connection.close()
-    text = content[:MAX_ANSWER].decode(errors="replace")
-    return Reply(answer.status, answer.headers.get("Retry-After"), text)
+    text = content[:most].decode(errors="replace")
+    return Reply(answer.status, answer.headers.get("Retry-After"), text, len(content) <= most)
 
 
-def _no_reply(error: Exception, *, is_certain: bool, is_late: bool) -> NoReply:
+def _no_reply(error: Exception, within_s: float, *, is_certain: bool, is_late: bool) -> NoReply:
     is_late = is_late or isinstance(error, TimeoutError) or "timed out" in str(error)
     if is_late:
-        return NoReply(f"no answer within {ANSWER_WITHIN_S:g} s", is_certain, is_late=True)
+        return NoReply(f"no answer within {within_s:g} s", is_certain, is_late=True)
     cause = error.__cause__ or error
     reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
     return NoReply(reason[:300], is_certain)

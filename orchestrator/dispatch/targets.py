@@ -145,6 +145,12 @@ class Networks:
             return  # A name that is not known yet: the dispatch will check it.
 
 
+def path_of(url: str) -> str:
+    """The path of a URL, with its query."""
+    parts = urlsplit(url)
+    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+
 def _plain(address: str) -> Address:
     # The zone of an IPv6 address says nothing about where it leads.
     return ip_address(address.partition("%")[0])

@@ -13,7 +13,7 @@ from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import STATUS_LETTERS, RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.step_values import Wanted
-from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, Kept, KeyWait, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, Kept, KeyWait, Suspended, TaskRun
 from pipeweave.orchestrator.domain.triggered_by import TRIGGER_KINDS, TriggeredBy
 from pipeweave.orchestrator.domain.utc import in_utc
 from pipeweave.orchestrator.domain.waits import WaitKind
@@ -38,6 +38,7 @@ __all__ = [
     "PutBack",
     "RunHeader",
     "RunStatus",
+    "Suspended",
     "TaskRun",
     "TaskStatus",
     "TriggeredBy",

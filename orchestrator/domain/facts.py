@@ -70,10 +70,12 @@ class SignalSent:
     Args:
         run_id: the root run.
         name: of the signal.
+        task_run_id: the task run whose wait alone may take it; None for any.
     """
 
     run_id: UUID
     name: str
+    task_run_id: UUID | None = None
 
 
 Fact = RunEnded | KeysReleased | RunQuiet | WaitBegan | SignalSent

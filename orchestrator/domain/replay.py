@@ -274,12 +274,14 @@ class _Rebuilding:
         self.task_runs |= dict.fromkeys(items, RebuiltTaskRun())
 
     def wait(self, event: StoredEvent) -> None:
-        """A step that waits for a time, a signal or people; nothing was released."""
+        """A step that waits for a time, a signal or people; nothing was released. Or a call that has
+        suspended itself: its attempt goes on elsewhere.
+        """
         self.move(
             event,
             [event.subject],
-            [T.PENDING],
-            lambda each: _released(each, T.WAITING),
+            [T.PENDING, T.RUNNING],
+            lambda each: _released(each, T.WAITING, each.worker),
         )
 
     def note(self, event: StoredEvent) -> None:

@@ -9,6 +9,7 @@ from uuid import UUID
 from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
+from pipeweave.spec import AsyncDefaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,10 @@ class RunHeader:
         """How long an attempt of a step may take (s), if the step says so itself, not its task."""
         ms = self.plan[self.plan.ordinals[step_id]].step.timeout_ms
         return None if ms is None else ms / 1000
+
+    def async_defaults(self, step_id: str) -> AsyncDefaults | None:
+        """What a step says of calls that suspend themselves; None if it says nothing."""
+        return self.plan[self.plan.ordinals[step_id]].step.suspends
 
     @property
     def traceparent(self) -> str | None:

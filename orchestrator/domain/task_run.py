@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.authoring import Suspend
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.spec.kinds import CALLED
@@ -117,6 +118,21 @@ class Postponed:
     task_run: TaskRun
     delay_s: float
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """A call that has suspended itself: its work goes on elsewhere, and its result comes later.
+
+    Args:
+        suspend: what it waits for.
+        assets, logs_path: as of a Completion.
+    """
+
+    task_run: TaskRun
+    suspend: Suspend
+    assets: Mapping[str, Any] | None = None
+    logs_path: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,34 @@ NEVER: Final = datetime(9999, 12, 31, tzinfo=UTC)
 OWN_NAMES: Final = ("approval:", "callback:", "poll:")
 
 
+# The waits of calls that have suspended themselves. Their attempts fail, and may be tried again.
+SUSPENDED: Final = (CALLBACK, POLL)
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendedAttempt:
+    """A running attempt whose work goes on elsewhere.
+
+    Args:
+        worker: who must have it; None for any.
+        assets: the files that it has stored, by key.
+        logs_path: where its log is in storage; None where that follows from its ids.
+    """
+
+    attempt: int
+    worker: str | None
+    assets: Mapping[str, Any] | None = None
+    logs_path: str | None = None
+
+    def to_row(self) -> dict[str, Any]:
+        return {
+            "attempt": self.attempt,
+            "worker": self.worker,
+            "assets": None if self.assets is None else dict(self.assets),
+            "logs": self.logs_path,
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class NewWait:
     """A wait that begins.
@@ -41,6 +69,7 @@ class NewWait:
         due_at: when to look next.
         timeout_at: when it ends whatever has come.
         data: what its kind needs, as JSON (see `Wait`).
+        suspends: the attempt that suspends itself so; None for an engine step.
     """
 
     task_run_id: UUID
@@ -49,6 +78,7 @@ class NewWait:
     due_at: datetime
     timeout_at: datetime
     data: Mapping[str, Any]
+    suspends: SuspendedAttempt | None = None
 
     def to_row(self) -> dict[str, Any]:
         return {
@@ -58,6 +88,7 @@ class NewWait:
             "due_at": self.due_at.isoformat(),
             "timeout_at": self.timeout_at.isoformat(),
             "data": dict(self.data),
+            **({} if self.suspends is None else self.suspends.to_row()),
         }
 
 
@@ -69,7 +100,9 @@ class Wait:
         root_run_id: the run that its signals name.
         attempt: of its task run; it fences the end.
         data: with `default`, what it completes with when its time is over; an approval has `title`,
-            `assignees`, `needs`, `options`, `form`, `context`, `fourEyes` and `failsWhenRejected`, too.
+            `assignees`, `needs`, `options`, `form`, `context`, `fourEyes` and `failsWhenRejected`, too; a
+            poll has `url`, `intervalMs`, `maxTries`, `tries` so far and its `lastAnswer`; it and a callback
+            have `maxRetryDelayMs`, which no retry waits longer than, or null.
     """
 
     run_id: UUID
@@ -102,6 +135,16 @@ class Signal:
     sent_by: str | None
     sent_at: datetime
     once: str
+
+
+def callback_name(task_run_id: UUID, attempt: int) -> str:
+    """The name of the report on an attempt that has suspended itself."""
+    return f"callback:{ids.show(ids.TASK_RUN, task_run_id)}:{attempt}"
+
+
+def poll_name(task_run_id: UUID, attempt: int) -> str:
+    """The name of the final answer to the polls of an attempt."""
+    return f"poll:{ids.show(ids.TASK_RUN, task_run_id)}:{attempt}"
 
 
 def approval_name(task_run_id: UUID) -> str:

@@ -4,7 +4,9 @@ A turn does these things, always in this order:
 
 1. lock keys: the idempotency keys of the outcomes, in the order of their names;
 2. fail: end the attempts that ended badly, with another attempt or a dead letter;
-3. complete: store the results of the attempts that ended well, and which dispatches were taken;
+3. complete: store the results of the attempts that ended well, which dispatches were taken, and what the
+calls
+   wait for that have suspended themselves;
 4. settle keys: store results in the rows of their keys, let blocked task runs step back, wake waiters;
 5. settle steps: release or skip the steps behind task runs that are final now, or end the run;
 6. hand over task runs that the caller will not start, or claim those that it starts next;
@@ -33,8 +35,8 @@ from dataclasses import dataclass, field, replace
 
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, Postponed, TaskRun
-from pipeweave.orchestrator.engine import fast_path, idempotency
+from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, Postponed, Suspended, TaskRun
+from pipeweave.orchestrator.engine import fast_path, idempotency, suspending
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
@@ -101,7 +103,7 @@ class Turn:
         """Do the turn of one report.
 
         Returns:
-            Whether the attempt ended by it; None when only its row tells.
+            Whether the attempt ended, or suspended itself, by it; None when only its row tells.
 
         Raises:
             Unavailable: as `apply`.
@@ -134,8 +136,8 @@ class Turn:
         return self._store(tx)[0]
 
     def end_attempts(self, tx: Transaction) -> int:
-        """Do the turn in the caller's transaction. Returns how many attempts ended by it: a fenced one had
-        ended before.
+        """Do the turn in the caller's transaction. Returns how many attempts ended or suspended themselves by
+        it: a fenced one had ended before.
         """
         return self._store(tx)[1]
 
@@ -149,11 +151,18 @@ class Turn:
         done = completing.complete(tx, completions)
         final = ended.final + done
         self._note_dispatches(tx)
+        suspended = self._suspend(tx)
         idempotency.settle(tx, self.run, self.outcomes, final, free_keys, advance.touched)
         advance.settle(final, _selected_next(completions))
         advance.postpone([each for each in self.outcomes if isinstance(each, Postponed)])
         claimed = self._hand_over_or_claim(tx)
-        return advance.close() + claimed, len(final) + len(ended.retried)
+        return advance.close() + claimed, len(final) + len(ended.retried) + len(suspended)
+
+    def _suspend(self, tx: Transaction) -> list[TaskRun]:
+        suspended = [each for each in self.outcomes if isinstance(each, Suspended)]
+        if not suspended:
+            return []
+        return suspending.suspend(tx, self.run, suspended, max_retry_delay_ms=self.max_retry_delay_ms)
 
     def _claimant_of_all(self) -> Claimant | None:
         """The claimant for all outcomes: it continues as many steps as it has finished."""

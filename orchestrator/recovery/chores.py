@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.dispatch import probes, serverless
+from pipeweave.orchestrator.dispatch import polls, probes, serverless
 from pipeweave.orchestrator.domain.states import ACTIVE_RUN, sql_in
 from pipeweave.orchestrator.objects import passes, uploads
 from pipeweave.orchestrator.operations import bulk_changes, redrives, run_changes
@@ -187,6 +187,13 @@ CHORES = (
         lambda each: url_calls.run_once(each.database, each.settings),
         "hooks_called",
         is_due=url_calls.IS_DUE,
+    ),
+    Chore(
+        "polls",
+        lambda each: polls.run_once(each.database, each.values, each.settings),
+        None,
+        is_due=polls.IS_DUE,
+        may_wait=True,
     ),
     Chore("task_moves", task_moves.run_once, "followers_brought", is_due=task_moves.IS_DUE),
     Chore(

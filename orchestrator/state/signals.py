@@ -55,7 +55,7 @@ class Sent:
 
 
 # The INSERT comes first: who waits here for a doubled signal has no wait locked.
-_SEND = """
+_SEND_TO = """
 WITH run AS (
     SELECT r.id FROM runs AS r WHERE r.id = :run_id AND r.tenant_id = :tenant AND r.finished_at IS NULL
 ), room AS (
@@ -68,13 +68,16 @@ WITH run AS (
     ON CONFLICT (run_id, name, once) DO NOTHING RETURNING run_id, id
 ), woken AS (
     UPDATE waits AS w SET due_at = :now FROM sent AS s
-    WHERE w.root_run_id = s.run_id AND CAST(:name AS text) = ANY(w.names)
+    WHERE {whom} AND CAST(:name AS text) = ANY(w.names)
 ), logged AS (
     INSERT INTO events (run_id, at, type, task_run_id, data)
     SELECT s.run_id, :now, :type, CAST(:about AS uuid), jsonb_strip_nulls(CAST(:data AS jsonb)) FROM sent AS s
 )
 SELECT (SELECT s.id FROM sent AS s) AS id, EXISTS (SELECT 1 FROM run) AS is_open
 """
+_SEND = _SEND_TO.format(whom="w.root_run_id = s.run_id")
+# One wait alone may take it: a run may have thousands of others.
+_SEND_TO_ONE = _SEND_TO.format(whom="w.run_id = s.run_id AND w.task_run_id = CAST(:about AS uuid)")
 _BEFORE = """
 SELECT s.id, s.taken_at IS NOT NULL AS is_taken FROM signals AS s
 WHERE s.run_id = :run_id AND s.name = :name AND s.once = :once AND s.tenant_id = :tenant
@@ -95,7 +98,8 @@ def send(
     Args:
         event: the type of the event.
         data: of the event, as JSON.
-        about: the task run that the event is about; None for an event of the run.
+        about: the task run that the event is about, the only one whose wait may take it; None for a signal of
+            the run.
     """
     id = tx.new_id()
     once = str(id) if signal.once is None else signal.once
@@ -113,9 +117,9 @@ def send(
         "data": data,
         "about": about,
     }
-    row: Any = tx.execute(_SEND, stored).one()
+    row: Any = tx.execute(_SEND if about is None else _SEND_TO_ONE, stored).one()
     if row.id is not None:
-        tx.announce(SignalSent(signal.run_id, signal.name))
+        tx.announce(SignalSent(signal.run_id, signal.name, about))
         return Sent(row.id)
     before: Any = tx.execute(_BEFORE, key).one_or_none()
     if before is not None:

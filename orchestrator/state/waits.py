@@ -31,19 +31,36 @@ LEFT = """left_waits AS (
 
 _SHOWN = """jsonb_strip_nulls(jsonb_build_object('kind', m.wait, 'names', m.names,
     'timeoutAt', nullif(m.timeout_at, '9999-12-31T00:00:00Z')))"""
+_WAIT = "id uuid, wait text, names jsonb, due_at timestamptz, timeout_at timestamptz, data jsonb"
+_OF_THE_WAIT = ", t.tenant_id, w.wait, w.names, w.due_at AS look_at, w.timeout_at, w.data"
 # An engine step that is undecided; see `releasing.UNDECIDED`.
 _BEGIN = Move(
     to=TaskStatus.WAITING,
     changes=", queued_at = :now, started_at = :now",
-    source="""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS w(id uuid, wait text, names jsonb,
-        due_at timestamptz, timeout_at timestamptz, data jsonb)""",
+    source=f"FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS w({_WAIT})",
     rows=by_key("w.id"),
     where="t.status = 'pending' AND t.due_at IS NULL",
     event=Logged("'task_run.waiting'", _SHOWN),
-    returning=", t.tenant_id, w.wait, w.names, w.due_at AS look_at, w.timeout_at, w.data",
+    returning=_OF_THE_WAIT,
 ).sql
-_BEGUN = f"""
-WITH {_BEGIN}, begun AS (
+# A call that suspends itself: the attempt stays the same, and keeps its slot.
+_SUSPEND = Move(
+    to=TaskStatus.WAITING,
+    changes=", assets = w.assets, logs_path = w.logs",
+    source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS w({_WAIT}, attempt integer, worker text,
+        assets jsonb, logs text)""",
+    rows=by_key("w.id"),
+    where=f"""t.attempt = w.attempt AND (w.worker IS NULL OR t.worker = w.worker)
+        AND {status_is(TaskStatus.RUNNING)}""",
+    event=Logged("'task_run.waiting'", _SHOWN),
+    returning=_OF_THE_WAIT,
+).sql
+
+
+def _begun(move: str) -> str:
+    """SQL: the move, and the waits of the rows that it moved."""
+    return f"""
+WITH {move}, begun AS (
     INSERT INTO waits (run_id, task_run_id, tenant_id, root_run_id, attempt, kind, names, due_at, timeout_at,
         data, created_at)
     SELECT m.run_id, m.id, m.tenant_id, :root, m.attempt, m.wait,
@@ -55,13 +72,25 @@ SELECT * FROM moved
 """
 
 
+_BEGUN, _SUSPENDED = _begun(_BEGIN), _begun(_SUSPEND)
+
+
 def begin(tx: Transaction, run: RunHeader, waits: Sequence[NewWait]) -> list[TaskRun]:
     """Let pending engine steps wait. Those that are decided already are left out of the answer."""
+    return _begin(tx, run, waits, _BEGUN)
+
+
+def suspend(tx: Transaction, run: RunHeader, waits: Sequence[NewWait]) -> list[TaskRun]:
+    """Let running attempts wait that have suspended themselves. Fenced ones are left out of the answer."""
+    return _begin(tx, run, waits, _SUSPENDED)
+
+
+def _begin(tx: Transaction, run: RunHeader, waits: Sequence[NewWait], statement: str) -> list[TaskRun]:
     if not waits:
         return []
     rows = [each.to_row() for each in sorted(waits, key=lambda each: each.task_run_id)]
     parameters = {"run_id": run.id, "root": run.id, "rows": orjson.dumps(rows).decode(), "now": tx.now}
-    begun = read(tx.execute(_BEGUN, parameters))
+    begun = read(tx.execute(statement, parameters))
     if begun:
         tx.announce(WaitBegan(run.id, tuple(each.id for each in begun)))
     return begun

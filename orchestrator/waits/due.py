@@ -12,6 +12,7 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Any
 
+from pipeweave.orchestrator.domain.waits import POLL
 from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database
@@ -30,7 +31,8 @@ MAX_SECONDS = 0.5
 # would have looked died. After this long nobody looks for such a pair any more.
 PAIRED_FOR = timedelta(minutes=10)
 
-_IS_DUE = "EXISTS (SELECT 1 FROM waits AS w WHERE w.due_at <= now())"
+# A poll is looked at by who asks its URL (dispatch/polls.py).
+_IS_DUE = f"EXISTS (SELECT 1 FROM waits AS w WHERE w.due_at <= now() AND w.kind <> '{POLL}')"
 # Votes come after their wait was read: they make no such pair.
 _PAIRS = f"""
 SELECT w.run_id, w.task_run_id, w.tenant_id, w.due_at FROM signals AS s
@@ -47,8 +49,8 @@ _DUE = f"""
 SELECT o.run_id, o.task_run_id FROM (
     SELECT w.run_id, w.task_run_id, w.due_at,
         row_number() OVER (PARTITION BY w.tenant_id ORDER BY w.due_at, w.task_run_id) AS turn
-    FROM ((SELECT d.run_id, d.task_run_id, d.tenant_id, d.due_at FROM waits AS d WHERE d.due_at <= now()
-           ORDER BY d.due_at LIMIT :window)
+    FROM ((SELECT d.run_id, d.task_run_id, d.tenant_id, d.due_at FROM waits AS d
+           WHERE d.due_at <= now() AND d.kind <> '{POLL}' ORDER BY d.due_at LIMIT :window)
           UNION ({_PAIRS} LIMIT :window)) AS w) AS o
 ORDER BY o.turn, o.due_at LIMIT :batch
 """
@@ -76,16 +78,25 @@ def run_once(database: Database, values: Values) -> int:
 
 
 def _look(database: Database, values: Values) -> int:
-    until, isolation, ended = time.monotonic() + MAX_SECONDS, Isolation(database), 0
     with database.statements() as tx:
         rows: list[Any] = list(tx.execute(_DUE, {"window": 10 * BATCH, "batch": BATCH}))
-    keys = [(row.run_id, row.task_run_id) for row in rows]
+    done = look_at_all(database, values, [(row.run_id, row.task_run_id) for row in rows])
+    return Unfinished(done) if len(rows) == BATCH else done
+
+
+def look_at_all(database: Database, values: Values, keys: Sequence[Key]) -> int:
+    """Look at these waits, for MAX_SECONDS at most; many runs share a transaction. Returns how many ended.
+
+    Raises:
+        PartlyFailed: some runs could not be looked at; the others were.
+        Unavailable: PostgreSQL cannot be reached.
+    """
+    until, isolation, ended = time.monotonic() + MAX_SECONDS, Isolation(database), 0
     for together in _together(keys):
         if time.monotonic() >= until:
             return Unfinished(isolation.finish(ended))
         ended += isolation.run_together(together, lambda some: look(database, values, some), "wait")
-    done = isolation.finish(ended)
-    return Unfinished(done) if len(rows) == BATCH else done
+    return isolation.finish(ended)
 
 
 def _together(keys: Sequence[Key]) -> Iterator[list[Key]]:

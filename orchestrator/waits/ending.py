@@ -5,6 +5,8 @@
 | timer | its time has come | null |
 | signal | a signal of one of its names came | `{name, payload, by, at}` |
 | approval | enough voters agree, or one says no | `{approved, choice, by, at, comment, form, votes}` |
+| callback | the other system has reported | the result, or the attempt fails with ASYNC_FAILED |
+| poll | the other system has answered, or was asked often enough | the answer, or the attempt fails |
 | any | its time is over first | its default, or the step fails with WAIT_TIMEOUT |
 
 What came before the time was over counts, however late it is looked at.
@@ -22,9 +24,20 @@ from pipeweave.durations import in_words
 from pipeweave.orchestrator.domain.failure import Failure, Outcome
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.task_run import Kept
-from pipeweave.orchestrator.domain.waits import APPROVAL, NEVER, SIGNAL, TIMER, Signal, Wait
+from pipeweave.orchestrator.domain.waits import (
+    APPROVAL,
+    CALLBACK,
+    NEVER,
+    POLL,
+    SIGNAL,
+    SUSPENDED,
+    TIMER,
+    Signal,
+    Wait,
+)
+from pipeweave.orchestrator.waits import async_reports
 
-REJECTED, WAIT_TIMEOUT = "REJECTED", "WAIT_TIMEOUT"
+REJECTED, WAIT_TIMEOUT, POLL_TRIES_EXCEEDED = "REJECTED", "WAIT_TIMEOUT", "POLL_TRIES_EXCEEDED"
 DEFAULT, REPAIR = "default", "repair"
 APPROVE, REJECT = "approve", "reject"
 
@@ -96,8 +109,10 @@ def _signal(wait: Wait, signals: Sequence[Signal], now: datetime) -> Ending | No
     return Completes(output_of(first, first.payload), SIGNAL, first.sent_by, (first.id,), stored)
 
 
-def output_of(signal: Signal, payload: Any) -> dict[str, Any]:
-    """The output of a step that a signal ended."""
+def output_of(signal: Signal, payload: Any) -> Any:
+    """The output of a step that a signal ended: itself, or the result that a suspended call waited for."""
+    if signal.name.startswith((f"{CALLBACK}:", f"{POLL}:")):
+        return None if payload is None else async_reports.result_of(payload)
     return {"name": signal.name, "payload": payload, "by": signal.sent_by, "at": iso(signal.sent_at)}
 
 
@@ -139,14 +154,48 @@ def vote_of(signal: Signal) -> dict[str, Any]:
     }
 
 
+def _callback(wait: Wait, reports: Sequence[Signal], now: datetime) -> Ending | None:
+    if not reports:
+        return None
+    first = reports[0]
+    if first.payload_path is not None:
+        # Only a result is large.
+        return Completes(None, wait.kind, None, (first.id,), first)
+    failure = async_reports.failure_of(first.payload)
+    if failure is not None:
+        return Fails(failure, (first.id,))
+    return Completes(async_reports.result_of(first.payload), wait.kind, None, (first.id,))
+
+
+def _poll(wait: Wait, answers: Sequence[Signal], now: datetime) -> Ending | None:
+    if answers:
+        return _callback(wait, answers, now)
+    if now >= wait.timeout_at or now < wait.due_at:
+        return None if now >= wait.timeout_at else Later(wait.due_at)
+    most = wait.data["maxTries"]
+    # The last try had its interval to be answered in.
+    if wait.data["tries"] >= most:
+        details = {"lastAnswer": wait.data.get("lastAnswer")}
+        message = f"Max poll attempts ({most}) exceeded"
+        return Fails(Failure(POLL_TRIES_EXCEEDED, message, "PollTriesExceeded", details=details))
+    return Later(wait.due_at)
+
+
 def _timed_out(wait: Wait) -> Failure:
     waited = in_words((wait.timeout_at - wait.created_at).total_seconds() * 1000)
     what = {
         SIGNAL: f"no signal {' or '.join(map(repr, wait.names or ()))} came",
         APPROVAL: "nobody decided",
+        CALLBACK: "nobody reported to the callback URL",
+        POLL: "the polled URL gave no final answer",
     }.get(wait.kind, "what it waits for did not come")
     return Failure(
-        WAIT_TIMEOUT, f"{what} within {waited}", "WaitTimeout", retryable=False, outcome=Outcome.TIMEOUT
+        WAIT_TIMEOUT,
+        f"{what} within {waited}",
+        "WaitTimeout",
+        # A call may be made again; what people were asked is not asked again.
+        retryable=wait.kind in SUSPENDED,
+        outcome=Outcome.TIMEOUT,
     )
 
 
@@ -154,6 +203,8 @@ _BY_KIND: Mapping[str, Callable[[Wait, Sequence[Signal], datetime], Ending | Non
     TIMER: _timer,
     SIGNAL: _signal,
     APPROVAL: _approval,
+    CALLBACK: _callback,
+    POLL: _poll,
 }
 
 

@@ -5,23 +5,27 @@ due. Two looks at one wait do no harm: the guard is the attempt of its task run,
 nothing. A look decides by what it reads without locks. What comes a moment later is seen by the look that
 follows it.
 
-Rows are locked in this order: the run, the signals that the wait takes (others pass over them), the task run,
-the wait. No message counts for what ends here, so joins are checked in PostgreSQL.
+Rows are locked in this order: the keys under which suspended calls execute, the run, the signals that the
+wait takes (others pass over them), the task run, the wait. No message counts for what ends here, so joins are
+checked in PostgreSQL.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import CorruptValue, InvalidSetting, NotFound, ObjectTooLarge, Unavailable
+from pipeweave.orchestrator.domain.facts import Name
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.task_run import Kept, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, Kept, TaskRun
 from pipeweave.orchestrator.domain.waits import APPROVAL, Signal
+from pipeweave.orchestrator.engine import idempotency, key_waiters
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
@@ -94,13 +98,25 @@ def look_at(tx: Transaction, keys: Sequence[Key], stored: Stored = NOTHING_STORE
         keys: of any runs.
     """
     looked, touched = Looked(), TouchedLimits()
-    for run_id, waiting in groupby(waits.find(tx, keys), lambda each: each.wait.run_id):
+    all_waiting = waits.find(tx, keys)
+    lock_keys(tx, all_waiting)
+    for run_id, waiting in groupby(all_waiting, lambda each: each.wait.run_id):
         run = run_headers.load(tx, run_id)
         if run is not None:
             _look_at_run(tx, run, list(waiting), stored, looked, touched)
     # Once, after all runs: rows of limits are locked last.
     touched.fill(tx)
     return looked
+
+
+def lock_keys(tx: Transaction, waiting: Iterable[Waiting]) -> None:
+    """Lock the idempotency keys under which suspended calls execute, before any other row."""
+    names: dict[str, set[Name]] = defaultdict(set)
+    for each in waiting:
+        if each.is_open and each.task_run.idempotency_key is not None:
+            names[each.wait.tenant].add((each.task_run.task_id, each.task_run.idempotency_key))
+    for tenant in sorted(names):
+        key_waiters.lock(tx, tenant, names[tenant])
 
 
 def _look_at_run(
@@ -148,7 +164,9 @@ def end_waits(
     endings: Sequence[tuple[Waiting, Ending]],
     touched: TouchedLimits,
 ) -> int:
-    """End waits of one run, as it was decided, and let the run go on. Returns how many ended by it."""
+    """End waits of one run, as it was decided, and let the run go on. Returns how many ended by it. The
+    caller has locked their keys (`lock_keys`).
+    """
     if not quiet.wake(tx, run.id):
         # The run has ended, and its waits with it.
         for each, _ in endings:
@@ -160,32 +178,49 @@ def end_waits(
     ended = 0
     for each, end in endings:
         # Each by itself: under fail-fast the first failure ends the run, and all other waits.
-        finished = None if advance.ended else _end(tx, advance, each, end)
-        if finished is not None:
-            advance.settle([finished])
+        final = None if advance.ended else _end(tx, advance, each, end)
+        if final is not None:
+            advance.settle(final)
             ended += 1
     return ended
 
 
-def _end(tx: Transaction, advance: Advance, waiting: Waiting, end: Ending) -> TaskRun | None:
+def _end(tx: Transaction, advance: Advance, waiting: Waiting, end: Ending) -> Sequence[TaskRun] | None:
+    """End one wait.
+
+    Returns:
+        The task runs that are final by it, none where another attempt follows; None when the wait was over.
+    """
     wait = waiting.wait
     match end:
         case Completes():
             if not signals.lock(tx, wait, end.signals):
                 return None
             kept = end.kept or keep_inline(end.output)
-            return waits.complete(tx, wait, kept, cause=end.cause, by=end.by, signals=end.signals)
+            done = waits.complete(tx, wait, kept, cause=end.cause, by=end.by, signals=end.signals)
+            if done is None:
+                return None
+            _settle_key(tx, advance, waiting.task_run, kept)
+            return [done]
         case Fails():
             if not signals.lock(tx, wait, end.signals):
                 return None
-            # A wait has no retries, so there is no delay that could be too long.
-            final = advance.fail([(waiting.task_run, end.failure)], max_retry_delay_ms=None).final
-            if not final:
+            # Only calls that have suspended themselves are retried.
+            cap_ms = wait.data.get("maxRetryDelayMs")
+            failed = advance.fail([(waiting.task_run, end.failure)], max_retry_delay_ms=cap_ms)
+            if not failed.final and not failed.retried:
                 return None
             waits.end_failed(tx, wait, end.signals)
-            return final[0]
+            return failed.final
         case Later():
             return None
+
+
+def _settle_key(tx: Transaction, advance: Advance, task_run: TaskRun, kept: Kept) -> None:
+    """Let others reuse the result of a suspended call that executed under an idempotency key."""
+    if task_run.idempotency_key is not None:
+        completion = Completion(task_run, kept, key=task_run.idempotency_key)
+        idempotency.settle(tx, advance.run, [completion], [task_run], set(), advance.touched)
 
 
 # --- who looks --------------------------------------------------------------------------------------------

@@ -83,6 +83,7 @@ def _end(tx: Transaction, tenant: str, task_run_id: UUID, decide: Callable[[Wait
     maintenance_mode.check_open(tx)
     waiting = open_waits.find(tx, tenant, task_run_id)
     ending, touched = decide(waiting.wait), TouchedLimits()
+    looking.lock_keys(tx, [waiting])
     run = run_headers.load(tx, waiting.wait.run_id)
     if run is not None and looking.end_waits(tx, run, [(waiting, ending)], touched):
         touched.fill(tx)

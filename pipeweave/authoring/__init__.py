@@ -17,6 +17,7 @@ from pipeweave.authoring.pipeline import Pipeline, registered_pipelines
 from pipeweave.authoring.raised import Raised, describe
 from pipeweave.authoring.retry import Retry, RetryPolicy, classify_error
 from pipeweave.authoring.schedule import Schedule
+from pipeweave.authoring.suspend import PENDING, Suspend, read_literal
 from pipeweave.authoring.task import Task, collect, duplicate_tasks, registered_tasks
 from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.option_checks import (
@@ -42,6 +43,7 @@ __all__ = [
     "MAX_CODES",
     "MAX_MULTIPLIER",
     "MAX_RETRIES",
+    "PENDING",
     "QUEUE_EXPECTED",
     "QUEUE_PATTERN",
     "SUFFIXES",
@@ -54,6 +56,7 @@ __all__ = [
     "Retry",
     "RetryPolicy",
     "Schedule",
+    "Suspend",
     "Task",
     "TaskResult",
     "TaskSpec",
@@ -70,6 +73,7 @@ __all__ = [
     "key_of",
     "load_documents",
     "outcome_of",
+    "read_literal",
     "registered_pipelines",
     "registered_tasks",
 ]

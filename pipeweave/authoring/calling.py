@@ -15,7 +15,8 @@ from typing import Any
 
 from pipeweave.authoring.context import Context, TaskResult
 from pipeweave.authoring.signatures import MISSING, Parameter, Signature, read_signature
-from pipeweave.errors import FieldError, InvalidParams, InvalidResult
+from pipeweave.authoring.suspend import Suspend, read_literal
+from pipeweave.errors import FieldError, InvalidAsyncResult, InvalidParams, InvalidResult
 from pipeweave.json_conversion import JSON_HINT, LEFT_TO_CONVERSION, to_json_value
 from pipeweave.json_values import json_faults, write_json
 from pipeweave.size_limits import MAX_JSON_DEPTH, MAX_OUTPUT_BYTES
@@ -158,26 +159,48 @@ class Outcome:
         run_next: ids of the successors that the task chose; None for all.
         encoded: the output as JSON text (UTF-8).
         assets: the values of the assets that the task has added, by key: in `pipeweave.testing` alone.
+        suspend: what the call waits for; None when the output is its result.
     """
 
     output: Any
     run_next: tuple[str, ...] | None
     encoded: bytes
     assets: Mapping[str, Any] | None = None
+    suspend: Suspend | None = None
 
 
-def outcome_of(result: Any) -> Outcome:
-    """Read the return value of a task: a TaskResult, or a plain value, which is the output.
+def outcome_of(result: Any, *, takes_pending: bool = False) -> Outcome:
+    """Read the return value of a task: a TaskResult, a Suspend, or a plain value, which is the output.
+
+    Args:
+        takes_pending: whether a dict `{"status": "pending", …}` suspends the call.
 
     Raises:
         InvalidResult: the output cannot be converted to JSON, or `run_next` is not a list of step ids.
+        InvalidAsyncResult: the call suspends itself and does not say how, or chooses successors at once.
     """
+    suspend = _suspend(result, takes_pending=takes_pending)
+    if suspend is not None:
+        return Outcome(None, None, b"null", suspend=suspend)
     if isinstance(result, TaskResult):
         run_next = _run_next(result.run_next)
         output, encoded = encode(result.output)
         return Outcome(output, run_next, encoded)
     output, encoded = encode(result)
     return Outcome(output, None, encoded)
+
+
+def _suspend(result: Any, *, takes_pending: bool) -> Suspend | None:
+    output = result.output if isinstance(result, TaskResult) else result
+    suspend = output if isinstance(output, Suspend) else None
+    if suspend is None and takes_pending:
+        suspend = read_literal(output)
+    if suspend is not None and isinstance(result, TaskResult) and result.run_next is not None:
+        raise InvalidAsyncResult(
+            "a call that suspends itself has no output yet, so it cannot choose what runs next",
+            hint="let the next steps have a condition over what comes",
+        )
+    return suspend
 
 
 def encode(output: Any) -> tuple[Any, bytes]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeweave.authoring.attempt_files import AttemptFiles
-from pipeweave.errors import InvalidInput
+from pipeweave.errors import InvalidInput, InvalidSetting
 from pipeweave.json_conversion import to_json_value
 
 Progress = Callable[[float, str | None], None]
@@ -44,6 +44,7 @@ class Context:
         on_progress: called with the arguments of `progress`.
         files: the attempt's assets, uploads and temporary files; None if it was called as a plain function.
         cancelled: whether the attempt was cancelled or taken away; None if nothing can do that.
+        make_callback_url: makes the attempt's `callback_url`; None if nobody could report to it.
     """
 
     run_id: str = ""
@@ -67,6 +68,24 @@ class Context:
     on_progress: Progress | None = None
     files: AttemptFiles | None = None
     cancelled: Callable[[], bool] | None = None
+    make_callback_url: Callable[[], str] | None = None
+    _callback_url: str | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def callback_url(self) -> str:
+        """The URL by which another system reports the result of this attempt, once, by POST: for a task
+        that hands its work on and returns `Suspend.callback()`. Whoever has the URL may report; keep it out
+        of logs.
+
+        Raises:
+            InvalidSetting: the deployment lacks the setting PIPEWEAVE_ORCHESTRATOR_URL or
+                PIPEWEAVE_SECRET_KEY, or the function was called as a plain function.
+        """
+        if self.make_callback_url is None:
+            raise InvalidSetting("this Context has no callback URL: no orchestrator has begun the attempt")
+        if self._callback_url is None:
+            self._callback_url = self.make_callback_url()
+        return self._callback_url
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:

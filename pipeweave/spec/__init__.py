@@ -7,6 +7,7 @@ a task, read a file or touch the database.
 from __future__ import annotations
 
 from pipeweave.spec import references, rules, time_limits, timetable
+from pipeweave.spec.async_defaults import NO_ASYNC_DEFAULTS, AsyncDefaults
 from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.derivation import derive
 from pipeweave.spec.document import parse_spec
@@ -44,12 +45,14 @@ __all__ = [
     "HOOK_STATUSES",
     "ITEMS",
     "KINDS",
+    "NO_ASYNC_DEFAULTS",
     "NO_DEFAULT",
     "PINNED",
     "STEPS",
     "WITH_ITEMS",
     "WITH_OUTPUT",
     "Approval",
+    "AsyncDefaults",
     "Case",
     "Choice",
     "Decision",

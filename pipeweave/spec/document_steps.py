@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from pipeweave.size_limits import MAX_MAP_ITEMS, MAX_STEPS
+from pipeweave.spec.async_defaults import NO_ASYNC_DEFAULTS
+from pipeweave.spec.document_async import read_async
 from pipeweave.spec.document_blocks import BlockReader, Entry
 from pipeweave.spec.document_durations import read_duration
 from pipeweave.spec.document_edges import EdgeReader
@@ -27,7 +29,7 @@ _DEEDS = (
 )
 _STEP_KEYS = (
     *("id", *_DEEDS, "action", "needs", "params", "map", "parallel"),
-    *("condition", "join", "retry", "timeout", "timeoutMs", "continueOnError"),
+    *("condition", "join", "retry", "timeout", "timeoutMs", "continueOnError", "async"),
 )
 # The same keys as another notation writes them.
 _STEP_NAMES = {"continue_on_error": "continueOnError"}
@@ -35,7 +37,7 @@ _STEP_NAMES = {"continue_on_error": "continueOnError"}
 _TASK_OPTIONS = ("retries", "retry_on", "concurrency", "rate_limit", "priority", "queue")
 _MAP_KEYS = ("over", "as")
 # What only a step with a task has, and what a step of the engine does not have besides.
-_OF_TASKS = ("params", "map", "retry", "timeout", "timeoutMs", "action")
+_OF_TASKS = ("params", "map", "retry", "timeout", "timeoutMs", "action", "async")
 _NOT_OF = {"choice": ("condition", "continueOnError"), "gather": ("condition", "join")}
 _HINTS = {
     "choice": "its cases say what runs",
@@ -120,6 +122,7 @@ class StepReader(GraphMistakes):
         if map_spec is not None and map_spec.name is not None and map_spec.name in (params or {}):
             self.wrong(f"{entry.field}.map.as", f"{map_spec.name!r} is in `params`, too", "duplicate")
         timeout_ms = read_duration(self, members, "timeout", entry.field)
+        suspends = read_async(self, members.get("async"), f"{entry.field}.async")
         step = StepSpec(
             id=entry.id,
             task=task if decides is None else engine_task(decides),
@@ -131,6 +134,8 @@ class StepReader(GraphMistakes):
             retry=read_retry(self, members.get("retry"), f"{entry.field}.retry"),
             timeout_ms=timeout_ms or (ADAPTER_TIMEOUT_MS if deed == "adapter" else None),
             continue_on_error=read_flag(self, members, "continueOnError", entry.field),
+            # The action of an adapter may always say that its work goes on elsewhere.
+            suspends=suspends or (NO_ASYNC_DEFAULTS if deed == "adapter" else None),
         )
         if isinstance(decides, Gather):
             step = replace(step, join=SETTLED)

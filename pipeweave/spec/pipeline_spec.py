@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from pipeweave.spec.async_defaults import AsyncDefaults
 from pipeweave.spec.declared_schedule import DeclaredSchedule
 from pipeweave.spec.engine_steps import EngineStep, engine_json
 from pipeweave.spec.hooks import Hooks, hooks_to_json
@@ -87,6 +88,8 @@ class StepSpec:
         retry: how often and when it is retried; None for what its task says.
         timeout_ms: the time limit of one attempt (ms); None for what its task says.
         continue_on_error: a final failure is passed over like a false condition.
+        suspends: how long the result of a call that suspends itself may take. A dict
+            `{"status": "pending", …}` suspends only where this is not None; `Suspend` always does.
     """
 
     id: str
@@ -100,6 +103,7 @@ class StepSpec:
     retry: StepRetry | None = None
     timeout_ms: int | None = None
     continue_on_error: bool = False
+    suspends: AsyncDefaults | None = None
 
     @property
     def kind(self) -> StepKind:
@@ -168,6 +172,8 @@ class StepSpec:
             shown["timeoutMs"] = self.timeout_ms
         if self.continue_on_error:
             shown["continueOnError"] = True
+        if self.suspends is not None:
+            shown["async"] = self.suspends.to_json()
         return shown
 
 

@@ -76,7 +76,8 @@ def run_task(
         uploads: the files of uploads, by id.
 
     Returns:
-        The task's output, the successors that it chose, and the assets that it has added.
+        The task's output, the successors that it chose, the assets that it has added, and what it waits for
+        if it suspends itself.
 
     Raises:
         InvalidParams: the values do not fit the task's parameters.
@@ -105,7 +106,8 @@ def run_task(
         added = values_of(added_assets(files))
     finally:
         files.close()
-    return Outcome(orjson.loads(outcome.encoded), outcome.run_next, outcome.encoded, added)
+    output = orjson.loads(outcome.encoded)
+    return Outcome(output, outcome.run_next, outcome.encoded, added, outcome.suspend)
 
 
 def run_pipeline(

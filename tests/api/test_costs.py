@@ -100,7 +100,9 @@ def a_child(deployment: Deployment) -> Runner:
     slot = Slots(1).take(0, os.getpid())
     assert slot is not None
     process = ChildProcess(f"w#{os.getpid()}", (f"pipeweave.{TENANT}.python",), slot)
-    return Runner(deployment, Calls(deployment.database, deployment.values, tasks), process)
+    return Runner(
+        deployment, Calls(deployment.database, deployment.values, tasks, deployment.settings), process
+    )
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.attempt import Files, printed_lines
-from pipeweave.authoring import Context, Progress, Task, bind, key_of, outcome_of
+from pipeweave.authoring import Context, Progress, Suspend, Task, bind, key_of, outcome_of
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
 from pipeweave.orchestrator.deployment import log_context
 from pipeweave.orchestrator.domain import (
@@ -19,6 +19,7 @@ from pipeweave.orchestrator.domain import (
     Kept,
     KeyWait,
     RunHeader,
+    Suspended,
     TaskRun,
     failure,
     failure_of,
@@ -26,6 +27,8 @@ from pipeweave.orchestrator.domain import (
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.state import previous_attempts
 from pipeweave.orchestrator.store import Database, Transaction, Values
+from pipeweave.orchestrator.waits import callback_urls
+from pipeweave.settings import Settings
 from pipeweave.spec import references, rules
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_files import CallFiles
@@ -61,12 +64,22 @@ class Prepared:
 class Calls:
     """The tasks of one worker process, by id.
 
+    Args:
+        settings: with the secret and the address of callback URLs.
+
     Attributes:
         spoilt: what a task has changed in this process so that it should call no more; None for nothing.
     """
 
-    def __init__(self, database: Database, values: Values, tasks: Mapping[str, Task[..., Any]]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        values: Values,
+        tasks: Mapping[str, Task[..., Any]],
+        settings: Settings,
+    ) -> None:
         self.database = database
+        self._settings = settings
         self.values = values
         self.tasks = tasks
         self.inputs = Inputs(database, values)
@@ -222,7 +235,10 @@ class Calls:
     def _finish(
         self, run: RunHeader, task_run: TaskRun, prepared: Prepared, seconds: float, returned: Any
     ) -> CallOutcome:
-        result = outcome_of(returned)
+        takes_pending = run.async_defaults(task_run.step_id) is not None
+        result = outcome_of(returned, takes_pending=takes_pending)
+        if result.suspend is not None:
+            return self._suspended(run, task_run, prepared, seconds, result.suspend)
         chosen = _chosen(result.run_next, run, task_run, prepared.task)
         try:
             kept = self._keep(run, result.output)
@@ -230,6 +246,15 @@ class Calls:
         except Unavailable as error:
             return task_run, failure.not_kept(error)
         return Completion(task_run, kept, chosen, prepared.key, assets=assets)
+
+    def _suspended(
+        self, run: RunHeader, task_run: TaskRun, prepared: Prepared, seconds: float, suspend: Suspend
+    ) -> CallOutcome:
+        try:
+            assets = self._store_assets(run, task_run, prepared.files, seconds)
+        except Unavailable as error:
+            return task_run, failure.not_kept(error)
+        return Suspended(task_run, suspend, assets)
 
     def _keep(self, run: RunHeader, output: Any) -> Kept:
         try:
@@ -301,7 +326,11 @@ class Calls:
             on_progress=progress,
             files=files,
             cancelled=self.limit.is_over,
+            make_callback_url=lambda: self._callback_url(run, task_run),
         )
+
+    def _callback_url(self, run: RunHeader, task_run: TaskRun) -> str:
+        return callback_urls.url_of(self._settings, run, task_run, self.database.now())
 
     def _previous(self, task_run: TaskRun) -> Sequence[Mapping[str, Any]]:
         def look() -> Sequence[Mapping[str, Any]]:

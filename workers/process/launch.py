@@ -218,7 +218,7 @@ def _make_runners(
             app=app,
             session_name=worker_processes.sessions_of(name),
         )
-        calls = Calls(child.database, child.values, loaded.tasks)
+        calls = Calls(child.database, child.values, loaded.tasks, child.settings)
         calls.logs.install()
         tracing.follow(settings)
         worker_process_shutdown.connect(lambda **_: calls.logs.close(), weak=False)

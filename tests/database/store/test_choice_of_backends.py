@@ -22,6 +22,7 @@ from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
+from pipeweave.settings import Settings
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.storage import Backends, backend_of, plain_path
 from pipeweave.workers.consumer.calls import Calls
@@ -84,7 +85,9 @@ def test_a_result_goes_where_its_pipeline_belongs(driver: RunDriver) -> None:
     assert header is not None
     step: tuple[Any, ...] = (ids.task_run_id(run_id, 1), run_id, "a", "noop", "task", TaskStatus.RUNNING, 1)
     task_run = TaskRun(*step, None, None, None, 100, "q", False, 1, "0" * 64)
-    outcome = Calls(driver.database, driver.values, tasks).call(header, task_run, 60.0)
+    outcome = Calls(
+        driver.database, driver.values, tasks, Settings(database_url="", broker_url="memory://")
+    ).call(header, task_run, 60.0)
     assert isinstance(outcome, Completion)
     assert backend_of(outcome.output.path or "") == "genomes"
 

@@ -67,7 +67,7 @@ def runner(isolated_driver: RunDriver, called: Called, stored: list[set[str]]) -
         f"{id_}#{os.getpid()}", (queue_names.service_queue(driver.tenant, "python"),), slot
     )
     deployment = Deployment(settings, driver.database, driver.values, publisher=publisher)
-    return Runner(deployment, Calls(driver.database, driver.values, tasks), process)
+    return Runner(deployment, Calls(driver.database, driver.values, tasks, settings), process)
 
 
 def work(driver: RunDriver, runner: Runner) -> int:

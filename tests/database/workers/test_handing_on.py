@@ -60,7 +60,10 @@ class Fleet:
         slot = self.slots[-1].take(0, os.getpid())
         assert slot is not None
         process = ChildProcess(f"{id_}#{os.getpid()}", queues, slot)
-        self.runners[name] = Runner(deployment, Calls(driver.database, driver.values, made), process), queues
+        self.runners[name] = (
+            Runner(deployment, Calls(driver.database, driver.values, made, settings), process),
+            queues,
+        )
 
     def _function(self, worker: str, task: str) -> Callable[..., None]:
         def called(ctx: Context) -> None:

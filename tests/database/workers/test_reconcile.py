@@ -145,7 +145,7 @@ def child(database_url: str, tmp_path: Path) -> Iterator[Child]:
         leave=made.leave,
         promotions=lambda: made.promotions,
     )
-    runners.append(Runner(deployment, Calls(database, values, tasks), post))
+    runners.append(Runner(deployment, Calls(database, values, tasks, settings), post))
     yield made
     database.dispose()
 

@@ -68,7 +68,7 @@ def test_the_time_limit_of_an_attempt_is_kept_in_ms(written: Any, ms: int) -> No
 def test_an_action_of_an_adapter_is_a_task_with_thirty_seconds() -> None:
     spec = parse_spec({"id": "p", "steps": [{"adapter": "payments", "action": "charge"}]})
     assert spec.to_json()["steps"] == [
-        {"id": "charge", "task": "payments.charge", "needs": [], "timeoutMs": 30_000}
+        {"id": "charge", "task": "payments.charge", "needs": [], "timeoutMs": 30_000, "async": {}}
     ]
     longer = parse_spec({"id": "p", "steps": [{"adapter": "a", "action": "b", "timeout": "5m"}]})
     assert longer.steps[0].timeout_ms == 300_000

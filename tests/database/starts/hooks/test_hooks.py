@@ -16,6 +16,7 @@ from support.stored_values import VALUES
 from support.stub_http_server import Served, serving
 
 from pipeweave import ids, webhooks
+from pipeweave.orchestrator.dispatch import beside_tick
 from pipeweave.orchestrator.dispatch.sender import Sender
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.reading import run as read_run
@@ -276,7 +277,7 @@ def test_receivers_of_one_tenant_that_hang_leave_places_for_others(
         for _ in range(2):
             ended(driver)
         tick(driver, given=standalone)
-        for _ in range(url_calls.OF_A_TENANT):
+        for _ in range(beside_tick.OF_A_TENANT):
             assert hanging.taken.acquire(timeout=60)
         assert not hanging.taken.acquire(blocking=False), "the share of a tenant is all that it gets"
         neighbour.store({"a": []}, id="files", onSuccess=[{"url": f"{receiver.url}/hook?of=1"}])
@@ -284,7 +285,7 @@ def test_receivers_of_one_tenant_that_hang_leave_places_for_others(
         tick(driver, given=standalone)
         while not receiver.asked:
             assert not hanging.cut.acquire(timeout=0.01), "nobody had to be cut first"
-        for _ in range(url_calls.OF_A_TENANT):
+        for _ in range(beside_tick.OF_A_TENANT):
             assert hanging.cut.acquire(timeout=60), "a call is never longer than its deadline"
     for each in fires(driver):
         assert each.outcome == ("fired" if each.tenant_id == neighbour.tenant else "waiting")
