@@ -51,9 +51,9 @@ class ReportedAsset(ReportModel):
 
 
 class CompletionReport(ReportModel):
-    """How an attempt ended."""
+    """How an attempt ended, or that its work goes on elsewhere."""
 
-    status: Literal["success", "failed"]
+    status: Literal["success", "failed", "pending"]
     output: Any = Field(None, description="The result itself, instead of `outputPath`.")
     output_path: Path | None = Field(None, description="Where the worker stored the result.")
     output_size: Annotated[float, Field(ge=0)] | None = Field(None, description="Not used: it is measured.")
@@ -71,6 +71,25 @@ class CompletionReport(ReportModel):
     )
     details: Any = None
     stack: Annotated[str, Field(max_length=1_000_000)] | None = None
+    callback_url: Any = Field(
+        None, description="Of `pending`: somebody reports the result to the `callbackUrl` of the dispatch."
+    )
+    poll_url: Any = Field(None, description="Of `pending`: the orchestrator asks this URL for the result.")
+    interval_ms: Any = Field(None, description="Between two polls, ms.")
+    max_attempts: Any = Field(None, description="How often is polled at most.")
+    timeout_ms: Any = Field(None, description="How long the result may take, ms.")
+
+    def suspend(self) -> dict[str, Any] | None:
+        """What a pending attempt waits for; None for another status."""
+        if self.status != "pending":
+            return None
+        return {
+            "callbackUrl": self.callback_url,
+            "pollUrl": self.poll_url,
+            "intervalMs": self.interval_ms,
+            "maxAttempts": self.max_attempts,
+            "timeoutMs": self.timeout_ms,
+        }
 
     @model_validator(mode="after")
     def _has_result(self) -> CompletionReport:

@@ -103,7 +103,8 @@ def progress_alias(call: Call, body: NamedHeartbeatReport) -> dict[str, Any]:
     example=_SUCCESS,
 )
 def complete(call: Call, id: str, body: CompletionReport) -> dict[str, Any]:
-    """Store how an attempt ended; its run goes on.
+    """Store how an attempt ended; its run goes on. `pending` says that its work goes on elsewhere: the step
+    waits, and completes with what comes to its callback URL, or with the answer of the URL that is polled.
 
     The answer is 200 when that is durable: send the report again until then. A report about an attempt that
     ended in another way, or was replaced, changes nothing and answers 409. If the result of a success cannot
@@ -179,6 +180,7 @@ def _report(body: CompletionReport) -> Report:
         assets=None if assets is None else {key: each.model_dump() for key, each in assets.items()},
         logs_path=body.logs_path,
         selected_next=body.selected_next,
+        suspend=body.suspend(),
         error=body.error,
         error_code=body.error_code,
         retryable=body.retryable,

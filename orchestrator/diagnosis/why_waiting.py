@@ -1,12 +1,13 @@
-"""Reasons why a step waits that no worker runs: for a time, for a signal, or for people."""
+"""Reasons why a step waits that no worker runs: for a time, a signal, people, or other systems."""
 
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from pipeweave.orchestrator.diagnosis.why_reasons import Reason, reason
 from pipeweave.orchestrator.domain.json_shapes import iso, task_run_id
-from pipeweave.orchestrator.domain.waits import APPROVAL, SIGNAL, TIMER, Wait
+from pipeweave.orchestrator.domain.waits import APPROVAL, CALLBACK, POLL, SIGNAL, TIMER, Wait
 from pipeweave.orchestrator.state import signals, waits
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -28,6 +29,10 @@ def waiting_reason(tx: Transaction, row: Any) -> Reason:
             return _for_signal(wait)
         case kind if kind == APPROVAL:
             return _for_approval(tx, wait)
+        case kind if kind == CALLBACK:
+            return _for_callback(wait)
+        case kind if kind == POLL:
+            return _polls(wait)
     return reason("waiting", f"it waits for a {wait.kind} and occupies no worker", kind=wait.kind)
 
 
@@ -62,6 +67,39 @@ def _for_approval(tx: Transaction, wait: Wait) -> Reason:
         timeoutAt=iso(wait.timeout_at),
         hasDefault="default" in wait.data,
     )
+
+
+def _for_callback(wait: Wait) -> Reason:
+    text = (
+        f"another system reports to the callback URL of attempt {wait.attempt} until {iso(wait.timeout_at)},"
+        f" then the attempt fails; `pipeweave wait resolve {_shown(wait)}` gives it a result"
+    )
+    return reason("waits_for_callback", text, attempt=wait.attempt, timeoutAt=iso(wait.timeout_at))
+
+
+def _polls(wait: Wait) -> Reason:
+    said = wait.data.get("lastAnswer")
+    tries, most = wait.data["tries"], wait.data["maxTries"]
+    answered = "" if said is None else f", which answered {said!r}"
+    text = (
+        f"{_host(wait)} is asked for the result, try {tries} of {most}{answered}; the next is due"
+        f" {iso(wait.due_at)}, the end {iso(wait.timeout_at)};"
+        f" `pipeweave wait resolve {_shown(wait)}` gives it a result"
+    )
+    return reason(
+        "polls",
+        text,
+        tries=tries,
+        maxTries=most,
+        lastAnswer=said,
+        nextAt=iso(wait.due_at),
+        timeoutAt=iso(wait.timeout_at),
+    )
+
+
+def _host(wait: Wait) -> str:
+    # The rest of the URL may hold a secret.
+    return urlsplit(wait.data["url"]).hostname or "its URL"
 
 
 def _then(wait: Wait) -> str:

@@ -108,7 +108,7 @@ class CallsBesideTick:
             each.start()
         if waits:
             for each in begun:
-                each.join(2 * self.sender.within_s)
+                each.join(2 * self.sender.limit_s)
         return len(begun)
 
     def _take_free(self) -> int:

@@ -39,6 +39,7 @@ class Prepared:
     Args:
         dispatch_id: the `runId` of the worker.
         token: the storage token; None when the worker gets URLs.
+        callback_url: where the result of the attempt is reported if it goes on elsewhere.
         upstream: by step, in the order in which assets with one key win: the last one.
         upstream_next: where the next page of `upstream` begins; None when there is none.
     """
@@ -54,6 +55,7 @@ class Prepared:
     uploads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     token: str | None = None
     urls: ObjectUrls | None = None
+    callback_url: str | None = None
 
     def body(self) -> bytes:
         """The JSON of the dispatch."""
@@ -74,6 +76,8 @@ class Prepared:
         }
         if self.run.triggered_by is not None:
             said["triggeredBy"] = self.run.triggered_by.to_json()
+        if self.callback_url is not None:
+            said["callbackUrl"] = self.callback_url
         if self.token is not None:
             said["storageToken"] = self.token
         if self.upstream_next is not None:

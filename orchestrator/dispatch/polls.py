@@ -55,7 +55,7 @@ class _Calls(CallsBesideTick):
 
 
 _DUE = f"""
-SELECT w.run_id, w.task_run_id FROM waits AS w WHERE w.due_at <= now() AND w.kind = '{POLL}'
+SELECT w.run_id, w.task_run_id FROM waits AS w WHERE w.due_at <= :now AND w.kind = '{POLL}'
 ORDER BY w.due_at LIMIT :most
 """
 # Tenants take turns, each as far as it has places left. A wait that somebody ends now is left alone.
@@ -93,7 +93,7 @@ def run_once(database: Database, values: Values, settings: Settings) -> int:
         Unavailable: PostgreSQL cannot be reached.
     """
     with database.statements() as tx:
-        keys = [(row.run_id, row.task_run_id) for row in tx.execute(_DUE, {"most": due.BATCH})]
+        keys = [(row.run_id, row.task_run_id) for row in tx.execute(_DUE, {"now": tx.now, "most": due.BATCH})]
     due.look_at_all(database, values, keys)
     calls = database.caches.own(_Calls)
     return calls.begin(

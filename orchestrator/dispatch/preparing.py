@@ -24,6 +24,7 @@ from pipeweave.orchestrator.objects import uploads
 from pipeweave.orchestrator.state import attempts
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
+from pipeweave.orchestrator.waits import callback_urls
 from pipeweave.settings import Settings
 from pipeweave.spec import references
 
@@ -124,7 +125,8 @@ class Preparing:
         secret = tokens.secret_of(self._settings)
         dispatch_id = dispatch_ids.make(secret, task_run.id, task_run.attempt)
         with database_needed():
-            now = self._database.now().timestamp()
+            clock = self._database.now()
+        now = clock.timestamp()
         has_urls = service.storage_access == "urls"
         return Prepared(
             run,
@@ -142,6 +144,7 @@ class Preparing:
             )
             if has_urls
             else None,
+            callback_url=callback_urls.url_for_worker(self._settings, run, task_run, clock),
         )
 
     def _input_path(

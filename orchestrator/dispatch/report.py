@@ -1,4 +1,4 @@
-"""Defines what an HTTP service reports of the end of an attempt."""
+"""Defines what an HTTP service reports of the end of an attempt, or of its going on elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-SUCCESS, FAILED = "success", "failed"
+SUCCESS, FAILED, PENDING = "success", "failed", "pending"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +14,13 @@ class Report:
     """What a service says of the end of an attempt.
 
     Args:
-        status: `success` or `failed`.
+        status: `success`, `failed` or `pending`.
         output: the result itself; `has_output` tells null from none.
         output_path: where the service stored the result.
         assets: key -> {path, size, type}.
         selected_next: the successors that may run; None for all.
         error, error_code, retryable, details, stack: of a failure.
+        suspend: of `pending`: what it waits for, as `read_literal` reads it.
         begun: False: the task was not called, so the attempt is not counted.
     """
 
@@ -30,6 +31,7 @@ class Report:
     assets: Mapping[str, Mapping[str, Any]] | None = None
     logs_path: str | None = None
     selected_next: Collection[str] | None = None
+    suspend: Mapping[str, Any] | None = None
     error: str | None = None
     error_code: str | None = None
     retryable: bool = True

@@ -12,14 +12,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeweave import dispatch_ids, ids
-from pipeweave.errors import AttemptFailed, InvalidReport, NotFound, StaleReport, Unauthenticated
+from pipeweave.authoring import Suspend, read_literal
+from pipeweave.errors import (
+    AttemptFailed,
+    InvalidAsyncResult,
+    InvalidReport,
+    NotFound,
+    StaleReport,
+    Unauthenticated,
+)
 from pipeweave.orchestrator.dispatch import results, tokens
-from pipeweave.orchestrator.dispatch.report import FAILED, SUCCESS, Report
+from pipeweave.orchestrator.dispatch.report import FAILED, PENDING, SUCCESS, Report
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, Suspended, TaskRun
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.state import heartbeats, run_headers
@@ -60,6 +68,13 @@ class _Attempt:
     def is_running(self) -> bool:
         return bool(self.row.attempt == self.number and self.row.status == TaskStatus.RUNNING)
 
+
+# How the task run of an attempt stands that has reported so before. One that was pending may have completed.
+_SAME = {
+    SUCCESS: (TaskStatus.COMPLETED,),
+    FAILED: (TaskStatus.FAILED,),
+    PENDING: (TaskStatus.WAITING, TaskStatus.COMPLETED),
+}
 
 _ROW = f"""
 SELECT {COLUMNS}, t.tenant_id, t.finished_at, t.dispatched_at FROM task_runs AS t
@@ -131,7 +146,7 @@ class Reports:
         return is_stored
 
     def end(self, dispatch_id: str, report: Report) -> Reported:
-        """Store the end of an attempt; the run goes on from there.
+        """Store the end of an attempt, or that it goes on elsewhere; the run goes on from there.
 
         Raises:
             Unauthenticated, NotFound: as `tenant_of`.
@@ -153,9 +168,9 @@ class Reports:
             run, [outcome], attempt.task_run.queue, max_retry_delay_ms=self.settings.max_retry_delay_ms
         )
         is_stored = turn.report(self.database)
-        is_over = is_stored and isinstance(outcome, Completion)
+        is_over = is_stored and isinstance(outcome, Completion | Suspended)
         reported = Reported() if is_over else self._check_stored(dispatch_id, report)
-        if report.status == SUCCESS and isinstance(outcome, tuple):
+        if report.status != FAILED and isinstance(outcome, tuple):
             raise _unusable(outcome[1])
         return reported
 
@@ -171,8 +186,7 @@ class Reports:
 
     def _repeated(self, attempt: _Attempt, report: Report) -> Reported:
         is_final = attempt.row.attempt == attempt.number
-        same = TaskStatus.COMPLETED if report.status == SUCCESS else TaskStatus.FAILED
-        if is_final and attempt.row.status == same:
+        if is_final and attempt.row.status in _SAME[report.status]:
             return Reported(is_repeated=True)
         if attempt.row.attempt == attempt.number + 1 and report.status == FAILED:
             return Reported(is_repeated=True, is_retrying=attempt.row.finished_at is None)
@@ -186,6 +200,9 @@ class Reports:
             return task_run, results.failure(report, logs)
         assets = results.assets(report.assets, attempt.dispatch_id, backend)
         try:
+            takes_pending = run.async_defaults(task_run.step_id) is not None
+            if (suspend := _suspend(report, takes_pending=takes_pending)) is not None:
+                return Suspended(task_run, suspend, assets, logs)
             chosen = self._chosen(run, task_run, report.selected_next)
             kept = results.output(self.values, report, attempt.dispatch_id, backend)
         except (AttemptFailed, NotFound) as error:
@@ -223,6 +240,17 @@ class Reports:
         if row is None:
             raise NotFound(f"task run of {dispatch_id[:80]!r} not found")
         return _Attempt(dispatch_id, named.attempt, row)
+
+
+def _suspend(report: Report, *, takes_pending: bool) -> Suspend | None:
+    """What a report waits for: a pending one, or one with an output that says so."""
+    if report.status == PENDING:
+        suspend = read_literal({**(report.suspend or {}), "status": PENDING})
+    else:
+        suspend = read_literal(report.output) if takes_pending else None
+    if suspend is not None and report.selected_next is not None:
+        raise InvalidAsyncResult("selectedNext: an attempt that is pending cannot choose what runs next")
+    return suspend
 
 
 def _stale(attempt: _Attempt) -> StaleReport:

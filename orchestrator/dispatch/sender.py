@@ -90,16 +90,21 @@ class Sender:
     Args:
         cuts: whether each exchange is cut by a timer of its own when its time is up; otherwise who sends many
             at a time calls `end_late` meanwhile.
-        within_s: how long an exchange may take (s).
+        within_s: how long an exchange may take (s); None: ANSWER_WITHIN_S.
         most_bytes: so much of an answer is read.
     """
 
     cuts: bool = False
-    within_s: float = ANSWER_WITHIN_S
+    within_s: float | None = None
     most_bytes: int = MAX_ANSWER
     _kept: dict[Target, list[_Kept]] = field(default_factory=dict)
     _open: dict[int, _Open] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def limit_s(self) -> float:
+        """How long an exchange may take (s)."""
+        return ANSWER_WITHIN_S if self.within_s is None else self.within_s
 
     def post(self, target: Target, path: str, body: bytes, headers: Mapping[str, str]) -> Reply | NoReply:
         """Send one POST request; redirects are not followed.
@@ -134,12 +139,12 @@ class Sender:
     def _exchange(
         self, method: str, target: Target, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Reply | NoReply:
-        deadline = time.monotonic() + self.within_s
+        deadline = time.monotonic() + self.limit_s
         connection = self._take(target)
         with self._lock:
             opened = self._open[id(connection)] = _Open(connection, deadline)
         is_sent = False
-        watch = threading.Timer(self.within_s, opened.cut) if self.cuts else None
+        watch = threading.Timer(self.limit_s, opened.cut) if self.cuts else None
         try:
             if watch is not None:
                 watch.daemon = True
@@ -151,14 +156,16 @@ class Sender:
                 # The time was up while there was nothing to cut yet.
                 raise TimeoutError("the connection was late")
             is_sent = True
-            connection.request(method, path, body=body, headers={"Host": target.host_header, **headers})
+            named = {"Host": target.host_header, **headers}
+            # Loaded at once, an answer would be read to its end, however large it is.
+            connection.request(method, path, body=body, headers=named, preload_content=False)
             reply = _read(connection, self.most_bytes)
             if opened.is_cut:
                 raise TimeoutError("the answer was cut")
         except (OSError, HTTPError, HTTPException, ValueError) as error:
             connection.close()
             is_late = time.monotonic() >= deadline
-            return _no_reply(error, self.within_s, is_certain=not is_sent, is_late=is_late)
+            return _no_reply(error, self.limit_s, is_certain=not is_sent, is_late=is_late)
         finally:
             if watch is not None:
                 watch.cancel()
@@ -176,7 +183,7 @@ class Sender:
             return idle.connection
         if idle is not None:
             idle.connection.close()
-        return _connection(target, self.within_s)
+        return _connection(target, self.limit_s)
 
     def _keep(self, target: Target, connection: HTTPConnection) -> None:
         with self._lock:
@@ -204,7 +211,7 @@ def _connection(target: Target, within_s: float) -> HTTPConnection:
 
 def _read(connection: HTTPConnection, most: int) -> Reply:
     answer = connection.getresponse()
-    content = answer.read(most + 1) or b""
+    content = answer.read(most + 1, decode_content=False) or b""
     if len(content) > most or answer.headers.get("Connection", "").lower() == "close":
         connection.close()
     text = content[:most].decode(errors="replace")

@@ -24,7 +24,7 @@ class Vote(AnswerModel):
 
 
 class Wait(AnswerModel):
-    """A step that waits for a time, a signal, or people."""
+    """A step that waits for a time, a signal, people, or another system."""
 
     task_run_id: TaskRunId = Field(description="The id of the wait, too.")
     run_id: RunId
@@ -44,6 +44,9 @@ class Wait(AnswerModel):
     needs: int | None = Field(description="How many people must agree.")
     options: list[str] = Field(description="What is chosen from, in place of yes and no.")
     four_eyes: bool = Field(description="Whether who began the run cannot decide.")
+    tries: int | None = Field(description="Of a poll: how often its URL was asked.")
+    max_tries: int | None = Field(description="Of a poll: how often it is asked at most.")
+    last_answer: str | None = Field(description="Of a poll: what the URL answered that was not final.")
     votes: list[Vote]
     is_mine: bool = Field(description="Whether the caller may decide.")
 

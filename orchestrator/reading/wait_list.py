@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.documents.waits import Wait
-from pipeweave.orchestrator.domain.waits import APPROVAL, NEVER, TIMER, Signal, approval_name
+from pipeweave.orchestrator.domain.waits import APPROVAL, NEVER, SIGNAL, TIMER, Signal, approval_name
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.orchestrator.waits import open_waits
@@ -119,7 +119,7 @@ def _wait(row: Any, votes: Sequence[Signal], person: Person) -> Document:
     data, is_sleep = row.data, row.kind == TIMER
     return Wait.of(
         row,
-        names=[] if row.kind == APPROVAL else row.names or [],
+        names=row.names if row.kind == SIGNAL else [],
         since=row.created_at,
         wakes_at=row.due_at if is_sleep else None,
         timeout_at=None if is_sleep or _is_never(row.timeout_at) else row.timeout_at,
@@ -132,6 +132,9 @@ def _wait(row: Any, votes: Sequence[Signal], person: Person) -> Document:
         needs=data.get("needs"),
         options=data.get("options", []),
         four_eyes=data.get("fourEyes", False),
+        tries=data.get("tries"),
+        max_tries=data.get("maxTries"),
+        last_answer=data.get("lastAnswer"),
         votes=[vote_of(each) for each in votes],
         is_mine=_is_mine(row, person),
     )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
-
+from pipeweave.errors import InvalidInput
 from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.store.values import canonical
 from pipeweave.safe_text import storable
 
 COMPLETED, FAILED = "completed", "failed"
@@ -34,8 +34,15 @@ def failed(error: Any) -> dict[str, Any]:
     """
     message = error.get("message") if isinstance(error, dict) else error
     said = storable(message[:MAX_ERROR_CHARS]) if isinstance(message, str) else None
-    is_kept = error is not None and not isinstance(error, str) and len(orjson.dumps(error)) <= MAX_DETAILS
+    is_kept = error is not None and not isinstance(error, str) and _is_small(error)
     return {"status": FAILED, "error": said, "details": error if is_kept else None}
+
+
+def _is_small(error: Any) -> bool:
+    try:
+        return len(canonical(error)) <= MAX_DETAILS
+    except InvalidInput:
+        return False
 
 
 def failure_of(payload: Any) -> Failure | None:

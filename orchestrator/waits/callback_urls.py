@@ -38,6 +38,16 @@ def url_of(settings: Settings, run: RunHeader, task_run: TaskRun, now: datetime)
     return f"{settings.orchestrator_url.rstrip('/')}{path_of(settings, run, task_run, now)}"
 
 
+def url_for_worker(settings: Settings, run: RunHeader, task_run: TaskRun, now: datetime) -> str:
+    """As `url_of`; the path alone where the URL of the API is not known: workers know theirs.
+
+    Raises:
+        InvalidSetting: PIPEWEAVE_SECRET_KEY is not set.
+    """
+    is_known = settings.orchestrator_url is not None
+    return (url_of if is_known else path_of)(settings, run, task_run, now)
+
+
 def read(settings: Settings, token: str) -> Callback:
     """What a token names.
 

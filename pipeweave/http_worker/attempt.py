@@ -15,9 +15,9 @@ from typing import Any
 import orjson
 
 from pipeweave.attempt import AsyncCall, Files, Logged, StoredLogs, printed_lines
-from pipeweave.authoring import Context, Task, bind, describe, outcome_of
+from pipeweave.authoring import PENDING, Context, Suspend, Task, bind, describe, outcome_of
 from pipeweave.authoring.calling import Outcome
-from pipeweave.errors import AttemptCancelled, AttemptTimedOut, PipeWeaveError, Unavailable
+from pipeweave.errors import AttemptCancelled, AttemptTimedOut, InvalidSetting, PipeWeaveError, Unavailable
 from pipeweave.http_worker.access import Access, load_json, logs_path, open_access
 from pipeweave.http_worker.dispatch import Dispatch
 from pipeweave.http_worker.link import Link
@@ -136,7 +136,8 @@ class Attempt:
                 return {**self._failed(error), "begun": False}
             outcome = outcome_of(self._call(arguments))
             assets = files.store(access.put_asset)
-            return {**self._succeeded(outcome, access), **({"assets": assets} if assets else {})}
+            body = self._succeeded(outcome, access) if outcome.suspend is None else _pending(outcome.suspend)
+            return {**body, **({"assets": assets} if assets else {})}
         finally:
             files.close()
 
@@ -178,7 +179,14 @@ class Attempt:
             on_progress=self._progress,
             files=files,
             cancelled=lambda: self._reason is not None,
+            make_callback_url=self._callback_url,
         )
+
+    def _callback_url(self) -> str:
+        url = self.dispatch.callback_url
+        if url is None:
+            raise InvalidSetting("the dispatch has no callback URL", hint="update the orchestrator")
+        return self._equipment.link.open_url(url)
 
     def _progress(self, percent: float, message: str | None) -> None:
         if self._reason is None and (now := time.monotonic()) >= self._next_progress:
@@ -229,6 +237,19 @@ class Attempt:
         if self._equipment.logs.has(self):
             body["logsPath"] = logs_path(self.run_id)
         self._equipment.reports.complete(self.run_id, body)
+
+
+def _pending(suspend: Suspend) -> dict[str, Any]:
+    """The report of an attempt whose work goes on elsewhere."""
+    said = {
+        "pollUrl": suspend.url,
+        # Its value says nothing: the URL of the dispatch is the one that counts.
+        "callbackUrl": True if suspend.url is None else None,
+        "intervalMs": suspend.interval_ms,
+        "maxAttempts": suspend.tries,
+        "timeoutMs": suspend.timeout_ms,
+    }
+    return {"status": PENDING, **{name: each for name, each in said.items() if each is not None}}
 
 
 def current_names() -> Mapping[str, Any]:

@@ -25,6 +25,8 @@ class Dispatch:
         map_index: of an item of a map, from 0; None outside a map.
         map_name: the member of the input that is the item; None when the item itself is the input.
         timeout_s: how long the attempt may take (s); None for no limit.
+        callback_url: where the result is reported if the work goes on elsewhere; one that begins with `/` is
+            below the orchestrator's URL.
         heartbeat_s: a heartbeat is due at least this often (s).
     """
 
@@ -52,6 +54,7 @@ class Dispatch:
     uploads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     triggered_by: Mapping[str, Any] | None = None
     trace_id: str = ""
+    callback_url: str | None = field(default=None, repr=False)
 
 
 def parse(body: bytes) -> Dispatch:
@@ -93,6 +96,7 @@ def parse(body: bytes) -> Dispatch:
         uploads=read.objects("uploads"),
         triggered_by=read.object("triggeredBy"),
         trace_id=read.text("traceId", ""),
+        callback_url=read.text("callbackUrl", None),
     )
     if read.errors:
         first = read.errors[0]

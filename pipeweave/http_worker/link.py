@@ -98,6 +98,10 @@ class Link:
         """The URL without what opens it: its path may hold a token."""
         return _CREDENTIALS.sub("/w/…", self.url)
 
+    def open_url(self, path: str) -> str:
+        """The URL of a path for somebody who has no token: without the one of this worker."""
+        return f"{_CREDENTIALS.sub('', self.url)}{path}" if path.startswith("/") else path
+
     def send(self, method: str, path: str, body: Any = None, timeout_s: float = TIMEOUT_S) -> Answer:
         """Send a request once.
 

@@ -61,8 +61,8 @@ def test_who_looks_for_late_connections_itself_cuts_answers_that_end_with_them()
 def test_a_connection_that_opens_when_the_time_is_up_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     given, open_now = Sender(cuts=True), sender._connection
 
-    def late(target: Target) -> HTTPConnection:
-        connection = open_now(target)
+    def late(target: Target, within_s: float) -> HTTPConnection:
+        connection = open_now(target, within_s)
         connect = connection.connect
 
         def connect_late() -> None:

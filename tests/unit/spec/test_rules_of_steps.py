@@ -8,6 +8,7 @@ import pytest
 
 from pipeweave.errors import InvalidSpec
 from pipeweave.spec import ALL, ALL_DONE, ANY, JoinRule, StepRetry, dry_run, parse_spec
+from pipeweave.spec.async_defaults import AsyncDefaults
 from pipeweave.spec.pipeline_spec import StepSpec
 
 
@@ -27,6 +28,38 @@ def mistakes_of(*steps: Any, **more: Any) -> dict[str, str]:
 
 def mistakes(**keys: Any) -> dict[str, str]:
     return mistakes_of({"task": "before"}, {"task": "t", **keys})
+
+
+def test_a_step_says_how_long_a_suspended_call_may_take() -> None:
+    written = {"timeout": "2d", "poll": {"interval": "10s", "max_attempts": 7, "timeout": "1h"}}
+    suspends = step_of(**{"async": written}).suspends
+    assert suspends == AsyncDefaults(172_800_000, 10_000, 7, 3_600_000)
+    shown = {
+        "timeoutMs": 172_800_000,
+        "poll": {"intervalMs": 10_000, "maxAttempts": 7, "timeoutMs": 3_600_000},
+    }
+    assert suspends.to_json() == shown
+    assert step_of(**{"async": shown}).suspends == suspends
+    assert step_of().suspends is None
+    assert step_of(**{"async": {}}).suspends == AsyncDefaults()
+
+
+@pytest.mark.parametrize(
+    ("written", "field"),
+    [
+        (7, "async"),
+        ({"timeuot": 3}, "async.timeuot"),
+        ({"timeout": "soon"}, "async.timeout"),
+        ({"poll": []}, "async.poll"),
+        ({"poll": {"interval": "500ms"}}, "async.poll.interval"),
+        ({"poll": {"maxAttempts": 0}}, "async.poll.maxAttempts"),
+        ({"poll": {"maxAttempts": True}}, "async.poll.maxAttempts"),
+    ],
+)
+def test_mistakes_of_a_suspended_calls_limits_have_a_place(written: Any, field: str) -> None:
+    with pytest.raises(InvalidSpec) as raised:
+        step_of(**{"async": written})
+    assert [each.field.partition("].")[2] for each in raised.value.errors] == [field]
 
 
 @pytest.mark.parametrize(
@@ -112,6 +145,7 @@ def test_what_a_step_of_another_notation_has_is_normalised() -> None:
             },
             "timeoutMs": 30000,
             "continueOnError": True,
+            "async": {},
         }
     ]
     assert parse_spec(spec.to_json()) == spec

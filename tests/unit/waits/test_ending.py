@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pipeweave import ids
 from pipeweave.orchestrator.domain.failure import Outcome
 from pipeweave.orchestrator.domain.waits import Signal, Wait, WaitKind
+from pipeweave.orchestrator.waits import async_reports, callbacks
 from pipeweave.orchestrator.waits.ending import Completes, Ending, Fails, Later, decide
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
@@ -138,3 +139,56 @@ def test_an_approval_never_ends_without_enough_votes_or_its_timeout(
     assert isinstance(end, Later) is not may_end
     if isinstance(end, Completes):
         assert set(end.signals) <= {each.id for each in came}
+
+
+# --- suspended calls --------------------------------------------------------------------------------------
+
+POLLED: dict[str, Any] = {"url": "http://a/", "intervalMs": 5_000, "maxTries": 3, "tries": 1}
+
+
+def test_a_report_gives_the_result_or_fails_the_attempt() -> None:
+    end = decide(a_wait("callback"), [sent(callbacks.wrapped({"status": "success", "result": 7}))], at(2))
+    assert isinstance(end, Completes)
+    assert (end.output, end.cause) == (7, "callback")
+    end = decide(a_wait("callback"), [sent(callbacks.wrapped({"status": "failed", "error": "no"}))], at(2))
+    assert isinstance(end, Fails)
+    assert (end.failure.code, end.failure.message, end.failure.retryable) == (
+        "ASYNC_FAILED",
+        "Async operation failed: no",
+        True,
+    )
+
+
+def test_a_poll_is_asked_again_until_its_tries_are_used_up_and_the_last_one_had_its_time() -> None:
+    assert decide(a_wait("poll", at(3), **POLLED), (), at(2)) == Later(at(3))
+    assert decide(a_wait("poll", at(3), **POLLED), (), at(3)) == Later(at(3))
+    used_up = {**POLLED, "tries": 3, "lastAnswer": "200: running"}
+    assert decide(a_wait("poll", at(3), **used_up), (), at(2.9)) == Later(at(3))
+    end = decide(a_wait("poll", at(3), **used_up), (), at(3))
+    assert isinstance(end, Fails)
+    assert (end.failure.code, end.failure.message) == (
+        "POLL_TRIES_EXCEEDED",
+        "Max poll attempts (3) exceeded",
+    )
+    answer = sent({"status": "completed", "result": {"status": "completed", "n": 1}})
+    assert decide(a_wait("poll", at(3), **used_up), [answer], at(4)) == Completes(
+        {"status": "completed", "n": 1}, "poll", None, (answer.id,)
+    )
+
+
+@pytest.mark.parametrize("kind", ["callback", "poll"])
+def test_a_suspended_call_that_nobody_answers_is_tried_again(kind: WaitKind) -> None:
+    end = decide(a_wait(kind, **POLLED), (), at(25))
+    assert isinstance(end, Fails)
+    assert (end.failure.code, end.failure.outcome, end.failure.retryable) == (
+        "WAIT_TIMEOUT",
+        Outcome.TIMEOUT,
+        True,
+    )
+
+
+@given(st.recursive(st.none() | st.booleans() | st.text() | st.integers(), lambda each: st.lists(each)))
+def test_whatever_is_said_of_a_failure_can_be_stored(error: Any) -> None:
+    failure = async_reports.failure_of(callbacks.wrapped({"status": "failed", "error": error}))
+    assert failure is not None
+    assert failure.message.startswith("Async operation failed")

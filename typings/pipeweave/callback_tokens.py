@@ -1,0 +1,1 @@
+../../pipeweave/callback_tokens.py

@@ -1,0 +1,1 @@
+../../pipeweave/signed_attempts.py
