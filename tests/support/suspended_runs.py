@@ -14,6 +14,7 @@ from pipeweave.orchestrator.domain.task_run import Suspended, TaskRun
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.state import claiming
+from pipeweave.orchestrator.state.rows import COLUMNS, of_row
 from pipeweave.orchestrator.waits import callbacks
 from pipeweave.orchestrator.waits.looking import look_at
 from pipeweave.spec import parse_spec
@@ -103,6 +104,12 @@ class SuspendedRuns:
     def row(self, run_id: UUID) -> Any:
         """The row of the step."""
         return self.driver.task_runs(run_id)[0]
+
+    def task_run(self, run_id: UUID) -> TaskRun:
+        """The step's task run as it is."""
+        with self.driver.database.transaction() as tx:
+            statement = f"SELECT {COLUMNS} FROM task_runs AS t WHERE t.id = :id"
+            return of_row(tx.execute(statement, {"id": ids.task_run_id(run_id, 1)}).one())
 
     def waits(self, run_id: UUID) -> list[Any]:
         """The rows of the run's open waits."""
