@@ -55,7 +55,9 @@ class Sent:
 
 
 # The INSERT comes first: who waits here for a doubled signal has no wait locked.
-_SEND_TO = """
+def _send_to(whom: str) -> str:
+    """SQL that stores a signal, and lets the waits `whom` be looked at."""
+    return f"""
 WITH run AS (
     SELECT r.id FROM runs AS r WHERE r.id = :run_id AND r.tenant_id = :tenant AND r.finished_at IS NULL
 ), room AS (
@@ -75,9 +77,11 @@ WITH run AS (
 )
 SELECT (SELECT s.id FROM sent AS s) AS id, EXISTS (SELECT 1 FROM run) AS is_open
 """
-_SEND = _SEND_TO.format(whom="w.root_run_id = s.run_id")
+
+
+_SEND = _send_to("w.root_run_id = s.run_id")
 # One wait alone may take it: a run may have thousands of others.
-_SEND_TO_ONE = _SEND_TO.format(whom="w.run_id = s.run_id AND w.task_run_id = CAST(:about AS uuid)")
+_SEND_TO_ONE = _send_to("w.run_id = s.run_id AND w.task_run_id = CAST(:about AS uuid)")
 _BEFORE = """
 SELECT s.id, s.taken_at IS NOT NULL AS is_taken FROM signals AS s
 WHERE s.run_id = :run_id AND s.name = :name AND s.once = :once AND s.tenant_id = :tenant
@@ -117,7 +121,7 @@ def send(
         "data": data,
         "about": about,
     }
-    row: Any = tx.execute(_SEND if about is None else _SEND_TO_ONE, stored).one()
+    row = _sent(tx, about, stored)
     if row.id is not None:
         tx.announce(SignalSent(signal.run_id, signal.name, about))
         return Sent(row.id)
@@ -125,6 +129,12 @@ def send(
     if before is not None:
         return Sent(before.id, is_repeated=True, is_taken=before.is_taken, has_ended=not row.is_open)
     return Sent(None, has_ended=not row.is_open)
+
+
+def _sent(tx: Transaction, about: UUID | None, stored: dict[str, Any]) -> Any:
+    if about is None:
+        return tx.execute(_SEND, stored).one()
+    return tx.execute(_SEND_TO_ONE, stored).one()
 
 
 _COLUMNS = "s.id, s.name, s.payload, s.payload_path, s.sent_by, s.sent_at, s.once"

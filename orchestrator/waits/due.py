@@ -33,12 +33,12 @@ PAIRED_FOR = timedelta(minutes=10)
 
 # A poll is looked at by who asks its URL (dispatch/polls.py).
 _IS_DUE = f"EXISTS (SELECT 1 FROM waits AS w WHERE w.due_at <= now() AND w.kind <> '{POLL}')"
-# Votes come after their wait was read: they make no such pair.
+# Votes and answers to polls come after their wait was read: they make no such pair.
 _PAIRS = f"""
 SELECT w.run_id, w.task_run_id, w.tenant_id, w.due_at FROM signals AS s
     JOIN waits AS w ON w.root_run_id = s.run_id AND s.name = ANY(w.names)
 WHERE s.taken_at IS NULL AND s.sent_at > now() - interval '{PAIRED_FOR.total_seconds():.0f} seconds'
-    AND w.kind = 'signal'
+    AND w.kind IN ('signal', 'callback')
 """
 # SQL: whether a wait is due, and may be looked at: a look at an index.
 MAY_BE_LOOKED_AT = f"({_IS_DUE} AND {deployment_mode.MODE} <> '{deployment_mode.MAINTENANCE}')"

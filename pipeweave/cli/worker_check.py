@@ -38,6 +38,8 @@ _NARROWEST = 40
 @click.option("--slow-input", metavar="JSON", default="{}", help="Its input.", show_default=True)
 @click.option("--failing-task", metavar="ID", help="A task that fails.")
 @click.option("--failing-input", metavar="JSON", default="{}", help="Its input.", show_default=True)
+@click.option("--pending-task", metavar="ID", help="A task whose work goes on elsewhere.")
+@click.option("--pending-input", metavar="JSON", default="{}", help="Its input.", show_default=True)
 @click.option(
     "--only", metavar="NAME", multiple=True, help="Make only this check; may be given several times."
 )
@@ -105,6 +107,7 @@ def _options(options: dict[str, Any]) -> Options:
         task=Trial(options["task"], _json(options["input_text"], "--input")),
         slow_task=_trial(options, "slow"),
         failing_task=_trial(options, "failing"),
+        pending_task=_trial(options, "pending"),
         listen=_address(options["listen"]),
         public_url=options["public_url"],
         command=options["command"],

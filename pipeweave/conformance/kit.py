@@ -120,7 +120,8 @@ class Kit:
 
     def _check_tasks(self) -> None:
         options, known = self._options, self._stage.tasks
-        for trial in (options.task, options.slow_task or Trial(), options.failing_task or Trial()):
+        others = (options.slow_task, options.failing_task, options.pending_task)
+        for trial in (options.task, *(each or Trial() for each in others)):
             if trial.task_id is not None and trial.task_id not in known:
                 raise NotFound(
                     f"the worker registered no task {trial.task_id!r}",

@@ -1,4 +1,4 @@
-"""Tasks that run for a while, and tasks that fail: heartbeats, cancellation, failures."""
+"""Tasks that run for a while, fail, or go on elsewhere: heartbeats, cancellation, failures, pending work."""
 
 from __future__ import annotations
 
@@ -94,9 +94,32 @@ def failing_task(stage: Stage) -> Verdict:
     return passed(outcome.said())
 
 
+def pending_task(stage: Stage) -> Verdict:
+    """Dispatch a task whose work goes on elsewhere."""
+    trial = stage.options.pending_task
+    if trial is None or trial.task_id is None:
+        return skipped("no pending task is named", "name one with --pending-task and --pending-input")
+    run = stage.new_run(trial.task_id)
+    outcome = stage.carry_out(run, trial)
+    if trouble := outcome.trouble("a pending attempt"):
+        return trouble
+    if not isinstance(outcome.report, dict) or outcome.report.get("status") != "pending":
+        return failed(outcome.said(), "report status pending with callbackUrl or pollUrl")
+    if faults := reports.faults(outcome.report, run.run_id, []):
+        return failed(faults[0], "send the report in the form that docs/http-workers.md says")
+    polls = outcome.report.get("pollUrl") is not None
+    return passed("it waits for a poll" if polls else "it waits for a callback")
+
+
 CHECKS = (
     Check(
         "failing-task", "work that fails is reported as failed, with a text", failing_task, need=Need.WORKER
+    ),
+    Check(
+        "pending-task",
+        "work that goes on elsewhere is reported as pending, with a callback or a URL to poll",
+        pending_task,
+        need=Need.WORKER,
     ),
     Check("heartbeat", "the first heartbeat comes within the interval", heartbeat, need=Need.WORKER),
     Check(

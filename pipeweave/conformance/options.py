@@ -28,6 +28,7 @@ class Options:
         task: what most checks call; it should complete, and soon.
         slow_task: one that runs for more than two of its heartbeat intervals; None to skip its checks.
         failing_task: one that fails; None to skip its check.
+        pending_task: one that suspends itself; None to skip its check.
         patience_s: how long a report may take.
         quiet_s: how long the kit looks whether something comes that should not.
         wait_s: how long it waits for a registration.
@@ -40,6 +41,7 @@ class Options:
     task: Trial = field(default_factory=Trial)
     slow_task: Trial | None = None
     failing_task: Trial | None = None
+    pending_task: Trial | None = None
     listen: tuple[str, int] = ("127.0.0.1", 0)
     public_url: str | None = None
     command: str | None = None

@@ -7,7 +7,9 @@ from typing import Any
 
 import orjson
 
+from pipeweave.authoring import read_literal
 from pipeweave.conformance.objects import Objects
+from pipeweave.errors import InvalidAsyncResult
 
 LEVELS = ("debug", "info", "warn", "error")
 _LOG_MEMBERS = ("timestamp", "level", "runId", "message")
@@ -30,7 +32,9 @@ def faults(report: Any, run_id: str, allowed_next: Sequence[str]) -> list[str]:
             return [*_success_faults(report, run_id), *_choice_faults(report, allowed_next)]
         case "failed":
             return list(_failure_faults(report))
-    return [f"status must be success or failed, and is {report.get('status')!r}"]
+        case "pending":
+            return list(_pending_faults(report))
+    return [f"status must be success, failed or pending, and is {report.get('status')!r}"]
 
 
 def output_faults(report: Mapping[str, Any], objects: Objects) -> list[str]:
@@ -106,6 +110,15 @@ def _failure_faults(report: Mapping[str, Any]) -> Iterator[str]:
     for name, kind in (("errorCode", str), ("stack", str), ("retryable", bool)):
         if not isinstance(report.get(name, kind()), kind):
             yield f"{name} must be {'true or false' if kind is bool else 'a text'}"
+
+
+def _pending_faults(report: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        read_literal(report)
+    except InvalidAsyncResult as error:
+        yield f"of a pending attempt, {error.detail}"
+    if report.get("selectedNext") is not None:
+        yield "a pending attempt has no selectedNext: it has no result yet"
 
 
 def _asset_faults(key: str, asset: Any, run_id: str, objects: Objects) -> Iterator[str]:

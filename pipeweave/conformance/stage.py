@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeweave import dispatch_ids, ids
+from pipeweave import callback_tokens, dispatch_ids, ids
 from pipeweave.conformance.dispatching import Answer, Door, encoded
 from pipeweave.conformance.journal import Kind, Received
 from pipeweave.conformance.objects import Objects
@@ -195,6 +195,7 @@ class Stage:
             "heartbeatIntervalMs": task.get("heartbeatIntervalMs", DEFAULT_INTERVAL_MS),
             "timeout": task.get("timeout", 300),
             "tenant": TENANT,
+            "callbackUrl": f"{callback_tokens.PATH}{run.run_id}",
             **self._access(run, input_path),
             **changes,
         }

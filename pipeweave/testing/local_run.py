@@ -23,7 +23,7 @@ from pipeweave.authoring import (
     encode,
     key_of,
 )
-from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
+from pipeweave.errors import InvalidAsyncResult, MapSourceInvalid, PipeWeaveError, TaskError
 from pipeweave.size_limits import INLINE_BYTES, MAX_ITEM_BYTES, MAX_MAP_ITEMS
 from pipeweave.spec import (
     WITH_OUTPUT,
@@ -263,6 +263,10 @@ class LocalRun:
                 )
             ctx = self.context(step, params, upstream, item, index, failed)
             outcome, assets = self.call(step.task, fn, ctx, self.files(step))
+            if outcome.suspend is not None:
+                raise InvalidAsyncResult(
+                    "it suspends itself, and nothing reports its result in a test's process"
+                )
             chosen = select_next(
                 outcome.run_next, self.graph.successors[step.id], step_id=step.id, is_item=index is not None
             )

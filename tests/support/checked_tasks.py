@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from pipeweave import Context, TaskError, task
+from pipeweave import Context, Suspend, TaskError, task
 
 
 @task(heartbeat_interval_ms=1_000)
@@ -26,3 +26,9 @@ def slow(ctx: Context, seconds: float = 5) -> None:
 @task
 def fail() -> None:
     raise TaskError("the card was declined", code="CARD_DECLINED")
+
+
+@task
+def submit(ctx: Context) -> Suspend:
+    ctx.log.info("it will be reported to a URL", extra={"length": len(ctx.callback_url)})
+    return Suspend.callback(timeout="1h")

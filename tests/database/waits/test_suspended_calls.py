@@ -8,9 +8,11 @@ from uuid import UUID
 import pytest
 from support.attempts import kept
 from support.run_driver import Clock, header
+from support.stored_values import VALUES
 from support.suspended_runs import ONE_RETRY, SuspendedRuns
 
 from pipeweave import ids
+from pipeweave.callback_tokens import Callback
 from pipeweave.errors import CallbackExpired, CallbackTaken, NotFound, Unavailable, WaitOver
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain.failure import Failure
@@ -18,7 +20,7 @@ from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.recovery import lost_attempts
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.waits import due
+from pipeweave.orchestrator.waits import callbacks, due
 
 
 def test_a_suspended_call_waits_in_the_same_attempt_and_says_so(suspended: SuspendedRuns) -> None:
@@ -226,3 +228,24 @@ def test_history_is_rebuilt_from_events(suspended: SuspendedRuns) -> None:
 def _verified(suspended: SuspendedRuns, run_id: UUID) -> None:
     with verify.snapshot(suspended.driver.database) as tx:
         assert verify.run(tx, run_id) == []
+
+
+def test_a_wait_and_its_report_that_did_not_see_each_other_are_found_as_a_pair(
+    isolated_suspended: SuspendedRuns,
+) -> None:
+    runs = isolated_suspended
+    run_id = runs.trigger()
+    claimed = runs.claim(run_id)
+    database = runs.driver.database
+    # The report's statement begins before the wait is there, and ends after its look.
+    with database.transaction() as tx:
+        tx.execute("SELECT 1")
+        kept = VALUES.keep(callbacks.wrapped(5))
+        callbacks.receive(tx, Callback(claimed.id, 1, tx.now + timedelta(days=1)), kept)
+        tx._after.clear()
+        runs.suspend(claimed)
+        assert runs.row(run_id).status == "waiting"
+    with database.statements() as tx:
+        assert tx.execute(f"SELECT {due.IS_DUE}").scalar_one() is True
+    assert due.run_once(database, runs.driver.values) == 1
+    assert runs.row(run_id).output == 5

@@ -23,6 +23,7 @@ OPTIONS = Options(
     environment=dict(os.environ),
     slow_task=Trial("slow"),
     failing_task=Trial("fail"),
+    pending_task=Trial("submit"),
     patience_s=30.0,
     quiet_s=1.0,
 )
@@ -38,7 +39,12 @@ def test_the_example_in_node_keeps_every_rule() -> None:
     words = Trial("rank_words", {"counts": {"a": 2, "b": 1}, "top": 1})
     environment = {**os.environ, "PORT": str(free_port())}
     found = checked(
-        f"node {NODE_WORKER}", task=words, slow_task=None, failing_task=None, environment=environment
+        f"node {NODE_WORKER}",
+        task=words,
+        slow_task=None,
+        failing_task=None,
+        pending_task=None,
+        environment=environment,
     )
     assert not {name: each for name, each in found.items() if each.level in (Level.WARN, Level.FAIL)}
 
