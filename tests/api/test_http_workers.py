@@ -305,3 +305,48 @@ def test_a_path_with_a_token_never_comes_back_in_an_answer(api: Api, worker: Api
     answer = api.http.get(f"/w/{worker.tenant}/{worker.token}/api/no//such")
     assert answer.status_code == 404
     assert worker.token not in answer.text
+
+
+# --- work that goes on elsewhere --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kind"),
+    [
+        ({"callbackUrl": True, "timeoutMs": 5_000}, "callback"),
+        ({"pollUrl": "https://jobs.example/7"}, "poll"),
+    ],
+)
+def test_a_pending_attempt_waits_without_heartbeats(
+    api: Api, attempt: Attempt, wanted: dict[str, Any], kind: str
+) -> None:
+    path = f"/api/task-runs/{attempt.id}/complete"
+    answer = api.http.post(path, json={"status": "pending", **wanted})
+    assert (answer.status_code, answer.json["isRepeated"]) == (200, False)
+    assert attempt.row().status == "waiting"
+    with attempt.deployment.database.transaction() as tx:
+        wait = tx.execute("SELECT * FROM waits WHERE task_run_id = :id", {"id": attempt.task_run}).one()
+    assert (wait.kind, wait.attempt) == (kind, 1)
+    assert api.http.post(path, json={"status": "pending", **wanted}).json["isRepeated"]
+    beat = api.http.post(f"/api/task-runs/{attempt.id}/heartbeat", json={})
+    assert beat.json == {"acknowledged": False, "shouldCancel": True}
+    late = api.http.post(path, json={"status": "success", "output": 1})
+    assert (late.status_code, late.json["code"]) == (409, "STALE_REPORT")
+    assert attempt.row().status == "waiting"
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {},
+        {"pollUrl": 7},
+        {"pollUrl": "https://a/", "intervalMs": 10},
+        {"callbackUrl": True, "selectedNext": []},
+    ],
+)
+def test_a_pending_attempt_that_does_not_say_what_it_waits_for_has_failed(
+    api: Api, attempt: Attempt, wanted: dict[str, Any]
+) -> None:
+    answer = api.http.post(f"/api/task-runs/{attempt.id}/complete", json={"status": "pending", **wanted})
+    assert (answer.status_code, answer.json["failureCode"]) == (422, "INVALID_ASYNC_RESULT")
+    assert attempt.row().status == "failed"
