@@ -61,7 +61,7 @@ class TinyWorker:
         self.serving.start()
 
     def register(self) -> None:
-        tasks = [self._task(name) for name in ("echo", "slow", "fail")]
+        tasks = [self._task(name) for name in ("echo", "slow", "fail", "submit")]
         if "registration" in self.faults:
             tasks[0]["timeout"] = "300"
         if "doubtful-registration" in self.faults:
@@ -105,7 +105,7 @@ class TinyWorker:
         task = path.removeprefix("/tasks/")
         if not self._is_signed(path, headers.get(signatures.HEADER), body):
             return 401
-        if task not in ("echo", "slow", "fail") and "unknown-task" not in self.faults:
+        if task not in ("echo", "slow", "fail", "submit") and "unknown-task" not in self.faults:
             return 404
         try:
             dispatch = json.loads(body)
@@ -186,6 +186,8 @@ class Run:
             raise RuntimeError("the task fails")
         if task == "slow":
             self._be_slow()
+        if task == "submit":
+            return {"status": "pending", **({} if "pending-task" in self.faults else {"callbackUrl": True})}
         output = json.dumps(given).encode()
         if "output" not in self.faults:
             self._write("output.json", output)

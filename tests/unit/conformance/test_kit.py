@@ -14,7 +14,11 @@ from pipeweave.conformance import Kit, Level, Options, Trial, Verdict
 from pipeweave.errors import InvalidInput, NotFound, StartFailed
 
 PATIENT = {"patience_s": 4.0, "quiet_s": 0.4, "wait_s": 20.0}
-TRIALS = {"slow_task": Trial("slow", {"n": 1}), "failing_task": Trial("fail")}
+TRIALS = {
+    "slow_task": Trial("slow", {"n": 1}),
+    "failing_task": Trial("fail"),
+    "pending_task": Trial("submit"),
+}
 TINY = Path(__file__).parents[2] / "support" / "tiny_worker.py"
 # How each fault is judged.
 WARNED, FAILED = Level.WARN, Level.FAIL
@@ -43,6 +47,7 @@ FAULTS: Mapping[str, Level] = {
     "large-input": FAILED,
     "many-references": FAILED,
     "failing-task": FAILED,
+    "pending-task": FAILED,
     "heartbeat": FAILED,
     "cancellation": WARNED,
     "wrong-types": WARNED,
