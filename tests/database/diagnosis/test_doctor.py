@@ -179,7 +179,7 @@ def test_a_clock_that_differs_is_told(settings: Settings, ahead: timedelta, leve
 
 def test_more_connections_than_the_server_takes_are_a_warning(settings: Settings) -> None:
     level, line = saw(check_database.connections(replace(settings, db_pool_max=900)))
-    assert (level, "may use 1379" in line) == (WARNING, True)
+    assert (level, "may use 1382" in line) == (WARNING, True)
 
 
 # --- broker, storage, API ---------------------------------------------------------------------------------
