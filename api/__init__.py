@@ -37,7 +37,7 @@ from pipeweave.api.routes import ENDPOINTS
 from pipeweave.api.ui import SCREENS, Dashboard
 from pipeweave.api.ui.page_paths import is_page
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.metrics import Kept, read
+from pipeweave.orchestrator.metrics import KeptMetrics, read
 from pipeweave.orchestrator.stream import Hub, LiveClock, LogWatch
 from pipeweave.settings import Settings
 from pipeweave.size_limits import MAX_BODY_BYTES
@@ -78,7 +78,9 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     requests = RequestPipeline(deployment, authenticator, hub, live)
     own = ProcessMetrics(deployment, hub)
     own.register(app)
-    app.extensions["pipeweave.metrics"] = MetricsText(Kept(lambda: read(deployment.database)), own.read)
+    app.extensions["pipeweave.metrics"] = MetricsText(
+        KeptMetrics(lambda: read(deployment.database)), own.read
+    )
     _add_endpoints(app, requests, endpoints)
     docs_page.register(app)
     if settings.ui:

@@ -16,7 +16,7 @@ from gunicorn.glogging import Logger
 
 from pipeweave.api import create_app
 from pipeweave.api.http import addresses
-from pipeweave.api.server import Worker
+from pipeweave.api.server import ServerWorker
 from pipeweave.api.server.deadlines import KEEP_ALIVE_S, MAX_CONNECTIONS, MAX_REQUEST_LINE
 from pipeweave.errors import PortInUse, StartFailed
 from pipeweave.orchestrator.deployment import (
@@ -64,7 +64,7 @@ def serve(
     deployment.close()
     process_memory.limit_malloc_heaps()
     process_memory.freeze_loaded_objects()
-    _Server(settings, options(settings, host, port, processes)).run()
+    _ApiServer(settings, options(settings, host, port, processes)).run()
 
 
 def _refuse_used_port(host: str, port: int) -> None:
@@ -89,7 +89,7 @@ def options(settings: Settings, host: str | None, port: int | None, processes: i
     return {
         "bind": f"{_bracketed(host or settings.host)}:{settings.port if port is None else port}",
         "workers": processes,
-        "worker_class": f"{Worker.__module__}.{Worker.__name__}",
+        "worker_class": f"{ServerWorker.__module__}.{ServerWorker.__name__}",
         "threads": THREADS,
         "timeout": WORKER_TIMEOUT_S,
         "graceful_timeout": GRACEFUL_TIMEOUT_S,
@@ -139,7 +139,7 @@ def redacted(path: str) -> str:
     return addresses.without_token(quote(path, safe="/~:@!$&'()*+,;=", encoding="latin-1", errors="replace"))
 
 
-class _Server(BaseApplication):
+class _ApiServer(BaseApplication):
     def __init__(self, settings: Settings, gunicorn_options: Mapping[str, Any]) -> None:
         self._settings = settings
         self._options = gunicorn_options

@@ -19,7 +19,7 @@ from typing import Any
 from playwright.sync_api import Page, sync_playwright
 
 from pipeweave.orchestrator.domain.plan import compile_plan
-from pipeweave.orchestrator.graph import View, graph_document
+from pipeweave.orchestrator.graph import DrawingView, graph_document
 from pipeweave.spec import PipelineSpec, StepSpec
 
 STATIC = Path(__file__).parents[1] / "api" / "ui" / "static"
@@ -122,7 +122,7 @@ def spec_of(steps: int, seed: int = 1) -> PipelineSpec:
 def graph_of(steps: int, *, is_down: bool = False) -> dict[str, Any]:
     """The document of the graph of such a pipeline, as the endpoint answers it."""
     return graph_document(
-        compile_plan(spec_of(steps)), View.ALL, pipeline_id="bench", version=1, is_down=is_down
+        compile_plan(spec_of(steps)), DrawingView.ALL, pipeline_id="bench", version=1, is_down=is_down
     )
 
 

@@ -26,7 +26,7 @@ from pipeweave.orchestrator.deployment import migrate
 from pipeweave.orchestrator.registry import Registration, TaskRegistration, pipelines
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.orchestrator.store.keyset import PageRequest
 from pipeweave.orchestrator.timeline import items, ledger, timeline
 from pipeweave.orchestrator.timeline.items import map_of_run, matrix_of
 from pipeweave.size_limits import MAX_MAP_ITEMS, MAX_STEPS
@@ -118,7 +118,7 @@ def main() -> int:
 def measured(database: Database) -> Iterator[str]:
     """A line for each answer about wide runs."""
     chain, wide = insert(database, MAX_STEPS, is_map=False), insert(database, MAX_MAP_ITEMS, is_map=True)
-    page = Page(1_000)
+    page = PageRequest(1_000)
     reads: dict[str, Callable[[Transaction], Any]] = {
         "ledger, 5,000 steps": lambda tx: ledger(tx, TENANT, chain),
         "timeline, 1,000 of 5,000 steps": lambda tx: timeline(tx, TENANT, chain, page, bins=120),
@@ -126,7 +126,7 @@ def measured(database: Database) -> Iterator[str]:
         "timeline, 100,000 items": lambda tx: timeline(tx, TENANT, wide, page, bins=120),
         "matrix, 100,000 items": lambda tx: matrix_of(tx, map_of_run(tx, TENANT, wide, "m")),
         "slowest items of 100,000": lambda tx: items(
-            tx, TENANT, wide, "m", Page(), view="list", bins=1, order="slowest"
+            tx, TENANT, wide, "m", PageRequest(), view="list", bins=1, order="slowest"
         ),
     }
     for name, read in reads.items():

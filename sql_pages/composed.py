@@ -68,7 +68,7 @@ from pipeweave.orchestrator.starts.enqueued.starting import has_due
 from pipeweave.orchestrator.starts.hooks import repeated_ends
 from pipeweave.orchestrator.state import cancelling, completing, releasing, run_transitions
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.keyset import Page, cursor_of
+from pipeweave.orchestrator.store.keyset import PageRequest, cursor_of
 from pipeweave.orchestrator.store.rows import Result
 from pipeweave.orchestrator.waits import due as due_waits
 from sql_pages.statements import ROOT, Module, Statement, composed_by, constants, sentence, split
@@ -189,13 +189,13 @@ class RecordingDatabase(Database):
         yield self._recorder
 
 
-PAGE = Page()
+PAGE = PageRequest()
 BEHIND = {
-    "runs": Page(cursor=cursor_of("runs", RUN)),
-    "letters": Page(cursor=cursor_of("dead-letters", RUN)),
-    "redrives": Page(cursor=cursor_of("redrives", RUN)),
-    "items": Page(cursor=cursor_of("queue", 1, RUN)),
-    "task runs": Page(cursor=cursor_of("task-runs", RUN)),
+    "runs": PageRequest(cursor=cursor_of("runs", RUN)),
+    "letters": PageRequest(cursor=cursor_of("dead-letters", RUN)),
+    "redrives": PageRequest(cursor=cursor_of("redrives", RUN)),
+    "items": PageRequest(cursor=cursor_of("queue", 1, RUN)),
+    "task runs": PageRequest(cursor=cursor_of("task-runs", RUN)),
 }
 FULL = LetterFilter("a", "b", "C", "d", NOW, NOW)
 LETTERS = LetterFilter()
@@ -279,7 +279,7 @@ CALLS: Calls = [
         lambda tx, _: wait_list.wait_list(
             tx,
             TENANT,
-            Page(cursor=cursor_of("waits", 0, RUN)),
+            PageRequest(cursor=cursor_of("waits", 0, RUN)),
             wait_list.WaitFilter("approval", "a", is_mine=True, older_than=timedelta(days=1)),
             PERSON,
         ),

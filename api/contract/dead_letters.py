@@ -51,7 +51,7 @@ def _text(value: Any) -> Any:
 Time = Annotated[Moment, BeforeValidator(_text)]
 
 
-class _Filtered(Query):
+class _FilteredLetters(Query):
     pipeline_id: Name | None = None
     task_id: Name | None = None
     error_code: ErrorCode | None = None
@@ -63,10 +63,10 @@ class _Filtered(Query):
 
     def filter(self) -> LetterFilter:
         """The filter in the form that the verbs and queries of the orchestrator take."""
-        return LetterFilter(**{name: getattr(self, name) for name in _Filtered.model_fields})
+        return LetterFilter(**{name: getattr(self, name) for name in _FilteredLetters.model_fields})
 
 
-class DeadLettersQuery(PageQuery, _Filtered):
+class DeadLettersQuery(PageQuery, _FilteredLetters):
     """Parameters of the list of dead letters."""
 
     status: Status = "open"
@@ -79,7 +79,7 @@ class RedrivesQuery(PageQuery):
     id_prefix: RedriveIdBeginning | None = Field(None, description=BEGINNING.format(ids.REDRIVE))
 
 
-class GroupsQuery(_Filtered):
+class GroupsQuery(_FilteredLetters):
     """Parameters of the groups of dead letters."""
 
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT), DIGITS] = Field(
@@ -88,7 +88,7 @@ class GroupsQuery(_Filtered):
     status: Status = "open"
 
 
-class _FilteredBody(Request, _Filtered):
+class _FilteredBody(Request, _FilteredLetters):
     since: Time | None = Field(None, description="Failed at this time or later.")
     until: Time | None = Field(None, description="Failed before this time.")
 

@@ -17,7 +17,7 @@ from pipeweave.orchestrator.documents.parts import TriggerKind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus, in_utc
 from pipeweave.orchestrator.kept import RunFilter
 from pipeweave.orchestrator.reading import MOST_RUNS, MOST_STEPS, TaskRunFilter, Window
-from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT, Page
+from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT, PageRequest
 from pipeweave.size_limits import MAX_STEPS
 
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}\Z")
@@ -77,9 +77,9 @@ class PageQuery(Query):
         None, description="`nextCursor` of the previous page, requested with the same filters."
     )
 
-    def page(self) -> Page:
+    def page(self) -> PageRequest:
         """The page in the form that the queries of the orchestrator take."""
-        return Page(self.limit, self.cursor)
+        return PageRequest(self.limit, self.cursor)
 
     def named(self, name: str, page: dict[str, Any]) -> dict[str, Any]:
         """The answer of a list: the rows under `name`, and the cursor of the next page."""

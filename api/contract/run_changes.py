@@ -31,9 +31,9 @@ class RunChangesFilter(Request):
     created_after: Time | None = Field(None, description="Created at this time or later.")
     created_before: Time | None = Field(None, description="Created before this time.")
 
-    def filter(self) -> bulk.RunFilter:
+    def filter(self) -> bulk.RunsToChange:
         """The filter in the form that the orchestrator takes."""
-        return bulk.RunFilter(
+        return bulk.RunsToChange(
             None if self.status is None else self.status.value,
             self.pipeline_id,
             self.triggered_by,

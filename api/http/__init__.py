@@ -9,7 +9,7 @@ from pipeweave.api.http.body import parse_json
 from pipeweave.api.http.download import Download
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint, PathId, Routes, Watching
 from pipeweave.api.http.form_file import FormFile, ReceivedFile
-from pipeweave.api.http.inside import Asked, Caller, Inside
+from pipeweave.api.http.inside import Caller, Inside, RecordedCall
 from pipeweave.api.http.metrics_text import Format, MetricsText, Text, wanted_format
 from pipeweave.api.http.ndjson import Lines
 from pipeweave.api.http.process_metrics import ProcessMetrics
@@ -19,7 +19,6 @@ from pipeweave.api.http.streaming import EventSink, SocketSink, Stream
 
 __all__ = [
     "Answer",
-    "Asked",
     "Authenticator",
     "Call",
     "Caller",
@@ -36,6 +35,7 @@ __all__ = [
     "ProcessMetrics",
     "RawBody",
     "ReceivedFile",
+    "RecordedCall",
     "RequestPipeline",
     "Routes",
     "SocketSink",

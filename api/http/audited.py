@@ -14,7 +14,7 @@ from werkzeug.datastructures import Headers
 from pipeweave.api.http.auth import Identity
 from pipeweave.api.http.endpoint import Answer, Endpoint
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.security import EVERY_TENANT, Access, audit
+from pipeweave.orchestrator.security import EVERY_TENANT, CallerAccess, audit
 from pipeweave.orchestrator.store import Database
 
 REASON = "X-Reason"
@@ -163,7 +163,7 @@ def _tenant(kind: str, tenant: str, identity: Identity, ids: Mapping[str, str]) 
     return tenant or only_tenant(identity.access)
 
 
-def only_tenant(access: Access) -> str | None:
+def only_tenant(access: CallerAccess) -> str | None:
     """The tenant of a row about a token; None: the whole deployment, for a token of several tenants."""
     return access.tenants[0] if len(access.tenants) == 1 and access.tenants[0] != EVERY_TENANT else None
 

@@ -18,7 +18,7 @@ from werkzeug.datastructures import Headers
 
 from pipeweave.errors import Forbidden, NotFound, PipeWeaveError, TenantRequired, Unauthenticated
 from pipeweave.ids import check_name
-from pipeweave.orchestrator.security import EVERY_TENANT, READ, Access, access_tokens, sessions
+from pipeweave.orchestrator.security import EVERY_TENANT, READ, CallerAccess, access_tokens, sessions
 from pipeweave.orchestrator.store import Database, Transaction, Verb
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ Begin = Callable[[], AbstractContextManager[Transaction]]
 class Identity:
     """Who sends a request: what the token allows and, for a browser, the session that stands for it."""
 
-    access: Access
+    access: CallerAccess
     session_id: UUID | None = None
 
 
@@ -197,7 +197,7 @@ def _of_token(begin: Begin, token: str) -> tuple[Identity, Verb | None]:
     return Identity(access), (lambda tx: access_tokens.note_use(tx, access.id)) if access.is_use_due else None
 
 
-def _reading(access: Access) -> Access:
+def _reading(access: CallerAccess) -> CallerAccess:
     """What is left of it where browsers may only read."""
     return replace(access, scopes=(READ,) if access.allows(READ) else ())
 
@@ -206,7 +206,7 @@ def _key(kind: str, secret: str) -> bytes:
     return hashlib.sha256(f"{kind} {secret}".encode(errors="surrogatepass")).digest()
 
 
-def check_scopes(caller: Access, scopes: tuple[str, ...], *, is_for_all: bool = False) -> None:
+def check_scopes(caller: CallerAccess, scopes: tuple[str, ...], *, is_for_all: bool = False) -> None:
     """Check what a token allows.
 
     Args:
@@ -227,11 +227,11 @@ def check_scopes(caller: Access, scopes: tuple[str, ...], *, is_for_all: bool = 
         )
 
 
-def _tenants(caller: Access) -> tuple[str, ...] | None:
+def _tenants(caller: CallerAccess) -> tuple[str, ...] | None:
     return None if caller.may_enter(EVERY_TENANT) else caller.tenants
 
 
-def _lacks(caller: Access, scopes: tuple[str, ...]) -> Forbidden:
+def _lacks(caller: CallerAccess, scopes: tuple[str, ...]) -> Forbidden:
     own = ", ".join(map(_word, caller.scopes))
     return Forbidden(
         f"the token lacks the scope {' or '.join(map(_word, scopes))} (it has {own})",
@@ -245,7 +245,7 @@ def _word(scope: str) -> str:
     return scope.rpartition(":")[2]
 
 
-def _only_tenant(caller: Access) -> str:
+def _only_tenant(caller: CallerAccess) -> str:
     """The tenant of a request that names none: the only one for which its token is valid."""
     if len(caller.tenants) == 1 and caller.tenants[0] != EVERY_TENANT:
         return caller.tenants[0]

@@ -17,9 +17,9 @@ from pipeweave.api.http.auth import Identity
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deployment import Deployment, audited_objects
 from pipeweave.orchestrator.domain import TriggeredBy
-from pipeweave.orchestrator.security import READ, Access, audit
+from pipeweave.orchestrator.security import READ, CallerAccess, audit
 from pipeweave.orchestrator.store import Transaction
-from pipeweave.orchestrator.stream import Holder, Hub, LiveClock, LiveView
+from pipeweave.orchestrator.stream import Holder, Hub, LiveClock, TaggedView
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -61,7 +61,7 @@ class Watching:
     hub: Hub
     check: Callable[[], object]
     live: LiveClock
-    view: Callable[[str], LiveView]
+    view: Callable[[str], TaggedView]
     holder: Holder
 
 
@@ -99,7 +99,7 @@ class Call:
         return self.identity.access.name if self.identity else ""
 
     @property
-    def access(self) -> Access:
+    def access(self) -> CallerAccess:
         """What the request's token allows. Only for endpoints that need one."""
         assert self.identity is not None, "the endpoint has scopes"
         return self.identity.access

@@ -19,13 +19,13 @@ from pipeweave.api.http.ndjson import Lines
 from pipeweave.errors import Forbidden, InvalidInput
 from pipeweave.ids import check_name
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.security import Access
+from pipeweave.orchestrator.security import CallerAccess
 
 Query = Mapping[str, str | Sequence[str] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordedCall:
     """A call that was made, so that a page can show it.
 
     Args:
@@ -49,7 +49,7 @@ class Caller:
         request_id: of the request for the page.
     """
 
-    access: Access
+    access: CallerAccess
     tenant: str
     peer: str | None = None
     session_id: UUID | None = None
@@ -99,7 +99,7 @@ class Inside:
         query: Query | None = None,
         body: Any = None,
         key: str | None = None,
-    ) -> tuple[Any, Asked]:
+    ) -> tuple[Any, RecordedCall]:
         """Call an endpoint; what it answers as JSON has it, and the request that would get the same.
 
         Args:
@@ -149,7 +149,7 @@ class Inside:
         query: Query | None,
         body: Any = None,
         key: str | None = None,
-    ) -> tuple[Any, Asked]:
+    ) -> tuple[Any, RecordedCall]:
         endpoint, ids = self._by_id[operation], dict(ids or {})
         self._check(caller, endpoint)
         pairs = _pairs(query or {})
@@ -177,7 +177,7 @@ class Inside:
             note=audited.written_by_change(note),
         )
         answer = audited.handled(self.deployment.database, note, lambda: endpoint.handler(call, **arguments))
-        return answer, Asked(endpoint.method, _path(endpoint, ids), pairs, body)
+        return answer, RecordedCall(endpoint.method, _path(endpoint, ids), pairs, body)
 
 
 def _pairs(query: Query) -> tuple[tuple[str, str], ...]:

@@ -15,7 +15,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.utils import floatToGoString as _as_go_writes_it
 from werkzeug.datastructures import MIMEAccept
 
-from pipeweave.orchestrator.metrics import FAMILIES, Family, Histogram, Kept, Kind, Samples
+from pipeweave.orchestrator.metrics import FAMILIES, Family, Histogram, KeptMetrics, MetricKind, Samples
 
 # Texts that are kept, each for some tenants and a format.
 MOST_TEXTS = 64
@@ -51,7 +51,7 @@ class MetricsText:
         own: reads the metrics of this process.
     """
 
-    def __init__(self, kept: Kept, own: Callable[[], Samples]) -> None:
+    def __init__(self, kept: KeptMetrics, own: Callable[[], Samples]) -> None:
         self._kept = kept
         self._own = own
         self._lock = threading.Lock()
@@ -116,7 +116,7 @@ class _Collected:
 
     def _metric(self, family: Family) -> Metric:
         metric = Metric(family.name, family.about, family.kind.value)
-        if family.kind is Kind.HISTOGRAM:
+        if family.kind is MetricKind.HISTOGRAM:
             for labels, histogram in sorted(self._samples.histograms[family].items()):
                 _add_histogram(metric, family, dict(zip(family.labels, labels, strict=True)), histogram)
         else:

@@ -18,7 +18,7 @@ import orjson
 from flask import Request, Response
 
 from pipeweave.errors import PipeWeaveError, TooManyRequests
-from pipeweave.orchestrator.export import Part
+from pipeweave.orchestrator.export import ExportPart
 
 NDJSON = "application/x-ndjson"
 # Answers of this kind that a process writes at once, so that most of its threads stay free.
@@ -36,7 +36,7 @@ _places = threading.BoundedSemaphore(MOST_AT_ONCE)
 class Lines:
     """An answer of many lines."""
 
-    parts: Iterator[Part]
+    parts: Iterator[ExportPart]
 
 
 def streamed(request: Request, lines: Lines) -> Response:
@@ -74,7 +74,7 @@ def saved(request: Request, lines: Lines, filename: str) -> Response:
 class _Writing:
     """The pieces of an answer. It holds its place until its last piece, or until it is closed."""
 
-    def __init__(self, request: Request, parts: Iterator[Part]) -> None:
+    def __init__(self, request: Request, parts: Iterator[ExportPart]) -> None:
         self._parts = parts
         self._socket: Any = request.environ.get("gunicorn.socket")
         self._until = time.monotonic() + MOST_S
@@ -106,7 +106,7 @@ class _Writing:
             self._is_open = False
             _places.release()
 
-    def _written(self, part: Part) -> Iterator[bytes]:
+    def _written(self, part: ExportPart) -> Iterator[bytes]:
         while True:
             self._rows += part.rows
             is_over = part.is_last or self._must_end()
@@ -126,7 +126,7 @@ class _Writing:
         untaken = getattr(self._socket, "left", 0)
         return untaken > MOST_UNTAKEN or time.monotonic() > self._until
 
-    def _trailer(self, part: Part, **more: Any) -> bytes:
+    def _trailer(self, part: ExportPart, **more: Any) -> bytes:
         return orjson.dumps({"cursor": part.cursor, "rows": self._rows, **more}) + b"\n"
 
     def _piece(self, content: bytes, *, is_last: bool) -> Iterator[bytes]:

@@ -30,17 +30,17 @@ from pipeweave.errors import NotFound
 from pipeweave.ids import check_name
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain import tracing
-from pipeweave.orchestrator.stream import Holder, Hub, LiveClock, LiveView
+from pipeweave.orchestrator.stream import Holder, Hub, LiveClock, TaggedView
 
 JSON_TYPE = "application/json"
 _JSON = orjson.OPT_UTC_Z
 
 
 # Gets the caller, the address of the server, and the address of a page.
-ViewOf = Callable[[Caller, str, str], LiveView]
+ViewOf = Callable[[Caller, str, str], TaggedView]
 
 
-def _no_page(caller: Caller, host: str, url: str) -> LiveView:
+def _no_page(caller: Caller, host: str, url: str) -> TaggedView:
     raise NotFound("this server has no dashboard", hint="it is switched off by the setting UI")
 
 

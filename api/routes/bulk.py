@@ -78,7 +78,7 @@ def _check(request: BulkRequest) -> None:
         raise InvalidInput(detail, errors=errors, hint=hint)
 
 
-def _plan(request: BulkRequest, counted: choosing.Counted) -> dict[str, Any]:
+def _plan(request: BulkRequest, counted: choosing.CountedRuns) -> dict[str, Any]:
     named = set(request.selection.ids or ())
     return BulkPlan.of(
         counted,

@@ -15,7 +15,7 @@ from pipeweave.orchestrator import kept, reading
 from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.orchestrator.runs import rerunning
 from pipeweave.orchestrator.security import WRITE
-from pipeweave.orchestrator.store import Page
+from pipeweave.orchestrator.store import PageRequest
 from pipeweave.spec import PipelineSpec
 
 routes = Routes("runs")
@@ -106,7 +106,7 @@ def rerun_all(call: Call, body: RerunAllRequest) -> dict[str, Any]:
         page = reading.run_list(
             tx,
             call.tenant,
-            Page(body.limit, body.cursor),
+            PageRequest(body.limit, body.cursor),
             kept.RunFilter(
                 status=(body.status,),
                 pipeline_id=() if body.pipeline_id is None else (body.pipeline_id,),

@@ -222,7 +222,7 @@ def change_runs(call: Call, body: RunChangesRequest) -> dict[str, Any]:
     transaction of its own. `isComplete` says whether more of them are left.
     """
     chosen = body.filter.filter()
-    if chosen == bulk.RunFilter():
+    if chosen == bulk.RunsToChange():
         message = "needs a filter: every open run would be changed"
         raise InvalidInput(
             message,

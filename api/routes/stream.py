@@ -11,7 +11,7 @@ from pipeweave.api.http.streaming import EVENT_STREAM
 from pipeweave.errors import CursorExpired, InvalidInput, NotFound, UpgradeRequired
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.feed import Place, feed
-from pipeweave.orchestrator.stream import LiveWanted, Wanted, changes
+from pipeweave.orchestrator.stream import LiveWanted, WantedChanges, changes
 
 routes = Routes("streams")
 LAST_EVENT_ID = "Last-Event-ID"
@@ -92,7 +92,7 @@ def _watching(call: Call) -> Watching:
     return call.watching
 
 
-def _wanted(call: Call, query: StreamQuery) -> tuple[Wanted, Place | None]:
+def _wanted(call: Call, query: StreamQuery) -> tuple[WantedChanges, Place | None]:
     """What the caller wants to see, and where it goes on.
 
     Raises:
@@ -121,4 +121,4 @@ def _wanted(call: Call, query: StreamQuery) -> tuple[Wanted, Place | None]:
             raise InvalidInput("; ".join(error.detail for error in wrong), errors=errors, hint=wrong[0].hint)
         if run_id is not None:
             reading.require_run(tx, call.tenant, run_id)
-    return Wanted(call.tenant, types, query.pipeline, run_id), place
+    return WantedChanges(call.tenant, types, query.pipeline, run_id), place

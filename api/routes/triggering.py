@@ -82,8 +82,10 @@ def known_pipeline(tx: Transaction, tenant: str, pipeline_id: str) -> Iterator[N
         ) from None
 
 
-def _trigger(call: Call, pipeline_id: str, body: RunRequest, run_token: str | None) -> triggering.Trigger:
-    return triggering.Trigger(
+def _trigger(
+    call: Call, pipeline_id: str, body: RunRequest, run_token: str | None
+) -> triggering.StartRequest:
+    return triggering.StartRequest(
         pipeline_id,
         body.input,
         body.failure_mode,

@@ -30,7 +30,7 @@ from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.objects import file_names, paths, uploads
 from pipeweave.orchestrator.security import WRITE
 from pipeweave.size_limits import MAX_UPLOAD_BYTES
-from pipeweave.storage import ObjectRef, Storage, Written
+from pipeweave.storage import ObjectRef, Storage, WrittenContent
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ def delete_upload(call: Call, id: str) -> dict[str, Any]:
     return {"success": True, "uploadId": id}
 
 
-def _store(storage: Storage, path: str, received: ReceivedFile) -> Written:
+def _store(storage: Storage, path: str, received: ReceivedFile) -> WrittenContent:
     try:
         return storage.put_stream(
             path, received.content, limit=MAX_UPLOAD_BYTES, content_type=received.mime_type

@@ -22,7 +22,7 @@ from pipeweave.api.contract.worker_reports import (
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import InvalidReport, NotFound, StaleReport, Unauthenticated, Unavailable
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.dispatch import Report, Reports, worker_reading
+from pipeweave.orchestrator.dispatch import Report, ReportReceiver, worker_reading
 
 routes = Routes("workers")
 DISPATCH = {"id": PathId(None, "The `runId` of the dispatch.")}
@@ -30,7 +30,7 @@ DISPATCH = {"id": PathId(None, "The `runId` of the dispatch.")}
 
 def _is_ours(deployment: Deployment, ids: Mapping[str, str]) -> None:
     """Check that this deployment made the id of a dispatch, before the report is read."""
-    Reports(deployment.database, deployment.values, deployment.settings).check(ids["id"])
+    ReportReceiver(deployment.database, deployment.values, deployment.settings).check(ids["id"])
 
 
 _ERRORS = (Unauthenticated, NotFound, Unavailable)
@@ -166,9 +166,9 @@ def make_urls(call: Call, id: str, body: UrlsRequest) -> dict[str, Any]:
     return worker_reading.urls(_reports(call), id, body.get, body.put)
 
 
-def _reports(call: Call) -> Reports:
+def _reports(call: Call) -> ReportReceiver:
     deployment = call.deployment
-    return Reports(deployment.database, deployment.values, deployment.settings)
+    return ReportReceiver(deployment.database, deployment.values, deployment.settings)
 
 
 def _report(body: CompletionReport) -> Report:

@@ -7,6 +7,6 @@ must never know an endpoint beside `/health`, or a token.
 """
 
 from pipeweave.api.server.refusals import unreadable
-from pipeweave.api.server.worker import Worker
+from pipeweave.api.server.worker import ServerWorker
 
-__all__ = ["Worker", "unreadable"]
+__all__ = ["ServerWorker", "unreadable"]

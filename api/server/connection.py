@@ -26,7 +26,7 @@ _CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
 _READS = re.compile(rb"(?:\r\n)?(?:GET|HEAD) (?:(?i:https?)://[^/? ]*)?([^? ]*)[? ]")
 
 
-class Connection(TConn):
+class ClientConnection(TConn):
     """A connection and what the loop knows of it.
 
     Attributes:
@@ -125,13 +125,13 @@ class Connection(TConn):
         """Whether the loop takes in a body of this length, so that no thread waits for it."""
         if length <= SMALL_BODY:
             return True
-        if length > MAX_BODY_BYTES or Connection.taken_in + length > MAX_TAKEN_IN:
+        if length > MAX_BODY_BYTES or ClientConnection.taken_in + length > MAX_TAKEN_IN:
             return False
         self._reserved = length
-        Connection.taken_in += length
+        ClientConnection.taken_in += length
         self.until = max(self.until, self.since + BODY_S)
         return True
 
     def _give_back(self) -> None:
-        Connection.taken_in -= self._reserved
+        ClientConnection.taken_in -= self._reserved
         self._reserved = 0

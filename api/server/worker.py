@@ -22,7 +22,7 @@ from gunicorn.workers.gthread import ThreadWorker
 
 from pipeweave.api.http.outlet import Outlet
 from pipeweave.api.server import one_reading
-from pipeweave.api.server.connection import Connection
+from pipeweave.api.server.connection import ClientConnection
 from pipeweave.api.server.deadlines import ANSWER_S, BODY_S, HEAD_S, LINGER_S, STALL_S, STREAM_STALL_S
 from pipeweave.api.server.page_threads import PageThreads
 from pipeweave.api.server.refusals import unreadable
@@ -38,13 +38,13 @@ SWEEP_S = 0.5
 _READ_BYTES = 65_536
 
 
-class Worker(ThreadWorker):
+class ServerWorker(ThreadWorker):
     """A server process whose threads do not wait for clients, but for bodies whose sender has a token."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._waiting: set[Connection] = set()
-        self._streams: set[Connection] = set()
+        self._waiting: set[ClientConnection] = set()
+        self._streams: set[ClientConnection] = set()
         # What ends the streams, when this process stops.
         self.on_exit: tuple[Callable[[], None], ...] = ()
         self._next_sweep = 0.0
@@ -82,17 +82,17 @@ class Worker(ThreadWorker):
         self.nr_conns += 1
         if self.nr_conns >= self.worker_connections:
             self._close_longest_waiting()
-        conn = Connection(self.cfg, accepted, address, listener.getsockname())
+        conn = ClientConnection(self.cfg, accepted, address, listener.getsockname())
         self._guarded(self._begin_request, conn)
 
-    def on_client_socket_readable(self, conn: Connection, client: socket.socket) -> None:
+    def on_client_socket_readable(self, conn: ClientConnection, client: socket.socket) -> None:
         """Take the next request of an idle connection."""
         # An earlier event of the same turn may have closed it.
         if conn in self.keepalived_conns:
             self._forget_idle(conn)
             self._guarded(self._begin_request, conn)
 
-    def finish_request(self, conn: Connection, done: Future[Any]) -> None:
+    def finish_request(self, conn: ClientConnection, done: Future[Any]) -> None:
         """Go on with a connection whose request a thread has answered."""
         if conn.is_page:
             self._page_threads.done()
@@ -117,7 +117,7 @@ class Worker(ThreadWorker):
         for stop in self.on_exit:
             self.method_queue.defer(stop)
 
-    def enqueue_req(self, conn: Connection) -> None:
+    def enqueue_req(self, conn: ClientConnection) -> None:
         """Let a thread answer the request of a connection."""
         path = conn.read_path
         threads: Any = self._health_threads if path == HEALTH else self.tpool
@@ -136,11 +136,11 @@ class Worker(ThreadWorker):
 
     # --- the stages of a connection, in the loop ----------------------------------------------------------
 
-    def _begin_request(self, conn: Connection) -> None:
+    def _begin_request(self, conn: ClientConnection) -> None:
         conn.begin("head", HEAD_S)
         self._take_in(conn)
 
-    def _take_in(self, conn: Connection) -> None:
+    def _take_in(self, conn: ClientConnection) -> None:
         while not conn.is_request and conn.excess() is None:
             data = conn.sock.take(_READ_BYTES)
             if data is None:
@@ -155,17 +155,17 @@ class Worker(ThreadWorker):
         else:
             self.enqueue_req(conn)
 
-    def _refuse(self, conn: Connection, error: Exception) -> None:
+    def _refuse(self, conn: ClientConnection, error: Exception) -> None:
         self.log.info("refused request: %s", type(error).__name__)
         conn.is_kept = False
         conn.sock.sendall(unreadable(error))
         self._begin_answer(conn)
 
-    def _begin_answer(self, conn: Connection) -> None:
+    def _begin_answer(self, conn: ClientConnection) -> None:
         conn.begin("answer", STALL_S)
         self._hand_out(conn)
 
-    def _hand_out(self, conn: Connection) -> None:
+    def _hand_out(self, conn: ClientConnection) -> None:
         if conn.sock.flush():
             conn.until = min(time.monotonic() + STALL_S, conn.since + ANSWER_S)
         if conn.sock.unsent:
@@ -177,14 +177,14 @@ class Worker(ThreadWorker):
         else:
             self._begin_end(conn)
 
-    def _keep(self, conn: Connection) -> None:
+    def _keep(self, conn: ClientConnection) -> None:
         conn.add(conn.take_back())
         if conn.arrived:
             self._begin_request(conn)
         else:
             self._keep_idle(conn)
 
-    def _keep_idle(self, conn: Connection) -> None:
+    def _keep_idle(self, conn: ClientConnection) -> None:
         conn.begin("idle", LINGER_S)
         conn.set_timeout()
         if not self.alive:
@@ -193,14 +193,14 @@ class Worker(ThreadWorker):
         ready = partial(self.on_client_socket_readable, conn)
         self.poller.register(conn.sock, selectors.EVENT_READ, ready)
 
-    def _begin_end(self, conn: Connection) -> None:
+    def _begin_end(self, conn: ClientConnection) -> None:
         # To close at once would destroy the answer if the client has sent what nobody has read.
         with suppress(OSError):
             conn.sock.shutdown(socket.SHUT_WR)
         conn.begin("end", LINGER_S)
         self._drain(conn)
 
-    def _drain(self, conn: Connection) -> None:
+    def _drain(self, conn: ClientConnection) -> None:
         data = conn.sock.take(_READ_BYTES)
         conn.drained += len(data or b"")
         if data == b"" or conn.drained > MAX_BODY_BYTES:
@@ -210,7 +210,7 @@ class Worker(ThreadWorker):
 
     # --- streams, in the loop -----------------------------------------------------------------------------
 
-    def _begin_stream(self, conn: Connection, outlet: Outlet) -> None:
+    def _begin_stream(self, conn: ClientConnection, outlet: Outlet) -> None:
         conn.begin("stream", STREAM_STALL_S)
         self._streams.add(conn)
         self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_stream, conn, outlet))
@@ -218,24 +218,24 @@ class Worker(ThreadWorker):
         if read_ahead := conn.take_back():
             outlet.received(read_ahead)
 
-    def _on_stream(self, conn: Connection, outlet: Outlet, _: object) -> None:
+    def _on_stream(self, conn: ClientConnection, outlet: Outlet, _: object) -> None:
         # An earlier event of the same turn may have closed it.
         if conn in self._streams:
             self._guarded(partial(self._listen, outlet), conn)
             self._pump(conn, outlet)
 
-    def _listen(self, outlet: Outlet, conn: Connection) -> None:
+    def _listen(self, outlet: Outlet, conn: ClientConnection) -> None:
         data = conn.sock.take(_READ_BYTES)
         if data == b"":
             self._close(conn)
         elif data:
             outlet.received(data)
 
-    def _pump(self, conn: Connection, outlet: Outlet) -> None:
+    def _pump(self, conn: ClientConnection, outlet: Outlet) -> None:
         if conn in self._streams:
             self._guarded(partial(self._send_on, outlet), conn)
 
-    def _send_on(self, outlet: Outlet, conn: Connection) -> None:
+    def _send_on(self, outlet: Outlet, conn: ClientConnection) -> None:
         """Send what waits; what the client does not take stays in the outlet, which is bounded."""
         if not conn.sock.left:
             conn.sock.add(outlet.take())
@@ -254,27 +254,27 @@ class Worker(ThreadWorker):
             if outlet.has_parts:
                 self.method_queue.defer(self._pump, conn, outlet)
 
-    def _watch(self, conn: Connection, outlet: Outlet, events: int) -> None:
+    def _watch(self, conn: ClientConnection, outlet: Outlet, events: int) -> None:
         self.poller.modify(conn.sock, events, partial(self._on_stream, conn, outlet))
 
     # --- waiting, in the loop -----------------------------------------------------------------------------
 
-    def _wait(self, conn: Connection, event: int, then: Callable[[Connection], None]) -> None:
+    def _wait(self, conn: ClientConnection, event: int, then: Callable[[ClientConnection], None]) -> None:
         self._waiting.add(conn)
         self.poller.register(conn.sock, event, partial(self._wake, conn, then))
 
-    def _wake(self, conn: Connection, then: Callable[[Connection], None], _: object) -> None:
+    def _wake(self, conn: ClientConnection, then: Callable[[ClientConnection], None], _: object) -> None:
         # An earlier event of the same turn may have closed it.
         if conn in self._waiting:
             self._forget(conn)
             self._guarded(then, conn)
 
-    def _is_late(self, conn: Connection, now: float) -> bool:
+    def _is_late(self, conn: ClientConnection, now: float) -> bool:
         # A process that stops waits no longer for requests than for idle connections to close.
         until = conn.until if self.alive or conn.stage != "head" else conn.since + LINGER_S
         return until <= now
 
-    def _give_up(self, conn: Connection) -> None:
+    def _give_up(self, conn: ClientConnection) -> None:
         if conn.stage == "head" and conn.arrived:
             self._refuse(conn, RequestTimeout(f"the request did not arrive within {HEAD_S:.0f} seconds"))
         else:
@@ -292,7 +292,7 @@ class Worker(ThreadWorker):
             self._forget_idle(conn)
         self._close(conn)
 
-    def _guarded(self, step: Callable[[Connection], None], conn: Connection) -> None:
+    def _guarded(self, step: Callable[[ClientConnection], None], conn: ClientConnection) -> None:
         """Do a step of a connection; one that fails closes that connection, and nothing else."""
         try:
             step(conn)
@@ -303,15 +303,15 @@ class Worker(ThreadWorker):
             self.log.error("a connection failed", exc_info=error)
             self._close(conn)
 
-    def _forget(self, conn: Connection) -> None:
+    def _forget(self, conn: ClientConnection) -> None:
         self._waiting.remove(conn)
         self.poller.unregister(conn.sock)
 
-    def _forget_idle(self, conn: Connection) -> None:
+    def _forget_idle(self, conn: ClientConnection) -> None:
         self.keepalived_conns.remove(conn)
         self.poller.unregister(conn.sock)
 
-    def _close(self, conn: Connection) -> None:
+    def _close(self, conn: ClientConnection) -> None:
         self._waiting.discard(conn)
         if conn in self._streams:
             self._streams.discard(conn)
@@ -323,12 +323,12 @@ class Worker(ThreadWorker):
 
     # --- in a thread --------------------------------------------------------------------------------------
 
-    def handle(self, conn: Connection) -> Any:
+    def handle(self, conn: ClientConnection) -> Any:
         """Answer a request. True: the client may send another one."""
         conn.sock.deadline = time.monotonic() + BODY_S
         return super().handle(conn)
 
-    def handle_request(self, req: Any, conn: Connection) -> Any:
+    def handle_request(self, req: Any, conn: ClientConnection) -> Any:
         """Answer a request that gunicorn could parse.
 
         Raises:
@@ -337,7 +337,7 @@ class Worker(ThreadWorker):
         one_reading.check(req)
         return super().handle_request(req, conn)
 
-    def _keepalive_after(self, conn: Connection, keepalive: Any) -> bool:
+    def _keepalive_after(self, conn: ClientConnection, keepalive: Any) -> bool:
         # Nothing waits for what the application did not read of the body.
         conn.sock.deadline = 0.0
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.verbs import VERBS, Field, Verb
 from pipeweave.api.ui.view import View
 
@@ -95,9 +95,11 @@ VERBS.add(
 
 
 @screens.add("/access", "access.html")
-def access(view: View) -> Page:
+def access(view: View) -> ScreenPage:
     """Who may enter: the tokens and sessions that the caller may see, and its tenants."""
     tab = view.given.get("tab", TABS[0][0])
     tab = tab if tab in dict(TABS) else TABS[0][0]
     answer = view.ask(f"access.list_{tab}", view.only("cursor", limit="50"))
-    return Page("Access", {"tab": tab, "tabs": TABS, "rows": answer[tab], "cursor": answer["nextCursor"]})
+    return ScreenPage(
+        "Access", {"tab": tab, "tabs": TABS, "rows": answer[tab], "cursor": answer["nextCursor"]}
+    )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pipeweave.api.ui import saved_views
 from pipeweave.api.ui.exports import AUDIT_FILTERS
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.view import View
 
 screens = Screens("audit")
 
 
 @screens.add("/audit", "audit.html")
-def audit(view: View) -> Page:
+def audit(view: View) -> ScreenPage:
     """The rows of the tenant, newest first."""
     view.require_filters(*AUDIT_FILTERS)
     answer = view.ask("audit.list_entries", view.only(*AUDIT_FILTERS, "cursor", limit="50"))
@@ -22,4 +22,4 @@ def audit(view: View) -> Page:
         "export": view.url("/export/audit", **view.only(*AUDIT_FILTERS)),
         **saved_views.shown(view, "audit", AUDIT_FILTERS),
     }
-    return Page("Audit", shown)
+    return ScreenPage("Audit", shown)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeweave.api.ui.run_verbs import VERSIONS
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.verbs import REASON, VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
 
@@ -99,14 +99,14 @@ VERBS.add(
 
 
 @screens.add("/bulk", "bulk_changes.html", every_s=5)
-def bulk_changes(view: View) -> Page:
+def bulk_changes(view: View) -> ScreenPage:
     """Bulk changes, newest first."""
     answer = view.ask("bulk.list_changes", view.only("cursor", limit="50"))
-    return Page("Bulk changes", {"changes": answer["bulkChanges"], "cursor": answer["nextCursor"]})
+    return ScreenPage("Bulk changes", {"changes": answer["bulkChanges"], "cursor": answer["nextCursor"]})
 
 
 @screens.add("/bulk/<id>", "bulk_change.html", every_s=EVERY_S)
-def bulk_change(view: View, id: str) -> Page:
+def bulk_change(view: View, id: str) -> ScreenPage:
     """One bulk change: how far it is, and what became of its runs."""
     change = view.ask("bulk.get_change", id=id)
     runs = view.ask("bulk.list_runs", view.only("outcome", "cursor", limit="50"), id=id)
@@ -119,4 +119,4 @@ def bulk_change(view: View, id: str) -> Page:
         "over": change["changed"] + change["skipped"],
         "past": DONE[change["action"]],
     }
-    return Page(f"Bulk {change['action']}", shown, status=change["status"])
+    return ScreenPage(f"Bulk {change['action']}", shown, status=change["status"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeweave.api.ui.screens import Page, Redirect, Screens
+from pipeweave.api.ui.screens import Redirect, ScreenPage, Screens
 from pipeweave.api.ui.view import View
 
 screens = Screens("runs")
@@ -11,7 +11,7 @@ STEPS_A_PAGE = 200
 
 
 @screens.add("/compare/<left>/<right>", "compare.html")
-def compare(view: View, left: str, right: str) -> Page:
+def compare(view: View, left: str, right: str) -> ScreenPage:
     """Two runs."""
     wanted = view.given.get("limit", "")
     limit = wanted if wanted.isascii() and wanted.isdigit() else str(STEPS_A_PAGE)
@@ -27,7 +27,7 @@ def compare(view: View, left: str, right: str) -> Page:
         "longest": max(took, default=0) or 1,
         "all_steps": sum_of(comparison["counts"]),
     }
-    return Page(f"Compare {comparison['left']['pipelineId']}", shown)
+    return ScreenPage(f"Compare {comparison['left']['pipelineId']}", shown)
 
 
 def sum_of(counts: dict[str, int]) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeweave.api.http import Asked
-from pipeweave.api.ui.screens import Page, Redirect
+from pipeweave.api.http import RecordedCall
+from pipeweave.api.ui.screens import Redirect, ScreenPage
 from pipeweave.api.ui.verbs import TYPED_ABOVE, VERBS, Effects, Verb
 from pipeweave.api.ui.view import ROOT, View
 from pipeweave.errors import FieldError, InvalidInput, NotFound, PipeWeaveError
@@ -28,7 +28,7 @@ class _Form:
     effects: Effects
 
 
-def page(view: View, name: str, problem: PipeWeaveError | None = None) -> Page:
+def page(view: View, name: str, problem: PipeWeaveError | None = None) -> ScreenPage:
     """The question.
 
     Args:
@@ -57,7 +57,7 @@ def page(view: View, name: str, problem: PipeWeaveError | None = None) -> Page:
         "ids": ids,
         "problem": problem and problem.to_problem(),
         "wrong": _wrong(verb, problem),
-        "sent": form and Asked(endpoint.method, path, (), form.body if endpoint.body else None),
+        "sent": form and RecordedCall(endpoint.method, path, (), form.body if endpoint.body else None),
         "effects": form.effects if form else Effects(),
         "is_typed": form is not None and form.effects.count > TYPED_ABOVE,
         "line": verb.line(ids, field_texts, view.tenant, form and form.body),
@@ -66,10 +66,10 @@ def page(view: View, name: str, problem: PipeWeaveError | None = None) -> Page:
         "key": view.given.get(KEY) or secrets.token_hex(12),
         "takes_key": bool(endpoint.longest_key),
     }
-    return Page(verb.question, shown)
+    return ScreenPage(verb.question, shown)
 
 
-def send(view: View, name: str) -> Redirect | Page:
+def send(view: View, name: str) -> Redirect | ScreenPage:
     """Do it, and go on to the screen that follows, or show the answer.
 
     Raises:
@@ -89,7 +89,7 @@ def send(view: View, name: str) -> Redirect | Page:
     body = form.body if endpoint.body is not None else None
     answer, _ = view.inside.ask(view.caller, verb.operation, form.ids, {}, body, key)
     if verb.shows:
-        return Page(verb.done, {"answer": answer, "next": _next(view)})
+        return ScreenPage(verb.done, {"answer": answer, "next": _next(view)})
     return Redirect(_told_next(view, name, view.url(verb.after.format_map(answer)) if verb.after else ""))
 
 

@@ -37,14 +37,14 @@ from pipeweave.api.ui.charts import sparkline
 from pipeweave.api.ui.graphs import graph_of
 from pipeweave.api.ui.kept_answers import KeptAnswers
 from pipeweave.api.ui.live_views import Fragment, Fragments, LiveView, shared
-from pipeweave.api.ui.screens import NAV, LinesFile, Page, Redirect, Screen
+from pipeweave.api.ui.screens import NAV, LinesFile, Redirect, Screen, ScreenPage
 from pipeweave.api.ui.session import Login
 from pipeweave.api.ui.static_files import StaticFiles
 from pipeweave.api.ui.verbs import VERBS
 from pipeweave.api.ui.view import ROOT, View
 from pipeweave.errors import NotFound, PipeWeaveError, Unauthenticated
 from pipeweave.ids import check_name
-from pipeweave.orchestrator.security import EVERY_TENANT, Access
+from pipeweave.orchestrator.security import EVERY_TENANT, CallerAccess
 from pipeweave.spec import WITH_ITEMS
 
 log = logging.getLogger(__name__)
@@ -168,7 +168,7 @@ class Dashboard:
                 raise NotFound("this dashboard is for reading only")
             done = confirm.send(view, name)
             self._fragments.forget()
-            if isinstance(done, Page):
+            if isinstance(done, ScreenPage):
                 return self._answer(view, done, confirm.template(name), "")
             return redirect(done.url, 303)
         except PipeWeaveError as error:
@@ -227,7 +227,7 @@ class Dashboard:
         page = screen.read(view, **ids)
         assert not isinstance(page, Download | LinesFile), "it has a template"
         if isinstance(page, Redirect):
-            page = Page("Moved", {"target": page.url})
+            page = ScreenPage("Moved", {"target": page.url})
             return self.rendered(view, page, "moved.html", screen.nav, is_fragment=True)
         return self.rendered(view, page, screen.template, screen.nav, is_fragment=True)
 
@@ -273,7 +273,7 @@ class Dashboard:
         texts = {name: values[0] for name, values in lists.items()}
         return View(self._inside, caller, path, texts, lists, self._is_read_only, host, kept=self._kept)
 
-    def _answer(self, view: View, page: Page, template: str, nav: str, status: int = 200) -> Response:
+    def _answer(self, view: View, page: ScreenPage, template: str, nav: str, status: int = 200) -> Response:
         is_fragment = FRAGMENT in request.headers
         body = self.rendered(view, page, template, nav, is_fragment=is_fragment)
         answer = Response(body, status, content_type=HTML)
@@ -282,7 +282,7 @@ class Dashboard:
             answer.headers[FRAGMENT] = "1"
         return answer
 
-    def rendered(self, view: View, page: Page, template: str, nav: str, *, is_fragment: bool) -> bytes:
+    def rendered(self, view: View, page: ScreenPage, template: str, nav: str, *, is_fragment: bool) -> bytes:
         """The page as HTML, or only what changes in it."""
         shell = {} if is_fragment else self._shell(view)
         layout = "fragment.html" if is_fragment else "base.html"
@@ -326,7 +326,7 @@ class Dashboard:
     def _plain(self, template: str, variables: Mapping[str, Any], status: int) -> Response:
         """A page of nobody's: an error, the login. `title` is among the variables."""
         layout = "fragment.html" if FRAGMENT in request.headers else "plain.html"
-        page = Page(variables["title"], variables)
+        page = ScreenPage(variables["title"], variables)
         shown = {"page": page, "layout": layout, **self._shell(None), **variables}
         html = self._templates.get_template(template).render(shown)
         return Response(html, status, content_type=HTML)
@@ -355,7 +355,7 @@ def _next_query() -> str:
     return urlencode({"next": request.full_path.rstrip("?")})
 
 
-def _first_tenant(access: Access) -> str:
+def _first_tenant(access: CallerAccess) -> str:
     named = [each for each in access.tenants if each != EVERY_TENANT]
     return named[0] if named else FIRST_TENANT
 

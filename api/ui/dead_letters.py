@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
 
@@ -154,7 +154,7 @@ VERBS.add(
 
 
 @screens.add("/dead-letters", "dead_letters.html")
-def dead_letters(view: View) -> Page:
+def dead_letters(view: View) -> ScreenPage:
     """Groups of similar failures, a sample of the chosen one, and the dead letters themselves."""
     view.require_filters(*_NAMES, "status")
     groups = view.ask("dead_letters.group_dead_letters", view.only(*_NAMES, "status", limit=MOST_GROUPS))
@@ -170,7 +170,7 @@ def dead_letters(view: View) -> Page:
         "status": view.given.get("status", "open"),
         "sample": _sample(view, groups["groups"]),
     }
-    return Page("Dead letters", shown)
+    return ScreenPage("Dead letters", shown)
 
 
 def _sample(view: View, groups: list[Any]) -> Any:
@@ -181,22 +181,22 @@ def _sample(view: View, groups: list[Any]) -> Any:
 
 
 @screens.add("/dead-letters/<id>", "dead_letter.html")
-def dead_letter(view: View, id: str) -> Page:
+def dead_letter(view: View, id: str) -> ScreenPage:
     """One dead letter: what failed, in which code, each attempt, and its input."""
     letter = view.ask("dead_letters.get_dead_letter", id=id)
     title = f"{letter['taskId']}: {letter['errorCode']}"
-    return Page(title, {"letter": letter}, status=letter["outcome"])
+    return ScreenPage(title, {"letter": letter}, status=letter["outcome"])
 
 
 @screens.add("/redrives", "redrives.html", every_s=5)
-def redrives(view: View) -> Page:
+def redrives(view: View) -> ScreenPage:
     """Retries of many dead letters, newest first."""
     answer = view.ask("dead_letters.list_redrives", view.only("cursor", limit="50"))
-    return Page("Redrives", {"redrives": answer["redrives"], "cursor": answer["nextCursor"]})
+    return ScreenPage("Redrives", {"redrives": answer["redrives"], "cursor": answer["nextCursor"]})
 
 
 @screens.add("/redrives/<id>", "redrive.html", every_s=1)
-def redrive(view: View, id: str) -> Page:
+def redrive(view: View, id: str) -> ScreenPage:
     """One redrive: how far it is, and what became of its retries."""
     answer = view.ask("dead_letters.get_redrive", id=id)
-    return Page("Redrive", {"redrive": answer}, status=answer["status"])
+    return ScreenPage("Redrive", {"redrive": answer}, status=answer["status"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.view import View
 
 screens = Screens("queues")
@@ -13,7 +13,7 @@ STATUSES = {"waiting": "wait to start", "refused": "refused", "repeated": "token
 
 
 @screens.add("/enqueued", "enqueued.html", every_s=EVERY_S)
-def enqueued(view: View) -> Page:
+def enqueued(view: View) -> ScreenPage:
     """The enqueued runs with one status, and why they have not started."""
     view.require_filters("status")
     answer = view.ask("enqueued.list_enqueued", view.only("status", "cursor", limit="50"))
@@ -24,4 +24,4 @@ def enqueued(view: View) -> Page:
         "status": view.given.get("status") or "waiting",
         "statuses": STATUSES,
     }
-    return Page("Enqueued runs", shown)
+    return ScreenPage("Enqueued runs", shown)

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
-from pipeweave.api.http import Asked
+from pipeweave.api.http import RecordedCall
 from pipeweave.api.ui import words
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator import graph as drawing
@@ -57,7 +57,7 @@ def graph_of(
     if view.is_fragment:
         # The element on the page asks for these by itself.
         view.asked += [
-            Asked("GET", each, tuple(query.items()) if each == path else (), None)
+            RecordedCall("GET", each, tuple(query.items()) if each == path else (), None)
             for each in (path, states)
             if each
         ]

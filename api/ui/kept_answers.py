@@ -12,7 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from pipeweave.api.http import Asked, Caller, Inside
+from pipeweave.api.http import Caller, Inside, RecordedCall
 from pipeweave.api.http.inside import Query
 from pipeweave.api.ui.live_views import shared
 
@@ -25,9 +25,9 @@ _Key = tuple[Caller, str, tuple[tuple[str, object], ...], tuple[tuple[str, str],
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _KeptAnswer:
     answer: Any
-    asked: Asked
+    asked: RecordedCall
     at: float
 
 
@@ -37,10 +37,12 @@ class KeptAnswers:
     def __init__(self, inside: Inside) -> None:
         self._inside = inside
         self._lock = threading.Lock()
-        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
+        self._kept: OrderedDict[_Key, _KeptAnswer] = OrderedDict()
         self._asking: dict[_Key, threading.Lock] = {}
 
-    def ask(self, caller: Caller, operation: str, query: Query, ids: dict[str, str]) -> tuple[Any, Asked]:
+    def ask(
+        self, caller: Caller, operation: str, query: Query, ids: dict[str, str]
+    ) -> tuple[Any, RecordedCall]:
         """What `Inside.ask` answers, or did so within the last KEPT_S seconds. It must not be changed.
 
         Raises:
@@ -60,14 +62,14 @@ class KeptAnswers:
                 entry = self._fresh(key) or self._ask(key, caller, query)
         return entry.answer, entry.asked
 
-    def _ask(self, key: _Key, caller: Caller, query: Query) -> _Kept:
+    def _ask(self, key: _Key, caller: Caller, query: Query) -> _KeptAnswer:
         _, operation, _, ids = key
         try:
             answer, asked = self._inside.ask(caller, operation, dict(ids), query)
         finally:
             with self._lock:
                 self._asking.pop(key, None)
-        made = _Kept(answer, asked, time.monotonic())
+        made = _KeptAnswer(answer, asked, time.monotonic())
         with self._lock:
             self._kept[key] = made
             self._kept.move_to_end(key)
@@ -75,7 +77,7 @@ class KeptAnswers:
                 self._kept.popitem(last=False)
         return made
 
-    def _fresh(self, key: _Key) -> _Kept | None:
+    def _fresh(self, key: _Key) -> _KeptAnswer | None:
         with self._lock:
             kept = self._kept.get(key)
         return kept if kept is not None and time.monotonic() - kept.at < KEPT_S else None

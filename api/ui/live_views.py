@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from pipeweave.api.http import Caller, packing
-from pipeweave.orchestrator.stream import Pace
+from pipeweave.orchestrator.stream import ViewPace
 
 MOST_KEPT = 256
 # A page that was told of a tag may come for it when there are already so many newer ones.
@@ -92,7 +92,7 @@ class Fragments:
     """
 
     def __init__(self, render: Callable[[LiveView], bytes]) -> None:
-        self.pace = Pace()
+        self.pace = ViewPace()
         self._render = render
         self._lock = threading.Lock()
         self._kept: OrderedDict[LiveView, Fragment] = OrderedDict()

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pipeweave.api.ui import figures, periods, words
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.domain import RunStatus
 
@@ -38,7 +38,7 @@ _MINUTE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class OverviewProblem:
     """Something that needs attention.
 
     Args:
@@ -52,7 +52,7 @@ class Problem:
 
 
 @screens.add("/", "overview.html", every_s=EVERY_S)
-def overview(view: View) -> Page:
+def overview(view: View) -> ScreenPage:
     """What needs attention, what waits and runs, and what ended in the last half hour."""
     queue = view.ask("queue.queue_status")
     # The time of PostgreSQL, from which the window of this answer is counted back.
@@ -80,7 +80,7 @@ def overview(view: View) -> Page:
         "minutes": int(LANES_TIME.total_seconds() / _MINUTE_S),
         **_statistics(view),
     }
-    return Page("Overview", shown)
+    return ScreenPage("Overview", shown)
 
 
 def _statistics(view: View) -> dict[str, Any]:
@@ -130,55 +130,61 @@ def _with_progress(view: View, run: Mapping[str, Any]) -> dict[str, Any]:
 # --- problems ---------------------------------------------------------------------------------------------
 
 
-def _tick_problems(health: Mapping[str, Any], now: datetime) -> Iterator[Problem]:
+def _tick_problems(health: Mapping[str, Any], now: datetime) -> Iterator[OverviewProblem]:
     """That nothing drives the deployment, or that a chore fails at each tick."""
     if not health.get("degraded"):
         return
     if health["failingChores"]:
-        yield Problem("failed", f"Chores of the tick fail: {', '.join(health['failingChores'])}", "/settings")
+        yield OverviewProblem(
+            "failed", f"Chores of the tick fail: {', '.join(health['failingChores'])}", "/settings"
+        )
         return
     age = _age_ms(health["lastTickAt"], now)
     since = "There was no tick yet" if age is None else f"The last tick was {words.duration(age)} ago"
-    yield Problem("failed", f"{since}: is beat running? Lost work is not recovered", "/settings")
+    yield OverviewProblem("failed", f"{since}: is beat running? Lost work is not recovered", "/settings")
 
 
 def _problems(
     queue: Mapping[str, Any], groups: Sequence[Any], workers: Mapping[str, int], now: datetime
-) -> Iterator[Problem]:
+) -> Iterator[OverviewProblem]:
     """What needs attention, the worst first."""
     alive = sum(workers.get(each, 0) for each in ("running", "stalled"))
     if queue["pending"] and not alive:
-        yield Problem("failed", f"No worker is alive, and {_task_runs(queue['pending'])}", "/workers")
+        yield OverviewProblem("failed", f"No worker is alive, and {_task_runs(queue['pending'])}", "/workers")
     if queue["dlq"]:
         more = " or more" if len(groups) == GROUPS else ""
         kinds = f" of {len(groups)} kinds{more}" if len(groups) > 1 else ""
         letters = "1 open dead letter" if queue["dlq"] == 1 else f"{queue['dlq']:,} open dead letters"
-        yield Problem("failed", f"{letters}{kinds}: {_names(groups)}", "/dead-letters")
+        yield OverviewProblem("failed", f"{letters}{kinds}: {_names(groups)}", "/dead-letters")
     if workers.get("crashed"):
-        yield Problem("lost", f"Workers that crashed: {workers['crashed']}", "/workers?state=crashed")
+        yield OverviewProblem("lost", f"Workers that crashed: {workers['crashed']}", "/workers?state=crashed")
     if workers.get("stalled"):
-        yield Problem("warning", f"Workers that are stalled: {workers['stalled']}", "/workers?state=stalled")
+        yield OverviewProblem(
+            "warning", f"Workers that are stalled: {workers['stalled']}", "/workers?state=stalled"
+        )
     age = _age_ms(queue["oldestPending"], now)
     if age is not None and age > LONG_WAIT.total_seconds() * 1_000:
-        yield Problem("queued", f"The oldest task run has waited for {words.duration(age)}", "/queues")
+        yield OverviewProblem(
+            "queued", f"The oldest task run has waited for {words.duration(age)}", "/queues"
+        )
     if queue["pausedAt"]:
         reason = f": «{queue['pauseReason']}»" if queue["pauseReason"] else ""
-        yield Problem("paused", f"All tasks are paused{reason}", "/queues")
+        yield OverviewProblem("paused", f"All tasks are paused{reason}", "/queues")
     for task in queue["pausedTasks"][:GROUPS]:
-        yield Problem("paused", f"{task} is paused", f"/tasks/{task}")
+        yield OverviewProblem("paused", f"{task} is paused", f"/tasks/{task}")
 
 
-def _enqueued_problems(enqueued: Mapping[str, Any], now: datetime) -> Iterator[Problem]:
+def _enqueued_problems(enqueued: Mapping[str, Any], now: datetime) -> Iterator[OverviewProblem]:
     age = _age_ms(enqueued["oldest"], now)
     if age is not None and age > LONG_START.total_seconds() * 1_000:
         number = f"{enqueued['waiting']:,}{'+' if enqueued['waitingIsCapped'] else ''}"
         text = f"Enqueued runs that wait to start: {number}, the oldest for {words.duration(age)}"
-        yield Problem("queued", text, "/enqueued")
+        yield OverviewProblem("queued", text, "/enqueued")
     for newest in enqueued["enqueuedRuns"]:
         refused_ms = _age_ms(newest["settledAt"], now)
         if refused_ms is not None and refused_ms < WINDOW.total_seconds() * 1_000:
             text = f"An enqueued run of {newest['pipelineId']} was refused: {newest['errorCode']}"
-            yield Problem("failed", text, "/enqueued?status=refused")
+            yield OverviewProblem("failed", text, "/enqueued?status=refused")
 
 
 def _names(groups: Sequence[Any]) -> str:

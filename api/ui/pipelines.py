@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeweave.api.ui import figures, periods, run_plan, triggering
 from pipeweave.api.ui.runs import SHOWN
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.view import View
 
 screens = Screens("pipelines")
@@ -28,7 +28,7 @@ OFFERED = 10
 
 
 @screens.add("/pipelines", "pipelines.html")
-def pipelines(view: View) -> Page:
+def pipelines(view: View) -> ScreenPage:
     """The tenant's pipelines, each with its last runs."""
     listing = view.ask("pipelines.list_pipelines", view.only("cursor", limit="25", recent="20"))
     ids = [each["id"] for each in listing["pipelines"]]
@@ -39,17 +39,17 @@ def pipelines(view: View) -> Page:
         "cursor": listing["nextCursor"],
         "figures": {each["pipelineId"]: each for each in rows},
     }
-    return Page("Pipelines", shown)
+    return ScreenPage("Pipelines", shown)
 
 
 @screens.add("/pipelines/<id>", "pipeline.html")
-def pipeline(view: View, id: str) -> Page:
+def pipeline(view: View, id: str) -> ScreenPage:
     """One pipeline; `tab` chooses what of it is shown."""
     document = view.ask("pipelines.get_pipeline", view.only("version"), id=id)["pipeline"]
     tab = view.given.get("tab", "graph")
     read = _TABS.get(tab, _graph)
     shown = {"pipeline": document, "tab": tab if tab in _TABS else "graph", "tabs": TABS}
-    return Page(id, {**shown, **read(view, id, document)})
+    return ScreenPage(id, {**shown, **read(view, id, document)})
 
 
 def _graph(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
 
@@ -105,7 +105,7 @@ VERBS.add(
 
 
 @screens.add("/queues", "queues.html", every_s=EVERY_S)
-def queues(view: View) -> Page:
+def queues(view: View) -> ScreenPage:
     """The queues or one of them, the limits, and the open task runs in the order in which they start."""
     view.require_filters(*FILTERS, "queue", "queues")
     status = view.ask("queue.queue_status")
@@ -134,7 +134,7 @@ def queues(view: View) -> Page:
     if not (items["items"] or shown["is_filtered"] or name):
         shown["busy"] = _last_busy(view)
     title = f"Queue {shown['queue']['name']}" if shown["queue"] else "Queues"
-    return Page(title, shown, status="paused" if status["pausedAt"] else None)
+    return ScreenPage(title, shown, status="paused" if status["pausedAt"] else None)
 
 
 def _left(view: View, names: Sequence[str]) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeweave.api.ui import run_changes, run_tabs, run_times, run_verbs
 from pipeweave.api.ui.run_step import Selected, selected
-from pipeweave.api.ui.screens import Page, Redirect, Screens
+from pipeweave.api.ui.screens import Redirect, ScreenPage, Screens
 from pipeweave.api.ui.view import View
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator.domain import RunStatus
@@ -43,7 +43,7 @@ PROGRESS_S = 2.0
 
 
 @screens.add("/runs/<id>", "run.html", every_s=PROGRESS_S)
-def run(view: View, id: str) -> Page | Redirect:
+def run(view: View, id: str) -> ScreenPage | Redirect:
     """One run."""
     document = view.ask("runs.get_run", {"taskRuns": "0"}, id=id)
     tabs = tabs_of(document)
@@ -74,7 +74,7 @@ def run(view: View, id: str) -> Page | Redirect:
     total = sum(each["total"] for each in document["steps"])
     percent = f" {100 * done // total} %" if is_open(document) and total else ""
     title = f"{document['pipelineId']}{percent}"
-    return Page(title, shown, document["status"], id)
+    return ScreenPage(title, shown, document["status"], id)
 
 
 def _step_that_asks(view: View, run: Mapping[str, Any]) -> str | None:

@@ -9,10 +9,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.domain import TaskStatus
-from pipeweave.orchestrator.timeline import WORDS, Kind, colour_of, svg
+from pipeweave.orchestrator.timeline import WORDS, PhaseKind, colour_of, svg
 
 screens = Screens("runs")
 
@@ -23,9 +23,9 @@ EVERY_S = 5.0
 # What one bar is called; WORDS say what several are together.
 _OF_ONE_BAR = {
     **WORDS,
-    Kind.FAILED_WORK: "an attempt that failed",
-    Kind.RETRY_DELAY: "retry delay",
-    Kind.ENDED: "over",
+    PhaseKind.FAILED_WORK: "an attempt that failed",
+    PhaseKind.RETRY_DELAY: "retry delay",
+    PhaseKind.ENDED: "over",
 }
 
 
@@ -50,7 +50,7 @@ def _legend(steps: list[dict[str, Any]]) -> list[dict[str, str]]:
     return [
         {"kind": kind.value, "word": word, "colour": colour_of(kind, "completed")}
         for kind, word in WORDS.items()
-        if kind.value in kinds and kind is not Kind.ITEMS
+        if kind.value in kinds and kind is not PhaseKind.ITEMS
     ]
 
 
@@ -60,7 +60,7 @@ def ledger_of(view: View, run_id: str) -> dict[str, Any]:
     at, total = 0.0, ledger["totalMs"] or 1
     for each in ledger["sums"]:
         each["at"], each["width"] = 1000 * at / total, 1000 * each["ms"] / total
-        each["colour"] = colour_of(Kind(each["kind"]), "completed")
+        each["colour"] = colour_of(PhaseKind(each["kind"]), "completed")
         at += each["ms"]
     return ledger
 
@@ -74,15 +74,15 @@ def matrix_of(view: View, run_id: str, step: str) -> dict[str, Any]:
 
 
 @screens.add("/runs/<id>/timeline", "run_timeline.html", every_s=EVERY_S)
-def timeline(view: View, id: str) -> Page:
+def timeline(view: View, id: str) -> ScreenPage:
     """What the steps of a run did when, and what its duration was spent on."""
     shown = timeline_of(view, id)
     document = shown["timeline"]
-    return Page(f"Timeline of {document['pipelineId']}", shown, document["status"], id)
+    return ScreenPage(f"Timeline of {document['pipelineId']}", shown, document["status"], id)
 
 
 @screens.add("/runs/<id>/steps/<step>/items", "run_items.html")
-def items(view: View, id: str, step: str) -> Page:
+def items(view: View, id: str, step: str) -> ScreenPage:
     """The items of a map."""
     shown = matrix_of(view, id, step)
-    return Page(f"Items of {step}", shown, shown["items"]["status"], id)
+    return ScreenPage(f"Items of {step}", shown, shown["items"]["status"], id)

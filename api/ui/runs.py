@@ -9,7 +9,7 @@ from typing import Any
 from pipeweave.api.ui import figures, periods, saved_views
 from pipeweave.api.ui.chart_parts import Chart
 from pipeweave.api.ui.exports import RUN_FILTERS, export_command, export_links, run_query
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.view import View
 from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator.domain import RunStatus
@@ -46,7 +46,7 @@ TRIGGERS = ("api", "schedule", "webhook", "event", "rerun", "redrive", "transact
 
 
 @screens.add("/runs", "runs.html")
-def runs(view: View) -> Page:
+def runs(view: View) -> ScreenPage:
     """The tenant's runs, newest first."""
     view.require_filters(*FILTERS, "window", "cols")
     query = {**run_query(view), **view.only("cursor", limit="50")}
@@ -70,7 +70,7 @@ def runs(view: View) -> Page:
         "is_narrowed": view.has_any(*(name for name in FILTERS if name not in _COUNTED)),
         "chart": _chart(view) if listing["runs"] or view.given else None,
     }
-    return Page("Runs", shown)
+    return ScreenPage("Runs", shown)
 
 
 def _chart(view: View) -> Chart | None:

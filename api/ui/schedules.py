@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from pipeweave.api.ui.schedule_week import Week
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
 from pipeweave.errors import FieldError, InvalidInput
@@ -136,7 +136,7 @@ VERBS.add(
 
 
 @screens.add("/schedules", "schedules.html", every_s=EVERY_S)
-def schedules(view: View) -> Page:
+def schedules(view: View) -> ScreenPage:
     """The schedules by id, with their next time and what came of the last one; or the times of a week."""
     view.require_filters(*FILTERS, "tab", "week", "zone")
     is_week = view.given.get("tab") == "week"
@@ -152,7 +152,7 @@ def schedules(view: View) -> Page:
         "marks": MARKS,
         "is_filtered": view.has_any(*FILTERS),
     }
-    return Page("Schedules", shown | (_week(view, zones) if is_week else {}))
+    return ScreenPage("Schedules", shown | (_week(view, zones) if is_week else {}))
 
 
 def _week(view: View, zones: set[str]) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def _day(text: str | None) -> date | None:
 
 
 @screens.add("/schedules/<id>", "schedule.html", every_s=EVERY_S)
-def schedule(view: View, id: str) -> Page:
+def schedule(view: View, id: str) -> ScreenPage:
     """One schedule: its times in words and in its zone, its policies, and its last fires."""
     document = view.ask("schedules.get_schedule", id=id)
     shown = {
@@ -214,7 +214,7 @@ def schedule(view: View, id: str) -> Page:
         "missed": MISSED,
         "overlap": OVERLAP,
     }
-    return Page(id, shown, status="paused" if document["paused"] else None)
+    return ScreenPage(id, shown, status="paused" if document["paused"] else None)
 
 
 def _in_zone(times: Sequence[str], zone: str) -> list[dict[str, str]]:
@@ -230,7 +230,7 @@ def _in_zone(times: Sequence[str], zone: str) -> list[dict[str, str]]:
 
 
 @screens.add("/triggers", "triggers.html", every_s=EVERY_S)
-def triggers(view: View) -> Page:
+def triggers(view: View) -> ScreenPage:
     """What starts runs when something happens: webhooks, and the ends of runs and tasks."""
     listing = view.ask("triggers.list_triggers", view.only("cursor", limit="100"))
-    return Page("Triggers", {"triggers": listing["triggers"], "cursor": listing["nextCursor"]})
+    return ScreenPage("Triggers", {"triggers": listing["triggers"], "cursor": listing["nextCursor"]})

@@ -10,7 +10,7 @@ from pipeweave.api.http import Download, Lines
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ScreenPage:
     """What a screen shows.
 
     Args:
@@ -41,7 +41,7 @@ class LinesFile:
     filename: str
 
 
-Answered = Page | Redirect | Download | LinesFile
+Answered = ScreenPage | Redirect | Download | LinesFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Screens:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NavigationEntry:
     """An entry of the navigation.
 
     Args:
@@ -109,15 +109,15 @@ class Entry:
 
 # In this order; shown are those whose screen exists.
 NAV = (
-    Entry("overview", "Overview", "/", "o"),
-    Entry("runs", "Runs", "/runs", "r"),
-    Entry("pipelines", "Pipelines", "/pipelines", "p"),
-    Entry("tasks", "Tasks", "/tasks", "t"),
-    Entry("queues", "Queues", "/queues", "q"),
-    Entry("waits", "Waits", "/waits", "a"),
-    Entry("dead-letters", "Dead letters", "/dead-letters", "d"),
-    Entry("workers", "Workers", "/workers", "w"),
-    Entry("schedules", "Schedules", "/schedules", "s"),
-    Entry("storage", "Storage", "/storage", "f"),
-    Entry("settings", "Settings", "/settings", "e"),
+    NavigationEntry("overview", "Overview", "/", "o"),
+    NavigationEntry("runs", "Runs", "/runs", "r"),
+    NavigationEntry("pipelines", "Pipelines", "/pipelines", "p"),
+    NavigationEntry("tasks", "Tasks", "/tasks", "t"),
+    NavigationEntry("queues", "Queues", "/queues", "q"),
+    NavigationEntry("waits", "Waits", "/waits", "a"),
+    NavigationEntry("dead-letters", "Dead letters", "/dead-letters", "d"),
+    NavigationEntry("workers", "Workers", "/workers", "w"),
+    NavigationEntry("schedules", "Schedules", "/schedules", "s"),
+    NavigationEntry("storage", "Storage", "/storage", "f"),
+    NavigationEntry("settings", "Settings", "/settings", "e"),
 )

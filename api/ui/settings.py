@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeweave.api.ui import words
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
 
@@ -88,7 +88,7 @@ VERBS.add(
 
 
 @screens.add("/settings", "settings.html", every_s=5.0)
-def settings(view: View) -> Page:
+def settings(view: View) -> ScreenPage:
     """What concerns the deployment, for those who may see it, and the limits of the tenant."""
     may_all = view.inside.may(view.caller, "deployment.get_config")
     shown = {
@@ -97,4 +97,4 @@ def settings(view: View) -> Page:
         "history": view.ask("deployment.get_history") if may_all else None,
         "settings": view.ask("deployment.get_config")["settings"] if may_all else None,
     }
-    return Page("Settings", shown)
+    return ScreenPage("Settings", shown)

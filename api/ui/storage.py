@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from pipeweave.api.http import Download
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.view import View
 from pipeweave.errors import Forbidden
 
@@ -24,7 +24,7 @@ HOLDS = {
 
 
 @screens.add("/storage", "storage.html")
-def storage(view: View) -> Page:
+def storage(view: View) -> ScreenPage:
     """The backends without their credentials, the files that were uploaded, and what lies in one backend."""
     listing = view.ask("storage.list_backends")
     uploads = view.ask("uploads.list_uploads", view.only("cursor", limit="50"))
@@ -41,18 +41,18 @@ def storage(view: View) -> Page:
         shown["stats"] = view.ask("uploads.upload_stats")
     if view.given.get("backend"):
         shown["usage"] = view.ask("storage.storage_usage", view.only("backend", "prefix"))
-    return Page("Storage", shown)
+    return ScreenPage("Storage", shown)
 
 
 @screens.add("/storage/object", "stored_object.html")
-def stored_object(view: View) -> Page:
+def stored_object(view: View) -> ScreenPage:
     """One object: JSON, text, a table or an image. Nothing else that an object holds is ever shown."""
     path = _path(view)
     shown: dict[str, Any] = {"path": path, "found": None}
     if path:
         shown["found"] = preview = view.ask("storage.preview_object", view.only("backend"), path=path)
         shown["why"] = _why(preview)
-    return Page(path.rpartition("/")[2] or "Stored object", shown)
+    return ScreenPage(path.rpartition("/")[2] or "Stored object", shown)
 
 
 @screens.file("/storage/file")

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeweave.api.ui import logs
 from pipeweave.api.ui.run_step import Selected, letter
-from pipeweave.api.ui.screens import Page, Redirect, Screens
+from pipeweave.api.ui.screens import Redirect, ScreenPage, Screens
 from pipeweave.api.ui.verbs import REASON, VERBS, Verb
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.domain import TaskStatus
@@ -33,7 +33,7 @@ VERBS.add(
 
 
 @screens.add("/task-runs/<id>", "task_run.html", every_s=PROGRESS_S)
-def task_run(view: View, id: str) -> Page | Redirect:
+def task_run(view: View, id: str) -> ScreenPage | Redirect:
     """One task run."""
     document = view.ask("runs.get_task_run", id=id)
     if document["runId"] is not None:
@@ -64,7 +64,7 @@ def task_run(view: View, id: str) -> Page | Redirect:
         "log": logs.of_task_run(view, document) if tab == "log" else None,
         "loggable": (),
     }
-    return Page(document["taskId"], shown, document["status"])
+    return ScreenPage(document["taskId"], shown, document["status"])
 
 
 def _progress(task_run: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave.api.ui import figures, periods
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.verbs import VERBS, Field, Verb
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.domain import TaskStatus
@@ -19,7 +19,7 @@ FAILURES = VERSIONS = 10
 
 
 @screens.add("/tasks", "tasks.html", every_s=EVERY_S)
-def tasks(view: View) -> Page:
+def tasks(view: View) -> ScreenPage:
     """The tenant's tasks."""
     listing = view.ask("tasks.list_tasks", view.only("cursor", limit="100"))
     ids = [each["id"] for each in listing["tasks"]]
@@ -30,11 +30,11 @@ def tasks(view: View) -> Page:
         "cursor": listing["nextCursor"],
         "figures": {each["taskId"]: each for each in rows},
     }
-    return Page("Tasks", shown)
+    return ScreenPage("Tasks", shown)
 
 
 @screens.add("/tasks/<id>", "task.html", every_s=EVERY_S)
-def task(view: View, id: str) -> Page:
+def task(view: View, id: str) -> ScreenPage:
     """One task: its settings, its code, what waits and runs, and what failed last."""
     document = view.ask("tasks.get_task", id=id)["task"]
     opened = view.ask("queue.queue_items", {"taskId": id, "limit": "20"})
@@ -50,7 +50,7 @@ def task(view: View, id: str) -> Page:
         "schema": schema["schema"],
         **_statistics(view, id),
     }
-    return Page(id, shown)
+    return ScreenPage(id, shown)
 
 
 def _statistics(view: View, id: str) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _statistics(view: View, id: str) -> dict[str, Any]:
 
 
 @screens.add("/task-runs", "task_runs.html")
-def task_runs(view: View) -> Page:
+def task_runs(view: View) -> ScreenPage:
     """The task runs of all runs, or only standalone tasks."""
     names = ("taskId", "status", "worker", "createdAfter", "createdBefore", "cursor")
     view.require_filters(*names, "of")
@@ -87,7 +87,7 @@ def task_runs(view: View) -> Page:
         "of": view.given.get("of", "standalone"),
         "is_filtered": view.has_any(*names),
     }
-    return Page("Task runs", shown)
+    return ScreenPage("Task runs", shown)
 
 
 # --- verbs ------------------------------------------------------------------------------------------------

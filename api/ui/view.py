@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from pipeweave.api.http import Asked, Caller, Download, Inside, Lines
+from pipeweave.api.http import Caller, Download, Inside, Lines, RecordedCall
 from pipeweave.api.http.inside import Query
 from pipeweave.api.http.validation_errors import unknown_field
 from pipeweave.api.ui.kept_answers import KeptAnswers
@@ -48,7 +48,7 @@ class View:
     is_read_only: bool = False
     host: str = ""
     is_fragment: bool = False
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[RecordedCall] = field(default_factory=list)
     kept: KeptAnswers | None = None
     read_at: float = field(default_factory=moment)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeweave.api.ui import forms
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
 from pipeweave.durations import DURATION_EXPECTED, milliseconds
@@ -296,7 +296,7 @@ VERBS.add(
 
 
 @screens.add("/waits", "waits.html", every_s=EVERY_S, is_personal=True)
-def waits(view: View) -> Page:
+def waits(view: View) -> ScreenPage:
     """What waits, the oldest first."""
     view.require_filters(*FILTERS)
     answer = view.ask("waits.list_waits", view.only(*FILTERS, "cursor", limit="50"))
@@ -308,11 +308,11 @@ def waits(view: View) -> Page:
         "is_filtered": view.has_any(*FILTERS),
         "has_mine": any(each["isMine"] for each in answer["waits"]),
     }
-    return Page("Waits", shown)
+    return ScreenPage("Waits", shown)
 
 
 @screens.add("/waits/<id>", "wait.html", every_s=EVERY_S, is_personal=True)
-def wait(view: View, id: str) -> Page:
+def wait(view: View, id: str) -> ScreenPage:
     """One wait: what it asks and whom, and the form that decides it; once it is over, how it ended."""
     try:
         document, over = view.ask("waits.get_wait", id=id), None
@@ -327,4 +327,4 @@ def wait(view: View, id: str) -> Page:
         "comment": _COMMENT,
     }
     title = (document and document["title"]) or task_run["stepId"]
-    return Page(title, shown, task_run["status"], task_run["runId"])
+    return ScreenPage(title, shown, task_run["status"], task_run["runId"])

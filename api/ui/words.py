@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from pipeweave.api.http import Asked
+from pipeweave.api.http import RecordedCall
 from pipeweave.api.ui.clock_times import on_clocks
 from pipeweave.ids import ENGINE_TASK_PREFIX
 
@@ -164,7 +164,7 @@ def sentence(error: Any) -> str:
 
 
 @_filter
-def curl(asked: Asked, tenant: str, host: str) -> str:
+def curl(asked: RecordedCall, tenant: str, host: str) -> str:
     """A request as a command for a shell."""
     query = "&".join(f"{name}={value}" for name, value in asked.query)
     url = f"{host}{asked.path}" + (f"?{query}" if query else "")

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from pipeweave.api.ui import periods
-from pipeweave.api.ui.screens import Page, Screens
+from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
 
@@ -69,7 +69,7 @@ VERBS.add(
 
 
 @screens.add("/workers", "workers.html", every_s=EVERY_S)
-def workers(view: View) -> Page:
+def workers(view: View) -> ScreenPage:
     """The workers that live, and those that ended in the last week."""
     view.require_filters(*FILTERS)
     listing = view.ask("workers.list_workers", view.only(*FILTERS, "cursor", limit="100"))
@@ -80,11 +80,11 @@ def workers(view: View) -> Page:
         "marks": MARKS,
         "is_filtered": view.has_any(*FILTERS),
     }
-    return Page("Workers", shown)
+    return ScreenPage("Workers", shown)
 
 
 @screens.add("/workers/<id>", "worker.html", every_s=EVERY_S)
-def worker(view: View, id: str) -> Page:
+def worker(view: View, id: str) -> ScreenPage:
     """One worker: what it is, what it has loaded, what it runs now, and what it ran in the last hour."""
     document = view.ask("workers.get_worker", id=id)["worker"]
     name = f"{document['serviceId']} {document['name']}" if document["kind"] == "http" else id
@@ -98,4 +98,4 @@ def worker(view: View, id: str) -> Page:
         "counts": Counter(each["status"] for each in ran["taskRuns"]),
         "has_more": ran["nextCursor"] is not None,
     }
-    return Page(document["name"], shown)
+    return ScreenPage(document["name"], shown)

@@ -17,7 +17,7 @@ from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator.deadletters import reopening
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
-from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.triggered_by import REDRIVE, TriggeredBy
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.registry import task_rows
@@ -85,7 +85,7 @@ def _letter_of(row: Any) -> DeadLetter:
 
 
 # By dead letter: inputs that are in storage, as `stored_inputs` loads them before a transaction.
-Inputs = Mapping[UUID, tuple[Any, Kept]]
+Inputs = Mapping[UUID, tuple[Any, KeptValue]]
 NO_INPUTS: Inputs = {}
 
 
@@ -133,7 +133,7 @@ def stored_inputs(values: Values, letters: Sequence[DeadLetter]) -> Inputs:
         Conflict: an input is no longer in storage.
         Unavailable: storage cannot be reached.
     """
-    inputs: dict[UUID, tuple[Any, Kept]] = {}
+    inputs: dict[UUID, tuple[Any, KeptValue]] = {}
     for letter in letters:
         # A step of a pipeline runs again in its own run, which has the input.
         if letter.is_standalone and letter.input_path is not None:

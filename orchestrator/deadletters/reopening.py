@@ -42,7 +42,7 @@ from pipeweave.orchestrator.state import run_transitions
 from pipeweave.orchestrator.state.cancelling import PREDECESSOR_FAILED
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.rows import of_row
-from pipeweave.orchestrator.state.task_transitions import Logged, Move
+from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 from pipeweave.spec import ENGINE, ITEMS, STEPS
@@ -117,7 +117,7 @@ def reopen(
 
 
 @dataclass(frozen=True, slots=True)
-class StepState:
+class StepToReopen:
     """The state of a step. `is_laid_out` is True for a map whose items exist."""
 
     status: TaskStatus
@@ -133,7 +133,7 @@ class StoppedSteps:
     maps: tuple[int, ...]
 
 
-def find_stopped(plan: Plan, steps: Mapping[int, StepState], places: Iterable[int]) -> StoppedSteps:
+def find_stopped(plan: Plan, steps: Mapping[int, StepToReopen], places: Iterable[int]) -> StoppedSteps:
     """Find the steps that the end of the run and the failures at these places had stopped.
 
     Args:
@@ -158,11 +158,11 @@ def find_stopped(plan: Plan, steps: Mapping[int, StepState], places: Iterable[in
     return StoppedSteps(tuple(sorted(back - maps)), waiting_again)
 
 
-def _was_stopped_by_the_end(step: StepState) -> bool:
+def _was_stopped_by_the_end(step: StepToReopen) -> bool:
     return step.status is T.CANCELLED and step.error_code in STOPPED_BY_THE_END
 
 
-def _follows_a_failure(step: StepState) -> bool:
+def _follows_a_failure(step: StepToReopen) -> bool:
     """It was skipped because of a failure, or is a gather that tells of one."""
     if step.status is T.FAILED:
         return step.error_code == PARALLEL_FAILED
@@ -178,21 +178,21 @@ ORDER BY t.id FOR UPDATE OF t
 
 
 @dataclass(frozen=True, slots=True)
-class _Failed:
+class _FailedTaskRun:
     """A failed task run; `place` is the ordinal of its step, or of the map of an item."""
 
     id: UUID
     place: int
 
 
-def _failed(tx: Transaction, run: RunHeader, letters: Mapping[UUID, UUID]) -> list[_Failed]:
+def _failed(tx: Transaction, run: RunHeader, letters: Mapping[UUID, UUID]) -> list[_FailedTaskRun]:
     rows = tx.execute(_FAILED, {"run_id": run.id, "ids": list(letters)}).all()
     for row in rows:
         if row.status not in FAILED_TASK:
             raise Conflict(
                 f"task run {ids.show(ids.TASK_RUN, row.id)} is {row.status}, so it cannot be retried"
             )
-    return [_Failed(row.id, row.map_parent or ids.ordinal_of(row.id)) for row in rows]
+    return [_FailedTaskRun(row.id, row.map_parent or ids.ordinal_of(row.id)) for row in rows]
 
 
 # Locked, so that no join is decided from a failure that is being undone. Released task runs are left out,
@@ -209,10 +209,12 @@ def _step_bounds(run: RunHeader) -> dict[str, Any]:
     return {"run_id": run.id, "first": first, "last": last}
 
 
-def _steps(tx: Transaction, run: RunHeader) -> dict[int, StepState]:
+def _steps(tx: Transaction, run: RunHeader) -> dict[int, StepToReopen]:
     rows = tx.execute(_STEPS, _step_bounds(run)).all()
     tx.catch_up()
-    return {ids.ordinal_of(row.id): StepState(T(row.status), row.error_code, row.is_laid_out) for row in rows}
+    return {
+        ids.ordinal_of(row.id): StepToReopen(T(row.status), row.error_code, row.is_laid_out) for row in rows
+    }
 
 
 # --- moving task runs back --------------------------------------------------------------------------------
@@ -238,7 +240,7 @@ def _moved_failed(changes: str, where: str, source: str = "") -> str:
         where=where,
         source=f"""FROM unnest(CAST(:ids AS uuid[]), CAST(:letters AS text[]), CAST(:tries AS integer[]))
             AS l(id, letter, tries){source}""",
-        event=Logged(
+        event=MoveEvent(
             "'task_run.reopened'",
             """jsonb_strip_nulls(jsonb_build_object('nextAttempt', m.attempt, 'deadLetter', m.letter,
                 'redrive', CAST(:redrive AS text), 'by', CAST(:by AS text)))""",
@@ -262,7 +264,7 @@ _REOPEN_FAILED_OF_ENGINE = _moved_failed(f", max_attempts = t.attempt + 1{_CLEAR
 def _reopen_failed(
     tx: Transaction,
     run: RunHeader,
-    failed: Sequence[_Failed],
+    failed: Sequence[_FailedTaskRun],
     letters: Mapping[UUID, UUID],
     cause: TriggeredBy,
 ) -> list[TaskRun]:
@@ -348,7 +350,7 @@ _MOVED_MAPS = Move(
     source=f"FROM {NAMED}",
     rows=by_key(),
     where=f"{kind_sql.HAS_ITEMS} AND t.map_first IS NOT NULL",
-    event=Logged(
+    event=MoveEvent(
         "'task_run.reopened'",
         "jsonb_build_object('nextAttempt', m.attempt, 'status', m.status)",
         attempt="m.attempt - 1",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pipeweave.orchestrator.deployment.without_broker import WithoutBroker
-from pipeweave.orchestrator.domain.outbox import JoinCheck, Outgoing, Part
+from pipeweave.orchestrator.domain.outbox import ChordPart, JoinCheck, Outgoing
 from pipeweave.orchestrator.domain.queue_names import NOBODY
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.store.database import Database
@@ -32,4 +32,4 @@ def sender_of(publisher: Publisher, database: Database, values: Values) -> Send:
 
 
 def _is_nobodys(each: Outgoing) -> bool:
-    return isinstance(each, (JoinCheck, Part)) and each.queue == NOBODY
+    return isinstance(each, (JoinCheck, ChordPart)) and each.queue == NOBODY

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from pipeweave.errors import PipeWeaveError, Unavailable
-from pipeweave.orchestrator.domain.outbox import JoinCheck, Outgoing, Part
+from pipeweave.orchestrator.domain.outbox import ChordPart, JoinCheck, Outgoing
 from pipeweave.orchestrator.engine import joins
 from pipeweave.orchestrator.messaging.celery_app import LEVELS
 from pipeweave.orchestrator.messaging.publisher import Publisher
@@ -29,7 +29,7 @@ class WithoutBroker(Publisher):
 
     def publish(self, outbox: Sequence[Outgoing]) -> None:
         """Check the joins that the outbox is about; the tick checks again what fails here."""
-        checks = [each for each in outbox if isinstance(each, (JoinCheck, Part))]
+        checks = [each for each in outbox if isinstance(each, (JoinCheck, ChordPart))]
         queues = {(each.run_id, each.join): each.queue for each in checks}
         for (run_id, join), queue in queues.items():
             try:

@@ -16,7 +16,7 @@ from pipeweave.settings.sentinels import Sentinels, is_behind_sentinels, sentine
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SentinelView:
     """What one sentinel says.
 
     Args:
@@ -42,7 +42,7 @@ def sentinels(settings: Settings) -> Verdict:
     count = f"{len(answered)} of {len(answers)} sentinels"
     if not answered:
         return error(f"{count} answer", "check the hosts of BROKER_URL, and sentinel_password")
-    known = [each for each in answered if isinstance(each, Seen)]
+    known = [each for each in answered if isinstance(each, SentinelView)]
     if not known:
         return error(
             f"{count} answer, and none watches {group.master_name}",
@@ -51,7 +51,7 @@ def sentinels(settings: Settings) -> Verdict:
     return _judged(known, count, group.master_name)
 
 
-def _judged(known: list[Seen], count: str, master_name: str) -> Verdict:
+def _judged(known: list[SentinelView], count: str, master_name: str) -> Verdict:
     [(primary, votes)] = Counter(each.primary for each in known).most_common(1)
     best = max((each for each in known if each.primary == primary), key=lambda each: each.replicas)
     replicas = "1 replica" if best.replicas == 1 else f"{best.replicas} replicas"
@@ -67,7 +67,7 @@ def _judged(known: list[Seen], count: str, master_name: str) -> Verdict:
     return fine(line)
 
 
-def _ask(host: Host, group: Sentinels) -> Seen | str | None:
+def _ask(host: Host, group: Sentinels) -> SentinelView | str | None:
     """What a sentinel says; a text if it does not watch this broker, None if it does not answer."""
     with Redis(host.name, host.port, **sentinel_options(group)) as client:
         try:
@@ -79,7 +79,7 @@ def _ask(host: Host, group: Sentinels) -> Seen | str | None:
             return None
     able = [each for each in replicas if not (each["is_sdown"] or each["is_disconnected"])]
     address = Host(primary["ip"], primary["port"])
-    return Seen(str(address), len(able), primary["quorum"], primary["num-other-sentinels"] + 1)
+    return SentinelView(str(address), len(able), primary["quorum"], primary["num-other-sentinels"] + 1)
 
 
 CHECK = Check("sentinels", sentinels)

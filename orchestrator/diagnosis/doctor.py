@@ -23,7 +23,7 @@ LIMIT_S = 15.0
 _SHORTEST_SECRET = 4
 
 
-class Level(StrEnum):
+class Severity(StrEnum):
     """How serious a finding is. WARNING: the deployment works, for now. ERROR: something does not work."""
 
     OK = "ok"
@@ -35,24 +35,24 @@ class Level(StrEnum):
 class Verdict:
     """The result of a check in one line, and what to do about it."""
 
-    level: Level
+    level: Severity
     line: str
     hint: str | None = None
 
 
 def fine(line: str) -> Verdict:
     """A verdict at level OK: there is nothing to do."""
-    return Verdict(Level.OK, line)
+    return Verdict(Severity.OK, line)
 
 
 def warning(line: str, hint: str) -> Verdict:
     """A verdict at level WARNING: the deployment works, for now or in part."""
-    return Verdict(Level.WARNING, line, hint)
+    return Verdict(Severity.WARNING, line, hint)
 
 
 def error(line: str, hint: str | None) -> Verdict:
     """A verdict at level ERROR: something does not work."""
-    return Verdict(Level.ERROR, line, hint)
+    return Verdict(Severity.ERROR, line, hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Finding:
     verdict: Verdict
 
     @property
-    def level(self) -> Level:
+    def level(self) -> Severity:
         return self.verdict.level
 
 
@@ -101,7 +101,7 @@ def examine(settings: Settings, checks: Sequence[Check], *, limit_s: float = LIM
         else:
             verdict = warning(NOT_CHECKED, f"fix `{lacking}` first")
         # A check that did not run counts as failed for the checks that need it.
-        if verdict.level is Level.ERROR or lacking is not None:
+        if verdict.level is Severity.ERROR or lacking is not None:
             failed.add(check.name)
         yield Finding(check.name, _without_secrets(secrets, verdict))
 

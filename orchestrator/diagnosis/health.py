@@ -27,7 +27,7 @@ _MESSAGES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class DeploymentHealth:
     """What is known without counting anything.
 
     Args:
@@ -45,7 +45,7 @@ class Health:
     last_tick: LastTick
 
 
-def health(database: Database) -> Health:
+def health(database: Database) -> DeploymentHealth:
     """The health of a deployment now.
 
     Raises:
@@ -54,4 +54,4 @@ def health(database: Database) -> Health:
     with database.reserved() as tx:
         row = tx.execute(HEALTH).one()
     last_tick = LastTick(row.last_tick_at, row.age, tuple(row.failing))
-    return Health(row.mode, row.mode_changed_at, row.reason, _MESSAGES[row.mode], last_tick)
+    return DeploymentHealth(row.mode, row.mode_changed_at, row.reason, _MESSAGES[row.mode], last_tick)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import stalled
-from pipeweave.orchestrator.diagnosis.stalled import Kind, StalledItem
+from pipeweave.orchestrator.diagnosis.stalled import StalledItem, StalledKind
 from pipeweave.orchestrator.recovery import tick
 
 # Between two ticks (s), as in beat.
@@ -58,7 +58,7 @@ def tick_until_settled(
     """
     stalled_items = find_stalled(deployment)
     recovery = RecoveryResult(stalled_items, stalled_items)
-    if any(each.kind is Kind.MAINTENANCE for each in stalled_items):
+    if any(each.kind is StalledKind.MAINTENANCE for each in stalled_items):
         return recovery
     for _ in _while_something_changes(recovery, clock, sleep):
         ticked = tick.run_once(deployment, is_urgent=True)

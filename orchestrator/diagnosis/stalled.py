@@ -32,7 +32,7 @@ LATE = 2 * TICK_LATE
 MOST_PER_KIND = 100
 
 
-class Kind(StrEnum):
+class StalledKind(StrEnum):
     """The kinds of stalled work."""
 
     MAINTENANCE = "maintenance"
@@ -49,19 +49,19 @@ class Kind(StrEnum):
     RUN_OVERDUE = "run_overdue"
 
 
-REMEDIES: dict[Kind, str] = {
-    Kind.MAINTENANCE: "end it: `pipeweave maintenance exit`",
-    Kind.TICK_SILENT: "start `pipeweave beat`",
-    Kind.BROKER_AWAY: "start the broker; then the tick sends what was lost",
-    Kind.WORKER_SILENT: "after two checks the tick declares the worker lost and retries its attempts",
-    Kind.WORKER_GONE: "the tick ends the attempt as lost; the next attempt follows, if one is left",
-    Kind.ATTEMPT_SILENT: "after two checks the tick ends the attempt as timed out",
-    Kind.MESSAGE_LOST: "the tick sends the message again",
-    Kind.RETRY_OVERDUE: "the tick releases the attempt",
-    Kind.LIMIT_HAS_ROOM: "the tick releases task runs until the limit is full",
-    Kind.JOIN_CLOSED: "the tick asks a worker to check the join",
-    Kind.RUN_WITHOUT_LIVE_ROW: "the tick asks a worker to check whether the run has ended",
-    Kind.RUN_OVERDUE: "the tick fails the run",
+REMEDIES: dict[StalledKind, str] = {
+    StalledKind.MAINTENANCE: "end it: `pipeweave maintenance exit`",
+    StalledKind.TICK_SILENT: "start `pipeweave beat`",
+    StalledKind.BROKER_AWAY: "start the broker; then the tick sends what was lost",
+    StalledKind.WORKER_SILENT: "after two checks the tick declares the worker lost and retries its attempts",
+    StalledKind.WORKER_GONE: "the tick ends the attempt as lost; the next attempt follows, if one is left",
+    StalledKind.ATTEMPT_SILENT: "after two checks the tick ends the attempt as timed out",
+    StalledKind.MESSAGE_LOST: "the tick sends the message again",
+    StalledKind.RETRY_OVERDUE: "the tick releases the attempt",
+    StalledKind.LIMIT_HAS_ROOM: "the tick releases task runs until the limit is full",
+    StalledKind.JOIN_CLOSED: "the tick asks a worker to check the join",
+    StalledKind.RUN_WITHOUT_LIVE_ROW: "the tick asks a worker to check whether the run has ended",
+    StalledKind.RUN_OVERDUE: "the tick fails the run",
 }
 
 
@@ -74,7 +74,7 @@ class StalledItem:
         since: when it stalled; None when that is not known.
     """
 
-    kind: Kind
+    kind: StalledKind
     why: str
     since: datetime | None = None
     run_id: UUID | None = None
@@ -114,14 +114,14 @@ def _maintenance(tx: Transaction) -> Iterator[StalledItem]:
     row = tx.execute(_MODE).one()
     if row.mode == deployment_mode.MAINTENANCE:
         why = "during maintenance the tick leaves everything as it is"
-        yield StalledItem(Kind.MAINTENANCE, why, row.mode_changed_at)
+        yield StalledItem(StalledKind.MAINTENANCE, why, row.mode_changed_at)
 
 
 def _tick(tx: Transaction, settings: Settings) -> Iterator[StalledItem]:
     last = tick_status.find(tx)
     complaint = tick_status.complaint(last, settings, watched_for=timedelta.max)
     if complaint is not None:
-        yield StalledItem(Kind.TICK_SILENT, complaint.partition(":")[0], last.at)
+        yield StalledItem(StalledKind.TICK_SILENT, complaint.partition(":")[0], last.at)
 
 
 # --- workers ----------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ ORDER BY w.heartbeat_at LIMIT :most
 def _silent_workers(tx: Transaction) -> Iterator[StalledItem]:
     for row in tx.execute(_SILENT_WORKERS, {"after": LOST_AFTER, "most": MOST_PER_KIND}):
         why = f"worker {row.id} of service {row.service_id} ({row.tenant_id}) sends no heartbeat"
-        yield StalledItem(Kind.WORKER_SILENT, why, row.heartbeat_at)
+        yield StalledItem(StalledKind.WORKER_SILENT, why, row.heartbeat_at)
 
 
 _ON_LOST_WORKERS = f"""
@@ -153,7 +153,7 @@ ORDER BY t.run_id, t.id LIMIT :most
 def _on_lost_workers(tx: Transaction) -> Iterator[StalledItem]:
     for row in tx.execute(_ON_LOST_WORKERS, {"after": LOST_AFTER, "most": MOST_PER_KIND}):
         why = f"step {row.step_id} is running on worker {row.worker}, which is lost or stopped"
-        yield StalledItem(Kind.WORKER_GONE, why, row.since, row.run_id, row.id)
+        yield StalledItem(StalledKind.WORKER_GONE, why, row.since, row.run_id, row.id)
 
 
 _SILENT_ATTEMPTS = """
@@ -168,7 +168,7 @@ ORDER BY t.heartbeat_at LIMIT :most
 def _silent_attempts(tx: Transaction) -> Iterator[StalledItem]:
     for row in tx.execute(_SILENT_ATTEMPTS, {"late": LATE, "most": MOST_PER_KIND}):
         why = f"step {row.step_id} should send a heartbeat every {row.interval_ms:,} ms"
-        yield StalledItem(Kind.ATTEMPT_SILENT, why, row.heartbeat_at, row.run_id, row.id)
+        yield StalledItem(StalledKind.ATTEMPT_SILENT, why, row.heartbeat_at, row.run_id, row.id)
 
 
 # --- task runs that wait without a reason -----------------------------------------------------------------
@@ -186,13 +186,13 @@ def _lost_messages(tx: Transaction, publisher: Publisher) -> Iterator[StalledIte
         try:
             waiting = publisher.oldest(place.queue)
         except Unavailable as error:
-            yield StalledItem(Kind.BROKER_AWAY, error.detail)
+            yield StalledItem(StalledKind.BROKER_AWAY, error.detail)
             return
         before = lost_messages.lost_before(late, waiting[level(place.priority)])
         place_of = {"queue": place.queue, "priority": place.priority, "before": before, "most": MOST_PER_KIND}
         for row in tx.execute(_LOST, place_of):
             why = f"step {row.step_id} is queued, but its message is no longer in queue {row.queue}"
-            yield StalledItem(Kind.MESSAGE_LOST, why, row.queued_at, row.run_id, row.id)
+            yield StalledItem(StalledKind.MESSAGE_LOST, why, row.queued_at, row.run_id, row.id)
 
 
 _OVERDUE_RETRIES = """
@@ -204,7 +204,7 @@ WHERE t.status = 'pending' AND t.due_at < now() - CAST(:late AS interval) ORDER 
 def _overdue_retries(tx: Transaction) -> Iterator[StalledItem]:
     for row in tx.execute(_OVERDUE_RETRIES, {"late": LATE, "most": MOST_PER_KIND}):
         why = f"attempt {row.attempt} of step {row.step_id} is due"
-        yield StalledItem(Kind.RETRY_OVERDUE, why, row.due_at, row.run_id, row.id)
+        yield StalledItem(StalledKind.RETRY_OVERDUE, why, row.due_at, row.run_id, row.id)
 
 
 # One row for each task that has ready task runs, with the task run that should start first.
@@ -236,7 +236,7 @@ def _limits_with_room(tx: Transaction) -> Iterator[StalledItem]:
     for row in tx.execute(_ROOM, {"late": tx.now - LATE, "most": MOST_PER_KIND}):
         room = "has no limit" if row.concurrency == 0 else f"has room for {row.concurrency - row.live:,}"
         why = f"{row.number:,} task runs of task {row.task_id} are ready, and it {room}"
-        yield StalledItem(Kind.LIMIT_HAS_ROOM, why, row.oldest, row.run_id, row.id)
+        yield StalledItem(StalledKind.LIMIT_HAS_ROOM, why, row.oldest, row.run_id, row.id)
 
 
 # --- runs -------------------------------------------------------------------------------------------------
@@ -245,10 +245,10 @@ def _limits_with_room(tx: Transaction) -> Iterator[StalledItem]:
 def _unreleased_joins(tx: Transaction) -> Iterator[StalledItem]:
     for join in stalled_runs.unreleased_joins(tx, late=LATE):
         if join.task_run_id is None:
-            kind, why = Kind.RUN_WITHOUT_LIVE_ROW, "every task run has ended, but the run has not"
+            kind, why = StalledKind.RUN_WITHOUT_LIVE_ROW, "every task run has ended, but the run has not"
         else:
             kind, why = (
-                Kind.JOIN_CLOSED,
+                StalledKind.JOIN_CLOSED,
                 f"every predecessor of step {join.step_id} has ended, but the step has not started",
             )
         yield StalledItem(kind, why, join.since, join.run_id, join.task_run_id)
@@ -264,7 +264,7 @@ ORDER BY r.deadline_at LIMIT :most
 def _overdue_runs(tx: Transaction) -> Iterator[StalledItem]:
     for row in tx.execute(_OVERDUE_RUNS, {"late": LATE, "most": MOST_PER_KIND}):
         yield StalledItem(
-            Kind.RUN_OVERDUE,
+            StalledKind.RUN_OVERDUE,
             "the run has exceeded its time limit, but has not ended",
             row.deadline_at,
             row.id,

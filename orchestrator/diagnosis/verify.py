@@ -17,7 +17,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain import replay
-from pipeweave.orchestrator.domain.replay import Fault, RebuiltAttempt, RebuiltRun, RebuiltTaskRun
+from pipeweave.orchestrator.domain.replay import RebuiltAttempt, RebuiltRun, RebuiltTaskRun, ReplayFault
 from pipeweave.orchestrator.domain.stored_event import StoredEvent
 from pipeweave.orchestrator.store.database import Database, Transaction
 
@@ -244,6 +244,6 @@ def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _of_fault(run_id: UUID, fault: Fault) -> Difference:
+def _of_fault(run_id: UUID, fault: ReplayFault) -> Difference:
     task_run_id = None if not fault.ordinal else ids.task_run_id(run_id, fault.ordinal)
     return Difference(run_id, task_run_id, "event", f"{fault.event.type} ({fault.event.seq})", fault.why)

@@ -14,11 +14,17 @@ from pipeweave.orchestrator.diagnosis import why
 from pipeweave.orchestrator.diagnosis.why_held import Oldest
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.store import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 
 def items_with_reasons(
-    tx: Transaction, tenant: str, page: Page, oldest: Oldest, *, is_serverless: bool = False, **filters: Any
+    tx: Transaction,
+    tenant: str,
+    page: PageRequest,
+    oldest: Oldest,
+    *,
+    is_serverless: bool = False,
+    **filters: Any,
 ) -> Document:
     """A page of `reading.queue_items` with the `reason` of each item: {code, text, …}, or None of one that
     runs, and of one that has ended or gone on in the meantime.

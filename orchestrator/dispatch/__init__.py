@@ -7,13 +7,13 @@ for a service or for storage, and must never send anything to an address that th
 
 from pipeweave.orchestrator.dispatch.dispatcher import Dispatcher
 from pipeweave.orchestrator.dispatch.report import Report
-from pipeweave.orchestrator.dispatch.reports import Reports
+from pipeweave.orchestrator.dispatch.reports import ReportReceiver
 from pipeweave.orchestrator.dispatch.targets import Networks, address_of
 
 __all__ = [
     "Dispatcher",
     "Networks",
     "Report",
-    "Reports",
+    "ReportReceiver",
     "address_of",
 ]

@@ -20,7 +20,7 @@ MAX_RETRY_AFTER_S = 24 * 3600.0
 MAX_QUOTED = 500
 
 
-class Verdict(Enum):
+class AnswerVerdict(Enum):
     """What follows from the answer of an instance."""
 
     TAKEN = "taken"
@@ -43,7 +43,7 @@ class Judged:
         answered: whether the instance said anything.
     """
 
-    verdict: Verdict
+    verdict: AnswerVerdict
     failure: Failure | None = None
     sets_aside: bool = False
     busy_s: float | None = None
@@ -60,19 +60,21 @@ def judge(reply: Reply | NoReply, url: str, now: datetime) -> Judged:
     if isinstance(reply, NoReply):
         return _without_answer(reply, url)
     if 200 <= reply.status < 300:
-        return Judged(Verdict.TAKEN)
+        return Judged(AnswerVerdict.TAKEN)
     said = f"{url} answered {reply.status}{_quoted(reply.text)}"
     delay = retry_after(reply.retry_after, now)
     if reply.status == 429 or (reply.status == 503 and delay is not None):
         busy_s = BUSY_S if delay is None else max(delay, BUSY_S)
-        return Judged(Verdict.ELSEWHERE, _failure(DispatchFailed(said)), busy_s=busy_s)
+        return Judged(AnswerVerdict.ELSEWHERE, _failure(DispatchFailed(said)), busy_s=busy_s)
     if reply.status == 503:
-        return Judged(Verdict.ELSEWHERE, _failure(DispatchFailed(said)), sets_aside=True)
+        return Judged(AnswerVerdict.ELSEWHERE, _failure(DispatchFailed(said)), sets_aside=True)
     if reply.status >= 500:
-        return Judged(Verdict.LATER, _failure(DispatchFailed(said)), sets_aside=reply.status in (502, 504))
+        return Judged(
+            AnswerVerdict.LATER, _failure(DispatchFailed(said)), sets_aside=reply.status in (502, 504)
+        )
     if 300 <= reply.status < 400:
         said = f"{url} answered {reply.status}: dispatches follow no redirects"
-    return Judged(Verdict.REFUSED, _failure(DispatchRefused(said)))
+    return Judged(AnswerVerdict.REFUSED, _failure(DispatchRefused(said)))
 
 
 def unreachable(reason: str) -> Failure:
@@ -84,8 +86,8 @@ def _without_answer(reply: NoReply, url: str) -> Judged:
     said = f"{url}: {reply.reason}"
     if reply.is_late and not reply.is_certain:
         failure = _failure(AttemptTimedOut(said), outcome=Outcome.TIMEOUT)
-        return Judged(Verdict.LATER, failure, sets_aside=True, answered=False)
-    verdict = Verdict.ELSEWHERE if reply.is_certain else Verdict.LATER
+        return Judged(AnswerVerdict.LATER, failure, sets_aside=True, answered=False)
+    verdict = AnswerVerdict.ELSEWHERE if reply.is_certain else AnswerVerdict.LATER
     return Judged(verdict, _failure(DispatchFailed(said)), sets_aside=True, answered=False)
 
 

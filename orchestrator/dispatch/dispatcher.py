@@ -21,9 +21,9 @@ from uuid import UUID
 from pipeweave import signatures
 from pipeweave.errors import PipeWeaveError, TargetRefused
 from pipeweave.orchestrator.dispatch import answers, tokens
-from pipeweave.orchestrator.dispatch.answers import Verdict
+from pipeweave.orchestrator.dispatch.answers import AnswerVerdict
 from pipeweave.orchestrator.dispatch.database_away import DatabaseAway, database_needed
-from pipeweave.orchestrator.dispatch.payload import Prepared
+from pipeweave.orchestrator.dispatch.payload import PreparedDispatch
 from pipeweave.orchestrator.dispatch.preparing import Preparing
 from pipeweave.orchestrator.dispatch.sender import NoReply, Reply, Sender
 from pipeweave.orchestrator.dispatch.services import DispatchService, Services
@@ -56,7 +56,7 @@ Refused = dict[str, answers.Judged]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class InstanceReplies:
     """What the instances said that were asked.
 
     Args:
@@ -155,7 +155,7 @@ class Dispatcher:
         if isinstance(prepared, Failure):
             return {each.id: (each, prepared) for each in task_runs}
         outcomes: dict[UUID, CallOutcome] = {}
-        waiting: list[Prepared] = []
+        waiting: list[PreparedDispatch] = []
         for task_run, each in prepared:
             if isinstance(each, Failure):
                 outcomes[task_run.id] = (task_run, each)
@@ -169,7 +169,7 @@ class Dispatcher:
             outcomes |= self._together([first], refused)
         return outcomes | self._together(waiting, refused)
 
-    def _together(self, waiting: Sequence[Prepared], refused: Refused) -> dict[UUID, CallOutcome]:
+    def _together(self, waiting: Sequence[PreparedDispatch], refused: Refused) -> dict[UUID, CallOutcome]:
         running: dict[Future[CallOutcome], UUID] = {
             self._threads.submit(self._outcome, each, refused): each.task_run.id for each in waiting
         }
@@ -181,7 +181,7 @@ class Dispatcher:
             self._sender.end_late()
         return outcomes
 
-    def _outcome(self, prepared: Prepared, refused: Refused) -> CallOutcome:
+    def _outcome(self, prepared: PreparedDispatch, refused: Refused) -> CallOutcome:
         """Send one dispatch to one instance after the other, until one has taken or may have taken it.
 
         Args:
@@ -202,7 +202,9 @@ class Dispatcher:
             others = [each for each in listed if each.base_url not in known]
         return (self._ask(prepared, others, refused) if others else asked).outcome(task_run)
 
-    def _ask(self, prepared: Prepared, candidates: Sequence[Instance], refused: Refused) -> Asked:
+    def _ask(
+        self, prepared: PreparedDispatch, candidates: Sequence[Instance], refused: Refused
+    ) -> InstanceReplies:
         """Send a dispatch to one of these instances after the other, while none may have taken it."""
         service, task_id = prepared.service, prepared.task_run.task_id
         drains = service.only_drains(task_id)
@@ -219,17 +221,19 @@ class Dispatcher:
                 continue
             judged = answers.judge(reply, instance.base_url, self._database.now())
             self._note(service, instance.base_url, judged, was_aside=instance.set_aside_at is not None)
-            if judged.verdict is Verdict.TAKEN:
-                return Asked(is_over=True, taken=f"{service.id} {instance.base_url}", worker=self._worker)
+            if judged.verdict is AnswerVerdict.TAKEN:
+                return InstanceReplies(
+                    is_over=True, taken=f"{service.id} {instance.base_url}", worker=self._worker
+                )
             failure = judged.failure or failure
             if judged.sets_aside or judged.busy_s is not None:
                 refused[instance.base_url] = judged
             busy_s = judged.busy_s or busy_s
-            if judged.verdict is not Verdict.ELSEWHERE:
-                return Asked(failure, is_over=True)
-        return Asked(failure, busy_s)
+            if judged.verdict is not AnswerVerdict.ELSEWHERE:
+                return InstanceReplies(failure, is_over=True)
+        return InstanceReplies(failure, busy_s)
 
-    def _post(self, url: str, prepared: Prepared) -> Reply | NoReply:
+    def _post(self, url: str, prepared: PreparedDispatch) -> Reply | NoReply:
         try:
             target = self._networks.resolve(url, prepared.run.tenant)
         except TargetRefused as error:
@@ -260,7 +264,7 @@ class Dispatcher:
             else:
                 instances.bring_back(tx, service.tenant, service.id, url)
 
-        if judged.verdict is Verdict.TAKEN and not was_aside:
+        if judged.verdict is AnswerVerdict.TAKEN and not was_aside:
             self._note_seen(service, url)
         if judged.sets_aside or was_aside:
             self._try(lambda: self._database.run(note, is_one=False))

@@ -33,7 +33,7 @@ class StoredUpstream:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedDispatch:
     """All that one dispatch says.
 
     Args:

@@ -47,7 +47,7 @@ _HEADERS = {"Accept": "application/json", "User-Agent": "PipeWeave"}
 IS_DUE = f"EXISTS (SELECT 1 FROM waits AS w WHERE w.due_at <= now() AND w.kind = '{POLL}')"
 
 
-class _Calls(CallsBesideTick):
+class _PollsUnderWay(CallsBesideTick):
     """The polls that this process makes for a database just now."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ def run_once(database: Database, values: Values, settings: Settings) -> int:
     with database.statements() as tx:
         keys = [(row.run_id, row.task_run_id) for row in tx.execute(_DUE, {"now": tx.now, "most": due.BATCH})]
     due.look_at_all(database, values, keys)
-    calls = database.caches.own(_Calls)
+    calls = database.caches.own(_PollsUnderWay)
     return calls.begin(
         lambda most, shares: database.run(lambda tx: claim(tx, most, shares)),
         lambda claimed: ask(database, values, settings, calls.sender, claimed),

@@ -12,7 +12,7 @@ from pipeweave.errors import PipeWeaveError, Unavailable
 from pipeweave.orchestrator.dispatch import item_inputs, tokens, upstream
 from pipeweave.orchestrator.dispatch.database_away import database_needed
 from pipeweave.orchestrator.dispatch.object_urls import ObjectUrls
-from pipeweave.orchestrator.dispatch.payload import Prepared, StoredUpstream
+from pipeweave.orchestrator.dispatch.payload import PreparedDispatch, StoredUpstream
 from pipeweave.orchestrator.dispatch.services import DispatchService
 from pipeweave.orchestrator.dispatch.shared_values import SharedValues
 from pipeweave.orchestrator.dispatch.upstream import UpstreamPage, UpstreamStep
@@ -33,7 +33,7 @@ Uploads = Mapping[str, Mapping[str, Any]]
 # Every upload's id begins so, as a text of an input.
 _UPLOAD_MARK = f'"{ids.UPLOAD}_'.encode()
 
-OfEach = list[tuple[TaskRun, "Prepared | Failure"]]
+OfEach = list[tuple[TaskRun, "PreparedDispatch | Failure"]]
 
 
 class Preparing:
@@ -121,14 +121,14 @@ class Preparing:
         page: UpstreamPage,
         stored: Mapping[str, StoredUpstream],
         uploads: Uploads,
-    ) -> Prepared:
+    ) -> PreparedDispatch:
         secret = tokens.secret_of(self._settings)
         dispatch_id = dispatch_ids.make(secret, task_run.id, task_run.attempt)
         with database_needed():
             clock = self._database.now()
         now = clock.timestamp()
         has_urls = service.storage_access == "urls"
-        return Prepared(
+        return PreparedDispatch(
             run,
             task_run,
             service,

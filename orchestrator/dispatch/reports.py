@@ -82,7 +82,7 @@ WHERE t.run_id = :run_id AND t.id = :id
 """
 
 
-class Reports:
+class ReportReceiver:
     """Takes reports.
 
     Args:

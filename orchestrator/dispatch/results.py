@@ -14,7 +14,7 @@ from pipeweave.errors import FieldError, InvalidInput, InvalidResult, NotFound, 
 from pipeweave.orchestrator.dispatch.payload import asset_path, logs_path, output_path
 from pipeweave.orchestrator.dispatch.report import Report
 from pipeweave.orchestrator.domain.failure import Failure, Outcome, uncounted
-from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.store.values import Values, canonical
 from pipeweave.safe_text import storable
 from pipeweave.size_limits import INLINE_BYTES, MAX_ASSETS, MAX_OUTPUT_BYTES
@@ -33,7 +33,7 @@ _OUTCOMES = {"TIMEOUT": Outcome.TIMEOUT, "WORKER_STOPPED": Outcome.INTERRUPTED}
 _FINAL_CODES = frozenset({"INVALID_NEXT_TASKS"})
 
 
-def output(values: Values, report: Report, dispatch_id: str, backend: str) -> Kept:
+def output(values: Values, report: Report, dispatch_id: str, backend: str) -> KeptValue:
     """The output of a successful attempt, as it is stored.
 
     Raises:
@@ -62,12 +62,12 @@ def output(values: Values, report: Report, dispatch_id: str, backend: str) -> Ke
         with storage.open(path) as pieces:
             for piece in pieces:
                 digest.update(piece)
-        return Kept(None, reference, entry.size, digest.hexdigest())
+        return KeptValue(None, reference, entry.size, digest.hexdigest())
     content = _canonical(storage.get(path, limit=PARSED_BYTES))
     digest_of = hashlib.sha256(content).hexdigest()
     if len(content) <= INLINE_BYTES:
-        return Kept(content.decode(), None, len(content), digest_of)
-    return Kept(None, reference, entry.size, digest_of)
+        return KeptValue(content.decode(), None, len(content), digest_of)
+    return KeptValue(None, reference, entry.size, digest_of)
 
 
 def _canonical(content: bytes) -> bytes:

@@ -78,7 +78,7 @@ class _Open:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptConnection:
     connection: HTTPConnection
     since: float
 
@@ -97,7 +97,7 @@ class Sender:
     cuts: bool = False
     within_s: float | None = None
     most_bytes: int = MAX_ANSWER
-    _kept: dict[Target, list[_Kept]] = field(default_factory=dict)
+    _kept: dict[Target, list[_KeptConnection]] = field(default_factory=dict)
     _open: dict[int, _Open] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -190,7 +190,7 @@ class Sender:
             kept = self._kept.setdefault(target, [])
             is_room = len(kept) < MOST_KEPT and connection.is_connected
             if is_room:
-                kept.append(_Kept(connection, time.monotonic()))
+                kept.append(_KeptConnection(connection, time.monotonic()))
         if not is_room:
             connection.close()
 

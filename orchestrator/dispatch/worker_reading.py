@@ -10,18 +10,18 @@ from pipeweave.errors import FieldError, InvalidInput, NotFound
 from pipeweave.orchestrator.dispatch import payload, services, tokens, upstream
 from pipeweave.orchestrator.dispatch.object_urls import ObjectUrls
 from pipeweave.orchestrator.dispatch.preparing import Preparing
-from pipeweave.orchestrator.dispatch.reports import Reports
+from pipeweave.orchestrator.dispatch.reports import ReportReceiver
 from pipeweave.orchestrator.dispatch.results import is_asset_key
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import TaskRun
 
 
-def upstream_page(reports: Reports, dispatch_id: str, start: int) -> dict[str, Any]:
+def upstream_page(reports: ReportReceiver, dispatch_id: str, start: int) -> dict[str, Any]:
     """{upstreamRefs, upstreamNext}: a further page of the steps before an attempt's step.
 
     Raises:
-        Unauthenticated, NotFound, StaleReport: see `Reports.attempt_of`.
+        Unauthenticated, NotFound, StaleReport: see `ReportReceiver.attempt_of`.
         Unavailable: storage cannot be reached.
     """
     run, task_run = reports.attempt_of(dispatch_id)
@@ -37,7 +37,7 @@ def upstream_page(reports: Reports, dispatch_id: str, start: int) -> dict[str, A
     }
 
 
-def urls(reports: Reports, dispatch_id: str, get: Sequence[str], put: Sequence[str]) -> dict[str, Any]:
+def urls(reports: ReportReceiver, dispatch_id: str, get: Sequence[str], put: Sequence[str]) -> dict[str, Any]:
     """{get, put, expiresAt}: URLs of objects of an attempt.
 
     Args:
@@ -45,7 +45,7 @@ def urls(reports: Reports, dispatch_id: str, get: Sequence[str], put: Sequence[s
         put: keys of assets.
 
     Raises:
-        Unauthenticated, NotFound, StaleReport: see `Reports.attempt_of`.
+        Unauthenticated, NotFound, StaleReport: see `ReportReceiver.attempt_of`.
         InvalidInput: a path is not the attempt's own, or a key is not possible.
     """
     run, task_run = reports.attempt_of(dispatch_id)
@@ -82,7 +82,7 @@ def _upload(urls: ObjectUrls, path: str) -> dict[str, str]:
     return {"path": path, "url": urls.put(path)}
 
 
-def _urls(reports: Reports, run: RunHeader, task_run: TaskRun) -> ObjectUrls | None:
+def _urls(reports: ReportReceiver, run: RunHeader, task_run: TaskRun) -> ObjectUrls | None:
     with reports.database.statements() as tx:
         service = services.read(tx, run.tenant, task_run.task_id)
     if service is None or service.storage_access != "urls":

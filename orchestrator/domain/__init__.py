@@ -8,12 +8,26 @@ from pipeweave.orchestrator.domain.facts import Fact
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.months import Month
-from pipeweave.orchestrator.domain.outbox import UNCOUNTED, InvalidChord, JoinCheck, Outgoing, Part, PutBack
+from pipeweave.orchestrator.domain.outbox import (
+    UNCOUNTED,
+    ChordPart,
+    InvalidChord,
+    JoinCheck,
+    Outgoing,
+    PutBack,
+)
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import STATUS_LETTERS, RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.step_values import Wanted
-from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, Kept, KeyWait, Suspended, TaskRun
+from pipeweave.orchestrator.domain.task_run import (
+    Completion,
+    Dispatched,
+    KeptValue,
+    KeyWait,
+    Suspended,
+    TaskRun,
+)
 from pipeweave.orchestrator.domain.triggered_by import TRIGGER_KINDS, TriggeredBy
 from pipeweave.orchestrator.domain.utc import in_utc
 from pipeweave.orchestrator.domain.waits import WaitKind
@@ -24,17 +38,17 @@ __all__ = [
     "TRIGGER_KINDS",
     "UNCOUNTED",
     "CallOutcome",
+    "ChordPart",
     "Completion",
     "Dispatched",
     "Fact",
     "Failure",
     "InvalidChord",
     "JoinCheck",
-    "Kept",
+    "KeptValue",
     "KeyWait",
     "Month",
     "Outgoing",
-    "Part",
     "PutBack",
     "RunHeader",
     "RunStatus",

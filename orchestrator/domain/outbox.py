@@ -45,7 +45,7 @@ class Chord:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChordPart:
     """A finished part of a chord: a message (`message` is its index) or a predecessor (`ordinal`)."""
 
     run_id: UUID
@@ -99,4 +99,4 @@ class PutBack:
     task_id: str | None = None
 
 
-Outgoing = Released | Chord | Part | JoinCheck | InvalidChord | PutBack
+Outgoing = Released | Chord | ChordPart | JoinCheck | InvalidChord | PutBack

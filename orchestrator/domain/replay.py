@@ -13,7 +13,7 @@ from functools import partial
 
 from pipeweave.orchestrator.domain import states
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
-from pipeweave.orchestrator.domain.stored_event import StoredEvent, Unreadable
+from pipeweave.orchestrator.domain.stored_event import StoredEvent, UnreadableEvent
 from pipeweave.size_limits import MAX_TASK_RUNS_PER_RUN
 
 T = TaskStatus
@@ -48,7 +48,7 @@ class RebuiltAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ReplayFault:
     """An event that cannot have happened; `why` says what contradicts it."""
 
     ordinal: int | None
@@ -73,7 +73,7 @@ class RebuiltRun:
     has_started: bool
     task_runs: Mapping[int, RebuiltTaskRun]
     attempts: Mapping[tuple[int, int], RebuiltAttempt]
-    faults: Sequence[Fault]
+    faults: Sequence[ReplayFault]
 
 
 def rebuild(events: Iterable[StoredEvent]) -> RebuiltRun:
@@ -100,7 +100,7 @@ class _Rebuilding:
     has_started: bool = False
     task_runs: dict[int, RebuiltTaskRun] = field(default_factory=dict)
     attempts: dict[tuple[int, int], RebuiltAttempt] = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[ReplayFault] = field(default_factory=list)
 
     def apply(self, event: StoredEvent) -> None:
         change = _CHANGES.get(event.type)
@@ -109,11 +109,11 @@ class _Rebuilding:
             return
         try:
             change(self, event)
-        except Unreadable as error:
+        except UnreadableEvent as error:
             self._fault(event, str(error))
 
     def _fault(self, event: StoredEvent, why: str, ordinal: int | None = None) -> None:
-        self.faults.append(Fault(event.ordinal if ordinal is None else ordinal, event, why))
+        self.faults.append(ReplayFault(event.ordinal if ordinal is None else ordinal, event, why))
 
     # --- the run ------------------------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class _Rebuilding:
     def lay_out(self, event: StoredEvent) -> None:
         first, count = event.whole("first", 1), event.whole("count", 1)
         if first + count - 1 > MAX_TASK_RUNS_PER_RUN:
-            raise Unreadable("its items are more than a run can have")
+            raise UnreadableEvent("its items are more than a run can have")
         self.move(
             event,
             [event.subject],
@@ -385,4 +385,4 @@ def _status(event: StoredEvent) -> RunStatus:
     try:
         return RunStatus(event.text("status") or RunStatus.RUNNING)
     except ValueError:
-        raise Unreadable("its data.status is not the status of a run") from None
+        raise UnreadableEvent("its data.status is not the status of a run") from None

@@ -13,7 +13,7 @@ Presence = Literal["both", "onlyLeft", "onlyRight"]
 
 
 @dataclass(frozen=True, slots=True)
-class StepOutcome:
+class OutcomeInRun:
     """What a step did in one run.
 
     Args:
@@ -49,8 +49,8 @@ class StepComparison:
 
     step_id: str
     presence: Presence
-    left: StepOutcome | None
-    right: StepOutcome | None
+    left: OutcomeInRun | None
+    right: OutcomeInRun | None
     delta_ms: float | None
     has_same_output: bool | None
     is_changed: bool
@@ -68,7 +68,7 @@ class Summary:
     other_output: int
 
 
-def compare(left: Iterable[StepOutcome], right: Iterable[StepOutcome]) -> list[StepComparison]:
+def compare(left: Iterable[OutcomeInRun], right: Iterable[OutcomeInRun]) -> list[StepComparison]:
     """Every step of the two runs; those first that make most of the difference in time, whichever way.
 
     Steps whose difference is not known come last, in the order of the pipeline on the right.
@@ -80,7 +80,7 @@ def compare(left: Iterable[StepOutcome], right: Iterable[StepOutcome]) -> list[S
     return sorted(comparisons, key=_cost, reverse=True)
 
 
-def _by_id(outcomes: Iterable[StepOutcome]) -> Mapping[str, StepOutcome]:
+def _by_id(outcomes: Iterable[OutcomeInRun]) -> Mapping[str, OutcomeInRun]:
     return {each.step_id: each for each in outcomes}
 
 
@@ -94,7 +94,7 @@ def _cost(step: StepComparison) -> float:
     return -1.0 if alone is None or alone.duration_ms is None else alone.duration_ms
 
 
-def _compared(step_id: str, left: StepOutcome | None, right: StepOutcome | None) -> StepComparison:
+def _compared(step_id: str, left: OutcomeInRun | None, right: OutcomeInRun | None) -> StepComparison:
     if left is None or right is None:
         presence: Presence = "onlyLeft" if right is None else "onlyRight"
         return StepComparison(step_id, presence, left, right, None, None, True)
@@ -113,14 +113,14 @@ def _delta(left: float | None, right: float | None) -> float | None:
     return None if left is None or right is None else round(right - left, 1)
 
 
-def _has_same_output(left: StepOutcome, right: StepOutcome) -> bool | None:
+def _has_same_output(left: OutcomeInRun, right: OutcomeInRun) -> bool | None:
     if left.output_hash is None or right.output_hash is None:
         return None
     return left.output_hash == right.output_hash
 
 
-def _is_changed(left: StepOutcome, right: StepOutcome) -> bool:
-    def essence(each: StepOutcome) -> tuple[object, ...]:
+def _is_changed(left: OutcomeInRun, right: OutcomeInRun) -> bool:
+    def essence(each: OutcomeInRun) -> tuple[object, ...]:
         return each.status, each.attempt, each.task_id, each.kind, each.code_version, each.items
 
     return essence(left) != essence(right)

@@ -9,7 +9,7 @@ from typing import Any
 from pipeweave.size_limits import MAX_TASK_RUNS_PER_RUN
 
 
-class Unreadable(Exception):
+class UnreadableEvent(Exception):
     """The data of an event are not what its type promises; the message says what was expected."""
 
 
@@ -34,14 +34,16 @@ class StoredEvent:
     def subject(self) -> int:
         """The ordinal of its task run."""
         if not self.ordinal:
-            raise Unreadable("it names no task run" if self.ordinal is None else "it names another run's")
+            raise UnreadableEvent(
+                "it names no task run" if self.ordinal is None else "it names another run's"
+            )
         return self.ordinal
 
     def ordinals(self, name: str = "ordinals") -> Iterator[int]:
         """The ordinals of closed ranges."""
         ranges = self.data.get(name)
         if not isinstance(ranges, list):
-            raise Unreadable(f"its data.{name} are not ranges")
+            raise UnreadableEvent(f"its data.{name} are not ranges")
         for each in ranges:
             match each:
                 case [int(first), int(last)] if 0 < first <= last <= MAX_TASK_RUNS_PER_RUN:
@@ -49,20 +51,20 @@ class StoredEvent:
                 case [int(only)] if 0 < only <= MAX_TASK_RUNS_PER_RUN:
                     yield only
                 case _:
-                    raise Unreadable(f"its data.{name} are not ranges")
+                    raise UnreadableEvent(f"its data.{name} are not ranges")
 
     def whole(self, name: str, least: int) -> int:
         """A whole number, `least` or more."""
         value = self.data.get(name)
         if not isinstance(value, int) or not least <= value <= MAX_TASK_RUNS_PER_RUN:
-            raise Unreadable(f"its data.{name} is not a number of at least {least}")
+            raise UnreadableEvent(f"its data.{name} is not a number of at least {least}")
         return value
 
     def text(self, name: str) -> str | None:
         """A text, or nothing."""
         value = self.data.get(name)
         if value is not None and not isinstance(value, str):
-            raise Unreadable(f"its data.{name} is not a text")
+            raise UnreadableEvent(f"its data.{name} is not a text")
         return value
 
     def texts(self, name: str) -> tuple[str, ...] | None:
@@ -71,5 +73,5 @@ class StoredEvent:
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise Unreadable(f"its data.{name} are not texts")
+            raise UnreadableEvent(f"its data.{name} are not texts")
         return tuple(value)

@@ -69,7 +69,7 @@ class Completion:
     """
 
     task_run: TaskRun
-    output: Kept
+    output: KeptValue
     selected_next: tuple[str, ...] | None = None
     key: str | None = None
     cached_from: UUID | None = None
@@ -136,7 +136,7 @@ class Suspended:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptValue:
     """A stored value: its JSON inline or its path in storage, never both.
 
     `hash` is the lower-case hex SHA-256 of the canonical JSON (sorted keys), `size` its length in bytes.

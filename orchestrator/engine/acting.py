@@ -21,7 +21,7 @@ from pipeweave.orchestrator.domain.step_values import Wanted
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine import referred_values, step_results, waiting
 from pipeweave.orchestrator.engine.referred_values import Loaded, NotLoaded, ReferredValues, Scope
-from pipeweave.orchestrator.engine.step_results import Made
+from pipeweave.orchestrator.engine.step_results import EngineResult
 from pipeweave.orchestrator.state import cancelling, completing, releasing
 from pipeweave.orchestrator.state.cancelling import CONDITION_FALSE, PREDECESSOR_FAILED
 from pipeweave.orchestrator.store.database import Transaction
@@ -32,7 +32,7 @@ from pipeweave.spec import Gather, WaitStep, engine_results
 MAX_ACTS = 100
 
 
-class Outcome(Enum):
+class ActingOutcome(Enum):
     """What else than a value or a failure a step may come to."""
 
     GOES_ON = "goes on"  # its task runs, or one for each item
@@ -82,22 +82,22 @@ def act(tx: Transaction, run: RunHeader, ordinals: Sequence[int], loaded: Loaded
         wanted |= run.plan.values[each].wanted
     values = referred_values.find(tx, run, wanted, loaded)
     acted = Acted()
-    made: list[Made] = []
+    made: list[EngineResult] = []
     failures: dict[int, Failure] = {}
     waits: list[int] = []
     for ordinal in sorted(ordinals):
         match _decide(tx, run, ordinal, values):
-            case Made() as one:
+            case EngineResult() as one:
                 made.append(one)
             case Failure() as failure:
                 failures[ordinal] = failure
             case NotLoaded() as missing:
                 acted.unloaded[ordinal] = missing.paths
-            case Outcome.GOES_ON:
+            case ActingOutcome.GOES_ON:
                 acted.go_on.append(ordinal)
-            case Outcome.WAITS:
+            case ActingOutcome.WAITS:
                 waits.append(ordinal)
-            case Outcome.AFTER_FAILURE:
+            case ActingOutcome.AFTER_FAILURE:
                 acted.after_failure.append(ordinal)
             case _:
                 acted.skipped.append(ordinal)
@@ -109,21 +109,21 @@ def act(tx: Transaction, run: RunHeader, ordinals: Sequence[int], loaded: Loaded
 
 def _decide(
     tx: Transaction, run: RunHeader, ordinal: int, values: ReferredValues
-) -> Made | Failure | NotLoaded | Outcome:
+) -> EngineResult | Failure | NotLoaded | ActingOutcome:
     """What a step comes to."""
     step, needed = run.plan[ordinal].step, run.plan.values[ordinal]
     try:
         scope: Scope = values.scope(needed.wanted)
         if needed.condition is not None and not needed.condition.is_true(scope, now=tx.now):
-            return Outcome.PASSED_OVER
+            return ActingOutcome.PASSED_OVER
         if step.decides is None:
-            return Outcome.GOES_ON
+            return ActingOutcome.GOES_ON
         if isinstance(step.decides, WaitStep):
-            return Outcome.WAITS
+            return ActingOutcome.WAITS
         result = step_results.result_of(run.plan, ordinal, scope, tx.now)
-        if isinstance(step.decides, Gather) and isinstance(result, Made):
+        if isinstance(step.decides, Gather) and isinstance(result, EngineResult):
             is_skipped = values.is_after_failure(step.needs, run.failure_mode)
-            return Outcome.AFTER_FAILURE if is_skipped else result
+            return ActingOutcome.AFTER_FAILURE if is_skipped else result
         return result
     except NotLoaded as missing:
         return missing
@@ -142,7 +142,7 @@ def _wait(
 
 
 def _write(
-    tx: Transaction, run: RunHeader, acted: Acted, made: Sequence[Made], failures: dict[int, Failure]
+    tx: Transaction, run: RunHeader, acted: Acted, made: Sequence[EngineResult], failures: dict[int, Failure]
 ) -> None:
     rows = [(each.ordinal, each.output, each.selected_next) for each in made]
     completed = completing.complete_made(tx, run.id, rows)

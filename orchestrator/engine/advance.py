@@ -135,7 +135,7 @@ class Advance:
 
     def fail(
         self, failures: Sequence[tuple[TaskRun, Failure]], *, max_retry_delay_ms: int | None
-    ) -> attempts.Ended:
+    ) -> attempts.EndedAttempts:
         """End failed attempts, before the transaction writes anything else.
 
         Under fail-fast a failure locks its own row, then the run's row, then the rows of all other task runs:
@@ -372,7 +372,7 @@ class Advance:
             case _:
                 self.decide([ordinal])
 
-    def _finish_map(self, ordinal: int, ending: maps.Ending) -> None:
+    def _finish_map(self, ordinal: int, ending: maps.MapEnding) -> None:
         if ending.failure is not None:
             self._fail_map(ordinal, ending.failure)
         else:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 
-from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck, Part
+from pipeweave.orchestrator.domain.outbox import Chord, ChordPart, JoinCheck
 from pipeweave.orchestrator.domain.plan import WIDE, JoinKind
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import TaskRun
@@ -116,7 +116,7 @@ class ChordAccounting:
         if self._counting is Counting.REOPENED:
             return False
         if kind is JoinKind.IRREGULAR or _counts_on_its_own(task_run):
-            self._tx.send(Part(self._run.id, join, self.queue, ordinal=ordinal))
+            self._tx.send(ChordPart(self._run.id, join, self.queue, ordinal=ordinal))
             return not _may_have_counted(task_run)
         # The message of the step is counted, unless the step was skipped or its message is no part.
         return task_run is not None and self._counting is Counting.COUNTED
@@ -125,7 +125,7 @@ class ChordAccounting:
         """Count final items for their wide map, or send a check of the map."""
         for item in items:
             if item.ends_on_its_own:
-                self._tx.send(Part(self._run.id, parent, self.queue, ordinal=item.ordinal))
+                self._tx.send(ChordPart(self._run.id, parent, self.queue, ordinal=item.ordinal))
         is_counted = self._counting is Counting.COUNTED
         if not is_counted and any(not item.ends_on_its_own or _may_have_counted(item) for item in items):
             self._tx.send(JoinCheck(self._run.id, parent, self.queue))

@@ -25,7 +25,7 @@ from pipeweave.orchestrator.queueing import limits, widths
 from pipeweave.orchestrator.state import claiming, completing, pause_sql, releasing, run_transitions
 from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.rows import of_row
-from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf
+from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, OneOf
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import FAIL_FAST
 
@@ -157,7 +157,7 @@ def _going_on(where: str, begins: str = _ENDED) -> str:
         where=f"{releasing.UNDECIDED} AND EXISTS (SELECT 1 FROM moved) AND {where}",
         source="""FROM paused AS x,
             unnest(CAST(:nexts AS uuid[]), CAST(:ordinals AS integer[])) AS n(id, ordinal)""",
-        event=Logged(
+        event=MoveEvent(
             "CASE WHEN m.status = 'running' THEN 'task_run.started' ELSE 'task_runs.' || m.status END",
             f"""CASE WHEN m.status = 'running' THEN {claiming.STARTED_FROM_PENDING}
             ELSE jsonb_strip_nulls(jsonb_build_object('ordinals',

@@ -19,7 +19,7 @@ from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.facts import Name
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.domain.task_run import Completion, Kept, KeyWait, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, KeptValue, KeyWait, TaskRun
 from pipeweave.orchestrator.engine import key_waiters
 from pipeweave.orchestrator.engine.key_sql import HOLDER, IS_OPEN, OF_TENANT
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
@@ -113,10 +113,10 @@ def _take(tx: Transaction, statement: str, tenant: str, task_id: str, key: str, 
     return tx.execute(statement, parameters | ids, lock=_LOCK).one()
 
 
-def _kept(row: Any) -> Kept:
+def _kept(row: Any) -> KeptValue:
     # A row stores JSON null as NULL.
     inline = None if row.output_path is not None else row.output or "null"
-    return Kept(inline, row.output_path, row.output_size, row.output_hash)
+    return KeptValue(inline, row.output_path, row.output_size, row.output_hash)
 
 
 _RESERVE = _take_sql("SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM seen AS s WHERE s.is_hit OR s.is_unfinished)")

@@ -29,7 +29,7 @@ from pipeweave.orchestrator.state import releasing, run_headers
 from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.pause_sql import IS_RUN_PAUSED
 from pipeweave.orchestrator.state.rows import read
-from pipeweave.orchestrator.state.task_transitions import Logged, Move
+from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent
 from pipeweave.orchestrator.store.database import Transaction
 
 T = TaskStatus
@@ -53,7 +53,7 @@ _BACK = Move(
     source="""FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[]), CAST(:keys AS text[]),
         CAST(:holders AS uuid[]), CAST(:shown AS text[]), CAST(:pauses AS interval[]))
         AS g(id, attempt, key, holder, shown, pause)""",
-    event=Logged("'task_run.stepped_back'", "jsonb_build_object('awaits', m.shown, 'dueAt', m.due_at)"),
+    event=MoveEvent("'task_run.stepped_back'", "jsonb_build_object('awaits', m.shown, 'dueAt', m.due_at)"),
     returning=", g.shown, t.due_at",
 ).sql
 _STEP_BACK = f"WITH {_BACK} SELECT * FROM moved"

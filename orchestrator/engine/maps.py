@@ -37,7 +37,7 @@ COUNTS = CacheSpec[tuple[UUID, int], int]("item counts of maps", 1_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class MapEnding:
     """The end of a map whose items are all final; `failure` is None when the map completes."""
 
     count: int
@@ -249,7 +249,7 @@ def over(tx: Transaction, laid_out: Sequence[LaidOut]) -> set[LaidOut]:
     return {each for number, each in enumerate(laid_out) if number not in still_open}
 
 
-def ending(tx: Transaction, run: RunHeader, ordinal: int) -> Ending | None:
+def ending(tx: Transaction, run: RunHeader, ordinal: int) -> MapEnding | None:
     """The end of a map whose row the caller has locked; None while an item is open."""
     parent = _parent(tx, run.id, ordinal)
     if not _over(tx, run.id, parent):
@@ -257,9 +257,9 @@ def ending(tx: Transaction, run: RunHeader, ordinal: int) -> Ending | None:
     count = parent.map_count
     row = tx.execute(_FAILED, _span(run.id, parent)).one()
     if row.failed == 0 or (run.failure_mode == rules.PARTIAL_MERGE and row.failed < count):
-        return Ending(count, None)
+        return MapEnding(count, None)
     message = f"{row.failed:,} of {count:,} items failed, the first at index {row.index}"
     details = {"failed": row.failed, "items": count, "firstFailedIndex": row.index}
-    return Ending(
+    return MapEnding(
         count, Failure(MAP_ITEMS_FAILED, message, "MapItemsFailed", False, None, details, is_dead=False)
     )

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.plan import Plan
-from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.engine.referred_values import Scope
 from pipeweave.orchestrator.store.values import keep_inline
 from pipeweave.size_limits import INLINE_BYTES
@@ -22,7 +22,7 @@ _TYPES = {PARALLEL_FAILED: "ParallelFailed", RESULT_TOO_LARGE: "ResultTooLarge"}
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class EngineResult:
     """What a step of the engine completes with.
 
     Args:
@@ -30,11 +30,11 @@ class Made:
     """
 
     ordinal: int
-    output: Kept
+    output: KeptValue
     selected_next: tuple[str, ...] | None = None
 
 
-def result_of(plan: Plan, ordinal: int, scope: Scope, now: datetime) -> Made | Failure:
+def result_of(plan: Plan, ordinal: int, scope: Scope, now: datetime) -> EngineResult | Failure:
     """What a choice, a transform or a gather comes to.
 
     Args:
@@ -62,7 +62,7 @@ def result_of(plan: Plan, ordinal: int, scope: Scope, now: datetime) -> Made | F
     kept = keep_inline(result.output)
     if kept.size > INLINE_BYTES:
         return _failure(decides, engine_results.too_large(kept.size, decides))
-    return Made(ordinal, kept, result.selected_next)
+    return EngineResult(ordinal, kept, result.selected_next)
 
 
 def _failure(decides: EngineStep, refused: Refused) -> Failure:

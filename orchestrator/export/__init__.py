@@ -5,8 +5,8 @@ Called by `api`. This room must never write to PostgreSQL, and never hold a conn
 
 from pipeweave.orchestrator.export.audit_rows import AuditExport
 from pipeweave.orchestrator.export.chosen import ChosenRuns
-from pipeweave.orchestrator.export.exporting import KINDS, Export, Part
+from pipeweave.orchestrator.export.exporting import KINDS, Export, ExportPart
 from pipeweave.orchestrator.export.logs import Stores
 from pipeweave.orchestrator.export.position import Position
 
-__all__ = ["KINDS", "AuditExport", "ChosenRuns", "Export", "Part", "Position", "Stores"]
+__all__ = ["KINDS", "AuditExport", "ChosenRuns", "Export", "ExportPart", "Position", "Stores"]

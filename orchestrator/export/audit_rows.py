@@ -8,7 +8,7 @@ from uuid import UUID
 
 import orjson
 
-from pipeweave.orchestrator.export.exporting import Part
+from pipeweave.orchestrator.export.exporting import ExportPart
 from pipeweave.orchestrator.export.position import Position, digest
 from pipeweave.orchestrator.reading.audit_list import AuditFilter, audit_after
 from pipeweave.orchestrator.store.database import Database
@@ -40,7 +40,7 @@ class AuditExport:
         """
         return Position.read(cursor, AUDIT, self._digest())
 
-    def parts(self, position: Position) -> Iterator[Part]:
+    def parts(self, position: Position) -> Iterator[ExportPart]:
         """The parts behind a position; the last one is empty.
 
         Raises:
@@ -53,11 +53,11 @@ class AuditExport:
                     tx, self.tenants, self.chosen, after, ROWS, sees_deployment=self.sees_deployment
                 )
             if not entries:
-                yield Part(b"", 0, self._cursor(after), is_last=True)
+                yield ExportPart(b"", 0, self._cursor(after), is_last=True)
                 return
             after = entries[-1][0]
             content = b"".join(orjson.dumps(each) + b"\n" for _, each in entries)
-            yield Part(content, len(entries), self._cursor(after))
+            yield ExportPart(content, len(entries), self._cursor(after))
 
     def _cursor(self, after: UUID) -> str:
         return Position(after).cursor(AUDIT, self._digest())

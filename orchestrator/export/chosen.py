@@ -44,7 +44,7 @@ class ChosenRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RunSlice:
     """What a look has found.
 
     Args:
@@ -85,7 +85,7 @@ WHERE r.id = ANY(CAST(:ids AS uuid[])) AND r.id BETWEEN :first AND :last ORDER B
 """
 
 
-def look(tx: Transaction, tenant: str, chosen: ChosenRuns, position: Position) -> Look:
+def look(tx: Transaction, tenant: str, chosen: ChosenRuns, position: Position) -> RunSlice:
     """The next chosen runs, beginning with that of the position if it is not over.
 
     Raises:
@@ -104,8 +104,8 @@ def look(tx: Transaction, tenant: str, chosen: ChosenRuns, position: Position) -
         matching = [row.id for row in rows if row.matches]
         if matching:
             row_parameters = {"ids": matching, "first": matching[0], "last": matching[-1]}
-            return Look(tx.execute(_ROWS, row_parameters).all(), seen)
-    return Look((), seen)
+            return RunSlice(tx.execute(_ROWS, row_parameters).all(), seen)
+    return RunSlice((), seen)
 
 
 def _slice(tx: Transaction, chosen: ChosenRuns, parameters: dict[str, Any]) -> Sequence[Any]:

@@ -29,7 +29,7 @@ ROWS, EVENTS = 1_000, 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExportPart:
     """A part of an export.
 
     Args:
@@ -67,7 +67,7 @@ class Export:
         """
         return Position.read(cursor, self.kind, self.chosen.digest())
 
-    def parts(self, position: Position) -> Iterator[Part]:
+    def parts(self, position: Position) -> Iterator[ExportPart]:
         """The parts behind a position; the last one is empty, and so is one for runs that do not match.
 
         Raises:
@@ -78,16 +78,16 @@ class Export:
             with self.database.reading() as tx:
                 look = chosen.look(tx, self.tenant, self.chosen, position)
             if look.last is None:
-                yield Part(b"", 0, self._cursor(position), is_last=True)
+                yield ExportPart(b"", 0, self._cursor(position), is_last=True)
                 return
             for group in chosen.groups(look.runs, EVENTS if self.kind == "events" else ROWS):
                 yield from self._of_group(group, position)
                 position = Position(group[-1].id)
             position = Position(look.last)
             if not look.runs:
-                yield Part(b"", 0, self._cursor(position))
+                yield ExportPart(b"", 0, self._cursor(position))
 
-    def _of_group(self, group: Sequence[Any], position: Position) -> Iterator[Part]:
+    def _of_group(self, group: Sequence[Any], position: Position) -> Iterator[ExportPart]:
         match self.kind:
             case "runs":
                 yield self._part(map(records.of_run, group), Position(group[-1].id))
@@ -99,17 +99,17 @@ class Export:
             case _:
                 yield from self._task_runs(group, position)
 
-    def _part(self, lines: Any, position: Position) -> Part:
+    def _part(self, lines: Any, position: Position) -> ExportPart:
         written = [orjson.dumps(each) for each in lines]
         content = b"\n".join(written) + b"\n" if written else b""
-        return Part(content, len(written), self._cursor(position))
+        return ExportPart(content, len(written), self._cursor(position))
 
     def _cursor(self, position: Position) -> str:
         return position.cursor(self.kind, self.chosen.digest())
 
     # --- events and task runs -----------------------------------------------------------------------------
 
-    def _events(self, group: Sequence[Any], position: Position) -> Iterator[Part]:
+    def _events(self, group: Sequence[Any], position: Position) -> Iterator[ExportPart]:
         of = records.by_id(list(group))
         while True:
             with self.database.reading() as tx:
@@ -121,7 +121,7 @@ class Export:
             if len(page) < EVENTS:
                 return
 
-    def _task_runs(self, group: Sequence[Any], position: Position) -> Iterator[Part]:
+    def _task_runs(self, group: Sequence[Any], position: Position) -> Iterator[ExportPart]:
         of, hashes = records.by_id(list(group)), rows.Hashes(self.tenant)
         is_first = True
         while True:

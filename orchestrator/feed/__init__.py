@@ -6,13 +6,13 @@ place in the order in which events become visible.
 """
 
 from pipeweave.orchestrator.feed.feed import Batch, FeedEvent
-from pipeweave.orchestrator.feed.place import Place, Seen
-from pipeweave.orchestrator.feed.stretch import Span
+from pipeweave.orchestrator.feed.place import Place, SeenTransactions
+from pipeweave.orchestrator.feed.stretch import EventStretch
 
 __all__ = [
     "Batch",
+    "EventStretch",
     "FeedEvent",
     "Place",
-    "Seen",
-    "Span",
+    "SeenTransactions",
 ]

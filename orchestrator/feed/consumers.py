@@ -27,8 +27,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pipeweave.orchestrator.feed import feed
-from pipeweave.orchestrator.feed.place import Seen, lowest, texts
-from pipeweave.orchestrator.feed.stretch import Span
+from pipeweave.orchestrator.feed.place import SeenTransactions, lowest, texts
+from pipeweave.orchestrator.feed.stretch import EventStretch
 from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def is_due(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldPlace:
     """The place of a consumer, as it was read.
 
     Args:
@@ -68,7 +68,7 @@ class Held:
     """
 
     name: str
-    seen: Seen
+    seen: SeenTransactions
     read_at: datetime
     is_old: bool
     is_moved: bool
@@ -98,25 +98,25 @@ FROM feed_consumers AS p WHERE p.name = :name
 _LOCK = f"{_READ} FOR NO KEY UPDATE SKIP LOCKED"
 
 
-def lock(tx: Transaction, name: str) -> Held | None:
+def lock(tx: Transaction, name: str) -> HeldPlace | None:
     """Lock the place of a consumer until the commit; None while another process holds it, or without one."""
     return _held(tx.execute(_LOCK, {"name": name}).one_or_none())
 
 
-def read(tx: Transaction, name: str) -> Held | None:
+def read(tx: Transaction, name: str) -> HeldPlace | None:
     """The place of a consumer; None: it has none."""
     return _held(tx.execute(_READ, {"name": name}).one_or_none())
 
 
-def _held(row: Any) -> Held | None:
+def _held(row: Any) -> HeldPlace | None:
     if row is None:
         return None
-    seen = Seen(int(row.before), tuple(int(each) for each in row.open))
+    seen = SeenTransactions(int(row.before), tuple(int(each) for each in row.open))
     # Events of another server came with its numbers; those written since have numbers of this one, after that
     # of the transaction that restored the row.
     if row.is_moved and seen.before > row.written_by:
-        seen = Seen(row.written_by)
-    return Held(row.name, seen, row.read_at, row.is_old, row.is_moved, row.written_by)
+        seen = SeenTransactions(row.written_by)
+    return HeldPlace(row.name, seen, row.read_at, row.is_old, row.is_moved, row.written_by)
 
 
 # Months that were dropped are looked for after the events were read: none is dropped unnoticed in between.
@@ -131,7 +131,7 @@ RETURNING m.months
 """
 
 
-def move(tx: Transaction, held: Held, span: Span) -> bool:
+def move(tx: Transaction, held: HeldPlace, span: EventStretch) -> bool:
     """Move the place of a consumer to the end of a span, and say what it missed. Nothing is written when
     nothing is new.
 
@@ -159,7 +159,7 @@ def move(tx: Transaction, held: Held, span: Span) -> bool:
     return True
 
 
-def _say(held: Held, reason: str, months: list[str]) -> None:
+def _say(held: HeldPlace, reason: str, months: list[str]) -> None:
     extra = {"reason": reason, "months": months, "read_at": held.read_at.isoformat()}
     log.warning("%s.events_missed", held.name, extra=extra)
 

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from pipeweave.errors import CursorExpired
 from pipeweave.orchestrator.feed import place_text
-from pipeweave.orchestrator.feed.place import Place, Seen, Snapshot, lowest, texts
+from pipeweave.orchestrator.feed.place import Place, SeenTransactions, Snapshot, lowest, texts
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.timeline import TIMELINE
 
@@ -89,7 +89,7 @@ def latest(tx: Transaction) -> Place:
     """The place after all events that are visible now."""
     row = tx.execute(_LATEST).one()
     last = int(row.last or 0)
-    return Place(Seen(0).up_to(last, Snapshot.parse(row.snapshot)), at=row.at)
+    return Place(SeenTransactions(0).up_to(last, Snapshot.parse(row.snapshot)), at=row.at)
 
 
 _MARK = "SELECT CAST(pg_current_snapshot() AS text)"
@@ -289,7 +289,9 @@ def read_after(
     return _rest(tx, one, place.seen.up_to(last, snapshot), filters, limit)
 
 
-def _rest(tx: Transaction, place: Place, next: Seen, filters: dict[str, Any], limit: int) -> Batch:
+def _rest(
+    tx: Transaction, place: Place, next: SeenTransactions, filters: dict[str, Any], limit: int
+) -> Batch:
     parameters = {
         **filters,
         "ended": texts(place.seen.ended(next)),

@@ -35,7 +35,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenTransactions:
     """The transactions whose events a reader has seen.
 
     Args:
@@ -47,19 +47,19 @@ class Seen:
     before: int
     open: tuple[int, ...] = ()
 
-    def up_to(self, last: int, snapshot: Snapshot) -> Seen:
+    def up_to(self, last: int, snapshot: Snapshot) -> SeenTransactions:
         """What was seen when the reader has also seen all that `snapshot` shows of the transactions up to and
         including `last`, a transaction that wrote an event and committed.
         """
         kept = (each for each in self.open if each > last or snapshot.is_open(each))
         begun = (each for each in snapshot.open if self.before <= each < last)
-        return Seen(max(self.before, last + 1), tuple(sorted({*kept, *begun})))
+        return SeenTransactions(max(self.before, last + 1), tuple(sorted({*kept, *begun})))
 
     def has(self, transaction: int) -> bool:
         """Whether the events of the transaction were seen, if it has written any."""
         return transaction < self.before and transaction not in self.open
 
-    def ended(self, later: Seen) -> tuple[int, ...]:
+    def ended(self, later: SeenTransactions) -> tuple[int, ...]:
         """Of the transactions that were open, those that a later reader has seen."""
         return tuple(each for each in self.open if later.has(each))
 
@@ -76,13 +76,13 @@ class Place:
         at: when it was there, in seconds since 1970 by PostgreSQL's clock.
     """
 
-    seen: Seen
-    next: Seen | None = None
+    seen: SeenTransactions
+    next: SeenTransactions | None = None
     seq: int = 0
     at: int = 0
 
 
-def lowest(seen: Seen) -> int:
+def lowest(seen: SeenTransactions) -> int:
     """The lowest number of a transaction whose events a reader may not have seen."""
     return min((seen.before, *seen.open))
 

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from pipeweave.errors import CursorExpired, FieldError, InvalidInput
-from pipeweave.orchestrator.feed.place import Place, Seen
+from pipeweave.orchestrator.feed.place import Place, SeenTransactions
 
 # Of a text. A number takes about two bytes for each transaction that was open.
 MAX_TEXT = 6_000
@@ -83,12 +83,12 @@ def _numbers(place: Place) -> Iterator[int]:
         yield place.seq + 1
 
 
-def _of_seen(seen: Seen) -> Iterator[int]:
+def _of_seen(seen: SeenTransactions) -> Iterator[int]:
     yield seen.before
     yield from _open(seen)
 
 
-def _open(seen: Seen) -> Iterator[int]:
+def _open(seen: SeenTransactions) -> Iterator[int]:
     yield len(seen.open)
     yield from (seen.before - each for each in seen.open)
 
@@ -107,13 +107,13 @@ def _place(numbers: list[int]) -> Place:
     return Place(seen, following, seq, at)
 
 
-def _seen(before: int, rest: Iterator[int]) -> Seen:
+def _seen(before: int, rest: Iterator[int]) -> SeenTransactions:
     # A list, and no generator: in one of those, the end of the numbers would be another error.
     transactions = [before - next(rest) for _ in range(next(rest))]
     ascending = all(low < high for low, high in itertools.pairwise(transactions))
     if not ascending or (transactions and not 0 < transactions[0] <= transactions[-1] < before):
         raise ValueError("not in order")
-    return Seen(before, tuple(transactions))
+    return SeenTransactions(before, tuple(transactions))
 
 
 def _varint(number: int) -> bytes:

@@ -15,12 +15,12 @@ from typing import Any
 
 from pipeweave.orchestrator.feed import feed
 from pipeweave.orchestrator.feed.feed import WRITTEN_HERE, FeedEvent
-from pipeweave.orchestrator.feed.place import Place, Seen, Snapshot, texts
+from pipeweave.orchestrator.feed.place import Place, SeenTransactions, Snapshot, texts
 from pipeweave.orchestrator.store.database import Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class EventStretch:
     """The events between two places.
 
     Args:
@@ -30,8 +30,8 @@ class Span:
         more: whether there are more events already.
     """
 
-    before: Seen
-    after: Seen
+    before: SeenTransactions
+    after: SeenTransactions
     at: datetime
     more: bool
 
@@ -77,7 +77,7 @@ SELECT CAST(pg_current_snapshot() AS text) AS snapshot, statement_timestamp() AS
 """
 
 
-def ahead(tx: Transaction, seen: Seen, *, limit: int) -> Span:
+def ahead(tx: Transaction, seen: SeenTransactions, *, limit: int) -> EventStretch:
     """The events that became visible after a place, about `limit` of them: a transaction's come together.
 
     Call it in a transaction that is READ COMMITTED.
@@ -85,10 +85,12 @@ def ahead(tx: Transaction, seen: Seen, *, limit: int) -> Span:
     row = tx.execute(_AHEAD, {"before": str(seen.before), "limit": limit}).one()
     last = int(row.cut or row.last or 0)
     after = seen.up_to(max(last, seen.before - 1), Snapshot.parse(row.snapshot))
-    return Span(seen, after, row.at, more=row.cut is not None)
+    return EventStretch(seen, after, row.at, more=row.cut is not None)
 
 
-def events(tx: Transaction, span: Span, *, types: Sequence[str], limit: int) -> Iterator[Sequence[FeedEvent]]:
+def events(
+    tx: Transaction, span: EventStretch, *, types: Sequence[str], limit: int
+) -> Iterator[Sequence[FeedEvent]]:
     """The events of a span, at most `limit` at a time: one transaction may have written very many."""
     place = Place(span.before, span.after, seq=-1)
     while place.next is not None:

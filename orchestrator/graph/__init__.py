@@ -5,7 +5,7 @@ Called by `api`. This room must never write to PostgreSQL.
 
 from pipeweave.orchestrator.graph.document import graph_document, read_document
 from pipeweave.orchestrator.graph.layout import layout
-from pipeweave.orchestrator.graph.pattern import View, shape_of
+from pipeweave.orchestrator.graph.pattern import DrawingView, shape_of
 from pipeweave.orchestrator.graph.shapes import CHOICE_WORD, ICONS, Box
 from pipeweave.orchestrator.graph.svg import MOST_IN_PAGE, svg
 from pipeweave.orchestrator.graph.versions import version_differences, version_graph, version_svg
@@ -15,7 +15,7 @@ __all__ = [
     "ICONS",
     "MOST_IN_PAGE",
     "Box",
-    "View",
+    "DrawingView",
     "graph_document",
     "layout",
     "read_document",

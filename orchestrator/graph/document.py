@@ -15,7 +15,7 @@ from pipeweave.orchestrator.documents.graphs import (
 )
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.graph.layout import layout
-from pipeweave.orchestrator.graph.pattern import View, shape_of
+from pipeweave.orchestrator.graph.pattern import DrawingView, shape_of
 from pipeweave.orchestrator.graph.shapes import (
     BOX_HEIGHT,
     BOX_WIDTH,
@@ -36,7 +36,7 @@ RIGHT, DOWN = "right", "down"
 
 def graph_document(
     plan: Plan,
-    view: View,
+    view: DrawingView,
     opened: Collection[str] = (),
     *,
     pipeline_id: str,

@@ -16,21 +16,21 @@ from pipeweave.orchestrator.graph.junctions import with_junctions
 from pipeweave.orchestrator.graph.shapes import MEMBERS_SHOWN, Box, Link, Shape
 
 
-class View(Enum):
+class DrawingView(Enum):
     """What a drawing shows."""
 
     ALL = "all"
     PATTERN = "pattern"
 
     @classmethod
-    def of(cls, plan: Plan, asked: str | None) -> View:
+    def of(cls, plan: Plan, asked: str | None) -> DrawingView:
         """The view that was asked for; else the one that fits the size of the pipeline."""
         if asked is not None:
             return cls(asked)
         return cls.ALL if len(plan.steps) <= SHOWN_SINGLY else cls.PATTERN
 
 
-def shape_of(plan: Plan, view: View, opened: Collection[str] = ()) -> Shape:
+def shape_of(plan: Plan, view: DrawingView, opened: Collection[str] = ()) -> Shape:
     """The shape of a plan.
 
     Args:
@@ -38,7 +38,7 @@ def shape_of(plan: Plan, view: View, opened: Collection[str] = ()) -> Shape:
         view: all steps, or the pattern.
         opened: keys of the classes that show their members; others are ignored.
     """
-    return _pattern(plan, opened) if view is View.PATTERN else _all(plan)
+    return _pattern(plan, opened) if view is DrawingView.PATTERN else _all(plan)
 
 
 def _all(plan: Plan) -> Shape:

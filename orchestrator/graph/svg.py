@@ -63,7 +63,7 @@ _HOURGLASS = "M-5 -7H5M-5 7H5M-4 -7C-4 -2 4 2 4 7M4 -7C4 -2 -4 2 -4 7"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class RunMarks:
     """What is known of the steps of a run; see `svg`."""
 
     statuses: Statuses | None
@@ -95,7 +95,7 @@ def svg(
         changed: the ordinals of the steps whose code has changed, which get a mark.
         left: ordinal of a step that waits -> how long it may wait yet, in words.
     """
-    known = Known(statuses, failed or {}, changed, left or {})
+    known = RunMarks(statuses, failed or {}, changed, left or {})
     # What has links in it is no image for those who hear it.
     role = "img" if href is None else "group"
     size = f'viewBox="0 0 {layout.width} {layout.height}" width="{layout.width}" height="{layout.height}"'
@@ -182,7 +182,7 @@ def _junctions(shape: Shape, layout: Layout) -> Iterator[str]:
         yield _rect("graph-junction", layout.places[at], layout.sizes[at], INK)
 
 
-def _box(box: Box, place: Point, size: Point, known: Known) -> Iterator[str]:
+def _box(box: Box, place: Point, size: Point, known: RunMarks) -> Iterator[str]:
     statuses = known.statuses
     if box.is_open:
         yield from _block(box, place, size, statuses)
@@ -207,7 +207,7 @@ def _box(box: Box, place: Point, size: Point, known: Known) -> Iterator[str]:
         yield from _bar(box, place, size, statuses)
 
 
-def _below(box: Box, place: Point, size: Point, known: Known) -> Iterator[str]:
+def _below(box: Box, place: Point, size: Point, known: RunMarks) -> Iterator[str]:
     """The second line: the task, or what the engine decides with its small mark; and figures on the right."""
     (x, y), (width, _) = place, size
     count = sum(known.failed.get(each, 0) for each in box.steps)

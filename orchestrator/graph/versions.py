@@ -8,7 +8,7 @@ from pipeweave.orchestrator.documents.comparisons import VersionDifferences
 from pipeweave.orchestrator.graph.differences import differences
 from pipeweave.orchestrator.graph.document import graph_document
 from pipeweave.orchestrator.graph.layout import layout
-from pipeweave.orchestrator.graph.pattern import View, shape_of
+from pipeweave.orchestrator.graph.pattern import DrawingView, shape_of
 from pipeweave.orchestrator.graph.svg import svg
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.cache import CacheSpec
@@ -50,7 +50,7 @@ def version_graph(
     plan = pipelines.get(tx, tenant, pipeline_id, version).plan
     graph = graph_document(
         plan,
-        View.of(plan, view),
+        DrawingView.of(plan, view),
         opened,
         pipeline_id=pipeline_id,
         version=version,
@@ -77,7 +77,7 @@ def version_svg(
     if (kept := tx.cache(DRAWINGS).get(key)) is not None:
         return kept
     plan = pipelines.get(tx, tenant, pipeline_id, version).plan
-    shape = shape_of(plan, View.of(plan, view), opened)
+    shape = shape_of(plan, DrawingView.of(plan, view), opened)
     drawn = svg(shape, layout(shape, is_down=is_down), title=f"{pipeline_id}, version {version}").encode()
     tx.cache(DRAWINGS).put(key, drawn)
     return drawn

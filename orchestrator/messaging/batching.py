@@ -15,10 +15,10 @@ from uuid import UUID
 from pipeweave.orchestrator.domain.outbox import (
     UNCOUNTED,
     Chord,
+    ChordPart,
     InvalidChord,
     JoinCheck,
     Outgoing,
-    Part,
     PutBack,
     Released,
 )
@@ -60,7 +60,7 @@ class MessageBatch:
     put_back: tuple[PutBack, ...]
     checks: tuple[JoinCheck, ...]
     invalid_chords: tuple[InvalidChord, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[ChordPart, ...]
 
 
 def group_into_messages(outbox: Sequence[Outgoing]) -> MessageBatch:
@@ -78,7 +78,7 @@ def group_into_messages(outbox: Sequence[Outgoing]) -> MessageBatch:
         tuple(each for each in outbox if isinstance(each, PutBack)),
         tuple(dict.fromkeys(each for each in outbox if isinstance(each, JoinCheck))),
         tuple(dict.fromkeys(each for each in outbox if isinstance(each, InvalidChord))),
-        tuple(each for each in outbox if isinstance(each, Part)),
+        tuple(each for each in outbox if isinstance(each, ChordPart)),
     )
 
 

@@ -87,7 +87,7 @@ class Envelope:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableMessage:
     """Something in a queue that is no message, and why."""
 
     reason: str
@@ -155,10 +155,10 @@ def encode(
     )
 
 
-def decode(raw: bytes | str) -> Envelope | Unreadable:
+def decode(raw: bytes | str) -> Envelope | UnreadableMessage:
     """Read what a worker took from a queue. Nothing that it holds raises an error."""
     if len(raw) > _MOST_BYTES:
-        return Unreadable(f"it has {len(raw)} bytes")
+        return UnreadableMessage(f"it has {len(raw)} bytes")
     try:
         message = orjson.loads(raw)
         headers, body = message["headers"], message["body"]
@@ -166,13 +166,13 @@ def decode(raw: bytes | str) -> Envelope | Unreadable:
         arguments, keywords, _ = orjson.loads(b64decode(body, validate=True))
         put_back, shown = headers.get("put_back", 0), headers.get("shadow")
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        return Unreadable(f"it is no message ({type(error).__name__}: {str(error)[:100]})")
+        return UnreadableMessage(f"it is no message ({type(error).__name__}: {str(error)[:100]})")
     if type(task) is not str or task not in _IS_READABLE:
-        return Unreadable(f"it is for an unknown task, {str(task)[:100]!r}")
+        return UnreadableMessage(f"it is for an unknown task, {str(task)[:100]!r}")
     if type(id_) is not str or not 0 < len(id_) < 200 or not _is_whole(put_back):
-        return Unreadable("its headers have wrong types")
+        return UnreadableMessage("its headers have wrong types")
     if type(arguments) is not list or keywords != {} or not _IS_READABLE[task](arguments):
-        return Unreadable(f"its arguments do not fit {task}")
+        return UnreadableMessage(f"its arguments do not fit {task}")
     is_name = type(shown) is str and 0 < len(shown) <= _LONGEST_NAME
     return Envelope(task, id_, arguments, _sent(headers.get("sent")), put_back, shown if is_name else None)
 

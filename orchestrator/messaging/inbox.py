@@ -27,7 +27,7 @@ from redis.exceptions import RedisError
 from pipeweave.orchestrator.messaging.envelope import (
     KEY_PREFIX,
     Envelope,
-    Unreadable,
+    UnreadableMessage,
     decode,
     encode,
     list_key,
@@ -130,7 +130,7 @@ class GuardedChannel(_Channel):  # type: ignore[misc]
             queue, level = place_of(key.decode(errors="replace"))
             self._queue_cycle.rotate(queue)
             message = decode(raw)
-            if isinstance(message, Unreadable):
+            if isinstance(message, UnreadableMessage):
                 self._drops.dropped(KEY_PREFIX + queue, message.reason)
             else:
                 self.connection._deliver(_for_celery(message, queue, level, next(self._tags)), queue)

@@ -21,7 +21,7 @@ from redis.exceptions import NoScriptError
 
 from pipeweave import ids
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator.domain.outbox import JoinCheck, Outgoing, Part, PutBack
+from pipeweave.orchestrator.domain.outbox import ChordPart, JoinCheck, Outgoing, PutBack
 from pipeweave.orchestrator.messaging.batching import MessageBatch, RunMessage, group_into_messages
 from pipeweave.orchestrator.messaging.celery_app import CHORD_LIFE_S, LEVELS
 from pipeweave.orchestrator.messaging.envelope import (
@@ -100,7 +100,7 @@ class Publisher:
         except Unavailable:
             self.failures += 1
 
-    def count(self, part: Part) -> None:
+    def count(self, part: ChordPart) -> None:
         """Count a part of a chord; a repeated call counts it once. The last part sends the chord's body."""
         self.publish([part])
 
@@ -225,7 +225,7 @@ class Publisher:
                 yield ("DEL", *(self._key(run_id, join, name) for name in (".c", ".j", ".t", ".d")))
                 yield ("SET", self._key(run_id, join, ".s"), size, "EX", CHORD_LIFE_S)
 
-    def _count(self, part: Part, claim: str) -> Command:
+    def _count(self, part: ChordPart, claim: str) -> Command:
         """Keys and arguments of Celery's counting script, as its backend's `on_chord_part_return` passes
         them.
 
@@ -239,7 +239,7 @@ class Publisher:
         result = f'[1, "{id_}", "SUCCESS", null]'
         return (len(names), *keys, id_, result, 0, index or 0, CHORD_LIFE_S, 0, _CLAIM_S, claim)
 
-    def _body(self, part: Part, claim: str, sent: float) -> Iterable[Command]:
+    def _body(self, part: ChordPart, claim: str, sent: float) -> Iterable[Command]:
         """The commands that send the body of a complete chord, then delete the chord's keys."""
         id_, arguments = f"{_group(part.run_id, part.join)}.join", (part.run_id.hex, part.join)
         message = encode(JOIN_TASK, id_, arguments, part.queue, CHECK_LEVEL, sent)

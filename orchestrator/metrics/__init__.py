@@ -5,9 +5,9 @@ bounds their labels. This room must never write to PostgreSQL, and a reading mus
 grows.
 """
 
-from pipeweave.orchestrator.metrics.catalogue import FAMILIES, Family, Kind
-from pipeweave.orchestrator.metrics.kept import Kept
+from pipeweave.orchestrator.metrics.catalogue import FAMILIES, Family, MetricKind
+from pipeweave.orchestrator.metrics.kept import KeptMetrics
 from pipeweave.orchestrator.metrics.reading import read
 from pipeweave.orchestrator.metrics.samples import Histogram, Samples
 
-__all__ = ["FAMILIES", "Family", "Histogram", "Kept", "Kind", "Samples", "read"]
+__all__ = ["FAMILIES", "Family", "Histogram", "KeptMetrics", "MetricKind", "Samples", "read"]

@@ -18,7 +18,7 @@ OTHER = "other"
 """In place of the names that a label has no room for."""
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """What a metric says: how much there is now, how often something happened, how long it took."""
 
     GAUGE = "gauge"
@@ -41,7 +41,7 @@ class Family:
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     about: str
     labels: tuple[str, ...] = ()
     of: str | None = None
@@ -51,7 +51,7 @@ class Family:
     @property
     def shown_name(self) -> str:
         """The name of its samples; of a histogram, what they begin with."""
-        return f"{self.name}_total" if self.kind is Kind.COUNTER else self.name
+        return f"{self.name}_total" if self.kind is MetricKind.COUNTER else self.name
 
     @property
     def is_of_tenants(self) -> bool:
@@ -59,11 +59,11 @@ class Family:
 
 
 def _gauge(name: str, about: str, *labels: str, of: str | None = None, is_greatest: bool = False) -> Family:
-    return Family(PREFIX + name, Kind.GAUGE, about, labels, of, is_greatest)
+    return Family(PREFIX + name, MetricKind.GAUGE, about, labels, of, is_greatest)
 
 
 def _counter(name: str, about: str, *labels: str, of: str | None = None) -> Family:
-    return Family(PREFIX + name, Kind.COUNTER, about, labels, of)
+    return Family(PREFIX + name, MetricKind.COUNTER, about, labels, of)
 
 
 # The upper edges of buckets of statistics that are bounds here, three a decade: 2, 5, 10 ms and so on, to
@@ -73,7 +73,7 @@ DURATION_BOUNDS = tuple(float(f"{10 ** (edge / 10) / 1000:.4g}") for edge in DUR
 
 
 def _histogram(name: str, about: str, *labels: str, of: str | None = None) -> Family:
-    return Family(PREFIX + name, Kind.HISTOGRAM, about, labels, of, bounds=DURATION_BOUNDS)
+    return Family(PREFIX + name, MetricKind.HISTOGRAM, about, labels, of, bounds=DURATION_BOUNDS)
 
 
 # --- what has ended ---------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ FLOW_DURATION = _histogram(
 )
 FLOW_STEPS = Family(
     PREFIX + "flow_steps",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "orchestrator.flow.steps: how many task runs, steps and items, the runs of all pipelines had that ended.",
     (TENANT,),
     bounds=tuple(map(float, STEP_BOUNDS)),
@@ -287,7 +287,7 @@ REQUESTS = _counter(
 )
 REQUEST_SECONDS = Family(
     PREFIX + "http_request_duration_seconds",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "How long a process of the API took for a request; of a stream, until it began.",
     (PROCESS,),
     bounds=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),

@@ -24,7 +24,7 @@ class Read:
     Args:
         samples: the metrics.
         number: which reading it was, in this process.
-        at: when it began (s, the clock of `Kept`).
+        at: when it began (s, the clock of `KeptMetrics`).
         until: until when it is kept.
     """
 
@@ -34,7 +34,7 @@ class Read:
     until: float
 
 
-class Kept:
+class KeptMetrics:
     """The metrics that were read last. Threads share it.
 
     Args:

@@ -9,7 +9,7 @@ from itertools import accumulate
 from operator import add
 from typing import TypeVar
 
-from pipeweave.orchestrator.metrics.catalogue import OTHER, TENANT, Family, Kind
+from pipeweave.orchestrator.metrics.catalogue import OTHER, TENANT, Family, MetricKind
 
 # The values of a bounded label that one tenant has, and the tenants that one answer has.
 MOST_NAMES = 200
@@ -71,7 +71,7 @@ class Samples:
 
     def know(self, family: Family) -> None:
         """Have this family, with its name and meaning, even if it has no value."""
-        rows = self.histograms if family.kind is Kind.HISTOGRAM else self.values
+        rows = self.histograms if family.kind is MetricKind.HISTOGRAM else self.values
         rows.setdefault(family, {})
 
     def merge(self, other: Samples) -> None:
@@ -132,7 +132,7 @@ class Samples:
         }
 
     def _chosen(self, family: Family, tenant: str, names: Counter[str]) -> Collection[str]:
-        if family.kind is Kind.GAUGE:
+        if family.kind is MetricKind.GAUGE:
             return {name for name, _ in names.most_common(MOST_NAMES)}
         first = self.first.get((family.of or "", tenant)) or sorted(names)
         return set(list(first)[:MOST_NAMES])

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pipeweave.orchestrator.domain.states import FINAL_RUN, OPEN_RUN
 from pipeweave.orchestrator.domain.waits import WAIT_KINDS
 from pipeweave.orchestrator.metrics import catalogue as c
-from pipeweave.orchestrator.metrics.catalogue import TENANT, Family, Kind
+from pipeweave.orchestrator.metrics.catalogue import TENANT, Family, MetricKind
 from pipeweave.orchestrator.metrics.samples import Histogram, Samples
 
 _NO_NAME = ""
@@ -91,7 +91,7 @@ def fill(made: Samples, parts: Collection[str]) -> None:
 def _fill(made: Samples, family: Family, tenants: Collection[str], last: tuple[str, ...]) -> None:
     by_family = made.histograms if family.bounds else made.values
     # What only grows keeps its 0: a series that ended would look like one that went back.
-    series = by_family.get(family, ()) if family.kind is Kind.GAUGE else ()
+    series = by_family.get(family, ()) if family.kind is MetricKind.GAUGE else ()
     known = {(labels[0], labels[-1] if last else None) for labels in series}
     for tenant in tenants:
         for value in last or (None,):

@@ -29,7 +29,7 @@ PAGE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Pass:
+class _StoragePass:
     """A pass that is due or under way. `last_path` is None before its first page."""
 
     backend: str
@@ -70,14 +70,16 @@ def _ended(database: Database, lease: Lease, deleted: int) -> int:
 _ROWS = "SELECT backend_id, last_path, finished_at FROM storage_sweeps"
 
 
-def _due(database: Database, backend_ids: Iterable[str]) -> _Pass | None:
+def _due(database: Database, backend_ids: Iterable[str]) -> _StoragePass | None:
     """The pass that is under way; else the next that is due, of a backend that is configured."""
     with database.statements() as tx:
         rows = {row.backend_id: row for row in tx.execute(_ROWS)}
         now = tx.now
     known = [(each, rows.get(each)) for each in backend_ids]
-    under_way = [_Pass(name, row.last_path) for name, row in known if row and row.last_path is not None]
-    waiting = [_Pass(name, None) for name, row in known if _is_due(row and row.finished_at, now)]
+    under_way = [
+        _StoragePass(name, row.last_path) for name, row in known if row and row.last_path is not None
+    ]
+    waiting = [_StoragePass(name, None) for name, row in known if _is_due(row and row.finished_at, now)]
     return next(iter(under_way + waiting), None)
 
 
@@ -88,7 +90,7 @@ def _is_due(finished_at: datetime | None, now: datetime) -> bool:
 def _page(
     database: Database,
     backends: Backends,
-    due: _Pass,
+    due: _StoragePass,
     grace_hours: int,
     lease: Lease,
     is_own_folder: bool,

@@ -10,7 +10,7 @@ from pipeweave import ids
 from pipeweave.errors import Conflict, FieldError
 from pipeweave.orchestrator.operations import progress
 from pipeweave.orchestrator.operations.bulk_requests import BulkRequest
-from pipeweave.orchestrator.operations.choosing import Counted
+from pipeweave.orchestrator.operations.choosing import CountedRuns
 from pipeweave.orchestrator.operations.progress import COMPLETED, RUNNING, Table
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.store.database import Transaction, to_json
@@ -34,7 +34,7 @@ ON CONFLICT (tenant_id, token) WHERE token IS NOT NULL DO NOTHING RETURNING id
 """
 
 
-def create(tx: Transaction, tenant: str, request: BulkRequest, counted: Counted) -> UUID:
+def create(tx: Transaction, tenant: str, request: BulkRequest, counted: CountedRuns) -> UUID:
     """Create a bulk change of the runs that match; returns its id.
 
     Args:

@@ -68,7 +68,7 @@ class Slice:
 
 
 @dataclass(slots=True)
-class Counted:
+class CountedRuns:
     """How many runs match.
 
     Args:
@@ -89,9 +89,9 @@ def count(
     selection: Selection,
     *,
     clock: Callable[[], float] = time.monotonic,
-) -> Counted:
+) -> CountedRuns:
     """Count the runs that a bulk change would change now: up to MOST_RUNS, and for about MAX_SECONDS."""
-    until, counted = clock() + MAX_SECONDS, Counted()
+    until, counted = clock() + MAX_SECONDS, CountedRuns()
     before, after, is_last = tx.new_id(), None, False
     size = SLICE if selection.filter.looks_through_rows else LONG_SLICE
     while not is_last:
@@ -105,7 +105,7 @@ def count(
     return counted
 
 
-def _add(counted: Counted, runs: list[MatchingRun]) -> None:
+def _add(counted: CountedRuns, runs: list[MatchingRun]) -> None:
     counted.matched += len(runs)
     counted.sample += [each.id for each in runs[: MOST_SHOWN - len(counted.sample)]]
     for each in runs:

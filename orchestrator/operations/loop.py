@@ -23,8 +23,8 @@ from pipeweave.errors import (
     Unavailable,
 )
 from pipeweave.orchestrator.operations import pace, progress
-from pipeweave.orchestrator.operations.operation import Chosen, Operation, Stopped
-from pipeweave.orchestrator.operations.pace import Decision, Outcomes
+from pipeweave.orchestrator.operations.operation import ChosenObjects, Operation, OperationStopped
+from pipeweave.orchestrator.operations.pace import Outcomes, PaceDecision
 from pipeweave.orchestrator.operations.progress import COMPLETED, RUNNING, STOPPED
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation, check_database
@@ -110,7 +110,7 @@ class _Batch:
             self._record(operation, decision, is_over=is_over)
         return decision.room > 0
 
-    def _decide(self, operation: Operation[Any]) -> tuple[Decision, Chosen[Any]]:
+    def _decide(self, operation: Operation[Any]) -> tuple[PaceDecision, ChosenObjects[Any]]:
         with self.database.statements() as tx:
             decision = pace.decide(
                 operation.pace,
@@ -121,9 +121,9 @@ class _Batch:
                 now=tx.now,
                 batch=BATCH,
             )
-            return decision, operation.choose(tx, decision.room) if decision.room else Chosen()
+            return decision, operation.choose(tx, decision.room) if decision.room else ChosenObjects()
 
-    def _change_all(self, operation: Operation[Any], chosen: Chosen[Any], room: int) -> bool:
+    def _change_all(self, operation: Operation[Any], chosen: ChosenObjects[Any], room: int) -> bool:
         """Change these objects, as many as there is room for; whether they were the last."""
         for objects, last_id in chosen.parts:
             has_moved = self._last_id != operation.last_id
@@ -131,7 +131,7 @@ class _Batch:
                 return False
             try:
                 self._change(operation, objects)
-            except Stopped:
+            except OperationStopped:
                 return False
             self._last_id = last_id or self._last_id
         self._last_id = chosen.last_id or self._last_id
@@ -143,7 +143,7 @@ class _Batch:
             for number in operation.change(self.database, self._values, objects):
                 self.changed += number
             return
-        except (Stopped, Unavailable):
+        except (OperationStopped, Unavailable):
             raise
         except Exception as error:
             if len(objects) == 1:
@@ -164,7 +164,7 @@ class _Batch:
             log.error(f"{kind}.{name}_failed", exc_info=error, extra=names)
         self.skipped += operation.skip(self.database, skipped, code, reason)
 
-    def _record(self, operation: Operation[Any], decision: Decision, *, is_over: bool) -> None:
+    def _record(self, operation: Operation[Any], decision: PaceDecision, *, is_over: bool) -> None:
         has_moved = self._last_id != operation.last_id
         status = STOPPED if decision.stops_because else COMPLETED if is_over else RUNNING
         if not (has_moved or self.changed or decision.ends_canary or status != RUNNING):

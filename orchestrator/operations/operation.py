@@ -26,12 +26,12 @@ class Object(Protocol):
 T = TypeVar("T", bound=Object)
 
 
-class Stopped(Exception):
+class OperationStopped(Exception):
     """The operation was stopped, or has changed as many objects as it may."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen(Generic[T]):
+class ChosenObjects(Generic[T]):
     """The next objects of an operation.
 
     Args:
@@ -68,7 +68,7 @@ class Operation(ABC, Generic[T]):
         self.is_canary_over = row.canary_ended_at is not None
 
     @abstractmethod
-    def choose(self, tx: Transaction, room: int) -> Chosen[T]:
+    def choose(self, tx: Transaction, room: int) -> ChosenObjects[T]:
         """The next objects, of which this many may be changed."""
 
     @abstractmethod

@@ -71,7 +71,7 @@ class Outcomes:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PaceDecision:
     """What an operation does now.
 
     Args:
@@ -96,7 +96,7 @@ def decide(
     next_at: datetime | None,
     now: datetime,
     batch: int,
-) -> Decision:
+) -> PaceDecision:
     """What an operation does now.
 
     Args:
@@ -110,18 +110,18 @@ def decide(
         batch = min(batch, pace.canary - done)
         in_canary = False
     elif in_canary and outcomes.unended:
-        return Decision()
+        return PaceDecision()
     if reason := _stops(pace, outcomes, is_canary=in_canary):
-        return Decision(stops_because=reason)
+        return PaceDecision(stops_because=reason)
     if pace.most is not None:
         if done >= pace.most:
-            return Decision(is_over=True, ends_canary=in_canary)
+            return PaceDecision(is_over=True, ends_canary=in_canary)
         batch = min(batch, pace.most - done)
     if pace.per_second is not None:
         if next_at is not None and now < next_at:
-            return Decision(ends_canary=in_canary)
+            return PaceDecision(ends_canary=in_canary)
         batch = min(batch, math.ceil(pace.per_second))
-    return Decision(room=batch, ends_canary=in_canary)
+    return PaceDecision(room=batch, ends_canary=in_canary)
 
 
 def _stops(pace: Pace, outcomes: Outcomes, *, is_canary: bool) -> str:

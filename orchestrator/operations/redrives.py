@@ -21,7 +21,7 @@ from pipeweave.orchestrator.deadletters.dead_letters import DeadLetter, Inputs
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
 from pipeweave.orchestrator.domain.triggered_by import REDRIVE, TriggeredBy
 from pipeweave.orchestrator.operations import loop, progress, redrive_outcomes
-from pipeweave.orchestrator.operations.operation import Chosen, Operation, Stopped
+from pipeweave.orchestrator.operations.operation import ChosenObjects, Operation, OperationStopped
 from pipeweave.orchestrator.operations.pace import Outcomes, Pace
 from pipeweave.orchestrator.operations.progress import COMPLETED, RUNNING, Table
 from pipeweave.orchestrator.queueing import maintenance_mode
@@ -85,13 +85,13 @@ class Redrive(Operation[DeadLetter]):
         self._filter = LetterFilter.of_json(row.filter)
         self._cause = TriggeredBy(REDRIVE, ids.show(ids.REDRIVE, row.id), row.created_by)
 
-    def choose(self, tx: Transaction, room: int) -> Chosen[DeadLetter]:
+    def choose(self, tx: Transaction, room: int) -> ChosenObjects[DeadLetter]:
         letters = dead_letters.find_all_open(
             tx, self.tenant, self._filter, before=self.id, after=self.last_id, most=room
         )
         of_run = attrgetter("run_id")
         parts = [(list(each), None) for _, each in groupby(sorted(letters, key=of_run), key=of_run)]
-        return Chosen(parts, letters[-1].id if letters else None, is_last=len(letters) < room)
+        return ChosenObjects(parts, letters[-1].id if letters else None, is_last=len(letters) < room)
 
     def change(self, database: Database, values: Values, objects: Sequence[DeadLetter]) -> Iterator[int]:
         inputs = dead_letters.stored_inputs(values, objects)
@@ -101,7 +101,7 @@ class Redrive(Operation[DeadLetter]):
         retried = dead_letters.retry_of_run(tx, letters, inputs, self._cause)
         counted = {"id": self.id, "letters": [each.letter_id for each in retried]}
         if tx.execute(_COUNT, counted).first() is None:
-            raise Stopped
+            raise OperationStopped
         return len(retried)
 
     def skip(self, database: Database, skipped: DeadLetter, code: str, error: str) -> int:

@@ -21,7 +21,7 @@ from pipeweave.orchestrator.operations import choosing, loop
 from pipeweave.orchestrator.operations.bulk_changes import TABLE
 from pipeweave.orchestrator.operations.bulk_requests import BulkAction, BulkRequest
 from pipeweave.orchestrator.operations.choosing import MatchingRun
-from pipeweave.orchestrator.operations.operation import Chosen, Operation, Stopped
+from pipeweave.orchestrator.operations.operation import ChosenObjects, Operation, OperationStopped
 from pipeweave.orchestrator.operations.progress import RUNNING
 from pipeweave.orchestrator.runs import pausing, rerunning, triggering
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -41,10 +41,10 @@ class BulkChange(Operation[MatchingRun]):
         super().__init__(row)
         self.request = BulkRequest.of_row(row)
 
-    def choose(self, tx: Transaction, room: int) -> Chosen[MatchingRun]:
+    def choose(self, tx: Transaction, room: int) -> ChosenObjects[MatchingRun]:
         action, selection = self.request.action, self.request.selection
         seen = choosing.look(tx, self.tenant, action, selection, self.id, self.last_id, choosing.SLICE)
-        return Chosen([([each], each.id) for each in seen.runs], seen.last, seen.is_last)
+        return ChosenObjects([([each], each.id) for each in seen.runs], seen.last, seen.is_last)
 
     def change(self, database: Database, values: Values, objects: Sequence[MatchingRun]) -> Iterator[int]:
         [run] = objects
@@ -120,7 +120,7 @@ class BulkChange(Operation[MatchingRun]):
         }
         row: Any = tx.execute(_NOTE, note).one_or_none()
         if row is None:
-            raise Stopped
+            raise OperationStopped
         number: int = row.number
         return number
 

@@ -41,13 +41,13 @@ from pipeweave.orchestrator.reading.version_list import pipeline_versions
 from pipeweave.orchestrator.reading.view_list import views
 from pipeweave.orchestrator.reading.worker_list import worker, worker_counts, workers
 from pipeweave.orchestrator.store.keyset import Document as Document
-from pipeweave.orchestrator.store.keyset import Page as Page
+from pipeweave.orchestrator.store.keyset import PageRequest as PageRequest
 
 __all__ = [
     "MOST_RUNS",
     "MOST_STEPS",
     "Document",
-    "Page",
+    "PageRequest",
     "TaskRunFilter",
     "Window",
     "compare_runs",

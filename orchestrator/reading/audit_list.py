@@ -12,7 +12,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.documents.access import AuditEntry
 from pipeweave.orchestrator.domain.utc import in_utc
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 _BEFORE_ALL, _AFTER_ALL = UUID(int=0), UUID(int=(1 << 128) - 1)
 # Ids have the time of the process that made them, rows that of PostgreSQL.
@@ -60,7 +60,7 @@ _WHERE = {
 def audit(
     tx: Transaction,
     tenants: Sequence[str] | None,
-    page: Page,
+    page: PageRequest,
     chosen: AuditFilter | None = None,
     *,
     sees_deployment: bool = False,

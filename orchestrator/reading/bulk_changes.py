@@ -9,7 +9,7 @@ from pipeweave.orchestrator.documents.operations import BulkChange, BulkRun
 from pipeweave.orchestrator.domain.json_shapes import duration_ms
 from pipeweave.orchestrator.operations.bulk_changes import TABLE
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 _COLUMNS = """SELECT b.id, b.action, b.filter, b.options, b.status, b.total, b.total_is_capped,
     b.changed, b.skipped, b.most, b.per_second, b.created_at, b.created_by, b.finished_at
@@ -30,7 +30,7 @@ def bulk_change(tx: Transaction, tenant: str, bulk: UUID) -> Document:
     return _document(row)
 
 
-def bulk_change_list(tx: Transaction, tenant: str, page: Page) -> Document:
+def bulk_change_list(tx: Transaction, tenant: str, page: PageRequest) -> Document:
     """The bulk changes of a tenant, newest first: {items, nextCursor}."""
     after = page.after_id("bulk")
     rows = tx.execute(_LIST, {"tenant": tenant, "after": after, "limit": page.limit + 1}).all()
@@ -57,7 +57,9 @@ _CHANGED = f"{_FROM_RUNS} AND c.is_changed ORDER BY c.run_id LIMIT :limit"
 _SKIPPED = f"{_FROM_RUNS} AND NOT c.is_changed ORDER BY c.run_id LIMIT :limit"
 
 
-def run_list(tx: Transaction, tenant: str, bulk: UUID, page: Page, *, outcome: str | None = None) -> Document:
+def run_list(
+    tx: Transaction, tenant: str, bulk: UUID, page: PageRequest, *, outcome: str | None = None
+) -> Document:
     """The runs that a bulk change has come to, in the order of their ids: {items, nextCursor}.
 
     Args:

@@ -20,7 +20,7 @@ from pipeweave.orchestrator.domain.json_shapes import duration_ms
 from pipeweave.orchestrator.kept.stored_values import Loading
 from pipeweave.orchestrator.operations import redrive_outcomes, redrives
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 from pipeweave.storage import plain_path
 
 # Status of a dead letter -> its SQL condition. The two times say it; there is no status column.
@@ -46,7 +46,7 @@ _COLUMNS = """d.id, d.run_id, d.task_run_id, d.pipeline_id, d.step_id, d.task_id
 def dead_letter_list(
     tx: Transaction,
     tenant: str,
-    page: Page,
+    page: PageRequest,
     letter_filter: LetterFilter,
     *,
     status: str = "open",
@@ -234,7 +234,9 @@ def redrive(tx: Transaction, tenant: str, redrive_id: UUID) -> Document:
     return _redrive(row, RedriveOutcomes.of(redrive_outcomes.count(tx, redrive_id)))
 
 
-def redrive_list(tx: Transaction, tenant: str, page: Page, *, id_prefix: str | None = None) -> Document:
+def redrive_list(
+    tx: Transaction, tenant: str, page: PageRequest, *, id_prefix: str | None = None
+) -> Document:
     """The redrives of a tenant, newest first: {items, nextCursor}.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeweave.orchestrator.documents.tasks import Deploy
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 # Worker processes named with each task and code.
 MOST_WORKERS = 20
@@ -31,7 +31,7 @@ ORDER BY l.task_id, l.code_hash, l.service_id
 """
 
 
-def deploys(tx: Transaction, tenant: str, page: Page) -> Document:
+def deploys(tx: Transaction, tenant: str, page: PageRequest) -> Document:
     """Each task and code that live worker processes of the tenant have, by task: {items, nextCursor}.
 
     `workers` names the oldest 20 processes; `stopping` of all were asked to stop, and `idle` do not serve the

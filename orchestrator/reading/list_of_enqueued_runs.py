@@ -7,7 +7,7 @@ from typing import Any
 from pipeweave.orchestrator.documents.enqueued import EnqueuedRun
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 # Rows of all tenants that wait and that are looked at, those first that are due first. Refused ones are
 # counted so far, too.
@@ -46,7 +46,7 @@ SELECT w.number AS waiting, w.all_tenants, w.oldest, f.number AS refused FROM
 """
 
 
-def enqueued_list(tx: Transaction, tenant: str, page: Page, status: str = "waiting") -> Document:
+def enqueued_list(tx: Transaction, tenant: str, page: PageRequest, status: str = "waiting") -> Document:
     """Enqueued runs with this status: {items, nextCursor}, and how many wait and were refused.
 
     Args:

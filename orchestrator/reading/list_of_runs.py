@@ -11,13 +11,13 @@ from pipeweave.orchestrator.kept.run_filter import MATCHES, RunFilter, indexed, 
 from pipeweave.orchestrator.reading.runs import COLUMNS, FROM, PAUSE, listed_row
 from pipeweave.orchestrator.reading.scanning import SLICE, scan
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 _NAME = "runs"
 _EVERY = RunFilter()
 
 
-def run_list(tx: Transaction, tenant: str, page: Page, chosen: RunFilter = _EVERY) -> Document:
+def run_list(tx: Transaction, tenant: str, page: PageRequest, chosen: RunFilter = _EVERY) -> Document:
     """The tenant's runs, newest first, without standalone tasks: {items, nextCursor, scanned, scannedTo}.
 
     With a filter that no index serves, the newest runs are looked through for 0.3 s and 20,000 runs at most:
@@ -88,7 +88,7 @@ ORDER BY r.id DESC LIMIT :limit
 """
 
 
-def _looked_through(tx: Transaction, tenant: str, page: Page, chosen: RunFilter) -> Document:
+def _looked_through(tx: Transaction, tenant: str, page: PageRequest, chosen: RunFilter) -> Document:
     scanned = scan(
         page.after_id(_NAME),
         page.limit + 1,

@@ -19,7 +19,7 @@ from pipeweave.orchestrator.kept.run_filter import first_id
 from pipeweave.orchestrator.reading.scanning import SLICE, scan
 from pipeweave.orchestrator.reading.task_runs import COLUMNS, task_run_of_any
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 _NAME = "all-task-runs"
 _FIRST_ID, _LAST_ID = UUID(int=0), UUID(int=(1 << 128) - 1)
@@ -48,7 +48,9 @@ class TaskRunFilter:
 _EVERY = TaskRunFilter()
 
 
-def task_run_list(tx: Transaction, tenant: str, page: Page, chosen: TaskRunFilter = _EVERY) -> Document:
+def task_run_list(
+    tx: Transaction, tenant: str, page: PageRequest, chosen: TaskRunFilter = _EVERY
+) -> Document:
     """The task runs, newest run first: {items, nextCursor, scanned, scannedTo}, as in the list of runs."""
     scanned = scan(
         page.after_id(_NAME),

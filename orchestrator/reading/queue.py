@@ -18,7 +18,7 @@ from pipeweave.orchestrator.domain.json_shapes import duration_ms
 from pipeweave.orchestrator.domain.states import FINAL_TASK, TaskStatus, sql_in
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Int32, Page
+from pipeweave.orchestrator.store.keyset import Document, Int32, PageRequest
 
 # `completed` and `failed` count this far back, in at most this many of the newest runs and task runs: a total
 # over all time would read all of history.
@@ -137,7 +137,7 @@ t.started_at"""
 def queue_items(
     tx: Transaction,
     tenant: str,
-    page: Page,
+    page: PageRequest,
     *,
     status: str | None = None,
     task_id: str | None = None,

@@ -19,7 +19,7 @@ from pipeweave.orchestrator.queueing import placement
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER
 from pipeweave.orchestrator.state.pause_sql import is_paused
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Int32, Page
+from pipeweave.orchestrator.store.keyset import Document, Int32, PageRequest
 from pipeweave.rates import Rate
 
 MOST_COUNTED = 10_000
@@ -73,7 +73,7 @@ ORDER BY -f.number, f.queue LIMIT :limit
 """
 
 
-def queues(tx: Transaction, tenant: str, page: Page) -> Document:
+def queues(tx: Transaction, tenant: str, page: PageRequest) -> Document:
     """The tenant's queues, the longest first: {items, nextCursor}. One that becomes longer or shorter between
     two pages may be on both of them, or on none.
     """

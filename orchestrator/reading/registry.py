@@ -15,7 +15,7 @@ from pipeweave.orchestrator.registry.loaded_tasks import last_seen_sql
 from pipeweave.orchestrator.starts.schedules import declaring
 from pipeweave.orchestrator.state.pause_sql import from_pauses
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Int32, Page
+from pipeweave.orchestrator.store.keyset import Document, Int32, PageRequest
 from pipeweave.rates import Rate
 from pipeweave.schema import task_input_errors, task_input_schema
 
@@ -42,7 +42,7 @@ WHERE t.tenant_id = :tenant AND {{where}} ORDER BY t.id LIMIT :limit
 """
 
 
-def tasks(tx: Transaction, tenant: str, page: Page, *, service_id: str | None = None) -> Document:
+def tasks(tx: Transaction, tenant: str, page: PageRequest, *, service_id: str | None = None) -> Document:
     """The tenant's tasks by id, orphaned tasks included: {items, nextCursor}.
 
     Args:
@@ -103,7 +103,7 @@ ORDER BY h.code_version DESC LIMIT :limit
 """
 
 
-def task_history(tx: Transaction, tenant: str, task_id: str, page: Page) -> Document:
+def task_history(tx: Transaction, tenant: str, task_id: str, page: PageRequest) -> Document:
     """The code versions of a task, newest first, version 1 included: {items, nextCursor}.
 
     Raises:
@@ -176,7 +176,7 @@ def _recent_runs(tx: Transaction, tenant: str, pipeline_id: str, number: int) ->
     ]
 
 
-def pipeline_list(tx: Transaction, tenant: str, page: Page, *, recent: int = 0) -> Document:
+def pipeline_list(tx: Transaction, tenant: str, page: PageRequest, *, recent: int = 0) -> Document:
     """The tenant's pipelines in their latest versions, by id, without their specs: {items, nextCursor}.
 
     Args:

@@ -11,7 +11,7 @@ from pipeweave.orchestrator.documents.task_runs import RunAttempt
 from pipeweave.orchestrator.reading.runs import require_run
 from pipeweave.orchestrator.reading.task_runs import attempt_row, attempts_log
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Int32, Page
+from pipeweave.orchestrator.store.keyset import Document, Int32, PageRequest
 
 # Each half reads its own page in the order of its primary key, so the cost is that of a page. Tracebacks are
 # left out: one task run shows them.
@@ -46,7 +46,7 @@ def run_attempts(
     tx: Transaction,
     tenant: str,
     id: UUID,
-    page: Page,
+    page: PageRequest,
     *,
     status: str | None = None,
     step_id: str | None = None,

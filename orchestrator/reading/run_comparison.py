@@ -19,7 +19,7 @@ from pipeweave.orchestrator.documents.comparisons import (
 )
 from pipeweave.orchestrator.domain import json_differences, kind_sql, run_comparison
 from pipeweave.orchestrator.domain.json_shapes import iso, run_took_ms
-from pipeweave.orchestrator.domain.run_comparison import StepComparison, StepOutcome
+from pipeweave.orchestrator.domain.run_comparison import OutcomeInRun, StepComparison
 from pipeweave.orchestrator.reading import enqueued_runs, map_items
 from pipeweave.orchestrator.reading import steps as step_reading
 from pipeweave.orchestrator.reading.runs import COLUMNS, FROM, listed_row
@@ -131,7 +131,7 @@ def _version(tx: Transaction, tenant: str, left: Any, right: Any) -> Document:
 # --- steps ------------------------------------------------------------------------------------------------
 
 
-def _outcomes(tx: Transaction, id: UUID) -> list[StepOutcome]:
+def _outcomes(tx: Transaction, id: UUID) -> list[OutcomeInRun]:
     rows = tx.execute(_STEPS, {"id": id, "last": ids.task_run_id(id, MAX_STEPS)}).all()
     hashes: dict[int, str] = {}
     if any(each.kind in WITH_ITEMS and each.status == "completed" for each in rows):
@@ -141,11 +141,11 @@ def _outcomes(tx: Transaction, id: UUID) -> list[StepOutcome]:
     return [_outcome(each, hashes.get(ids.ordinal_of(each.id)), firsts) for each in rows]
 
 
-def _outcome(row: Any, items_hash: str | None, firsts: dict[UUID, datetime]) -> StepOutcome:
+def _outcome(row: Any, items_hash: str | None, firsts: dict[UUID, datetime]) -> OutcomeInRun:
     is_map = row.kind in WITH_ITEMS
     output_hash = items_hash if is_map else row.output_hash
     started = iso(firsts.get(row.id) or row.started_at)
-    return StepOutcome(
+    return OutcomeInRun(
         row.step_id,
         row.id,
         row.task_id,

@@ -20,7 +20,7 @@ from pipeweave.orchestrator.documents.runs import KeptEvent, RunEvent
 from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.reading.runs import require_run
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 # A page that would end early is read again for this long, at most, and after this pause.
 WAIT_S = 0.25
@@ -54,7 +54,7 @@ def run_events(
     tx: Transaction,
     tenant: str,
     id: UUID,
-    page: Page,
+    page: PageRequest,
     *,
     type: str | None = None,
     task_run_id: str | None = None,

@@ -16,7 +16,7 @@ from pipeweave.orchestrator.kept.stored_values import Loading
 from pipeweave.orchestrator.reading import enqueued_runs, repairs, run_hooks, task_runs
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page, cursor_of
+from pipeweave.orchestrator.store.keyset import Document, PageRequest, cursor_of
 
 # A run comes with this many task runs; further task runs are read page by page.
 TASK_RUNS_SHOWN = 1_000
@@ -105,7 +105,7 @@ def _first_task_runs(tx: Transaction, id: UUID, number: int) -> Document:
     if number == 0:
         # The id of the run is below those of its task runs: the page after it is the first.
         return {"items": [], "nextCursor": cursor_of("task-runs", id)}
-    return task_runs.of_run(tx, id, Page(number))
+    return task_runs.of_run(tx, id, PageRequest(number))
 
 
 def _counts(tx: Transaction, id: UUID, shown: Document) -> dict[str, int]:
@@ -155,7 +155,7 @@ def run_task_runs(
     tx: Transaction,
     tenant: str,
     id: UUID,
-    page: Page,
+    page: PageRequest,
     *,
     status: str | None = None,
     step_id: str | None = None,

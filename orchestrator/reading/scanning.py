@@ -23,7 +23,7 @@ MAX_SECONDS = 0.3
 
 
 @dataclass(slots=True)
-class Scanned:
+class ScanResult:
     """What a scan has found.
 
     Args:
@@ -67,14 +67,14 @@ def scan(
     matching: Matching,
     *,
     clock: Callable[[], float] = time.monotonic,
-) -> Scanned:
+) -> ScanResult:
     """Look for so many matching rows, beginning behind an id.
 
     Args:
         after: None begins with the newest row.
     """
     until = clock() + MAX_SECONDS
-    scanned = Scanned(last=after)
+    scanned = ScanResult(last=after)
     while not scanned.is_over and scanned.number < MOST_ROWS:
         looked_at = next_ids(scanned.last)
         if looked_at:

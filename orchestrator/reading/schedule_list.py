@@ -14,7 +14,7 @@ from pipeweave.orchestrator.documents.schedules import (
 )
 from pipeweave.orchestrator.starts.schedules.row import COLUMNS, not_found, timetable_of
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 from pipeweave.spec import timetable
 from pipeweave.spec.timetable import first_times
 
@@ -39,7 +39,7 @@ STATES = {
 def schedules(
     tx: Transaction,
     tenant: str,
-    page: Page,
+    page: PageRequest,
     *,
     pipeline_id: str | None = None,
     state: str | None = None,

@@ -7,7 +7,7 @@ from typing import Any
 from pipeweave.orchestrator.documents.services import Instance, Service, ServiceDetail
 from pipeweave.orchestrator.registry import instances, unknown_names
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 # A service comes with so many of its instances: as many as a dispatch chooses from.
 INSTANCES_SHOWN = instances.MOST_CHOSEN_FROM
@@ -29,7 +29,7 @@ WHERE s.tenant_id = :tenant AND {where} ORDER BY s.id LIMIT :limit
 """
 
 
-def services(tx: Transaction, tenant: str, page: Page) -> Document:
+def services(tx: Transaction, tenant: str, page: PageRequest) -> Document:
     """The tenant's services by id, with the numbers of their instances: {items, nextCursor}."""
     after = page.after("services", str)
     where = "s.id > :after" if after else "true"

@@ -8,7 +8,7 @@ from uuid import UUID
 from pipeweave.orchestrator.documents.access import BrowserSession
 from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 _AFTER_ALL = UUID(int=(1 << 128) - 1)
 
@@ -22,7 +22,7 @@ ORDER BY s.id DESC LIMIT :limit
 """
 
 
-def sessions(tx: Transaction, tenants: Sequence[str], page: Page) -> Document:
+def sessions(tx: Transaction, tenants: Sequence[str], page: PageRequest) -> Document:
     """The open sessions whose tokens are valid for no other tenants than these, newest first: {items,
     nextCursor}.
     """

@@ -8,7 +8,7 @@ from uuid import UUID
 from pipeweave.orchestrator.documents.waits import Signal
 from pipeweave.orchestrator.reading.runs import require_run
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 _SIGNALS = """
 SELECT s.* FROM signals AS s WHERE s.run_id = :run_id AND s.id > :after ORDER BY s.id LIMIT :limit
@@ -16,7 +16,7 @@ SELECT s.* FROM signals AS s WHERE s.run_id = :run_id AND s.id > :after ORDER BY
 _BEFORE_ALL = UUID(int=0)
 
 
-def signal_list(tx: Transaction, tenant: str, run_id: UUID, page: Page) -> Document:
+def signal_list(tx: Transaction, tenant: str, run_id: UUID, page: PageRequest) -> Document:
     """The signals of a run, the oldest first: {items, nextCursor}.
 
     Raises:

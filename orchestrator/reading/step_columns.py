@@ -69,7 +69,7 @@ WHERE t.run_id = :id AND t.id = ANY(:ids) AND t.map_count IS NOT NULL ORDER BY t
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedItems:
     """The items of a run's maps, counted.
 
     Args:
@@ -90,7 +90,7 @@ class Counted:
         return time.monotonic() - self.at < max(LEAST_REST_S, REST * self.cost_s)
 
 
-COUNTED = CacheSpec[UUID, Counted]("items of maps", 256)
+COUNTED = CacheSpec[UUID, CountedItems]("items of maps", 256)
 
 
 def step_states(tx: Transaction, tenant: str, id: UUID, after: str | None = None) -> Document:
@@ -191,7 +191,7 @@ def _changed(tx: Transaction, id: UUID, after: int, steps: int) -> Sequence[int]
     return sorted(each for each in ordinals if 0 < each <= steps)
 
 
-def _counted(tx: Transaction, id: UUID, newest: int, maps: Sequence[int], *, is_over: bool) -> Counted:
+def _counted(tx: Transaction, id: UUID, newest: int, maps: Sequence[int], *, is_over: bool) -> CountedItems:
     kept = tx.cache(COUNTED).get(id)
     # What a run that is over has come to is counted in any case: nobody asks again.
     if kept is not None and (kept.seq == newest or (kept.rests and not is_over)):
@@ -208,7 +208,7 @@ def _counted(tx: Transaction, id: UUID, newest: int, maps: Sequence[int], *, is_
         for row in tx.execute(_MAPS, {"id": id, "ids": wanted})
     }
     now = time.monotonic()
-    counted = Counted(newest, now - began, now, items)
+    counted = CountedItems(newest, now - began, now, items)
     tx.cache(COUNTED).put(id, counted)
     return counted
 

@@ -23,7 +23,7 @@ from pipeweave.orchestrator.kept.stored_values import Loading
 from pipeweave.orchestrator.objects import paths
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 from pipeweave.storage import backend_of, plain_path
 
 # Only `task_run` shows a traceback; lists leave tracebacks out.
@@ -36,7 +36,7 @@ t.finished_at"""
 def of_run(
     tx: Transaction,
     run: UUID,
-    page: Page,
+    page: PageRequest,
     *,
     status: str | None = None,
     step_id: str | None = None,

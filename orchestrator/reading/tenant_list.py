@@ -10,7 +10,7 @@ from pipeweave.orchestrator.documents.access import Tenant, TenantUse
 from pipeweave.orchestrator.queueing import run_slots
 from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 _COLUMNS = "id, created_at, max_active_runs"
 
@@ -20,7 +20,7 @@ WHERE id > :after AND (:is_all OR id = ANY(CAST(:tenants AS text[]))) ORDER BY i
 """
 
 
-def tenants(tx: Transaction, allowed: Sequence[str], page: Page) -> Document:
+def tenants(tx: Transaction, allowed: Sequence[str], page: PageRequest) -> Document:
     """The tenants of a token, by id: {items, nextCursor}.
 
     Args:

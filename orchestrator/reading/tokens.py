@@ -9,7 +9,7 @@ from uuid import UUID
 from pipeweave.orchestrator.documents.access import AccessToken
 from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 _AFTER_ALL = UUID(int=(1 << 128) - 1)
 
@@ -29,7 +29,7 @@ WHERE id < :before AND (:is_all OR tenants <@ CAST(:tenants AS text[])) ORDER BY
 """
 
 
-def tokens(tx: Transaction, tenants: Sequence[str], page: Page) -> Document:
+def tokens(tx: Transaction, tenants: Sequence[str], page: PageRequest) -> Document:
     """The tokens that are valid for no other tenants than these, newest first: {items, nextCursor}."""
     after = page.after("tokens", UUID)
     parameters = {

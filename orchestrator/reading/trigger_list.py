@@ -9,7 +9,7 @@ from pipeweave.orchestrator.documents.triggers import Trigger, TriggerDetail, Tr
 from pipeweave.orchestrator.domain.json_shapes import run_id
 from pipeweave.orchestrator.starts.triggers.row import COLUMNS, WEBHOOK, not_found
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 LAST_SHOWN = 10
 
@@ -20,7 +20,12 @@ WHERE t.tenant_id = :tenant AND {{where}} ORDER BY t.id LIMIT :limit
 
 
 def triggers(
-    tx: Transaction, tenant: str, page: Page, *, pipeline_id: str | None = None, kind: str | None = None
+    tx: Transaction,
+    tenant: str,
+    page: PageRequest,
+    *,
+    pipeline_id: str | None = None,
+    kind: str | None = None,
 ) -> Document:
     """The tenant's triggers by id, all of them, or those of one pipeline or kind: {items, nextCursor}."""
     after = page.after("triggers", str)

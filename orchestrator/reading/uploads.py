@@ -9,7 +9,7 @@ from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.documents.uploads import Upload, UploadStats
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 from pipeweave.storage.references import ObjectRef
 
 _COLUMNS = """u.id, u.storage_path, u.filename, u.mime_type, u.size_bytes, u.sha256, u.uploaded_by,
@@ -38,7 +38,7 @@ WHERE u.tenant_id = :tenant AND u.id < :before ORDER BY u.id DESC LIMIT :limit
 _AFTER_ALL = UUID(int=(1 << 128) - 1)
 
 
-def uploads(tx: Transaction, tenant: str, page: Page, default_backend: str) -> Document:
+def uploads(tx: Transaction, tenant: str, page: PageRequest, default_backend: str) -> Document:
     """The uploads of a tenant, newest first: {items, nextCursor}."""
     after = page.after("uploads", UUID)
     parameters = {"tenant": tenant, "before": after[0] if after else _AFTER_ALL, "limit": page.limit + 1}

@@ -6,7 +6,7 @@ from pipeweave.orchestrator.documents.pipelines import Version
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.registry.pipelines import LATEST_VERSION, NO_VERSION
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Int32, Page
+from pipeweave.orchestrator.store.keyset import Document, Int32, PageRequest
 
 _VERSIONS = """
 SELECT version, spec_hash, source, created_at FROM pipeline_versions
@@ -14,7 +14,7 @@ WHERE tenant_id = :tenant AND pipeline_id = :id AND version < :before ORDER BY v
 """
 
 
-def pipeline_versions(tx: Transaction, tenant: str, pipeline_id: str, page: Page) -> Document:
+def pipeline_versions(tx: Transaction, tenant: str, pipeline_id: str, page: PageRequest) -> Document:
     """The versions of a pipeline, newest first: {items, nextCursor}.
 
     Raises:

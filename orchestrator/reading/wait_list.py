@@ -13,7 +13,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.documents.waits import Wait
 from pipeweave.orchestrator.domain.waits import APPROVAL, NEVER, SIGNAL, TIMER, Signal, approval_name
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 from pipeweave.orchestrator.waits import open_waits
 from pipeweave.orchestrator.waits.approvals import GROUP
 from pipeweave.orchestrator.waits.ending import vote_of
@@ -66,7 +66,9 @@ _MINE = f"""w.kind = '{APPROVAL}' AND (jsonb_array_length(w.data -> 'assignees')
     AND NOT ((w.data ->> 'fourEyes') = 'true' AND r.triggered_actor IS NOT DISTINCT FROM :me)"""
 
 
-def wait_list(tx: Transaction, tenant: str, page: Page, chosen: WaitFilter, person: Person) -> Document:
+def wait_list(
+    tx: Transaction, tenant: str, page: PageRequest, chosen: WaitFilter, person: Person
+) -> Document:
     """The open waits of a tenant, the oldest first: {items, nextCursor}."""
     where, parameters = (
         ["w.tenant_id = :tenant"],

@@ -16,7 +16,7 @@ from pipeweave.orchestrator.registry import drains, instances
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER
 from pipeweave.orchestrator.state.pause_sql import is_paused
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 STATES = ("running", "stalled", "draining", "stopped", "crashed")
 """What a worker may be; `crashed` fell silent and did not sign off."""
@@ -83,7 +83,12 @@ ORDER BY f.place, f.id LIMIT :limit
 
 
 def workers(
-    tx: Transaction, tenant: str, page: Page, *, state: str | None = None, service_id: str | None = None
+    tx: Transaction,
+    tenant: str,
+    page: PageRequest,
+    *,
+    state: str | None = None,
+    service_id: str | None = None,
 ) -> Document:
     """The tenant's workers, those that live first, by id, then those that ended last: {items, nextCursor}.
 

@@ -50,7 +50,7 @@ Plans = Mapping[UUID, Plan]
 
 
 @dataclass(slots=True)
-class _Pass:
+class _JoinPass:
     """The pass of this process over a database.
 
     Args:
@@ -73,7 +73,7 @@ def run_once(deployment: Deployment) -> int:
         Unavailable: PostgreSQL cannot be reached.
     """
     until = time.monotonic() + MAX_SECONDS_PER_TICK
-    isolation, under_way = Isolation(deployment.database), deployment.database.caches.own(_Pass)
+    isolation, under_way = Isolation(deployment.database), deployment.database.caches.own(_JoinPass)
     asked = 0
     while True:
         rows = _next_runs(deployment.database)
@@ -90,7 +90,11 @@ def run_once(deployment: Deployment) -> int:
 
 def _next_runs(database: Database) -> list[Any]:
     with database.statements() as tx:
-        parameters = {"late": tx.now - LATE, "after": database.caches.own(_Pass).after, "batch": RUNS_AT_ONCE}
+        parameters = {
+            "late": tx.now - LATE,
+            "after": database.caches.own(_JoinPass).after,
+            "batch": RUNS_AT_ONCE,
+        }
         return list(tx.execute(_OPEN_RUNS, parameters))
 
 
@@ -137,7 +141,7 @@ def _ask(deployment: Deployment, plans: Plans) -> int:
         waiting = _waiting(deployment, checks)
         due = [each for each in checks if each not in waiting]
         tx.send(*due)
-    deployment.database.caches.own(_Pass).asked |= waiting | dict.fromkeys(due, tx.now.timestamp())
+    deployment.database.caches.own(_JoinPass).asked |= waiting | dict.fromkeys(due, tx.now.timestamp())
     return len(due)
 
 
@@ -146,7 +150,7 @@ def _waiting(deployment: Deployment, checks: Sequence[JoinCheck]) -> dict[JoinCh
 
     They are not sent again: each pass would make the queue longer.
     """
-    under_way = deployment.database.caches.own(_Pass)
+    under_way = deployment.database.caches.own(_JoinPass)
     sent = under_way.asked_before | under_way.asked
     again = {check: sent[check] for check in checks if check in sent}
     queues = {each.queue for each in again}

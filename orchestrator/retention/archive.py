@@ -38,7 +38,7 @@ _GZIP = 31
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RowCounts:
     """The number of rows of each history table."""
 
     runs: int = 0
@@ -48,7 +48,7 @@ class Counts:
     signals: int = 0
 
     @classmethod
-    def of_json(cls, document: Mapping[str, int]) -> Counts:
+    def of_json(cls, document: Mapping[str, int]) -> RowCounts:
         # An archive of an earlier version has no signals.
         return cls(*(document.get(kind.name, 0) for kind in HISTORY_TABLES))
 
@@ -72,7 +72,7 @@ class Manifest:
 
     path: str
     month: Month
-    counts: Counts
+    counts: RowCounts
     parts: tuple[ArchivePart, ...]
     first_run: UUID | None
     archived_at: str
@@ -94,7 +94,7 @@ class Manifest:
         return cls(
             document["path"],
             Month.parse(document["month"]),
-            Counts.of_json(document),
+            RowCounts.of_json(document),
             tuple(ArchivePart(**each) for each in document["parts"]),
             None if first is None else ids.read(ids.RUN, first),
             document["archivedAt"],
@@ -104,9 +104,9 @@ class Manifest:
 _COUNT = "SELECT count(*) FROM {table}"
 
 
-def count_rows(tx: Transaction, month: Month) -> Counts:
+def count_rows(tx: Transaction, month: Month) -> RowCounts:
     """Count the rows in a month's partitions, attached or detached. It reads all of them."""
-    return Counts(*(_count(tx, month.table(kind.table)) for kind in HISTORY_TABLES))
+    return RowCounts(*(_count(tx, month.table(kind.table)) for kind in HISTORY_TABLES))
 
 
 def _count(tx: Transaction, name: str) -> int:
@@ -206,7 +206,7 @@ def _write(database: Database, storage: Storage, month: Month, folder: str, now:
     if part.lines:
         parts.append(part.put(storage))
     path = f"{folder}/manifest.json"
-    manifest = Manifest(path, month, Counts.of_json(counts), tuple(parts), first, iso(now) or "")
+    manifest = Manifest(path, month, RowCounts.of_json(counts), tuple(parts), first, iso(now) or "")
     storage.put(path, orjson.dumps(manifest.to_json(), option=orjson.OPT_INDENT_2))
     return manifest
 

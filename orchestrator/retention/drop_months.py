@@ -26,7 +26,7 @@ from uuid import UUID
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.retention import archive, default_partition, partitions
-from pipeweave.orchestrator.retention.archive import Counts
+from pipeweave.orchestrator.retention.archive import RowCounts
 from pipeweave.orchestrator.retention.month_status import MonthOnDisk, active_runs, months_on_disk
 from pipeweave.orchestrator.retention.partitions import PARTITIONED
 from pipeweave.orchestrator.retention.policy import Policy
@@ -77,7 +77,7 @@ class MonthResult:
 
     month: Month
     outcome: MonthOutcome
-    counts: Counts | None = None
+    counts: RowCounts | None = None
     archive: str | None = None
     active_runs: tuple[UUID, ...] = ()
 

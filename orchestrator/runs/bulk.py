@@ -40,7 +40,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RunFilter:
+class RunsToChange:
     """Which runs; None for any.
 
     Args:
@@ -88,7 +88,7 @@ def change(
     database: Database,
     tenant: str,
     action: Action,
-    chosen: RunFilter,
+    chosen: RunsToChange,
     *,
     limit: int,
     reason: str | None = None,
@@ -119,7 +119,7 @@ def change(
     return done
 
 
-def _matching(database: Database, tenant: str, action: Action, chosen: RunFilter) -> Iterator[UUID]:
+def _matching(database: Database, tenant: str, action: Action, chosen: RunsToChange) -> Iterator[UUID]:
     parameters: dict[str, Any] = {
         "tenant": tenant,
         "status": chosen.status,

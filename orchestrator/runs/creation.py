@@ -16,7 +16,7 @@ from pipeweave.orchestrator.domain.events import QUEUED, Event, held, together
 from pipeweave.orchestrator.domain.plan import Plan, PlannedStep
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
-from pipeweave.orchestrator.domain.task_run import Kept, TaskRun
+from pipeweave.orchestrator.domain.task_run import KeptValue, TaskRun
 from pipeweave.orchestrator.domain.triggered_by import API
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.objects import uploads
@@ -40,7 +40,7 @@ class NewRun:
     """A run to be written, with the tasks of its steps as they are registered now."""
 
     header: RunHeader
-    input: Kept
+    input: KeptValue
     tasks: Mapping[str, TaskRow]
     metadata: Mapping[str, Any] | None = None
     run_token: str | None = None

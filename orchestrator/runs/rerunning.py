@@ -21,7 +21,7 @@ from pipeweave.orchestrator.domain import reuse
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus
-from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.triggered_by import RERUN, TriggeredBy
 from pipeweave.orchestrator.registry import pipelines, snapshot
 from pipeweave.orchestrator.registry.pipelines import StoredPipeline
@@ -135,7 +135,7 @@ class _OldRun:
     failure_mode: str
     priority: int | None
     metadata: Mapping[str, Any] | None
-    kept: Kept
+    kept: KeptValue
 
     @property
     def shown(self) -> str:
@@ -164,7 +164,7 @@ def _old_run(tx: Transaction, tenant: str, run_id: UUID) -> _OldRun:
         row.failure_mode,
         row.priority,
         row.metadata,
-        Kept(inline, row.input_path, row.input_size, row.inputs_hash, tuple(row.uploads)),
+        KeptValue(inline, row.input_path, row.input_size, row.inputs_hash, tuple(row.uploads)),
     )
 
 
@@ -242,7 +242,7 @@ def _require_step(stored: StoredPipeline, step_id: str | None) -> None:
         )
 
 
-def _input(values: Values, old: _OldRun, stored: StoredPipeline, request: Rerun) -> tuple[Any, Kept]:
+def _input(values: Values, old: _OldRun, stored: StoredPipeline, request: Rerun) -> tuple[Any, KeptValue]:
     """The input and its kept form: as it was, unless it was edited or another version completes it."""
     if request.edited is None and stored.version == old.version and old.kept.inline is not None:
         return orjson.loads(old.kept.inline), old.kept

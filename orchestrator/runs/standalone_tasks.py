@@ -12,7 +12,7 @@ from pipeweave.authoring import KEY_EXPECTED, is_key
 from pipeweave.errors import FieldError, InvalidInput, LimitExceeded, NotFound
 from pipeweave.orchestrator.domain.plan import standalone_plan
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.triggered_by import BY_REQUEST, TriggeredBy
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.registry import task_rows, unknown_names
@@ -77,7 +77,7 @@ def enqueue(tx: Transaction, values: Values, tenant: str, requests: Sequence[Que
 
 
 def enqueue_kept(
-    tx: Transaction, tenant: str, requests: Sequence[QueueRequest], inputs: Sequence[Kept]
+    tx: Transaction, tenant: str, requests: Sequence[QueueRequest], inputs: Sequence[KeptValue]
 ) -> list[Queued]:
     """As `enqueue`, with inputs that were kept before: storage is not used."""
     known = task_rows.tasks(tx, tenant, sorted({each.task_id for each in requests}))
@@ -102,7 +102,7 @@ def enqueue_kept(
 
 
 def _new_run(
-    tx: Transaction, tenant: str, request: QueueRequest, kept: Kept, tasks: Mapping[str, TaskRow]
+    tx: Transaction, tenant: str, request: QueueRequest, kept: KeptValue, tasks: Mapping[str, TaskRow]
 ) -> NewRun:
     inline = request.input if kept.path is None else None
     priority = triggering.checked_priority(request.priority)

@@ -38,7 +38,7 @@ MAX_SNAPSHOTS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
+class StartRequest:
     """A request for a run. `failure_mode` and `priority` None take the pipeline's own.
 
     Args:
@@ -76,7 +76,7 @@ Claim = Callable[[Transaction], None]
 
 
 def trigger(
-    tx: Transaction, values: Values, tenant: str, request: Trigger, *, check: Check | None = None
+    tx: Transaction, values: Values, tenant: str, request: StartRequest, *, check: Check | None = None
 ) -> CreatedRun:
     """Write a run of the pipeline's latest version with its task runs, and send its entry steps.
 
@@ -99,7 +99,7 @@ def trigger_many(
     values: Values,
     tenant: str,
     pipeline_id: str,
-    requests: Sequence[Trigger],
+    requests: Sequence[StartRequest],
     *,
     check: Check | None = None,
     claim: Claim | None = None,
@@ -141,7 +141,7 @@ def _prepared_from_memory(
     values: Values,
     tenant: str,
     pipeline_id: str,
-    requests: Sequence[Trigger],
+    requests: Sequence[StartRequest],
     check: Check | None,
 ) -> _Prepared | None:
     """Prepare runs from the last snapshot of this process.
@@ -167,7 +167,7 @@ def _prepare(
     values: Values,
     tenant: str,
     catalog: CatalogSnapshot,
-    requests: Sequence[Trigger],
+    requests: Sequence[StartRequest],
     check: Check | None,
 ) -> _Prepared:
     """Check the requests and store large inputs. Writes no row."""
@@ -234,7 +234,7 @@ def _new_run(
     tenant: str,
     stored: StoredPipeline,
     tasks: Mapping[str, TaskRow],
-    request: Trigger,
+    request: StartRequest,
 ) -> NewRun:
     priority = checked_priority(request.priority if request.priority is not None else stored.spec.priority)
     mode = _failure_mode(request.failure_mode or stored.spec.failure_mode)

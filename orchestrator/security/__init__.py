@@ -13,7 +13,7 @@ from pipeweave.orchestrator.security.access_tokens import (
     TOKEN_ID,
     WORKER,
     WRITE,
-    Access,
+    CallerAccess,
 )
 from pipeweave.orchestrator.security.audit import ENTRY_ID
 from pipeweave.orchestrator.security.sessions import SESSION_ID
@@ -29,5 +29,5 @@ __all__ = [
     "TOKEN_ID",
     "WORKER",
     "WRITE",
-    "Access",
+    "CallerAccess",
 ]

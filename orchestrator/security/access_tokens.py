@@ -53,7 +53,7 @@ USED_EVERY = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class CallerAccess:
     """A verified token with its tenants and scopes.
 
     Args:
@@ -184,7 +184,7 @@ WHERE token_hash = :hash AND revoked_at IS NULL AND (expires_at IS NULL OR expir
 """
 
 
-def verify(tx: Transaction, token: str) -> Access | None:
+def verify(tx: Transaction, token: str) -> CallerAccess | None:
     """The tenants and scopes of a token; None when it is unknown, expired or revoked.
 
     It costs one look-up by a unique index.
@@ -195,7 +195,9 @@ def verify(tx: Transaction, token: str) -> Access | None:
     if row is None:
         return None
     is_use_due = row.used_at is None or tx.now - row.used_at >= USED_EVERY
-    return Access(row.id, row.name, tuple(row.tenants), tuple(row.scopes), is_use_due, tuple(row.groups))
+    return CallerAccess(
+        row.id, row.name, tuple(row.tenants), tuple(row.scopes), is_use_due, tuple(row.groups)
+    )
 
 
 _USED = """

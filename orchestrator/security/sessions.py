@@ -15,7 +15,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT, USED_EVERY, Access, verify
+from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT, USED_EVERY, CallerAccess, verify
 from pipeweave.orchestrator.store.database import Transaction
 
 SESSION_ID = "ses"
@@ -43,7 +43,7 @@ class OpenSession:
     """A verified session, and what its token allows. `is_use_due`: it is time to call `see`."""
 
     id: UUID
-    access: Access
+    access: CallerAccess
     is_use_due: bool
 
 
@@ -119,7 +119,7 @@ def verify_session(tx: Transaction, secret: str) -> OpenSession | None:
     row = tx.execute(_VERIFY, {"hash": _hash(secret), "now": tx.now}).one_or_none()
     if row is None:
         return None
-    access = Access(row.id, row.name, tuple(row.tenants), tuple(row.scopes), groups=tuple(row.groups))
+    access = CallerAccess(row.id, row.name, tuple(row.tenants), tuple(row.scopes), groups=tuple(row.groups))
     return OpenSession(row.session_id, access, tx.now - row.seen_at >= USED_EVERY)
 
 

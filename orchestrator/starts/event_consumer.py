@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeweave.orchestrator.feed import FeedEvent, Span, consumers, stretch
+from pipeweave.orchestrator.feed import EventStretch, FeedEvent, consumers, stretch
 from pipeweave.orchestrator.starts import event_documents
 from pipeweave.orchestrator.starts.fires import depths as found_depths
 from pipeweave.orchestrator.starts.hooks import hook_fires
@@ -71,7 +71,7 @@ def read(tx: Transaction) -> tuple[int, bool]:
     return noted, span.more
 
 
-def _note_all(tx: Transaction, span: Span) -> int:
+def _note_all(tx: Transaction, span: EventStretch) -> int:
     """Note what fires for the events of a span. All that was stored before they became visible is seen here:
     this is asked after the span is fixed.
     """

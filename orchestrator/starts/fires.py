@@ -13,7 +13,7 @@ from uuid import UUID
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain.triggered_by import EVENT, TriggeredBy
 from pipeweave.orchestrator.feed import FeedEvent
-from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
+from pipeweave.orchestrator.runs.triggering import CreatedRun, StartRequest
 from pipeweave.orchestrator.starts import event_documents, failures
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.store.keyset import Document
@@ -62,7 +62,7 @@ def of_event(tx: Transaction, event: FeedEvent, document: Document, depths: Mapp
     }
 
 
-def request(pipeline_id: str, event: Document, input: Any, name: str, id: str) -> Trigger:
+def request(pipeline_id: str, event: Document, input: Any, name: str, id: str) -> StartRequest:
     """The run that a fire starts.
 
     Args:
@@ -72,7 +72,7 @@ def request(pipeline_id: str, event: Document, input: Any, name: str, id: str) -
     """
     of = event_documents.key_of(event)
     metadata = {name: id, "event": event["type"], "of": of}
-    return Trigger(pipeline_id, input, metadata=metadata, triggered_by=TriggeredBy(EVENT, id, of))
+    return StartRequest(pipeline_id, input, metadata=metadata, triggered_by=TriggeredBy(EVENT, id, of))
 
 
 _WRITE = """

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from pipeweave.errors import PipeWeaveError, Unavailable
-from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
+from pipeweave.orchestrator.runs.triggering import CreatedRun, StartRequest
 from pipeweave.orchestrator.starts import new_runs
 from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -46,7 +46,7 @@ class Source(Generic[Cause]):
     name: str
     due: Callable[[Transaction], Sequence[Any]]
     lock: Callable[[Transaction, Any], Cause | None]
-    requests: Callable[[Transaction, Cause], Sequence[Trigger]]
+    requests: Callable[[Transaction, Cause], Sequence[StartRequest]]
     note: Callable[[Transaction, Cause, Sequence[CreatedRun], PipeWeaveError | None], int]
 
     def names(self, row: Any) -> dict[str, str]:

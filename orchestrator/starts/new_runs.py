@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pipeweave.orchestrator.registry import TaskRow, pipelines
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
+from pipeweave.orchestrator.runs.triggering import CreatedRun, StartRequest
 from pipeweave.orchestrator.starts.failures import refuse
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values
@@ -15,7 +15,7 @@ from pipeweave.size_limits import MAX_BATCH_TASK_RUNS
 from pipeweave.spec import PipelineSpec
 
 
-def start(tx: Transaction, values: Values, tenant: str, requests: Sequence[Trigger]) -> list[CreatedRun]:
+def start(tx: Transaction, values: Values, tenant: str, requests: Sequence[StartRequest]) -> list[CreatedRun]:
     """Start runs of one pipeline: all of them or, when one request is refused, none.
 
     Args:

@@ -26,7 +26,7 @@ from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.state import keys_released
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.rows import read
-from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf
+from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, OneOf
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import StepRetry, StepSpec
 
@@ -38,7 +38,7 @@ AT_ONCE_MS = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedAttempts:
     """The task runs of failed attempts: failed, or with another attempt.
 
     Args:
@@ -59,7 +59,7 @@ def end(
     *,
     max_retry_delay_ms: int | None,
     chance: Callable[[], float] = random.random,
-) -> Ended:
+) -> EndedAttempts:
     """End failed attempts. Attempts that are fenced are left out of the answer.
 
     Args:
@@ -69,7 +69,7 @@ def end(
         chance: gives a number in [0, 1) for the jitter of a delay.
     """
     if not failures:
-        return Ended([], [], [])
+        return EndedAttempts([], [], [])
     failures = [(task_run, _tolerated(run, task_run, failure)) for task_run, failure in failures]
     rows = _look(tx, run.id, failures)
     retries: list[dict[str, Any]] = []
@@ -90,7 +90,7 @@ def end(
     final = _write(tx, run.id, _FINAL, finals)
     keys_released.announce(tx, final)
     tx.after_commit(lambda: _log(run, failures, {each.id for each in final}, retries))
-    return Ended(final, retried, due)
+    return EndedAttempts(final, retried, due)
 
 
 def _step(run: RunHeader, task_run: TaskRun) -> StepSpec:
@@ -197,7 +197,7 @@ _MOVED_RETRY = Move(
     where="t.attempt = f.attempt",
     source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({_ENDED}, max_attempts integer,
         delay_ms bigint, next_version integer, next_hash text)""",
-    event=Logged(
+    event=MoveEvent(
         "'task_run.retrying'",
         """jsonb_build_object('outcome', m.outcome, 'error', m.message, 'errorCode', m.code,
         'nextAttempt', m.attempt, 'dueAt', m.due_at)""",
@@ -220,7 +220,7 @@ _MOVED_FINAL = Move(
     where="t.attempt = f.attempt",
     source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({_ENDED}, letter uuid, fingerprint text,
         record jsonb)""",
-    event=Logged(
+    event=MoveEvent(
         "CASE WHEN m.status = 'timeout' THEN 'task_run.timed_out' ELSE 'task_run.failed' END",
         "jsonb_build_object('outcome', m.outcome, 'error', m.message, 'errorCode', m.code)",
     ),

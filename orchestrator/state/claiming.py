@@ -17,11 +17,11 @@ from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.pause_sql import IS_PAUSED
 from pipeweave.orchestrator.state.rows import COLUMNS, read, task_run_ids
-from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf, status_is
+from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, OneOf, status_is
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 
-STARTED = Logged("'task_run.started'", "jsonb_build_object('worker', CAST(:worker AS text))")
+STARTED = MoveEvent("'task_run.started'", "jsonb_build_object('worker', CAST(:worker AS text))")
 # A claim usually moves a queued row. The event of a claim that moves a pending row names that status, so that
 # the history can be replayed.
 STARTED_FROM_PENDING = "jsonb_build_object('worker', CAST(:worker AS text), 'from', 'pending')"

@@ -14,11 +14,11 @@ import orjson
 from pipeweave import ids
 from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.states import TaskStatus as T
-from pipeweave.orchestrator.domain.task_run import Completion, Kept, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, KeptValue, TaskRun
 from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.releasing import UNDECIDED
 from pipeweave.orchestrator.state.rows import read
-from pipeweave.orchestrator.state.task_transitions import Logged, Move, move, status_is
+from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, move, status_is
 from pipeweave.orchestrator.store.database import Transaction
 
 # The columns that a completion sets, from a row `o` of :rows.
@@ -41,7 +41,7 @@ def _complete(columns: str = "", changes: str = "", data: str = "", returning: s
         source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, worker text,
             output jsonb, path text, size integer, hash text, next jsonb, assets jsonb, logs text
             {columns})""",
-        event=Logged("'task_run.completed'", f"jsonb_strip_nulls({_COMPLETED}){data}"),
+        event=MoveEvent("'task_run.completed'", f"jsonb_strip_nulls({_COMPLETED}){data}"),
         returning=returning,
     ).sql
 
@@ -105,12 +105,12 @@ _MADE = Move(
     where=UNDECIDED,
     source="""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, output text, size integer,
         hash text, next jsonb)""",
-    event=Logged("'task_run.completed'", f"jsonb_strip_nulls({_COMPLETED})"),
+    event=MoveEvent("'task_run.completed'", f"jsonb_strip_nulls({_COMPLETED})"),
 )
 
 
 def complete_made(
-    tx: Transaction, run_id: UUID, made: Sequence[tuple[int, Kept, Sequence[str] | None]]
+    tx: Transaction, run_id: UUID, made: Sequence[tuple[int, KeptValue, Sequence[str] | None]]
 ) -> list[TaskRun]:
     """Complete pending steps that the engine decides. What another transaction has decided is left out.
 
@@ -136,7 +136,7 @@ _LAY_OUT = Move(
     to=T.WAITING,
     changes=", started_at = :now, queued_at = :now, map_first = :first, map_count = :count",
     where=f"t.id = :id AND t.status = 'pending' AND {kind_sql.HAS_ITEMS}",
-    event=Logged(
+    event=MoveEvent(
         "'task_run.mapped'",
         "jsonb_build_object('first', CAST(:first AS integer), 'count', CAST(:count AS integer))",
     ),
@@ -163,7 +163,7 @@ _FINISH_MAP = Move(
     changes=""", started_at = coalesce(t.started_at, :now), finished_at = greatest(:now, t.started_at),
     map_count = :count""",
     where=f"t.id = :id AND {kind_sql.HAS_ITEMS}",
-    event=Logged("'task_run.completed'", "jsonb_build_object('count', CAST(:count AS integer))"),
+    event=MoveEvent("'task_run.completed'", "jsonb_build_object('count', CAST(:count AS integer))"),
 )
 
 

@@ -9,7 +9,7 @@ from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Postponed, TaskRun
 from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.rows import read
-from pipeweave.orchestrator.state.task_transitions import Logged, Move
+from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent
 from pipeweave.orchestrator.store.database import Transaction
 
 _POSTPONED = Move(
@@ -20,7 +20,7 @@ _POSTPONED = Move(
     where="t.attempt = g.attempt AND (CAST(:worker AS text) IS NULL OR t.worker = :worker)",
     source="""FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[]), CAST(:delays AS float[]),
         CAST(:reasons AS text[])) AS g(id, attempt, delay, reason)""",
-    event=Logged("'task_run.postponed'", "jsonb_build_object('reason', m.reason, 'dueAt', m.due_at)"),
+    event=MoveEvent("'task_run.postponed'", "jsonb_build_object('reason', m.reason, 'dueAt', m.due_at)"),
     returning=", g.reason, t.due_at",
 ).sql
 _POSTPONE = f"WITH {_POSTPONED} SELECT * FROM moved"

@@ -20,7 +20,7 @@ from pipeweave.orchestrator.state.claiming import CLAIMED, STARTED, STARTED_FROM
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.pause_sql import HELD, IS_PAUSED
 from pipeweave.orchestrator.state.rows import COLUMNS, read, task_run_ids
-from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf, move, status_is
+from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, OneOf, move, status_is
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 
@@ -93,7 +93,7 @@ def _release(
     where: str,
     changes: str,
     parameters: dict[str, Any],
-    event: Logged | None,
+    event: MoveEvent | None,
 ) -> list[TaskRun]:
     if not task_runs:
         return []

@@ -21,7 +21,7 @@ from pipeweave.orchestrator.domain.states import FINAL_RUN, sql_in
 from pipeweave.orchestrator.domain.states import TaskStatus as T
 from pipeweave.orchestrator.state import completing
 from pipeweave.orchestrator.state.named_rows import by_key
-from pipeweave.orchestrator.state.task_transitions import Logged, Move, move
+from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, move
 from pipeweave.orchestrator.store.database import Transaction
 
 
@@ -169,7 +169,7 @@ _TAKE_STEPS = Move(
     rows=by_key("g.id"),
     where="t.kind = o.kind",
     returning=", t.map_count, g.shown",
-    event=Logged(
+    event=MoveEvent(
         "'task_run.completed'",
         """jsonb_strip_nulls(jsonb_build_object('outputHash', m.output_hash, 'selectedNext',
             to_jsonb(m.selected_next), 'count', m.map_count, 'cached', true, 'cachedFrom', m.shown))""",

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator.domain.facts import SignalSent
-from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.waits import Signal, Wait
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -32,7 +32,7 @@ class NewSignal:
     run_id: UUID
     tenant: str
     name: str
-    payload: Kept
+    payload: KeptValue
     once: str | None = None
     by: str | None = None
 

@@ -40,7 +40,7 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
+class MoveEvent:
     """The event that a move writes for each row `m` that it moved.
 
     Args:
@@ -89,7 +89,7 @@ class Move:
     source: str = ""
     rows: str = "t.run_id = :run_id"
     returning: str = ""
-    event: Logged | None = None
+    event: MoveEvent | None = None
     name: str = "moved"
     reopens: bool = False
 

@@ -17,11 +17,11 @@ import orjson
 from pipeweave.orchestrator.domain.facts import WaitBegan
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.domain.task_run import Kept, TaskRun
+from pipeweave.orchestrator.domain.task_run import KeptValue, TaskRun
 from pipeweave.orchestrator.domain.waits import NewWait, Wait
 from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.rows import COLUMNS, of_row, read
-from pipeweave.orchestrator.state.task_transitions import Logged, Move, status_is
+from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, status_is
 from pipeweave.orchestrator.store.database import Transaction
 
 # SQL: the common table expression that deletes the waits of task runs that a move `moved` has ended.
@@ -40,7 +40,7 @@ _BEGIN = Move(
     source=f"FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS w({_WAIT})",
     rows=by_key("w.id"),
     where="t.status = 'pending' AND t.due_at IS NULL",
-    event=Logged("'task_run.waiting'", _SHOWN),
+    event=MoveEvent("'task_run.waiting'", _SHOWN),
     returning=_OF_THE_WAIT,
 ).sql
 # A call that suspends itself: the attempt stays the same, and keeps its slot.
@@ -52,7 +52,7 @@ _SUSPEND = Move(
     rows=by_key("w.id"),
     where=f"""t.attempt = w.attempt AND (w.worker IS NULL OR t.worker = w.worker)
         AND {status_is(TaskStatus.RUNNING)}""",
-    event=Logged("'task_run.waiting'", _SHOWN),
+    event=MoveEvent("'task_run.waiting'", _SHOWN),
     returning=_OF_THE_WAIT,
 ).sql
 
@@ -188,7 +188,7 @@ _COMPLETE = Move(
         output_path = :path, output_size = :size, output_hash = :hash""",
     rows="t.run_id = :run_id AND t.id = :id",
     where=f"t.attempt = :attempt AND {status_is(TaskStatus.WAITING)}",
-    event=Logged(
+    event=MoveEvent(
         "'task_run.completed'",
         """jsonb_strip_nulls(jsonb_build_object('outputHash', m.output_hash, 'cause', CAST(:cause AS text),
         'by', CAST(:by AS text)))""",
@@ -202,7 +202,7 @@ _COMPLETED = f"WITH {_COMPLETE}, {_TAKEN}, {LEFT} SELECT * FROM moved"
 
 
 def complete(
-    tx: Transaction, wait: Wait, output: Kept, *, cause: str, by: str | None, signals: Sequence[UUID]
+    tx: Transaction, wait: Wait, output: KeptValue, *, cause: str, by: str | None, signals: Sequence[UUID]
 ) -> TaskRun | None:
     """Complete the task run of a wait, take its signals and delete it. None when the wait was over.
 

@@ -4,7 +4,7 @@ Every later room may call it; `api` and `workers` use only what it hands on here
 run or a task run does next."""
 
 from pipeweave.orchestrator.store.database import Database, Transaction, Verb
-from pipeweave.orchestrator.store.keyset import DEFAULT_LIMIT, MAX_LIMIT, Document, Page
+from pipeweave.orchestrator.store.keyset import DEFAULT_LIMIT, MAX_LIMIT, Document, PageRequest
 from pipeweave.orchestrator.store.values import Values
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "MAX_LIMIT",
     "Database",
     "Document",
-    "Page",
+    "PageRequest",
     "Transaction",
     "Values",
     "Verb",

@@ -24,7 +24,7 @@ from pipeweave.orchestrator.store.idle_pools import IDLE_POOLS
 from pipeweave.orchestrator.store.pooler import Pooler
 from pipeweave.orchestrator.store.server_clock import ServerClock
 from pipeweave.orchestrator.store.session_settings import APPLICATION_NAME, connect_arguments
-from pipeweave.orchestrator.store.silence import WATCH, Cursor, Session
+from pipeweave.orchestrator.store.silence import WATCH, Cursor, WatchedConnection
 from pipeweave.orchestrator.store.timeline import TIMELINE, timeline_of
 
 # SQLSTATEs after which the same transaction is simply repeated: a deadlock, a serialization failure.
@@ -84,7 +84,7 @@ class Connections:
             driver_url,
             connect_args={
                 **connect_arguments(settings, name, url),
-                "connection_factory": Session,
+                "connection_factory": WatchedConnection,
                 "cursor_factory": Cursor,
             },
             isolation_level="AUTOCOMMIT",

@@ -27,7 +27,7 @@ Kind = type[str] | type[int] | type[UUID]
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageRequest:
     """A requested page of a list: how many rows, and after which key.
 
     Args:

@@ -39,7 +39,7 @@ _WAITING_FOR_CLIENT = ("idle", "idle in transaction", "idle in transaction (abor
 _EXECUTING = ("active", "fastpath function call")
 
 
-class Finding(Enum):
+class ServerActivity(Enum):
     """What the server does for a session whose client waits for an answer."""
 
     EXECUTING = "executing"
@@ -53,12 +53,12 @@ class Finding(Enum):
 Waiting = tuple[int, float]
 
 
-def ask(dsn: str, waiting: Sequence[Waiting]) -> list[Finding]:
+def ask(dsn: str, waiting: Sequence[Waiting]) -> list[ServerActivity]:
     """What the server does for each of these sessions."""
     try:
         answers = {row[0]: row[1:] for row in _answer(dsn, _ASK, waiting)}
     except (psycopg2.Error, TimeoutError):
-        return [Finding.UNKNOWN] * len(waiting)
+        return [ServerActivity.UNKNOWN] * len(waiting)
     return [finding_of(seconds, *answers[pid]) for pid, seconds in waiting]
 
 
@@ -69,7 +69,7 @@ def end(dsn: str, silent: Sequence[Waiting]) -> None:
         _answer(dsn, _END, silent)
 
 
-def finding_of(seconds: float, state: str | None, age: float | None, is_direct: bool) -> Finding:
+def finding_of(seconds: float, state: str | None, age: float | None, is_direct: bool) -> ServerActivity:
     """Judge what was found of a session.
 
     Args:
@@ -79,10 +79,10 @@ def finding_of(seconds: float, state: str | None, age: float | None, is_direct: 
         is_direct: whether there is no pooler in between.
     """
     if not is_direct:
-        return Finding.UNKNOWN
+        return ServerActivity.UNKNOWN
     if age is None or age < seconds or state in _WAITING_FOR_CLIENT:
-        return Finding.SILENT
-    return Finding.EXECUTING if state in _EXECUTING else Finding.UNKNOWN
+        return ServerActivity.SILENT
+    return ServerActivity.EXECUTING if state in _EXECUTING else ServerActivity.UNKNOWN
 
 
 def _answer(dsn: str, question: str, sessions: Sequence[Waiting]) -> list[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.rows import Result
 
 
-class _Answer:
+class _RememberedRows:
     """The rows of a statement, to be read from the first one again by each reader: a cursor of its own."""
 
     def __init__(self, description: Any, rows: list[tuple[Any, ...]]) -> None:
@@ -54,4 +54,4 @@ class Remembering(Transaction):
         if key not in self._known:
             self._known[key] = self._tx.execute(statement, parameters).kept()
         description, rows = self._known[key]
-        return Result(_Answer(description, rows))
+        return Result(_RememberedRows(description, rows))

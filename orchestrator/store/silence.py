@@ -28,7 +28,7 @@ from psycopg2.extensions import cursor as PlainCursor
 from psycopg2.extensions import make_dsn, parse_dsn
 
 from pipeweave.orchestrator.store import other_end
-from pipeweave.orchestrator.store.other_end import Finding
+from pipeweave.orchestrator.store.other_end import ServerActivity
 
 log = logging.getLogger(__name__)
 
@@ -65,19 +65,19 @@ class Suspicion:
     ask_at: float
     moved: int | None = None
 
-    def is_confirmed(self, finding: Finding, moved: int, now: float) -> bool:
+    def is_confirmed(self, finding: ServerActivity, moved: int, now: float) -> bool:
         """Take in what the server said; whether nobody will answer any more."""
         waited = now - self.since
-        if finding is Finding.SILENT:
+        if finding is ServerActivity.SILENT:
             is_second, self.moved = moved == self.moved, moved
             self.ask_at = now + AGAIN_AFTER_S
             return is_second
         self.moved = None
         self.ask_at = now + min(waited, ASK_EVERY_S)
-        return finding is Finding.UNKNOWN and waited >= UNKNOWN_FOR_S
+        return finding is ServerActivity.UNKNOWN and waited >= UNKNOWN_FOR_S
 
 
-class Session(Connection):
+class WatchedConnection(Connection):
     """A connection that tells whether it waits for an answer.
 
     Attributes:
@@ -131,7 +131,7 @@ class Cursor(PlainCursor):
 
     __slots__ = ()
 
-    connection: Session
+    connection: WatchedConnection
 
     def execute(self, query: Any, vars: Any = None) -> None:
         """Execute a statement and wait for its answer."""
@@ -153,7 +153,7 @@ def _socket(descriptor: int) -> Iterator[socket.socket]:
         line.detach()
 
 
-class Watch:
+class SessionWatch:
     """The thread of this process that looks after its sessions; it runs while there are any.
 
     Attributes:
@@ -167,10 +167,10 @@ class Watch:
     def begin_anew(self) -> None:
         """Forget the sessions and the thread: they are those of the process that this one was forked from."""
         self.lock = threading.Lock()
-        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._sessions: weakref.WeakSet[WatchedConnection] = weakref.WeakSet()
         self._thread: threading.Thread | None = None
 
-    def add(self, session: Session) -> None:
+    def add(self, session: WatchedConnection) -> None:
         """Look after a session until it is closed or forgotten."""
         with self.lock:
             self._sessions.add(session)
@@ -192,9 +192,9 @@ class Watch:
                 log.exception("silence.failed")
             del sessions
 
-    def _look_at(self, sessions: list[Session]) -> None:
+    def _look_at(self, sessions: list[WatchedConnection]) -> None:
         now = time.monotonic()
-        due: defaultdict[str, list[tuple[Session, Suspicion]]] = defaultdict(list)
+        due: defaultdict[str, list[tuple[WatchedConnection, Suspicion]]] = defaultdict(list)
         for session in sessions:
             wait, suspicion = session.waits, session.suspicion
             if wait % 2 == 0:
@@ -206,7 +206,7 @@ class Watch:
         for server, waiting in due.items():
             self._ask(server, waiting)
 
-    def _ask(self, server: str, waiting: list[tuple[Session, Suspicion]]) -> None:
+    def _ask(self, server: str, waiting: list[tuple[WatchedConnection, Suspicion]]) -> None:
         asked = time.monotonic()
         findings = other_end.ask(server, [(session.pid, asked - each.since) for session, each in waiting])
         now = time.monotonic()
@@ -226,5 +226,5 @@ class Watch:
                 session.cut()
 
 
-WATCH = Watch()
+WATCH = SessionWatch()
 os.register_at_fork(after_in_child=WATCH.begin_anew)

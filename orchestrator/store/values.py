@@ -16,7 +16,7 @@ import orjson
 
 from pipeweave.errors import CorruptValue, FieldError, InvalidInput, NotFound, ObjectTooLarge, Unavailable
 from pipeweave.json_values import write_json
-from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.upload_ids import upload_ids_in
 from pipeweave.size_limits import INLINE_BYTES, INLINE_WHILE_AWAY_BYTES, MAX_OUTPUT_BYTES
 from pipeweave.storage import Backends, ObjectInfo, ObjectRef
@@ -43,7 +43,7 @@ class Values:
         self.backends = backends
         self._is_doomed = is_doomed or (lambda where: False)
 
-    def keep(self, value: Any, backend: str | None = None) -> Kept:
+    def keep(self, value: Any, backend: str | None = None) -> KeptValue:
         """Store a value. A large value is durable in storage when this returns, before any row names it.
 
         Args:
@@ -60,9 +60,9 @@ class Values:
         digest = hashlib.sha256(content).hexdigest()
         where = ObjectRef(backend or self.backends.default_id, f"{ARTIFACTS}{digest[:2]}/{digest}")
         self._store(where, content)
-        return Kept(None, str(where), len(content), digest, upload_ids_in(content))
+        return KeptValue(None, str(where), len(content), digest, upload_ids_in(content))
 
-    def keep_output(self, value: Any, backend: str) -> Kept:
+    def keep_output(self, value: Any, backend: str) -> KeptValue:
         """Store what a call has returned. While storage cannot be reached, its row takes it, if it has
         INLINE_WHILE_AWAY_BYTES at most: the call is not made again for want of a place (decision 0058).
 
@@ -138,14 +138,14 @@ def _is_kept(stored_object: ObjectInfo | None, size: int) -> bool:
     return abs(datetime.now(UTC) - stored_object.modified_at) < REFRESH_AFTER
 
 
-def keep_inline(value: Any) -> Kept:
+def keep_inline(value: Any) -> KeptValue:
     """Keep a value of any size in its row: for values that come from a row."""
     return _inline(canonical(value))
 
 
-def _inline(content: bytes) -> Kept:
+def _inline(content: bytes) -> KeptValue:
     digest = hashlib.sha256(content).hexdigest()
-    return Kept(content.decode(), None, len(content), digest, upload_ids_in(content))
+    return KeptValue(content.decode(), None, len(content), digest, upload_ids_in(content))
 
 
 def canonical(value: Any) -> bytes:

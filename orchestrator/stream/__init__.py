@@ -5,24 +5,23 @@ Called by `api`. This room must never write to PostgreSQL.
 """
 
 from pipeweave.orchestrator.stream import changes
-from pipeweave.orchestrator.stream.changes import Wanted
+from pipeweave.orchestrator.stream.changes import WantedChanges
 from pipeweave.orchestrator.stream.hub import Hub, Sink
 from pipeweave.orchestrator.stream.live_clock import LiveClock
 from pipeweave.orchestrator.stream.log_watch import LogWatch
-from pipeweave.orchestrator.stream.pace import Pace
+from pipeweave.orchestrator.stream.pace import ViewPace
 from pipeweave.orchestrator.stream.shares import Holder
-from pipeweave.orchestrator.stream.watching import LiveWanted
-from pipeweave.orchestrator.stream.watching import View as LiveView
+from pipeweave.orchestrator.stream.watching import LiveWanted, TaggedView
 
 __all__ = [
     "Holder",
     "Hub",
     "LiveClock",
-    "LiveView",
     "LiveWanted",
     "LogWatch",
-    "Pace",
     "Sink",
-    "Wanted",
+    "TaggedView",
+    "ViewPace",
+    "WantedChanges",
     "changes",
 ]

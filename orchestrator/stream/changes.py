@@ -22,7 +22,7 @@ KINDS = tuple(sorted({each.partition(".")[0] for each in TYPES}))
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedChanges:
     """Which changes somebody wants to see.
 
     Args:

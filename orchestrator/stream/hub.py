@@ -21,7 +21,7 @@ from pipeweave.orchestrator.feed.feed import Batch
 from pipeweave.orchestrator.feed.place import Place
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.stream import changes, shares
-from pipeweave.orchestrator.stream.changes import Wanted
+from pipeweave.orchestrator.stream.changes import WantedChanges
 from pipeweave.orchestrator.stream.log_watch import LogWatch
 from pipeweave.orchestrator.stream.shares import Holder
 
@@ -81,8 +81,8 @@ class Sink(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Watcher:
-    wanted: Wanted
+class _HubWatcher:
+    wanted: WantedChanges
     sink: Sink
     # Where it goes on by itself; None: it is served with the others.
     place: Place | None
@@ -107,8 +107,8 @@ class Hub:
         self._logs = logs
         self._most = most
         self._lock = threading.Lock()
-        self._new: list[_Watcher] = []
-        self._watchers: list[_Watcher] = []
+        self._new: list[_HubWatcher] = []
+        self._watchers: list[_HubWatcher] = []
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._place: Place | None = None
@@ -141,7 +141,7 @@ class Hub:
             held = [each.sink.holder for each in (*self._new, *self._watchers) if each.sink.is_open]
         shares.check(held, holder, self._most)
 
-    def watch(self, wanted: Wanted, sink: Sink, place: Place | None = None) -> None:
+    def watch(self, wanted: WantedChanges, sink: Sink, place: Place | None = None) -> None:
         """Begin to serve a watcher.
 
         Args:
@@ -152,7 +152,7 @@ class Hub:
                 sink.end(None)
                 return
             now = time.monotonic()
-            self._new.append(_Watcher(wanted, sink, place, False, now, now + PING_S, now + CHECK_S))
+            self._new.append(_HubWatcher(wanted, sink, place, False, now, now + PING_S, now + CHECK_S))
             if self._thread is None:
                 self._place, self._mark = None, ""
                 self._thread = threading.Thread(target=self._run, name="stream", daemon=True)
@@ -239,15 +239,15 @@ class Hub:
             if self._logs is not None and each.wanted.has_logs:
                 self._logs.watch(each.wanted, each.sink)
 
-    def _hand_out(self, batch: Batch, watchers: Sequence[_Watcher]) -> set[_Watcher]:
+    def _hand_out(self, batch: Batch, watchers: Sequence[_HubWatcher]) -> set[_HubWatcher]:
         """Give the events of a batch to those who want them; who has no room goes on by itself, from the
         first event that it did not take. Returns those.
         """
-        full: set[_Watcher] = set()
+        full: set[_HubWatcher] = set()
         if not batch.events:
             return full
         # Most watch one run: of a crowd of them, an event concerns few.
-        of_run: dict[UUID | None, list[_Watcher]] = {}
+        of_run: dict[UUID | None, list[_HubWatcher]] = {}
         for each in watchers:
             of_run.setdefault(each.wanted.run_id, []).append(each)
         for index, event in enumerate(batch.events):
@@ -265,10 +265,10 @@ class Hub:
                     each.place, each.is_near = batch.place_after(index - 1), False
         return full
 
-    def _cursor(self, place: Place, watcher: _Watcher) -> str:
+    def _cursor(self, place: Place, watcher: _HubWatcher) -> str:
         return place_text.write(place, self._known, watcher.wanted.tenant)
 
-    def _catch_up(self, tx: Transaction, watcher: _Watcher, place: Place, live: Batch) -> None:
+    def _catch_up(self, tx: Transaction, watcher: _HubWatcher, place: Place, live: Batch) -> None:
         """Read a watcher the next page of what it has missed, if it has room for it."""
         now = time.monotonic()
         if not watcher.sink.has_room:
@@ -322,7 +322,7 @@ class Hub:
         return False
 
 
-def _page(tx: Transaction, place: Place, wanted: Wanted) -> Batch:
+def _page(tx: Transaction, place: Place, wanted: WantedChanges) -> Batch:
     return feed.read_after(
         tx,
         place,
@@ -334,7 +334,7 @@ def _page(tx: Transaction, place: Place, wanted: Wanted) -> Batch:
     )
 
 
-def _check(watcher: _Watcher) -> None:
+def _check(watcher: _HubWatcher) -> None:
     try:
         watcher.sink.check()
     except Unavailable:

@@ -19,7 +19,7 @@ from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.stream import shares
 from pipeweave.orchestrator.stream.pace import Allowance
 from pipeweave.orchestrator.stream.shares import Holder
-from pipeweave.orchestrator.stream.watching import LiveSink, LiveWanted, View, WatchedView, Watcher
+from pipeweave.orchestrator.stream.watching import LiveSink, LiveWanted, TaggedView, WatchedView, Watcher
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class LiveClock:
         self._clock = -1
         # When the clock last moved (monotonic s).
         self._moved_at = 0.0
-        self._views: dict[View, WatchedView] = {}
+        self._views: dict[TaggedView, WatchedView] = {}
         self._allowed = {
             each: Allowance(FETCHES_PER_S, FETCHES_PER_S * EVERY_S) for each in ("runs", "views")
         }

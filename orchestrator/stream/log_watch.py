@@ -20,7 +20,7 @@ from pipeweave.errors import PipeWeaveError, Unavailable
 from pipeweave.orchestrator.kept.stored_logs import SETTLED
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.stream import stored_logs
-from pipeweave.orchestrator.stream.changes import Wanted
+from pipeweave.orchestrator.stream.changes import WantedChanges
 from pipeweave.orchestrator.stream.stored_logs import Key, StoredLog
 from pipeweave.storage import Backends
 
@@ -54,8 +54,8 @@ class LogSink(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Watcher:
-    wanted: Wanted
+class _LogWatcher:
+    wanted: WantedChanges
     sink: LogSink
     # The last size that was sent, of each log.
     sent: dict[Key, int] = field(default_factory=dict)
@@ -100,16 +100,16 @@ class LogWatch:
         self._backends = backends
         self._secret_key = secret_key
         self._lock = threading.Lock()
-        self._watchers: list[_Watcher] = []
+        self._watchers: list[_LogWatcher] = []
         self._runs: dict[tuple[str, UUID], _Run] = {}
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._warn_at = 0.0
 
-    def watch(self, wanted: Wanted, sink: LogSink) -> None:
+    def watch(self, wanted: WantedChanges, sink: LogSink) -> None:
         """Begin to tell a watcher of the logs of its run, until its sink is closed."""
         with self._lock:
-            self._watchers.append(_Watcher(wanted, sink))
+            self._watchers.append(_LogWatcher(wanted, sink))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="stream of logs", daemon=True)
                 self._thread.start()
@@ -134,9 +134,9 @@ class LogWatch:
             took = time.monotonic() - began
             pause = max(EVERY_S, min(PAUSE_PER_LOOK * took, LONGEST_PAUSE_S))
 
-    def _open_watchers(self) -> dict[tuple[str, UUID], list[_Watcher]]:
+    def _open_watchers(self) -> dict[tuple[str, UUID], list[_LogWatcher]]:
         """Those who still watch, by their run; the thread ends when there are none."""
-        by_run: dict[tuple[str, UUID], list[_Watcher]] = {}
+        by_run: dict[tuple[str, UUID], list[_LogWatcher]] = {}
         with self._lock:
             self._watchers = [each for each in self._watchers if each.sink.is_open]
             if not self._watchers:
@@ -147,7 +147,7 @@ class LogWatch:
             self._runs = {key: self._runs.get(key) or _Run() for key in by_run}
         return by_run
 
-    def _look(self, key: tuple[str, UUID], watchers: Sequence[_Watcher], away: set[str]) -> None:
+    def _look(self, key: tuple[str, UUID], watchers: Sequence[_LogWatcher], away: set[str]) -> None:
         """Look at the logs of one run, for all who watch it."""
         run = self._runs[key]
         try:
@@ -195,7 +195,7 @@ class LogWatch:
         log.warning("stream.logs_wait", extra={"reason": reason})
 
 
-def _send(watcher: _Watcher, logs: Iterable[_Seen]) -> None:
+def _send(watcher: _LogWatcher, logs: Iterable[_Seen]) -> None:
     pipeline = watcher.wanted.pipeline
     for each in logs:
         key = each.log.key
@@ -208,7 +208,7 @@ def _send(watcher: _Watcher, logs: Iterable[_Seen]) -> None:
         watcher.sent[key] = each.size
 
 
-def _forget(run: _Run, watchers: Sequence[_Watcher]) -> None:
+def _forget(run: _Run, watchers: Sequence[_LogWatcher]) -> None:
     """Forget the logs to which nothing is added any more, and of which everybody was told."""
     for key, each in list(run.seen.items()):
         has_told = all(not one.sink.is_open or one.sent.get(key, 0) == each.size for one in watchers)

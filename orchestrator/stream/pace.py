@@ -28,7 +28,7 @@ FIRST_MOST_S = 0.25
 REMEMBERED_S = 4 * MOST_S
 
 
-class Pace:
+class ViewPace:
     """How long views may rest, from what computing each has cost. Thread safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -41,7 +41,7 @@ class LiveSink(Protocol):
         """Whether the watcher is still there."""
 
 
-class View(Protocol):
+class TaggedView(Protocol):
     """Something that is computed, and whose content has a tag that changes with it. Equal views are one."""
 
     @property
@@ -67,7 +67,7 @@ class LiveWanted:
     """What one watcher looks at. The runs are its tenant's: somebody has checked that."""
 
     runs: tuple[UUID, ...] = ()
-    views: tuple[View, ...] = ()
+    views: tuple[TaggedView, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +82,7 @@ class WatchedView:
         began_at: when that began (monotonic s).
     """
 
-    view: View
+    view: TaggedView
     tag: str | None = None
     due_at: float = 0.0
     by_time_at: float = 0.0

@@ -8,7 +8,7 @@ from pipeweave.orchestrator.timeline.bars import timeline
 from pipeweave.orchestrator.timeline.items import items
 from pipeweave.orchestrator.timeline.ledger_document import ledger
 from pipeweave.orchestrator.timeline.picture import colour_of, svg
-from pipeweave.orchestrator.timeline.spans import Kind
+from pipeweave.orchestrator.timeline.spans import PhaseKind
 from pipeweave.orchestrator.timeline.words import WORDS
 
-__all__ = ["WORDS", "Kind", "colour_of", "items", "ledger", "svg", "timeline"]
+__all__ = ["WORDS", "PhaseKind", "colour_of", "items", "ledger", "svg", "timeline"]

@@ -9,23 +9,23 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.orchestrator.documents.run_times import TimelineAnswer, TimelineStep
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 from pipeweave.orchestrator.timeline import reading
 from pipeweave.orchestrator.timeline.critical_path import critical_path
 from pipeweave.orchestrator.timeline.dividing import laid_over, spans
 from pipeweave.orchestrator.timeline.lanes import lanes
 from pipeweave.orchestrator.timeline.ledger_document import ms
 from pipeweave.orchestrator.timeline.reading import RunRow
-from pipeweave.orchestrator.timeline.spans import Kind, RunTimes, Span, TaskRunTimes
+from pipeweave.orchestrator.timeline.spans import PhaseKind, RunTimes, TaskRunTimes, TimeSpan
 from pipeweave.spec import WITH_ITEMS
 
 # Bars of one step; further ones, of a step that is tried again and again, are left out.
 MOST_BARS = 200
 # Waiting for predecessors, and the time after a bad end, are drawn as nothing.
-_BLANK = frozenset({Kind.PREDECESSORS, Kind.ENDED})
+_BLANK = frozenset({PhaseKind.PREDECESSORS, PhaseKind.ENDED})
 
 
-def timeline(tx: Transaction, tenant: str, id: UUID, page: Page, *, bins: int) -> Document:
+def timeline(tx: Transaction, tenant: str, id: UUID, page: PageRequest, *, bins: int) -> Document:
     """The timeline of a run, open or final, with its steps in the order of the pipeline.
 
     Args:
@@ -74,7 +74,9 @@ def _step(
     level: int,
     lanes: Mapping[int, Document],
 ) -> Document:
-    all_spans = laid_over(spans(row, times.changes.get(row.ordinal, ()), times.end), times.overs, Kind.ENDED)
+    all_spans = laid_over(
+        spans(row, times.changes.get(row.ordinal, ()), times.end), times.overs, PhaseKind.ENDED
+    )
     shown = [each for each in all_spans if each.kind not in _BLANK]
     return TimelineStep.of(
         row,
@@ -87,7 +89,7 @@ def _step(
     )
 
 
-def _bar(span: Span) -> dict[str, Any]:
+def _bar(span: TimeSpan) -> dict[str, Any]:
     """A `TimelineBar`, written out because a page has up to 200,000 of them."""
     return {
         "kind": span.kind.value,

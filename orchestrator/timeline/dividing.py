@@ -11,31 +11,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.timeline.spans import Change, Interval, Kind, Span, TaskRunTimes
+from pipeweave.orchestrator.timeline.spans import Interval, PhaseChange, PhaseKind, TaskRunTimes, TimeSpan
 from pipeweave.spec import WITH_ITEMS
 
 # Of two marks at one moment, by one transaction, the later in this order is what holds from then on.
 _ORDER = (
-    Kind.PREDECESSORS,
-    Kind.RETRY_DELAY,
-    Kind.SAME_KEY,
-    Kind.PAUSE,
-    Kind.TASK_LIMIT,
-    Kind.QUEUE,
-    Kind.ITEMS,
-    Kind.ASLEEP,
-    Kind.APPROVAL,
-    Kind.SIGNAL,
-    Kind.OUTSIDE,
-    Kind.FAILED_WORK,
-    Kind.WORK,
+    PhaseKind.PREDECESSORS,
+    PhaseKind.RETRY_DELAY,
+    PhaseKind.SAME_KEY,
+    PhaseKind.PAUSE,
+    PhaseKind.TASK_LIMIT,
+    PhaseKind.QUEUE,
+    PhaseKind.ITEMS,
+    PhaseKind.ASLEEP,
+    PhaseKind.APPROVAL,
+    PhaseKind.SIGNAL,
+    PhaseKind.OUTSIDE,
+    PhaseKind.FAILED_WORK,
+    PhaseKind.WORK,
     None,
 )
 _RANK = {kind: number for number, kind in enumerate(_ORDER)}
 # What cannot go on while a whole run is paused, or is over: nothing of it is released.
 _STOPPED = {
-    Kind.PAUSE: frozenset({Kind.PREDECESSORS}),
-    Kind.ENDED: frozenset({Kind.PREDECESSORS, Kind.ITEMS}),
+    PhaseKind.PAUSE: frozenset({PhaseKind.PREDECESSORS}),
+    PhaseKind.ENDED: frozenset({PhaseKind.PREDECESSORS, PhaseKind.ITEMS}),
 }
 
 
@@ -47,7 +47,7 @@ class _Mark(NamedTuple):
     """
 
     at: int
-    kind: Kind | None
+    kind: PhaseKind | None
     attempt: int
     error_code: str | None = None
 
@@ -56,7 +56,7 @@ def _place(mark: _Mark) -> tuple[int, int, int]:
     return mark.at, mark.attempt, _RANK[mark.kind]
 
 
-def spans(times: TaskRunTimes, changes: Sequence[Change], end: int) -> list[Span]:
+def spans(times: TaskRunTimes, changes: Sequence[PhaseChange], end: int) -> list[TimeSpan]:
     """The spans of a task run, in their order and without a gap between them.
 
     Args:
@@ -65,20 +65,20 @@ def spans(times: TaskRunTimes, changes: Sequence[Change], end: int) -> list[Span
         end: when the last span ends, if the task run is open.
     """
     marks = sorted([*_of_row(times), *_of_events(times, changes)], key=_place)
-    task_spans: list[Span] = []
+    task_spans: list[TimeSpan] = []
     for mark, after in zip(marks, [*marks[1:], None], strict=True):
         until = end if after is None else after.at
         kind = mark.kind
         if kind is None:
             if after is None:
                 break
-            kind = Kind.ENDED
+            kind = PhaseKind.ENDED
         if until > mark.at:
-            _add(task_spans, Span(kind, mark.at, until, mark.attempt, mark.error_code))
+            _add(task_spans, TimeSpan(kind, mark.at, until, mark.attempt, mark.error_code))
     return task_spans
 
 
-def _add(task_spans: list[Span], span: Span) -> None:
+def _add(task_spans: list[TimeSpan], span: TimeSpan) -> None:
     """Append a span, or lengthen the one before that says the same."""
     last = task_spans[-1] if task_spans else None
     if last is not None and (last.kind, last.attempt) == (span.kind, span.attempt):
@@ -88,12 +88,12 @@ def _add(task_spans: list[Span], span: Span) -> None:
 
 
 def _of_row(times: TaskRunTimes) -> Iterator[_Mark]:
-    yield _Mark(times.created, Kind.PREDECESSORS, 1)
+    yield _Mark(times.created, PhaseKind.PREDECESSORS, 1)
     numbers = {each.number for each in times.attempts}
     for each in times.attempts:
         if each.begin is not None:
-            yield _Mark(each.begin, times.wait or Kind.FAILED_WORK, each.number, each.error_code)
-        yield _Mark(each.end, Kind.RETRY_DELAY, each.number + 1)
+            yield _Mark(each.begin, times.wait or PhaseKind.FAILED_WORK, each.number, each.error_code)
+        yield _Mark(each.end, PhaseKind.RETRY_DELAY, each.number + 1)
     if times.queued is not None:
         yield _Mark(times.queued, _released(times), times.attempt)
     if times.started is not None and times.attempt not in numbers:
@@ -104,21 +104,21 @@ def _of_row(times: TaskRunTimes) -> Iterator[_Mark]:
         yield _Mark(times.finished, None, last)
 
 
-def _released(times: TaskRunTimes) -> Kind:
+def _released(times: TaskRunTimes) -> PhaseKind:
     if times.status != TaskStatus.READY:
-        return Kind.QUEUE
-    return Kind.TASK_LIMIT if times.is_limited else Kind.PAUSE
+        return PhaseKind.QUEUE
+    return PhaseKind.TASK_LIMIT if times.is_limited else PhaseKind.PAUSE
 
 
-def _begun(times: TaskRunTimes) -> Kind:
+def _begun(times: TaskRunTimes) -> PhaseKind:
     if times.wait is not None:
         return times.wait
     if times.kind in WITH_ITEMS:
-        return Kind.ITEMS
-    return Kind.OUTSIDE if times.status == TaskStatus.WAITING else Kind.WORK
+        return PhaseKind.ITEMS
+    return PhaseKind.OUTSIDE if times.status == TaskStatus.WAITING else PhaseKind.WORK
 
 
-def _of_events(times: TaskRunTimes, changes: Iterable[Change]) -> Iterator[_Mark]:
+def _of_events(times: TaskRunTimes, changes: Iterable[PhaseChange]) -> Iterator[_Mark]:
     """An event of many task runs names no attempt: it is about the one after those that had ended."""
     ends = [each.end for each in times.attempts]
     for at, kind in changes:
@@ -126,7 +126,7 @@ def _of_events(times: TaskRunTimes, changes: Iterable[Change]) -> Iterator[_Mark
         yield _Mark(at, kind, min(number, times.attempt) if kind else number)
 
 
-def laid_over(parts: Sequence[Span], intervals: Sequence[Interval], kind: Kind) -> list[Span]:
+def laid_over(parts: Sequence[TimeSpan], intervals: Sequence[Interval], kind: PhaseKind) -> list[TimeSpan]:
     """The spans, but what could not go on in these intervals is `kind`: a pause or the end of the run."""
     pieces = list(parts)
     for interval in intervals:
@@ -134,7 +134,7 @@ def laid_over(parts: Sequence[Span], intervals: Sequence[Interval], kind: Kind) 
     return pieces
 
 
-def _split(span: Span, interval: Interval, kind: Kind) -> Iterator[Span]:
+def _split(span: TimeSpan, interval: Interval, kind: PhaseKind) -> Iterator[TimeSpan]:
     begin, end = max(span.begin, interval.begin), min(span.end, interval.end)
     if span.kind not in _STOPPED[kind] or begin >= end:
         yield span
@@ -146,7 +146,7 @@ def _split(span: Span, interval: Interval, kind: Kind) -> Iterator[Span]:
         yield span._replace(begin=end)
 
 
-def clipped(parts: Iterable[Span], begin: int, end: int) -> list[Span]:
+def clipped(parts: Iterable[TimeSpan], begin: int, end: int) -> list[TimeSpan]:
     """What of the spans lies between two moments."""
     return [
         each

@@ -15,7 +15,7 @@ from pipeweave.orchestrator.domain.states import FAILED_TASK, sql_in
 from pipeweave.orchestrator.reading.task_runs import COLUMNS, task_run_row
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 from pipeweave.orchestrator.timeline import lanes, matrix, reading
 from pipeweave.orchestrator.timeline.reading import RunRow
 from pipeweave.orchestrator.timeline.spans import TaskRunTimes
@@ -29,7 +29,7 @@ OPEN_FOR_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _KeptItems:
     """An answer, and until when it holds while the run's newest event is `seq`; None: for good."""
 
     seq: int
@@ -38,7 +38,7 @@ class _Kept:
 
 
 # Run, ordinal of the map, view, bins -> answer. One of 100,000 items has about 150 KB.
-_VIEWS: CacheSpec[tuple[UUID, int, str, int], _Kept] = CacheSpec("views of items", 64)
+_VIEWS: CacheSpec[tuple[UUID, int, str, int], _KeptItems] = CacheSpec("views of items", 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def items(
     tenant: str,
     id: UUID,
     step: str,
-    page: Page,
+    page: PageRequest,
     *,
     view: str,
     bins: int,
@@ -149,7 +149,7 @@ def _kept(
         return kept.document
     document = make()
     is_over = run_map.run.finished_at is not None
-    cache.put(key, _Kept(run_map.seq, None if is_over else time.monotonic() + OPEN_FOR_S, document))
+    cache.put(key, _KeptItems(run_map.seq, None if is_over else time.monotonic() + OPEN_FOR_S, document))
     return document
 
 
@@ -248,7 +248,7 @@ _LONGEST, _LOWEST = 1 << 62, UUID(int=0)
 def item_list(
     tx: Transaction,
     run_map: MapOfRun,
-    page: Page,
+    page: PageRequest,
     *,
     order: str = INDEX,
     first: int | None = None,

@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 from pipeweave.orchestrator.timeline.critical_path import PathStep
 from pipeweave.orchestrator.timeline.dividing import clipped, laid_over, spans
-from pipeweave.orchestrator.timeline.spans import Kind, RunTimes, Span, TaskRunTimes
+from pipeweave.orchestrator.timeline.spans import PhaseKind, RunTimes, TaskRunTimes, TimeSpan
 
 
-class Part(NamedTuple):
+class PathPart(NamedTuple):
     """A span of the critical path, and the task run that it belongs to.
 
     Args:
         times: None for what the run itself waited for.
     """
 
-    span: Span
+    span: TimeSpan
     times: TaskRunTimes | None = None
 
     @property
@@ -42,7 +42,7 @@ class Sum:
         steps: in how many steps of the path.
     """
 
-    kind: Kind
+    kind: PhaseKind
     task_id: str | None
     length: int
     steps: int
@@ -50,60 +50,60 @@ class Sum:
 
 
 # What a setting of a task decides: told for each task.
-_BY_TASK = frozenset({Kind.TASK_LIMIT})
+_BY_TASK = frozenset({PhaseKind.TASK_LIMIT})
 # What waits for somebody: told for each of them.
-_BY_NAME = frozenset({Kind.APPROVAL, Kind.SIGNAL})
+_BY_NAME = frozenset({PhaseKind.APPROVAL, PhaseKind.SIGNAL})
 
 
-def parts(run: RunTimes, path: Sequence[PathStep]) -> list[Part]:
+def parts(run: RunTimes, path: Sequence[PathStep]) -> list[PathPart]:
     """What the time was spent on, from the creation of the run to its end, without a gap."""
     begin = run.end if run.started is None else min(run.started, run.end)
-    admission = laid_over([Span(Kind.PREDECESSORS, 0, begin)], run.pauses, Kind.PAUSE)
-    run_parts = [Part(_waiting_for_slot(each)) for each in admission if each.end > each.begin]
+    admission = laid_over([TimeSpan(PhaseKind.PREDECESSORS, 0, begin)], run.pauses, PhaseKind.PAUSE)
+    run_parts = [PathPart(_waiting_for_slot(each)) for each in admission if each.end > each.begin]
     for step in path:
         run_parts += _of_step(run, step if step.begin >= begin else replace(step, begin=begin))
     end = max([begin, *(each.end for each in path)])
-    rest = clipped([Span(Kind.PREDECESSORS, end, run.end)], end, run.end)
-    return run_parts + [Part(each) for each in _as_run(run, rest)]
+    rest = clipped([TimeSpan(PhaseKind.PREDECESSORS, end, run.end)], end, run.end)
+    return run_parts + [PathPart(each) for each in _as_run(run, rest)]
 
 
-def _waiting_for_slot(span: Span) -> Span:
-    return span._replace(kind=Kind.TENANT_LIMIT) if span.kind is Kind.PREDECESSORS else span
+def _waiting_for_slot(span: TimeSpan) -> TimeSpan:
+    return span._replace(kind=PhaseKind.TENANT_LIMIT) if span.kind is PhaseKind.PREDECESSORS else span
 
 
-def _as_run(run: RunTimes, plain_spans: Sequence[Span]) -> list[Span]:
+def _as_run(run: RunTimes, plain_spans: Sequence[TimeSpan]) -> list[TimeSpan]:
     """The spans with the pauses and the ends of the whole run."""
-    return laid_over(laid_over(plain_spans, run.overs, Kind.ENDED), run.pauses, Kind.PAUSE)
+    return laid_over(laid_over(plain_spans, run.overs, PhaseKind.ENDED), run.pauses, PhaseKind.PAUSE)
 
 
-def _of_step(run: RunTimes, step: PathStep) -> Iterator[Part]:
+def _of_step(run: RunTimes, step: PathStep) -> Iterator[PathPart]:
     times = run.steps[step.ordinal]
     for span in _covering(run, times, step.begin, step.end):
         item = run.last_items.get(step.ordinal)
-        if span.kind is not Kind.ITEMS or item is None:
-            yield Part(span, times)
+        if span.kind is not PhaseKind.ITEMS or item is None:
+            yield PathPart(span, times)
             continue
         # A map takes as long as the item that ends last: its time is that item's.
-        yield from (Part(each, item) for each in _covering(run, item, span.begin, span.end))
+        yield from (PathPart(each, item) for each in _covering(run, item, span.begin, span.end))
 
 
-def _covering(run: RunTimes, times: TaskRunTimes, begin: int, end: int) -> list[Span]:
+def _covering(run: RunTimes, times: TaskRunTimes, begin: int, end: int) -> list[TimeSpan]:
     """The spans of a task run between two moments; what lies outside its life is a wait for its release."""
     if begin >= end:
         return []
     task_spans = clipped(spans(times, run.changes.get(times.ordinal, ()), run.end), begin, end)
     first, last = (task_spans[0].begin, task_spans[-1].end) if task_spans else (end, end)
     if begin < first:
-        task_spans.insert(0, Span(Kind.PREDECESSORS, begin, first))
+        task_spans.insert(0, TimeSpan(PhaseKind.PREDECESSORS, begin, first))
     if last < end:
-        task_spans.append(Span(Kind.PREDECESSORS, last, end))
+        task_spans.append(TimeSpan(PhaseKind.PREDECESSORS, last, end))
     return _as_run(run, task_spans)
 
 
-def sums(run_parts: Sequence[Part]) -> list[Sum]:
+def sums(run_parts: Sequence[PathPart]) -> list[Sum]:
     """The parts by kind, and by task or by who is waited for where that is the cause; the longest first."""
-    lengths: dict[tuple[Kind, str | None, str | None], int] = defaultdict(int)
-    steps: dict[tuple[Kind, str | None, str | None], set[str]] = defaultdict(set)
+    lengths: dict[tuple[PhaseKind, str | None, str | None], int] = defaultdict(int)
+    steps: dict[tuple[PhaseKind, str | None, str | None], set[str]] = defaultdict(set)
     for part in run_parts:
         key = part.span.kind, *_causes(part)
         lengths[key] += part.length
@@ -118,7 +118,7 @@ def sums(run_parts: Sequence[Part]) -> list[Sum]:
     ]
 
 
-def _causes(part: Part) -> tuple[str | None, str | None]:
+def _causes(part: PathPart) -> tuple[str | None, str | None]:
     """The task, and the people or signals, that a part is told of by name."""
     times, kind = part.times, part.span.kind
     if times is None:

@@ -10,9 +10,9 @@ from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.orchestrator.timeline import reading
 from pipeweave.orchestrator.timeline.critical_path import PathStep, critical_path
-from pipeweave.orchestrator.timeline.ledger import Part, Sum, parts, sums
+from pipeweave.orchestrator.timeline.ledger import PathPart, Sum, parts, sums
 from pipeweave.orchestrator.timeline.reading import RunRow
-from pipeweave.orchestrator.timeline.spans import Kind, RunTimes
+from pipeweave.orchestrator.timeline.spans import PhaseKind, RunTimes
 from pipeweave.orchestrator.timeline.words import label, listed, sentence
 
 # Steps of the critical path that are listed: those that took the longest.
@@ -86,10 +86,10 @@ def _sum(kind_sum: Sum, limits: Mapping[str, int]) -> Document:
 
 
 def _steps(
-    times: RunTimes, path: Sequence[PathStep], run_parts: Sequence[Part], limits: Mapping[str, int]
+    times: RunTimes, path: Sequence[PathStep], run_parts: Sequence[PathPart], limits: Mapping[str, int]
 ) -> list[Document]:
     """The steps of the path that took the longest, in their order: each with what it did and waited for."""
-    lengths: dict[str, dict[Kind, int]] = {}
+    lengths: dict[str, dict[PhaseKind, int]] = {}
     for part in run_parts:
         if part.times is not None:
             of_step = lengths.setdefault(part.times.step_id, {})
@@ -102,7 +102,9 @@ def _steps(
     ]
 
 
-def _step(times: RunTimes, ordinal: int, lengths: Mapping[Kind, int], limits: Mapping[str, int]) -> Document:
+def _step(
+    times: RunTimes, ordinal: int, lengths: Mapping[PhaseKind, int], limits: Mapping[str, int]
+) -> Document:
     row, item = times.steps[ordinal], times.last_items.get(ordinal)
     longest = sorted(lengths.items(), key=lambda each: (-each[1], each[0]))
     sums = [

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from pipeweave.orchestrator.timeline.spans import Kind
+from pipeweave.orchestrator.timeline.spans import PhaseKind
 from pipeweave.orchestrator.timeline.words import WORDS, took
 
 Step = Mapping[str, Any]
@@ -17,7 +17,7 @@ NAMES, LETTER = 190, 7.2
 # Steps that a picture shows.
 STEPS_DRAWN = 400
 # What is drawn as lines on its colour: a wait that is no work of anybody.
-_HATCHED = frozenset({Kind.TASK_LIMIT, Kind.TENANT_LIMIT, Kind.PAUSE, Kind.SAME_KEY})
+_HATCHED = frozenset({PhaseKind.TASK_LIMIT, PhaseKind.TENANT_LIMIT, PhaseKind.PAUSE, PhaseKind.SAME_KEY})
 # The colours of a picture that stands alone, by class: those of the dashboard on white.
 _COLOURS = {
     "f-completed": "#087a54",
@@ -104,18 +104,18 @@ class _Drawing:
         yield "</g>"
 
     def _bar(self, bar: Mapping[str, Any], step: Step, y: float) -> Iterator[str]:
-        kind = Kind(bar["kind"])
-        if kind is Kind.ITEMS and step["lane"] is not None:
+        kind = PhaseKind(bar["kind"])
+        if kind is PhaseKind.ITEMS and step["lane"] is not None:
             return
         x = self._x(bar["fromMs"])
         width = max(self._x(bar["toMs"]) - x, 1.0)
         box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{BAR}"'
         colour = colour_of(kind, step["status"])
-        pale = ' fill-opacity="0.45"' if kind in (Kind.QUEUE, Kind.ITEMS) else ""
+        pale = ' fill-opacity="0.45"' if kind in (PhaseKind.QUEUE, PhaseKind.ITEMS) else ""
         yield f"<rect {box}{pale} {self._paint(colour, _COLOURS[colour])}/>"
         if kind in _HATCHED:
             yield f'<rect {box} fill="url(#timeline-hatch)"/>'
-        elif kind is Kind.RETRY_DELAY:
+        elif kind is PhaseKind.RETRY_DELAY:
             yield f'<rect {box} fill="url(#timeline-dots)"/>'
 
     def _lane(self, lane: Mapping[str, Any], status: str, top: int) -> Iterator[str]:
@@ -129,7 +129,7 @@ class _Drawing:
             y = base - value / highest * (ROW - 7)
             points.append(f"V{y:.1f}H{self._x(begin + (place + 1) * width):.1f}")
         area = " ".join([*points, f"V{base}Z"])
-        colour = colour_of(Kind.ITEMS, status)
+        colour = colour_of(PhaseKind.ITEMS, status)
         yield f'<path d="{area}" fill-opacity="0.75" {self._paint(colour, _COLOURS[colour])}/>'
         for place, failed in enumerate(lane["failed"]):
             if failed:
@@ -137,15 +137,15 @@ class _Drawing:
                 paint = self._paint("f-failed", _COLOURS["f-failed"])
                 yield f'<rect x="{x:.1f}" y="{base - 6}" width="2" height="9" {paint}/>'
 
-    def legend(self, places: Sequence[tuple[Kind, float, int]], y: int) -> Iterator[str]:
+    def legend(self, places: Sequence[tuple[PhaseKind, float, int]], y: int) -> Iterator[str]:
         """What the bars of this picture mean."""
         for kind, x, line in places:
             colour, top = colour_of(kind, "completed"), y + line * LEGEND_LINE
             box = f'x="{x:.1f}" y="{top - 10}" width="14" height="11"'
-            pale = ' fill-opacity="0.45"' if kind is Kind.QUEUE else ""
+            pale = ' fill-opacity="0.45"' if kind is PhaseKind.QUEUE else ""
             yield f"<rect {box}{pale} {self._paint(colour, _COLOURS[colour])}/>"
-            if kind in _HATCHED or kind is Kind.RETRY_DELAY:
-                pattern = "dots" if kind is Kind.RETRY_DELAY else "hatch"
+            if kind in _HATCHED or kind is PhaseKind.RETRY_DELAY:
+                pattern = "dots" if kind is PhaseKind.RETRY_DELAY else "hatch"
                 yield f'<rect {box} fill="url(#timeline-{pattern})"/>'
             yield self._text(x + 19, top, WORDS[kind], "t-muted", _MUTED)
 
@@ -159,27 +159,27 @@ class _Drawing:
         return f'class="{name}"' if self._is_page else f'{what}="{colour}"'
 
 
-def colour_of(kind: Kind, status: str) -> str:
+def colour_of(kind: PhaseKind, status: str) -> str:
     """The class of a bar's colour. Colour is only ever status: that which the step had then."""
     match kind:
-        case Kind.WORK | Kind.ITEMS:
+        case PhaseKind.WORK | PhaseKind.ITEMS:
             return "f-running" if status in ("running", "waiting") else "f-completed"
-        case Kind.FAILED_WORK:
+        case PhaseKind.FAILED_WORK:
             return "f-failed"
-        case Kind.ASLEEP | Kind.APPROVAL | Kind.SIGNAL | Kind.OUTSIDE:
+        case PhaseKind.ASLEEP | PhaseKind.APPROVAL | PhaseKind.SIGNAL | PhaseKind.OUTSIDE:
             return "f-waiting"
-        case Kind.QUEUE | Kind.TASK_LIMIT | Kind.TENANT_LIMIT:
+        case PhaseKind.QUEUE | PhaseKind.TASK_LIMIT | PhaseKind.TENANT_LIMIT:
             return "f-queued"
         case _:
             return "f-pending"
 
 
-def _placed_kinds(steps: Sequence[Step], width: int) -> list[tuple[Kind, float, int]]:
+def _placed_kinds(steps: Sequence[Step], width: int) -> list[tuple[PhaseKind, float, int]]:
     """The kinds of a picture with their places in its legend: from the left, and in which line."""
     kinds = {bar["kind"] for step in steps for bar in step["bars"]}
-    places: list[tuple[Kind, float, int]] = []
+    places: list[tuple[PhaseKind, float, int]] = []
     x, line = 8.0, 0
-    for kind in (each for each in Kind if each in kinds):
+    for kind in (each for each in PhaseKind if each in kinds):
         room = 42 + LETTER * 0.85 * len(WORDS[kind])
         if x + room > width and x > 8:
             x, line = 8.0, line + 1
@@ -191,7 +191,7 @@ def _placed_kinds(steps: Sequence[Step], width: int) -> list[tuple[Kind, float, 
 def _told(step: Step) -> str:
     """A step in words: `resize, completed: 2.0 s queue, 12.0 s work`."""
     waits = ", ".join(
-        f"{took(bar['toMs'] - bar['fromMs'])} {WORDS[Kind(bar['kind'])]}" for bar in step["bars"][:12]
+        f"{took(bar['toMs'] - bar['fromMs'])} {WORDS[PhaseKind(bar['kind'])]}" for bar in step["bars"][:12]
     )
     return f"{step['stepId']}, {step['status']}" + (f": {waits}" if waits else "")
 

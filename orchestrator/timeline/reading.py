@@ -22,10 +22,10 @@ from pipeweave.orchestrator.reading import enqueued_runs
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.timeline.spans import (
-    Change,
     EndedAttempt,
     Interval,
-    Kind,
+    PhaseChange,
+    PhaseKind,
     RunTimes,
     TaskRunTimes,
 )
@@ -214,19 +214,19 @@ def with_last_items(tx: Transaction, run: RunRow, times: RunTimes, ordinals: Ite
 # --- events -----------------------------------------------------------------------------------------------
 
 # What each event says that no row says. What started and what completed is in the rows.
-_CHANGES: Mapping[str, Kind | None] = {
-    "task_runs.queued": Kind.QUEUE,
-    "task_runs.ready": Kind.PAUSE,
+_CHANGES: Mapping[str, PhaseKind | None] = {
+    "task_runs.queued": PhaseKind.QUEUE,
+    "task_runs.ready": PhaseKind.PAUSE,
     "task_runs.skipped": None,
     "task_runs.cancelled": None,
-    "task_runs.reopened": Kind.PREDECESSORS,
-    "task_run.retrying": Kind.RETRY_DELAY,
+    "task_runs.reopened": PhaseKind.PREDECESSORS,
+    "task_run.retrying": PhaseKind.RETRY_DELAY,
     "task_run.failed": None,
     "task_run.timed_out": None,
-    "task_run.stepped_back": Kind.SAME_KEY,
-    "task_run.postponed": Kind.QUEUE,
-    "task_run.mapped": Kind.ITEMS,
-    "task_run.reopened": Kind.PREDECESSORS,
+    "task_run.stepped_back": PhaseKind.SAME_KEY,
+    "task_run.postponed": PhaseKind.QUEUE,
+    "task_run.mapped": PhaseKind.ITEMS,
+    "task_run.reopened": PhaseKind.PREDECESSORS,
 }
 _OF_RUN = (*(f"run.{status}" for status in FINAL_RUN), "run.paused", "run.resumed", "run.reopened")
 
@@ -281,7 +281,7 @@ def with_events(
     of_run = [each for each in rows if each.type.startswith("run.")]
     by_ordinal = {each.ordinal: each for each in (*steps, *times.last_items.values())}
     in_order = sorted(by_ordinal)
-    changes: dict[int, list[Change]] = {}
+    changes: dict[int, list[PhaseChange]] = {}
     for row in rows:
         for ordinal, change in _changes(run, row, by_ordinal, in_order):
             changes.setdefault(ordinal, []).append(change)
@@ -292,18 +292,18 @@ def with_events(
 
 def _changes(
     run: RunRow, row: Any, known: Mapping[int, TaskRunTimes], in_order: Sequence[int]
-) -> Iterator[tuple[int, Change]]:
+) -> Iterator[tuple[int, PhaseChange]]:
     """The changes that an event tells of the known task runs; `in_order` has their ordinals."""
     if row.type.startswith("run."):
         return
     data = row.data if isinstance(row.data, dict) else {}
     kind = _CHANGES[row.type]
     if row.type == "task_runs.ready" and data.get("cause") == LIMIT:
-        kind = Kind.TASK_LIMIT
+        kind = PhaseKind.TASK_LIMIT
     at = run.since(row.at) or 0
     for ordinal in _ordinals(row, data, in_order):
         is_map = row.type == "task_run.reopened" and known[ordinal].kind in WITH_ITEMS
-        yield ordinal, Change(at, Kind.ITEMS if is_map else kind)
+        yield ordinal, PhaseChange(at, PhaseKind.ITEMS if is_map else kind)
 
 
 def _ordinals(row: Any, data: Mapping[str, Any], known: Sequence[int]) -> Iterator[int]:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Kind(StrEnum):
+class PhaseKind(StrEnum):
     """What a task run, or the whole run, did or waited for."""
 
     WORK = "work"  # an attempt ran that ended well, or runs still
@@ -31,10 +31,10 @@ class Kind(StrEnum):
     ENDED = "ended"  # final, until a dead letter was retried
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """A task run did one thing from `begin` to `end`."""
 
-    kind: Kind
+    kind: PhaseKind
     begin: int
     end: int
     attempt: int = 1
@@ -51,11 +51,11 @@ class EndedAttempt:
     error_code: str | None
 
 
-class Change(NamedTuple):
+class PhaseChange(NamedTuple):
     """An event that says what a task run waits for from now on; `kind` is None when it became final."""
 
     at: int
-    kind: Kind | None
+    kind: PhaseKind | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class TaskRunTimes:
     map_index: int | None = None
     first_item: int | None = None
     items: int | None = None
-    wait: Kind | None = None
+    wait: PhaseKind | None = None
     waits_for: str | None = None
 
 
@@ -124,7 +124,7 @@ class RunTimes:
     is_open: bool
     steps: Mapping[int, TaskRunTimes]
     predecessors: Mapping[int, Sequence[int]]
-    changes: Mapping[int, Sequence[Change]] = field(default_factory=dict)
+    changes: Mapping[int, Sequence[PhaseChange]] = field(default_factory=dict)
     pauses: Sequence[Interval] = ()
     overs: Sequence[Interval] = ()
     last_items: Mapping[int, TaskRunTimes] = field(default_factory=dict)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeweave.orchestrator.timeline.spans import Kind
+from pipeweave.orchestrator.timeline.spans import PhaseKind
 from pipeweave.spec import StepSpec
 from pipeweave.spec.wait_steps import Approval, SignalWait, Sleep
 
 _GROUP = "group:"
 
 
-def waiting_for(step: StepSpec) -> tuple[Kind | None, str | None]:
+def waiting_for(step: StepSpec) -> tuple[PhaseKind | None, str | None]:
     """What a step does while it waits, and for whom or what. Both are None for a step that does not wait.
 
     Names that an expression makes are not told: only the run knows them.
     """
     match step.decides:
         case Sleep():
-            return Kind.ASLEEP, None
+            return PhaseKind.ASLEEP, None
         case Approval(assignees=assignees):
-            return Kind.APPROVAL, _named([each.removeprefix(_GROUP) for each in assignees], ", ")
+            return PhaseKind.APPROVAL, _named([each.removeprefix(_GROUP) for each in assignees], ", ")
         case SignalWait(names=names):
-            return Kind.SIGNAL, _named(names, " or ")
+            return PhaseKind.SIGNAL, _named(names, " or ")
     return None, None
 
 

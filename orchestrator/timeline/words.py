@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeweave.orchestrator.timeline.spans import Kind
+from pipeweave.orchestrator.timeline.spans import PhaseKind
 
 # What each kind is called where people read it.
-WORDS: Mapping[Kind, str] = {
-    Kind.WORK: "work",
-    Kind.FAILED_WORK: "attempts that failed",
-    Kind.ITEMS: "items of maps",
-    Kind.ASLEEP: "asleep",
-    Kind.APPROVAL: "waiting for an approval",
-    Kind.SIGNAL: "waiting for a signal",
-    Kind.OUTSIDE: "waiting for the outside",
-    Kind.QUEUE: "queue",
-    Kind.TASK_LIMIT: "waiting for a slot",
-    Kind.TENANT_LIMIT: "waiting for a run slot of the tenant",
-    Kind.PAUSE: "paused",
-    Kind.RETRY_DELAY: "retry delays",
-    Kind.SAME_KEY: "waiting for the same idempotency key",
-    Kind.PREDECESSORS: "waiting for predecessors",
-    Kind.ENDED: "over, until a retry",
+WORDS: Mapping[PhaseKind, str] = {
+    PhaseKind.WORK: "work",
+    PhaseKind.FAILED_WORK: "attempts that failed",
+    PhaseKind.ITEMS: "items of maps",
+    PhaseKind.ASLEEP: "asleep",
+    PhaseKind.APPROVAL: "waiting for an approval",
+    PhaseKind.SIGNAL: "waiting for a signal",
+    PhaseKind.OUTSIDE: "waiting for the outside",
+    PhaseKind.QUEUE: "queue",
+    PhaseKind.TASK_LIMIT: "waiting for a slot",
+    PhaseKind.TENANT_LIMIT: "waiting for a run slot of the tenant",
+    PhaseKind.PAUSE: "paused",
+    PhaseKind.RETRY_DELAY: "retry delays",
+    PhaseKind.SAME_KEY: "waiting for the same idempotency key",
+    PhaseKind.PREDECESSORS: "waiting for predecessors",
+    PhaseKind.ENDED: "over, until a retry",
 }
 # Sums that a sentence names; what is left is told together.
 SUMS_NAMED = 6
@@ -47,14 +47,17 @@ def listed(sums: Sequence[Mapping[str, Any]]) -> str:
 
 
 # Kinds of waits that name whom or what they wait for.
-_NAMED: Mapping[Kind, str] = {Kind.APPROVAL: "waiting for the approval of", Kind.SIGNAL: "for signal"}
+_NAMED: Mapping[PhaseKind, str] = {
+    PhaseKind.APPROVAL: "waiting for the approval of",
+    PhaseKind.SIGNAL: "for signal",
+}
 
 
-def label(kind: Kind, task_id: str | None, limit: int | None, waits_for: str | None = None) -> str:
+def label(kind: PhaseKind, task_id: str | None, limit: int | None, waits_for: str | None = None) -> str:
     """What a kind is called: `waiting for a slot of resize (limit 4)`, `for signal paid`."""
     if kind in _NAMED and waits_for is not None:
         return f"{_NAMED[kind]} {waits_for}"
-    if kind is not Kind.TASK_LIMIT or task_id is None:
+    if kind is not PhaseKind.TASK_LIMIT or task_id is None:
         return WORDS[kind]
     return f"{WORDS[kind]} of {task_id}" + ("" if limit is None else f" (limit {limit})")
 

@@ -14,7 +14,7 @@ from pipeweave import ids
 from pipeweave.callback_tokens import Callback
 from pipeweave.errors import CallbackExpired, CallbackTaken, NotFound, RunHasEnded, TooManySignals, WaitOver
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.waits import callback_name
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.state import signals
@@ -52,7 +52,7 @@ def wrapped(body: Any) -> dict[str, Any]:
     return async_reports.completed(body)
 
 
-def receive(tx: Transaction, named: Callback, payload: Kept) -> bool:
+def receive(tx: Transaction, named: Callback, payload: KeptValue) -> bool:
     """Store a report; what waits for it goes on.
 
     Args:

@@ -23,7 +23,7 @@ from uuid import UUID
 from pipeweave.durations import in_words
 from pipeweave.orchestrator.domain.failure import Failure, Outcome
 from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.waits import (
     APPROVAL,
     CALLBACK,
@@ -66,7 +66,7 @@ class Completes:
     by: str | None = None
     signals: tuple[UUID, ...] = ()
     stored: Signal | None = None
-    kept: Kept | None = None
+    kept: KeptValue | None = None
 
 
 @dataclass(frozen=True, slots=True)

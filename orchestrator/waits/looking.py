@@ -23,7 +23,7 @@ from pipeweave import ids
 from pipeweave.errors import CorruptValue, InvalidSetting, NotFound, ObjectTooLarge, Unavailable
 from pipeweave.orchestrator.domain.facts import Name
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.task_run import Completion, Kept, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, KeptValue, TaskRun
 from pipeweave.orchestrator.domain.waits import APPROVAL, Signal
 from pipeweave.orchestrator.engine import idempotency, key_waiters
 from pipeweave.orchestrator.engine.advance import Advance
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 # A wait by its run and its task run.
 Key = tuple[UUID, UUID]
 # Outputs that were stored before the transaction, by the signal whose payload they have.
-Stored = Mapping[UUID, Kept]
+Stored = Mapping[UUID, KeptValue]
 NOTHING_STORED: Stored = {}
 
 
@@ -78,7 +78,7 @@ def look(database: Database, values: Values, keys: Sequence[Key]) -> int:
     return ended
 
 
-def _store(values: Values, signal: Signal) -> Kept:
+def _store(values: Values, signal: Signal) -> KeptValue:
     try:
         payload = values.load(None, signal.payload_path)
     except (NotFound, ObjectTooLarge, CorruptValue) as error:
@@ -216,7 +216,7 @@ def _end(tx: Transaction, advance: Advance, waiting: Waiting, end: Ending) -> Se
             return None
 
 
-def _settle_key(tx: Transaction, advance: Advance, task_run: TaskRun, kept: Kept) -> None:
+def _settle_key(tx: Transaction, advance: Advance, task_run: TaskRun, kept: KeptValue) -> None:
     """Let others reuse the result of a suspended call that executed under an idempotency key."""
     if task_run.idempotency_key is not None:
         completion = Completion(task_run, kept, key=task_run.idempotency_key)

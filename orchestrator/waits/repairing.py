@@ -10,7 +10,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator.domain.failure import Failure
-from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.waits import CHILD, TIMER, Wait
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.queueing import maintenance_mode
@@ -29,7 +29,7 @@ class Resolution:
         error: its code and message, if it fails instead.
     """
 
-    output: Kept | None = None
+    output: KeptValue | None = None
     error: tuple[str, str] | None = None
 
     def ending(self, by: str | None) -> Ending:

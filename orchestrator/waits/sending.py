@@ -9,7 +9,7 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput, NotFound, RunHasEnded, TooManySignals
-from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.waits import OWN_NAMES
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.state import signals
@@ -30,7 +30,7 @@ def send(
     tenant: str,
     run_id: UUID,
     name: str,
-    payload: Kept,
+    payload: KeptValue,
     *,
     once: str | None = None,
     by: str | None = None,
@@ -72,7 +72,7 @@ def send(
     return sent
 
 
-def check(name: str, payload: Kept) -> None:
+def check(name: str, payload: KeptValue) -> None:
     """Refuse a name of the engine, and a payload that is too large.
 
     Raises:

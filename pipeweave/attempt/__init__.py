@@ -9,7 +9,7 @@ from __future__ import annotations
 from pipeweave.attempt.asset_values import asset_value
 from pipeweave.attempt.async_call import AsyncCall, call_to_end
 from pipeweave.attempt.files import AddedAsset, FileMeans, Files, StoredFile
-from pipeweave.attempt.log_record import Logged, ToStoredLogs
+from pipeweave.attempt.log_record import LoggedAttempt, ToStoredLogs
 from pipeweave.attempt.stored_log import StoredLogs
 from pipeweave.attempt.temp_folders import remove_left_behind
 
@@ -18,7 +18,7 @@ __all__ = [
     "AsyncCall",
     "FileMeans",
     "Files",
-    "Logged",
+    "LoggedAttempt",
     "StoredFile",
     "StoredLogs",
     "ToStoredLogs",

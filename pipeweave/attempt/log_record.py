@@ -31,7 +31,7 @@ _IDS = frozenset(
 _OWN = frozenset({"timestamp", "level", "runId", "message", "logger", "exception", "exception_type"})
 
 
-class Logged(NamedTuple):
+class LoggedAttempt(NamedTuple):
     """An attempt that logs.
 
     Args:
@@ -50,7 +50,7 @@ class ToStoredLogs(logging.Handler):
         current: the attempt that this thread works on; None if it works on none.
     """
 
-    def __init__(self, logs: StoredLogs, current: Callable[[], Logged | None]) -> None:
+    def __init__(self, logs: StoredLogs, current: Callable[[], LoggedAttempt | None]) -> None:
         super().__init__()
         self._logs = logs
         self._current = current

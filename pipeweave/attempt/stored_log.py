@@ -28,7 +28,7 @@ MOST_WAITING = 1_000
 WARN_EVERY_S = 60.0
 
 
-class _Log:
+class _LogUnderWay:
     __slots__ = ("has_ended", "is_cut", "is_stored", "lines", "size")
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class StoredLogs:
     def __init__(self, store: Callable[[Any, bytes], None], every_s: float = EVERY_S) -> None:
         self._store = store
         self._every_s = every_s
-        self._logs: dict[Any, _Log] = {}
+        self._logs: dict[Any, _LogUnderWay] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_closing = False
@@ -73,11 +73,11 @@ class StoredLogs:
             attempt_log.size += len(line)
             attempt_log.is_stored = False
 
-    def _begin(self, place: Any) -> _Log:
+    def _begin(self, place: Any) -> _LogUnderWay:
         if len(self._logs) >= MOST_WAITING:
             del self._logs[next(iter(self._logs))]
             self._warn("the storage is slower than what is logged")
-        attempt_log = self._logs[place] = _Log()
+        attempt_log = self._logs[place] = _LogUnderWay()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="stored logs", daemon=True)
             self._thread.start()

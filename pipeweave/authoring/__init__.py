@@ -8,7 +8,7 @@ same names: import them from `pipeweave`.
 
 from __future__ import annotations
 
-from pipeweave.authoring.calling import Outcome, bind, encode, outcome_of
+from pipeweave.authoring.calling import CallResult, bind, encode, outcome_of
 from pipeweave.authoring.context import Context, Progress, TaskResult
 from pipeweave.authoring.document_loading import SUFFIXES, load_documents
 from pipeweave.authoring.hint_checks import check_hints
@@ -48,8 +48,8 @@ __all__ = [
     "QUEUE_PATTERN",
     "SUFFIXES",
     "Backoff",
+    "CallResult",
     "Context",
-    "Outcome",
     "Pipeline",
     "Progress",
     "Raised",

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from pipeweave.authoring.context import Context, TaskResult
-from pipeweave.authoring.signatures import MISSING, Parameter, Signature, read_signature
+from pipeweave.authoring.signatures import MISSING, FunctionSignature, Parameter, read_signature
 from pipeweave.authoring.suspend import Suspend, read_literal
 from pipeweave.errors import FieldError, InvalidAsyncResult, InvalidParams, InvalidResult
 from pipeweave.json_conversion import JSON_HINT, LEFT_TO_CONVERSION, to_json_value
@@ -31,7 +31,7 @@ _LOOKED_AT = 32  # members of an output that are looked at before it is written
 
 
 @lru_cache(maxsize=8192)
-def call_plan(fn: Callable[..., Any]) -> Signature:
+def call_plan(fn: Callable[..., Any]) -> FunctionSignature:
     """The parameters of a function, which `bind` fills; cached per function.
 
     Raises:
@@ -61,7 +61,7 @@ def bind(fn: Callable[..., Any], ctx: Context) -> dict[str, Any]:
     return arguments
 
 
-def _fill(plan: Signature, ctx: Context, arguments: dict[str, Any]) -> None:
+def _fill(plan: FunctionSignature, ctx: Context, arguments: dict[str, Any]) -> None:
     supplied = _supplied(plan, ctx)
     errors: list[FieldError] = []
     for parameter in plan.parameters:
@@ -80,7 +80,7 @@ def _fill(plan: Signature, ctx: Context, arguments: dict[str, Any]) -> None:
         raise _refusal(errors, ctx)
 
 
-def _supplied(plan: Signature, ctx: Context) -> Mapping[str, Any]:
+def _supplied(plan: FunctionSignature, ctx: Context) -> Mapping[str, Any]:
     """Values by parameter name, including the item of a map."""
     source = ctx.params if ctx.params is not None else ctx.input
     supplied: Mapping[str, Any] = source if isinstance(source, Mapping) else {}
@@ -90,7 +90,7 @@ def _supplied(plan: Signature, ctx: Context) -> Mapping[str, Any]:
     return supplied if name is None else {**supplied, name: ctx.item}
 
 
-def _item_name(plan: Signature, ctx: Context) -> str | None:
+def _item_name(plan: FunctionSignature, ctx: Context) -> str | None:
     """The parameter that takes the item of a map."""
     arguments = ctx.params or {}
     return ctx.map_name or next((each.name for each in plan.parameters if each.name not in arguments), None)
@@ -130,7 +130,7 @@ def _missing(parameter: Parameter, ctx: Context) -> FieldError:
     return FieldError(parameter.name, f"is required, and {where} not hold it", "missing")
 
 
-def _unknown(plan: Signature, ctx: Context) -> list[FieldError]:
+def _unknown(plan: FunctionSignature, ctx: Context) -> list[FieldError]:
     """List params of the step that the function does not take. The run's input may have any members."""
     names = [*(ctx.params or ()), *([ctx.map_name] if ctx.map_name is not None else ())]
     known = [each.name for each in plan.parameters]
@@ -151,7 +151,7 @@ def _refusal(errors: list[FieldError], ctx: Context) -> InvalidParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CallResult:
     """The result of a call.
 
     Args:
@@ -169,7 +169,7 @@ class Outcome:
     suspend: Suspend | None = None
 
 
-def outcome_of(result: Any, *, takes_pending: bool = False) -> Outcome:
+def outcome_of(result: Any, *, takes_pending: bool = False) -> CallResult:
     """Read the return value of a task: a TaskResult, a Suspend, or a plain value, which is the output.
 
     Args:
@@ -181,13 +181,13 @@ def outcome_of(result: Any, *, takes_pending: bool = False) -> Outcome:
     """
     suspend = _suspend(result, takes_pending=takes_pending)
     if suspend is not None:
-        return Outcome(None, None, b"null", suspend=suspend)
+        return CallResult(None, None, b"null", suspend=suspend)
     if isinstance(result, TaskResult):
         run_next = _run_next(result.run_next)
         output, encoded = encode(result.output)
-        return Outcome(output, run_next, encoded)
+        return CallResult(output, run_next, encoded)
     output, encoded = encode(result)
-    return Outcome(output, None, encoded)
+    return CallResult(output, None, encoded)
 
 
 def _suspend(result: Any, *, takes_pending: bool) -> Suspend | None:

@@ -64,7 +64,7 @@ def watch_drawing(pipeline_id: str, fn: Callable[..., Any], builder: GraphBuilde
 
 
 @dataclass(slots=True)
-class _Call:
+class _OpenCall:
     """A call that goes on: its number, the placeholder that it received, and the steps when it began."""
 
     number: int
@@ -103,7 +103,7 @@ class _Watch:
     def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder
         self.found: _Misuse | None = None
-        self._calls: list[_Call] = []
+        self._calls: list[_OpenCall] = []
         self._count = 0
 
     def __call__(self, frame: FrameType, event: str, result: Any) -> None:
@@ -120,18 +120,18 @@ class _Watch:
         is_looked_at = not is_first and not is_ignored and not code.co_flags & _LATER
         received = _argument(frame, code) if is_looked_at and code.co_name not in _HARMLESS else None
         self._count += 1
-        call = _Call(self._count, received, len(self.builder.steps), is_ignored)
+        call = _OpenCall(self._count, received, len(self.builder.steps), is_ignored)
         self._calls.append(call)
         if received is not None and _module(frame).partition(".")[0] in _AT_ONCE:
             raise self._note(call, received, frame).as_error()
 
-    def _end(self, call: _Call, frame: FrameType, result: Any) -> None:
+    def _end(self, call: _OpenCall, frame: FrameType, result: Any) -> None:
         if call.received is None or len(self.builder.steps) > call.steps:
             return
         if find_placeholder(result) is None and not _holds_placeholder(result):
             self._note(call, call.received, frame)
 
-    def _note(self, call: _Call, received: Placeholder, frame: FrameType) -> _Misuse:
+    def _note(self, call: _OpenCall, received: Placeholder, frame: FrameType) -> _Misuse:
         # Of a library's functions, the one that the user called; of the user's, the innermost.
         if self.found is None or (self.found.is_of_library and call.number < self.found.number):
             caller = frame.f_back

@@ -10,7 +10,7 @@ from pipeweave.authoring.calling import call_plan
 from pipeweave.authoring.context_uses import may_read_input
 from pipeweave.authoring.graph_builder import CallableTask, GraphBuilder
 from pipeweave.authoring.hint_fields import field_of
-from pipeweave.authoring.signatures import Signature, hints_of
+from pipeweave.authoring.signatures import FunctionSignature, hints_of
 from pipeweave.errors import InvalidTask
 
 _EMPTY = inspect.Parameter.empty
@@ -57,12 +57,14 @@ def _parameters(fn: Callable[..., Any]) -> Iterator[dict[str, Any]]:
         yield field_of(name, hint, is_required=each.default is _EMPTY, is_nullable=each.default is None)
 
 
-def _reads_any_name(task: CallableTask, plan: Signature) -> bool:
+def _reads_any_name(task: CallableTask, plan: FunctionSignature) -> bool:
     by_context = plan.context is not None and may_read_input(task.fn, plan.context)
     return plan.takes_any or by_context or "input" in plan.names
 
 
-def _filled_by_input(step: Mapping[str, Any], plan: Signature, *, is_entry: bool) -> Iterator[dict[str, Any]]:
+def _filled_by_input(
+    step: Mapping[str, Any], plan: FunctionSignature, *, is_entry: bool
+) -> Iterator[dict[str, Any]]:
     """The parameters of a step without params. Only an entry step is certain to run, and to need them."""
     names = [each.name for each in plan.parameters]
     item = None if "map" not in step else step["map"]["as"] or next(iter(names), None)

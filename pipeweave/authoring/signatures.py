@@ -45,7 +45,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class FunctionSignature:
     """A function's parameters.
 
     Args:
@@ -65,7 +65,7 @@ class Signature:
     is_empty: bool
 
 
-def read_signature(fn: Callable[..., Any]) -> Signature:
+def read_signature(fn: Callable[..., Any]) -> FunctionSignature:
     """Read a function's parameters and their type hints.
 
     Raises:
@@ -79,11 +79,11 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
         and not code.co_kwonlyargcount
     ):
         takes_any = bool(code.co_flags & inspect.CO_VARKEYWORDS)
-        return Signature((), None, False, takes_any, frozenset(), not takes_any)
+        return FunctionSignature((), None, False, takes_any, frozenset(), not takes_any)
     return _read(fn)
 
 
-def _read(fn: Callable[..., Any]) -> Signature:
+def _read(fn: Callable[..., Any]) -> FunctionSignature:
     parameters: list[Parameter] = []
     context: inspect.Parameter | None = None
     takes_any = False
@@ -105,7 +105,7 @@ def _read(fn: Callable[..., Any]) -> Signature:
         else:
             parameters.append(_parameter(each, hints.get(name, MISSING)))
     names = frozenset(each.name for each in parameters) | ({context.name} if context else frozenset())
-    return Signature(
+    return FunctionSignature(
         tuple(parameters),
         context.name if context else None,
         context is not None and context.default is inspect.Parameter.empty,

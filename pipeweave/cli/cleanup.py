@@ -12,7 +12,7 @@ from pipeweave import ids
 from pipeweave.cli.support import audited
 from pipeweave.cli.support.connection import json_option
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.history_place import Place, with_place
+from pipeweave.cli.support.history_place import HistoryPlace, with_place
 from pipeweave.cli.support.lifetime import Lifetime
 from pipeweave.cli.support.rendering import show_json
 from pipeweave.errors import InvalidInput
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def cleanup(
     ctx: click.Context,
-    place: Place,
+    place: HistoryPlace,
     older_than: timedelta | datetime | None,
     dlq_retention_days: int | None,
     no_archive: bool,

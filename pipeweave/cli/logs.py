@@ -24,8 +24,8 @@ from pipeweave.settings import connecting, load_for_client
 from pipeweave.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from pipeweave.up.log_files import Entry
-    from pipeweave.up.log_line import LogLine
+    from pipeweave.up.log_files import LogEntry
+    from pipeweave.up.log_line import ProcessLogLine
 
 # Members of a line that name a run or a task run; `--run` looks at them.
 RUN_MEMBERS = ("run_id", "task_run_id")
@@ -109,7 +109,7 @@ def logs(
         shown = log_files.last(folder, chosen, count)
     else:
         shown = log_files.matching(folder, chosen, run, lambda line: _is_of(line, wanted), count)
-    fresh: Iterator[Entry] = log_files.follow(folder, chosen) if follow else iter(())
+    fresh: Iterator[LogEntry] = log_files.follow(folder, chosen) if follow else iter(())
     later = (each for each in fresh if not wanted or _is_of(each.line, wanted))
     _print(chain(shown, later), as_json=as_json)
     if not shown and not follow and not as_json:
@@ -167,17 +167,17 @@ def _wanted(run: str | None) -> str:
     return run or ""
 
 
-def _is_of(line: LogLine, run: str) -> bool:
+def _is_of(line: ProcessLogLine, run: str) -> bool:
     return any(str(line.fields.get(name, "")).startswith(run) for name in RUN_MEMBERS)
 
 
-def _print(entries: Iterable[Entry], *, as_json: bool) -> None:
+def _print(entries: Iterable[LogEntry], *, as_json: bool) -> None:
     for entry in entries:
         click.echo(_as_json(entry) if as_json else _for_people(entry))
         sys.stdout.flush()
 
 
-def _as_json(entry: Entry) -> str:
+def _as_json(entry: LogEntry) -> str:
     """One object per line, as the log has it, with the name of the process."""
     import orjson
 
@@ -191,7 +191,7 @@ def _as_json(entry: Entry) -> str:
     return orjson.dumps({**own, **line.fields}, default=str).decode()
 
 
-def _for_people(entry: Entry) -> str:
+def _for_people(entry: LogEntry) -> str:
     line = entry.line
     said = " ".join([text(line.message), *_members(line)])
     level = f"{line.level or '':<{_LEVEL_WIDTH}}"
@@ -209,7 +209,7 @@ def _indented(line: str) -> str:
     return " " * (len(line) - len(line.lstrip(" "))) + text(said) if said else ""
 
 
-def _members(line: LogLine) -> Iterator[str]:
+def _members(line: ProcessLogLine) -> Iterator[str]:
     """What the line has beside its message: the step, then the rest; the id at the end, and whole."""
     fields = {name: value for name, value in line.fields.items() if value is not None}
     if "step_id" in fields:

@@ -9,7 +9,7 @@ import click
 from pipeweave import ids
 from pipeweave.cli.support.connection import json_option
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.history_place import Place, with_place
+from pipeweave.cli.support.history_place import HistoryPlace, with_place
 from pipeweave.cli.support.rendering import show_json, show_table
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import Conflict, NotFound
@@ -29,7 +29,7 @@ _TABLES |= {each: each for each in ("attempts", "events", "signals")}
 @click.command()
 @json_option
 @with_place
-def partitions(place: Place, as_json: bool) -> None:
+def partitions(place: HistoryPlace, as_json: bool) -> None:
     """List the months of history, and when each is dropped."""
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import Policy, default_partition, month_status, partitions
@@ -124,7 +124,7 @@ def _warn_of_misplaced_rows(misplaced: list[dict[str, Any]]) -> None:
 @click.option("--list", "is_list", is_flag=True, help="List the existing archives.")
 @json_option
 @with_place
-def archive(place: Place, month: str | None, is_list: bool, as_json: bool) -> None:
+def archive(place: HistoryPlace, month: str | None, is_list: bool, as_json: bool) -> None:
     """Archive a month, or list the archives.
 
     MONTH is written like 2026-03; it is not dropped.
@@ -145,7 +145,7 @@ def archive(place: Place, month: str | None, is_list: bool, as_json: bool) -> No
         click.echo(f"{manifest.month}  archived: {runs}; {manifest.path} in {place.storage_name}")
 
 
-def _archive(place: Place, month: Month) -> archives.Manifest:
+def _archive(place: HistoryPlace, month: Month) -> archives.Manifest:
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import archive as archives
     from pipeweave.orchestrator.retention import drop_months

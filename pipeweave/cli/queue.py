@@ -21,7 +21,7 @@ from pipeweave.cli.support.rendering import (
     text,
     when,
 )
-from pipeweave.cli.support.run_changes import Chosen, change_all, filter_options, is_run
+from pipeweave.cli.support.run_changes import RunChoice, change_all, filter_options, is_run
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def pause(
     it and without a filter the tenant is paused. Nothing of what is paused starts until `pipeweave resume`;
     running attempts continue.
     """
-    chosen = Chosen(pipeline, status, dry_run)
+    chosen = RunChoice(pipeline, status, dry_run)
     chosen.check(target, "TARGET")
     if chosen:
         change_all(client, "pause", chosen, reason, as_json=as_json)
@@ -138,7 +138,7 @@ def resume(
 
     TARGET is as for `pipeweave pause`. What waited may start.
     """
-    chosen = Chosen(pipeline, status, dry_run)
+    chosen = RunChoice(pipeline, status, dry_run)
     chosen.check(target, "TARGET")
     if chosen:
         change_all(client, "resume", chosen, None, as_json=as_json)

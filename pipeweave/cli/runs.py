@@ -11,7 +11,7 @@ from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import show_answer, show_json, show_table, show_warnings, text, when
-from pipeweave.cli.support.run_changes import Chosen, change_all, filter_options
+from pipeweave.cli.support.run_changes import RunChoice, change_all, filter_options
 from pipeweave.cli.support.run_options import (
     follow_to_end,
     given_input,
@@ -247,7 +247,7 @@ def cancel(
     RUN is an id, the beginning of one, or `latest`; the id of a task run begins with `trun_`. What waits
     never starts. Running attempts may end, but their results are ignored.
     """
-    chosen = Chosen(pipeline, status, dry_run)
+    chosen = RunChoice(pipeline, status, dry_run)
     chosen.check(run, "RUN")
     if chosen:
         change_all(client, "cancel", chosen, reason, as_json=as_json)

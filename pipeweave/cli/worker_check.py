@@ -14,7 +14,7 @@ from pipeweave.cli.support.rendering import is_terminal, show_json, text, width
 from pipeweave.errors import FieldError, InvalidInput
 
 if TYPE_CHECKING:
-    from pipeweave.conformance import Finding, Kit, Options, Trial
+    from pipeweave.conformance import ContractFinding, Kit, SessionOptions, Trial
 
 _COLOURS = {"pass": "green", "warn": "yellow", "fail": "red", "skip": "bright_black"}
 # Of the columns with the level and the name of a check.
@@ -98,11 +98,11 @@ def check(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
     ctx.exit(1 if counts["fail"] else 0)
 
 
-def _options(options: dict[str, Any]) -> Options:
-    from pipeweave.conformance import Options, Trial
+def _options(options: dict[str, Any]) -> SessionOptions:
+    from pipeweave.conformance import SessionOptions, Trial
     from pipeweave.settings import environment, load
 
-    return Options(
+    return SessionOptions(
         url=_worker_url(options["url"]),
         task=Trial(options["task"], _json(options["input_text"], "--input")),
         slow_task=_trial(options, "slow"),
@@ -165,7 +165,7 @@ def _announce(kit: Kit, command: str | None, *, to_stderr: bool) -> None:
         click.echo(f"  PIPEWEAVE_SECRET_KEY={kit.secret}", err=to_stderr)
 
 
-def _show(finding: Finding) -> None:
+def _show(finding: ContractFinding) -> None:
     """Print a finding; below one that is no pass, what was expected and how to mend it."""
     level = finding.verdict.level.value
     shown = click.style(level.upper(), fg=_COLOURS[level]) if is_terminal() else level.upper()
@@ -199,7 +199,7 @@ def _worst(counts: Counter[str]) -> str:
     return next((level for level in ("fail", "warn") if counts[level]), "pass")
 
 
-def _document(finding: Finding) -> dict[str, Any]:
+def _document(finding: ContractFinding) -> dict[str, Any]:
     return {
         "name": finding.check.name,
         "level": finding.verdict.level.value,

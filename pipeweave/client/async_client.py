@@ -23,7 +23,7 @@ from pipeweave.client.http import POOLED_CONNECTIONS
 from pipeweave.client.models import Document, Run
 from pipeweave.client.runs import run_id_of
 from pipeweave.client.threads import Threads
-from pipeweave.client.waiting import Waiting
+from pipeweave.client.waiting import RunWait
 from pipeweave.errors import RunEnqueued, TooManyStreams, Unavailable
 
 
@@ -83,7 +83,7 @@ class AsyncClient(AsyncMethods):
     ) -> Run:
         """As `Client.wait`; `on_change` is called in the event loop."""
         run_id = run_id_of(run)
-        waiting = Waiting(run_id, timeout, on_change)
+        waiting = RunWait(run_id, timeout, on_change)
         signal = signal_of(self._target, run_id, is_shown=on_change is not None)
         async with self._waits.place() as has_place:
             try:

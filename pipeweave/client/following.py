@@ -9,7 +9,7 @@ from contextlib import closing
 from pipeweave.client.models import Run
 from pipeweave.client.paging import Methods
 from pipeweave.client.streaming import ENDS, RunSignal
-from pipeweave.client.waiting import Waiting
+from pipeweave.client.waiting import RunWait
 from pipeweave.errors import RunEnqueued, Unavailable
 
 
@@ -17,7 +17,7 @@ def follow(
     client: Methods,
     look: Callable[[str], Run],
     run_id: str,
-    waiting: Waiting,
+    waiting: RunWait,
     *,
     is_shown: bool,
     on_look: Callable[[Run], None] = lambda run: None,

@@ -9,7 +9,7 @@ from pipeweave.client.following import follow
 from pipeweave.client.models import Document, Page, Run, checked_id, document_of, run_of, without_none
 from pipeweave.client.paging import PAGE_SIZE, Methods
 from pipeweave.client.streaming import Changes
-from pipeweave.client.waiting import Waiting
+from pipeweave.client.waiting import RunWait
 
 # The input of the run that is run again.
 _KEEP: Any = object()
@@ -154,7 +154,7 @@ class RunMethods(Methods):
             NotFound: there is no such run. One that is enqueued is waited for.
         """
         run_id = run_id_of(run)
-        waiting = Waiting(run_id, timeout, on_change)
+        waiting = RunWait(run_id, timeout, on_change)
         final_run = follow(self, self.run, run_id, waiting, is_shown=on_change is not None)
         return final_run.checked() if check else final_run
 

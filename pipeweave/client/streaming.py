@@ -32,7 +32,7 @@ _PIECE = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ServerSentEvent:
     """A server-sent event: its name (`message` for a change), its id and its data."""
 
     name: str
@@ -44,7 +44,7 @@ class StreamEnded(Exception):
     """The connection is at its end."""
 
 
-class Connection:
+class OpenStream:
     """One open stream.
 
     Args:
@@ -64,7 +64,7 @@ class Connection:
         self._pieces: SimpleQueue[bytes] = SimpleQueue()
         threading.Thread(target=self._read_all, name="pipeweave-stream", daemon=True).start()
 
-    def next(self, timeout: float) -> Event | None:
+    def next(self, timeout: float) -> ServerSentEvent | None:
         """The next event; None when none came within `timeout` seconds.
 
         Raises:
@@ -99,7 +99,7 @@ class Connection:
             self._pieces.put(b"")
             self._answer.close()
 
-    def _taken(self) -> Event | None:
+    def _taken(self) -> ServerSentEvent | None:
         while b"\n\n" in self._buffer:
             block, _, self._buffer = self._buffer.partition(b"\n\n")
             fields: dict[bytes, bytes] = {}
@@ -108,7 +108,7 @@ class Connection:
                 fields[name] = value
             if b"data" in fields:
                 id = fields.get(b"id")
-                return Event(
+                return ServerSentEvent(
                     fields.get(b"event", b"message").decode(),
                     None if id is None else id.decode(),
                     orjson.loads(fields[b"data"]),
@@ -144,7 +144,7 @@ class Changes(Iterator[Document]):
         self._query = {"run": run, "pipeline": pipeline, "types": types}
         self.cursor = cursor
         self._outage = outage
-        self._connection: Connection | None = None
+        self._connection: OpenStream | None = None
         self._is_closed = False
 
     def __next__(self) -> Document:
@@ -163,7 +163,7 @@ class Changes(Iterator[Document]):
         while (event := self.next(_AT_ONCE_S)) is not None:
             yield event.data
 
-    def next(self, timeout: float) -> Event | None:
+    def next(self, timeout: float) -> ServerSentEvent | None:
         """The next change, or the first event of a connection; None: none came within `timeout` seconds."""
         if self._is_closed:
             return None
@@ -171,7 +171,7 @@ class Changes(Iterator[Document]):
         try:
             event = connection.next(timeout)
         except StreamEnded:
-            event = Event("bye", None, {})
+            event = ServerSentEvent("bye", None, {})
         if event is None:
             return None
         self.cursor = event.id or self.cursor
@@ -189,11 +189,11 @@ class Changes(Iterator[Document]):
         if self._connection is not None:
             self._connection.close()
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> OpenStream:
         began = time.monotonic()
         while True:
             try:
-                self._connection = Connection(self._http, self._query, self.cursor)
+                self._connection = OpenStream(self._http, self._query, self.cursor)
                 return self._connection
             except Unavailable as error:
                 if self._is_closed or time.monotonic() - began > self._outage:
@@ -214,7 +214,7 @@ class RunSignal:
     def __init__(self, http: Transport, run_id: str, types: Sequence[str] | None) -> None:
         self._http = http
         self._query = {"run": run_id, "types": types}
-        self._connection: Connection | None = None
+        self._connection: OpenStream | None = None
         self._has_tried = False
 
     def pause(self, least: float, most: float) -> None:
@@ -245,18 +245,18 @@ class RunSignal:
 
     def _connect(self) -> bool:
         try:
-            self._connection = Connection(self._http, self._query)
+            self._connection = OpenStream(self._http, self._query)
             return self._next(LONGEST_BEGIN_S) is not None
         except PipeWeaveError:
             return False
 
-    def _next(self, timeout: float) -> Event | None:
+    def _next(self, timeout: float) -> ServerSentEvent | None:
         """The next event; a connection that ended is not made again."""
         assert self._connection is not None
         try:
             event = self._connection.next(timeout)
         except StreamEnded:
-            event = Event("bye", None, {})
+            event = ServerSentEvent("bye", None, {})
         if event is not None and event.name in ("bye", "error"):
             self.close()
             return None

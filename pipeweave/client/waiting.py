@@ -25,7 +25,7 @@ FOLLOWED_PAUSE_S = 2.0
 OUTAGE_S = 15.0
 
 
-class Waiting:
+class RunWait:
     """One wait for the end of a run.
 
     Args:

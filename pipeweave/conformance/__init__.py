@@ -7,9 +7,17 @@ orchestrator: whoever writes a worker has the light package only.
 
 from __future__ import annotations
 
-from pipeweave.conformance.check import Check, Finding
+from pipeweave.conformance.check import ContractCheck, ContractFinding
 from pipeweave.conformance.kit import Kit
-from pipeweave.conformance.options import Options, Trial
-from pipeweave.conformance.verdicts import Level, Verdict
+from pipeweave.conformance.options import SessionOptions, Trial
+from pipeweave.conformance.verdicts import ContractLevel, ContractVerdict
 
-__all__ = ["Check", "Finding", "Kit", "Level", "Options", "Trial", "Verdict"]
+__all__ = [
+    "ContractCheck",
+    "ContractFinding",
+    "ContractLevel",
+    "ContractVerdict",
+    "Kit",
+    "SessionOptions",
+    "Trial",
+]

@@ -11,9 +11,9 @@ from pipeweave.conformance import (
     signature_checks,
     size_checks,
 )
-from pipeweave.conformance.check import Check
+from pipeweave.conformance.check import ContractCheck
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[ContractCheck, ...] = (
     *first_checks.CHECKS,
     *repetition_checks.CHECKS,
     *signature_checks.CHECKS,

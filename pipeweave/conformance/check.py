@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from pipeweave.conformance.stage import Stage
-from pipeweave.conformance.verdicts import Verdict
+from pipeweave.conformance.verdicts import ContractVerdict
 
 
 class Need(IntEnum):
@@ -19,7 +19,7 @@ class Need(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ContractCheck:
     """One question to a worker.
 
     Args:
@@ -31,13 +31,13 @@ class Check:
 
     name: str
     expected: str
-    look: Callable[[Stage], Verdict]
+    look: Callable[[Stage], ContractVerdict]
     need: Need = Need.SUCCESS
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ContractFinding:
     """A check and what it found."""
 
-    check: Check
-    verdict: Verdict
+    check: ContractCheck
+    verdict: ContractVerdict

@@ -21,7 +21,7 @@ _PATIENCE_S = 6.5
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WorkerReply:
     """How a worker answered a request.
 
     Args:
@@ -75,16 +75,16 @@ class Door:
         """The signature of a dispatch that was made so many seconds ago."""
         return signatures.sign(self._secret, int(time.time() - age_s), path, body)
 
-    def post(self, task_id: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def post(self, task_id: str, body: bytes, headers: Mapping[str, str]) -> WorkerReply:
         """Send a body to a task, as it is."""
         return self._send("POST", f"{self.base_url}/tasks/{task_id}", body, headers)
 
-    def signed(self, task_id: str, body: bytes, **headers: str) -> Answer:
+    def signed(self, task_id: str, body: bytes, **headers: str) -> WorkerReply:
         """Send a body to a task with its signature."""
         signature = self.signature(self.path_of(task_id), body)
         return self.post(task_id, body, {signatures.HEADER: signature, **headers})
 
-    def health(self) -> Answer:
+    def health(self) -> WorkerReply:
         """Ask GET /health."""
         return self._send("GET", f"{self.base_url}/health", None, {})
 
@@ -104,7 +104,7 @@ class Door:
             return str(error)
         return ""
 
-    def _send(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+    def _send(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> WorkerReply:
         started = time.monotonic()
         try:
             answer = self._pool.request(
@@ -115,9 +115,9 @@ class Door:
                 redirect=False,
             )
         except urllib3.exceptions.HTTPError as error:
-            return Answer(None, {}, time.monotonic() - started, _reason(error))
+            return WorkerReply(None, {}, time.monotonic() - started, _reason(error))
         answer_headers = {name.lower(): value for name, value in answer.headers.items()}
-        return Answer(answer.status, answer_headers, time.monotonic() - started)
+        return WorkerReply(answer.status, answer_headers, time.monotonic() - started)
 
 
 def encoded(document: object) -> bytes:

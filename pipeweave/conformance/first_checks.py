@@ -9,19 +9,19 @@ from typing import Any
 
 from pipeweave.conformance import registration as rules
 from pipeweave.conformance import reports
-from pipeweave.conformance.check import Check, Need
+from pipeweave.conformance.check import ContractCheck, Need
 from pipeweave.conformance.dispatching import ANSWER_S
-from pipeweave.conformance.journal import Kind
-from pipeweave.conformance.stage import Outcome, Stage
+from pipeweave.conformance.journal import RequestKind
+from pipeweave.conformance.stage import DispatchOutcome, Stage
 from pipeweave.conformance.stand_in import DispatchedRun
-from pipeweave.conformance.verdicts import Verdict, failed, passed, skipped, warned
+from pipeweave.conformance.verdicts import ContractVerdict, failed, passed, skipped, warned
 
 AT_ONCE = 8
 # Dispatches that were refused with 429 are sent again so often.
 _ROUNDS = 10
 
 
-def registration(stage: Stage) -> Verdict:
+def registration(stage: Stage) -> ContractVerdict:
     """Look at every field of the registration."""
     document = stage.registration
     if isinstance(document, dict) and not document.get("tasks"):
@@ -31,14 +31,14 @@ def registration(stage: Stage) -> Verdict:
     if doubtful := rules.doubts(document):
         return warned(_listed(doubtful), "check the unit or the spelling")
     access = "presigned URLs" if stage.uses_urls else f"tokens ({document.get('tokenFormat', 'sdk')})"
-    (registered, *_) = stage.journal.of(Kind.REGISTRATION)
+    (registered, *_) = stage.journal.of(RequestKind.REGISTRATION)
     names = ", ".join(stage.tasks)[:80]
     return passed(f"POST {registered.path} by {document['serviceId']}: {names}; storage by {access}")
 
 
-def credentials(stage: Stage) -> Verdict:
+def credentials(stage: Stage) -> ContractVerdict:
     """Look whether the registration carried the token that the orchestrator's URL has."""
-    (registered, *_) = stage.journal.of(Kind.REGISTRATION)
+    (registered, *_) = stage.journal.of(RequestKind.REGISTRATION)
     if registered.has_credential:
         return passed("the registration carried the token of the orchestrator's URL")
     return failed(
@@ -47,7 +47,7 @@ def credentials(stage: Stage) -> Verdict:
     )
 
 
-def health(stage: Stage) -> Verdict:
+def health(stage: Stage) -> ContractVerdict:
     """Ask for the worker's health."""
     answer = stage.door.health()
     if answer.is_taken:
@@ -59,12 +59,12 @@ def health(stage: Stage) -> Verdict:
     return warned(f"answered {answer.said()}", "answer GET /health with 200: a worker is probed there")
 
 
-def dispatch(stage: Stage) -> Verdict:
+def dispatch(stage: Stage) -> ContractVerdict:
     """Dispatch a run whose report is not answered before the dispatch is."""
     run = stage.new_run()
     with run.held():
         answer = stage.send(run)
-        has_reported = bool(stage.journal.of(Kind.REPORT, run.run_id))
+        has_reported = bool(stage.journal.of(RequestKind.REPORT, run.run_id))
     if answer.is_taken and answer.seconds < ANSWER_S:
         stage.report_of(run)
         return passed(f"acknowledged with {answer.said()}")
@@ -76,7 +76,7 @@ def dispatch(stage: Stage) -> Verdict:
     return failed(f"was answered: {answer.said()}", "answer a valid dispatch with 202 within 5 s")
 
 
-def report(stage: Stage) -> Verdict:
+def report(stage: Stage) -> ContractVerdict:
     """Look at the report of a run."""
     run = stage.new_run()
     outcome = stage.carry_out(run)
@@ -92,8 +92,8 @@ def report(stage: Stage) -> Verdict:
     return passed(f"POST {first.path.replace(run.run_id, '…')}: success")
 
 
-def _without_report(stage: Stage, outcome: Outcome) -> Verdict:
-    strays = [each.run_id for each in stage.journal.of(Kind.STRAY) if each.run_id]
+def _without_report(stage: Stage, outcome: DispatchOutcome) -> ContractVerdict:
+    strays = [each.run_id for each in stage.journal.of(RequestKind.STRAY) if each.run_id]
     if strays:
         return failed(
             f"no report came for the run, but one for {strays[-1][:60]!r}, which was not dispatched",
@@ -104,7 +104,7 @@ def _without_report(stage: Stage, outcome: Outcome) -> Verdict:
     return failed(outcome.said(), "report to {orchestratorUrl}/api/task-runs/{runId}/complete; or --patience")
 
 
-def output(stage: Stage) -> Verdict:
+def output(stage: Stage) -> ContractVerdict:
     """Look at the stored output."""
     _, document = _sample(stage)
     if "outputPath" not in document:
@@ -114,7 +114,7 @@ def output(stage: Stage) -> Verdict:
     return passed(f"{str(document['outputPath']).rpartition('/')[2]} is stored")
 
 
-def assets(stage: Stage) -> Verdict:
+def assets(stage: Stage) -> ContractVerdict:
     """Look at the stored assets."""
     run, document = _sample(stage)
     if not document.get("assets"):
@@ -126,7 +126,7 @@ def assets(stage: Stage) -> Verdict:
     return passed(f"stored: {', '.join(document['assets'])[:80]}")
 
 
-def logs(stage: Stage) -> Verdict:
+def logs(stage: Stage) -> ContractVerdict:
     """Look at the stored log."""
     run, document = _sample(stage)
     path = document.get("logsPath")
@@ -141,7 +141,7 @@ def logs(stage: Stage) -> Verdict:
     return passed(f"stored, with lines: {len(content.splitlines())}")
 
 
-def next_attempt(stage: Stage) -> Verdict:
+def next_attempt(stage: Stage) -> ContractVerdict:
     """Dispatch a second attempt, with the story of the first."""
     run = stage.new_run(attempt=2)
     story = {
@@ -154,7 +154,7 @@ def next_attempt(stage: Stage) -> Verdict:
     return outcome.trouble() or passed("completed and reported under its own runId")
 
 
-def upstream(stage: Stage) -> Verdict:
+def upstream(stage: Stage) -> ContractVerdict:
     """Dispatch a run with two predecessors."""
     run = stage.new_run()
     references = {}
@@ -166,7 +166,7 @@ def upstream(stage: Stage) -> Verdict:
     return outcome.trouble() or passed("completed with the outputs of two steps before it")
 
 
-def concurrent(stage: Stage) -> Verdict:
+def concurrent(stage: Stage) -> ContractVerdict:
     """Dispatch several runs at once."""
     waiting = [stage.new_run() for _ in range(AT_ONCE)]
     for _ in range(_ROUNDS):
@@ -205,30 +205,32 @@ def _listed(texts: Sequence[str]) -> str:
 
 
 CHECKS = (
-    Check(
+    ContractCheck(
         "registration",
         "the service registers with every field in its form and unit",
         registration,
         need=Need.NOTHING,
     ),
-    Check(
+    ContractCheck(
         "credentials",
         "requests go below the orchestrator's URL as it was given, with its token",
         credentials,
         need=Need.NOTHING,
     ),
-    Check("health", "GET /health answers 200", health, need=Need.NOTHING),
-    Check(
+    ContractCheck("health", "GET /health answers 200", health, need=Need.NOTHING),
+    ContractCheck(
         "dispatch",
         "a dispatch is answered with 202 within 5 s, before the work is done",
         dispatch,
         need=Need.WORKER,
     ),
-    Check("report", "the end of the work is reported in the right form", report, need=Need.WORKER),
-    Check("output", "the output is stored as JSON before it is reported", output),
-    Check("assets", "what the report lists as assets is stored", assets),
-    Check("logs", "the log is stored as JSON lines", logs),
-    Check("next-attempt", "a second attempt is done and reported under its own runId", next_attempt),
-    Check("upstream", "outputs of earlier steps can be read", upstream),
-    Check("concurrent", f"{AT_ONCE} runs at once are taken, or answered 429 when it is full", concurrent),
+    ContractCheck("report", "the end of the work is reported in the right form", report, need=Need.WORKER),
+    ContractCheck("output", "the output is stored as JSON before it is reported", output),
+    ContractCheck("assets", "what the report lists as assets is stored", assets),
+    ContractCheck("logs", "the log is stored as JSON lines", logs),
+    ContractCheck("next-attempt", "a second attempt is done and reported under its own runId", next_attempt),
+    ContractCheck("upstream", "outputs of earlier steps can be read", upstream),
+    ContractCheck(
+        "concurrent", f"{AT_ONCE} runs at once are taken, or answered 429 when it is full", concurrent
+    ),
 )

@@ -21,7 +21,7 @@ _POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class WorkerRequest:
     """One request.
 
     Args:
@@ -62,7 +62,7 @@ def json_response(status: int, document: Any) -> Response:
     return Response(status, orjson.dumps(document), {"Content-Type": "application/json"})
 
 
-Answering = Callable[[Request], Response]
+Answering = Callable[[WorkerRequest], Response]
 
 
 class HttpServer:
@@ -79,7 +79,7 @@ class HttpServer:
 
     def __init__(self, host: str, port: int, answering: Answering) -> None:
         try:
-            self._server = _Server((host, port), _conversation(answering))
+            self._server = _PlayedServer((host, port), _conversation(answering))
         except OSError as error:
             raise PortInUse(
                 f"{host}:{port} cannot be listened on: {error.strerror}", hint="choose another --listen"
@@ -95,7 +95,7 @@ class HttpServer:
         self._server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
+class _PlayedServer(ThreadingHTTPServer):
     daemon_threads = True
     # A worker may send very many requests at once.
     request_queue_size = 128
@@ -135,9 +135,9 @@ def _conversation(answering: Answering) -> type[BaseHTTPRequestHandler]:
     return Conversation
 
 
-def _read(conversation: BaseHTTPRequestHandler) -> Request:
+def _read(conversation: BaseHTTPRequestHandler) -> WorkerRequest:
     target = urlsplit(conversation.path)
-    return Request(
+    return WorkerRequest(
         conversation.command,
         unquote(target.path),
         dict(parse_qsl(target.query)),

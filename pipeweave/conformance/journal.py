@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Kind(StrEnum):
+class RequestKind(StrEnum):
     """What a request of a worker is."""
 
     REGISTRATION = "registration"
@@ -24,7 +24,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedRequest:
     """One request of the worker.
 
     Args:
@@ -37,7 +37,7 @@ class Received:
         at: when it was read (s, monotonic).
     """
 
-    kind: Kind
+    kind: RequestKind
     method: str
     path: str
     run_id: str | None
@@ -51,29 +51,29 @@ class Journal:
     """Everything that was received; safe for threads."""
 
     def __init__(self) -> None:
-        self._all: list[Received] = []
+        self._all: list[ReceivedRequest] = []
         self._changed = threading.Condition()
 
-    def note(self, received: Received) -> None:
+    def note(self, received: ReceivedRequest) -> None:
         """Add a request, and wake up who waits for it."""
         with self._changed:
             self._all.append(received)
             self._changed.notify_all()
 
-    def of(self, kind: Kind, run_id: str | None = None) -> list[Received]:
+    def of(self, kind: RequestKind, run_id: str | None = None) -> list[ReceivedRequest]:
         """The requests of a kind, oldest first; those of one run if it is given."""
         with self._changed:
             return [each for each in self._all if _is(each, kind, run_id)]
 
     def wait(
         self,
-        kind: Kind,
+        kind: RequestKind,
         run_id: str | None = None,
         *,
         seconds: float,
         count: int = 1,
         until: Callable[[], bool] = lambda: False,
-    ) -> list[Received]:
+    ) -> list[ReceivedRequest]:
         """Wait until so many requests of a kind have come; return those that came.
 
         Args:
@@ -90,5 +90,5 @@ class Journal:
                 self._changed.wait(min(left, 0.1))
 
 
-def _is(received: Received, kind: Kind, run_id: str | None) -> bool:
+def _is(received: ReceivedRequest, kind: RequestKind, run_id: str | None) -> bool:
     return received.kind is kind and (run_id is None or received.run_id == run_id)

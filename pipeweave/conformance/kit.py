@@ -12,13 +12,13 @@ from types import TracebackType
 
 from pipeweave.conformance import first_checks
 from pipeweave.conformance.catalogue import CHECKS, NAMES
-from pipeweave.conformance.check import Check, Finding, Need
+from pipeweave.conformance.check import ContractCheck, ContractFinding, Need
 from pipeweave.conformance.http_server import HttpServer
 from pipeweave.conformance.objects import Objects
-from pipeweave.conformance.options import Options, Trial
+from pipeweave.conformance.options import SessionOptions, Trial
 from pipeweave.conformance.stage import Stage
 from pipeweave.conformance.stand_in import TENANT, StandIn
-from pipeweave.conformance.verdicts import Verdict, failed, skipped
+from pipeweave.conformance.verdicts import ContractVerdict, failed, skipped
 from pipeweave.conformance.worker_process import WorkerProcess
 from pipeweave.errors import FieldError, InvalidInput, NotFound
 from pipeweave.suggestions import did_you_mean
@@ -35,7 +35,7 @@ class Kit:
         StartFailed: the command cannot be started.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SessionOptions) -> None:
         _check_names(options)
         self.has_made_secret = not options.secret
         self.secret = options.secret or secrets.token_hex(32)
@@ -53,7 +53,7 @@ class Kit:
     ) -> None:
         self._closing.close()
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[ContractFinding]:
         """Wait for the worker and make the checks, each when it is asked for.
 
         Raises:
@@ -67,7 +67,7 @@ class Kit:
             return
         self._check_tasks()
         for check in self._chosen():
-            yield Finding(check, self._look(check))
+            yield ContractFinding(check, self._look(check))
 
     def _serve(self) -> None:
         folder = self._options.storage or self._closing.enter_context(
@@ -97,7 +97,7 @@ class Kit:
         self._closing.callback(process.kill)
         return process
 
-    def _chosen(self) -> list[Check]:
+    def _chosen(self) -> list[ContractCheck]:
         options = self._options
         return [
             each
@@ -105,18 +105,18 @@ class Kit:
             if (not options.only or each.name in options.only) and each.name not in options.skip
         ]
 
-    def _without_worker(self) -> Iterator[Finding]:
+    def _without_worker(self) -> Iterator[ContractFinding]:
         first, *others = self._chosen()
         ended = self._stage.has_ended
         reason = "the command ended before it registered" if ended else "no registration came"
-        yield Finding(
+        yield ContractFinding(
             first,
             failed(
                 reason,
                 "see what it printed" if ended else f"start the worker with {self.orchestrator_url}",
             ),
         )
-        yield from (Finding(each, skipped("no worker registered")) for each in others)
+        yield from (ContractFinding(each, skipped("no worker registered")) for each in others)
 
     def _check_tasks(self) -> None:
         options, known = self._options, self._stage.tasks
@@ -128,7 +128,7 @@ class Kit:
                     hint=did_you_mean(trial.task_id, known, f"it registered: {', '.join(known) or 'none'}"),
                 )
 
-    def _look(self, check: Check) -> Verdict:
+    def _look(self, check: ContractCheck) -> ContractVerdict:
         stage = self._stage
         if check.need > Need.NOTHING:
             if not stage.tasks:
@@ -146,7 +146,7 @@ class Kit:
         return self._stage.sample is not None
 
 
-def _check_names(options: Options) -> None:
+def _check_names(options: SessionOptions) -> None:
     for name in (*options.only, *options.skip):
         if name not in NAMES:
             raise InvalidInput(

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 
 from pipeweave.conformance import reports
-from pipeweave.conformance.check import Check, Need
-from pipeweave.conformance.journal import Kind
+from pipeweave.conformance.check import ContractCheck, Need
+from pipeweave.conformance.journal import RequestKind
 from pipeweave.conformance.stage import Stage
-from pipeweave.conformance.verdicts import Verdict, failed, passed, skipped, warned
+from pipeweave.conformance.verdicts import ContractVerdict, failed, passed, skipped, warned
 
 # A first heartbeat that comes this much after the interval was meant in time.
 _LATE = 1.25
 _GIVE_SLOW = "name one that runs for more than two of its intervals with --slow-task and --slow-input"
 
 
-def heartbeat(stage: Stage) -> Verdict:
+def heartbeat(stage: Stage) -> ContractVerdict:
     """Wait for the first heartbeat of a long run."""
     trial = stage.options.slow_task
     if trial is None or trial.task_id is None:
@@ -32,7 +32,7 @@ def heartbeat(stage: Stage) -> Verdict:
     if not answer.is_taken:
         return failed(f"the dispatch was answered: {answer.said()}", "answer 202")
     beats = stage.journal.wait(
-        Kind.HEARTBEAT, run.run_id, seconds=interval * 2, until=lambda: run.settled is not None
+        RequestKind.HEARTBEAT, run.run_id, seconds=interval * 2, until=lambda: run.settled is not None
     )
     if not beats and run.settled is not None:
         return skipped(f"{trial.task_id} ended before a heartbeat was due", _GIVE_SLOW)
@@ -51,7 +51,7 @@ def heartbeat(stage: Stage) -> Verdict:
     return passed(f"the first came after {first:.1f} s, the interval is {interval:g} s")
 
 
-def cancellation(stage: Stage) -> Verdict:
+def cancellation(stage: Stage) -> ContractVerdict:
     """Answer the heartbeats of a long run that it should end."""
     trial = stage.options.slow_task
     if trial is None or trial.task_id is None:
@@ -61,7 +61,7 @@ def cancellation(stage: Stage) -> Verdict:
     run.should_cancel = True
     answer = stage.send(run, trial)
     beats = stage.journal.wait(
-        Kind.HEARTBEAT, run.run_id, seconds=interval * 2, until=lambda: run.settled is not None
+        RequestKind.HEARTBEAT, run.run_id, seconds=interval * 2, until=lambda: run.settled is not None
     )
     if not answer.is_taken or not beats:
         return skipped("no heartbeat came that could be answered")
@@ -70,13 +70,13 @@ def cancellation(stage: Stage) -> Verdict:
         return warned(
             "it worked on to the end", "stop the work when a heartbeat is answered shouldCancel: true"
         )
-    later = stage.journal.wait(Kind.HEARTBEAT, run.run_id, seconds=stage.options.quiet_s, count=10**9)
+    later = stage.journal.wait(RequestKind.HEARTBEAT, run.run_id, seconds=stage.options.quiet_s, count=10**9)
     if report is None and [each for each in later if each.at > time.monotonic() - interval]:
         return warned("it went on with its heartbeats", "stop the work, and report a failure with CANCELLED")
     return passed("it reported a failure" if report is not None else "it went silent")
 
 
-def failing_task(stage: Stage) -> Verdict:
+def failing_task(stage: Stage) -> ContractVerdict:
     """Dispatch a task that fails."""
     trial = stage.options.failing_task
     if trial is None or trial.task_id is None:
@@ -94,7 +94,7 @@ def failing_task(stage: Stage) -> Verdict:
     return passed(outcome.said())
 
 
-def pending_task(stage: Stage) -> Verdict:
+def pending_task(stage: Stage) -> ContractVerdict:
     """Dispatch a task whose work goes on elsewhere."""
     trial = stage.options.pending_task
     if trial is None or trial.task_id is None:
@@ -112,17 +112,17 @@ def pending_task(stage: Stage) -> Verdict:
 
 
 CHECKS = (
-    Check(
+    ContractCheck(
         "failing-task", "work that fails is reported as failed, with a text", failing_task, need=Need.WORKER
     ),
-    Check(
+    ContractCheck(
         "pending-task",
         "work that goes on elsewhere is reported as pending, with a callback or a URL to poll",
         pending_task,
         need=Need.WORKER,
     ),
-    Check("heartbeat", "the first heartbeat comes within the interval", heartbeat, need=Need.WORKER),
-    Check(
+    ContractCheck("heartbeat", "the first heartbeat comes within the interval", heartbeat, need=Need.WORKER),
+    ContractCheck(
         "cancellation",
         "shouldCancel in the answer to a heartbeat ends the work",
         cancellation,

@@ -20,7 +20,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SessionOptions:
     """The choices of one session.
 
     Args:

@@ -32,7 +32,7 @@ _NAME = "1 to 200 of the characters A-Z a-z 0-9 . _ ~ : @ -, not only dots"
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class _AnswerRule:
     expected: str
     accepts: Callable[[Any], bool]
 
@@ -53,30 +53,30 @@ def _is_name(value: Any) -> bool:
 
 
 _MS = "a whole number of milliseconds"
-_TASK_RULES: Mapping[str, _Rule] = {
-    "id": _Rule(_NAME, _is_name),
-    "codeHash": _Rule(
+_TASK_RULES: Mapping[str, _AnswerRule] = {
+    "id": _AnswerRule(_NAME, _is_name),
+    "codeHash": _AnswerRule(
         "16 to 64 lower-case hexadecimal characters",
         lambda value: isinstance(value, str) and bool(_HASH.match(value)),
     ),
-    "allowedNext": _Rule(
+    "allowedNext": _AnswerRule(
         "a list of task ids", lambda value: isinstance(value, list) and all(map(_is_name, value))
     ),
-    "timeout": _Rule(
+    "timeout": _AnswerRule(
         "a number of seconds above 0", lambda value: _is_number(value) and 0 < value <= _TEN_YEARS_S
     ),
-    "retries": _Rule(f"a whole number from 0 to {MAX_RETRIES}", _whole(0, MAX_RETRIES)),
-    "retryBackoff": _Rule("fixed, linear or exponential", lambda value: value in BACKOFFS),
-    "retryDelayMs": _Rule(_MS, _whole(0, _TEN_YEARS_S * 1000)),
-    "maxRetryDelayMs": _Rule(_MS, _whole(0, _TEN_YEARS_S * 1000)),
-    "heartbeatIntervalMs": _Rule(f"{_MS} above 0", _whole(1, _TEN_YEARS_S * 1000)),
-    "concurrency": _Rule("a whole number from 0 (no limit)", _whole(0, _INT32)),
-    "priority": _Rule("a whole number", _whole(-_INT32, _INT32)),
-    "idempotencyTTL": _Rule("a whole number of seconds from 1", _whole(1, _TEN_YEARS_S)),
-    "description": _Rule(
+    "retries": _AnswerRule(f"a whole number from 0 to {MAX_RETRIES}", _whole(0, MAX_RETRIES)),
+    "retryBackoff": _AnswerRule("fixed, linear or exponential", lambda value: value in BACKOFFS),
+    "retryDelayMs": _AnswerRule(_MS, _whole(0, _TEN_YEARS_S * 1000)),
+    "maxRetryDelayMs": _AnswerRule(_MS, _whole(0, _TEN_YEARS_S * 1000)),
+    "heartbeatIntervalMs": _AnswerRule(f"{_MS} above 0", _whole(1, _TEN_YEARS_S * 1000)),
+    "concurrency": _AnswerRule("a whole number from 0 (no limit)", _whole(0, _INT32)),
+    "priority": _AnswerRule("a whole number", _whole(-_INT32, _INT32)),
+    "idempotencyTTL": _AnswerRule("a whole number of seconds from 1", _whole(1, _TEN_YEARS_S)),
+    "description": _AnswerRule(
         "a text of at most 10,000 characters", lambda value: isinstance(value, str) and len(value) <= 10_000
     ),
-    "inputSchema": _Rule("a JSON schema of an object", lambda value: isinstance(value, dict)),
+    "inputSchema": _AnswerRule("a JSON schema of an object", lambda value: isinstance(value, dict)),
 }
 # Further fields that the orchestrator knows; it checks them itself.
 _OTHERS = frozenset({"parameters", "queue", "rateLimit", "retryJitter", "retryMultiplier", "retryOn"})

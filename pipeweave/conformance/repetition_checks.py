@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pipeweave.conformance.check import Check, Need
+from pipeweave.conformance.check import ContractCheck, Need
 from pipeweave.conformance.dispatching import encoded
-from pipeweave.conformance.journal import Kind
-from pipeweave.conformance.stage import Outcome, Stage
+from pipeweave.conformance.journal import RequestKind
+from pipeweave.conformance.stage import DispatchOutcome, Stage
 from pipeweave.conformance.stand_in import CUT, OUTAGE
-from pipeweave.conformance.verdicts import Verdict, failed, passed, warned
+from pipeweave.conformance.verdicts import ContractVerdict, failed, passed, warned
 
 # The answers 5xx before a report is taken.
 OUTAGES = 2
@@ -16,12 +16,12 @@ _LOOP = 3
 _RETRY = "send the report again, with growing pauses, until it is answered with 2xx or 4xx"
 
 
-def duplicate_dispatch(stage: Stage) -> Verdict:
+def duplicate_dispatch(stage: Stage) -> ContractVerdict:
     """Send one dispatch twice, and once more after its report."""
     run = stage.new_run()
     body = encoded(stage.body(run))
     first, second = (stage.door.signed(run.task_id, body) for _ in range(2))
-    outcome = Outcome(first, stage.report_of(run))
+    outcome = DispatchOutcome(first, stage.report_of(run))
     if trouble := outcome.trouble():
         return trouble
     for again in (second, stage.door.signed(run.task_id, body)):
@@ -39,7 +39,7 @@ def duplicate_dispatch(stage: Stage) -> Verdict:
     return passed("it was acknowledged each time, and reported once")
 
 
-def stale_report(stage: Stage) -> Verdict:
+def stale_report(stage: Stage) -> ContractVerdict:
     """Refuse a report as too late."""
     run = stage.new_run()
     run.is_stale = True
@@ -56,7 +56,7 @@ def stale_report(stage: Stage) -> Verdict:
     return passed("the report was dropped, and the worker went on")
 
 
-def report_outage(stage: Stage) -> Verdict:
+def report_outage(stage: Stage) -> ContractVerdict:
     """Answer a report 503 a few times."""
     run = stage.new_run()
     run.refusals += [OUTAGE] * OUTAGES
@@ -71,7 +71,7 @@ def report_outage(stage: Stage) -> Verdict:
     return _settled(run.settled, f"it was sent {_times(len(reports))}, until it was taken")
 
 
-def report_cut(stage: Stage) -> Verdict:
+def report_cut(stage: Stage) -> ContractVerdict:
     """Cut the connection of a report without an answer."""
     run = stage.new_run()
     run.refusals.append(CUT)
@@ -86,16 +86,16 @@ def report_cut(stage: Stage) -> Verdict:
     return _settled(run.settled, "it was sent again and taken")
 
 
-def _settled(report: object, said: str) -> Verdict:
+def _settled(report: object, said: str) -> ContractVerdict:
     """The verdict on the report that was taken after others got lost."""
     if isinstance(report, dict) and report.get("status") == "success":
         return passed(said)
     return warned("a failure was reported for work that was done", f"{_RETRY}; never turn it into a failure")
 
 
-def strays(stage: Stage) -> Verdict:
+def strays(stage: Stage) -> ContractVerdict:
     """Look at all requests that no orchestrator would understand."""
-    requests = stage.journal.of(Kind.STRAY)
+    requests = stage.journal.of(RequestKind.STRAY)
     if not requests:
         return passed("every request had its place")
     first = requests[0]
@@ -110,13 +110,19 @@ def _times(number: int) -> str:
 
 
 CHECKS = (
-    Check(
+    ContractCheck(
         "duplicate-dispatch",
         "a dispatch that comes again is acknowledged again, and done once",
         duplicate_dispatch,
     ),
-    Check("stale-report", "a report that is answered 409 is dropped, and the worker goes on", stale_report),
-    Check("report-outage", "a report that is answered 503 is sent again until it is taken", report_outage),
-    Check("report-cut", "a report whose connection breaks is sent again", report_cut),
+    ContractCheck(
+        "stale-report", "a report that is answered 409 is dropped, and the worker goes on", stale_report
+    ),
+    ContractCheck(
+        "report-outage", "a report that is answered 503 is sent again until it is taken", report_outage
+    ),
+    ContractCheck("report-cut", "a report whose connection breaks is sent again", report_cut),
 )
-AFTER_ALL_RUNS = (Check("strays", "every request has a place in the protocol", strays, need=Need.NOTHING),)
+AFTER_ALL_RUNS = (
+    ContractCheck("strays", "every request has a place in the protocol", strays, need=Need.NOTHING),
+)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pipeweave.conformance.check import Check, Need
-from pipeweave.conformance.journal import Kind
+from pipeweave.conformance.check import ContractCheck, Need
+from pipeweave.conformance.journal import RequestKind
 from pipeweave.conformance.stage import Stage
-from pipeweave.conformance.verdicts import Verdict, failed, passed, skipped, warned
+from pipeweave.conformance.verdicts import ContractVerdict, failed, passed, skipped, warned
 from pipeweave.conformance.worker_process import STOP_S
 
 _ONLY_OURS = "the kit did not start the worker"
 _GIVE_COMMAND = 'start it with --command "…"'
 
 
-def shutdown(stage: Stage) -> Verdict:
+def shutdown(stage: Stage) -> ContractVerdict:
     """Stop the worker while it works."""
     if stage.process is None:
         return skipped(_ONLY_OURS, _GIVE_COMMAND)
@@ -28,11 +28,13 @@ def shutdown(stage: Stage) -> Verdict:
         return warned(
             "it ended without a report of the run that it had taken", "finish what was taken, then end"
         )
-    has_left = "and took its instance away" if stage.journal.of(Kind.DEPARTURE) else "and finished its work"
+    has_left = (
+        "and took its instance away" if stage.journal.of(RequestKind.DEPARTURE) else "and finished its work"
+    )
     return passed(f"it ended with exit code {code} {has_left}")
 
 
-def restart(stage: Stage) -> Verdict:
+def restart(stage: Stage) -> ContractVerdict:
     """Start the worker again."""
     if stage.process is None:
         return skipped(_ONLY_OURS, _GIVE_COMMAND)
@@ -60,6 +62,6 @@ def _hash(registration: object, task_id: str) -> object:
 
 
 CHECKS = (
-    Check("shutdown", "SIGTERM ends it within 30 s, after what it has taken is reported", shutdown),
-    Check("restart", "the same program registers the same tasks again", restart, need=Need.NOTHING),
+    ContractCheck("shutdown", "SIGTERM ends it within 30 s, after what it has taken is reported", shutdown),
+    ContractCheck("restart", "the same program registers the same tasks again", restart, need=Need.NOTHING),
 )

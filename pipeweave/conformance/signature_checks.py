@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pipeweave import signatures
-from pipeweave.conformance.check import Check, Need
-from pipeweave.conformance.dispatching import Answer, encoded
+from pipeweave.conformance.check import ContractCheck, Need
+from pipeweave.conformance.dispatching import WorkerReply, encoded
 from pipeweave.conformance.stage import Stage
 from pipeweave.conformance.stand_in import DispatchedRun
-from pipeweave.conformance.verdicts import Verdict, failed, passed, warned
+from pipeweave.conformance.verdicts import ContractVerdict, failed, passed, warned
 
 _MEND = f"check {signatures.HEADER} before anything else, and answer 401"
 
 
-def wrong_signature(stage: Stage) -> Verdict:
+def wrong_signature(stage: Stage) -> ContractVerdict:
     """Sign a body and send another one."""
     run = stage.new_run()
     body = encoded(stage.body(run))
@@ -20,13 +20,13 @@ def wrong_signature(stage: Stage) -> Verdict:
     return _judged(stage, run, stage.door.post(run.task_id, body, {signatures.HEADER: signature}))
 
 
-def missing_signature(stage: Stage) -> Verdict:
+def missing_signature(stage: Stage) -> ContractVerdict:
     """Send no signature."""
     run = stage.new_run()
     return _judged(stage, run, stage.door.post(run.task_id, encoded(stage.body(run)), {}))
 
 
-def old_signature(stage: Stage) -> Verdict:
+def old_signature(stage: Stage) -> ContractVerdict:
     """Send what was recorded ten minutes ago."""
     run = stage.new_run()
     body = encoded(stage.body(run))
@@ -35,7 +35,7 @@ def old_signature(stage: Stage) -> Verdict:
     return _judged(stage, run, stage.door.post(run.task_id, body, {signatures.HEADER: signature}))
 
 
-def foreign_path(stage: Stage) -> Verdict:
+def foreign_path(stage: Stage) -> ContractVerdict:
     """Send what was signed for another task."""
     run = stage.new_run()
     body = encoded(stage.body(run))
@@ -43,7 +43,7 @@ def foreign_path(stage: Stage) -> Verdict:
     return _judged(stage, run, stage.door.post(run.task_id, body, {signatures.HEADER: signature}))
 
 
-def _judged(stage: Stage, run: DispatchedRun, answer: Answer) -> Verdict:
+def _judged(stage: Stage, run: DispatchedRun, answer: WorkerReply) -> ContractVerdict:
     if answer.status in (401, 403):
         return passed(f"refused with {answer.said()}")
     if answer.is_taken:
@@ -55,25 +55,25 @@ def _judged(stage: Stage, run: DispatchedRun, answer: Answer) -> Verdict:
 
 
 CHECKS = (
-    Check(
+    ContractCheck(
         "wrong-signature",
         "a dispatch whose body was changed is refused with 401",
         wrong_signature,
         need=Need.WORKER,
     ),
-    Check(
+    ContractCheck(
         "missing-signature",
         "a dispatch without a signature is refused with 401",
         missing_signature,
         need=Need.WORKER,
     ),
-    Check(
+    ContractCheck(
         "old-signature",
         "a dispatch signed ten minutes ago is refused with 401",
         old_signature,
         need=Need.WORKER,
     ),
-    Check(
+    ContractCheck(
         "foreign-path",
         "a dispatch signed for another task is refused with 401",
         foreign_path,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.conformance.check import Check
+from pipeweave.conformance.check import ContractCheck
 from pipeweave.conformance.stage import Stage
-from pipeweave.conformance.verdicts import Verdict, passed
+from pipeweave.conformance.verdicts import ContractVerdict, passed
 
 LARGE_BYTES = 5_000_000
 REFERENCES = 1_000
@@ -14,7 +14,7 @@ REFERENCES = 1_000
 _OBJECTS = 10
 
 
-def large_input(stage: Stage) -> Verdict:
+def large_input(stage: Stage) -> ContractVerdict:
     """Dispatch a run whose input is a large object: the same JSON, followed by spaces."""
     run = stage.new_run()
     path = str(stage.body(run)["inputPath"])
@@ -24,7 +24,7 @@ def large_input(stage: Stage) -> Verdict:
     return outcome.trouble() or passed(f"completed with an input of {LARGE_BYTES // 1_000_000} MB")
 
 
-def many_references(stage: Stage) -> Verdict:
+def many_references(stage: Stage) -> ContractVerdict:
     """Dispatch a run with as many predecessors as a dispatch can name."""
     run = stage.new_run()
     paths = [f"runs/{stage.new_run().run_id}/output.json" for _ in range(_OBJECTS)]
@@ -37,6 +37,8 @@ def many_references(stage: Stage) -> Verdict:
 
 
 CHECKS = (
-    Check("large-input", "an input of 5 MB can be read", large_input),
-    Check("many-references", f"{REFERENCES:,} references to earlier steps can be taken", many_references),
+    ContractCheck("large-input", "an input of 5 MB can be read", large_input),
+    ContractCheck(
+        "many-references", f"{REFERENCES:,} references to earlier steps can be taken", many_references
+    ),
 )

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeweave import callback_tokens, dispatch_ids, ids
-from pipeweave.conformance.dispatching import Answer, Door, encoded
-from pipeweave.conformance.journal import Kind, Received
+from pipeweave.conformance.dispatching import Door, WorkerReply, encoded
+from pipeweave.conformance.journal import ReceivedRequest, RequestKind
 from pipeweave.conformance.objects import Objects
-from pipeweave.conformance.options import Options, Trial
+from pipeweave.conformance.options import SessionOptions, Trial
 from pipeweave.conformance.registration import flattened
 from pipeweave.conformance.stand_in import TENANT, DispatchedRun, StandIn
-from pipeweave.conformance.verdicts import Verdict, failed
+from pipeweave.conformance.verdicts import ContractVerdict, failed
 from pipeweave.conformance.worker_process import WorkerProcess
 
 TOKEN_SECONDS = 3600
@@ -25,7 +25,7 @@ _CHECK_MENDS = "see docs/http-workers.md, and what the worker prints"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DispatchOutcome:
     """How a dispatch went.
 
     Args:
@@ -33,7 +33,7 @@ class Outcome:
         report: the first completion report; None where none came in time.
     """
 
-    answer: Answer
+    answer: WorkerReply
     report: Any
 
     @property
@@ -58,7 +58,7 @@ class Outcome:
         code = f"{document['errorCode']}: " if document.get("errorCode") else ""
         return f"reported {document.get('status')!r}: {code}{str(document.get('error'))[:200]}"
 
-    def trouble(self, expecting: str = "a success") -> Verdict | None:
+    def trouble(self, expecting: str = "a success") -> ContractVerdict | None:
         """The failure of a check whose run did not come to any report, or to no success."""
         if self.answer.is_taken and self.report is not None and (self.is_success or expecting != "a success"):
             return None
@@ -73,7 +73,7 @@ class Stage:
     """
 
     def __init__(
-        self, options: Options, stand_in: StandIn, objects: Objects, process: WorkerProcess | None
+        self, options: SessionOptions, stand_in: StandIn, objects: Objects, process: WorkerProcess | None
     ) -> None:
         self.options = options
         self.stand_in = stand_in
@@ -87,10 +87,13 @@ class Stage:
 
     # --- the worker -------------------------------------------------------------------------------------
 
-    def await_registration(self, after: int = 0) -> Received | None:
+    def await_registration(self, after: int = 0) -> ReceivedRequest | None:
         """Wait for a registration, beyond so many earlier ones; None if none comes, or the worker ends."""
         registrations = self.journal.wait(
-            Kind.REGISTRATION, seconds=self.options.wait_s, count=after + 1, until=lambda: self.has_ended
+            RequestKind.REGISTRATION,
+            seconds=self.options.wait_s,
+            count=after + 1,
+            until=lambda: self.has_ended,
         )
         if len(registrations) <= after:
             return None
@@ -100,12 +103,12 @@ class Stage:
         self.door = Door(base_url, self.options.secret)
         return registrations[-1]
 
-    def start_again(self) -> Received | None:
+    def start_again(self) -> ReceivedRequest | None:
         """Start the worker's process again, and wait for its registration; None where it does not come."""
         if self.process is None:
             return None
         self.process.kill()
-        before = len(self.journal.of(Kind.REGISTRATION))
+        before = len(self.journal.of(RequestKind.REGISTRATION))
         self.process.start()
         return self.await_registration(before)
 
@@ -128,7 +131,10 @@ class Stage:
     def survives(self) -> bool:
         """Whether the worker still answers requests after a while: it may take a moment to end."""
         self.journal.wait(
-            Kind.DEPARTURE, seconds=self.options.quiet_s, count=sys.maxsize, until=lambda: self.has_ended
+            RequestKind.DEPARTURE,
+            seconds=self.options.quiet_s,
+            count=sys.maxsize,
+            until=lambda: self.has_ended,
         )
         return self.is_alive()
 
@@ -236,13 +242,13 @@ class Stage:
         entry: dict[str, Any] = {"outputPath": path, "assets": {}}
         return {**entry, "outputUrl": self.objects.url(path, "GET")} if self.uses_urls else entry
 
-    def send(self, run: DispatchedRun, trial: Trial | None = None, **changes: Any) -> Answer:
+    def send(self, run: DispatchedRun, trial: Trial | None = None, **changes: Any) -> WorkerReply:
         """Dispatch a run, signed."""
         return self.door.signed(run.task_id, encoded(self.body(run, trial, **changes)))
 
     def carry_out(
         self, run: DispatchedRun, trial: Trial | None = None, *, patience: int = 1, **changes: Any
-    ) -> Outcome:
+    ) -> DispatchOutcome:
         """Dispatch a run and wait for its report.
 
         Args:
@@ -250,7 +256,7 @@ class Stage:
         """
         answer = self.send(run, trial, **changes)
         seconds = self.options.patience_s * patience
-        return Outcome(answer, self.report_of(run, seconds) if answer.is_taken else None)
+        return DispatchOutcome(answer, self.report_of(run, seconds) if answer.is_taken else None)
 
     # --- what the worker does ---------------------------------------------------------------------------
 
@@ -259,9 +265,9 @@ class Stage:
         reports = self.reports(run, 1, seconds)
         return reports[0].body if reports else None
 
-    def reports(self, run: DispatchedRun, count: int, seconds: float | None = None) -> list[Received]:
+    def reports(self, run: DispatchedRun, count: int, seconds: float | None = None) -> list[ReceivedRequest]:
         """Wait for so many reports of a run, as long as the worker lives; return those that came."""
         patience = self.options.patience_s if seconds is None else seconds
         return self.journal.wait(
-            Kind.REPORT, run.run_id, seconds=patience, count=count, until=lambda: self.has_ended
+            RequestKind.REPORT, run.run_id, seconds=patience, count=count, until=lambda: self.has_ended
         )

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipeweave.conformance.http_server import Request, Response, json_response
-from pipeweave.conformance.journal import Journal, Kind, Received
+from pipeweave.conformance.http_server import Response, WorkerRequest, json_response
+from pipeweave.conformance.journal import Journal, ReceivedRequest, RequestKind
 from pipeweave.conformance.objects import PREFIX, URL_SECONDS, Objects
 
 TENANT = "check"
@@ -24,18 +24,18 @@ TENANT = "check"
 LONGEST_HOLD_S = 20.0
 
 _PREFIXED = re.compile(r"/w/(?P<tenant>[^/]+)/(?P<token>[^/]+)(?P<rest>/.*)\Z")
-_ROUTES: tuple[tuple[str, re.Pattern[str], Kind], ...] = tuple(
+_ROUTES: tuple[tuple[str, re.Pattern[str], RequestKind], ...] = tuple(
     (method, re.compile(rf"{path}\Z"), kind)
     for method, path, kind in (
-        ("POST", "/api/(?:services|register)", Kind.REGISTRATION),
-        ("DELETE", "/api/services/[^/]+/instances", Kind.DEPARTURE),
-        ("POST", "/api/task-runs/(?P<run>[^/]+)/heartbeat", Kind.HEARTBEAT),
-        ("POST", "/api/(?:heartbeat|progress)", Kind.HEARTBEAT),
-        ("POST", "/api/(?:task-runs/(?P<run>[^/]+)/complete|callback/(?P<other>[^/]+))", Kind.REPORT),
-        ("POST", "/api/task-runs/(?P<run>[^/]+)/urls", Kind.URLS),
-        ("GET", f"{PREFIX}.+", Kind.READ),
-        ("HEAD", f"{PREFIX}.+", Kind.READ),
-        ("PUT", f"{PREFIX}.+", Kind.WRITE),
+        ("POST", "/api/(?:services|register)", RequestKind.REGISTRATION),
+        ("DELETE", "/api/services/[^/]+/instances", RequestKind.DEPARTURE),
+        ("POST", "/api/task-runs/(?P<run>[^/]+)/heartbeat", RequestKind.HEARTBEAT),
+        ("POST", "/api/(?:heartbeat|progress)", RequestKind.HEARTBEAT),
+        ("POST", "/api/(?:task-runs/(?P<run>[^/]+)/complete|callback/(?P<other>[^/]+))", RequestKind.REPORT),
+        ("POST", "/api/task-runs/(?P<run>[^/]+)/urls", RequestKind.URLS),
+        ("GET", f"{PREFIX}.+", RequestKind.READ),
+        ("HEAD", f"{PREFIX}.+", RequestKind.READ),
+        ("PUT", f"{PREFIX}.+", RequestKind.WRITE),
     )
 )
 _ASSET_KEY = re.compile(r"(?!\.+\Z)[^/\\\0]{1,200}\Z")
@@ -100,36 +100,38 @@ class StandIn:
         """Know a run before it is dispatched."""
         self._runs[run.run_id] = run
 
-    def answer(self, request: Request) -> Response:
+    def answer(self, request: WorkerRequest) -> Response:
         """Note a request, and answer it."""
         path, has_credential = self._without_prefix(request)
         kind, named = _route(request.method, path)
         body = request.json()
-        if kind is Kind.HEARTBEAT and named is None and isinstance(body, dict):
+        if kind is RequestKind.HEARTBEAT and named is None and isinstance(body, dict):
             named = str(body.get("runId", ""))
         run = self._runs.get(named or "")
         if named is not None and run is None:
-            kind = Kind.STRAY
+            kind = RequestKind.STRAY
         headers = request.headers
         self.journal.note(
-            Received(kind, request.method, path, named, body, headers, has_credential, time.monotonic())
+            ReceivedRequest(
+                kind, request.method, path, named, body, headers, has_credential, time.monotonic()
+            )
         )
-        if kind in (Kind.READ, Kind.WRITE):
+        if kind in (RequestKind.READ, RequestKind.WRITE):
             return self._object(request, path.removeprefix(PREFIX))
         if run is None:
             return _without_run(kind, named, body)
-        if kind is Kind.HEARTBEAT:
+        if kind is RequestKind.HEARTBEAT:
             return json_response(200, {"acknowledged": True, "shouldCancel": run.should_cancel})
-        return self._urls(run, body) if kind is Kind.URLS else _take_report(run, body)
+        return self._urls(run, body) if kind is RequestKind.URLS else _take_report(run, body)
 
-    def _without_prefix(self, request: Request) -> tuple[str, bool]:
+    def _without_prefix(self, request: WorkerRequest) -> tuple[str, bool]:
         """The path below the orchestrator's URL, and whether the request carried the kit's token."""
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
         if match := _PREFIXED.match(request.path):
             return match["rest"], self.token in (match["token"], bearer)
         return request.path, bearer == self.token
 
-    def _object(self, request: Request, path: str) -> Response:
+    def _object(self, request: WorkerRequest, path: str) -> Response:
         method = "PUT" if request.method == "PUT" else "GET"
         if not self._objects.allows(path, method, request.query):
             return json_response(403, {"error": "this URL was not made by the kit, or has expired"})
@@ -166,24 +168,24 @@ def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _route(method: str, path: str) -> tuple[Kind, str | None]:
+def _route(method: str, path: str) -> tuple[RequestKind, str | None]:
     """What a request is, and the run that its path names."""
     for wanted, form, kind in _ROUTES:
         if method == wanted and (match := form.match(path)):
             named = match.groupdict()
             return kind, named.get("run") or named.get("other")
-    return Kind.STRAY, None
+    return RequestKind.STRAY, None
 
 
-def _without_run(kind: Kind, named: str | None, body: Any) -> Response:
+def _without_run(kind: RequestKind, named: str | None, body: Any) -> Response:
     """The answer to a request that speaks of no run, or of an unknown one."""
     if named is not None:
         return json_response(401, {"code": "UNAUTHENTICATED", "error": "this run was not dispatched"})
-    if kind is Kind.REGISTRATION and isinstance(body, dict):
+    if kind is RequestKind.REGISTRATION and isinstance(body, dict):
         return json_response(200, {"success": True, "codeChanges": [], "orphanedTasks": []})
-    if kind is Kind.REGISTRATION:
+    if kind is RequestKind.REGISTRATION:
         return json_response(400, {"code": "MALFORMED_JSON", "error": "the body is not a JSON object"})
-    if kind is Kind.DEPARTURE:
+    if kind is RequestKind.DEPARTURE:
         return json_response(200, {"success": True})
     return json_response(404, {"code": "NOT_FOUND", "error": "the kit serves no such path"})
 

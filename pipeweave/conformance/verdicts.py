@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Level(StrEnum):
+class ContractLevel(StrEnum):
     """How a check went. WARN: it works, but work is lost or done twice where more goes wrong."""
 
     PASS = "pass"
@@ -16,7 +16,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ContractVerdict:
     """What one check found.
 
     Args:
@@ -24,26 +24,26 @@ class Verdict:
         mend: how to mend it; None where nothing is to be mended.
     """
 
-    level: Level
+    level: ContractLevel
     happened: str
     mend: str | None = None
 
 
-def passed(happened: str) -> Verdict:
+def passed(happened: str) -> ContractVerdict:
     """The worker did what was expected."""
-    return Verdict(Level.PASS, happened)
+    return ContractVerdict(ContractLevel.PASS, happened)
 
 
-def warned(happened: str, mend: str) -> Verdict:
+def warned(happened: str, mend: str) -> ContractVerdict:
     """It works, and is worth mending."""
-    return Verdict(Level.WARN, happened, mend)
+    return ContractVerdict(ContractLevel.WARN, happened, mend)
 
 
-def failed(happened: str, mend: str) -> Verdict:
+def failed(happened: str, mend: str) -> ContractVerdict:
     """The orchestrator could not work with this."""
-    return Verdict(Level.FAIL, happened, mend)
+    return ContractVerdict(ContractLevel.FAIL, happened, mend)
 
 
-def skipped(happened: str, mend: str | None = None) -> Verdict:
+def skipped(happened: str, mend: str | None = None) -> ContractVerdict:
     """The question could not be asked."""
-    return Verdict(Level.SKIP, happened, mend)
+    return ContractVerdict(ContractLevel.SKIP, happened, mend)

@@ -28,7 +28,7 @@ Documentable = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDe
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class FileCounts:
     """The counts of one file, or the sums of many files.
 
     `definitions` counts modules, classes and functions; `documented` counts the definitions with a docstring.
@@ -47,7 +47,7 @@ class Counts:
         return asdict(self)
 
 
-def count_file(path: Path) -> Counts:
+def count_file(path: Path) -> FileCounts:
     """Count one file; a file that cannot be decoded or parsed counts as unreadable."""
     try:
         with tokenize.open(path) as source:
@@ -56,9 +56,9 @@ def count_file(path: Path) -> Counts:
         with path.open("rb") as raw:
             tokens = sum(each.type not in _NOT_COUNTED for each in tokenize.tokenize(raw.readline))
     except _UNREADABLE:
-        return Counts(files=1, unreadable=1)
+        return FileCounts(files=1, unreadable=1)
     definitions = [each for each in ast.walk(tree) if isinstance(each, Documentable)]
-    return Counts(
+    return FileCounts(
         files=1,
         lines=text.count("\n"),
         tokens=tokens,
@@ -69,9 +69,9 @@ def count_file(path: Path) -> Counts:
     )
 
 
-def added(rows: list[dict[str, Any]]) -> Counts:
-    """Add up rows that hold the fields of `Counts`."""
-    return Counts(**{name: sum(row[name] for row in rows) for name in Counts.__dataclass_fields__})
+def added(rows: list[dict[str, Any]]) -> FileCounts:
+    """Add up rows that hold the fields of `FileCounts`."""
+    return FileCounts(**{name: sum(row[name] for row in rows) for name in FileCounts.__dataclass_fields__})
 
 
 def _tree(text: str) -> ast.Module:

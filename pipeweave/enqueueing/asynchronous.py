@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipeweave.enqueueing import callers, checked, requests
-from pipeweave.enqueueing.callers import Kind
-from pipeweave.enqueueing.requests import Options
+from pipeweave.enqueueing.callers import ConnectionKind
+from pipeweave.enqueueing.requests import RunOptions
 from pipeweave.enqueueing.synchronous import rows_as_tuples, shown_ids, sqlalchemy_text, statements
 
 
@@ -31,7 +31,7 @@ async def enqueue_async(
     Raises:
         InvalidInput, SchemaOutdated, Forbidden, Exception: as `enqueue`.
     """
-    options = Options(tenant, failure_mode, priority, metadata, traceparent, schema)
+    options = RunOptions(tenant, failure_mode, priority, metadata, traceparent, schema)
     document = requests.document_of_one(pipeline_id, input, run_token, options)
     return (await _send(connection, document, schema))[0]
 
@@ -54,7 +54,7 @@ async def enqueue_many_async(
     Raises:
         InvalidInput, SchemaOutdated, Forbidden, Exception: as `enqueue`.
     """
-    options = Options(tenant, failure_mode, priority, metadata, traceparent, schema)
+    options = RunOptions(tenant, failure_mode, priority, metadata, traceparent, schema)
     document = requests.document_of_many(pipeline_id, inputs, run_tokens, options)
     return [] if document is None else await _send(connection, document, schema)
 
@@ -81,8 +81,8 @@ async def _connection(source: Any) -> Any:
     return source
 
 
-async def _ask(connection: Any, kind: Kind, statement: str, parameter: str) -> Any:
-    if kind is Kind.SQLALCHEMY_ASYNC:
+async def _ask(connection: Any, kind: ConnectionKind, statement: str, parameter: str) -> Any:
+    if kind is ConnectionKind.SQLALCHEMY_ASYNC:
         answer = await connection.execute(sqlalchemy_text(statement), {"parameter": parameter})
         return answer.fetchall()
     made = callers.module("psycopg").AsyncCursor(connection, row_factory=rows_as_tuples)

@@ -18,7 +18,7 @@ EXPECTED = (
 )
 
 
-class Kind(Enum):
+class ConnectionKind(Enum):
     """The kinds of connections that statements are sent over."""
 
     PSYCOPG2 = "psycopg2"
@@ -28,15 +28,15 @@ class Kind(Enum):
     SQLALCHEMY_ASYNC = "sqlalchemy, asynchronous"
 
 
-ASYNCHRONOUS = frozenset({Kind.PSYCOPG_ASYNC, Kind.SQLALCHEMY_ASYNC})
+ASYNCHRONOUS = frozenset({ConnectionKind.PSYCOPG_ASYNC, ConnectionKind.SQLALCHEMY_ASYNC})
 
 # By package and class, also of a subclass.
 _KINDS = {
-    ("psycopg2", "connection"): Kind.PSYCOPG2,
-    ("psycopg", "Connection"): Kind.PSYCOPG,
-    ("psycopg", "AsyncConnection"): Kind.PSYCOPG_ASYNC,
-    ("sqlalchemy", "Connection"): Kind.SQLALCHEMY,
-    ("sqlalchemy", "AsyncConnection"): Kind.SQLALCHEMY_ASYNC,
+    ("psycopg2", "connection"): ConnectionKind.PSYCOPG2,
+    ("psycopg", "Connection"): ConnectionKind.PSYCOPG,
+    ("psycopg", "AsyncConnection"): ConnectionKind.PSYCOPG_ASYNC,
+    ("sqlalchemy", "Connection"): ConnectionKind.SQLALCHEMY,
+    ("sqlalchemy", "AsyncConnection"): ConnectionKind.SQLALCHEMY_ASYNC,
 }
 # What has a connection: its attribute, or its method where the name ends with ().
 _HOLDERS = {
@@ -60,16 +60,20 @@ def holder_of(source: Any) -> tuple[Any, bool] | None:
     return None
 
 
-def kind(connection: Any) -> Kind:
+def kind(connection: Any) -> ConnectionKind:
     """The kind of a connection.
 
     Raises:
         InvalidInput: it is none.
     """
     driver = next((_KINDS[name] for name in _names(connection) if name in _KINDS), None)
-    if driver is None or (driver is Kind.PSYCOPG2 and connection.async_):
+    if driver is None or (driver is ConnectionKind.PSYCOPG2 and connection.async_):
         raise refused(f"is {kind_of(connection)}")
-    dialect = connection.dialect.name if driver in (Kind.SQLALCHEMY, Kind.SQLALCHEMY_ASYNC) else "postgresql"
+    dialect = (
+        connection.dialect.name
+        if driver in (ConnectionKind.SQLALCHEMY, ConnectionKind.SQLALCHEMY_ASYNC)
+        else "postgresql"
+    )
     if dialect != "postgresql":
         raise refused(f"is to {dialect}, and not to the PostgreSQL that PipeWeave uses")
     return driver

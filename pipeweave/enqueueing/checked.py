@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pipeweave.enqueueing.callers import Kind
+from pipeweave.enqueueing.callers import ConnectionKind
 from pipeweave.errors import Forbidden, PipeWeaveError, SchemaOutdated
 
 _BY_CONNECTION: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
@@ -13,13 +13,13 @@ _BY_CONNECTION: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 _KEY = "pipeweave.enqueue"
 
 
-def schemas(connection: Any, kind: Kind) -> set[str]:
+def schemas(connection: Any, kind: ConnectionKind) -> set[str]:
     """The schemas that a connection was checked for; a set to be added to."""
-    if kind is Kind.SQLALCHEMY:
+    if kind is ConnectionKind.SQLALCHEMY:
         known: set[str] = connection.info.setdefault(_KEY, set())
         return known
-    if kind is Kind.SQLALCHEMY_ASYNC:
-        return schemas(connection.sync_connection, Kind.SQLALCHEMY)
+    if kind is ConnectionKind.SQLALCHEMY_ASYNC:
+        return schemas(connection.sync_connection, ConnectionKind.SQLALCHEMY)
     return _BY_CONNECTION.setdefault(connection, set())
 
 

@@ -32,7 +32,7 @@ _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RunOptions:
     """What the runs of one call have in common; see `pipeweave.enqueue`."""
 
     tenant: str
@@ -43,7 +43,7 @@ class Options:
     schema: str
 
 
-def document_of_one(pipeline_id: str, input: Any, run_token: str | None, options: Options) -> str:
+def document_of_one(pipeline_id: str, input: Any, run_token: str | None, options: RunOptions) -> str:
     """One run as the parameter of the statement.
 
     Raises:
@@ -56,7 +56,7 @@ def document_of_one(pipeline_id: str, input: Any, run_token: str | None, options
 
 
 def document_of_many(
-    pipeline_id: str, inputs: Iterable[Any], run_tokens: Iterable[str] | None, options: Options
+    pipeline_id: str, inputs: Iterable[Any], run_tokens: Iterable[str] | None, options: RunOptions
 ) -> str | None:
     """Several runs as the parameter of the statement; None for no runs.
 
@@ -84,7 +84,7 @@ def document_of_many(
     return _written(mistakes, rows) if rows or mistakes.errors else None
 
 
-def _shared(mistakes: FieldErrors, pipeline_id: str, options: Options) -> dict[str, Any]:
+def _shared(mistakes: FieldErrors, pipeline_id: str, options: RunOptions) -> dict[str, Any]:
     if not isinstance(options.schema, str) or not _SCHEMA.match(options.schema):
         mistakes.wrong("schema", "is not a name of a schema", "invalid_name", "letters, digits and _")
     mode = options.failure_mode

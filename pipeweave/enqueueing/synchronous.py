@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.enqueueing import callers, checked, requests
-from pipeweave.enqueueing.callers import Kind
-from pipeweave.enqueueing.requests import Options
+from pipeweave.enqueueing.callers import ConnectionKind
+from pipeweave.enqueueing.requests import RunOptions
 
 
 def enqueue(
@@ -51,7 +51,7 @@ def enqueue(
         Forbidden: the role of the connection may not enqueue runs; nothing was changed.
         Exception: what the driver raises, because a statement failed.
     """
-    options = Options(tenant, failure_mode, priority, metadata, traceparent, schema)
+    options = RunOptions(tenant, failure_mode, priority, metadata, traceparent, schema)
     document = requests.document_of_one(pipeline_id, input, run_token, options)
     return _send(connection, document, schema)[0]
 
@@ -89,7 +89,7 @@ def enqueue_many(
     Raises:
         InvalidInput, SchemaOutdated, Forbidden, Exception: as `enqueue`.
     """
-    options = Options(tenant, failure_mode, priority, metadata, traceparent, schema)
+    options = RunOptions(tenant, failure_mode, priority, metadata, traceparent, schema)
     document = requests.document_of_many(pipeline_id, inputs, run_tokens, options)
     return [] if document is None else _send(connection, document, schema)
 
@@ -114,17 +114,17 @@ def _connection(source: Any) -> Any:
     return source
 
 
-def _ask(connection: Any, kind: Kind, statement: str, parameter: str) -> Any:
-    if kind is Kind.SQLALCHEMY:
+def _ask(connection: Any, kind: ConnectionKind, statement: str, parameter: str) -> Any:
+    if kind is ConnectionKind.SQLALCHEMY:
         return connection.execute(sqlalchemy_text(statement), {"parameter": parameter}).fetchall()
     with _cursor(connection, kind) as cursor:
         cursor.execute(statement.replace("{}", "%s"), (parameter,))
         return cursor.fetchall()
 
 
-def _cursor(connection: Any, kind: Kind) -> Any:
+def _cursor(connection: Any, kind: ConnectionKind) -> Any:
     """A plain cursor, whatever the caller's own cursors are."""
-    if kind is Kind.PSYCOPG2:
+    if kind is ConnectionKind.PSYCOPG2:
         return connection.cursor(cursor_factory=callers.module("psycopg2.extensions").cursor)
     return callers.module("psycopg").Cursor(connection, row_factory=rows_as_tuples)
 

@@ -15,7 +15,7 @@ from pipeweave.attempt.asset_values import CONTENT_TYPES
 from pipeweave.attempt.files import AddedAsset
 from pipeweave.errors import CorruptValue, Forbidden, Unavailable
 from pipeweave.http_worker.dispatch import Dispatch
-from pipeweave.http_worker.link import Link
+from pipeweave.http_worker.link import OrchestratorLink
 from pipeweave.size_limits import MAX_ASSET_BYTES, MAX_OUTPUT_BYTES
 from pipeweave.storage import Backends, Storage
 from pipeweave.storage.tokens import open_sealed
@@ -26,7 +26,7 @@ LOG_TYPE = "application/x-ndjson"
 _KEPT_BACKENDS = 16
 
 
-class Access(Protocol):
+class ObjectAccess(Protocol):
     """Reads and writes the objects of one attempt. Every method may raise `Unavailable`."""
 
     def read(self, path: str, url: str | None) -> AbstractContextManager[Iterable[bytes]]:
@@ -64,7 +64,7 @@ def asset_path(run_id: str, key: str) -> str:
     return f"runs/{run_id}/assets/{key}"
 
 
-def load_json(access: Access, path: str, url: str | None) -> Any:
+def load_json(access: ObjectAccess, path: str, url: str | None) -> Any:
     """Read a JSON value.
 
     Raises:
@@ -125,7 +125,7 @@ def _opened(entry: str) -> Storage:
 class UrlAccess:
     """Access by URLs: those of the dispatch, and further ones that the orchestrator gives on request."""
 
-    def __init__(self, dispatch: Dispatch, link: Link) -> None:
+    def __init__(self, dispatch: Dispatch, link: OrchestratorLink) -> None:
         self._dispatch = dispatch
         self._link = link
 
@@ -203,7 +203,7 @@ def _given(url: str | None) -> str:
     return url
 
 
-def open_access(dispatch: Dispatch, link: Link, secret: str | None) -> Access:
+def open_access(dispatch: Dispatch, link: OrchestratorLink, secret: str | None) -> ObjectAccess:
     """The access that a dispatch gives.
 
     Raises:

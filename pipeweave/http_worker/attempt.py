@@ -14,15 +14,15 @@ from typing import Any
 
 import orjson
 
-from pipeweave.attempt import AsyncCall, Files, Logged, StoredLogs, printed_lines
+from pipeweave.attempt import AsyncCall, Files, LoggedAttempt, StoredLogs, printed_lines
 from pipeweave.authoring import PENDING, Context, Suspend, Task, bind, describe, outcome_of
-from pipeweave.authoring.calling import Outcome
+from pipeweave.authoring.calling import CallResult
 from pipeweave.errors import AttemptCancelled, AttemptTimedOut, InvalidSetting, PipeWeaveError, Unavailable
-from pipeweave.http_worker.access import Access, load_json, logs_path, open_access
+from pipeweave.http_worker.access import ObjectAccess, load_json, logs_path, open_access
 from pipeweave.http_worker.dispatch import Dispatch
-from pipeweave.http_worker.link import Link
-from pipeweave.http_worker.reports import Reports
-from pipeweave.http_worker.upstream import Means, Upstream, UpstreamRefs
+from pipeweave.http_worker.link import OrchestratorLink
+from pipeweave.http_worker.reports import ReportSender
+from pipeweave.http_worker.upstream import DispatchedUpstream, Means, UpstreamRefs
 from pipeweave.size_limits import INLINE_BYTES, INLINE_WHILE_AWAY_BYTES
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 PROGRESS_EVERY_S = 0.5
 
 # The attempt that this thread works on.
-_current: ContextVar[Attempt | None] = ContextVar("current attempt", default=None)
+_current: ContextVar[AttemptUnderWay | None] = ContextVar("current attempt", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class Equipment:
         temp_dir: the folder in which attempts make theirs; the system's by default.
     """
 
-    link: Link
-    reports: Reports
+    link: OrchestratorLink
+    reports: ReportSender
     logs: StoredLogs
     secret: str | None
     temp_dir: Path | None
 
 
-class Attempt:
+class AttemptUnderWay:
     """One attempt, from its dispatch to its report. `run` is called in a thread of its own."""
 
     def __init__(self, task: Task[..., Any], dispatch: Dispatch, equipment: Equipment) -> None:
@@ -59,7 +59,7 @@ class Attempt:
         self.run_id = dispatch.run_id
         self.has_ended = False
         self._equipment = equipment
-        self._access: Access | None = None
+        self._access: ObjectAccess | None = None
         self._reason: PipeWeaveError | None = None
         self._is_reported = False
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class Attempt:
         self._async_call: AsyncCall | None = None
 
     @property
-    def access(self) -> Access | None:
+    def access(self) -> ObjectAccess | None:
         """Reads and writes its objects; None until its storage token is read."""
         return self._access
 
@@ -131,7 +131,7 @@ class Attempt:
         try:
             try:
                 value = load_json(access, self.dispatch.input_path, self.dispatch.input_url)
-                arguments = bind(self.task.fn, self._context(value, Upstream(refs, access), files))
+                arguments = bind(self.task.fn, self._context(value, DispatchedUpstream(refs, access), files))
             except Unavailable as error:
                 return {**self._failed(error), "begun": False}
             outcome = outcome_of(self._call(arguments))
@@ -152,7 +152,7 @@ class Attempt:
         except asyncio.CancelledError:
             raise self._reason or AttemptCancelled("the task has cancelled itself") from None
 
-    def _context(self, value: Any, upstream: Upstream, files: Files) -> Context:
+    def _context(self, value: Any, upstream: DispatchedUpstream, files: Files) -> Context:
         dispatch = self.dispatch
         named = value if isinstance(value, dict) else {}
         is_bare = dispatch.map_index is not None and dispatch.map_name is None
@@ -198,7 +198,7 @@ class Attempt:
         if self._reason is not None:
             raise self._reason
 
-    def _succeeded(self, outcome: Outcome, access: Access) -> dict[str, Any]:
+    def _succeeded(self, outcome: CallResult, access: ObjectAccess) -> dict[str, Any]:
         body: dict[str, Any] = {"status": "success", "outputSize": len(outcome.encoded)}
         if len(outcome.encoded) <= INLINE_BYTES:
             body["output"] = orjson.Fragment(outcome.encoded)
@@ -208,7 +208,7 @@ class Attempt:
             body["selectedNext"] = list(outcome.run_next)
         return body
 
-    def _stored(self, encoded: bytes, access: Access) -> dict[str, Any]:
+    def _stored(self, encoded: bytes, access: ObjectAccess) -> dict[str, Any]:
         try:
             return {"outputPath": access.put_output(encoded)}
         except Unavailable:
@@ -258,12 +258,12 @@ def current_names() -> Mapping[str, Any]:
     return {} if attempt is None else attempt.names()
 
 
-def current_log() -> Logged | None:
+def current_log() -> LoggedAttempt | None:
     """Where the lines of this thread are stored; None outside an attempt."""
     attempt = _current.get()
     if attempt is None or attempt.has_ended or attempt.access is None:
         return None
-    return Logged(attempt, attempt.run_id)
+    return LoggedAttempt(attempt, attempt.run_id)
 
 
 def store_log(attempt: Any, content: bytes) -> None:

@@ -70,7 +70,7 @@ def parse(body: bytes) -> Dispatch:
         raise MalformedJson(f"the body is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise InvalidInput("the body must be a JSON object", errors=[_wrong("", "is not one", "object")])
-    read = _Reader(document)
+    read = _DispatchReader(document)
     dispatch = Dispatch(
         run_id=read.run_id(),
         task_id=read.text("taskId", ""),
@@ -104,7 +104,7 @@ def parse(body: bytes) -> Dispatch:
     return dispatch
 
 
-class _Reader:
+class _DispatchReader:
     """Reads members of a document, and notes those that are wrong."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:

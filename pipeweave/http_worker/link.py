@@ -32,7 +32,7 @@ _CREDENTIALS = re.compile(r"/w/[^/]+/[^/]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OrchestratorAnswer:
     """An answer of the orchestrator, of any status.
 
     Args:
@@ -72,7 +72,7 @@ class Answer:
         return hint if isinstance(hint, str) else None
 
 
-class Link:
+class OrchestratorLink:
     """The connection to one orchestrator. Safe to share between threads.
 
     Args:
@@ -102,7 +102,9 @@ class Link:
         """The URL of a path for somebody who has no token: without the one of this worker."""
         return f"{_CREDENTIALS.sub('', self.url)}{path}" if path.startswith("/") else path
 
-    def send(self, method: str, path: str, body: Any = None, timeout_s: float = TIMEOUT_S) -> Answer:
+    def send(
+        self, method: str, path: str, body: Any = None, timeout_s: float = TIMEOUT_S
+    ) -> OrchestratorAnswer:
         """Send a request once.
 
         Args:
@@ -120,7 +122,9 @@ class Link:
         except urllib3.exceptions.HTTPError as error:
             said = f"the orchestrator at {self.shown_url} cannot be reached ({_said(error)})"
             raise Unavailable(said) from None
-        return Answer(answer.status, _json(answer.data), _seconds(answer.headers.get("Retry-After")))
+        return OrchestratorAnswer(
+            answer.status, _json(answer.data), _seconds(answer.headers.get("Retry-After"))
+        )
 
     def get(self, path: str) -> Any:
         """GET the JSON at a path below the orchestrator's URL.
@@ -196,7 +200,7 @@ class Link:
         return self.url + url if url.startswith("/") else url
 
 
-def _good(answer: Answer) -> Any:
+def _good(answer: OrchestratorAnswer) -> Any:
     if answer.is_good:
         return answer.body
     if answer.is_passing:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pipeweave.errors import Conflict, Forbidden, InvalidInput, NotFound, PipeWeaveError, Unavailable
-from pipeweave.http_worker.link import Answer, Link
+from pipeweave.http_worker.link import OrchestratorAnswer, OrchestratorLink
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,9 @@ class Registrar:
         body: of the registration, as docs/http-workers.md describes it.
     """
 
-    def __init__(self, link: Link, body: Mapping[str, Any], again_every_s: float = AGAIN_EVERY_S) -> None:
+    def __init__(
+        self, link: OrchestratorLink, body: Mapping[str, Any], again_every_s: float = AGAIN_EVERY_S
+    ) -> None:
         self._link = link
         self._body = body
         self._again_every_s = again_every_s
@@ -103,7 +105,7 @@ class Registrar:
             log.info("service.registered", extra={**names, **_news(answer.body)})
 
 
-def _refusal(answer: Answer) -> PipeWeaveError:
+def _refusal(answer: OrchestratorAnswer) -> PipeWeaveError:
     detail = f"the orchestrator refused the registration ({answer.reason})"
     hints = {
         401: "give a token with scope orchestrator:worker, or a URL with /w/<tenant>/<token>",

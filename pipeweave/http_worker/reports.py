@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pipeweave.errors import InvalidReport, Unavailable
-from pipeweave.http_worker.link import Answer, Link
+from pipeweave.http_worker.link import OrchestratorAnswer, OrchestratorLink
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ BEAT_TIMEOUT_S = 5.0
 _OVER = frozenset({401, 404, 409, 410})
 
 
-class Reports:
+class ReportSender:
     """Sends the reports of all attempts of a worker.
 
     Args:
@@ -31,7 +31,7 @@ class Reports:
             have lost its data, and this service with it.
     """
 
-    def __init__(self, link: Link, on_unknown: Callable[[], None]) -> None:
+    def __init__(self, link: OrchestratorLink, on_unknown: Callable[[], None]) -> None:
         self._link = link
         self._on_unknown = on_unknown
         self._gives_up = threading.Event()
@@ -79,7 +79,7 @@ class Reports:
         else:
             log.error("report.refused", extra={"reason": answer.reason})
 
-    def _until_answered(self, run_id: str, body: Mapping[str, Any]) -> Answer | None:
+    def _until_answered(self, run_id: str, body: Mapping[str, Any]) -> OrchestratorAnswer | None:
         pause = FIRST_PAUSE_S
         while True:
             is_last = self._gives_up.is_set()

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeweave.authoring import Task
 from pipeweave.errors import TaskError
-from pipeweave.http_worker.attempt import Attempt, Equipment
+from pipeweave.http_worker.attempt import AttemptUnderWay, Equipment
 from pipeweave.http_worker.dispatch import Dispatch
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class _Watched:
 
     __slots__ = ("attempt", "beat_at", "deadline", "every_s", "is_beating")
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: AttemptUnderWay) -> None:
         dispatch, now = attempt.dispatch, time.monotonic()
         self.attempt = attempt
         self.every_s = max(dispatch.heartbeat_s / BEATS_PER_INTERVAL, SHORTEST_BEAT_S)
@@ -94,7 +94,7 @@ class UnderWay:
                 return Taken.DRAINING
             if len(self._watched) >= self.capacity:
                 return Taken.FULL
-            attempt = Attempt(self._tasks[task_id], dispatch, self._equipment)
+            attempt = AttemptUnderWay(self._tasks[task_id], dispatch, self._equipment)
             watched = self._watched[dispatch.run_id] = _Watched(attempt)
             if watched.due_at < self._wakes_at:
                 self._changed.notify_all()
@@ -123,7 +123,7 @@ class UnderWay:
             self._changed.notify_all()
         return has_ended
 
-    def _run(self, attempt: Attempt) -> None:
+    def _run(self, attempt: AttemptUnderWay) -> None:
         try:
             attempt.run()
         except Exception:
@@ -169,7 +169,7 @@ class UnderWay:
                 self._changed.notify_all()
 
 
-def _each_in_a_thread(attempts: list[Attempt], name: str) -> None:
+def _each_in_a_thread(attempts: list[AttemptUnderWay], name: str) -> None:
     stopped = TaskError("its worker stopped before the attempt ended", code="WORKER_STOPPED")
     threads = [
         threading.Thread(target=each.give_up, args=(stopped,), name=name, daemon=True) for each in attempts

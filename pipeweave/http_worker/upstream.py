@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from pipeweave.attempt.files import StoredFile
-from pipeweave.http_worker.access import Access, load_json
+from pipeweave.http_worker.access import ObjectAccess, load_json
 from pipeweave.http_worker.dispatch import Dispatch
-from pipeweave.http_worker.link import Link
+from pipeweave.http_worker.link import OrchestratorLink
 
 Ref = Mapping[str, Any]
 
@@ -20,7 +20,7 @@ class UpstreamRefs:
     A dispatch names the nearest; the others are asked for when they are needed.
     """
 
-    def __init__(self, dispatch: Dispatch, link: Link) -> None:
+    def __init__(self, dispatch: Dispatch, link: OrchestratorLink) -> None:
         self._refs: dict[str, Ref] = dict(dispatch.upstream_refs)
         self._next = dispatch.upstream_next
         self._link = link
@@ -59,10 +59,10 @@ class UpstreamRefs:
         self._next = following if more and isinstance(following, str) else None
 
 
-class Upstream(Mapping[str, Any]):
+class DispatchedUpstream(Mapping[str, Any]):
     """The outputs of completed steps by step id, each loaded at its first use."""
 
-    def __init__(self, refs: UpstreamRefs, access: Access) -> None:
+    def __init__(self, refs: UpstreamRefs, access: ObjectAccess) -> None:
         self._refs = refs
         self._access = access
         self._loaded: dict[str, Any] = {}
@@ -85,7 +85,7 @@ class Upstream(Mapping[str, Any]):
 class Means:
     """Finds assets and uploads by what the dispatch says, and reads them by its access."""
 
-    def __init__(self, dispatch: Dispatch, refs: UpstreamRefs, access: Access) -> None:
+    def __init__(self, dispatch: Dispatch, refs: UpstreamRefs, access: ObjectAccess) -> None:
         self._uploads = dispatch.uploads
         self._refs = refs
         self._access = access

@@ -15,10 +15,10 @@ from pipeweave.authoring import Task, check_hints, collect, registered_tasks
 from pipeweave.errors import FieldError, InvalidInput, InvalidSetting
 from pipeweave.http_worker import worker_log
 from pipeweave.http_worker.attempt import Equipment, current_log, store_log
-from pipeweave.http_worker.link import Link
+from pipeweave.http_worker.link import OrchestratorLink
 from pipeweave.http_worker.listening import Listener, own_address
 from pipeweave.http_worker.registrar import Registrar
-from pipeweave.http_worker.reports import Reports
+from pipeweave.http_worker.reports import ReportSender
 from pipeweave.http_worker.server import Application
 from pipeweave.http_worker.stop_signals import StopSignals
 from pipeweave.http_worker.under_way import UnderWay
@@ -98,7 +98,7 @@ class HttpWorker:
         self.version = version or _version_of(self.tasks)
         self._log_level = settings.log_level
         self._grace_s = grace_s
-        self._link = Link(connection.url, connection.token, connection.tenant)
+        self._link = OrchestratorLink(connection.url, connection.token, connection.tenant)
         self._listener = Listener(host, port)
         self.port = self._listener.port
         self.base_url = (base_url or f"http://{_reachable(host, connection.url)}:{self.port}").rstrip("/")
@@ -114,7 +114,7 @@ class HttpWorker:
         self._logs = StoredLogs(store_log)
         self._lines = ToStoredLogs(self._logs, current_log)
         self._temp_dir = Path(temp_dir) if temp_dir is not None else None
-        reports = Reports(self._link, self._registrar.again)
+        reports = ReportSender(self._link, self._registrar.again)
         equipment = Equipment(self._link, reports, self._logs, secret, self._temp_dir)
         self._under_way = UnderWay(self.tasks, concurrency, equipment)
         shown = {"service": service_id, "version": self.version}

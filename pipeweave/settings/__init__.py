@@ -17,7 +17,7 @@ from typing import Any
 
 from pipeweave.errors import FieldError, InvalidSetting
 from pipeweave.settings.database_url import DATABASE_PARTS, NEEDED, parts_of, read_part, url_of
-from pipeweave.settings.readers import Unreadable
+from pipeweave.settings.readers import UnreadableSetting
 from pipeweave.settings.table import INEFFECTIVE, OLD_STORAGE_PREFIXES, PREFIX, RESERVED_PREFIXES, TABLE
 
 # A variable is taken for a misspelt setting only if the setting's name is this long and the two are this
@@ -239,7 +239,7 @@ def _read(environ: Mapping[str, str] | None) -> dict[str, _Given]:
         if name is not None:
             try:
                 origins[setting.field] = _Given(setting.read(env[name]), name)
-            except Unreadable as error:
+            except UnreadableSetting as error:
                 errors.append(FieldError(name, str(error), "invalid"))
     _add_database_parts(env, origins, errors)
     _check_default_backend(origins, errors)
@@ -272,7 +272,7 @@ def _add_database_parts(env: Mapping[str, str], origins: dict[str, _Given], erro
     for part, name in picked.items():
         try:
             parts[part] = read_part(part, env[name])
-        except Unreadable as error:
+        except UnreadableSetting as error:
             errors.append(FieldError(name, str(error), "invalid"))
     if "database_url" in origins:
         stated = parts_of(origins["database_url"].value)
@@ -287,7 +287,7 @@ def _add_database_parts(env: Mapping[str, str], origins: dict[str, _Given], erro
         if not missing and len(parts) == len(picked):
             try:
                 origins["database_url"] = _Given(url_of(parts), ", ".join(picked.values()))
-            except Unreadable as error:
+            except UnreadableSetting as error:
                 errors.append(FieldError(picked.get("port", picked["host"]), str(error), "invalid"))
 
 

@@ -14,7 +14,7 @@ import orjson
 
 from pipeweave.errors import InvalidId
 from pipeweave.ids import check_name
-from pipeweave.settings.readers import MASK, Unreadable
+from pipeweave.settings.readers import MASK, UnreadableSetting
 
 # Provider of a storage backend -> the members that its `credentials` must have.
 CREDENTIALS: Mapping[str, tuple[str, ...]] = {
@@ -32,17 +32,17 @@ def storage_backends(text: str) -> tuple[Mapping[str, Any], ...]:
     try:
         listed = orjson.loads(text)
     except orjson.JSONDecodeError:
-        raise Unreadable('must be JSON such as [{"id": "main", "provider": "local", …}]') from None
+        raise UnreadableSetting('must be JSON such as [{"id": "main", "provider": "local", …}]') from None
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-        raise Unreadable("must be a JSON list of objects")
+        raise UnreadableSetting("must be a JSON list of objects")
     for number, each in enumerate(listed):
         _check_backend(number, each)
     ids = [each["id"] for each in listed]
     twice = sorted({each for each in ids if ids.count(each) > 1})
     if twice:
-        raise Unreadable(f"has the id {twice[0]!r} more than once")
+        raise UnreadableSetting(f"has the id {twice[0]!r} more than once")
     if sum(each.get("isDefault") is True for each in listed) > 1:
-        raise Unreadable("marks more than one backend as isDefault")
+        raise UnreadableSetting("marks more than one backend as isDefault")
     return tuple(listed)
 
 
@@ -60,18 +60,18 @@ def masked_backends(backends: tuple[Mapping[str, Any], ...]) -> str:
 
 def _check_backend(number: int, backend: Mapping[str, Any]) -> None:
     if not _is_text(backend.get("id")):
-        raise Unreadable(f"[{number}].id must be a text")
+        raise UnreadableSetting(f"[{number}].id must be a text")
     _check_name(f"[{number}].id", backend["id"])
     provider = backend.get("provider")
     if not isinstance(provider, str) or provider not in CREDENTIALS:
-        raise Unreadable(f"[{number}].provider must be one of {', '.join(CREDENTIALS)}")
+        raise UnreadableSetting(f"[{number}].provider must be one of {', '.join(CREDENTIALS)}")
     is_emulator = provider == "gcs" and "endpoint" in backend and not backend.get("credentials")
     if not is_emulator:
         _check_credentials(number, provider, backend.get("credentials", {}))
     if provider != "local":
         _check_bucket(number, backend)
     if not isinstance(backend.get("isDefault", False), bool):
-        raise Unreadable(f"[{number}].isDefault must be true or false")
+        raise UnreadableSetting(f"[{number}].isDefault must be true or false")
     for member in ("tenants", "pipelines"):
         if member in backend:
             _check_names(f"[{number}].{member}", backend[member])
@@ -79,28 +79,30 @@ def _check_backend(number: int, backend: Mapping[str, Any]) -> None:
 
 def _check_credentials(number: int, provider: str, credentials: Any) -> None:
     if not isinstance(credentials, dict):
-        raise Unreadable(f"[{number}].credentials must be an object")
+        raise UnreadableSetting(f"[{number}].credentials must be an object")
     for name in CREDENTIALS[provider]:
         if not _is_text(credentials.get(name)):
             what = "the folder of the local backend" if name == "basePath" else f"a text: {provider} needs it"
-            raise Unreadable(f"[{number}].credentials.{name} must be {what}")
+            raise UnreadableSetting(f"[{number}].credentials.{name} must be {what}")
     if not _is_text(credentials.get("sessionToken", "-")):
-        raise Unreadable(f"[{number}].credentials.sessionToken must be a text")
+        raise UnreadableSetting(f"[{number}].credentials.sessionToken must be a text")
 
 
 def _check_bucket(number: int, backend: Mapping[str, Any]) -> None:
     if not _is_text(backend.get("bucket")):
-        raise Unreadable(f"[{number}].bucket must be a text: {backend['provider']} needs it")
+        raise UnreadableSetting(f"[{number}].bucket must be a text: {backend['provider']} needs it")
     if not _BUCKET.fullmatch(backend["bucket"]):
-        raise Unreadable(f"[{number}].bucket must be letters, digits and - . _ between letters or digits")
+        raise UnreadableSetting(
+            f"[{number}].bucket must be letters, digits and - . _ between letters or digits"
+        )
     if not _is_text(backend.get("region", "-")):
-        raise Unreadable(f"[{number}].region must be a text such as us-east-1")
+        raise UnreadableSetting(f"[{number}].region must be a text such as us-east-1")
     if backend["provider"] == "minio" or "endpoint" in backend:
         _check_endpoint(number, backend.get("endpoint"))
 
 
 def _check_endpoint(number: int, endpoint: Any) -> None:
-    expected = Unreadable(f"[{number}].endpoint must be a URL such as http://s3.example.com:9000")
+    expected = UnreadableSetting(f"[{number}].endpoint must be a URL such as http://s3.example.com:9000")
     try:
         parts = urlsplit(endpoint if isinstance(endpoint, str) else "")
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
@@ -108,12 +110,12 @@ def _check_endpoint(number: int, endpoint: Any) -> None:
     except ValueError:
         raise expected from None
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise Unreadable(f"[{number}].endpoint must hold no account and no query; use credentials")
+        raise UnreadableSetting(f"[{number}].endpoint must hold no account and no query; use credentials")
 
 
 def _check_names(place: str, names: Any) -> None:
     if not isinstance(names, list) or not names:
-        raise Unreadable(f"{place} must be a list of ids that is not empty")
+        raise UnreadableSetting(f"{place} must be a list of ids that is not empty")
     for number, name in enumerate(names):
         _check_name(f"{place}[{number}]", name)
 
@@ -122,7 +124,7 @@ def _check_name(place: str, name: Any) -> None:
     try:
         check_name(name if isinstance(name, str) else "", "storage backend")
     except InvalidId as error:
-        raise Unreadable(f"{place}: {error.hint or error.title}") from None
+        raise UnreadableSetting(f"{place}: {error.hint or error.title}") from None
 
 
 def _is_text(value: Any) -> bool:

@@ -29,7 +29,7 @@ NO_SERVERS = f"set DATABASE_URL and BROKER_URL, give a data directory (--data-di
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class OrchestratorAddress:
     """How to reach an orchestrator.
 
     Args:
@@ -50,7 +50,7 @@ def orchestrator(
     token: str | None = None,
     tenant: str | None = None,
     data_dir: Path | None = None,
-) -> Connection:
+) -> OrchestratorAddress:
     """Choose the orchestrator, the token and the tenant.
 
     Raises:
@@ -65,7 +65,7 @@ def orchestrator(
     token = token or settings.api_token
     address = settings.orchestrator_url if url is None else url
     if address is not None:
-        return Connection(address, token, tenant)
+        return OrchestratorAddress(address, token, tenant)
     if stack := stack_file.find(settings.data_dir):
         return _of_stack(stack, token, tenant)
     raise Unavailable("no orchestrator is configured", hint=NO_ORCHESTRATOR)
@@ -157,11 +157,11 @@ def broker(settings: Settings) -> Settings:
     raise InvalidSetting("BROKER_URL is not set", errors=[_is_not_set("BROKER_URL")], hint=NO_BROKER)
 
 
-def _of_stack(stack: StackFile, token: str | None, tenant: str | None) -> Connection:
+def _of_stack(stack: StackFile, token: str | None, tenant: str | None) -> OrchestratorAddress:
     if token:
         # The tenant of the stack's own token says nothing about another token.
-        return Connection(stack.url, token, tenant)
-    return Connection(stack.url, stack.token, tenant or stack.tenant)
+        return OrchestratorAddress(stack.url, token, tenant)
+    return OrchestratorAddress(stack.url, stack.token, tenant or stack.tenant)
 
 
 def _joined(settings: Settings, stack: StackFile, *, is_named: bool = False) -> Settings:
@@ -195,7 +195,7 @@ def _is_not_set(name: str) -> FieldError:
 def _checked(database_url: str) -> str:
     try:
         return str(readers.database_url(database_url))
-    except readers.Unreadable as error:
+    except readers.UnreadableSetting as error:
         raise InvalidInput(
             "--database-url cannot be used", errors=[FieldError("database-url", str(error))]
         ) from error

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from pipeweave.settings.database_hosts import PORT, Host, hosts_of
-from pipeweave.settings.readers import Unreadable, comma_list, database_url, flag, whole
+from pipeweave.settings.readers import UnreadableSetting, comma_list, database_url, flag, whole
 
 # Part -> its variables; the first variable that is set counts.
 DATABASE_PARTS: dict[str, tuple[str, ...]] = {
@@ -31,7 +31,7 @@ def _host(text: str) -> str:
     except ValueError:
         whole_host = None
     if not bare or whole_host != bare.lower():
-        raise Unreadable(
+        raise UnreadableSetting(
             "must be a host's name or address, without a port, or several of them separated by commas"
         )
     return bare
@@ -72,7 +72,7 @@ def url_of(parts: Mapping[str, Any]) -> str:
     password = ":" + quote(parts["password"], safe="") if "password" in parts else ""
     names, ports = parts["host"].split(","), parts.get("port", str(PORT)).split(",")
     if len(ports) not in (1, len(names)):
-        raise Unreadable("must be one port, or as many as DB_HOST names hosts")
+        raise UnreadableSetting("must be one port, or as many as DB_HOST names hosts")
     each_port = ports * len(names) if len(ports) == 1 else ports
     hosts = ",".join(str(Host(name, int(port))) for name, port in zip(names, each_port, strict=True))
     account = quote(parts["user"], safe="") + password

@@ -1,7 +1,7 @@
 """Convert the text of an environment variable to a value: one small reader function per kind of value.
 
-A reader raises `Unreadable` with the expected format, and `pipeweave.settings` adds the variable's name. No
-message repeats the given text, because it may be a secret.
+A reader raises `UnreadableSetting` with the expected format, and `pipeweave.settings` adds the name of the
+variable. No message repeats the text, because it may be a secret.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PASSWORD_IN_QUERY = re.compile(r"((?:^|[?&])([a-z_]*password)=)([^&]*)")
 _TRUE, _FALSE = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
 
 
-class Unreadable(ValueError):
+class UnreadableSetting(ValueError):
     """The text is not a valid value; the message says what is expected.
 
     Internal to settings: callers turn it into a FieldError of an InvalidSetting or InvalidInput.
@@ -48,7 +48,7 @@ class Unreadable(ValueError):
 def words(text: str) -> str:
     """Read any text that is not blank."""
     if not text.strip():
-        raise Unreadable("must not be empty")
+        raise UnreadableSetting("must not be empty")
     return text.strip()
 
 
@@ -58,7 +58,7 @@ def whole(low: int, high: int) -> Reader:
     def read(text: str) -> int:
         digits = text.strip()
         if not (digits.isascii() and digits.isdigit()) or not low <= int(digits) <= high:
-            raise Unreadable(f"must be a whole number from {low} to {high}")
+            raise UnreadableSetting(f"must be a whole number from {low} to {high}")
         return int(digits)
 
     return read
@@ -68,7 +68,7 @@ def mode(text: str) -> str:
     """Read the mode: standalone (beat runs the tick) or serverless (`POST /api/tick` runs it)."""
     word = text.strip().lower()
     if word not in ("standalone", "serverless"):
-        raise Unreadable("must be standalone or serverless")
+        raise UnreadableSetting("must be standalone or serverless")
     return word
 
 
@@ -76,7 +76,7 @@ def flag(text: str) -> bool:
     """Read true or false, also written 1/0, yes/no, on/off."""
     word = text.strip().lower()
     if word not in _TRUE | _FALSE:
-        raise Unreadable("must be true or false")
+        raise UnreadableSetting("must be true or false")
     return word in _TRUE
 
 
@@ -84,7 +84,7 @@ def log_level(text: str) -> str:
     """Read minimal, normal or detailed; also accepts warning or error, info, and debug for them."""
     level = _LEVELS.get(text.strip().lower())
     if level is None:
-        raise Unreadable("must be minimal, normal or detailed")
+        raise UnreadableSetting("must be minimal, normal or detailed")
     return level
 
 
@@ -94,18 +94,18 @@ def log_levels(text: str) -> tuple[str, ...]:
     for pair in comma_list(text):
         name, _, level = (part.strip() for part in pair.partition("="))
         if not name or any(each.isspace() for each in name):
-            raise Unreadable(f"must consist of logger=level pairs, and {pair!r} is none")
+            raise UnreadableSetting(f"must consist of logger=level pairs, and {pair!r} is none")
         try:
             levels[name] = log_level(level)
-        except Unreadable as error:
-            raise Unreadable(f"of {name} {error}") from None
+        except UnreadableSetting as error:
+            raise UnreadableSetting(f"of {name} {error}") from None
     return tuple(f"{name}={level}" for name, level in levels.items())
 
 
 def secret_key(text: str) -> str:
     """Read a secret of at least 32 characters; 32 random bytes as hex are best."""
     if len(text.strip()) < MIN_SECRET_LENGTH:
-        raise Unreadable(
+        raise UnreadableSetting(
             f"must have at least {MIN_SECRET_LENGTH} characters; `openssl rand -hex 32` makes one"
         )
     return text.strip()
@@ -123,7 +123,9 @@ def origins(text: str) -> tuple[str, ...]:
         parts = urlsplit(origin)
         complete = parts.scheme in {"http", "https"} and parts.netloc and not (parts.path or parts.query)
         if origin != "*" and not complete:
-            raise Unreadable("must be origins such as https://app.example.com, separated by commas, or *")
+            raise UnreadableSetting(
+                "must be origins such as https://app.example.com, separated by commas, or *"
+            )
     return listed
 
 
@@ -138,9 +140,9 @@ def url(*schemes: str, shown: Sequence[str] = ()) -> Reader:
             parts = urlsplit(text.strip())
             _ = parts.port
         except ValueError:
-            raise Unreadable(start) from None
+            raise UnreadableSetting(start) from None
         if parts.scheme not in schemes or not (parts.netloc or parts.path.strip("/")):
-            raise Unreadable(start)
+            raise UnreadableSetting(start)
         return text.strip()
 
     return read
@@ -168,20 +170,22 @@ def database_url(text: str) -> str:
     """
     scheme, _, rest = text.strip().partition("://")
     if scheme not in _DATABASE_SCHEMES or not rest.strip("/"):
-        raise Unreadable(f"must be a URL that starts with {_shown(_DATABASE_SCHEMES)}")
+        raise UnreadableSetting(f"must be a URL that starts with {_shown(_DATABASE_SCHEMES)}")
     url = f"postgresql://{rest}"
     try:
         hosts, wanted = hosts_of(url), wanted_servers(url)
     except ValueError:
-        raise Unreadable(
+        raise UnreadableSetting(
             "must be postgresql://user@host:port/database, or with several hosts "
             "postgresql://user@host:port,host:port/database; characters such as / in a password are written "
             "as %2F"
         ) from None
     if not re.search(r"/[^/?#]", rest.partition("?")[0]):
-        raise Unreadable("must name the database after the host: postgresql://user@host/database")
+        raise UnreadableSetting("must name the database after the host: postgresql://user@host/database")
     if wanted in _NEVER_WRITABLE:
-        raise Unreadable(f"must not ask for target_session_attrs={wanted}: PipeWeave writes; ask for primary")
+        raise UnreadableSetting(
+            f"must not ask for target_session_attrs={wanted}: PipeWeave writes; ask for primary"
+        )
     if len(hosts) == 1:
         return url
     url = with_hosts(url, *hosts)
@@ -200,12 +204,12 @@ def broker_url(text: str) -> str:
     """
     scheme = text.strip().partition("://")[0]
     if scheme in {"amqp", "amqps", "pyamqp"}:
-        raise Unreadable(
+        raise UnreadableSetting(
             "must be the URL of a Redis or Valkey server (redis://, rediss:// or redis+socket://); RabbitMQ "
             "is not supported"
         )
     if "cluster" in scheme:
-        raise Unreadable(
+        raise UnreadableSetting(
             "must not be a Redis Cluster, which is not supported: a queue is one key, so that one of its "
             f"servers would do all the work; name one server (redis://host:port/0), or sentinels: {FORM}"
         )
@@ -213,11 +217,13 @@ def broker_url(text: str) -> str:
         try:
             return str(sentinels_of(text.strip()))
         except ValueError as error:
-            raise Unreadable(str(error)) from None
+            raise UnreadableSetting(str(error)) from None
     if len(urls_in(text)) > 1 or _has_several_hosts(text.strip()):
-        raise Unreadable(f"must name one server; several, of which one takes over, need sentinels: {FORM}")
+        raise UnreadableSetting(
+            f"must name one server; several, of which one takes over, need sentinels: {FORM}"
+        )
     if ";" in text:
-        raise Unreadable("must not have a semicolon as it is; in a password it is written as %3B")
+        raise UnreadableSetting("must not have a semicolon as it is; in a password it is written as %3B")
     return str(url(*_BROKER_SCHEMES, shown=(*_BROKER_SCHEMES, "sentinel"))(text))
 
 
@@ -234,7 +240,7 @@ def networks(text: str) -> tuple[str, ...]:
             try:
                 ip_network(each)
             except ValueError:
-                raise Unreadable(
+                raise UnreadableSetting(
                     "must be networks separated by commas: loopback, private, or CIDR such as 10.1.0.0/16"
                 ) from None
     return tuple(dict.fromkeys(entries))
@@ -245,7 +251,7 @@ def one_of(*choices: str) -> Reader:
 
     def read(text: str) -> str:
         if text.strip() not in choices:
-            raise Unreadable(f"must be {' or '.join(choices)}")
+            raise UnreadableSetting(f"must be {' or '.join(choices)}")
         return text.strip()
 
     return read
@@ -256,7 +262,7 @@ def tenant(text: str) -> str:
     try:
         return check_name(text.strip(), "tenant")
     except InvalidId as error:
-        raise Unreadable(error.hint or error.detail) from None
+        raise UnreadableSetting(error.hint or error.detail) from None
 
 
 # Account, what follows it, and the query. Several hosts are more than Python's own functions can split.

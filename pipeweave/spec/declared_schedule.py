@@ -96,7 +96,7 @@ def read_schedule(entry: Any, field: str = "schedule") -> tuple[DeclaredSchedule
     Args:
         field: the name of the whole in errors.
     """
-    reader = _Reader(field)
+    reader = _ScheduleReader(field)
     if isinstance(entry, str):
         cron = reader.cron(entry, field)
         return (DeclaredSchedule(cron=cron) if not reader.errors else None), reader.errors
@@ -107,7 +107,7 @@ def read_schedule(entry: Any, field: str = "schedule") -> tuple[DeclaredSchedule
     return (schedule if not reader.errors else None), reader.errors
 
 
-class _Reader:
+class _ScheduleReader:
     """Reads one schedule and collects its mistakes."""
 
     def __init__(self, field: str) -> None:

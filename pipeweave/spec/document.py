@@ -56,7 +56,7 @@ def parse_spec(
         InvalidSpec: with one FieldError for each mistake (`steps[2].needs[0]`); `graphErrors` in its
             context names the steps of each mistake in the graph.
     """
-    reader = _Reader()
+    reader = _DocumentReader()
     spec = reader.pipeline(document, id)
     if not is_stored:
         reader.check_expressions(spec)
@@ -74,7 +74,7 @@ def parse_spec(
     return spec
 
 
-class _Reader(StepReader):
+class _DocumentReader(StepReader):
     """Reads one document and collects its mistakes."""
 
     def refuse_if_wrong(self, document: Any) -> None:

@@ -7,7 +7,7 @@ The orchestrator (its room `store`), retention and the workers call it. It impor
 from __future__ import annotations
 
 from pipeweave.storage.backends import Backends, open_backend
-from pipeweave.storage.base import ObjectInfo, Readable, Storage, Written
+from pipeweave.storage.base import ObjectInfo, Readable, Storage, WrittenContent
 from pipeweave.storage.gcs import GcsStorage
 from pipeweave.storage.local import LocalStorage
 from pipeweave.storage.references import ObjectRef, backend_of, plain_path
@@ -24,7 +24,7 @@ __all__ = [
     "S3Storage",
     "Seats",
     "Storage",
-    "Written",
+    "WrittenContent",
     "backend_of",
     "open_backend",
     "plain_path",

@@ -14,7 +14,7 @@ from pipeweave.storage.gcs_bucket import GcsBucket
 from pipeweave.storage.local import LocalStorage
 from pipeweave.storage.references import ObjectRef
 from pipeweave.storage.s3 import S3Storage
-from pipeweave.storage.s3_bucket import Bucket
+from pipeweave.storage.s3_bucket import S3Bucket
 from pipeweave.storage.seats import Seats
 
 # The backend of a deployment without STORAGE_BACKENDS.
@@ -185,7 +185,7 @@ def _open(entry: Entry) -> Storage:
         case "local":
             return LocalStorage(entry["credentials"]["basePath"])
         case "aws-s3" | "minio":
-            return S3Storage(Bucket.of(entry))
+            return S3Storage(S3Bucket.of(entry))
         case "gcs":
             return GcsStorage(GcsBucket.of(entry))
         case other:

@@ -45,7 +45,7 @@ class ObjectInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenContent:
     """What was written: its size (bytes) and the lower-case hex SHA-256 of its content."""
 
     size: int
@@ -69,7 +69,9 @@ class Storage(Protocol):
                 such as a log, need not be: a disk takes its time to make sure.
         """
 
-    def put_stream(self, path: str, file: Readable, *, limit: int, content_type: str = BINARY) -> Written:
+    def put_stream(
+        self, path: str, file: Readable, *, limit: int, content_type: str = BINARY
+    ) -> WrittenContent:
         """Write the object from a file, piece by piece; it is complete and durable when this returns.
 
         Args:
@@ -243,6 +245,6 @@ class Measured:
             raise
 
     @property
-    def written(self) -> Written:
+    def written(self) -> WrittenContent:
         """What was read so far."""
-        return Written(self._size, self._digest.hexdigest())
+        return WrittenContent(self._size, self._digest.hexdigest())

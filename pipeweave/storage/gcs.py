@@ -24,7 +24,7 @@ from pipeweave.storage.base import (
     Method,
     ObjectInfo,
     Readable,
-    Written,
+    WrittenContent,
     checked_path,
     checked_prefix,
     missing,
@@ -72,7 +72,9 @@ class GcsStorage:
             more = {"checksum": "md5", **_patience()}
             self._ask(blob.upload_from_string, content, content_type, size=len(content), **more)
 
-    def put_stream(self, path: str, file: Readable, *, limit: int, content_type: str = BINARY) -> Written:
+    def put_stream(
+        self, path: str, file: Readable, *, limit: int, content_type: str = BINARY
+    ) -> WrittenContent:
         source = Measured(path, file, limit)
         if source.fits(CHUNK_BYTES):
             self.put(path, b"".join(source.parts(CHUNK_BYTES)), content_type=content_type)

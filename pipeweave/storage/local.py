@@ -22,7 +22,7 @@ from pipeweave.storage.base import (
     Method,
     ObjectInfo,
     Readable,
-    Written,
+    WrittenContent,
     checked_path,
     checked_prefix,
     missing,
@@ -53,10 +53,12 @@ class LocalStorage:
     def put(self, path: str, content: bytes, *, content_type: str = BINARY, is_durable: bool = True) -> None:
         self._write(path, BytesIO(content), limit=len(content), is_durable=is_durable)
 
-    def put_stream(self, path: str, file: Readable, *, limit: int, content_type: str = BINARY) -> Written:
+    def put_stream(
+        self, path: str, file: Readable, *, limit: int, content_type: str = BINARY
+    ) -> WrittenContent:
         return self._write(path, file, limit=limit, is_durable=True)
 
-    def _write(self, path: str, file: Readable, *, limit: int, is_durable: bool) -> Written:
+    def _write(self, path: str, file: Readable, *, limit: int, is_durable: bool) -> WrittenContent:
         target, source = self._file(path), Measured(path, file, limit)
         fresh = self.root / INCOMING / secrets.token_hex(16)
         try:

@@ -22,14 +22,14 @@ from pipeweave.storage.base import (
     Method,
     ObjectInfo,
     Readable,
-    Written,
+    WrittenContent,
     checked_path,
     checked_prefix,
     missing,
     too_large,
 )
 from pipeweave.storage.gate import Gate
-from pipeweave.storage.s3_bucket import DEFAULT_REGION, Bucket
+from pipeweave.storage.s3_bucket import DEFAULT_REGION, S3Bucket
 from pipeweave.storage.s3_errors import hint_of, is_in_trouble, problem_of, unreachable, unusable
 from pipeweave.storage.s3_parts import Ask, md5_of, part_size, write_parts
 
@@ -55,7 +55,7 @@ class S3Storage:
         InvalidSetting: boto3 is not installed.
     """
 
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self, bucket: S3Bucket) -> None:
         if find_spec("boto3") is None:
             raise InvalidSetting(
                 f"storage backend {bucket.backend!r} needs boto3, which is not installed",
@@ -73,7 +73,9 @@ class S3Storage:
         more = {"Body": content, "ContentMD5": md5_of(content), "ContentType": content_type}
         self._ask_for(path)("put_object", size=len(content), **more)
 
-    def put_stream(self, path: str, file: Readable, *, limit: int, content_type: str = BINARY) -> Written:
+    def put_stream(
+        self, path: str, file: Readable, *, limit: int, content_type: str = BINARY
+    ) -> WrittenContent:
         source = Measured(path, file, limit)
         size = part_size(limit)
         if source.fits(size):
@@ -266,7 +268,7 @@ class _Body:
             self._stream.close()
 
 
-def _connect(bucket: Bucket) -> Any:
+def _connect(bucket: S3Bucket) -> Any:
     """Make a boto3 client; of the machine's AWS configuration it uses only proxies and certificates."""
     from botocore.config import Config
 

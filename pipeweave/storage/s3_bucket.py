@@ -11,7 +11,7 @@ AMAZON = "https://s3.amazonaws.com"
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class S3Bucket:
     """A bucket, its endpoint and its credentials; the repr shows no credentials.
 
     Args:
@@ -35,7 +35,7 @@ class Bucket:
     is_path_style: bool = False
 
     @classmethod
-    def of(cls, backend: Mapping[str, Any]) -> Bucket:
+    def of(cls, backend: Mapping[str, Any]) -> S3Bucket:
         """Make the Bucket of an entry of STORAGE_BACKENDS with provider `aws-s3` or `minio`."""
         is_amazon, credentials = backend["provider"] == "aws-s3", backend["credentials"]
         endpoint = backend.get("endpoint")

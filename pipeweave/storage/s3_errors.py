@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeweave.errors import FieldError, InvalidSetting, PipeWeaveError, Unavailable
 from pipeweave.storage.base import missing
-from pipeweave.storage.s3_bucket import AMAZON, Bucket
+from pipeweave.storage.s3_bucket import AMAZON, S3Bucket
 
 _MISSING = {"NoSuchKey", "NotFound", "404"}
 # Errors with status 400 that another attempt may resolve.
@@ -19,7 +19,7 @@ _PASSING = {"RequestTimeout", "SlowDown"}
 _FULL = 507
 
 
-def problem_of(bucket: Bucket, path: str, answer: Mapping[str, Any]) -> PipeWeaveError:
+def problem_of(bucket: S3Bucket, path: str, answer: Mapping[str, Any]) -> PipeWeaveError:
     """The error of a store that answered a request for an object with an error."""
     code, status = _said(answer)
     word = code if code.isalnum() else str(status)
@@ -41,12 +41,12 @@ def _said(answer: Mapping[str, Any]) -> tuple[str, int]:
     return code, int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
-def hint_of(bucket: Bucket) -> str:
+def hint_of(bucket: S3Bucket) -> str:
     """What to check when the store is away."""
     return f"check that {bucket.endpoint or AMAZON} is up and can be reached from this host"
 
 
-def unreachable(bucket: Bucket, word: str) -> Unavailable:
+def unreachable(bucket: S3Bucket, word: str) -> Unavailable:
     """The error of a store that did not answer, or is in trouble."""
     return Unavailable(
         f"storage backend {bucket.backend!r} cannot be reached or failed ({word})",
@@ -54,7 +54,7 @@ def unreachable(bucket: Bucket, word: str) -> Unavailable:
     )
 
 
-def unusable(bucket: Bucket, word: str) -> InvalidSetting:
+def unusable(bucket: S3Bucket, word: str) -> InvalidSetting:
     """The error of a store that refuses the settings."""
     if word == "NoSuchBucket":
         detail = f"storage backend {bucket.backend!r}: there is no bucket {bucket.name!r}"

@@ -19,7 +19,7 @@ SLOW_S = 0.5
 LOOK_S = 0.01
 
 
-class Held(Protocol):
+class HeldSeats(Protocol):
     """Since when (s, monotonic clock) seats are held, written where all see it who share them."""
 
     def enter(self, since: float) -> None:
@@ -40,17 +40,17 @@ class HeldByThreads:
         self._since: list[float] = []
 
     def enter(self, since: float) -> None:
-        """As `Held.enter`."""
+        """As `HeldSeats.enter`."""
         with self._lock:
             self._since.append(since)
 
     def leave(self, since: float) -> None:
-        """As `Held.leave`."""
+        """As `HeldSeats.leave`."""
         with self._lock:
             self._since.remove(since)
 
     def before(self, since: float) -> Sequence[float]:
-        """As `Held.before`."""
+        """As `HeldSeats.before`."""
         with self._lock:
             return [each for each in self._since if each < since]
 
@@ -67,9 +67,9 @@ class Seats:
         held: where is written who holds one; by default for the threads of this process.
     """
 
-    def __init__(self, most: int, held: Held | None = None) -> None:
+    def __init__(self, most: int, held: HeldSeats | None = None) -> None:
         self._most = most
-        self._held: Held = held or HeldByThreads()
+        self._held: HeldSeats = held or HeldByThreads()
 
     @contextmanager
     def one(self) -> Iterator[None]:

@@ -19,8 +19,8 @@ import orjson
 from pipeweave import ids
 from pipeweave.attempt import Files, call_to_end
 from pipeweave.authoring import (
+    CallResult,
     Context,
-    Outcome,
     Pipeline,
     Progress,
     Task,
@@ -58,7 +58,7 @@ def run_task(
     on_progress: Progress | None = None,
     assets: Mapping[str, Any] | None = None,
     uploads: Mapping[str, Path] | None = None,
-) -> Outcome:
+) -> CallResult:
     """Run a task once, as a worker would.
 
     Args:
@@ -107,7 +107,7 @@ def run_task(
     finally:
         files.close()
     output = orjson.loads(outcome.encoded)
-    return Outcome(output, outcome.run_next, outcome.encoded, added, outcome.suspend)
+    return CallResult(output, outcome.run_next, outcome.encoded, added, outcome.suspend)
 
 
 def run_pipeline(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from pipeweave.attempt import Files, call_to_end
-from pipeweave.authoring import Outcome, RetryPolicy, TaskSpec, classify_error, outcome_of
+from pipeweave.authoring import CallResult, RetryPolicy, TaskSpec, classify_error, outcome_of
 from pipeweave.json_conversion import details_of
 from pipeweave.option_checks import Backoff
 from pipeweave.safe_text import safe_text
@@ -16,7 +16,7 @@ from pipeweave.testing.local_files import Kept, added_assets
 from pipeweave.testing.local_result import StepResult
 
 Function = Callable[..., Any]
-Called = tuple[Outcome, dict[str, Kept]]
+Called = tuple[CallResult, dict[str, Kept]]
 
 
 def called(fn: Function, arguments: Mapping[str, Any], files: Files) -> Called:

@@ -25,7 +25,7 @@ _DOCUMENTS = (".yaml", ".yml", ".json")
 State = dict[str, tuple[int, int]]
 
 
-class Watch:
+class FileWatch:
     """Calls `on_change` with the names of the files that changed, once they do not change any more.
 
     Args:

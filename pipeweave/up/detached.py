@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeweave.errors import AlreadyUp, PipeWeaveError, PortInUse, StartFailed, Unavailable
-from pipeweave.up.folder import Connection, DataFolder
+from pipeweave.up.folder import DataFolder, StackAddress
 from pipeweave.up.options import UpOptions
 from pipeweave.up.output import Console, for_owner_alone
 from pipeweave.up.stack import Announcement, run
@@ -67,7 +67,7 @@ def _exchange(process: subprocess.Popen[bytes], options: dict[str, Any]) -> byte
 def _read(said: dict[str, Any]) -> Announcement:
     if error := said.get("error"):
         raise _ERRORS.get(error["code"], StartFailed)(error["detail"], hint=error["hint"])
-    return Announcement(Connection(**said["connection"]), tuple(said["notes"]))
+    return Announcement(StackAddress(**said["connection"]), tuple(said["notes"]))
 
 
 def _main() -> None:

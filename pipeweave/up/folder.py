@@ -20,7 +20,7 @@ _HOLDER_WAIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class StackAddress:
     """The content of `connection.json`: how to reach a running stack.
 
     Args:
@@ -153,7 +153,7 @@ class DataFolder:
         """Write `secrets.json`, readable only for its owner."""
         write_private(self.secrets_file, asdict(secrets))
 
-    def announce(self, connection: Connection) -> None:
+    def announce(self, connection: StackAddress) -> None:
         """Write `connection.json`, which says that the stack is ready."""
         write_private(self.connection, connection.to_json())
 

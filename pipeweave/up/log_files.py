@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from heapq import merge
 from pathlib import Path
 
-from pipeweave.up.log_line import LogLine, parse
+from pipeweave.up.log_line import ProcessLogLine, parse
 from pipeweave.up.output import FILES
 
 # Bytes that are read for each line that is wanted, and at least, from the end of a file.
@@ -19,16 +19,16 @@ _BYTES_PER_LINE, _LEAST_BYTES = 2_000, 65_536
 _POLL_S = 0.2
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
-Matches = Callable[[LogLine], bool]
+Matches = Callable[[ProcessLogLine], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     """A line of the log of one process. `time` is that of the line before it if the line has none."""
 
     process: str
     time: datetime
-    line: LogLine
+    line: ProcessLogLine
 
 
 def names(logs: Path) -> list[str]:
@@ -36,14 +36,14 @@ def names(logs: Path) -> list[str]:
     return sorted(each.stem for each in logs.glob("*.log"))
 
 
-def last(logs: Path, processes: Iterable[str], count: int) -> list[Entry]:
+def last(logs: Path, processes: Iterable[str], count: int) -> list[LogEntry]:
     """The last lines of these processes together, oldest first."""
     size = max(_LEAST_BYTES, count * _BYTES_PER_LINE)
     streams = (_entries(each, _tail(logs / f"{each}.log", size)) for each in processes)
     return _newest(merge(*streams, key=_when), count)
 
 
-def matching(logs: Path, processes: Iterable[str], text: str, matches: Matches, count: int) -> list[Entry]:
+def matching(logs: Path, processes: Iterable[str], text: str, matches: Matches, count: int) -> list[LogEntry]:
     """The last lines that match, oldest first; older log files are read, too.
 
     Args:
@@ -59,7 +59,7 @@ def matching(logs: Path, processes: Iterable[str], text: str, matches: Matches, 
     return _newest(merge(*streams, key=_when), count)
 
 
-def follow(logs: Path, processes: Sequence[str]) -> Iterator[Entry]:
+def follow(logs: Path, processes: Sequence[str]) -> Iterator[LogEntry]:
     """The lines that are written from now on, for ever; sorted within a look."""
     ends = {name: _End(logs / f"{name}.log", name) for name in processes}
     while True:
@@ -75,7 +75,7 @@ class _End:
         self._inode, self._read_to = _stat(path)
         self._begun = b""
 
-    def fresh(self) -> Iterator[Entry]:
+    def fresh(self) -> Iterator[LogEntry]:
         """What was written since the last look, in whole lines."""
         inode, size = _stat(self._path)
         if inode != self._inode or size < self._read_to:
@@ -90,11 +90,11 @@ class _End:
         yield from _entries(self._name, lines)
 
 
-def _newest(entries: Iterable[Entry], count: int) -> list[Entry]:
+def _newest(entries: Iterable[LogEntry], count: int) -> list[LogEntry]:
     return list(deque(entries, maxlen=count))
 
 
-def _entries(name: str, lines: Iterable[bytes]) -> Iterator[Entry]:
+def _entries(name: str, lines: Iterable[bytes]) -> Iterator[LogEntry]:
     when = _LONG_AGO
     for each in lines:
         text = each.decode(errors="replace").rstrip("\r\n")
@@ -102,7 +102,7 @@ def _entries(name: str, lines: Iterable[bytes]) -> Iterator[Entry]:
             continue
         line = parse(text)
         when = max(when, line.time) if line.time else when
-        yield Entry(name, when, line)
+        yield LogEntry(name, when, line)
 
 
 def _tail(path: Path, size: int) -> list[bytes]:
@@ -133,5 +133,5 @@ def _stat(path: Path) -> tuple[int, int]:
     return status.st_ino, status.st_size
 
 
-def _when(entry: Entry) -> datetime:
+def _when(entry: LogEntry) -> datetime:
     return entry.time

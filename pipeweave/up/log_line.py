@@ -22,7 +22,7 @@ _OWN = ("time", "level", "logger", "message")
 
 
 @dataclass(frozen=True, slots=True)
-class LogLine:
+class ProcessLogLine:
     """One line of a log.
 
     Args:
@@ -40,16 +40,16 @@ class LogLine:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-def parse(text: str) -> LogLine:
+def parse(text: str) -> ProcessLogLine:
     """Read one line of any process."""
     if text.startswith("{") and (line := _json(text)):
         return line
     if match := _POSTGRES.match(text):
         time = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
-        return LogLine(text, time, _POSTGRES_LEVELS.get(match[2], "info"), match[3])
+        return ProcessLogLine(text, time, _POSTGRES_LEVELS.get(match[2], "info"), match[3])
     if match := _VALKEY.match(text):
-        return LogLine(text, _valkey_time(match[1]), _VALKEY_LEVELS[match[2]], match[3])
-    return LogLine(text, message=text)
+        return ProcessLogLine(text, _valkey_time(match[1]), _VALKEY_LEVELS[match[2]], match[3])
+    return ProcessLogLine(text, message=text)
 
 
 def message_of(text: str) -> str:
@@ -57,7 +57,7 @@ def message_of(text: str) -> str:
     return parse(text).message.strip()
 
 
-def _json(text: str) -> LogLine | None:
+def _json(text: str) -> ProcessLogLine | None:
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -65,7 +65,7 @@ def _json(text: str) -> LogLine | None:
     if not isinstance(document, dict) or "message" not in document:
         return None
     fields = {name: value for name, value in document.items() if name not in _OWN}
-    return LogLine(
+    return ProcessLogLine(
         text, _iso(document.get("time")), str(document.get("level", "info")), str(document["message"]), fields
     )
 

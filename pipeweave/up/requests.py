@@ -19,7 +19,7 @@ from uuid import uuid4
 from pipeweave.errors import Conflict, StartFailed, Unavailable
 from pipeweave.up import leftovers
 from pipeweave.up.folder import DataFolder, write_private
-from pipeweave.up.restarts import Request
+from pipeweave.up.restarts import RestartRequest
 
 # Tells the supervisor to look into the folder.
 SIGNAL = signal.SIGUSR1
@@ -44,14 +44,14 @@ class RequestFolder:
         with contextlib.suppress(OSError):
             self._root.rmdir()
 
-    def take(self) -> list[Request]:
+    def take(self) -> list[RestartRequest]:
         """The requests that were not taken yet, oldest first."""
         requests = []
         for file in sorted(self._root.glob("*.json"), key=_age):
             if file not in self._taken and (names := _names(file)):
                 self._taken.add(file)
                 answers: dict[str, str | None] = {}
-                requests.append(Request(names, partial(_answer, file, names, answers)))
+                requests.append(RestartRequest(names, partial(_answer, file, names, answers)))
         return requests
 
     def _remove_files(self) -> None:

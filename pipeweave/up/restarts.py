@@ -21,7 +21,7 @@ _NAMED_FILES = 3
 
 
 @dataclass(slots=True)
-class Request:
+class RestartRequest:
     """A request to restart processes.
 
     Args:
@@ -49,19 +49,19 @@ class Restarts:
         say: Callable[[str], None],
     ) -> None:
         self._processes, self._post, self._say = processes, post, say
-        self._waiting: deque[tuple[str, Request]] = deque()
-        self._current: tuple[str, Request] | None = None
+        self._waiting: deque[tuple[str, RestartRequest]] = deque()
+        self._current: tuple[str, RestartRequest] | None = None
         self._successor: Supervised | None = None
         self._leaving: list[Supervised] = []
         # The last request of `reload`.
-        self._reload: Request | None = None
+        self._reload: RestartRequest | None = None
 
     @property
     def beside(self) -> list[Supervised]:
         """The processes that run beside those of the stack: a successor, and predecessors that stop."""
         return [*([self._successor] if self._successor else []), *self._leaving]
 
-    def ask(self, request: Request) -> None:
+    def ask(self, request: RestartRequest) -> None:
         """Restart these processes after those that were asked for before."""
         for name in request.names:
             self._waiting.append((name, request))
@@ -79,7 +79,7 @@ class Restarts:
             self._leave(self._successor)
             self._start_successor(self._successor.spec.name)
         if self._reload is None or not self._has_open(self._reload):
-            self._reload = Request([])
+            self._reload = RestartRequest([])
         for name, each in self._processes.items():
             if each.spec.is_replaceable and name not in to_come:
                 self._waiting.append((name, self._reload))
@@ -161,7 +161,7 @@ class Restarts:
             self._stop(process)
             process.is_to_return = True
 
-    def _has_open(self, request: Request) -> bool:
+    def _has_open(self, request: RestartRequest) -> bool:
         """Whether a request has processes that were not restarted yet."""
         current = [] if self._current is None else [self._current]
         return any(each is request for _, each in [*current, *self._waiting])

@@ -12,8 +12,8 @@ from typing import Any
 
 from pipeweave.errors import PortInUse
 from pipeweave.up import database, environment, http_workers, leftovers, requests
-from pipeweave.up.changes import Watch
-from pipeweave.up.folder import Connection, DataFolder, Secrets
+from pipeweave.up.changes import FileWatch
+from pipeweave.up.folder import DataFolder, Secrets, StackAddress
 from pipeweave.up.launch import server_account
 from pipeweave.up.options import HOW_TO_ADD_TASKS, UpOptions
 from pipeweave.up.output import Console
@@ -21,7 +21,7 @@ from pipeweave.up.ports import free_port, is_free
 from pipeweave.up.processes import write_rows
 from pipeweave.up.programs import FLOWER_USER, Programs
 from pipeweave.up.requests import RequestFolder
-from pipeweave.up.supervisor import Stopped, Supervisor
+from pipeweave.up.supervisor import StoppedWhileStarting, Supervisor
 
 # Time limits for servers and for PipeWeave's processes to become ready, even at a first start on a busy
 # machine.
@@ -34,7 +34,7 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Announcement:
     """The report that the stack is ready: its connection, and notes for the user."""
 
-    connection: Connection
+    connection: StackAddress
     notes: tuple[str, ...]
 
 
@@ -70,7 +70,7 @@ def run(options: UpOptions, console: Console, on_ready: Callable[[Announcement],
                 with _reloading(options, supervisor):
                     on_ready(announcement)
                     supervisor.watch()
-            except Stopped:
+            except StoppedWhileStarting:
                 pass
             finally:
                 asked.close()
@@ -92,7 +92,7 @@ def _start(options: UpOptions, folder: DataFolder, supervisor: Supervisor) -> An
     secrets.token = database.issue_token(url, options.tenant, secrets.token)
     folder.keep(secrets)
     _start_processes(options, programs, supervisor)
-    connection = Connection(
+    connection = StackAddress(
         options.url,
         options.tenant,
         secrets.token,
@@ -175,7 +175,7 @@ def _reloading(options: UpOptions, supervisor: Supervisor) -> Iterator[None]:
     if not options.is_reloading or not options.workers:
         yield
         return
-    watch = Watch(options.apps, Path.cwd(), supervisor.files_changed)
+    watch = FileWatch(options.apps, Path.cwd(), supervisor.files_changed)
     watch.start()
     try:
         yield

@@ -57,7 +57,7 @@ class StopRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestsLeft:
     """A signal told that another process has left requests in the data directory."""
 
 
@@ -68,7 +68,7 @@ class FilesChanged:
     paths: tuple[str, ...]
 
 
-Event = Ready | Exited | StopRequested | Asked | FilesChanged
+Event = Ready | Exited | StopRequested | RequestsLeft | FilesChanged
 
 
 def restart_delay(short_lives: int, code: int) -> float:

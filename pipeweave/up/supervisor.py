@@ -14,13 +14,13 @@ from pathlib import Path
 from pipeweave.errors import StartFailed, Unavailable
 from pipeweave.up.output import Console, Output
 from pipeweave.up.processes import ProcessRow, ProcessSpec
-from pipeweave.up.restarts import Request, Restarts
+from pipeweave.up.restarts import RestartRequest, Restarts
 from pipeweave.up.supervised import (
-    Asked,
     Event,
     Exited,
     FilesChanged,
     Ready,
+    RequestsLeft,
     StopRequested,
     Supervised,
     how_it_ended,
@@ -34,7 +34,7 @@ _LONGEST_WAIT_S = 3600.0
 _TOLD_LINES = 2
 
 
-class Stopped(Exception):
+class StoppedWhileStarting(Exception):
     """A stop was requested during the start. Internal: `stack.run` catches it."""
 
 
@@ -60,7 +60,7 @@ class Supervisor:
         self._stops_asked = 0
         self._restarts = Restarts(self._processes, self._events.put, self.say)
         # Called when another process has left requests.
-        self.take_requests: Callable[[], Iterable[Request]] = tuple
+        self.take_requests: Callable[[], Iterable[RestartRequest]] = tuple
 
     def say(self, line: str) -> None:
         """Write a line to the console and the log `up.log`."""
@@ -72,7 +72,7 @@ class Supervisor:
 
     def look_for_requests(self) -> None:
         """Look whether another process has left requests. Safe in signals and threads."""
-        self._events.put(Asked())
+        self._events.put(RequestsLeft())
 
     def files_changed(self, paths: Sequence[str]) -> None:
         """Restart the workers, because files of their apps have changed. Safe in threads."""
@@ -101,7 +101,7 @@ class Supervisor:
                 raise Unavailable(f"not ready after {deadline_s:g} s: {late_names}", hint=f"see {self._logs}")
             self._turn(deadline)
             if self._stops_asked:
-                raise Stopped
+                raise StoppedWhileStarting
         self._awaited = set()
 
     def watch(self) -> None:
@@ -162,7 +162,7 @@ class Supervisor:
         match event:
             case StopRequested():
                 self._stops_asked += 1
-            case Asked():
+            case RequestsLeft():
                 for request in self.take_requests():
                     self._restarts.ask(request)
                 self._write_down()

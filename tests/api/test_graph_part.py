@@ -17,7 +17,7 @@ from pipeweave.api.routes import ENDPOINTS
 from pipeweave.api.ui.graphs import graph_of
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.security import READ, Access
+from pipeweave.orchestrator.security import READ, CallerAccess
 
 if TYPE_CHECKING:
     from conftest import Api
@@ -29,7 +29,7 @@ FAN: dict[str, Any] = {
         {"task": "report", "needs": [f"count-{at}" for at in range(30)]},
     ]
 }
-READER = Access(UUID(int=1), "alice", ("default",), (READ,))
+READER = CallerAccess(UUID(int=1), "alice", ("default",), (READ,))
 
 
 @pytest.fixture

@@ -168,7 +168,11 @@ def test_every_documented_metric_is_there_while_nothing_happens(
         for family in catalogue.FAMILIES:
             assert (shown[family.name].documentation, shown[family.name].type) == (family.about, family.kind)
     found = values(scrape(app, tokens.make(READ, tenants=("idle-metrics",))))
-    ends = {catalogue.Kind.HISTOGRAM: "_count", catalogue.Kind.COUNTER: "_total", catalogue.Kind.GAUGE: ""}
+    ends = {
+        catalogue.MetricKind.HISTOGRAM: "_count",
+        catalogue.MetricKind.COUNTER: "_total",
+        catalogue.MetricKind.GAUGE: "",
+    }
     for family in catalogue.FAMILIES:
         if family.is_of_tenants:
             name = family.name + ends[family.kind]

@@ -14,7 +14,7 @@ import psycopg2
 from psycopg2.extensions import connection as Connection
 
 from pipeweave.orchestrator.domain import Month
-from pipeweave.orchestrator.feed import Span, consumers, stretch
+from pipeweave.orchestrator.feed import EventStretch, consumers, stretch
 from pipeweave.orchestrator.retention import Policy, drop_months, partitions
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.storage import Storage
@@ -177,7 +177,7 @@ class Consumer:
         self.consumed.update(seqs)
         return span.more
 
-    def _seqs(self, tx: Transaction, span: Span) -> list[int]:
+    def _seqs(self, tx: Transaction, span: EventStretch) -> list[int]:
         """The events of a span, as statistics and traces read it, or as triggers do."""
         if self.name != "triggers":
             return list(tx.execute(SEQS, {**span.parameters, "types": TYPES}).scalars())

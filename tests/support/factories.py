@@ -15,7 +15,7 @@ from pipeweave.orchestrator.registry.registration import Registration, TaskRegis
 from pipeweave.orchestrator.runs import service_registration, task_removal
 from pipeweave.orchestrator.runs.service_registration import Registered
 from pipeweave.orchestrator.store.database import Transaction, to_json
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 from pipeweave.spec.document import parse_spec
 from pipeweave.spec.pipeline_spec import PipelineSpec
 
@@ -119,12 +119,12 @@ def end_run(tx: Transaction, run_id: UUID, status: str = "completed") -> None:
     )
 
 
-def all_pages(read: Callable[[Page], Document], limit: int) -> list[Document]:
+def all_pages(read: Callable[[PageRequest], Document], limit: int) -> list[Document]:
     """The items of every page; each page but the last is full."""
     items: list[Document] = []
     cursor = None
     while True:
-        found = read(Page(limit, cursor))
+        found = read(PageRequest(limit, cursor))
         items += found["items"]
         cursor = found["nextCursor"]
         if cursor is None:

@@ -11,7 +11,7 @@ from pipeweave.orchestrator.deadletters.dead_letters import Retried
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.reading import dead_letters as queries
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 from support.inline_worker import InlineWorker, failing
 from support.run_driver import RunDriver
 
@@ -89,10 +89,10 @@ def drop_history(driver: RunDriver, run_id: UUID) -> None:
         driver.rows(f"DELETE FROM {table} WHERE {column} = :id RETURNING 1", id=run_id)
 
 
-FIRST = Page()
+FIRST = PageRequest()
 
 
-def listed(driver: RunDriver, page: Page = FIRST, status: str = "open", **filters: Any) -> Document:
+def listed(driver: RunDriver, page: PageRequest = FIRST, status: str = "open", **filters: Any) -> Document:
     """A page of the tenant's dead letters with this status; `filters` are members of `LetterFilter`."""
     with driver.database.reading() as tx:
         return queries.dead_letter_list(tx, driver.tenant, page, LetterFilter(**filters), status=status)

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.failure import Failure
-from pipeweave.orchestrator.domain.outbox import UNCOUNTED, JoinCheck, Outgoing, Part
+from pipeweave.orchestrator.domain.outbox import UNCOUNTED, ChordPart, JoinCheck, Outgoing
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import conditions
 from pipeweave.orchestrator.engine.chords import Counting
@@ -74,7 +74,7 @@ class InlineWorker:
         for part in posting.parts:
             self._count(part)
 
-    def _count(self, part: Part) -> None:
+    def _count(self, part: ChordPart) -> None:
         chord = part.run_id, part.join
         if chord not in self.sizes:
             return
@@ -111,7 +111,7 @@ class InlineWorker:
                 claimed = self._run(claimed[0], message)
         if was_claimed:
             self.receive(
-                [Part(message.run_id, j, message.queue, message=message.part) for j in message.joins]
+                [ChordPart(message.run_id, j, message.queue, message=message.part) for j in message.joins]
             )
         else:
             self.receive([JoinCheck(message.run_id, join, message.queue) for join in message.joins])

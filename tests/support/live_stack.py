@@ -32,7 +32,7 @@ from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.registry.task_rows import queue_name
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
-from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
+from pipeweave.orchestrator.runs.triggering import CreatedRun, StartRequest
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.spec.document import parse_spec
@@ -248,7 +248,7 @@ class LiveStack:
         """Trigger a run; what triggering it answered."""
         return self.deployment.database.run(
             lambda tx: triggering.trigger(
-                tx, self.deployment.values, self.settings.tenant, Trigger(pipeline_id, input, **options)
+                tx, self.deployment.values, self.settings.tenant, StartRequest(pipeline_id, input, **options)
             )
         )
 
@@ -280,7 +280,7 @@ class LiveStack:
         database = Database(self.deployment.database.url, pool_size=0)
         with database.transaction() as tx:
             return triggering.trigger(
-                tx, self.deployment.values, self.settings.tenant, Trigger(pipeline_id, input)
+                tx, self.deployment.values, self.settings.tenant, StartRequest(pipeline_id, input)
             ).id
 
     def wipe_broker(self) -> None:

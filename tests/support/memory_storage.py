@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from pipeweave.errors import NotFound, Unavailable
-from pipeweave.storage import ObjectInfo, Readable, Written
+from pipeweave.storage import ObjectInfo, Readable, WrittenContent
 from pipeweave.storage.base import too_large
 
 
@@ -35,12 +35,12 @@ class MemoryStorage:
         self.objects[path] = content
         self.times.pop(path, None)
 
-    def put_stream(self, path: str, file: Readable, *, limit: int, content_type: str = "") -> Written:
+    def put_stream(self, path: str, file: Readable, *, limit: int, content_type: str = "") -> WrittenContent:
         content = b"".join(iter(lambda: file.read(65_536), b""))
         if len(content) > limit:
             raise too_large(path, limit)
         self.put(path, content)
-        return Written(len(content), hashlib.sha256(content).hexdigest())
+        return WrittenContent(len(content), hashlib.sha256(content).hexdigest())
 
     def get(self, path: str, *, limit: int | None = None) -> bytes:
         self._use()

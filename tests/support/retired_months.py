@@ -99,7 +99,7 @@ def crash(*_: object) -> None:
 
 def assert_not_found(tx: Transaction, run_id: UUID) -> None:
     """Every way to look at the run, and cancelling it, says that it is not found."""
-    page = reading.Page()
+    page = reading.PageRequest()
     looks: list[Callable[[], object]] = [
         lambda: reading.run(tx, "default", run_id),
         lambda: reading.run_events(tx, "default", run_id, page),

@@ -16,14 +16,14 @@ from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import Outgoing, Released
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.task_run import Completion, Kept, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, KeptValue, TaskRun
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.engine import joins
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.state import claiming, run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
@@ -54,7 +54,7 @@ class Clock:
 
 
 class TriggerOptions(TypedDict, total=False):
-    """What a trigger may say besides pipeline and input; see `Trigger`."""
+    """What a trigger may say besides pipeline and input; see `StartRequest`."""
 
     failure_mode: str | None
     priority: int | None
@@ -127,7 +127,7 @@ class RunDriver:
     def trigger(self, id: str = "driven", input: Any = None, **options: Unpack[TriggerOptions]) -> UUID:
         """Trigger a run of a stored pipeline; the run's id."""
         with self.database.transaction() as tx:
-            return triggering.trigger(tx, self.values, self.tenant, Trigger(id, input, **options)).id
+            return triggering.trigger(tx, self.values, self.tenant, StartRequest(id, input, **options)).id
 
     def begin(self, needs: Mapping[str, Sequence[str]], input: Any = None, **pipeline: Any) -> UUID:
         """Store a pipeline, as `store` does, and trigger a run of it; the run's id."""
@@ -238,7 +238,7 @@ def settle(
     failure: Failure | None = None,
 ) -> None:
     """End a started task run and go on with its run."""
-    kept = output if isinstance(output, Kept) else VALUES.keep(output)
+    kept = output if isinstance(output, KeptValue) else VALUES.keep(output)
     ended: CallOutcome = Completion(started, kept, chosen)
     if failure is not None:
         ended = started, failure

@@ -40,7 +40,7 @@ def tick(driver: RunDriver) -> None:
 
 
 def trigger_many(driver: RunDriver, count: int, metadata: dict[str, str]) -> list[UUID]:
-    requests = [triggering.Trigger("many", n, metadata=metadata) for n in range(count)]
+    requests = [triggering.StartRequest("many", n, metadata=metadata) for n in range(count)]
     with driver.database.transaction() as tx:
         made = triggering.trigger_many(tx, driver.values, driver.tenant, "many", requests)
     return [each.id for each in made]
@@ -143,7 +143,7 @@ def test_the_screens_can_be_used_by_everybody(
         visit.axe_in_both_themes()
         failed_run(worker, CHAIN, "b", id="one")
         request = BulkRequest(BulkAction.RERUN, Selection(RunFilter(status=("failed",))), by="alice")
-        counted = choosing.Counted(1)
+        counted = choosing.CountedRuns(1)
         bulk = driver.database.run(lambda tx: bulk_changes.create(tx, driver.tenant, request, counted))
         tick(driver)
         for path in ("/bulk", f"/bulk/{ids.show(ids.BULK, bulk)}"):

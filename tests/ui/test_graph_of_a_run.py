@@ -17,7 +17,7 @@ from werkzeug.serving import make_server
 
 from pipeweave import api, ids
 from pipeweave.api.ui import dashboard
-from pipeweave.api.ui.screens import Page, Screen
+from pipeweave.api.ui.screens import Screen, ScreenPage
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.security import READ
 from pipeweave.settings import Settings
@@ -59,8 +59,8 @@ def url(database_url: str, broker_url: str, tmp_path_factory: pytest.TempPathFac
     server.server_close()
 
 
-def _read(view: View, id: str) -> Page:
-    return Page("Drawn", {"run": view.ask("runs.get_run", {"taskRuns": "0"}, id=id)}, run=id)
+def _read(view: View, id: str) -> ScreenPage:
+    return ScreenPage("Drawn", {"run": view.ask("runs.get_run", {"taskRuns": "0"}, id=id)}, run=id)
 
 
 @pytest.fixture

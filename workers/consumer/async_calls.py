@@ -21,7 +21,7 @@ from pipeweave.errors import AttemptFenced
 from pipeweave.orchestrator.deployment import log_context
 from pipeweave.orchestrator.domain import CallOutcome, RunHeader, TaskRun, log_names
 from pipeweave.orchestrator.store import Database
-from pipeweave.workers.consumer.calls import Calls, Prepared
+from pipeweave.workers.consumer.calls import Calls, PreparedCall
 from pipeweave.workers.consumer.child_slots import Slot
 from pipeweave.workers.consumer.event_loop import EventLoop, LoopCall
 from pipeweave.workers.consumer.life_signs import LifeSigns
@@ -37,10 +37,10 @@ HELD_S = 1.0
 
 
 @dataclass(slots=True, eq=False)
-class _Call:
+class _CallUnderWay:
     run: RunHeader
     task_run: TaskRun
-    prepared: Prepared
+    prepared: PreparedCall
     loop_call: LoopCall
     progress: LatestProgress
     began: float
@@ -50,7 +50,7 @@ class _Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedCall:
     """A call that has ended."""
 
     run_id: UUID
@@ -69,7 +69,7 @@ class AsyncCalls:
         self._slot = slot
         self._loop = EventLoop()
         self._deadlines = _Deadlines(slot)
-        self._under_way: dict[LoopCall, _Call] = {}
+        self._under_way: dict[LoopCall, _CallUnderWay] = {}
         self._of_task: Counter[str] = Counter()
         self._of_run: Counter[UUID] = Counter()
         self._last_beat = 0.0
@@ -88,15 +88,15 @@ class AsyncCalls:
         """How many more calls of a task may begin now."""
         return min(self._calls.concurrent(task_id) - self._of_task[task_id], self._slot.room)
 
-    def begin(self, run: RunHeader, task_run: TaskRun) -> Ended | None:
+    def begin(self, run: RunHeader, task_run: TaskRun) -> EndedCall | None:
         """Begin a call. Returns how it has ended already: its key has a result, or its values are wrong."""
         began = time.monotonic()
         seconds, interval_ms = self._calls.limits(run, task_run)
         self._slot.note(task_run.id)
         progress = LatestProgress(self._database, task_run)
         prepared = self._calls.prepare(run, task_run, seconds, progress)
-        if not isinstance(prepared, Prepared):
-            return Ended(run.id, task_run, prepared, time.monotonic() - began)
+        if not isinstance(prepared, PreparedCall):
+            return EndedCall(run.id, task_run, prepared, time.monotonic() - began)
         task, arguments = prepared.task, prepared.arguments
         loop_call = LoopCall(
             f"{task_run.task_id} ({prepared.context.task_run_id}, attempt {task_run.attempt})",
@@ -108,7 +108,7 @@ class AsyncCalls:
         )
         prepared.context.cancelled = loop_call.is_over
         beat_every = min(BEAT_EVERY_S, interval_ms / 2000)
-        self._under_way[loop_call] = _Call(
+        self._under_way[loop_call] = _CallUnderWay(
             run, task_run, prepared, loop_call, progress, began, beat_every, self._signs.promotions()
         )
         self._of_task[task_run.task_id] += 1
@@ -117,11 +117,11 @@ class AsyncCalls:
         self._loop.begin(loop_call)
         return None
 
-    def ended(self, seconds: float) -> list[Ended]:
+    def ended(self, seconds: float) -> list[EndedCall]:
         """The calls that have ended; it waits so long (s) for the first of them."""
         return [self._end(each) for each in self._loop.ended(seconds) if each in self._under_way]
 
-    def _end(self, loop_call: LoopCall) -> Ended:
+    def _end(self, loop_call: LoopCall) -> EndedCall:
         call = self._under_way[loop_call]
         try:
             outcome = self._calls.finish(
@@ -132,7 +132,7 @@ class AsyncCalls:
             self._of_task[call.task_run.task_id] -= 1
             self._of_run[call.run.id] -= 1
             self._of_run += Counter()  # forgets runs without a call
-        return Ended(call.run.id, call.task_run, outcome, time.monotonic() - call.began)
+        return EndedCall(call.run.id, call.task_run, outcome, time.monotonic() - call.began)
 
     def abandon(self) -> bool:
         """Cancel all calls, and wait for none of them. Returns whether there was any."""
@@ -158,12 +158,12 @@ class AsyncCalls:
         for each in calls:
             each.progress.store()
 
-    def _is_due(self, calls: list[_Call]) -> bool:
+    def _is_due(self, calls: list[_CallUnderWay]) -> bool:
         """Whether it is time for heartbeats: at once after a promotion, which may lose claims."""
         is_late = time.monotonic() - self._last_beat >= min(each.beat_every for each in calls)
         return is_late or any(each.promotions < self._signs.promotions() for each in calls)
 
-    def _beat(self, calls: list[_Call]) -> None:
+    def _beat(self, calls: list[_CallUnderWay]) -> None:
         mine: set[UUID] = set()
         for run_id, known in {(each.run.id, each.promotions) for each in calls}:
             named = [each for each in calls if (each.run.id, each.promotions) == (run_id, known)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from pipeweave.attempt import Logged, StoredLogs, ToStoredLogs
+from pipeweave.attempt import LoggedAttempt, StoredLogs, ToStoredLogs
 from pipeweave.orchestrator.deployment import log_context
 from pipeweave.orchestrator.domain import TaskRun
 from pipeweave.orchestrator.store import Values
@@ -47,7 +47,7 @@ class CallLogs:
         """Store what is left; the process is about to end."""
         self._stored.close(CLOSE_WITHIN_S)
 
-    def _current(self) -> Logged | None:
+    def _current(self) -> LoggedAttempt | None:
         names = log_context.current()
         # A thread that an earlier call has started may still log.
         if names is None or id(names[1]) not in self._calling:
@@ -55,7 +55,7 @@ class CallLogs:
         run, task_run = names
         place = _Place(run.tenant, run.pipeline_id, folder_of(task_run))
         self._calling[id(task_run)] = place
-        return Logged(place, run_id_of(task_run))
+        return LoggedAttempt(place, run_id_of(task_run))
 
     def _store(self, place: _Place, content: bytes) -> None:
         backends = self._values.backends

@@ -16,7 +16,7 @@ from pipeweave.orchestrator.deployment import log_context
 from pipeweave.orchestrator.domain import (
     CallOutcome,
     Completion,
-    Kept,
+    KeptValue,
     KeyWait,
     RunHeader,
     Suspended,
@@ -33,7 +33,7 @@ from pipeweave.spec import references, rules
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_files import CallFiles
 from pipeweave.workers.consumer.call_logs import CallLogs
-from pipeweave.workers.consumer.inputs import Inputs, Upstream
+from pipeweave.workers.consumer.inputs import Inputs, UpstreamOutputs
 from pipeweave.workers.consumer.progress import ProgressWriter
 from pipeweave.workers.consumer.spoiling import Belongings
 from pipeweave.workers.consumer.time_limit import TimeLimit
@@ -45,7 +45,7 @@ _UNKNOWN = (300.0, 60_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedCall:
     """A call whose function can be called now.
 
     Args:
@@ -147,20 +147,20 @@ class Calls:
 
     def prepare(
         self, run: RunHeader, task_run: TaskRun, seconds: float, progress: Progress
-    ) -> Prepared | CallOutcome:
+    ) -> PreparedCall | CallOutcome:
         """Make everything ready to call an async function; `finish` must follow. If the call has ended
         already, return its outcome.
         """
         with log_context.WorkingOn(run, task_run):
             self.logs.begin(task_run)
-            outcome: Prepared | CallOutcome
+            outcome: PreparedCall | CallOutcome
             try:
                 outcome = self._prepare(run, task_run, seconds, progress)
             except Unavailable as error:
                 outcome = task_run, failure.not_begun(error)
             except BaseException as error:
                 outcome = task_run, failure_of(error)
-            if isinstance(outcome, Prepared):
+            if isinstance(outcome, PreparedCall):
                 self._files = None  # they are closed when the call has ended
             else:
                 printed_lines.end_lines()
@@ -172,7 +172,7 @@ class Calls:
         self,
         run: RunHeader,
         task_run: TaskRun,
-        prepared: Prepared,
+        prepared: PreparedCall,
         seconds: float,
         returned: Any,
         error: BaseException | None,
@@ -200,7 +200,7 @@ class Calls:
             prepared = self._prepare(run, task_run, seconds, ProgressWriter(self.database, task_run))
         except Unavailable as error:
             return task_run, failure.not_begun(error)
-        if not isinstance(prepared, Prepared):
+        if not isinstance(prepared, PreparedCall):
             return prepared
         try:
             with self.limit.of(prepared.seconds, task_run):
@@ -211,7 +211,7 @@ class Calls:
 
     def _prepare(
         self, run: RunHeader, task_run: TaskRun, seconds: float, progress: Progress
-    ) -> Prepared | Completion | KeyWait:
+    ) -> PreparedCall | Completion | KeyWait:
         task = self.tasks.get(task_run.task_id)
         if task is None:
             raise TaskNotLoaded(
@@ -230,10 +230,10 @@ class Calls:
             if other is not None:
                 return other
             seconds = max(seconds - (time.monotonic() - began), 0.001)
-        return Prepared(task, context, arguments, files, key, seconds)
+        return PreparedCall(task, context, arguments, files, key, seconds)
 
     def _finish(
-        self, run: RunHeader, task_run: TaskRun, prepared: Prepared, seconds: float, returned: Any
+        self, run: RunHeader, task_run: TaskRun, prepared: PreparedCall, seconds: float, returned: Any
     ) -> CallOutcome:
         takes_pending = run.async_defaults(task_run.step_id) is not None
         result = outcome_of(returned, takes_pending=takes_pending)
@@ -248,7 +248,7 @@ class Calls:
         return Completion(task_run, kept, chosen, prepared.key, assets=assets)
 
     def _suspended(
-        self, run: RunHeader, task_run: TaskRun, prepared: Prepared, seconds: float, suspend: Suspend
+        self, run: RunHeader, task_run: TaskRun, prepared: PreparedCall, seconds: float, suspend: Suspend
     ) -> CallOutcome:
         try:
             assets = self._store_assets(run, task_run, prepared.files, seconds)
@@ -256,7 +256,7 @@ class Calls:
             return task_run, failure.not_kept(error)
         return Suspended(task_run, suspend, assets)
 
-    def _keep(self, run: RunHeader, output: Any) -> Kept:
+    def _keep(self, run: RunHeader, output: Any) -> KeptValue:
         try:
             return self.values.keep_output(output, self.values.backends.choose(run.tenant, run.pipeline_id))
         except InvalidSetting:
@@ -313,7 +313,7 @@ class Calls:
             attempt=task_run.attempt,
             input=value if params is None else params,
             params=params,
-            upstream=Upstream(self.inputs, run, step.id),
+            upstream=UpstreamOutputs(self.inputs, run, step.id),
             previous_attempts=() if task_run.attempt == 1 else self._previous(task_run),
             item=task_run.item,
             map_index=task_run.map_index,

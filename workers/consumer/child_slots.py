@@ -68,7 +68,7 @@ _STOPPING_AT, _MIXED_AT, _DRAINING_AT, _PROMOTIONS_AT = 0, 1, 2, 3
 _MOST_PROMOTIONS = 255
 
 
-class Ending(IntEnum):
+class KillReason(IntEnum):
     """Why a parent killed a child; UNKNOWN when it did not."""
 
     UNKNOWN = 0
@@ -88,7 +88,7 @@ class SlotState:
     """
 
     pid: int
-    ending: Ending
+    ending: KillReason
     deadline: float
     limit: float
     fenced_until: float
@@ -96,7 +96,7 @@ class SlotState:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class ChildTally:
     """What the children of a worker have done since it started.
 
     Args:
@@ -109,11 +109,11 @@ class Tally:
     failed: int = 0
     seconds: float = 0.0
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(self.calls + other.calls, self.failed + other.failed, self.seconds + other.seconds)
+    def __add__(self, other: ChildTally) -> ChildTally:
+        return ChildTally(self.calls + other.calls, self.failed + other.failed, self.seconds + other.seconds)
 
-    def __sub__(self, other: Tally) -> Tally:
-        return Tally(self.calls - other.calls, self.failed - other.failed, self.seconds - other.seconds)
+    def __sub__(self, other: ChildTally) -> ChildTally:
+        return ChildTally(self.calls - other.calls, self.failed - other.failed, self.seconds - other.seconds)
 
 
 class Slot:
@@ -279,13 +279,13 @@ class Slot:
         head = _HEAD.unpack_from(self._memory, self._start)
         pid, ending, deadline, limit, fenced, until, _, run, _, _, _, _ = head
         fenced_until = until if deadline and fenced == deadline else 0.0
-        return SlotState(pid, Ending(ending), deadline, limit, fenced_until, run != _NO_RUN)
+        return SlotState(pid, KillReason(ending), deadline, limit, fenced_until, run != _NO_RUN)
 
-    def tally(self) -> Tally:
+    def tally(self) -> ChildTally:
         """What all children that ever had this slot have done."""
-        return Tally(*_TALLY.unpack_from(self._memory, self._start + _TALLY_FROM))
+        return ChildTally(*_TALLY.unpack_from(self._memory, self._start + _TALLY_FROM))
 
-    def condemn(self, ending: Ending, deadline: float = 0.0) -> bool:
+    def condemn(self, ending: KillReason, deadline: float = 0.0) -> bool:
         """Note why the child is about to be killed. False, and nothing is noted, when it must not be killed.
 
         Args:
@@ -355,9 +355,9 @@ class Slots:
             if slot.pid:
                 yield slot
 
-    def tally(self) -> Tally:
+    def tally(self) -> ChildTally:
         """What all children of the worker have done since it started."""
-        return sum((self._slot(number).tally() for number in range(self._count)), Tally())
+        return sum((self._slot(number).tally() for number in range(self._count)), ChildTally())
 
     @property
     def are_taken(self) -> bool:

@@ -71,7 +71,7 @@ class Inputs:
             self._run_id, self._outputs = run.id, {}
 
 
-class Upstream(Mapping[str, Any]):
+class UpstreamOutputs(Mapping[str, Any]):
     """The outputs of a step's completed ancestors, each loaded at its first use."""
 
     def __init__(self, inputs: Inputs, run: RunHeader, step_id: str) -> None:

@@ -21,11 +21,11 @@ from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain import (
     UNCOUNTED,
     CallOutcome,
+    ChordPart,
     Completion,
     InvalidChord,
     JoinCheck,
     Outgoing,
-    Part,
     TaskRun,
     task_run_of,
 )
@@ -446,7 +446,9 @@ class Runner:
         makes the chords invalid and sends checks of their joins.
         """
         if work.joins and was_claimed:
-            self._publish([Part(work.run.id, join, self.queue, message=work.part) for join in work.joins])
+            self._publish(
+                [ChordPart(work.run.id, join, self.queue, message=work.part) for join in work.joins]
+            )
         elif work.joins:
             run_id = work.run.id
             invalid = [InvalidChord(run_id, join) for join in work.joins]

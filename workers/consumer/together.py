@@ -20,7 +20,7 @@ from pipeweave.orchestrator.messaging import ALONE_FROM_ATTEMPT
 from pipeweave.orchestrator.queueing import alongside
 from pipeweave.orchestrator.store import Database, Transaction
 from pipeweave.workers.consumer import reconcile
-from pipeweave.workers.consumer.async_calls import AsyncCalls, Ended
+from pipeweave.workers.consumer.async_calls import AsyncCalls, EndedCall
 from pipeweave.workers.consumer.call_durations import CallDurations
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.child_slots import Slot
@@ -196,7 +196,7 @@ class Together:
         work.claimed.extend(self._turns.keep(work, claimed))
         return bool(work.claimed)
 
-    def _note(self, work: Work, ended: Ended) -> None:
+    def _note(self, work: Work, ended: EndedCall) -> None:
         work.note(ended.outcome)
         self._turns.durations.note(work.run.tenant, ended.task_run.task_id, ended.seconds)
         if has_called(ended.outcome):

@@ -42,7 +42,7 @@ Store = Callable[[Work, Sequence[CallOutcome], Unstarted], None]
 
 
 @dataclass(slots=True)
-class _Call:
+class _WatchedCall:
     work: Work
     task_run: TaskRun
     began: float
@@ -89,7 +89,7 @@ class Watchdog:
         self.between = between
         self.signs = signs
         self._every = min(LOOK_EVERY_S, shortest_ms / 2000)
-        self._call: _Call | None = None
+        self._call: _WatchedCall | None = None
         self._together: Callable[[], None] | None = None
         self._taken: list[tuple[Work, list[CallOutcome], Unstarted]] = []
         self._lock = threading.Lock()
@@ -112,7 +112,7 @@ class Watchdog:
         """Watch a function that is about to be called and whose process is killed at `deadline`."""
         now = time.monotonic()
         beat_every = min(BEAT_EVERY_S, interval_ms / 2000)
-        self._call = _Call(work, task_run, now, deadline, beat_every, now, self.signs.promotions())
+        self._call = _WatchedCall(work, task_run, now, deadline, beat_every, now, self.signs.promotions())
         self._wake(now)
 
     def returned(self) -> None:
@@ -179,12 +179,12 @@ class Watchdog:
             self._beat(call)
         self._store_usual_duration()
 
-    def _is_due(self, call: _Call) -> bool:
+    def _is_due(self, call: _WatchedCall) -> bool:
         """Whether it is time for a heartbeat: at once after a promotion, which may lose claims."""
         is_late = time.monotonic() - call.last_beat >= call.beat_every
         return is_late or call.promotions < self.signs.promotions()
 
-    def _take_rest(self, call: _Call) -> None:
+    def _take_rest(self, call: _WatchedCall) -> None:
         is_long = time.monotonic() - call.began > MESSAGE_S or call.work.is_long
         if not (is_long or self.is_stopping()):
             return
@@ -207,7 +207,7 @@ class Watchdog:
                     log.exception("watchdog.failed")
                 self._taken.pop(0)
 
-    def _beat(self, call: _Call) -> None:
+    def _beat(self, call: _WatchedCall) -> None:
         mine = self.signs.send([call.task_run], call.promotions)
         call.last_beat, call.promotions = time.monotonic(), self.signs.promotions()
         if not mine and self._call is call:

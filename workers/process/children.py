@@ -17,7 +17,7 @@ from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain import Failure, failure
 from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.store import Database
-from pipeweave.workers.consumer.child_slots import Ending, Slot, Slots, SlotState
+from pipeweave.workers.consumer.child_slots import KillReason, Slot, Slots, SlotState
 from pipeweave.workers.process import child_exits
 
 log = logging.getLogger(__name__)
@@ -81,18 +81,18 @@ class Children:
         if seen.pid not in self._watched and not _is_alive(seen.pid):
             self._bury(slot, seen, worker_id)
         elif 0 < seen.fenced_until < time.monotonic():
-            self._kill(slot, Ending.FENCED, seen.deadline)
+            self._kill(slot, KillReason.FENCED, seen.deadline)
         elif 0 < seen.deadline < time.monotonic():
-            self._kill(slot, Ending.OVERDUE, seen.deadline)
+            self._kill(slot, KillReason.OVERDUE, seen.deadline)
 
     def stop(self) -> None:
         """Kill all children that are busy: the worker cannot wait any longer."""
         for slot in self.slots.taken():
             if slot.state().is_busy:
-                self._kill(slot, Ending.STOPPED)
+                self._kill(slot, KillReason.STOPPED)
 
     @staticmethod
-    def _kill(slot: Slot, ending: Ending, deadline: float = 0.0) -> None:
+    def _kill(slot: Slot, ending: KillReason, deadline: float = 0.0) -> None:
         """Kill a child for the call with this deadline, unless that call has returned; 0 for any call."""
         pid = slot.pid
         if not slot.condemn(ending, deadline):
@@ -135,19 +135,19 @@ class Children:
 
 def _failure(seen: SlotState, reason: str) -> Failure:
     match seen.ending:
-        case Ending.OVERDUE:
+        case KillReason.OVERDUE:
             return failure.overdue(seen.limit)
-        case Ending.STOPPED:
+        case KillReason.STOPPED:
             return failure.interrupted()
-        case Ending.FENCED:
+        case KillReason.FENCED:
             return failure.lost(f"its process ({seen.pid}) was ended, because the attempt was taken away")
-        case Ending.UNKNOWN:
+        case KillReason.UNKNOWN:
             return failure.lost(reason)
 
 
 def _failure_of_others(seen: SlotState) -> Failure | None:
     """How the calls ended that ran beside the one that took too long; None if they ended as that one."""
-    if seen.ending is not Ending.OVERDUE:
+    if seen.ending is not KillReason.OVERDUE:
         return None
     return failure.lost(f"its process ({seen.pid}) was ended, because another call of it went on too long")
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pipeweave.orchestrator.domain import iso
-from pipeweave.workers.process.health_server import Health
+from pipeweave.workers.process.health_server import ProcessHealth
 
 SILENT_AFTER = timedelta(seconds=10)
 """A process that could store nothing in PostgreSQL for so long is not healthy."""
@@ -38,7 +38,7 @@ class HealthReport:
     silent_after: timedelta = SILENT_AFTER
     _began: float = field(default_factory=time.monotonic)
 
-    def of(self, members: dict[str, Any], *, is_stopping: bool, stored_as: str) -> Health:
+    def of(self, members: dict[str, Any], *, is_stopping: bool, stored_as: str) -> ProcessHealth:
         """The answer to a probe.
 
         Args:
@@ -50,7 +50,7 @@ class HealthReport:
         status = "stopping" if is_stopping else "silent" if is_silent else "running"
         stored = iso(_now() - self.stored.age)
         times = {"uptime": round(time.monotonic() - self._began, 1), stored_as: stored}
-        return Health(status == "running", {"status": status, **members, **times})
+        return ProcessHealth(status == "running", {"status": status, **members, **times})
 
 
 def _now() -> datetime:

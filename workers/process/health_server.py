@@ -29,7 +29,7 @@ AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class ProcessHealth:
     """What a process answers.
 
     Args:
@@ -60,9 +60,9 @@ class HealthServer:
         PortInUse: the address cannot be used.
     """
 
-    def __init__(self, address: HealthAddress, look: Callable[[], Health]) -> None:
+    def __init__(self, address: HealthAddress, look: Callable[[], ProcessHealth]) -> None:
         try:
-            self._server = _Server(address, look)
+            self._server = _HealthServer(address, look)
         except OSError as error:
             why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
             raise PortInUse(
@@ -86,14 +86,14 @@ class HealthServer:
         self._server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
+class _HealthServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, address: HealthAddress, look: Callable[[], Health]) -> None:
+    def __init__(self, address: HealthAddress, look: Callable[[], ProcessHealth]) -> None:
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self.look = look
         self._places = threading.BoundedSemaphore(AT_ONCE)
-        super().__init__((address.host, address.port), _Answer)
+        super().__init__((address.host, address.port), _HealthAnswer)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._places.acquire(blocking=False):
@@ -111,8 +111,8 @@ class _Server(ThreadingHTTPServer):
         """A client that leaves in the middle of its request is no trouble of ours."""
 
 
-class _Answer(BaseHTTPRequestHandler):
-    server: _Server
+class _HealthAnswer(BaseHTTPRequestHandler):
+    server: _HealthServer
     timeout = REQUEST_S
     server_version, sys_version = "pipeweave", ""
 

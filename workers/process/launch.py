@@ -55,7 +55,7 @@ from pipeweave.workers.process import (
     users_apps,
 )
 from pipeweave.workers.process.health_reports import SILENT_AFTER, HealthReport, LastStored
-from pipeweave.workers.process.health_server import Health, HealthAddress, HealthServer
+from pipeweave.workers.process.health_server import HealthAddress, HealthServer, ProcessHealth
 from pipeweave.workers.process.liveness import WorkerLiveness
 from pipeweave.workers.process.served_queues import ServedQueues
 from pipeweave.workers.process.sigterm import DeferredSigterm
@@ -162,7 +162,9 @@ def run_worker(
         raise SystemExit(exit_code)
 
 
-def _answering(health: HealthAddress | None, look: Callable[[], Health]) -> AbstractContextManager[Any]:
+def _answering(
+    health: HealthAddress | None, look: Callable[[], ProcessHealth]
+) -> AbstractContextManager[Any]:
     """Answer probes while the block runs, if there is an address for it; the port is taken at once."""
     return nullcontext() if health is None else HealthServer(health, look)
 
@@ -351,7 +353,7 @@ def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
 MISSED_TICKS = 5
 
 
-def _health_of_beat(settings: Settings, ticked: LastStored) -> Callable[[], Health]:
+def _health_of_beat(settings: Settings, ticked: LastStored) -> Callable[[], ProcessHealth]:
     """What beat answers to a probe: 503 when its ticks fail. One that another beat does counts as its own."""
     interval = timedelta(milliseconds=settings.poll_interval_ms)
     report = HealthReport(ticked, max(SILENT_AFTER, MISSED_TICKS * interval))

@@ -20,7 +20,7 @@ from pipeweave.orchestrator.store import Database
 from pipeweave.workers.consumer.child_slots import Slots
 from pipeweave.workers.process.children import Children
 from pipeweave.workers.process.health_reports import HealthReport, LastStored
-from pipeweave.workers.process.health_server import Health
+from pipeweave.workers.process.health_server import ProcessHealth
 from pipeweave.workers.process.load import LoadMeter
 from pipeweave.workers.process.minute_line import MinuteLine
 
@@ -75,7 +75,7 @@ class WorkerLiveness:
         self.slots.stop()
         self._stop_at = time.monotonic() + self.grace_s
 
-    def health(self) -> Health:
+    def health(self) -> ProcessHealth:
         """What the worker answers to a probe: 503 while it stops, or cannot store its heartbeats."""
         done = self.slots.tally()
         members = {

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from pipeweave.workers.consumer.child_slots import Tally
+from pipeweave.workers.consumer.child_slots import ChildTally
 
 log = logging.getLogger(__name__)
 
@@ -23,13 +23,13 @@ class MinuteLine:
     """
 
     def __init__(
-        self, worker_id: str, tally: Callable[[], Tally], clock: Callable[[], float] = time.monotonic
+        self, worker_id: str, tally: Callable[[], ChildTally], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._worker_id = worker_id
         self._tally = tally
         self._clock = clock
         self._began = self._last_at = clock()
-        self._last = Tally()
+        self._last = ChildTally()
 
     def write_if_due(self) -> None:
         """Write the line if the last one is a minute old."""
@@ -40,7 +40,7 @@ class MinuteLine:
         log.info("worker.metrics", extra=self._members(tally, now))
         self._last, self._last_at = tally, now
 
-    def _members(self, tally: Tally, now: float) -> dict[str, object]:
+    def _members(self, tally: ChildTally, now: float) -> dict[str, object]:
         lately = tally - self._last
         return {
             "worker": self._worker_id,

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from pipeweave.orchestrator.telemetry.traces import Span
+from pipeweave.orchestrator.telemetry.traces import TraceSpan
 from pipeweave.settings import environment
 
 # Seconds that one request to the collector may take, with its repetitions.
@@ -21,7 +21,7 @@ TIMEOUT_S = 10.0
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
-def sender(endpoint: str) -> Callable[[Sequence[Span]], bool]:
+def sender(endpoint: str) -> Callable[[Sequence[TraceSpan]], bool]:
     """What sends spans to a collector, as the variables OTEL_EXPORTER_OTLP_* say; it says whether they have
     arrived.
     """
@@ -31,7 +31,7 @@ def sender(endpoint: str) -> Callable[[Sequence[Span]], bool]:
     return sending_with(OTLPSpanExporter(url, timeout=TIMEOUT_S))
 
 
-def sending_with(exporter: SpanExporter) -> Callable[[Sequence[Span]], bool]:
+def sending_with(exporter: SpanExporter) -> Callable[[Sequence[TraceSpan]], bool]:
     """What sends spans with an exporter."""
     own = {SERVICE_NAME: "pipeweave", SERVICE_VERSION: version("pipeweave")}
     # What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say goes before.
@@ -40,14 +40,14 @@ def sending_with(exporter: SpanExporter) -> Callable[[Sequence[Span]], bool]:
         resource = resource.merge(Resource(own))
     scope = InstrumentationScope("pipeweave", version("pipeweave"))
 
-    def send(spans: Sequence[Span]) -> bool:
+    def send(spans: Sequence[TraceSpan]) -> bool:
         readable_spans = [_readable(each, resource, scope) for each in spans]
         return exporter.export(readable_spans) is SpanExportResult.SUCCESS
 
     return send
 
 
-def _readable(span: Span, resource: Resource, scope: InstrumentationScope) -> ReadableSpan:
+def _readable(span: TraceSpan, resource: Resource, scope: InstrumentationScope) -> ReadableSpan:
     trace = int(span.trace_id, 16)
     parent = None
     if span.parent_id is not None:

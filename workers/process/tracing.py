@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from pipeweave.errors import MissingExtra
 from pipeweave.orchestrator.deployment import log_context
-from pipeweave.orchestrator.telemetry.traces import Span
+from pipeweave.orchestrator.telemetry.traces import TraceSpan
 from pipeweave.settings import Settings
 
-Send = Callable[[Sequence[Span]], bool]
+Send = Callable[[Sequence[TraceSpan]], bool]
 
 
 def follow(settings: Settings) -> None:

@@ -16,7 +16,7 @@ from pipeweave.errors import PipeWeaveError
 from pipeweave.json_values import json_faults
 from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.triggered_by import TRANSACTION, TriggeredBy
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.starts.failures import MAX_ERROR_CHARS
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.size_limits import MAX_JSON_DEPTH
@@ -66,9 +66,9 @@ class Enqueued:
     fault: str | None = None
 
     @property
-    def trigger(self) -> Trigger:
+    def trigger(self) -> StartRequest:
         """The request that it stands for."""
-        return Trigger(
+        return StartRequest(
             self.pipeline_id,
             {} if self.input is None else self.input,
             self.failure_mode,

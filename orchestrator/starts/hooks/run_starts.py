@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
+from pipeweave.orchestrator.runs.triggering import CreatedRun, StartRequest
 from pipeweave.orchestrator.starts import fires, loop
 from pipeweave.orchestrator.starts.hooks import repeated_ends
 from pipeweave.orchestrator.starts.loop import Source
@@ -43,7 +43,7 @@ def _lock(tx: Transaction, due: Any) -> Any:
     return tx.execute(_LOCK, {"id": due.id, "now": tx.now}).one_or_none()
 
 
-def _requests(_: Transaction, hook: Any) -> list[Trigger]:
+def _requests(_: Transaction, hook: Any) -> list[StartRequest]:
     name = f"{hook.pipeline_id}.{hook.hook}"
     return [fires.request(hook.target_pipeline, hook.event, {"event": hook.event}, "hook", name)]
 

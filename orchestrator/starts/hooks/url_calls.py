@@ -94,7 +94,7 @@ def claim(tx: Transaction, most: int, shares: Shares = ALL_FREE) -> Sequence[Any
 
 
 @dataclass(frozen=True, slots=True)
-class _Failed:
+class _FailedCall:
     code: str
     reason: str
 
@@ -130,18 +130,18 @@ def call(database: Database, settings: Settings, sender: Sender, claimed: Any) -
     database.run(lambda tx: tx.execute(_NOTE, {**parameters, "now": tx.now}))
 
 
-def _sent(sender: Sender, settings: Settings, claimed: Any, at: int) -> _Failed | None:
+def _sent(sender: Sender, settings: Settings, claimed: Any, at: int) -> _FailedCall | None:
     """Send one call; None when it was answered with success."""
     body = body_of(claimed, settings.orchestrator_url)
     try:
         key = secret_of(settings)
         target = Networks(settings.dispatch_networks).resolve(claimed.url, claimed.tenant_id)
     except InvalidSetting as error:
-        return _Failed(error.code, error.errors[0].field + " " + error.errors[0].message)
+        return _FailedCall(error.code, error.errors[0].field + " " + error.errors[0].message)
     except PipeWeaveError as error:
-        return _Failed(error.code, error.detail)
+        return _FailedCall(error.code, error.detail)
     except (OSError, UnicodeError) as error:
-        return _Failed(UNANSWERED, f"its host cannot be resolved: {error}")
+        return _FailedCall(UNANSWERED, f"its host cannot be resolved: {error}")
     secret = webhooks.hook_secret(key, claimed.tenant_id, claimed.secret)
     headers = {
         "Content-Type": "application/json",
@@ -152,10 +152,10 @@ def _sent(sender: Sender, settings: Settings, claimed: Any, at: int) -> _Failed 
     }
     reply = sender.post(target, path_of(claimed.url), body, headers)
     if isinstance(reply, NoReply):
-        return _Failed(UNANSWERED, reply.reason)
+        return _FailedCall(UNANSWERED, reply.reason)
     if 200 <= reply.status < 300:
         return None
-    return _Failed(REFUSED, f"it answered {reply.status}: {reply.text[:200]}".replace("\0", ""))
+    return _FailedCall(REFUSED, f"it answered {reply.status}: {reply.text[:200]}".replace("\0", ""))
 
 
 # Parts of the event that a call leaves out: they may be anybody's data, and the link leads to them.

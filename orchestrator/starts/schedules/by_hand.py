@@ -11,7 +11,7 @@ from itertools import islice, takewhile
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.runs.triggering import CreatedRun
 from pipeweave.orchestrator.starts.schedules import fires, row
-from pipeweave.orchestrator.starts.schedules.decision import Fire
+from pipeweave.orchestrator.starts.schedules.decision import DueFire
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
 
@@ -49,7 +49,7 @@ def fire_now(
     runs = fires.start_runs(tx, values, schedule, [now], actor, token=key and _token(schedule_id, key))
     if not runs[now].created:
         return fires.time_of(tx, schedule, runs[now].id) or now, runs[now]
-    fires.write(tx, schedule, [Fire(now)], runs, kind="manual")
+    fires.write(tx, schedule, [DueFire(now)], runs, kind="manual")
     return now, runs[now]
 
 
@@ -124,7 +124,7 @@ def _start(
     known = fires.existing(tx, schedule, times)
     missing = [each for each in times if each not in known]
     runs = fires.start_runs(tx, values, schedule, missing, actor)
-    fires.write(tx, schedule, [Fire(each) for each in missing], runs, kind="backfill")
+    fires.write(tx, schedule, [DueFire(each) for each in missing], runs, kind="backfill")
     return runs
 
 

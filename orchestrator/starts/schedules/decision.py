@@ -24,7 +24,7 @@ WAS_MISSED, OVERLAPS, OTHER_WAITS, NEWER_FOLLOWS = "missed", "overlap", "another
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ScheduleRules:
     """What the decision depends on, of a schedule."""
 
     timetable: Timetable
@@ -33,7 +33,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Fire:
+class DueFire:
     """A due time and what becomes of it: it is `fired`, `skipped` or `waiting`, with the reason for these."""
 
     scheduled_at: datetime
@@ -42,7 +42,7 @@ class Fire:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ScheduleDecision:
     """What happens now.
 
     Args:
@@ -51,7 +51,7 @@ class Decision:
         next_at: the first time that is not due yet; None when there is none.
     """
 
-    fires: tuple[Fire, ...]
+    fires: tuple[DueFire, ...]
     supersedes: bool
     next_at: datetime | None
 
@@ -66,8 +66,8 @@ def jitter(schedule_id: str, scheduled_at: datetime, most: timedelta) -> timedel
 
 
 def decide(
-    rules: Rules, first: datetime, now: datetime, *, has_open_run: bool, has_waiting: bool = False
-) -> Decision:
+    rules: ScheduleRules, first: datetime, now: datetime, *, has_open_run: bool, has_waiting: bool = False
+) -> ScheduleDecision:
     """What becomes of the due times up to now.
 
     Args:
@@ -80,40 +80,40 @@ def decide(
     due = _missed(rules, first, now) if now - first > GRACE else _due(rules.timetable, first, now)
     fires = tuple(_overlapping(rules.overlap, due, has_open_run, has_waiting))
     fired = any(each.outcome == "fired" for each in fires)
-    return Decision(
+    return ScheduleDecision(
         fires, rules.overlap == "cancel-old" and has_open_run and fired, rules.timetable.after(now)
     )
 
 
-def _due(timetable: Timetable, first: datetime, now: datetime) -> list[Fire]:
+def _due(timetable: Timetable, first: datetime, now: datetime) -> list[DueFire]:
     later = takewhile(lambda each: each <= now, timetable.upcoming(first))
-    return [Fire(each) for each in (first, *later)]
+    return [DueFire(each) for each in (first, *later)]
 
 
-def _missed(rules: Rules, first: datetime, now: datetime) -> list[Fire]:
+def _missed(rules: ScheduleRules, first: datetime, now: datetime) -> list[DueFire]:
     timetable = rules.timetable
     if rules.missed == "one":
-        return [Fire(timetable.last(first, now))]
+        return [DueFire(timetable.last(first, now))]
     in_time = timetable.after(max(first, now - GRACE - timedelta(microseconds=1)))
     on_time = [] if in_time is None or in_time > now else _due(timetable, in_time, now)
     if rules.missed == "skip":
-        return [Fire(first, "skipped", WAS_MISSED), *on_time]
+        return [DueFire(first, "skipped", WAS_MISSED), *on_time]
     return [*_made_up_for(timetable, first, now - GRACE), *on_time]
 
 
-def _made_up_for(timetable: Timetable, first: datetime, until: datetime) -> Iterator[Fire]:
+def _made_up_for(timetable: Timetable, first: datetime, until: datetime) -> Iterator[DueFire]:
     """The missed times, as many as are made up for; one that is skipped stands for all others."""
-    yield Fire(first)
+    yield DueFire(first)
     for number, each in enumerate(timetable.upcoming(first), start=2):
         if each >= until:
             return
         if number > MAX_MISSED:
-            yield Fire(each, "skipped", WAS_MISSED)
+            yield DueFire(each, "skipped", WAS_MISSED)
             return
-        yield Fire(each)
+        yield DueFire(each)
 
 
-def _overlapping(policy: str, due: list[Fire], is_open: bool, is_waiting: bool) -> Iterator[Fire]:
+def _overlapping(policy: str, due: list[DueFire], is_open: bool, is_waiting: bool) -> Iterator[DueFire]:
     """The same times, of which each that may not start now is skipped or waits."""
     last = max((each.scheduled_at for each in due if each.outcome == "fired"), default=None)
     for each in due:
@@ -121,12 +121,12 @@ def _overlapping(policy: str, due: list[Fire], is_open: bool, is_waiting: bool) 
             yield each
         elif policy == "cancel-old":
             is_last = each.scheduled_at == last
-            yield each if is_last else Fire(each.scheduled_at, "skipped", NEWER_FOLLOWS)
+            yield each if is_last else DueFire(each.scheduled_at, "skipped", NEWER_FOLLOWS)
         elif not is_open and not is_waiting:
             is_open = True
             yield each
         elif policy == "queue" and not is_waiting:
             is_waiting = True
-            yield Fire(each.scheduled_at, "waiting", OVERLAPS)
+            yield DueFire(each.scheduled_at, "waiting", OVERLAPS)
         else:
-            yield Fire(each.scheduled_at, "skipped", OTHER_WAITS if is_waiting else OVERLAPS)
+            yield DueFire(each.scheduled_at, "skipped", OTHER_WAITS if is_waiting else OVERLAPS)

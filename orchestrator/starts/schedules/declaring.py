@@ -15,7 +15,7 @@ from datetime import datetime
 
 from pipeweave.orchestrator.starts.schedules import row as rows
 from pipeweave.orchestrator.starts.schedules import storing
-from pipeweave.orchestrator.starts.schedules.row import COLUMNS, Schedule
+from pipeweave.orchestrator.starts.schedules.row import COLUMNS, ScheduleRow
 from pipeweave.orchestrator.starts.schedules.storing import ScheduleSpec
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import DeclaredSchedule, PipelineSpec
@@ -62,7 +62,7 @@ def declare(tx: Transaction, tenant: str, spec: PipelineSpec, *, source: str) ->
         _store(tx, tenant, ScheduleSpec.declared(spec), mine, before)
 
 
-def _store(tx: Transaction, tenant: str, spec: ScheduleSpec, source: str, before: Schedule | None) -> None:
+def _store(tx: Transaction, tenant: str, spec: ScheduleSpec, source: str, before: ScheduleRow | None) -> None:
     timetable = spec.timetable(tx.now if before is None else before.created_at)
     if before is not None and before.source == source and _is_same(before, spec, timetable):
         return
@@ -74,11 +74,11 @@ def _store(tx: Transaction, tenant: str, spec: ScheduleSpec, source: str, before
     log.info("schedule.stored", extra={"tenant": tenant, "schedule": spec.pipeline_id, "source": source})
 
 
-def _is_same(before: Schedule, spec: ScheduleSpec, timetable: Timetable) -> bool:
+def _is_same(before: ScheduleRow, spec: ScheduleSpec, timetable: Timetable) -> bool:
     return not before.is_withdrawn and spec.is_stored_as(before, timetable)
 
 
-def _next(before: Schedule | None, timetable: Timetable, now: datetime) -> datetime | None:
+def _next(before: ScheduleRow | None, timetable: Timetable, now: datetime) -> datetime | None:
     """The next due time: one that has come already stays, whatever the new times are."""
     if before is not None and before.is_enabled and not before.is_withdrawn:
         stored = before.next_scheduled_at
@@ -98,7 +98,7 @@ WHERE tenant_id = :tenant AND schedule_id = :id AND outcome = 'waiting'
 """
 
 
-def _withdraw(tx: Transaction, schedule: Schedule) -> None:
+def _withdraw(tx: Transaction, schedule: ScheduleRow) -> None:
     """Let nothing start any more. Its fires stay, as does a pause for the case that it comes back."""
     key = {"tenant": schedule.tenant, "id": schedule.id, "now": tx.now}
     tx.execute(_WITHDRAW, key)

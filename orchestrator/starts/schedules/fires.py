@@ -10,10 +10,10 @@ from uuid import UUID
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.triggered_by import SCHEDULE, TriggeredBy
-from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
+from pipeweave.orchestrator.runs.triggering import CreatedRun, StartRequest
 from pipeweave.orchestrator.starts import failures, new_runs
-from pipeweave.orchestrator.starts.schedules.decision import Fire
-from pipeweave.orchestrator.starts.schedules.row import Schedule
+from pipeweave.orchestrator.starts.schedules.decision import DueFire
+from pipeweave.orchestrator.starts.schedules.row import ScheduleRow
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.store.values import Values
 
@@ -21,7 +21,7 @@ from pipeweave.orchestrator.store.values import Values
 def start_runs(
     tx: Transaction,
     values: Values,
-    schedule: Schedule,
+    schedule: ScheduleRow,
     times: Iterable[datetime],
     actor: str | None = None,
     *,
@@ -43,8 +43,8 @@ def start_runs(
 
 
 def request(
-    schedule: Schedule, scheduled_at: datetime, actor: str | None = None, token: str | None = None
-) -> Trigger:
+    schedule: ScheduleRow, scheduled_at: datetime, actor: str | None = None, token: str | None = None
+) -> StartRequest:
     """The run of a due time. Its run token names the schedule and the time, so that a second start gives the
     first run; see `start_runs`.
     """
@@ -53,7 +53,7 @@ def request(
     metadata = {"scheduleId": schedule.id, "scheduledAt": iso(scheduled_at)}
     input = {} if schedule.input is None else schedule.input
     by = TriggeredBy(SCHEDULE, schedule.id, actor)
-    return Trigger(schedule.pipeline_id, input, metadata=metadata, run_token=token, triggered_by=by)
+    return StartRequest(schedule.pipeline_id, input, metadata=metadata, run_token=token, triggered_by=by)
 
 
 _EXISTING = """
@@ -62,7 +62,7 @@ WHERE tenant_id = :tenant AND schedule_id = :id AND scheduled_at = ANY(CAST(:tim
 """
 
 
-def existing(tx: Transaction, schedule: Schedule, times: Iterable[datetime]) -> set[datetime]:
+def existing(tx: Transaction, schedule: ScheduleRow, times: Iterable[datetime]) -> set[datetime]:
     """Those of the times that something was decided about before."""
     parameters = {"tenant": schedule.tenant, "id": schedule.id, "times": list(times)}
     return set(tx.execute(_EXISTING, parameters).scalars())
@@ -74,7 +74,7 @@ WHERE tenant_id = :tenant AND schedule_id = :id AND run_id = :run_id ORDER BY sc
 """
 
 
-def time_of(tx: Transaction, schedule: Schedule, run_id: UUID) -> datetime | None:
+def time_of(tx: Transaction, schedule: ScheduleRow, run_id: UUID) -> datetime | None:
     """The time of a run in the list of fires; None when it is not there any more."""
     key = {"tenant": schedule.tenant, "id": schedule.id, "run_id": run_id}
     due_time: datetime | None = tx.execute(_TIME_OF, key).scalar_one_or_none()
@@ -93,8 +93,8 @@ FROM jsonb_to_recordset(CAST(:fires AS jsonb)) AS f(scheduled_at timestamptz, ou
 
 def write(
     tx: Transaction,
-    schedule: Schedule,
-    fires: Iterable[Fire],
+    schedule: ScheduleRow,
+    fires: Iterable[DueFire],
     runs: Mapping[datetime, CreatedRun],
     *,
     kind: str,
@@ -112,7 +112,9 @@ def write(
         tx.execute(_WRITE, {**key, "fires": to_json(rows)})
 
 
-def _shape(fire: Fire, runs: Mapping[datetime, CreatedRun], failure: PipeWeaveError | None) -> dict[str, Any]:
+def _shape(
+    fire: DueFire, runs: Mapping[datetime, CreatedRun], failure: PipeWeaveError | None
+) -> dict[str, Any]:
     noted: dict[str, Any] = {
         "scheduled_at": fire.scheduled_at.isoformat(),
         "outcome": fire.outcome,
@@ -139,7 +141,7 @@ SELECT EXISTS (SELECT 1 FROM schedule_fires
 """
 
 
-def overlap(tx: Transaction, schedule: Schedule) -> tuple[bool, bool]:
+def overlap(tx: Transaction, schedule: ScheduleRow) -> tuple[bool, bool]:
     """Whether a run of the schedule is open, and whether a due time waits for its end. The schedule's row is
     locked.
     """
@@ -156,6 +158,6 @@ UPDATE schedule_fires SET is_superseded = true WHERE tenant_id = :tenant AND sch
 """
 
 
-def supersede(tx: Transaction, schedule: Schedule) -> None:
+def supersede(tx: Transaction, schedule: ScheduleRow) -> None:
     """Mark the open runs of a schedule: the tick cancels them after the newer run has been stored."""
     tx.execute(_SUPERSEDE, {"tenant": schedule.tenant, "id": schedule.id})

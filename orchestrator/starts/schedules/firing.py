@@ -14,12 +14,12 @@ from typing import Any
 
 from pipeweave.errors import Conflict, NotFound, PipeWeaveError
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
+from pipeweave.orchestrator.runs.triggering import CreatedRun, StartRequest
 from pipeweave.orchestrator.starts import failures, loop
 from pipeweave.orchestrator.starts.loop import Source
 from pipeweave.orchestrator.starts.schedules import fires, row
-from pipeweave.orchestrator.starts.schedules.decision import Fire, decide
-from pipeweave.orchestrator.starts.schedules.row import COLUMNS, Schedule
+from pipeweave.orchestrator.starts.schedules.decision import DueFire, decide
+from pipeweave.orchestrator.starts.schedules.row import COLUMNS, ScheduleRow
 from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
@@ -106,8 +106,8 @@ class _Decided:
         supersedes: whether its open runs end for the one that starts.
     """
 
-    schedule: Schedule
-    fires: Sequence[Fire]
+    schedule: ScheduleRow
+    fires: Sequence[DueFire]
     next_at: datetime | None
     supersedes: bool = False
 
@@ -138,7 +138,7 @@ def _lock_due(tx: Transaction, due: Any) -> _Decided | None:
     return _Decided(schedule, undecided, decision.next_at, decision.supersedes)
 
 
-def _requests(tx: Transaction, decided: _Decided) -> list[Trigger]:
+def _requests(tx: Transaction, decided: _Decided) -> list[StartRequest]:
     if decided.supersedes:
         fires.supersede(tx, decided.schedule)
     return [fires.request(decided.schedule, each) for each in decided.starting]
@@ -205,7 +205,7 @@ def _lock_waiting(tx: Transaction, ready: Any) -> _Decided | None:
     # Another transaction may have started a run, or this very one, before the row was locked.
     if has_open_run or (waited := tx.execute(_TAKE, key).one_or_none()) is None:
         return None
-    fire = Fire(ready.scheduled_at, reason=waited.reason)
+    fire = DueFire(ready.scheduled_at, reason=waited.reason)
     return _Decided(schedule, [fire], schedule.next_scheduled_at)
 
 

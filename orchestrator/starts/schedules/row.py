@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.registry import unknown_names
-from pipeweave.orchestrator.starts.schedules.decision import Rules, jitter
+from pipeweave.orchestrator.starts.schedules.decision import ScheduleRules, jitter
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import declared_schedule
 from pipeweave.spec.timetable import Timetable
@@ -25,7 +25,7 @@ COLUMNS = """s.tenant_id, s.id, s.pipeline_id, s.cron, s.every_ms, s.at, s.time_
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class ScheduleRow:
     """A stored schedule.
 
     Args:
@@ -38,7 +38,7 @@ class Schedule:
     id: str
     pipeline_id: str
     input: Any
-    rules: Rules
+    rules: ScheduleRules
     jitter: timedelta
     is_enabled: bool
     source: str
@@ -62,15 +62,15 @@ class Schedule:
         return scheduled_at + jitter(self.id, scheduled_at, self.jitter)
 
 
-def of_row(row: Any) -> Schedule:
+def of_row(row: Any) -> ScheduleRow:
     """The schedule of a row with COLUMNS."""
     timetable = timetable_of(row)
-    return Schedule(
+    return ScheduleRow(
         row.tenant_id,
         row.id,
         row.pipeline_id,
         row.input,
-        Rules(timetable, row.missed_policy, row.overlap_policy),
+        ScheduleRules(timetable, row.missed_policy, row.overlap_policy),
         timedelta(milliseconds=row.jitter_ms),
         row.enabled,
         row.source,
@@ -102,14 +102,14 @@ def anchor_of(moment: datetime) -> datetime:
 _LOCK = f"SELECT {COLUMNS} FROM schedules AS s WHERE s.tenant_id = :tenant AND s.id = :id FOR UPDATE"
 
 
-def lock(tx: Transaction, tenant: str, schedule_id: str) -> Schedule | None:
+def lock(tx: Transaction, tenant: str, schedule_id: str) -> ScheduleRow | None:
     """Lock a schedule until the commit; None when the tenant has no such schedule."""
     row = tx.execute(_LOCK, {"tenant": tenant, "id": schedule_id}).one_or_none()
     tx.catch_up()
     return None if row is None else of_row(row)
 
 
-def known(tx: Transaction, tenant: str, schedule_id: str) -> Schedule:
+def known(tx: Transaction, tenant: str, schedule_id: str) -> ScheduleRow:
     """Lock a schedule until the commit.
 
     Raises:

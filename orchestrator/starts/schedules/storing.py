@@ -12,8 +12,8 @@ from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.starts.failures import refuse
 from pipeweave.orchestrator.starts.schedules import row as rows
-from pipeweave.orchestrator.starts.schedules.decision import Rules, jitter
-from pipeweave.orchestrator.starts.schedules.row import Schedule
+from pipeweave.orchestrator.starts.schedules.decision import ScheduleRules, jitter
+from pipeweave.orchestrator.starts.schedules.row import ScheduleRow
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.schema import run_input_errors
 from pipeweave.size_limits import INLINE_BYTES
@@ -68,7 +68,7 @@ class ScheduleSpec:
             schedule.paused,
         )
 
-    def is_stored_as(self, schedule: Schedule, timetable: Timetable) -> bool:
+    def is_stored_as(self, schedule: ScheduleRow, timetable: Timetable) -> bool:
         """Whether a stored schedule is this one, whether it is paused or not.
 
         Args:
@@ -76,7 +76,7 @@ class ScheduleSpec:
         """
         return (
             (schedule.pipeline_id, schedule.input) == (self.pipeline_id, self.input)
-            and schedule.rules == Rules(timetable, self.missed, self.overlap)
+            and schedule.rules == ScheduleRules(timetable, self.missed, self.overlap)
             and schedule.jitter == timedelta(milliseconds=self.jitter_ms)
         )
 
@@ -140,7 +140,9 @@ def write(
     tx.execute(_PUT, _columns(tx, tenant, schedule_id, spec, source, is_enabled, next_at))
 
 
-def _next(before: Schedule | None, timetable: Timetable, is_enabled: bool, now: datetime) -> datetime | None:
+def _next(
+    before: ScheduleRow | None, timetable: Timetable, is_enabled: bool, now: datetime
+) -> datetime | None:
     if before is None or before.timetable != timetable or before.is_withdrawn:
         return timetable.after(now)
     return before.next_scheduled_at if before.is_enabled and is_enabled else timetable.after(now)
@@ -237,7 +239,7 @@ def resume(tx: Transaction, tenant: str, schedule_id: str) -> None:
     _enable(tx, rows.known(tx, tenant, schedule_id), is_enabled=True)
 
 
-def _enable(tx: Transaction, schedule: Schedule, *, is_enabled: bool) -> None:
+def _enable(tx: Transaction, schedule: ScheduleRow, *, is_enabled: bool) -> None:
     next_at = None if schedule.is_withdrawn else schedule.timetable.after(tx.now)
     parameters = {
         "tenant": schedule.tenant,

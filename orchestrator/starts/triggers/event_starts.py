@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
+from pipeweave.orchestrator.runs.triggering import CreatedRun, StartRequest
 from pipeweave.orchestrator.starts import fires, loop
 from pipeweave.orchestrator.starts.hooks import repeated_ends
 from pipeweave.orchestrator.starts.loop import Source
@@ -72,7 +72,7 @@ def _lock(tx: Transaction, due: Any) -> _Fired | None:
     return _Fired(due, locked.event, None if trigger is None else of_row(trigger))
 
 
-def _requests(_: Transaction, fired: _Fired) -> list[Trigger]:
+def _requests(_: Transaction, fired: _Fired) -> list[StartRequest]:
     trigger, event = fired.trigger, fired.event
     if trigger is None or fired.skipped is not None:
         return []

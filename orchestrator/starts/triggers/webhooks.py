@@ -28,7 +28,7 @@ from pipeweave.errors import (
 )
 from pipeweave.orchestrator.domain import gcra
 from pipeweave.orchestrator.domain.triggered_by import WEBHOOK, TriggeredBy
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.security import sealed_texts
 from pipeweave.orchestrator.starts import new_runs
 from pipeweave.orchestrator.starts.triggers import last_fire, matching, row, storing
@@ -68,7 +68,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedDelivery:
     """What became of a delivery.
 
     Args:
@@ -135,7 +135,7 @@ def _secrets(tx: Transaction, secret_key: str | None, trigger: StoredTrigger) ->
         return [_NOBODYS]
 
 
-def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> Received:
+def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> ReceivedDelivery:
     """Start the run of a delivery, or give the one that it started before.
 
     Args:
@@ -163,21 +163,21 @@ def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> R
     if (known := _known(tx, fire)) is not None:
         return known
     if _is_ping(trigger, delivery.headers):
-        return Received(delivery_id, None, is_ping=True)
+        return ReceivedDelivery(delivery_id, None, is_ping=True)
     if not trigger.is_enabled:
         raise Conflict(f"trigger {trigger.id!r} is paused", hint="send the delivery again later")
     document = {"body": body, "headers": _headers(trigger, delivery.headers), "deliveryId": delivery_id}
     if not matching.fits(trigger.filter, document):
-        return Received(delivery_id, None)
+        return ReceivedDelivery(delivery_id, None)
     on_time = _on_time(tx, trigger)
     metadata = {"triggerId": trigger.id, "deliveryId": delivery_id}
     by = TriggeredBy(WEBHOOK, trigger.id, delivery_id)
     input = matching.input_of(trigger.input, document)
-    request = Trigger(trigger.pipeline_id, input, metadata=metadata, triggered_by=by)
+    request = StartRequest(trigger.pipeline_id, input, metadata=metadata, triggered_by=by)
     (run,) = new_runs.start(tx, values, trigger.tenant, [request])
     tx.execute(_INSERT, {**fire, "run_id": run.id, "now": tx.now})
     last_fire.note(tx, trigger.tenant, trigger.id, on_time=on_time)
-    return Received(delivery_id, run.id, run.status)
+    return ReceivedDelivery(delivery_id, run.id, run.status)
 
 
 def _delivery_id(scheme: str, delivery: Delivery, body: Any) -> str:
@@ -233,7 +233,7 @@ VALUES (:tenant, :id, :key, :signature, :body_hash, :now, :run_id)
 """
 
 
-def _known(tx: Transaction, fire: Mapping[str, Any]) -> Received | None:
+def _known(tx: Transaction, fire: Mapping[str, Any]) -> ReceivedDelivery | None:
     first = tx.execute(_KNOWN, fire).one_or_none()
     if first is None:
         return None
@@ -242,7 +242,7 @@ def _known(tx: Transaction, fire: Mapping[str, Any]) -> Received | None:
             f"delivery {fire['key']!r} came before with another body, so this one starts nothing",
             hint="give each delivery an id of its own; send one again with the body that it had",
         )
-    return Received(first.key, first.run_id, first.status, is_repeated=True)
+    return ReceivedDelivery(first.key, first.run_id, first.status, is_repeated=True)
 
 
 def _on_time(tx: Transaction, trigger: StoredTrigger) -> Any:

@@ -5,6 +5,6 @@ so that a worker that was killed misses none. This room must never import OpenTe
 """
 
 from pipeweave.orchestrator.telemetry.traces.sending import begin, run_once
-from pipeweave.orchestrator.telemetry.traces.spans import Span
+from pipeweave.orchestrator.telemetry.traces.spans import TraceSpan
 
-__all__ = ["Span", "begin", "run_once"]
+__all__ = ["TraceSpan", "begin", "run_once"]

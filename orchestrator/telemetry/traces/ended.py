@@ -8,7 +8,7 @@ from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.feed import stretch
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.telemetry.traces import spans
-from pipeweave.orchestrator.telemetry.traces.spans import Span
+from pipeweave.orchestrator.telemetry.traces.spans import TraceSpan
 
 _RUN_ENDS = ["run.completed", "run.partial", "run.failed", "run.cancelled"]
 _ATTEMPT_ENDS = ["task_run.completed", "task_run.retrying", "task_run.failed", "task_run.timed_out"]
@@ -71,7 +71,7 @@ CROSS JOIN LATERAL (
 """
 
 
-def spans_of(tx: Transaction, stretch: stretch.Span) -> Iterator[Span]:
+def spans_of(tx: Transaction, stretch: stretch.EventStretch) -> Iterator[TraceSpan]:
     """The spans of what ended in a stretch, but of runs whose callers want no trace recorded."""
     for statement, types in ((_ATTEMPTS, _ATTEMPT_ENDS), (_CANCELLED_ATTEMPTS, _CANCELLED)):
         for row in tx.execute(statement, {**stretch.parameters, "types": types}):

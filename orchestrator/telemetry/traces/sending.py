@@ -12,7 +12,7 @@ from datetime import timedelta
 from pipeweave.orchestrator.feed import consumers, stretch
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.telemetry.traces.ended import spans_of
-from pipeweave.orchestrator.telemetry.traces.spans import Span
+from pipeweave.orchestrator.telemetry.traces.spans import TraceSpan
 
 # The consumer of events that sends spans.
 CONSUMER = "traces"
@@ -22,7 +22,7 @@ LEFT_BEHIND = timedelta(hours=24)
 BATCH = 1_000
 
 # Sends spans, and says whether they have arrived.
-Send = Callable[[Sequence[Span]], bool]
+Send = Callable[[Sequence[TraceSpan]], bool]
 
 
 def run_once(database: Database, send: Send) -> bool:

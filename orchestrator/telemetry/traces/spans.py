@@ -21,7 +21,7 @@ _FINE = frozenset({"completed", "cached", "cancelled", "partial"})
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TraceSpan:
     """A span that has ended.
 
     Args:
@@ -44,7 +44,7 @@ def is_recorded(traceparent: str | None) -> bool:
     return traceparent is None or bool(int(traceparent[-2:], 16) & 1)
 
 
-def of_run(row: Any) -> Span:
+def of_run(row: Any) -> TraceSpan:
     """The span of a run that ended. A run that is continued after its end gets one more, below the first."""
     first = tracing.run_span_id(row.run_id)
     status = row.type.partition(".")[2]
@@ -58,7 +58,7 @@ def of_run(row: Any) -> Span:
         "errorCode": row.error_code if status not in _FINE else None,
     }
     is_again = row.reopened_at is not None and row.reopened_at <= row.at
-    return Span(
+    return TraceSpan(
         RUN,
         tracing.trace_id(row.run_id, row.traceparent),
         tracing.run_span_id(row.run_id, row.seq) if is_again else first,
@@ -70,7 +70,7 @@ def of_run(row: Any) -> Span:
     )
 
 
-def of_attempt(row: Any) -> Span:
+def of_attempt(row: Any) -> TraceSpan:
     """The span of an attempt that ended."""
     attributes = {
         "tenant": row.tenant_id,
@@ -86,7 +86,7 @@ def of_attempt(row: Any) -> Span:
         "errorCode": row.error_code,
         "queuedMs": row.queued_ms,
     }
-    return Span(
+    return TraceSpan(
         STEP,
         tracing.trace_id(row.run_id, row.traceparent),
         tracing.span_id(row.task_run_id, row.attempt),

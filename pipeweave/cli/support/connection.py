@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave.settings import connecting, load, load_for_client
-from pipeweave.settings.connecting import Connection
+from pipeweave.settings.connecting import OrchestratorAddress
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
@@ -70,7 +70,7 @@ def _with_database(command: Command, *names: str) -> Command:
     return with_url
 
 
-def open_client(connection: Connection) -> Client:
+def open_client(connection: OrchestratorAddress) -> Client:
     """Make a client for this connection."""
     from pipeweave.client import Client
 

@@ -13,7 +13,7 @@ from pipeweave.storage import Backends, GcsStorage, LocalStorage, S3Storage, Sto
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HistoryPlace:
     """The database that holds the history, and the storage of its archives."""
 
     database_url: str
@@ -39,6 +39,6 @@ def with_place(command: Command) -> Command:
     @with_deployment
     @functools.wraps(command)
     def with_place(*, settings: Settings, **values: Any) -> Any:
-        return command(place=Place(str(settings.database_url), settings), **values)
+        return command(place=HistoryPlace(str(settings.database_url), settings), **values)
 
     return with_place

@@ -14,7 +14,7 @@ from pipeweave.cli.support.steps import StepProgress, steps_of
 from pipeweave.cli.support.tables import letters
 from pipeweave.cli.support.waiting import why_waiting
 from pipeweave.client.following import follow as follow_run
-from pipeweave.client.waiting import Waiting
+from pipeweave.client.waiting import RunWait
 from pipeweave.errors import PipeWeaveError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class _Silence:
 
 
 def _wait(client: Client, run_id: str, timeout: float | None, tell: Tell, say: Say) -> Run:
-    waiting = Waiting(run_id, timeout, tell, on_pause=lambda sentence: say(text(sentence)))
+    waiting = RunWait(run_id, timeout, tell, on_pause=lambda sentence: say(text(sentence)))
     silence = _Silence(client, say)
     return follow_run(client, client.run, run_id, waiting, is_shown=True, on_look=silence.saw)
 

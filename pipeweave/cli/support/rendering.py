@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave.cli.support.known_names import require_tenant
-from pipeweave.cli.support.tables import GAP, Column, Layout, fold, lay_out, letters, shortened
+from pipeweave.cli.support.tables import GAP, Column, TableLayout, fold, lay_out, letters, shortened
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Page
@@ -234,7 +234,9 @@ def _on_terminal(columns: Sequence[Column], rows: list[list[str]]) -> None:
         click.secho(f"Not shown on this narrow terminal: {hidden}", fg="bright_black")
 
 
-def _print_row(row: Sequence[str], columns: Sequence[Column], sides: Sequence[str], layout: Layout) -> None:
+def _print_row(
+    row: Sequence[str], columns: Sequence[Column], sides: Sequence[str], layout: TableLayout
+) -> None:
     """Print a row, on several lines if a text is wider than its column."""
     folded = [
         fold(cell, size, breaks=column.breaks) if letters(cell) > size else [cell]

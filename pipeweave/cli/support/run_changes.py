@@ -20,7 +20,7 @@ _DONE = {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class RunChoice:
     """The runs that the options of a command choose; none without a filter."""
 
     pipeline: str | None
@@ -64,7 +64,7 @@ def is_run(reference: str | None) -> bool:
     return reference is not None and (reference == LATEST or reference.startswith(f"{ids.RUN}_"))
 
 
-def change_all(client: Client, action: str, chosen: Chosen, reason: str | None, *, as_json: bool) -> None:
+def change_all(client: Client, action: str, chosen: RunChoice, reason: str | None, *, as_json: bool) -> None:
     """Do the action to all runs that match, request after request, and print how many there were."""
     from pipeweave.cli.support.known_names import require_pipeline
 
@@ -82,7 +82,7 @@ def change_all(client: Client, action: str, chosen: Chosen, reason: str | None, 
         click.echo(each)
 
 
-def _all(client: Client, action: str, chosen: Chosen, reason: str | None) -> Document:
+def _all(client: Client, action: str, chosen: RunChoice, reason: str | None) -> Document:
     total: Document | None = None
     while total is None or not (total["isComplete"] or chosen.is_dry_run):
         batch = client.change_runs(

@@ -24,7 +24,7 @@ _MOST_TAIL = 10_000
 
 
 @dataclass(slots=True)
-class _Log:
+class _AttemptLog:
     """The log of one attempt.
 
     Args:
@@ -72,7 +72,7 @@ class _Attempts:
         self._cursor: str | None = None
         self._seen: set[tuple[str, int]] = set()
 
-    def begun(self) -> list[_Log]:
+    def begun(self) -> list[_AttemptLog]:
         """Those that have begun since it was asked; the newest MOST_ATTEMPTS of them."""
         fresh = []
         for event in self._events():
@@ -82,7 +82,7 @@ class _Attempts:
                 fresh.append(key)
         if len(fresh) > MOST_ATTEMPTS:
             click.echo(f"Of {len(fresh):,} attempts, the newest {MOST_ATTEMPTS} are shown.", err=True)
-        return [_Log(*each, step=self._step(*each)) for each in fresh[-MOST_ATTEMPTS:]]
+        return [_AttemptLog(*each, step=self._step(*each)) for each in fresh[-MOST_ATTEMPTS:]]
 
     def _events(self) -> Iterator[Document]:
         """The events from the last page on that was read; some of them again."""
@@ -101,7 +101,7 @@ class _Attempts:
         return f"{task_run['stepId']}{item}" + (f" attempt {attempt}" if attempt > 1 else "")
 
 
-def _lines(client: Client, logs: list[_Log], tail: int | None = None) -> Iterator[Document]:
+def _lines(client: Client, logs: list[_AttemptLog], tail: int | None = None) -> Iterator[Document]:
     """The lines that were not read yet; with `tail`, only so many last ones of each log."""
     for each in logs:
         while not each.is_complete:

@@ -39,7 +39,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """How a table is printed.
 
     Args:
@@ -53,17 +53,17 @@ class Layout:
     is_short: bool
 
 
-def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> Layout | None:
+def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> TableLayout | None:
     """Choose what to show of a table in a terminal of `width` letters; None: print each row as a block."""
     shown = tuple(range(len(columns)))
     full = _natural(columns, rows, is_short=False)
     short = _natural(columns, shortened(columns, rows), is_short=True)
     if fitted := _fit(columns, full, shown, width, COMFORTABLE):
-        return Layout(shown, fitted, is_short=False)
+        return TableLayout(shown, fitted, is_short=False)
     for least in (COMFORTABLE, NARROW):
         for kept in _kept(columns):
             if fitted := _fit(columns, short, kept, width, least):
-                return Layout(kept, fitted, is_short=True)
+                return TableLayout(kept, fitted, is_short=True)
     return None
 
 

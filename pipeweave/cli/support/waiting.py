@@ -21,7 +21,7 @@ SOON_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingReason:
     """Why a run does not go on.
 
     Args:
@@ -33,7 +33,7 @@ class Waiting:
     line: str
 
 
-def why_waiting(client: Client, run: Run) -> Waiting | None:
+def why_waiting(client: Client, run: Run) -> WaitingReason | None:
     """Why a run does not go on; None if a task run of it runs, or all ended."""
     task_run = first_waiting(run)
     if task_run is None:
@@ -43,7 +43,7 @@ def why_waiting(client: Client, run: Run) -> Waiting | None:
     if not reasons or answer["status"] not in _ORDER or _is_about_to_start(reasons):
         return None
     key = (task_run["id"], *(each["code"] for each in reasons))
-    return Waiting(key, f"{place(task_run)} waits: {'; '.join(text(each['text']) for each in reasons)}")
+    return WaitingReason(key, f"{place(task_run)} waits: {'; '.join(text(each['text']) for each in reasons)}")
 
 
 def first_open(run: Run) -> str | None:

@@ -24,10 +24,10 @@ from pipeweave.spec.expressions.kinds import (
 )
 from pipeweave.spec.expressions.known import MEMBERS, STATUSES, Known
 from pipeweave.spec.expressions.tree import (
-    Call,
     Chain,
     Comparison,
     Conditional,
+    FunctionCall,
     Listing,
     Literal,
     Negation,
@@ -126,7 +126,7 @@ def _literal(literal: Literal, known: Known) -> Iterator[Fault]:
         yield Fault(message, literal.column, "reference_in_text")
 
 
-def _call(call: Call, known: Known) -> Iterator[Fault]:
+def _call(call: FunctionCall, known: Known) -> Iterator[Fault]:
     if call.name == NOW and not known.has_now:
         yield Fault("now() has no value here", call.column, "out_of_place")
 
@@ -228,7 +228,7 @@ def _calculated(operands: list[Tree], sign: str, column: int, known: Known) -> I
 _CHECKS: Final[Mapping[type, Callable[[Any, Known], Iterator[Fault]]]] = {
     Path: _path,
     Literal: _literal,
-    Call: _call,
+    FunctionCall: _call,
     Comparison: _comparison,
     Not: _not,
     Conditional: _conditional,

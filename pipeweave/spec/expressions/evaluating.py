@@ -10,10 +10,10 @@ from pipeweave.spec.expressions.frame import Frame
 from pipeweave.spec.expressions.functions import FUNCTIONS, HAS
 from pipeweave.spec.expressions.paths import Absent, Run, follow, follow_leniently, follow_member
 from pipeweave.spec.expressions.tree import (
-    Call,
     Chain,
     Comparison,
     Conditional,
+    FunctionCall,
     Listing,
     Literal,
     Member,
@@ -55,7 +55,7 @@ def _listing(tree: Listing) -> Run:
     return lambda frame: [entry(frame) for entry in entries]
 
 
-def _call(tree: Call) -> Run:
+def _call(tree: FunctionCall) -> Run:
     if tree.name == HAS:
         return _has(tree.arguments[0])
     function = FUNCTIONS[tree.name]
@@ -187,7 +187,7 @@ _COMPILERS: Final[Mapping[type, Callable[[Any], Run]]] = {
     Path: follow,
     Member: _member,
     Listing: _listing,
-    Call: _call,
+    FunctionCall: _call,
     Not: _not,
     Negation: _negation,
     Comparison: _comparison,

@@ -19,7 +19,7 @@ from pipeweave.spec.expressions.frame import Frame
 from pipeweave.spec.expressions.functions import MAKE_TIMES, NOW
 from pipeweave.spec.expressions.parsing import parse_inside, parse_whole
 from pipeweave.spec.expressions.paths import Run
-from pipeweave.spec.expressions.tree import Call, Path, Tree, parts_of
+from pipeweave.spec.expressions.tree import FunctionCall, Path, Tree, parts_of
 from pipeweave.spec.expressions.values import as_json, kind_name
 
 _CACHED = 4096
@@ -170,7 +170,7 @@ def parse_template(text: str) -> tuple[str | Expression, ...]:
 def _expression(text: str, tree: Tree, *, is_condition: bool) -> Expression:
     parts = tuple(parts_of(tree))
     references = tuple(each for each in parts if isinstance(each, Path))
-    calls = {each.name for each in parts if isinstance(each, Call)}
+    calls = {each.name for each in parts if isinstance(each, FunctionCall)}
     uses_now = NOW in calls
     return Expression(
         text=text,

@@ -9,10 +9,10 @@ from pipeweave.spec.expressions.functions import FUNCTIONS
 from pipeweave.spec.expressions.input_facts import input_fact
 from pipeweave.spec.expressions.known import Known
 from pipeweave.spec.expressions.tree import (
-    Call,
     Chain,
     Comparison,
     Conditional,
+    FunctionCall,
     Listing,
     Literal,
     Negation,
@@ -51,7 +51,7 @@ def kind_of(tree: Tree, known: Known) -> str:
             return LIST
         case Not() | Comparison():
             return BOOLEAN
-        case Call(name=name):
+        case FunctionCall(name=name):
             return FUNCTIONS[name].gives
         case Negation(operand=operand):
             return kind_of(operand, known)

@@ -23,12 +23,12 @@ from pipeweave.spec.expressions.functions import FUNCTIONS, HAS, signature
 from pipeweave.spec.expressions.tokens import END, NUMBER, SIGN, TEXT, WORD, Tokens, decoded, number_of
 from pipeweave.spec.expressions.tree import (
     ROOTS,
-    Call,
     Chain,
+    ChainedOperand,
     Comparison,
     Conditional,
     Each,
-    Link,
+    FunctionCall,
     Listing,
     Literal,
     Member,
@@ -130,7 +130,7 @@ class _Parser:
         while _STRENGTHS.get(operator := self._operator(), 0) == strength:
             column = self.tokens.column
             self.tokens.advance()
-            links.append(Link(operator, self._binary(strength + 1), column))
+            links.append(ChainedOperand(operator, self._binary(strength + 1), column))
         return Chain(first, tuple(links), first.column)
 
     def _comparison(self, left: Tree) -> Tree:
@@ -246,7 +246,7 @@ class _Parser:
             )
         if name == HAS and not isinstance(arguments[0], Path):
             raise BadExpression("has takes a path: write has(input.name)", column, "wrong_arguments")
-        return self._with_members(Call(name, arguments, column), ")", column)
+        return self._with_members(FunctionCall(name, arguments, column), ")", column)
 
     def _path(self, root: str, column: int) -> Path:
         tokens = self.tokens

@@ -87,7 +87,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function with its arguments."""
 
     name: str
@@ -111,7 +111,7 @@ class Negation:
     column: int
 
 
-class Link(NamedTuple):
+class ChainedOperand(NamedTuple):
     """One further operand of a chain."""
 
     operator: str
@@ -124,7 +124,7 @@ class Chain:
     """`a + b - c`: operators of equal strength, from left to right."""
 
     first: Tree
-    links: tuple[Link, ...]
+    links: tuple[ChainedOperand, ...]
     column: int
 
 
@@ -147,7 +147,9 @@ class Conditional:
     column: int
 
 
-Tree: TypeAlias = Path | Literal | Member | Listing | Call | Not | Negation | Chain | Comparison | Conditional
+Tree: TypeAlias = (
+    Path | Literal | Member | Listing | FunctionCall | Not | Negation | Chain | Comparison | Conditional
+)
 
 
 def children(tree: Tree) -> tuple[Tree, ...]:
@@ -155,7 +157,7 @@ def children(tree: Tree) -> tuple[Tree, ...]:
     match tree:
         case Member(owner=one) | Not(operand=one) | Negation(operand=one):
             return (one,)
-        case Listing(entries=several) | Call(arguments=several):
+        case Listing(entries=several) | FunctionCall(arguments=several):
             return several
         case Chain():
             return (tree.first, *(each.operand for each in tree.links))

@@ -38,7 +38,7 @@ from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import cancelling
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.orchestrator.store.keyset import PageRequest
 from pipeweave.spec.rules import CONTINUE, PARTIAL_MERGE
 
 # --- standalone tasks, and what is refused ----------------------------------------------------------------
@@ -254,7 +254,7 @@ def test_dead_letters_of_another_tenant_are_not_found(worker: InlineWorker) -> N
         with pytest.raises(NotFound), worker.driver.database.transaction() as tx:
             verb(tx, "somebody-else", letter.id)
     with worker.driver.database.transaction() as tx:
-        assert queries.dead_letter_list(tx, "somebody-else", Page(), LetterFilter())["items"] == []
+        assert queries.dead_letter_list(tx, "somebody-else", PageRequest(), LetterFilter())["items"] == []
 
 
 # --- two at once ------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from support.factories import register
 from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator.deployment import shared_settings
 from pipeweave.orchestrator.diagnosis import check_processes
-from pipeweave.orchestrator.diagnosis.doctor import Level
+from pipeweave.orchestrator.diagnosis.doctor import Severity
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.workers.process.launch import run_worker
@@ -73,8 +73,8 @@ def test_a_process_that_differs_is_refused_and_told_in_what_and_from_whom(
     assert [each.field for each in refused.value.errors] == [field]
     assert refused.value.detail == f"{field} differs from that of worker-1@there"
     verdict = check_processes.same_settings(other)
-    assert (verdict.level, verdict.line) == (Level.WARNING, refused.value.detail)
-    assert check_processes.same_settings(of_others).level is Level.OK
+    assert (verdict.level, verdict.line) == (Severity.WARNING, refused.value.detail)
+    assert check_processes.same_settings(of_others).level is Severity.OK
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_when_no_other_process_lives_new_settings_count(
         tx.execute("UPDATE workers SET stopped_at = now()")
     changed = replace(of_others, secret_key=OTHER_KEY, storage_backends=())
     shared_settings.require_same(fresh_database, changed, "api@here")
-    assert check_processes.same_settings(changed).level is Level.OK
+    assert check_processes.same_settings(changed).level is Severity.OK
 
 
 def test_a_folder_is_compared_on_its_own_host_alone(

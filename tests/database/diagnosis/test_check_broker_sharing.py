@@ -11,7 +11,7 @@ from support.redis_inspection import QUEUE, released, run
 
 from pipeweave.orchestrator.diagnosis import check_broker_sharing
 from pipeweave.orchestrator.diagnosis.check_broker_sharing import sharing
-from pipeweave.orchestrator.diagnosis.doctor import Level
+from pipeweave.orchestrator.diagnosis.doctor import Severity
 from pipeweave.orchestrator.domain.outbox import Chord
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Publisher
@@ -40,7 +40,7 @@ def test_what_pipeweave_keeps_there_is_nobody_else(settings: Settings, publisher
         app.control.mailbox(connection).Node("w@host", channel=channel).listen()
         verdict = sharing(settings)
     app.close()
-    assert (verdict.level, verdict.line) == (Level.OK, "no other application uses this database")
+    assert (verdict.level, verdict.line) == (Severity.OK, "no other application uses this database")
 
 
 def test_another_celery_app_is_named_with_its_queues_and_workers(settings: Settings, theirs: Celery) -> None:
@@ -50,7 +50,7 @@ def test_another_celery_app_is_named_with_its_queues_and_workers(settings: Setti
         theirs.amqp.TaskConsumer(channel)
         theirs.control.mailbox(connection).Node("shop@host", channel=channel).listen()
         verdict = sharing(settings)
-    assert verdict.level is Level.WARNING
+    assert verdict.level is Severity.WARNING
     assert "another Celery app with queues celery, letters, worker shop@host" in verdict.line
     assert "a database number of its own" in (verdict.hint or "")
 
@@ -79,4 +79,4 @@ def test_a_user_who_may_not_read_keys_of_others_still_learns_that_there_are_some
         url = (settings.broker_url or "").partition("@")[2]
         verdict = sharing(Settings(broker_url=f"redis://reader:secret@{url}"))
         client.execute_command("ACL", "DELUSER", "reader")
-    assert (verdict.level, "keys of other applications" in verdict.line) == (Level.WARNING, True)
+    assert (verdict.level, "keys of other applications" in verdict.line) == (Severity.WARNING, True)

@@ -9,7 +9,7 @@ from support.memory_storage import MemoryStorage
 
 from pipeweave import ids
 from pipeweave.orchestrator.diagnosis import check_storage
-from pipeweave.orchestrator.diagnosis.doctor import Level
+from pipeweave.orchestrator.diagnosis.doctor import Severity
 from pipeweave.orchestrator.objects import passes
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
@@ -28,10 +28,10 @@ def test_a_backend_that_is_not_swept_is_a_warning(
     assert check_storage.swept(settings).line == "no pass yet"
     tick(is_own_folder=False)
     verdict = check_storage.swept(settings)
-    assert verdict.level is Level.WARNING
+    assert verdict.level is Severity.WARNING
     assert "local: the objects in storage backend 'local' may be of another deployment" in verdict.line
     with fresh_database.transaction() as tx:
         tx.execute("UPDATE storage_sweeps SET finished_at = now() - interval '1 h'")
     tick(is_own_folder=True)
     verdict = check_storage.swept(settings)
-    assert (verdict.level, verdict.line[:33]) == (Level.OK, "the tick looks for old objects, l")
+    assert (verdict.level, verdict.line[:33]) == (Severity.OK, "the tick looks for old objects, l")

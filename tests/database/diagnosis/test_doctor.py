@@ -22,7 +22,7 @@ from pipeweave.cli import main
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.diagnosis import check_broker, check_database, check_processes
 from pipeweave.orchestrator.diagnosis.checks import checks
-from pipeweave.orchestrator.diagnosis.doctor import Level, Verdict
+from pipeweave.orchestrator.diagnosis.doctor import Severity, Verdict
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.recovery import tick_status
 from pipeweave.orchestrator.recovery.tick_status import ChoreResult
@@ -34,7 +34,7 @@ from pipeweave.storage import Backends
 from pipeweave.up.postgres import Postgres
 from pipeweave.up.valkey import Valkey
 
-OK, WARNING, ERROR = Level.OK, Level.WARNING, Level.ERROR
+OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def change(driver: RunDriver, statement: str) -> None:
         tx.execute(statement)
 
 
-def saw(verdict: Verdict) -> tuple[Level, str]:
+def saw(verdict: Verdict) -> tuple[Severity, str]:
     """How bad it is, and the line; whatever is not fine says what to do."""
     assert (verdict.level is OK) == (verdict.hint is None)
     return verdict.level, verdict.line
@@ -170,7 +170,9 @@ def test_rows_in_a_default_partition_are_a_warning(settings: Settings, driver: R
         (timedelta(minutes=1), ERROR, "60.0 s ahead of"),
     ],
 )
-def test_a_clock_that_differs_is_told(settings: Settings, ahead: timedelta, level: Level, line: str) -> None:
+def test_a_clock_that_differs_is_told(
+    settings: Settings, ahead: timedelta, level: Severity, line: str
+) -> None:
     with time_machine.travel(datetime.now(UTC) + ahead):
         found = saw(check_database.clock(settings))
     assert found[0] is level

@@ -16,7 +16,7 @@ from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import repeated_ticks
-from pipeweave.orchestrator.diagnosis.stalled import Kind
+from pipeweave.orchestrator.diagnosis.stalled import StalledKind
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.recovery import tick
 from pipeweave.settings import Settings
@@ -66,7 +66,7 @@ def test_repeated_ticks_mend_stalled_work(deployment: Deployment, driver: RunDri
     later(clock)
     driver.sent.clear()
     recovered = resume(deployment)
-    assert [each.kind for each in recovered.found] == [Kind.MESSAGE_LOST]
+    assert [each.kind for each in recovered.found] == [StalledKind.MESSAGE_LOST]
     assert (recovered.left, recovered.ticks, recovered.done) == ([], 1, {"republished": 1})
     assert driver.released(lost) == [1]
 
@@ -82,7 +82,7 @@ def test_trying_ends_when_nothing_moves(deployment: Deployment, driver: RunDrive
     later(clock)
     time = Time()
     recovered = resume(deployment, time)
-    assert [each.kind for each in recovered.left] == [Kind.JOIN_CLOSED]
+    assert [each.kind for each in recovered.left] == [StalledKind.JOIN_CLOSED]
     assert repeated_ticks.UNCHANGED_S <= time.passed <= repeated_ticks.UNCHANGED_S + 2
     assert {each.join for each in driver.sent if isinstance(each, JoinCheck)} == {10}
 
@@ -93,7 +93,7 @@ def test_no_tick_runs_during_maintenance(deployment: Deployment, driver: RunDriv
     assert found(deployment) == []
     past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
     recovered = resume(deployment)
-    assert [each.kind for each in recovered.left] == [Kind.MAINTENANCE, Kind.RUN_OVERDUE]
+    assert [each.kind for each in recovered.left] == [StalledKind.MAINTENANCE, StalledKind.RUN_OVERDUE]
     assert recovered.ticks == 0
 
 

@@ -12,7 +12,7 @@ from support.stalled_runs import WIDE, found, later, past
 from pipeweave import ids
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import stalled
-from pipeweave.orchestrator.diagnosis.stalled import Kind, StalledItem
+from pipeweave.orchestrator.diagnosis.stalled import StalledItem, StalledKind
 from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
@@ -79,10 +79,10 @@ def test_final_rows_are_not_stalled(deployment: Deployment, driver: RunDriver, c
 def test_a_tick_that_does_not_come_is_missed(deployment: Deployment, driver: RunDriver) -> None:
     past(driver, "UPDATE orchestrator_state SET last_tick_at = now() - interval '1 hour'")
     one = only(deployment)
-    assert (one.kind, one.why) == (Kind.TICK_SILENT, "the last tick was 60 min ago")
+    assert (one.kind, one.why) == (StalledKind.TICK_SILENT, "the last tick was 60 min ago")
     assert one.since is not None
     past(driver, "UPDATE orchestrator_state SET last_tick_at = NULL")
-    assert only(deployment) == StalledItem(Kind.TICK_SILENT, "there was no tick yet")
+    assert only(deployment) == StalledItem(StalledKind.TICK_SILENT, "there was no tick yet")
 
 
 def test_a_silent_worker_is_reported_with_its_running_task_runs(
@@ -94,7 +94,7 @@ def test_a_silent_worker_is_reported_with_its_running_task_runs(
         claim(tx, run_id, 1, f"{worker}#77")
     past(driver, "UPDATE workers SET heartbeat_at = now() - interval '1 minute'")
     silent, running = found(deployment)
-    assert (silent.kind, running.kind) == (Kind.WORKER_SILENT, Kind.WORKER_GONE)
+    assert (silent.kind, running.kind) == (StalledKind.WORKER_SILENT, StalledKind.WORKER_GONE)
     assert worker in silent.why
     assert (running.run_id, running.task_run_id) == (run_id, ids.task_run_id(run_id, 1))
     assert running.since == silent.since is not None
@@ -108,8 +108,8 @@ def test_a_task_run_on_a_stopped_worker_is_stalled(deployment: Deployment, drive
         claim(tx, run_id, 2, "never registered")
         worker_processes.stop(tx, worker)
     assert [(each.kind, each.since is None) for each in found(deployment)] == [
-        (Kind.WORKER_GONE, False),
-        (Kind.WORKER_GONE, True),
+        (StalledKind.WORKER_GONE, False),
+        (StalledKind.WORKER_GONE, True),
     ]
 
 
@@ -118,7 +118,7 @@ def test_an_attempt_without_heartbeats_is_stale(deployment: Deployment, driver: 
     with driver.database.transaction() as tx:
         claim(tx, run_id, 1, a_worker(tx, driver))
     past(driver, "UPDATE task_runs SET heartbeat_at = now() - interval '1 hour'")
-    assert (only(deployment).kind, only(deployment).run_id) == (Kind.ATTEMPT_SILENT, run_id)
+    assert (only(deployment).kind, only(deployment).run_id) == (StalledKind.ATTEMPT_SILENT, run_id)
 
 
 # --- messages, retries, limits ----------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_a_message_is_lost_when_its_queue_has_only_younger_ones(
     queues.oldest_sent = (datetime.now(UTC) - timedelta(minutes=1)).timestamp()
     assert found(deployment) == []
     queues.oldest_sent = (datetime.now(UTC) + timedelta(minutes=1)).timestamp()
-    assert [each.kind for each in found(deployment)] == [Kind.MESSAGE_LOST] * 2
+    assert [each.kind for each in found(deployment)] == [StalledKind.MESSAGE_LOST] * 2
     queues.oldest_sent = None
     assert [each.task_run_id for each in found(deployment)] == [ids.task_run_id(run_id, n) for n in (1, 2)]
 
@@ -143,7 +143,7 @@ def test_a_broker_that_is_away_is_said_once(
     driver.begin({"a": [], "b": []})
     later(clock)
     queues.is_away = True
-    assert only(deployment) == StalledItem(Kind.BROKER_AWAY, "the broker cannot be used")
+    assert only(deployment) == StalledItem(StalledKind.BROKER_AWAY, "the broker cannot be used")
 
 
 def test_an_attempt_that_is_long_due_is_stale(deployment: Deployment, driver: RunDriver) -> None:
@@ -155,7 +155,11 @@ def test_an_attempt_that_is_long_due_is_stale(deployment: Deployment, driver: Ru
     assert found(deployment) == []
     past(driver, "UPDATE task_runs SET due_at = now() - interval '1 minute'")
     one = only(deployment)
-    assert (one.kind, one.run_id, one.why) == (Kind.RETRY_OVERDUE, run_id, "attempt 2 of step a is due")
+    assert (one.kind, one.run_id, one.why) == (
+        StalledKind.RETRY_OVERDUE,
+        run_id,
+        "attempt 2 of step a is due",
+    )
 
 
 def test_a_limit_with_room_and_ready_task_runs_is_stalled(
@@ -169,7 +173,7 @@ def test_a_limit_with_room_and_ready_task_runs_is_stalled(
     assert found(deployment) == []
     past(driver, "UPDATE tasks SET concurrency = 2 WHERE id = 'single'")
     one = only(deployment)
-    assert (one.kind, one.run_id) == (Kind.LIMIT_HAS_ROOM, runs[1])
+    assert (one.kind, one.run_id) == (StalledKind.LIMIT_HAS_ROOM, runs[1])
     assert one.why == "2 task runs of task single are ready, and it has room for 1"
     with driver.database.transaction() as tx:
         tx.execute(
@@ -191,7 +195,7 @@ def test_a_rate_limit_whose_next_start_is_not_due_is_not_stalled(
     past(driver, f"UPDATE tasks SET {rate}, rate_at = now() + interval '1 minute' WHERE id = 'single'")
     assert found(deployment) == []
     past(driver, "UPDATE tasks SET rate_at = now() - interval '1 minute' WHERE id = 'single'")
-    assert only(deployment).kind is Kind.LIMIT_HAS_ROOM
+    assert only(deployment).kind is StalledKind.LIMIT_HAS_ROOM
 
 
 def test_task_runs_of_another_tenant_take_no_room(
@@ -207,7 +211,7 @@ def test_task_runs_of_another_tenant_take_no_room(
     later(clock)
     past(driver, "UPDATE tasks SET concurrency = 2 WHERE id = 'single'")
     one = only(deployment)
-    assert (one.kind, one.run_id) == (Kind.LIMIT_HAS_ROOM, waiting)
+    assert (one.kind, one.run_id) == (StalledKind.LIMIT_HAS_ROOM, waiting)
     assert one.why.endswith("it has room for 1")
 
 
@@ -221,7 +225,7 @@ def test_a_join_that_is_due_and_closed_is_stale(
     driver.finish(run_id, "a", *(f"b{number}" for number in range(8)))
     later(clock)
     one = only(deployment)
-    assert (one.kind, one.task_run_id) == (Kind.JOIN_CLOSED, ids.task_run_id(run_id, 10))
+    assert (one.kind, one.task_run_id) == (StalledKind.JOIN_CLOSED, ids.task_run_id(run_id, 10))
     assert one.since == max(row.finished_at for row in driver.task_runs(run_id) if row.finished_at)
 
 
@@ -236,7 +240,7 @@ def test_a_map_with_only_final_items_is_stalled(
     )
     later(clock)
     one = only(deployment)
-    assert (one.kind, one.task_run_id) == (Kind.JOIN_CLOSED, ids.task_run_id(run_id, 1))
+    assert (one.kind, one.task_run_id) == (StalledKind.JOIN_CLOSED, ids.task_run_id(run_id, 1))
 
 
 def test_a_run_of_which_all_is_over_is_stale(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
@@ -244,13 +248,13 @@ def test_a_run_of_which_all_is_over_is_stale(deployment: Deployment, driver: Run
     driver.finish(run_id, *(f"end{number}" for number in range(8)))
     later(clock)
     one = only(deployment)
-    assert (one.kind, one.run_id, one.task_run_id) == (Kind.RUN_WITHOUT_LIVE_ROW, run_id, None)
+    assert (one.kind, one.run_id, one.task_run_id) == (StalledKind.RUN_WITHOUT_LIVE_ROW, run_id, None)
 
 
 def test_a_run_past_its_time_limit_is_stalled(deployment: Deployment, driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
-    assert (only(deployment).kind, only(deployment).run_id) == (Kind.RUN_OVERDUE, run_id)
+    assert (only(deployment).kind, only(deployment).run_id) == (StalledKind.RUN_OVERDUE, run_id)
 
 
 def test_a_run_that_the_next_tick_will_end_is_not_stale(deployment: Deployment, driver: RunDriver) -> None:
@@ -265,7 +269,7 @@ def test_stalled_work_is_mended_while_maintenance_is_awaited(
     driver.begin({"a": []}, timeout="5m")
     past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
     past(driver, "UPDATE orchestrator_state SET mode = 'waiting_for_maintenance'")
-    assert only(deployment).kind is Kind.RUN_OVERDUE
+    assert only(deployment).kind is StalledKind.RUN_OVERDUE
 
 
 def test_more_of_a_kind_is_not_shown_than_a_person_reads(
@@ -277,4 +281,4 @@ def test_more_of_a_kind_is_not_shown_than_a_person_reads(
 
 
 def test_everything_stale_has_something_that_heals_it() -> None:
-    assert set(stalled.REMEDIES) == set(Kind)
+    assert set(stalled.REMEDIES) == set(StalledKind)

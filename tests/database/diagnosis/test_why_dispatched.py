@@ -12,7 +12,7 @@ from support.run_driver import RunDriver
 
 from pipeweave import ids
 from pipeweave.orchestrator.diagnosis import check_processes, check_services, why
-from pipeweave.orchestrator.diagnosis.doctor import Level
+from pipeweave.orchestrator.diagnosis.doctor import Severity
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.messaging.celery_app import LEVELS
 from pipeweave.orchestrator.registry import instances, service_settings, worker_processes
@@ -121,7 +121,7 @@ def test_doctor_warns_of_a_service_of_which_no_instance_answers(
     assert check_services.services(settings).line == "1 HTTP services, instances that take dispatches: 1"
     set_aside(driver)
     verdict = check_services.services(settings)
-    assert verdict.level is Level.WARNING
+    assert verdict.level is Severity.WARNING
     assert verdict.line == f"no instance answers: resizer ({driver.tenant}), 1 set aside: it does not answer"
 
 
@@ -130,24 +130,24 @@ def test_a_service_that_is_switched_off_is_no_warning(driver: RunDriver, setting
     with driver.database.transaction() as tx:
         service_settings.change(tx, driver.tenant, "resizer", base_url=None, is_disabled=True)
     verdict = check_services.services(settings)
-    assert (verdict.level, "switched off: resizer" in verdict.line) == (Level.OK, True)
+    assert (verdict.level, "switched off: resizer" in verdict.line) == (Severity.OK, True)
 
 
 def test_http_services_without_a_secret_key_are_an_error(settings: Settings) -> None:
     verdict = check_services.services(replace(settings, secret_key=None))
-    assert (verdict.level, "PIPEWEAVE_SECRET_KEY is not set" in verdict.line) == (Level.ERROR, True)
+    assert (verdict.level, "PIPEWEAVE_SECRET_KEY is not set" in verdict.line) == (Severity.ERROR, True)
 
 
 def test_a_queue_of_dispatches_needs_somebody_who_dispatches(
     driver: RunDriver, run_id: UUID, settings: Settings
 ) -> None:
     verdict = check_processes.queues(settings)
-    assert (verdict.level, "`pipeweave dispatcher`" in str(verdict.hint)) == (Level.ERROR, True)
-    assert check_processes.queues(replace(settings, mode="serverless")).level is Level.OK
+    assert (verdict.level, "`pipeweave dispatcher`" in str(verdict.hint)) == (Severity.ERROR, True)
+    assert check_processes.queues(replace(settings, mode="serverless")).level is Severity.OK
     start_dispatcher(driver)
-    assert check_processes.queues(settings).level is Level.OK
+    assert check_processes.queues(settings).level is Severity.OK
 
 
 def test_a_serverless_deployment_needs_no_worker(settings: Settings) -> None:
-    assert check_processes.workers_alive(settings).level is Level.WARNING
-    assert check_processes.workers_alive(replace(settings, mode="serverless")).level is Level.OK
+    assert check_processes.workers_alive(settings).level is Severity.WARNING
+    assert check_processes.workers_alive(replace(settings, mode="serverless")).level is Severity.OK

@@ -15,7 +15,7 @@ from pipeweave.orchestrator.messaging.celery_app import LEVELS
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.runs import pausing
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 from pipeweave.orchestrator.store.remembering import Remembering
 
 
@@ -33,7 +33,7 @@ def driver(database: Database) -> Iterator[RunDriver]:
 
 def line(driver: RunDriver, **filters: Any) -> list[Document]:
     with driver.database.reading() as tx:
-        return list(why_line.items_with_reasons(tx, driver.tenant, Page(), oldest, **filters)["items"])
+        return list(why_line.items_with_reasons(tx, driver.tenant, PageRequest(), oldest, **filters)["items"])
 
 
 def test_each_says_what_why_says_of_it_first(driver: RunDriver) -> None:

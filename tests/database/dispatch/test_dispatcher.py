@@ -22,7 +22,7 @@ from pipeweave.orchestrator.domain.task_run import Dispatched, Postponed, TaskRu
 from pipeweave.orchestrator.registry import instances, pipelines
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
 from pipeweave.orchestrator.runs import service_registration, triggering
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
@@ -92,7 +92,7 @@ def claimed(database: Database, values: Values, url: str) -> tuple[RunHeader, li
         service_registration.register(tx, TENANT, Registration("hanging", "1", "http", url, [task]))
         steps = [{"id": f"s{number}", "task": "hang", "needs": []} for number in range(STEPS)]
         pipelines.store(tx, TENANT, parse_spec({"steps": steps}, id="hanging"), source="api")
-        run_id = triggering.trigger(tx, values, TENANT, Trigger("hanging", None)).id
+        run_id = triggering.trigger(tx, values, TENANT, StartRequest("hanging", None)).id
         task_runs = claiming.start(tx, run_id, range(1, STEPS + 1), 1, worker=WORKER)
         return header(tx, run_id), task_runs
 

@@ -11,7 +11,7 @@ from support.stub_http_server import Served, serving
 
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.dispatch import probes
-from pipeweave.orchestrator.reading import Page
+from pipeweave.orchestrator.reading import PageRequest
 from pipeweave.orchestrator.registry import instances
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
 from pipeweave.orchestrator.runs import service_registration
@@ -45,7 +45,7 @@ def be_quiet(database: Database) -> None:
 
 def the_one(database: Database) -> dict[str, Any]:
     with database.transaction() as tx:
-        [found] = reading.workers(tx, TENANT, Page())["items"]
+        [found] = reading.workers(tx, TENANT, PageRequest())["items"]
         return dict(found)
 
 

@@ -11,7 +11,7 @@ from support.stored_values import VALUES
 
 from pipeweave import dispatch_ids
 from pipeweave.orchestrator.dispatch.report import FAILED, SUCCESS, Report
-from pipeweave.orchestrator.dispatch.reports import Reports
+from pipeweave.orchestrator.dispatch.reports import ReportReceiver
 from pipeweave.orchestrator.domain.task_run import Dispatched, TaskRun
 from pipeweave.orchestrator.state import claiming, dispatches
 from pipeweave.orchestrator.store.database import Database
@@ -28,8 +28,8 @@ def driver(database: Database) -> RunDriver:
 
 
 @pytest.fixture
-def reports(database: Database) -> Reports:
-    return Reports(database, VALUES, Settings(secret_key=SECRET))
+def reports(database: Database) -> ReportReceiver:
+    return ReportReceiver(database, VALUES, Settings(secret_key=SECRET))
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def row(driver: RunDriver, id: UUID) -> Any:
 @pytest.mark.parametrize(("report", "status"), [(DONE, "completed"), (BROKEN, "failed")])
 def test_a_report_that_comes_while_the_dispatch_is_noted_is_stored(
     driver: RunDriver,
-    reports: Reports,
+    reports: ReportReceiver,
     claim: TaskRun,
     report: Report,
     status: str,
@@ -74,7 +74,7 @@ def test_a_report_that_comes_while_the_dispatch_is_noted_is_stored(
 
 @pytest.mark.parametrize(("is_final", "uncounted"), [(False, 1), (True, 0)])
 def test_an_attempt_that_never_began_is_counted_only_where_no_other_can_help(
-    driver: RunDriver, reports: Reports, claim: TaskRun, is_final: bool, uncounted: int
+    driver: RunDriver, reports: ReportReceiver, claim: TaskRun, is_final: bool, uncounted: int
 ) -> None:
     before = row(driver, claim.id)
     report = Report(FAILED, error="away", error_code="UNAVAILABLE", begun=False, retryable=not is_final)

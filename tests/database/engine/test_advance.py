@@ -25,7 +25,7 @@ from support.stored_values import VALUES
 from pipeweave import ids
 from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.domain.failure import Failure
-from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck, Part, Released
+from pipeweave.orchestrator.domain.outbox import Chord, ChordPart, JoinCheck, Released
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
@@ -179,7 +179,7 @@ def test_steps_of_an_irregular_wide_join_count_one_by_one(driver: RunDriver) -> 
     driver.finish(run_id, "a")
     driver.sent.clear()
     driver.finish(run_id, *before)
-    parts = [each for each in driver.sent if isinstance(each, Part)]
+    parts = [each for each in driver.sent if isinstance(each, ChordPart)]
     assert [each.ordinal for each in parts] == list(range(2, 10))
     assert {each.join for each in parts} == {10}
 

@@ -14,7 +14,7 @@ from support.consumed_events import SEQS, TYPES, Consumer, History, Killed
 from support.servers import new_database
 
 from pipeweave.orchestrator.deployment import migrate
-from pipeweave.orchestrator.feed import Place, Seen, consumers, feed, place_text, stretch
+from pipeweave.orchestrator.feed import Place, SeenTransactions, consumers, feed, place_text, stretch
 from pipeweave.orchestrator.feed.place import texts
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.up.postgres import Postgres
@@ -72,12 +72,12 @@ class Before(Consumer):
             self.consumed.update(seqs)
         return span.more
 
-    def _ahead(self, tx: Transaction, row: Any) -> stretch.Span:
-        seen = Seen(int(row.before), tuple(int(each) for each in row.open))
+    def _ahead(self, tx: Transaction, row: Any) -> stretch.EventStretch:
+        seen = SeenTransactions(int(row.before), tuple(int(each) for each in row.open))
         return stretch.ahead(tx, seen, limit=self._chance.randrange(1, 20))
 
 
-def _after(span: stretch.Span) -> dict[str, Any]:
+def _after(span: stretch.EventStretch) -> dict[str, Any]:
     return {"before": str(span.after.before), "open": texts(span.after.open)}
 
 
@@ -112,7 +112,7 @@ def test_the_version_before_reads_on_where_triggers_were_read(fresh_database: Da
         made.programs.move()
         with fresh_database.transaction() as tx:
             row = tx.execute("SELECT CAST(since AS text) AS since, place FROM event_reader").one()
-            unread = stretch.ahead(tx, Seen(int(row.since)), limit=1_000)
+            unread = stretch.ahead(tx, SeenTransactions(int(row.since)), limit=1_000)
             left = set(tx.execute(SEQS, {**unread.parameters, "types": TYPES}).scalars())
         assert (row.place, left) == (None, set())
 
@@ -127,12 +127,14 @@ def database(postgres_server: Postgres) -> Iterator[Database]:
         opened.dispose()
 
 
-SEEN = Seen(900, (700, 850))
+SEEN = SeenTransactions(900, (700, 850))
 
 
-@pytest.mark.parametrize("next", [None, Seen(1_000, (950,))], ids=["between batches", "within a batch"])
+@pytest.mark.parametrize(
+    "next", [None, SeenTransactions(1_000, (950,))], ids=["between batches", "within a batch"]
+)
 def test_the_places_of_the_version_before_are_those_of_the_consumers(
-    database: Database, next: Seen | None
+    database: Database, next: SeenTransactions | None
 ) -> None:
     with database.transaction() as tx:
         place = place_text.write(Place(SEEN, next, 7, at=5), feed.identity(tx))

@@ -26,7 +26,7 @@ from support.servers import running_valkey, wait_until
 from chaos.proxy import proxy_to
 from pipeweave.circuit_breaker import PAUSE_S, CircuitBreaker
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator.domain.outbox import Chord, Part
+from pipeweave.orchestrator.domain.outbox import Chord, ChordPart
 from pipeweave.orchestrator.messaging import redis_pipeline
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.envelope import JOIN_TASK
@@ -142,14 +142,14 @@ def test_a_broker_that_hangs_costs_one_timeout(
     assert [type(each) for each in failures] == [redis_errors.TimeoutError]
     for _ in range(100):
         publisher.publish(released(run(), 1))
-    publisher.count(Part(run_id, 7, QUEUE, ordinal=1))
+    publisher.count(ChordPart(run_id, 7, QUEUE, ordinal=1))
     fail_to_ask(publisher)
     assert len(failures) == 1
     assert said(caplog) == ["broker.away"]
     os.kill(process, signal.SIGCONT)
     wait_until(lambda: is_there(publisher, clock))
     assert said(caplog) == ["broker.away", "broker.back"]
-    publisher.count(Part(run_id, 7, QUEUE, ordinal=1))
+    publisher.count(ChordPart(run_id, 7, QUEUE, ordinal=1))
     assert messages(publisher)[0] == (JOIN_TASK, [run_id.hex, 7])
 
 

@@ -20,7 +20,7 @@ from celery.signals import setup_logging
 from kombu.transport.redis import Channel
 from support.redis_inspection import QUEUE, messages, redis, released, run
 
-from pipeweave.orchestrator.domain.outbox import Chord, Part, Released
+from pipeweave.orchestrator.domain.outbox import Chord, ChordPart, Released
 from pipeweave.orchestrator.messaging.celery_app import CHORD_LIFE_S, make_celery
 from pipeweave.orchestrator.messaging.envelope import JOIN_TASK, KEY_PREFIX, RUN_TASK
 from pipeweave.orchestrator.messaging.publisher import Publisher
@@ -86,7 +86,7 @@ def test_the_size_of_a_chord_is_stored_as_celery_stores_it(publisher: Publisher)
     assert redis(publisher).ttl(name) == pytest.approx(CHORD_LIFE_S, abs=60)
 
 
-def counted_by_celery(publisher: Publisher, part: Part) -> None:
+def counted_by_celery(publisher: Publisher, part: ChordPart) -> None:
     """Count a part as a Celery worker does at the end of a task."""
     group = f"{part.run_id.hex}.{part.join}"
     options = {"queue": part.queue.removeprefix(KEY_PREFIX), "priority": 0, "task_id": f"{group}.join"}
@@ -104,9 +104,9 @@ def test_a_part_is_counted_as_celery_counts_it(publisher: Publisher) -> None:
         redis(publisher).flushdb()
         publisher.publish([Chord(run_id, 7, 3)])
         for number in (1, 2):
-            count(Part(run_id, 7, QUEUE, ordinal=number))
+            count(ChordPart(run_id, 7, QUEUE, ordinal=number))
         open_ = chord_keys(publisher)
-        count(Part(run_id, 7, QUEUE, ordinal=3))
+        count(ChordPart(run_id, 7, QUEUE, ordinal=3))
         states.append((open_, chord_keys(publisher), messages(publisher)))
     assert states[0] == states[1]
 
@@ -118,7 +118,7 @@ def test_parts_counted_by_celery_and_by_us_are_parts_of_one_chord(
     run_id = run()
     publisher.publish([Chord(run_id, 7, 3)])
     for number in (1, 2, 3, 1, 2, 3):
-        part = Part(run_id, 7, QUEUE, ordinal=number)
+        part = ChordPart(run_id, 7, QUEUE, ordinal=number)
         publisher.count(part) if number in ours else counted_by_celery(publisher, part)
         assert len(messages(publisher)) == (
             1 if redis(publisher).get(f"pipeweave.celery-taskset-meta-{run_id.hex}.7.c") else 0

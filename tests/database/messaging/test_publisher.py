@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.redis_inspection import QUEUE, messages, redis, released, run
 
-from pipeweave.orchestrator.domain.outbox import Chord, InvalidChord, JoinCheck, Outgoing, Part, PutBack
+from pipeweave.orchestrator.domain.outbox import Chord, ChordPart, InvalidChord, JoinCheck, Outgoing, PutBack
 from pipeweave.orchestrator.messaging.envelope import JOIN_TASK, RUN_TASK
 from pipeweave.orchestrator.messaging.publisher import Publisher, level
 
@@ -49,12 +49,12 @@ def test_a_chord_s_body_is_sent_when_all_parts_were_counted_and_only_once(publis
     run_id = run()
     publisher.publish([Chord(run_id, 7, 3)])
     for number in (1, 2):
-        publisher.count(Part(run_id, 7, QUEUE, ordinal=number))
+        publisher.count(ChordPart(run_id, 7, QUEUE, ordinal=number))
         assert messages(publisher) == []
-    publisher.count(Part(run_id, 7, QUEUE, ordinal=3))
+    publisher.count(ChordPart(run_id, 7, QUEUE, ordinal=3))
     assert messages(publisher) == [(JOIN_TASK, [run_id.hex, 7])]
     for number in (1, 2, 3):
-        publisher.count(Part(run_id, 7, QUEUE, ordinal=number))
+        publisher.count(ChordPart(run_id, 7, QUEUE, ordinal=number))
     assert len(messages(publisher)) == 1
 
 
@@ -62,9 +62,9 @@ def test_a_part_that_is_counted_twice_counts_once(publisher: Publisher) -> None:
     run_id = run()
     publisher.publish([Chord(run_id, 7, 2)])
     for _ in range(5):
-        publisher.count(Part(run_id, 7, QUEUE, ordinal=1))
+        publisher.count(ChordPart(run_id, 7, QUEUE, ordinal=1))
     assert messages(publisher) == []
-    publisher.count(Part(run_id, 7, QUEUE, ordinal=2))
+    publisher.count(ChordPart(run_id, 7, QUEUE, ordinal=2))
     assert len(messages(publisher)) == 1
 
 
@@ -73,16 +73,16 @@ def test_messages_and_members_are_parts_of_one_chord(publisher: Publisher) -> No
     publisher.publish([Chord(run_id, 7, 1), *released(run_id, 3, joins=(7,))])
     sent = messages(publisher)
     assert [task for task, _ in sent] == [RUN_TASK] * 3
-    publisher.count(Part(run_id, 7, QUEUE, ordinal=9))
+    publisher.count(ChordPart(run_id, 7, QUEUE, ordinal=9))
     for _, arguments in sent:
         assert len(messages(publisher)) == 3
-        publisher.count(Part(run_id, 7, QUEUE, message=arguments[3]))
+        publisher.count(ChordPart(run_id, 7, QUEUE, message=arguments[3]))
     assert [task for task, _ in messages(publisher)].count(JOIN_TASK) == 1
 
 
 def test_parts_of_an_unknown_chord_send_nothing(publisher: Publisher) -> None:
     for number in range(5):
-        publisher.count(Part(run(), 7, QUEUE, ordinal=number))
+        publisher.count(ChordPart(run(), 7, QUEUE, ordinal=number))
     assert messages(publisher) == []
 
 
@@ -91,9 +91,9 @@ def test_the_messages_of_a_chord_of_unknown_size_ask_about_its_join(publisher: P
     publisher.publish(released(run_id, 2, joins=(7,)))
     before = len(messages(publisher))
     publisher.publish(
-        [Part(run_id, 7, QUEUE, message=0), InvalidChord(run_id, 7), JoinCheck(run_id, 7, QUEUE)]
+        [ChordPart(run_id, 7, QUEUE, message=0), InvalidChord(run_id, 7), JoinCheck(run_id, 7, QUEUE)]
     )
-    publisher.count(Part(run_id, 7, QUEUE, message=1))
+    publisher.count(ChordPart(run_id, 7, QUEUE, message=1))
     asked = [task for task, _ in messages(publisher)].count(JOIN_TASK)
     assert (len(messages(publisher)) - before, asked) == (3, 3)
 
@@ -102,7 +102,7 @@ def test_a_part_of_a_fired_chord_sends_no_check(publisher: Publisher) -> None:
     run_id = run()
     publisher.publish(released(run_id, 2, joins=(7,)))
     for number in (0, 1, 0, 1):
-        publisher.count(Part(run_id, 7, QUEUE, message=number))
+        publisher.count(ChordPart(run_id, 7, QUEUE, message=number))
     assert [task for task, _ in messages(publisher)].count(JOIN_TASK) == 1
 
 
@@ -120,7 +120,7 @@ def test_a_message_that_is_put_back_is_next_again_and_keeps_its_age(publisher: P
 
 def test_parts_may_be_counted_in_the_outbox_that_opens_the_chord(publisher: Publisher) -> None:
     run_id = run()
-    publisher.publish([Part(run_id, 7, QUEUE, ordinal=1), Chord(run_id, 7, 1)])
+    publisher.publish([ChordPart(run_id, 7, QUEUE, ordinal=1), Chord(run_id, 7, 1)])
     assert messages(publisher) == [(JOIN_TASK, [run_id.hex, 7])]
 
 
@@ -152,9 +152,9 @@ def round_trips(publisher: Publisher, outbox: list[Outgoing]) -> int:
 def test_an_outbox_leaves_in_one_round_trip_whatever_it_holds(publisher: Publisher) -> None:
     run_id, other = run(), run()
     publisher.publish([Chord(other, 7, 50)])
-    publisher.count(Part(other, 7, QUEUE, ordinal=49))
+    publisher.count(ChordPart(other, 7, QUEUE, ordinal=49))
     outbox: list[Outgoing] = [
-        *(Part(other, 7, QUEUE, ordinal=number) for number in range(20)),
+        *(ChordPart(other, 7, QUEUE, ordinal=number) for number in range(20)),
         *(each for _ in range(500) for each in released(run(), 1)),
         *(Chord(run_id, number, 2) for number in range(10, 20)),
         JoinCheck(run_id, 3, QUEUE),
@@ -166,8 +166,8 @@ def test_an_outbox_leaves_in_one_round_trip_whatever_it_holds(publisher: Publish
 def test_the_part_that_completes_a_chord_costs_one_round_trip_more(publisher: Publisher) -> None:
     run_id = run()
     publisher.publish([Chord(run_id, 7, 2)])
-    publisher.count(Part(run_id, 7, QUEUE, ordinal=1))
-    assert round_trips(publisher, [Part(run_id, 7, QUEUE, ordinal=2)]) == 2
+    publisher.count(ChordPart(run_id, 7, QUEUE, ordinal=1))
+    assert round_trips(publisher, [ChordPart(run_id, 7, QUEUE, ordinal=2)]) == 2
 
 
 def test_an_empty_outbox_sends_no_command(publisher: Publisher) -> None:
@@ -177,7 +177,9 @@ def test_an_empty_outbox_sends_no_command(publisher: Publisher) -> None:
 def test_a_broker_that_forgot_the_scripts_counts_all_the_same(publisher: Publisher) -> None:
     run_id = run()
     redis(publisher).script_flush()
-    publisher.publish([Chord(run_id, 7, 3), *(Part(run_id, 7, QUEUE, ordinal=number) for number in range(3))])
+    publisher.publish(
+        [Chord(run_id, 7, 3), *(ChordPart(run_id, 7, QUEUE, ordinal=number) for number in range(3))]
+    )
     assert messages(publisher) == [(JOIN_TASK, [run_id.hex, 7])]
 
 
@@ -199,7 +201,7 @@ def test_a_chord_s_body_says_when_it_was_sent(publisher: Publisher) -> None:
     run_id = run()
     publisher._clock = iter([1_000.0, 2_000.0]).__next__
     publisher.publish([Chord(run_id, 7, 1)])
-    publisher.count(Part(run_id, 7, QUEUE, ordinal=1))
+    publisher.count(ChordPart(run_id, 7, QUEUE, ordinal=1))
     assert publisher.oldest(QUEUE)[0] == 2_000.0
 
 

@@ -29,7 +29,7 @@ from pipeweave.orchestrator.metrics.catalogue import (
 from pipeweave.orchestrator.metrics.samples import Samples
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Transaction
 
 TENANT, OTHER = "metrics-tests", "metrics-tests-other"
@@ -116,7 +116,7 @@ def test_queues_have_the_slots_of_their_live_workers(tx: Transaction) -> None:
 
 def test_open_runs_are_counted_by_pipeline_also_the_paused_ones(tx: Transaction) -> None:
     a_pipeline(tx, TENANT, "a", "b")
-    runs = [triggering.trigger(tx, VALUES, TENANT, Trigger("chain", {})).id for _ in range(4)]
+    runs = [triggering.trigger(tx, VALUES, TENANT, StartRequest("chain", {})).id for _ in range(4)]
     paused = runs[0]
     tx.execute("UPDATE runs SET status = 'paused' WHERE id = :id", {"id": paused})
     tx.execute(

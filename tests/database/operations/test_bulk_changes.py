@@ -20,7 +20,7 @@ from pipeweave.orchestrator.operations import bulk_changes, choosing, loop, run_
 from pipeweave.orchestrator.operations.bulk_requests import BulkAction, BulkRequest, Selection
 from pipeweave.orchestrator.reading import bulk_changes as queries
 from pipeweave.orchestrator.runs import pausing, triggering
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 from pipeweave.orchestrator.store.lock_timeout import LOCK_TIMEOUT_MS
 from pipeweave.orchestrator.store.values import Values
 
@@ -62,7 +62,7 @@ def numbers(driver: RunDriver, bulk: UUID) -> tuple[str, int, int, int]:
 
 def listed(driver: RunDriver, bulk: UUID, outcome: str | None = None) -> list[Any]:
     with driver.database.reading() as tx:
-        items: list[Any] = queries.run_list(tx, driver.tenant, bulk, Page(), outcome=outcome)["items"]
+        items: list[Any] = queries.run_list(tx, driver.tenant, bulk, PageRequest(), outcome=outcome)["items"]
         return items
 
 
@@ -230,7 +230,7 @@ def test_a_count_says_which_statuses_and_when_it_is_not_complete(
     driver.database.run(lambda tx: pausing.pause(tx, driver.tenant, runs[0]))
     everything = Selection(RunFilter(pipeline_id=("driven",)))
 
-    def counted() -> choosing.Counted:
+    def counted() -> choosing.CountedRuns:
         with driver.database.reading() as tx:
             return choosing.count(tx, driver.tenant, BulkAction.CANCEL, everything)
 
@@ -324,7 +324,7 @@ def test_two_requests_at_once_with_one_key_are_one(worker: InlineWorker) -> None
     some_runs(driver, 1)
     request = asked(BulkAction.CANCEL, pipeline_id=("driven",), token="k")
     with driver.database.transaction() as tx:
-        first = bulk_changes.create(tx, driver.tenant, request, choosing.Counted(1))
+        first = bulk_changes.create(tx, driver.tenant, request, choosing.CountedRuns(1))
         other = BackgroundCall(lambda: create(driver, request))
         other.__enter__()
         wait_for_lock(driver.database)

@@ -37,7 +37,7 @@ from pipeweave.orchestrator.reading import dead_letters as queries
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 from pipeweave.spec.rules import CONTINUE
 
 
@@ -186,7 +186,7 @@ def test_a_redrive_of_nothing_is_over_at_once(worker: InlineWorker) -> None:
 def test_redrives_are_listed_newest_first(worker: InlineWorker) -> None:
     made = [redrive(worker.driver) for _ in range(3)]
 
-    def page(wanted: Page) -> Document:
+    def page(wanted: PageRequest) -> Document:
         with worker.driver.database.reading() as tx:
             return queries.redrive_list(tx, worker.driver.tenant, wanted)
 

@@ -20,7 +20,7 @@ from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.recovery import tick_status
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.state.deployment_mode import MAINTENANCE, RUNNING, WAITING
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -100,12 +100,12 @@ def test_a_reason_is_told_until_everything_is_accepted_again(driver: RunDriver) 
 
 
 def trigger(tx: Transaction, tenant: str) -> None:
-    triggering.trigger(tx, VALUES, tenant, Trigger("driven"))
+    triggering.trigger(tx, VALUES, tenant, StartRequest("driven"))
 
 
 def trigger_many(tx: Transaction, tenant: str) -> None:
     triggering.trigger_many(
-        tx, VALUES, tenant, "driven", [Trigger("driven", n, run_token="t") for n in range(3)]
+        tx, VALUES, tenant, "driven", [StartRequest("driven", n, run_token="t") for n in range(3)]
     )
 
 
@@ -142,7 +142,7 @@ def test_entering_waits_for_a_trigger_under_way_and_sees_its_run(driver: RunDriv
 
     try:
         with driver.database.transaction() as tx:
-            run_id = triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven")).id
+            run_id = triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven")).id
             # Requesting does not wait for it: the answer comes at once, however many are under way.
             do(driver, maintenance_mode.request)
             beside = BackgroundCall(lambda: do(driver, maintenance_mode.enter)).__enter__()
@@ -225,7 +225,7 @@ def test_triggers_requests_and_entering_at_once_let_nothing_slip_in(driver: RunD
 def test_triggers_wait_neither_for_each_other_nor_for_the_tick(driver: RunDriver) -> None:
     driver.store({"a": []})
     with driver.database.transaction() as tx:
-        triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven"))
+        triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven"))
         with driver.database.transaction() as ticking:
             tick_status.note(ticking)
             driver.trigger()

@@ -20,7 +20,7 @@ from pipeweave.orchestrator.export.chosen import MOST_SLICES, RUNS_AT_ONCE, look
 from pipeweave.orchestrator.kept import RunFilter
 from pipeweave.orchestrator.reading import bulk_changes, enqueued_list
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.keyset import Page, cursor_of
+from pipeweave.orchestrator.store.keyset import PageRequest, cursor_of
 from pipeweave.up.postgres import Postgres
 
 pytestmark = pytest.mark.every_postgres
@@ -96,25 +96,30 @@ Read = Callable[[Transaction], Any]
 ONE_LOOK = 2 * RUNS_AT_ONCE + 100
 # What is read -> the read, and the rows it may look at.
 READS: dict[str, tuple[Read, int]] = {
-    "bulk changes": (lambda tx: bulk_changes.bulk_change_list(tx, TENANT, Page()), 100),
-    "bulk changes of a quiet tenant": (lambda tx: bulk_changes.bulk_change_list(tx, QUIET, Page(20)), 100),
+    "bulk changes": (lambda tx: bulk_changes.bulk_change_list(tx, TENANT, PageRequest()), 100),
+    "bulk changes of a quiet tenant": (
+        lambda tx: bulk_changes.bulk_change_list(tx, QUIET, PageRequest(20)),
+        100,
+    ),
     "a later page of them": (
-        lambda tx: bulk_changes.bulk_change_list(tx, TENANT, Page(50, cursor_of("bulk", UUID(int=1_000)))),
+        lambda tx: bulk_changes.bulk_change_list(
+            tx, TENANT, PageRequest(50, cursor_of("bulk", UUID(int=1_000)))
+        ),
         100,
     ),
     "one bulk change": (lambda tx: bulk_changes.bulk_change(tx, TENANT, LARGE), 2),
-    "its runs": (lambda tx: bulk_changes.run_list(tx, TENANT, LARGE, Page()), 100),
+    "its runs": (lambda tx: bulk_changes.run_list(tx, TENANT, LARGE, PageRequest()), 100),
     "its runs that were changed": (
-        lambda tx: bulk_changes.run_list(tx, TENANT, LARGE, Page(), outcome="changed"),
+        lambda tx: bulk_changes.run_list(tx, TENANT, LARGE, PageRequest(), outcome="changed"),
         100,
     ),
     "its runs that were skipped": (
-        lambda tx: bulk_changes.run_list(tx, TENANT, LARGE, Page(), outcome="skipped"),
+        lambda tx: bulk_changes.run_list(tx, TENANT, LARGE, PageRequest(), outcome="skipped"),
         100,
     ),
     "a later page of its runs": (
         lambda tx: bulk_changes.run_list(
-            tx, TENANT, LARGE, Page(50, cursor_of("bulk-runs", UUID(int=15_000))), outcome="changed"
+            tx, TENANT, LARGE, PageRequest(50, cursor_of("bulk-runs", UUID(int=15_000))), outcome="changed"
         ),
         100,
     ),
@@ -145,7 +150,7 @@ def test_a_list_reads_by_index_and_little_more_than_it_shows(
 def test_enqueued_runs_are_listed_by_index(
     tx: Transaction, tenant: str, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plans = plans_of(tx, lambda: enqueued_list(tx, tenant, Page(), status), monkeypatch)
+    plans = plans_of(tx, lambda: enqueued_list(tx, tenant, PageRequest(), status), monkeypatch)
     assert read_whole(tx, plans) == set()
     # The page itself; what is counted beside it is bounded by itself.
     page, counts = plans

@@ -9,13 +9,13 @@ from support.factories import a_task, a_worker, all_pages, register
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.orchestrator.store.keyset import PageRequest
 
 TENANT = "deploy-tests"
 
 
 def found(tx: Transaction) -> list[tuple[Any, ...]]:
-    items = reading.deploys(tx, TENANT, Page())["items"]
+    items = reading.deploys(tx, TENANT, PageRequest())["items"]
     return [(each["taskId"], each["codeVersion"], each["isNewest"], each["workerCount"]) for each in items]
 
 
@@ -25,7 +25,9 @@ def test_old_and_new_code_are_told_apart_with_their_workers(tx: Transaction) -> 
     register(tx, TENANT, a_task("count", "second"))
     new = [a_worker(tx, TENANT, a_task("count", "second"), name=f"new{each}") for each in range(2)]
     assert sorted(found(tx)) == [("count", 1, False, 1), ("count", 2, True, 2), ("report", 1, True, 1)]
-    newest = next(each for each in reading.deploys(tx, TENANT, Page())["items"] if each["codeVersion"] == 2)
+    newest = next(
+        each for each in reading.deploys(tx, TENANT, PageRequest())["items"] if each["codeVersion"] == 2
+    )
     assert set(newest["workers"]) == set(new)
     worker_processes.stop(tx, old)
     assert found(tx) == [("count", 2, True, 2)]
@@ -43,7 +45,7 @@ def test_stopping_workers_and_those_that_do_not_serve_the_queue_are_counted(tx: 
     worker = a_worker(tx, TENANT, "count")
     worker_processes.beat(tx, worker, stops=True)
     tx.execute("UPDATE worker_tasks SET is_served = false WHERE worker_id = :id", {"id": worker})
-    [item] = reading.deploys(tx, TENANT, Page())["items"]
+    [item] = reading.deploys(tx, TENANT, PageRequest())["items"]
     assert (item["stopping"], item["idle"]) == (1, 1)
 
 

@@ -11,7 +11,7 @@ import pytest
 from pipeweave import ids
 from pipeweave.orchestrator.reading import enqueued_list
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 _numbers = itertools.count(1)
 
@@ -29,7 +29,7 @@ def enqueue(tx: Transaction, tenant: str, **columns: Any) -> str:
 
 
 def listed(tx: Transaction, tenant: str, status: str = "waiting", **page: Any) -> Document:
-    return enqueued_list(tx, tenant, Page(**page), status)
+    return enqueued_list(tx, tenant, PageRequest(**page), status)
 
 
 def test_each_is_in_the_list_of_its_status(tx: Transaction, tenant: str) -> None:

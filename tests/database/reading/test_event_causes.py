@@ -11,9 +11,9 @@ from support.run_driver import PERMANENT, RunDriver, claim, header, settle
 from pipeweave import ids
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.domain.triggered_by import SCHEDULE, TriggeredBy
-from pipeweave.orchestrator.reading import Page, run_events
+from pipeweave.orchestrator.reading import PageRequest, run_events
 from pipeweave.orchestrator.runs import pausing, standalone_tasks, triggering
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Database
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -26,7 +26,7 @@ def driver(database: Database) -> RunDriver:
 
 def shown(driver: RunDriver, run_id: UUID) -> list[dict[str, Any]]:
     with driver.database.reading() as tx:
-        found: list[dict[str, Any]] = run_events(tx, driver.tenant, run_id, Page())["items"]
+        found: list[dict[str, Any]] = run_events(tx, driver.tenant, run_id, PageRequest())["items"]
     return found
 
 
@@ -36,7 +36,9 @@ def last(driver: RunDriver, run_id: UUID, type: str) -> dict[str, Any]:
 
 def triggered(driver: RunDriver, by: TriggeredBy) -> UUID:
     with driver.database.transaction() as tx:
-        return triggering.trigger(tx, driver.values, driver.tenant, Trigger("driven", triggered_by=by)).id
+        return triggering.trigger(
+            tx, driver.values, driver.tenant, StartRequest("driven", triggered_by=by)
+        ).id
 
 
 def test_the_first_event_says_who_and_what_began_the_run(driver: RunDriver) -> None:

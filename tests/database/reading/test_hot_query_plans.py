@@ -33,7 +33,7 @@ from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Page, cursor_of
+from pipeweave.orchestrator.store.keyset import PageRequest, cursor_of
 from pipeweave.up.postgres import Postgres
 
 pytestmark = pytest.mark.every_postgres
@@ -77,7 +77,7 @@ def trigger(months: HistoryDatabase) -> UUID:
 def trigger_many(months: HistoryDatabase) -> None:
     with months.driver.database.transaction() as tx:
         triggering.trigger_many(
-            tx, VALUES, TENANT, "diamond", [triggering.Trigger("diamond", n) for n in range(5)]
+            tx, VALUES, TENANT, "diamond", [triggering.StartRequest("diamond", n) for n in range(5)]
         )
 
 
@@ -308,13 +308,13 @@ def test_queries_for_open_rows_fetch_no_final_rows(
 def newest(tx: Transaction) -> UUID:
     """The newest run with the four steps of its pipeline."""
     diamonds = RunFilter(pipeline_id=("diamond",))
-    return ids.read(ids.RUN, reading.run_list(tx, TENANT, Page(1), diamonds)["items"][0]["id"])
+    return ids.read(ids.RUN, reading.run_list(tx, TENANT, PageRequest(1), diamonds)["items"][0]["id"])
 
 
-def months_ago(tx: Transaction, months: int) -> Page:
+def months_ago(tx: Transaction, months: int) -> PageRequest:
     """A page of the list that begins deep in the history."""
     then = tx.now - timedelta(days=30 * months)
-    return Page(50, cursor_of("runs", ids.first_id_at(int(then.timestamp() * 1000))))
+    return PageRequest(50, cursor_of("runs", ids.first_id_at(int(then.timestamp() * 1000))))
 
 
 # A list in the order of ids begins with a look at the first row of every partition. On the first of a month
@@ -326,32 +326,35 @@ GRID = 10
 
 # What is read -> the read, and the rows it may fetch of the partitions of past months.
 READS: dict[str, tuple[Callable[[Transaction], Any], int]] = {
-    "runs": (lambda tx: reading.run_list(tx, TENANT, Page()), LISTED),
+    "runs": (lambda tx: reading.run_list(tx, TENANT, PageRequest()), LISTED),
     "runs of a pipeline": (
-        lambda tx: reading.run_list(tx, TENANT, Page(), RunFilter(pipeline_id=("diamond",))),
+        lambda tx: reading.run_list(tx, TENANT, PageRequest(), RunFilter(pipeline_id=("diamond",))),
         LISTED,
     ),
     "runs that run": (
-        lambda tx: reading.run_list(tx, TENANT, Page(), RunFilter(status=("running",))),
+        lambda tx: reading.run_list(tx, TENANT, PageRequest(), RunFilter(status=("running",))),
         LISTED,
     ),
     # One of a hundred failed: fifty of them reach months back.
-    "runs that failed": (lambda tx: reading.run_list(tx, TENANT, Page(), RunFilter(status=("failed",))), 200),
+    "runs that failed": (
+        lambda tx: reading.run_list(tx, TENANT, PageRequest(), RunFilter(status=("failed",))),
+        200,
+    ),
     "a page deep in the runs": (lambda tx: reading.run_list(tx, TENANT, months_ago(tx, 3)), 200),
     "one run": (lambda tx: reading.run(tx, TENANT, newest(tx)), FIRST),
-    "its task runs": (lambda tx: reading.run_task_runs(tx, TENANT, newest(tx), Page()), FIRST),
-    "its events": (lambda tx: reading.run_events(tx, TENANT, newest(tx), Page()), FIRST),
+    "its task runs": (lambda tx: reading.run_task_runs(tx, TENANT, newest(tx), PageRequest()), FIRST),
+    "its events": (lambda tx: reading.run_events(tx, TENANT, newest(tx), PageRequest()), FIRST),
     "its steps": (lambda tx: reading.step_states(tx, TENANT, newest(tx)), FIRST),
-    "its attempts": (lambda tx: reading.run_attempts(tx, TENANT, newest(tx), Page()), FIRST),
+    "its attempts": (lambda tx: reading.run_attempts(tx, TENANT, newest(tx), PageRequest()), FIRST),
     "its ledger": (lambda tx: timeline.ledger(tx, TENANT, newest(tx)), FIRST),
-    "its timeline": (lambda tx: timeline.timeline(tx, TENANT, newest(tx), Page(), bins=60), FIRST),
+    "its timeline": (lambda tx: timeline.timeline(tx, TENANT, newest(tx), PageRequest(), bins=60), FIRST),
     "what differs from itself": (
         lambda tx: reading.compare_runs(tx, TENANT, newest(tx), newest(tx)),
         2 * FIRST,
     ),
     "a grid": (lambda tx: reading.grid(tx, TENANT, "diamond", Window(runs=GRID)), 5 * (GRID + 1) + FIRST),
     "pipelines with their newest runs": (
-        lambda tx: reading.pipeline_list(tx, TENANT, Page(), recent=GRID),
+        lambda tx: reading.pipeline_list(tx, TENANT, PageRequest(), recent=GRID),
         3 * (GRID + FIRST),
     ),
     "why one waits": (
@@ -359,7 +362,7 @@ READS: dict[str, tuple[Callable[[Transaction], Any], int]] = {
         FIRST,
     ),
     "a task run": (lambda tx: reading.task_run(tx, TENANT, ids.task_run_id(newest(tx), 1)), FIRST),
-    "queue items": (lambda tx: reading.queue_items(tx, TENANT, Page()), 0),
+    "queue items": (lambda tx: reading.queue_items(tx, TENANT, PageRequest()), 0),
     "a run against its events": (lambda tx: verify.run(tx, newest(tx)), FIRST),
 }
 

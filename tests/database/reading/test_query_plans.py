@@ -25,7 +25,7 @@ from pipeweave.orchestrator.reading.lost_attempts import lost_attempts
 from pipeweave.orchestrator.reading.scanning import MOST_ROWS
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page, cursor_of
+from pipeweave.orchestrator.store.keyset import Document, PageRequest, cursor_of
 from pipeweave.up.postgres import Postgres
 
 pytestmark = pytest.mark.every_postgres
@@ -118,15 +118,15 @@ def newest_run(tx: Transaction) -> UUID:
 
 
 def dead_letters(tx: Transaction, status: str = "open", **filters: Any) -> Document:
-    return letters.dead_letter_list(tx, TENANT, Page(), LetterFilter(**filters), status=status)
+    return letters.dead_letter_list(tx, TENANT, PageRequest(), LetterFilter(**filters), status=status)
 
 
 def run_list(tx: Transaction, **filters: Any) -> Document:
-    return reading.run_list(tx, TENANT, Page(), kept.RunFilter(**filters))
+    return reading.run_list(tx, TENANT, PageRequest(), kept.RunFilter(**filters))
 
 
 def task_run_list(tx: Transaction, **filters: Any) -> Document:
-    return reading.task_run_list(tx, TENANT, Page(), reading.TaskRunFilter(**filters))
+    return reading.task_run_list(tx, TENANT, PageRequest(), reading.TaskRunFilter(**filters))
 
 
 Read = Callable[[Transaction], Any]
@@ -135,8 +135,8 @@ LOOKED_THROUGH = 3 * MOST_ROWS
 
 # What is read -> the read, and the rows it may look at.
 READS: dict[str, tuple[Read, int]] = {
-    "runs": (lambda tx: reading.run_list(tx, TENANT, Page()), 200),
-    "runs of a quiet tenant": (lambda tx: reading.run_list(tx, QUIET, Page()), 200),
+    "runs": (lambda tx: reading.run_list(tx, TENANT, PageRequest()), 200),
+    "runs of a quiet tenant": (lambda tx: reading.run_list(tx, QUIET, PageRequest()), 200),
     "runs of a pipeline": (lambda tx: run_list(tx, pipeline_id=("chain",)), 200),
     "runs that failed": (lambda tx: run_list(tx, status=("failed",)), 300),
     "runs that run": (lambda tx: run_list(tx, status=("running",)), 200),
@@ -152,7 +152,7 @@ READS: dict[str, tuple[Read, int]] = {
     "task runs that are queued": (lambda tx: task_run_list(tx, status="queued"), 1_000),
     "a grid": (lambda tx: reading.grid(tx, TENANT, "chain", reading.Window()), 300),
     "pipelines with their newest runs": (
-        lambda tx: reading.pipeline_list(tx, TENANT, Page(), recent=20),
+        lambda tx: reading.pipeline_list(tx, TENANT, PageRequest(), recent=20),
         200,
     ),
     "a search by id": (
@@ -181,7 +181,7 @@ READS: dict[str, tuple[Read, int]] = {
         lambda tx: letters.dead_letter_list(
             tx,
             TENANT,
-            Page(),
+            PageRequest(),
             LetterFilter(),
             status="all",
             id_prefix=ids.show(ids.RUN, newest_run(tx))[5:14],
@@ -192,18 +192,18 @@ READS: dict[str, tuple[Read, int]] = {
         lambda tx: reading.run_list(
             tx,
             TENANT,
-            Page(
+            PageRequest(
                 50, cursor_of("runs", ids.first_id_at(int((tx.now - timedelta(hours=3)).timestamp() * 1000)))
             ),
         ),
         200,
     ),
     "one run": (lambda tx: reading.run(tx, TENANT, newest_run(tx)), 100),
-    "its task runs": (lambda tx: reading.run_task_runs(tx, TENANT, newest_run(tx), Page()), 100),
-    "its events": (lambda tx: reading.run_events(tx, TENANT, newest_run(tx), Page()), 100),
+    "its task runs": (lambda tx: reading.run_task_runs(tx, TENANT, newest_run(tx), PageRequest()), 100),
+    "its events": (lambda tx: reading.run_events(tx, TENANT, newest_run(tx), PageRequest()), 100),
     "its steps": (lambda tx: reading.step_states(tx, TENANT, newest_run(tx)), 100),
     "its ledger": (lambda tx: timeline.ledger(tx, TENANT, newest_run(tx)), 100),
-    "its timeline": (lambda tx: timeline.timeline(tx, TENANT, newest_run(tx), Page(), bins=60), 100),
+    "its timeline": (lambda tx: timeline.timeline(tx, TENANT, newest_run(tx), PageRequest(), bins=60), 100),
     "a task run": (lambda tx: reading.task_run(tx, TENANT, ids.task_run_id(newest_run(tx), 1)), 100),
     "dead letters": (lambda tx: dead_letters(tx), 700),
     "dead letters that are alike": (lambda tx: dead_letters(tx, fingerprint="1" * 64), 700),
@@ -212,25 +212,25 @@ READS: dict[str, tuple[Read, int]] = {
         lambda tx: letters.dead_letter_groups(tx, TENANT, 10, LetterFilter()),
         700,
     ),
-    "redrives": (lambda tx: letters.redrive_list(tx, TENANT, Page()), 100),
+    "redrives": (lambda tx: letters.redrive_list(tx, TENANT, PageRequest()), 100),
     "past runs for a forecast": (
         lambda tx: reading.past_runs(tx, TENANT, pipelines.get(tx, TENANT, "chain").spec),
         1_100,
     ),
     "the attempts of a run": (
-        lambda tx: reading.run_attempts(tx, TENANT, newest_run(tx), Page()),
+        lambda tx: reading.run_attempts(tx, TENANT, newest_run(tx), PageRequest()),
         200,
     ),
     "two runs beside each other": (
         lambda tx: reading.compare_runs(tx, TENANT, newest_run(tx), newest_run(tx)),
         200,
     ),
-    "queue items": (lambda tx: reading.queue_items(tx, TENANT, Page()), 500),
+    "queue items": (lambda tx: reading.queue_items(tx, TENANT, PageRequest()), 500),
     "queue items with what they wait for": (
-        lambda tx: why_line.items_with_reasons(tx, TENANT, Page(), lambda _: {}),
+        lambda tx: why_line.items_with_reasons(tx, TENANT, PageRequest(), lambda _: {}),
         1_500,
     ),
-    "queues": (lambda tx: reading.queues(tx, TENANT, Page()), 500),
+    "queues": (lambda tx: reading.queues(tx, TENANT, PageRequest()), 500),
     "what was lost with a worker": (
         lambda tx: lost_attempts(tx, TENANT, "worker-1@host:1:ab", is_celery=True, most=100),
         100,

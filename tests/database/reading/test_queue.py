@@ -15,9 +15,9 @@ from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.orchestrator.store.keyset import PageRequest
 
 TENANT = "query-tests"
 OTHER = "query-tests-other"
@@ -27,7 +27,7 @@ OTHER = "query-tests-other"
 def run_id(tx: Transaction) -> UUID:
     """A run of the chain a, b: a is queued, b waits for it."""
     a_pipeline(tx, TENANT, "a", "b")
-    return triggering.trigger(tx, VALUES, TENANT, Trigger("chain", {"n": 1}, metadata={"who": "me"})).id
+    return triggering.trigger(tx, VALUES, TENANT, StartRequest("chain", {"n": 1}, metadata={"who": "me"})).id
 
 
 def test_the_queue_counts_pending_running_and_recently_ended_task_runs(tx: Transaction, run_id: UUID) -> None:
@@ -87,7 +87,7 @@ def test_queue_items_are_filtered(tx: Transaction, run_id: UUID) -> None:
     standalone_tasks.enqueue(tx, VALUES, TENANT, [QueueRequest("b")])
 
     def found(**filters: Any) -> list[str]:
-        return [each["taskId"] for each in reading.queue_items(tx, TENANT, Page(), **filters)["items"]]
+        return [each["taskId"] for each in reading.queue_items(tx, TENANT, PageRequest(), **filters)["items"]]
 
     assert found() == ["a", "b"]
     assert found(task_id="b") == ["b"]
@@ -99,7 +99,7 @@ def test_queue_items_are_filtered(tx: Transaction, run_id: UUID) -> None:
 
 def test_another_tenants_things_are_not_there(tx: Transaction, run_id: UUID) -> None:
     first = ids.task_run_id(run_id, 1)
-    page = Page()
+    page = PageRequest()
     reads: list[Callable[[], Any]] = [
         lambda: reading.service(tx, OTHER, "python"),
         lambda: reading.tasks(tx, OTHER, page, service_id="python"),

@@ -12,7 +12,7 @@ from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.registry import drains, pipelines
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 TENANT = "queue-list-tests"
 
@@ -26,12 +26,12 @@ def service(tx: Transaction) -> str:
 
 
 def listed(tx: Transaction) -> dict[str, Document]:
-    return {each["queue"]: each for each in reading.queues(tx, TENANT, Page())["items"]}
+    return {each["queue"]: each for each in reading.queues(tx, TENANT, PageRequest())["items"]}
 
 
 def trigger(tx: Transaction, times: int = 1) -> None:
     for _ in range(times):
-        triggering.trigger(tx, VALUES, TENANT, triggering.Trigger("chain", {}))
+        triggering.trigger(tx, VALUES, TENANT, triggering.StartRequest("chain", {}))
 
 
 def test_queues_of_registered_tasks_are_listed_also_while_they_are_empty(
@@ -91,8 +91,10 @@ def test_what_no_worker_has_waits_in_a_queue_of_its_own(tx: Transaction, service
 
 def test_nobody_sees_what_is_anothers(tx: Transaction, service: str) -> None:
     trigger(tx)
-    assert reading.queues(tx, "another-tenant", Page())["items"] == []
-    assert reading.queues(tx, "queue-list-test", Page())["items"] == [], "a name that only begins alike"
+    assert reading.queues(tx, "another-tenant", PageRequest())["items"] == []
+    assert reading.queues(tx, "queue-list-test", PageRequest())["items"] == [], (
+        "a name that only begins alike"
+    )
 
 
 # --- pages, and one queue ---------------------------------------------------------------------------------
@@ -101,16 +103,16 @@ def test_nobody_sees_what_is_anothers(tx: Transaction, service: str) -> None:
 def test_queues_come_page_by_page_the_longest_first(tx: Transaction, service: str) -> None:
     register(tx, TENANT, a_task("a", queue="a"), a_task("b", queue="b"), id="other")
     trigger(tx, 2)
-    names, page = [], Page(1)
+    names, page = [], PageRequest(1)
     while True:
         found = reading.queues(tx, TENANT, page)
         names += [each["name"] for each in found["items"]]
         if found["nextCursor"] is None:
             break
-        page = Page(1, found["nextCursor"])
+        page = PageRequest(1, found["nextCursor"])
     assert names[0] == "default"
     assert sorted(names[1:]) == names[1:]
-    assert len(names) == len(set(names)) == len(reading.queues(tx, TENANT, Page())["items"])
+    assert len(names) == len(set(names)) == len(reading.queues(tx, TENANT, PageRequest())["items"])
 
 
 def test_one_queue_says_what_waits_and_who_serves_it(tx: Transaction, service: str) -> None:

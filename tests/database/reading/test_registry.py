@@ -7,7 +7,7 @@ from support.factories import a_chain, a_task, all_pages, register
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import instances, pipelines, service_settings, worker_processes
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.orchestrator.store.keyset import PageRequest
 from pipeweave.spec import parse_spec
 
 TENANT = "query-tests"
@@ -34,7 +34,7 @@ def test_tasks_are_listed_for_the_tenant_or_one_service(tx: Transaction) -> None
     register(tx, TENANT, a_task("b", retries=2, timeout=5), id="two")
     listed = all_pages(lambda page: reading.tasks(tx, TENANT, page), 2)
     assert [each["id"] for each in listed] == ["a", "b", "c"]
-    (only,) = reading.tasks(tx, TENANT, Page(), service_id="two")["items"]
+    (only,) = reading.tasks(tx, TENANT, PageRequest(), service_id="two")["items"]
     assert (only["id"], only["retries"], only["maxAttempts"], only["timeout"]) == ("b", 2, 3, 5)
 
 
@@ -104,7 +104,7 @@ def test_an_http_service_shows_its_instances_and_those_that_take_dispatches_firs
     assert aside["setAsideAt"] is not None and aside["probeAt"] is not None
     assert (found["instanceCount"], found["readyInstances"]) == (2, 1)
     assert (found["storageAccess"], found["tokenFormat"]) == ("token", "sdk")
-    (listed,) = reading.services(tx, TENANT, Page())["items"]
+    (listed,) = reading.services(tx, TENANT, PageRequest())["items"]
     assert listed == {name: value for name, value in found.items() if name != "instances"}
     assert reading.task(tx, TENANT, "a")["workerCount"] == 1
 

@@ -10,7 +10,7 @@ from support.run_driver import PERMANENT, TRANSIENT, RunDriver, claim, finish_ne
 
 from pipeweave import ids
 from pipeweave.errors import InvalidInput, NotFound
-from pipeweave.orchestrator.reading import Page, run_attempts
+from pipeweave.orchestrator.reading import PageRequest, run_attempts
 from pipeweave.orchestrator.store.database import Database
 
 
@@ -35,7 +35,7 @@ def attempts(driver: RunDriver, run_id: UUID, limit: int = 50, **filters: Any) -
     cursor = None
     while True:
         with driver.database.reading() as tx:
-            page = run_attempts(tx, driver.tenant, run_id, Page(limit, cursor), **filters)
+            page = run_attempts(tx, driver.tenant, run_id, PageRequest(limit, cursor), **filters)
         found += [(each["stepId"], each["number"], each["status"]) for each in page["items"]]
         if (cursor := page["nextCursor"]) is None:
             return found
@@ -59,14 +59,14 @@ def test_an_attempt_that_runs_is_listed_without_an_end(driver: RunDriver) -> Non
     with driver.database.transaction() as tx:
         claim(tx, id, 1)
     with driver.database.reading() as tx:
-        [one] = run_attempts(tx, driver.tenant, id, Page())["items"]
+        [one] = run_attempts(tx, driver.tenant, id, PageRequest())["items"]
     assert (one["status"], one["finishedAt"], one["error"]) == ("running", None, None)
     assert one["taskRunId"] == ids.show(ids.TASK_RUN, ids.task_run_id(id, 1))
 
 
 def test_an_error_comes_without_its_traceback(driver: RunDriver, run_id: UUID) -> None:
     with driver.database.reading() as tx:
-        items = run_attempts(tx, driver.tenant, run_id, Page())["items"]
+        items = run_attempts(tx, driver.tenant, run_id, PageRequest())["items"]
     assert items[0]["error"]["message"] == "it broke for now"
     assert not any("traceback" in (each["error"] or {}) for each in items)
 
@@ -74,6 +74,6 @@ def test_an_error_comes_without_its_traceback(driver: RunDriver, run_id: UUID) -
 def test_the_run_of_somebody_else_and_a_foreign_cursor_are_refused(driver: RunDriver, run_id: UUID) -> None:
     with driver.database.reading() as tx:
         with pytest.raises(NotFound):
-            run_attempts(tx, "nobody", run_id, Page())
+            run_attempts(tx, "nobody", run_id, PageRequest())
         with pytest.raises(InvalidInput):
-            run_attempts(tx, driver.tenant, run_id, Page(1, "bm9uZQ"))
+            run_attempts(tx, driver.tenant, run_id, PageRequest(1, "bm9uZQ"))

@@ -11,7 +11,7 @@ import pytest
 from support.run_driver import RunDriver
 
 from pipeweave.orchestrator.domain.events import Event
-from pipeweave.orchestrator.reading import Page, run_events
+from pipeweave.orchestrator.reading import PageRequest, run_events
 from pipeweave.orchestrator.store import event_log
 from pipeweave.orchestrator.store.database import Database, Transaction
 
@@ -36,7 +36,9 @@ def other(driver: RunDriver) -> Iterator[Database]:
 
 def seen(driver: RunDriver, run_id: UUID, *, type: str | None = None) -> list[str]:
     with driver.database.reading() as tx:
-        return [item["type"] for item in run_events(tx, driver.tenant, run_id, Page(), type=type)["items"]]
+        return [
+            item["type"] for item in run_events(tx, driver.tenant, run_id, PageRequest(), type=type)["items"]
+        ]
 
 
 def append(tx: Transaction, run_id: UUID, type: str) -> None:
@@ -71,13 +73,13 @@ def test_a_reader_that_goes_on_after_the_last_number_misses_nothing(
     driver: RunDriver, run_id: UUID, other: Database
 ) -> None:
     with driver.database.reading() as tx:
-        last = run_events(tx, driver.tenant, run_id, Page())["items"][-1]["seq"]
+        last = run_events(tx, driver.tenant, run_id, PageRequest())["items"][-1]["seq"]
     found: list[str] = []
 
     def follow() -> None:
         nonlocal last
         with driver.database.reading() as tx:
-            items = run_events(tx, driver.tenant, run_id, Page())["items"]
+            items = run_events(tx, driver.tenant, run_id, PageRequest())["items"]
         new = [item for item in items if item["seq"] > last]
         found.extend(item["type"] for item in new)
         last = new[-1]["seq"] if new else last

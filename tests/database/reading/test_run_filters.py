@@ -15,9 +15,9 @@ from pipeweave.orchestrator.kept import RunFilter
 from pipeweave.orchestrator.reading import TaskRunFilter, scanning
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.orchestrator.store.keyset import PageRequest
 
 TENANT = "filter-tests"
 
@@ -29,11 +29,11 @@ def pipelines(tx: Transaction) -> None:
 
 
 def trigger(tx: Transaction, pipeline: str, input: Any = None, **metadata: Any) -> UUID:
-    return triggering.trigger(tx, VALUES, TENANT, Trigger(pipeline, input, metadata=metadata or None)).id
+    return triggering.trigger(tx, VALUES, TENANT, StartRequest(pipeline, input, metadata=metadata or None)).id
 
 
 def found(tx: Transaction, **filters: Any) -> set[UUID]:
-    listed = reading.run_list(tx, TENANT, Page(), RunFilter(**filters))
+    listed = reading.run_list(tx, TENANT, PageRequest(), RunFilter(**filters))
     assert listed["scannedTo"] is None
     return {ids.read(ids.RUN, each["id"]) for each in listed["items"]}
 
@@ -97,12 +97,12 @@ def test_a_look_that_is_cut_off_goes_on_page_by_page(
     monkeypatch.setattr("pipeweave.orchestrator.reading.list_of_runs.SLICE", 2)
     monkeypatch.setattr(scanning, "SLICE", 2)
     monkeypatch.setattr(scanning, "MOST_ROWS", 2)
-    first = reading.run_list(tx, TENANT, Page(), RunFilter(metadata={"want": "yes"}))
+    first = reading.run_list(tx, TENANT, PageRequest(), RunFilter(metadata={"want": "yes"}))
     assert (first["items"], first["scanned"]) == ([], 2)
     assert first["scannedTo"] is not None and first["nextCursor"] is not None
     listed, cursor = list(first["items"]), first["nextCursor"]
     while cursor is not None:
-        page = reading.run_list(tx, TENANT, Page(1, cursor), RunFilter(metadata={"want": "yes"}))
+        page = reading.run_list(tx, TENANT, PageRequest(1, cursor), RunFilter(metadata={"want": "yes"}))
         listed, cursor = listed + page["items"], page["nextCursor"]
     assert len(listed) == 2
     assert {ids.read(ids.RUN, each["id"]) for each in listed} == wanted
@@ -135,7 +135,7 @@ def test_task_runs_of_all_runs_are_listed_and_filtered(tx: Transaction) -> None:
 def test_a_standalone_task_run_shows_no_run(tx: Transaction) -> None:
     (alone,) = standalone_tasks.enqueue(tx, VALUES, TENANT, [QueueRequest("c")])
     run_id = trigger(tx, "p")
-    listed = reading.task_run_list(tx, TENANT, Page())["items"]
+    listed = reading.task_run_list(tx, TENANT, PageRequest())["items"]
     shown = {each["taskId"]: each["runId"] for each in listed}
     assert shown == {"c": None, "a": ids.show(ids.RUN, run_id), "b": ids.show(ids.RUN, run_id)}
     assert ids.show(ids.TASK_RUN, alone.task_run_id) in [each["id"] for each in listed]

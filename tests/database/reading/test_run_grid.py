@@ -17,16 +17,16 @@ from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.reading import Window, run_grid
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.orchestrator.store.keyset import PageRequest
 
 TENANT = "grid-tests"
 
 
 def trigger(tx: Transaction, at: int) -> UUID:
     """A run whose id is that of this millisecond, so that the order is known."""
-    run_id = triggering.trigger(tx, VALUES, TENANT, Trigger("p")).id
+    run_id = triggering.trigger(tx, VALUES, TENANT, StartRequest("p")).id
     moved = ids.new_id(int(tx.now.timestamp() * 1000) + at)
     tx.execute("UPDATE runs SET id = :to WHERE id = :id", {"to": moved, "id": run_id})
     for row in tx.execute("SELECT t.id FROM task_runs AS t WHERE t.run_id = :id", {"id": run_id}).all():
@@ -98,9 +98,12 @@ def test_pipelines_come_with_their_newest_runs(tx: Transaction) -> None:
     a_pipeline(tx, TENANT, "a", id="p")
     a_pipeline(tx, TENANT, "a", id="q")
     runs = [trigger(tx, at) for at in range(1, 4)]
-    listed = reading.pipeline_list(tx, TENANT, Page(), recent=2)["items"]
+    listed = reading.pipeline_list(tx, TENANT, PageRequest(), recent=2)["items"]
     assert [[run["id"] for run in each["recentRuns"]] for each in listed] == [shown(runs[2], runs[1]), []]
-    assert [each["recentRuns"] for each in reading.pipeline_list(tx, TENANT, Page())["items"]] == [[], []]
+    assert [each["recentRuns"] for each in reading.pipeline_list(tx, TENANT, PageRequest())["items"]] == [
+        [],
+        [],
+    ]
 
 
 # --- classes ----------------------------------------------------------------------------------------------

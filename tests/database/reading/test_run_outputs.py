@@ -15,7 +15,7 @@ from pipeweave.orchestrator import kept, reading
 from pipeweave.orchestrator.kept import outputs, stored_values
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import parse_spec
 
@@ -28,7 +28,7 @@ def a_run(tx: Transaction, output: Any, value: Any = None, **values: Any) -> UUI
     steps = [{"parallel": [{"task": "a"}, {"task": "b"}, {"task": "c"}]}]
     spec = parse_spec({"id": "p", "steps": steps, "output": output})
     pipelines.store(tx, TENANT, spec, source="api")
-    run_id = triggering.trigger(tx, VALUES, TENANT, Trigger("p", value)).id
+    run_id = triggering.trigger(tx, VALUES, TENANT, StartRequest("p", value)).id
     for ordinal, step in enumerate("abc", start=1):
         if step in values:
             end(tx, run_id, ordinal, output=values[step])

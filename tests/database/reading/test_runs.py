@@ -18,9 +18,9 @@ from pipeweave.orchestrator.kept import RunFilter, stored_values
 from pipeweave.orchestrator.reading import runs
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.orchestrator.store.keyset import PageRequest
 from pipeweave.storage import plain_path
 
 TENANT = "query-tests"
@@ -30,7 +30,7 @@ TENANT = "query-tests"
 def run_id(tx: Transaction) -> UUID:
     """A run of the chain a, b: a is queued, b waits for it."""
     a_pipeline(tx, TENANT, "a", "b")
-    return triggering.trigger(tx, VALUES, TENANT, Trigger("chain", {"n": 1}, metadata={"who": "me"})).id
+    return triggering.trigger(tx, VALUES, TENANT, StartRequest("chain", {"n": 1}, metadata={"who": "me"})).id
 
 
 def trigger_all(tx: Transaction, *names: str) -> list[str]:
@@ -38,7 +38,7 @@ def trigger_all(tx: Transaction, *names: str) -> list[str]:
     found = []
     for at, name in enumerate(names):
         a_pipeline(tx, TENANT, "a", "b", id=name)
-        run_id = triggering.trigger(tx, VALUES, TENANT, Trigger(name)).id
+        run_id = triggering.trigger(tx, VALUES, TENANT, StartRequest(name)).id
         # An id per millisecond, so that the order is the order of creation.
         moved = UUID(int=ids.new_id(int(tx.now.timestamp() * 1000) + at).int)
         for table, column in (("runs", "id"), ("task_runs", "run_id"), ("events", "run_id")):
@@ -58,7 +58,9 @@ def test_runs_are_filtered_by_pipeline_status_and_time(tx: Transaction) -> None:
     end_run(tx, ids.read(ids.RUN, made[0]))
 
     def found(**filters: Any) -> list[str]:
-        return [each["id"] for each in reading.run_list(tx, TENANT, Page(), RunFilter(**filters))["items"]]
+        return [
+            each["id"] for each in reading.run_list(tx, TENANT, PageRequest(), RunFilter(**filters))["items"]
+        ]
 
     assert found(pipeline_id=["p"]) == [made[2], made[0]]
     assert found(status=["completed"]) == [made[0]]
@@ -75,7 +77,7 @@ def test_runs_are_filtered_by_pipeline_status_and_time(tx: Transaction) -> None:
 
 def test_standalone_tasks_are_not_among_the_runs(tx: Transaction, run_id: UUID) -> None:
     (alone,) = standalone_tasks.enqueue(tx, VALUES, TENANT, [QueueRequest("a")])
-    (listed,) = reading.run_list(tx, TENANT, Page())["items"]
+    (listed,) = reading.run_list(tx, TENANT, PageRequest())["items"]
     assert listed["id"] == ids.show(ids.RUN, run_id)
     with pytest.raises(NotFound):
         reading.run(tx, TENANT, ids.run_id_of(alone.task_run_id))
@@ -130,7 +132,7 @@ def test_a_large_output_is_a_reference_until_it_is_asked_for(tx: Transaction, ru
 def test_a_large_input_is_a_reference_until_it_is_asked_for(tx: Transaction) -> None:
     a_pipeline(tx, TENANT, "a", "b")
     value = {"text": "x" * 50_000}
-    run_id = triggering.trigger(tx, VALUES, TENANT, Trigger("chain", value)).id
+    run_id = triggering.trigger(tx, VALUES, TENANT, StartRequest("chain", value)).id
     found = reading.run(tx, TENANT, run_id)
     assert found["input"] is None and found["inputRef"]["hash"] == found["inputsHash"]
     run = reading.run(tx, TENANT, run_id, load=True)
@@ -192,7 +194,7 @@ def test_an_attempt_of_a_celery_worker_shows_where_its_log_is(tx: Transaction, r
     path = f"runs/{ids.show(ids.TASK_RUN, id)}.1/logs.jsonl"
     found = reading.task_run(tx, TENANT, id)
     assert (found["logsPath"], [each["logsPath"] for each in found["attempts"]]) == (path, [path])
-    attempts = reading.run_attempts(tx, TENANT, run_id, Page())["items"]
+    attempts = reading.run_attempts(tx, TENANT, run_id, PageRequest())["items"]
     assert [each["logsPath"] for each in attempts] == [path]
     tx.execute(
         "UPDATE task_runs SET dispatched_at = started_at WHERE run_id = :id AND step_id = 'a'", {"id": run_id}
@@ -204,7 +206,7 @@ def test_a_list_shows_errors_without_tracebacks_and_one_task_run_with_it(
     tx: Transaction, run_id: UUID
 ) -> None:
     end(tx, run_id, 1, "failed")
-    listed = reading.run_task_runs(tx, TENANT, run_id, Page())["items"][0]
+    listed = reading.run_task_runs(tx, TENANT, run_id, PageRequest())["items"][0]
     assert (listed["errorCode"], listed["error"]) == ("ValueError", {"message": "boom", "type": "ValueError"})
     one = reading.task_run(tx, TENANT, ids.task_run_id(run_id, 1))
     assert one["error"]["traceback"].startswith("Traceback")
@@ -214,5 +216,5 @@ def test_events_are_listed_in_order_filtered_and_paged(tx: Transaction, run_id: 
     listed = all_pages(lambda page: reading.run_events(tx, TENANT, run_id, page), 1)
     assert [each["type"] for each in listed] == ["run.created", "task_runs.queued"]
     assert listed[0]["seq"] < listed[1]["seq"] and listed[0]["at"].endswith("Z")
-    (created,) = reading.run_events(tx, TENANT, run_id, Page(), type="run.created")["items"]
+    (created,) = reading.run_events(tx, TENANT, run_id, PageRequest(), type="run.created")["items"]
     assert created["data"]["pipelineId"] == "chain"

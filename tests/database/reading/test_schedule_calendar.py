@@ -48,7 +48,7 @@ def test_a_page_of_schedules_with_their_last_fires_is_read_by_key(
 ) -> None:
     for name in ("another", "third"):
         storing.put(tx, TENANT, name, storing.ScheduleSpec("chain", cron="30 2 * * *"))
-    page = reading.Page(100)
+    page = reading.PageRequest(100)
     plans = plans_of(tx, lambda: reading.schedules(tx, TENANT, page, recent=20), monkeypatch)
     assert len(plans) == 2
     assert "schedule_fires" not in read_whole(tx, plans)

@@ -10,7 +10,7 @@ from pipeweave import ids
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.reading.searching import MOST_HITS
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Transaction
 
 TENANT = "search-tests"
@@ -22,7 +22,7 @@ def found(tx: Transaction, text: str, tenant: str = TENANT) -> list[tuple[str, s
 
 def test_a_run_and_its_task_runs_are_found_by_the_beginning_of_an_id(tx: Transaction) -> None:
     a_pipeline(tx, TENANT, "a", "b", id="p")
-    run_id = triggering.trigger(tx, VALUES, TENANT, Trigger("p")).id
+    run_id = triggering.trigger(tx, VALUES, TENANT, StartRequest("p")).id
     run, first = ids.show(ids.RUN, run_id), ids.show(ids.TASK_RUN, ids.task_run_id(run_id, 1))
     assert found(tx, run) == [("run", run)]
     assert found(tx, f" {run[:20].upper()} ") == [("run", run)]

@@ -98,7 +98,7 @@ def test_counts_that_rest_are_told_later(driver: RunDriver, monkeypatch: pytest.
     driver.finish(run_id, "a")
     second = states(driver, run_id, first["cursor"])
     assert second["items"] == {}, "counted a moment ago"
-    monkeypatch.setattr(reading.Counted, "rests", False)
+    monkeypatch.setattr(reading.CountedItems, "rests", False)
     assert states(driver, run_id, second["cursor"])["items"]["2"]["total"] == 2
 
 

@@ -14,7 +14,7 @@ from pipeweave.orchestrator.reading import runs
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.spec.document import parse_spec
 
@@ -25,7 +25,7 @@ TENANT = "query-tests"
 def run_id(tx: Transaction) -> UUID:
     """A run of the chain a, b: a is queued, b waits for it."""
     a_pipeline(tx, TENANT, "a", "b")
-    return triggering.trigger(tx, VALUES, TENANT, Trigger("chain", {"n": 1}, metadata={"who": "me"})).id
+    return triggering.trigger(tx, VALUES, TENANT, StartRequest("chain", {"n": 1}, metadata={"who": "me"})).id
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def mapped(tx: Transaction) -> UUID:
     register(tx, TENANT, "list", "each")
     steps = [{"task": "list"}, {"task": "each", "map": "${steps.list}"}]
     pipelines.store(tx, TENANT, parse_spec({"id": "mapped", "steps": steps}), source="api")
-    run_id = triggering.trigger(tx, VALUES, TENANT, Trigger("mapped")).id
+    run_id = triggering.trigger(tx, VALUES, TENANT, StartRequest("mapped")).id
     end(tx, run_id, 1, output=[10, 20, 30])
     for index in range(3):
         tx.execute(
@@ -165,7 +165,7 @@ def test_a_task_run_shows_where_its_input_comes_from(tx: Transaction) -> None:
     register(tx, TENANT, "a", "b")
     steps = [{"task": "a"}, {"task": "b", "params": {"rows": "${steps.a}"}}]
     pipelines.store(tx, TENANT, parse_spec({"id": "p", "steps": steps}), source="api")
-    run_id = triggering.trigger(tx, VALUES, TENANT, Trigger("p", {"n": 1})).id
+    run_id = triggering.trigger(tx, VALUES, TENANT, StartRequest("p", {"n": 1})).id
     first, second = (reading.task_run(tx, TENANT, ids.task_run_id(run_id, at)) for at in (1, 2))
     assert (first["inputSource"], first["input"], first["params"]) == ("run", {"n": 1}, None)
     assert (second["inputSource"], second["params"]) == ("params", {"rows": "${steps.a}"})

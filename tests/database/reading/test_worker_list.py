@@ -10,7 +10,7 @@ from support.factories import a_chain, a_worker, register
 from support.stored_values import VALUES
 
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.reading import Page
+from pipeweave.orchestrator.reading import PageRequest
 from pipeweave.orchestrator.reading.worker_list import STALLED_AFTER, STATES
 from pipeweave.orchestrator.registry import WorkerLoad, pipelines, worker_processes
 from pipeweave.orchestrator.runs import triggering
@@ -27,7 +27,7 @@ def worker(tx: Transaction) -> str:
 
 
 def listed(tx: Transaction, **filters: Any) -> list[dict[str, Any]]:
-    return list(reading.workers(tx, TENANT, Page(), **filters)["items"])
+    return list(reading.workers(tx, TENANT, PageRequest(), **filters)["items"])
 
 
 def aged(tx: Transaction, statement: str, **parameters: Any) -> None:
@@ -37,7 +37,7 @@ def aged(tx: Transaction, statement: str, **parameters: Any) -> None:
 def queue_one(tx: Transaction) -> None:
     """A queued task run that has waited for longer than a worker may let it."""
     pipelines.store(tx, TENANT, a_chain("count"), source="api")
-    triggering.trigger(tx, VALUES, TENANT, triggering.Trigger("chain", {}))
+    triggering.trigger(tx, VALUES, TENANT, triggering.StartRequest("chain", {}))
     aged(
         tx,
         "UPDATE task_runs SET queued_at = now() - CAST(:age AS interval) WHERE tenant_id = :tenant"
@@ -116,13 +116,13 @@ def test_pages_follow_each_other_and_filters_hold(tx: Transaction, worker: str) 
     seen: list[str] = []
     cursor = None
     while True:
-        page = reading.workers(tx, TENANT, Page(2, cursor), service_id="python")
+        page = reading.workers(tx, TENANT, PageRequest(2, cursor), service_id="python")
         seen += [each["id"] for each in page["items"]]
         if (cursor := page["nextCursor"]) is None:
             break
     assert (len(seen), set(seen)) == (5, made)
     assert listed(tx, service_id="nothing") == []
-    assert reading.workers(tx, "another-tenant", Page())["items"] == []
+    assert reading.workers(tx, "another-tenant", PageRequest())["items"] == []
 
 
 def test_a_worker_shows_what_it_runs(tx: Transaction, worker: str) -> None:

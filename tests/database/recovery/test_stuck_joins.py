@@ -29,7 +29,7 @@ def many_open_runs(driver: RunDriver) -> None:
     driver.store({"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}, id="open")
     with driver.database.transaction() as tx:
         for _ in range(OPEN // 1_000):
-            one = [triggering.Trigger("open", number) for number in range(1_000)]
+            one = [triggering.StartRequest("open", number) for number in range(1_000)]
             triggering.trigger_many(tx, driver.values, driver.tenant, "open", one)
 
 

@@ -7,7 +7,7 @@ from support.factories import a_task, a_worker, register
 
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.reading import Page
+from pipeweave.orchestrator.reading import PageRequest
 from pipeweave.orchestrator.registry import drains, instances, loaded_tasks, worker_processes
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -87,7 +87,7 @@ def test_what_ended_or_is_not_there_or_is_anothers_cannot_be_drained(tx: Transac
 
 def test_an_instance_that_drains_gets_no_dispatch_also_when_it_registers_anew(tx: Transaction) -> None:
     register(tx, TENANT, a_task("send"), id="mailer", kind="http", base_url=URL)
-    [instance] = reading.workers(tx, TENANT, Page())["items"]
+    [instance] = reading.workers(tx, TENANT, PageRequest())["items"]
     assert (instance["kind"], instance["name"], instance["state"]) == ("http", URL, "running")
     drains.drain(tx, TENANT, instance["id"])
     register(tx, TENANT, a_task("send"), id="mailer", version="2", kind="http", base_url=URL)

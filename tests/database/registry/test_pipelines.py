@@ -13,7 +13,7 @@ from pipeweave.errors import InvalidInput, InvalidSpec, NotFound
 from pipeweave.orchestrator.reading.version_list import pipeline_versions
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.orchestrator.store.keyset import PageRequest
 from pipeweave.spec.document import parse_spec
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 
@@ -68,9 +68,9 @@ def test_a_stored_version_refuses_to_be_changed(known: Transaction) -> None:
 def test_versions_are_listed_newest_first_page_by_page(known: Transaction) -> None:
     for tasks in (("a",), ("b",), ("c",)):
         store(known, a_chain(*tasks))
-    first = pipeline_versions(known, TENANT, "chain", Page(2))
+    first = pipeline_versions(known, TENANT, "chain", PageRequest(2))
     assert [each["version"] for each in first["items"]] == [3, 2]
-    rest = pipeline_versions(known, TENANT, "chain", Page(2, first["nextCursor"]))
+    rest = pipeline_versions(known, TENANT, "chain", PageRequest(2, first["nextCursor"]))
     assert ([each["version"] for each in rest["items"]], rest["nextCursor"]) == ([1], None)
 
 
@@ -78,13 +78,13 @@ def test_a_cursor_of_another_list_is_refused(known: Transaction) -> None:
     store(known, a_chain("a"))
     for cursor in ("nonsense", "WyJ0YXNrcyIsImEiXQ", "WyJ2ZXJzaW9ucyIsIngiXQ", "é", "bnVsbA"):
         with pytest.raises(InvalidInput, match="cursor"):
-            pipeline_versions(known, TENANT, "chain", Page(2, cursor))
+            pipeline_versions(known, TENANT, "chain", PageRequest(2, cursor))
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1_001, True])
 def test_a_limit_out_of_range_is_refused(limit: int) -> None:
     with pytest.raises(InvalidInput, match="limit"):
-        Page(limit)
+        PageRequest(limit)
 
 
 # --- what is not there ------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def test_an_unknown_pipeline_or_version_is_not_found(known: Transaction) -> None
         with pytest.raises(NotFound):
             pipelines.get(known, TENANT, name, version)
     with pytest.raises(NotFound):
-        pipeline_versions(known, TENANT, "nothing", Page())
+        pipeline_versions(known, TENANT, "nothing", PageRequest())
 
 
 def test_another_tenants_pipeline_is_not_found(known: Transaction) -> None:

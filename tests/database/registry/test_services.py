@@ -18,15 +18,15 @@ from pipeweave.orchestrator.registry import task_rows, tenants, worker_processes
 from pipeweave.orchestrator.registry.registration import Registration
 from pipeweave.orchestrator.runs import service_registration, standalone_tasks, task_removal, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.orchestrator.store.keyset import PageRequest
 
 TENANT = "registry-tests"
 
 
 def history(tx: Transaction, task_id: str) -> list[tuple[int, str]]:
-    found = reading.task_history(tx, TENANT, task_id, Page())["items"]
+    found = reading.task_history(tx, TENANT, task_id, PageRequest())["items"]
     return [(each["codeVersion"], each["serviceVersion"]) for each in found]
 
 
@@ -280,7 +280,7 @@ def test_other_services_tasks_are_not_removed(tx: Transaction) -> None:
 def test_unstarted_task_runs_of_a_removed_task_are_cancelled_with_the_reason(tx: Transaction) -> None:
     a_pipeline(tx, TENANT, "first", "gone")
     register(tx, TENANT, "first", "gone", "alone")
-    run = triggering.trigger(tx, VALUES, TENANT, Trigger("chain"))
+    run = triggering.trigger(tx, VALUES, TENANT, StartRequest("chain"))
     (alone,) = standalone_tasks.enqueue(tx, VALUES, TENANT, [QueueRequest("alone")])
     assert task_removal.remove(tx, TENANT, "gone", reason="we print no more").cancelled == 1
     assert task_removal.remove(tx, TENANT, "alone").cancelled == 1

@@ -18,7 +18,7 @@ from pipeweave.orchestrator.queueing import maintenance_mode, pauses
 from pipeweave.orchestrator.registry import pipelines, snapshot
 from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.spec.document import parse_spec
 
@@ -60,12 +60,14 @@ def trigger_while(driver: RunDriver, change: Callable[[Transaction], Any], **opt
                 changed.append(change(tx))
 
     with driver.database.statements() as tx:
-        return triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven", **options), check=check).id
+        return triggering.trigger(
+            tx, VALUES, driver.tenant, StartRequest("driven", **options), check=check
+        ).id
 
 
 def test_a_trigger_of_an_unchanged_pipeline_is_one_statement(driver: RunDriver, sent: list[str]) -> None:
     with driver.database.statements() as tx:
-        triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven"))
+        triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven"))
     assert len(sent) == 1
 
 
@@ -106,7 +108,7 @@ def test_a_task_that_starts_during_each_look_does_not_keep_a_trigger_looking(
 
     monkeypatch.setattr(snapshot, "take_snapshot", look_and_start)
     with rated.database.statements() as tx:
-        triggering.trigger(tx, VALUES, rated.tenant, Trigger("rated", run_token="t"))
+        triggering.trigger(tx, VALUES, rated.tenant, StartRequest("rated", run_token="t"))
     assert len(looks) == 1
 
 
@@ -126,7 +128,7 @@ def test_a_catalog_that_changes_with_every_look_ends_a_trigger(driver: RunDriver
         assert next(changes) < 100, "the trigger looks for ever"
 
     with pytest.raises(Unavailable, match="changed"), driver.database.statements() as tx:
-        triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven"), check=change)
+        triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven"), check=change)
     assert len(driver.rows("SELECT 1 FROM runs WHERE tenant_id = :id", id=driver.tenant)) == 1
 
 
@@ -149,7 +151,7 @@ def test_any_change_of_a_row_is_seen(driver: RunDriver, change: str) -> None:
     with driver.database.transaction() as tx:
         tx.execute(change, {"id": driver.tenant})
         # Even by the transaction that made it.
-        inside = triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven")).id
+        inside = triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven")).id
     rows = [driver.task_runs(each)[0] for each in (inside, driver.trigger())]
     [task] = driver.rows("SELECT * FROM tasks WHERE tenant_id = :id AND id = 'noop'", id=driver.tenant)
     [service] = driver.rows("SELECT * FROM services WHERE tenant_id = :id", id=driver.tenant)
@@ -167,7 +169,7 @@ def test_every_change_of_one_transaction_counts(driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
         for priority in (7, 8, 9):
             tx.execute(change, {"id": driver.tenant, "to": priority})
-            run_id = triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven")).id
+            run_id = triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven")).id
             row = tx.execute("SELECT priority FROM task_runs WHERE run_id = :id", {"id": run_id}).one()
             assert row.priority == priority
 
@@ -177,7 +179,7 @@ def test_every_version_of_one_transaction_counts(driver: RunDriver) -> None:
         for version, step in enumerate("xyz", start=2):
             spec = parse_spec({"id": "driven", "steps": [{"id": step, "task": "noop"}]})
             pipelines.store(tx, driver.tenant, spec, source="api")
-            assert triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven")).version == version
+            assert triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven")).version == version
 
 
 def test_a_change_of_another_tenant_costs_nothing(driver: RunDriver, sent: list[str]) -> None:
@@ -187,7 +189,7 @@ def test_a_change_of_another_tenant_costs_nothing(driver: RunDriver, sent: list[
         register(tx, other.tenant, a_task("noop", "second"))
     sent.clear()
     with driver.database.statements() as tx:
-        triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven"))
+        triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven"))
     assert len(sent) == 1
 
 
@@ -210,7 +212,7 @@ def test_a_version_that_was_rolled_back_is_forgotten(driver: RunDriver) -> None:
             "UPDATE pipelines SET latest_version = 2 WHERE tenant_id = :id AND id = 'driven'",
             {"id": driver.tenant},
         )
-        assert triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven")).version == 2
+        assert triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven")).version == 2
         raise ZeroDivisionError
     assert driver.run(driver.trigger()).pipeline_version == 1
 
@@ -254,7 +256,7 @@ def test_a_refusal_comes_from_a_fresh_look(driver: RunDriver) -> None:
             raise InvalidInput("by what was remembered")
 
     driver.database.run(
-        lambda tx: triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven"), check=check)
+        lambda tx: triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven"), check=check)
     )
     assert answers == [0, 1]
 

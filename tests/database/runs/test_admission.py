@@ -22,7 +22,7 @@ from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.queueing import maintenance_mode, run_slots
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store.database import Database
 
@@ -64,7 +64,7 @@ def test_a_run_beyond_the_limit_waits_and_says_so(driver: RunDriver) -> None:
     limit(driver, 2)
     driver.sent.clear()
     with driver.database.transaction() as tx:
-        answers = [triggering.trigger(tx, VALUES, driver.tenant, Trigger("diamond")) for _ in range(3)]
+        answers = [triggering.trigger(tx, VALUES, driver.tenant, StartRequest("diamond")) for _ in range(3)]
     assert [(each.status, each.queued_tasks) for each in answers] == [
         ("running", ["noop"]),
         ("running", ["noop"]),
@@ -81,7 +81,7 @@ def test_of_many_at_once_the_first_ones_start(driver: RunDriver) -> None:
     driver.trigger("one")
     with driver.database.transaction() as tx:
         answers = triggering.trigger_many(
-            tx, VALUES, driver.tenant, "one", [Trigger("one", n) for n in range(5)]
+            tx, VALUES, driver.tenant, "one", [StartRequest("one", n) for n in range(5)]
         )
     assert [each.status for each in answers] == ["running"] * 2 + ["pending"] * 3
     assert statuses(driver, [each.id for each in answers]) == ["running"] * 2 + ["pending"] * 3
@@ -164,7 +164,7 @@ def test_a_whole_line_goes_one_after_the_other(driver: RunDriver) -> None:
 def test_a_trigger_waits_for_one_under_way_and_stands_behind_it(driver: RunDriver) -> None:
     limit(driver, 1)
     with driver.database.transaction() as tx:
-        first = triggering.trigger(tx, VALUES, driver.tenant, Trigger("one")).id
+        first = triggering.trigger(tx, VALUES, driver.tenant, StartRequest("one")).id
         beside = BackgroundCall(lambda: driver.trigger("one"))
         beside.__enter__()
         wait_for_lock(driver.database)
@@ -179,7 +179,7 @@ def test_counting_run_slots_keeps_other_triggers_waiting_until_the_run_is_writte
         beside = BackgroundCall(lambda: driver.trigger("one"))
         beside.__enter__()
         wait_for_lock(driver.database)
-        first = triggering.trigger(tx, VALUES, driver.tenant, Trigger("one")).id
+        first = triggering.trigger(tx, VALUES, driver.tenant, StartRequest("one")).id
     assert statuses(driver, [first, beside.result]) == ["running", "pending"]
 
 
@@ -358,7 +358,7 @@ def test_its_answer_is_the_same_for_a_token_that_is_used_again(driver: RunDriver
     limit(driver, 1)
     driver.trigger("one")
     with driver.database.transaction() as tx:
-        first = triggering.trigger(tx, VALUES, driver.tenant, Trigger("one", run_token="t"))
-        again = triggering.trigger(tx, VALUES, driver.tenant, Trigger("one", run_token="t"))
+        first = triggering.trigger(tx, VALUES, driver.tenant, StartRequest("one", run_token="t"))
+        again = triggering.trigger(tx, VALUES, driver.tenant, StartRequest("one", run_token="t"))
     assert (first.status, first.created) == ("pending", True)
     assert again == replace(first, created=False)

@@ -12,7 +12,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain.triggered_by import API, TriggeredBy
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Database
 
 NAMES = ("message", "tenant", "pipeline_id", "run_id", "trace_id")
@@ -73,6 +73,6 @@ def test_standalone_tasks_have_no_line_of_their_start(
 
 def test_a_run_that_was_rolled_back_has_no_line(driver: RunDriver, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(Exception, match="division"), driver.database.transaction() as tx:
-        triggering.trigger(tx, driver.values, driver.tenant, Trigger("lined", None))
+        triggering.trigger(tx, driver.values, driver.tenant, StartRequest("lined", None))
         tx.execute("SELECT 1 / 0")
     assert lines(caplog, driver.tenant) == []

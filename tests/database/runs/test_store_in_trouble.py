@@ -10,7 +10,7 @@ from support.run_driver import RunDriver
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
+from pipeweave.orchestrator.runs.triggering import CreatedRun, StartRequest
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.size_limits import INLINE_BYTES
@@ -26,7 +26,7 @@ def store() -> Iterator[OddStore]:
 
 
 def trigger(driver: RunDriver, values: Values, input: object) -> CreatedRun:
-    request = Trigger("driven", input)
+    request = StartRequest("driven", input)
     return driver.database.run(lambda tx: triggering.trigger(tx, values, driver.tenant, request))
 
 

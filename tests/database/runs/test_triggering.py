@@ -19,7 +19,7 @@ from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError, U
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
+from pipeweave.orchestrator.runs.triggering import CreatedRun, StartRequest
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.size_limits import INLINE_BYTES
 
@@ -31,7 +31,7 @@ def driver(database: Database) -> RunDriver:
     return RunDriver(database)
 
 
-def create(driver: RunDriver, wish: Trigger, tenant: str | None = None) -> CreatedRun:
+def create(driver: RunDriver, wish: StartRequest, tenant: str | None = None) -> CreatedRun:
     return driver.database.run(lambda tx: triggering.trigger(tx, VALUES, tenant or driver.tenant, wish))
 
 
@@ -44,7 +44,7 @@ def count_runs(driver: RunDriver) -> int:
 
 def test_a_trigger_writes_the_run_with_all_its_steps_and_sends_the_entries(driver: RunDriver) -> None:
     driver.store({"a": [], "b": [], "c": ["a", "b"]})
-    made = create(driver, Trigger("driven", {"n": 1}, metadata={"by": "test"}))
+    made = create(driver, StartRequest("driven", {"n": 1}, metadata={"by": "test"}))
 
     assert (made.pipeline_id, made.version, made.status, made.created) == ("driven", 1, "running", True)
     assert (made.entry_tasks, made.queued_tasks) == (["noop", "noop"], ["noop", "noop"])
@@ -62,7 +62,7 @@ def test_messages_leave_only_after_the_commit(driver: RunDriver) -> None:
     driver.store(CHAIN)
     driver.sent.clear()
     with driver.database.transaction() as tx:
-        triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven"))
+        triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven"))
         assert driver.sent == []
     assert len(driver.sent) == 1
 
@@ -71,7 +71,7 @@ def test_a_trigger_that_is_rolled_back_sends_nothing(driver: RunDriver) -> None:
     driver.store(CHAIN)
     driver.sent.clear()
     with pytest.raises(ZeroDivisionError), driver.database.transaction() as tx:
-        triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven"))
+        triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven"))
         raise ZeroDivisionError
     assert driver.sent == []
     assert count_runs(driver) == 0
@@ -86,7 +86,7 @@ def test_a_run_that_cannot_begin_is_not_written(driver: RunDriver, monkeypatch: 
 
     monkeypatch.setattr(maps, "lay_out", break_down)
     with pytest.raises(ZeroDivisionError), driver.database.statements() as tx:
-        triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven", [1, 2, 3]))
+        triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven", [1, 2, 3]))
     assert count_runs(driver) == 0
 
 
@@ -105,24 +105,24 @@ def test_a_storage_error_after_the_write_never_leads_to_a_second_run(
 
     monkeypatch.setattr(maps, "lay_out", lay_out_later)
     with suppress(Unavailable), driver.database.statements() as tx:
-        triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven", [1, 2, 3]))
+        triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven", [1, 2, 3]))
     assert count_runs(driver) == 1
 
 
 @pytest.mark.parametrize(
     ("wish", "error", "field"),
     [
-        (Trigger("nothing"), NotFound, None),
-        (Trigger("driven", failure_mode="sometimes"), InvalidInput, "failureMode"),
-        (Trigger("driven", priority=2_000_000), InvalidInput, "priority"),
-        (Trigger("driven", priority=-2_000_000), InvalidInput, "priority"),
-        (Trigger("driven", {"text": "nul \0"}), InvalidInput, None),
-        (Trigger("driven", {"number": 2**70}), InvalidInput, None),
-        (Trigger("driven", object()), InvalidInput, None),
+        (StartRequest("nothing"), NotFound, None),
+        (StartRequest("driven", failure_mode="sometimes"), InvalidInput, "failureMode"),
+        (StartRequest("driven", priority=2_000_000), InvalidInput, "priority"),
+        (StartRequest("driven", priority=-2_000_000), InvalidInput, "priority"),
+        (StartRequest("driven", {"text": "nul \0"}), InvalidInput, None),
+        (StartRequest("driven", {"number": 2**70}), InvalidInput, None),
+        (StartRequest("driven", object()), InvalidInput, None),
     ],
 )
 def test_a_wrong_trigger_stores_nothing(
-    driver: RunDriver, wish: Trigger, error: type[PipeWeaveError], field: str | None
+    driver: RunDriver, wish: StartRequest, error: type[PipeWeaveError], field: str | None
 ) -> None:
     driver.store(CHAIN)
     with pytest.raises(error) as caught:
@@ -136,7 +136,7 @@ def test_a_pipeline_of_another_tenant_is_not_there(driver: RunDriver) -> None:
     driver.store(CHAIN)
     other = RunDriver(driver.database)
     with pytest.raises(NotFound):
-        create(driver, Trigger("driven"), other.tenant)
+        create(driver, StartRequest("driven"), other.tenant)
 
 
 def test_a_pipeline_whose_task_is_gone_is_not_triggered(driver: RunDriver) -> None:
@@ -144,7 +144,7 @@ def test_a_pipeline_whose_task_is_gone_is_not_triggered(driver: RunDriver) -> No
     with driver.database.transaction() as tx:
         remove_task(tx, driver.tenant, "noop")
     with pytest.raises(Conflict, match="task 'noop' is not registered"):
-        create(driver, Trigger("driven"))
+        create(driver, StartRequest("driven"))
     assert count_runs(driver) == 0
 
 
@@ -152,9 +152,9 @@ def test_the_pipeline_s_own_mode_priority_and_defaults_hold_unless_the_trigger_s
     driver: RunDriver,
 ) -> None:
     driver.store(CHAIN, failureMode="continue", priority=7, defaults={"x": 1, "y": 1})
-    own = driver.run(create(driver, Trigger("driven", {"y": 2})).id)
+    own = driver.run(create(driver, StartRequest("driven", {"y": 2})).id)
     assert (own.failure_mode, own.priority, own.input) == ("continue", 7, {"x": 1, "y": 2})
-    wish = Trigger("driven", failure_mode="partial-merge", priority=9)
+    wish = StartRequest("driven", failure_mode="partial-merge", priority=9)
     other = driver.run(create(driver, wish).id)
     assert (other.failure_mode, other.priority, other.input) == ("partial-merge", 9, {"x": 1, "y": 1})
     assert {row.priority for row in driver.task_runs(other.id)} == {9}
@@ -162,20 +162,20 @@ def test_the_pipeline_s_own_mode_priority_and_defaults_hold_unless_the_trigger_s
 
 def test_a_run_has_the_limits_of_time_of_its_version(driver: RunDriver) -> None:
     driver.store(CHAIN)
-    without = driver.run(create(driver, Trigger("driven")).id)
+    without = driver.run(create(driver, StartRequest("driven")).id)
     assert (without.deadline_at, without.idle_timeout_ms) == (None, None)
     driver.store(CHAIN, timeout="1.5h", idleTimeout=90)
-    limited = driver.run(create(driver, Trigger("driven")).id)
+    limited = driver.run(create(driver, StartRequest("driven")).id)
     assert limited.deadline_at == limited.created_at + timedelta(hours=1, minutes=30)
     assert limited.idle_timeout_ms == 90_000
     driver.store(CHAIN, idleTimeout="2d")
-    idle = driver.run(create(driver, Trigger("driven")).id)
+    idle = driver.run(create(driver, StartRequest("driven")).id)
     assert (idle.deadline_at, idle.idle_timeout_ms) == (None, 172_800_000)
 
 
 def test_a_large_input_goes_to_storage(driver: RunDriver) -> None:
     driver.store(CHAIN)
-    made = create(driver, Trigger("driven", "x" * INLINE_BYTES))
+    made = create(driver, StartRequest("driven", "x" * INLINE_BYTES))
     run = driver.run(made.id)
     assert (run.input, run.input_path, run.input_size) == (None, made.input_path, INLINE_BYTES + 2)
     assert driver.values.load(None, made.input_path) == "x" * INLINE_BYTES
@@ -213,9 +213,9 @@ def test_a_process_that_sees_a_run_for_the_first_time_reads_its_own_version(driv
 
 def test_the_same_token_and_input_give_the_same_run(driver: RunDriver) -> None:
     driver.store(CHAIN)
-    first = create(driver, Trigger("driven", {"a": 1, "b": 2}, run_token="t"))
+    first = create(driver, StartRequest("driven", {"a": 1, "b": 2}, run_token="t"))
     driver.sent.clear()
-    again = create(driver, Trigger("driven", {"b": 2, "a": 1}, run_token="t"))
+    again = create(driver, StartRequest("driven", {"b": 2, "a": 1}, run_token="t"))
     assert (again.id, again.created, again.queued_tasks) == (first.id, False, [])
     assert driver.sent == []
     assert count_runs(driver) == 1
@@ -225,12 +225,12 @@ def test_another_input_token_pipeline_or_tenant_gives_another_run(driver: RunDri
     driver.store(CHAIN)
     driver.store(CHAIN, id="other")
     wishes = [
-        Trigger("driven", 1, run_token="t"),
-        Trigger("driven", 2, run_token="t"),
-        Trigger("driven", 1, run_token="u"),
-        Trigger("other", 1, run_token="t"),
-        Trigger("driven", 1),
-        Trigger("driven", 1),
+        StartRequest("driven", 1, run_token="t"),
+        StartRequest("driven", 2, run_token="t"),
+        StartRequest("driven", 1, run_token="u"),
+        StartRequest("other", 1, run_token="t"),
+        StartRequest("driven", 1),
+        StartRequest("driven", 1),
     ]
     assert len({create(driver, wish).id for wish in wishes}) == len(wishes)
 
@@ -238,7 +238,7 @@ def test_another_input_token_pipeline_or_tenant_gives_another_run(driver: RunDri
 def test_the_same_token_at_once_gives_one_run(driver: RunDriver) -> None:
     driver.store(CHAIN)
     for number in range(5):
-        wish = Trigger("driven", {"n": number}, run_token="t")
+        wish = StartRequest("driven", {"n": number}, run_token="t")
         threads = call_concurrently(*[lambda wish=wish: create(driver, wish)] * 4)
         made = [each.result for each in threads]
         assert len({each.id for each in made}) == 1
@@ -251,7 +251,7 @@ def test_a_token_whose_run_is_being_written_is_waited_for(driver: RunDriver) -> 
     driver.store(CHAIN)
 
     def create_by_statements() -> CreatedRun:
-        wish = Trigger("driven", {"n": 1}, run_token="t")
+        wish = StartRequest("driven", {"n": 1}, run_token="t")
         return driver.database.run(
             lambda tx: triggering.trigger(tx, VALUES, driver.tenant, wish), is_one=False
         )
@@ -273,14 +273,14 @@ _RUNS = "SELECT id FROM runs WHERE tenant_id = :id"
 
 def test_the_answer_to_a_known_token_says_how_the_run_stands_now(driver: RunDriver) -> None:
     driver.store({"a": []})
-    wish = Trigger("driven", run_token="t")
+    wish = StartRequest("driven", run_token="t")
     driver.finish(create(driver, wish).id, "a")
     assert create(driver, wish).status == "completed"
 
 
 def create_all(driver: RunDriver, *tokens: str | None) -> list[CreatedRun]:
     """Trigger a batch of runs with these tokens, in one transaction: a deadlock would be an error."""
-    wishes = [Trigger("driven", 1, run_token=each) for each in tokens]
+    wishes = [StartRequest("driven", 1, run_token=each) for each in tokens]
     with driver.database.transaction() as tx:
         return triggering.trigger_many(tx, VALUES, driver.tenant, "driven", wishes)
 

@@ -25,7 +25,7 @@ def make(tx: Transaction, scopes: Collection[str] = (READ,), **options: Any) -> 
     )
 
 
-def verified(tx: Transaction, token: str) -> access_tokens.Access:
+def verified(tx: Transaction, token: str) -> access_tokens.CallerAccess:
     found = access_tokens.verify(tx, token)
     assert found is not None
     return found

@@ -20,7 +20,7 @@ from pipeweave.orchestrator.security import audit
 from pipeweave.orchestrator.security.audit import Actor, Note
 from pipeweave.orchestrator.security.object_state import state_of
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.orchestrator.store.keyset import PageRequest
 
 TENANT = "audited"
 ACTOR = Actor("token", "alice", UUID(int=1))
@@ -38,7 +38,7 @@ def tenant(tx: Transaction) -> None:
 def test_a_row_says_who_did_what_and_what_was_different(tx: Transaction) -> None:
     given = note(reason="the bank is down", request_id="req_1", given={"reason": "x"})
     audit.recorded(tx, given, lambda tx: pauses.pause(tx, TENANT, reason="x"), AUDITED)
-    (row,) = listed(tx, [TENANT], Page())["items"]
+    (row,) = listed(tx, [TENANT], PageRequest())["items"]
     assert (row["actor"], row["source"], row["verb"], row["kind"]) == (
         "alice",
         "token",
@@ -55,7 +55,7 @@ def test_a_change_that_is_rolled_back_has_no_row(database: Database) -> None:
     with pytest.raises(ZeroDivisionError), database.transaction() as tx:
         audit.recorded(tx, note(tenant="rolled-back"), lambda tx: 1 // 0, AUDITED)
     with database.reading() as tx:
-        assert listed(tx, ["rolled-back"], Page())["items"] == []
+        assert listed(tx, ["rolled-back"], PageRequest())["items"] == []
 
 
 def test_the_row_commits_with_the_change_also_where_statements_commit_by_themselves(
@@ -75,7 +75,7 @@ def test_the_row_commits_with_the_change_also_where_statements_commit_by_themsel
 def test_a_change_of_nothing_has_a_row_without_differences(tx: Transaction) -> None:
     for _ in range(2):
         audit.recorded(tx, note(), lambda tx: pauses.pause(tx, TENANT, reason="x"), AUDITED)
-    newest, _ = listed(tx, [TENANT], Page())["items"]
+    newest, _ = listed(tx, [TENANT], PageRequest())["items"]
     assert (newest["before"], newest["after"]) == (None, None)
 
 
@@ -83,7 +83,7 @@ def test_secrets_are_masked_and_a_large_body_is_told_by_its_size(tx: Transaction
     body = {"secret": "s3cret", "nested": [{"apiToken": "pw_x", "name": "n\0"}], "runToken": None}
     audit.write(tx, note(given=body), {}, {})
     audit.write(tx, note(given={"spec": "x" * 10_000}), {}, {})
-    large, small = listed(tx, [TENANT], Page())["items"]
+    large, small = listed(tx, [TENANT], PageRequest())["items"]
     assert small["given"] == {"secret": "***", "nested": [{"apiToken": "***", "name": "n"}], "runToken": None}
     assert set(large["given"]) == {"bytes"}
 
@@ -91,7 +91,7 @@ def test_secrets_are_masked_and_a_large_body_is_told_by_its_size(tx: Transaction
 @pytest.mark.parametrize("hostile", ["'; DROP TABLE audit; --", "<script>", "\0\ud800", "x" * 5_000])
 def test_hostile_texts_are_stored_as_text_within_bounds(tx: Transaction, hostile: str) -> None:
     audit.write(tx, note(object=hostile, reason=hostile), {}, {})
-    (row,) = listed(tx, [TENANT], Page())["items"]
+    (row,) = listed(tx, [TENANT], PageRequest())["items"]
     assert len(row["object"]) <= 500 and len(row["reason"] or "") <= audit.MAX_REASON
 
 
@@ -100,7 +100,7 @@ def test_a_verb_of_many_objects_has_one_row_with_numbers(database: Database) -> 
     audit.begin_many(database, many)
     audit.end_many(database, many, audit.counts_of({"changed": 500, "matched": 500, "isDone": True}))
     with database.reading() as tx:
-        (row,) = listed(tx, ["of-many"], Page())["items"]
+        (row,) = listed(tx, ["of-many"], PageRequest())["items"]
     assert row["after"] == {"changed": 500, "matched": 500}
 
 
@@ -112,8 +112,8 @@ def test_rows_are_filtered_and_paged(tx: Transaction) -> None:
     assert [each["object"] for each in items(tx, AuditFilter(object="task-2", actor="alice"))] == ["task-2"]
     assert items(tx, AuditFilter(actor="bob")) == []
     assert items(tx, AuditFilter(until=tx.now)) == [] and len(items(tx, AuditFilter(since=tx.now))) == 4
-    first = listed(tx, [TENANT], Page(limit=3))
-    second = listed(tx, [TENANT], Page(limit=3, cursor=first["nextCursor"]))
+    first = listed(tx, [TENANT], PageRequest(limit=3))
+    second = listed(tx, [TENANT], PageRequest(limit=3, cursor=first["nextCursor"]))
     assert [each["object"] for each in second["items"]] == ["task-0"] and second["nextCursor"] is None
 
 
@@ -146,9 +146,9 @@ def test_a_page_of_any_time_reads_about_as_many_rows_as_it_has(
         old = tx.now - timedelta(hours=15_000)
         chosen = AuditFilter(since=old - timedelta(days=2), until=old)
         for read in (
-            lambda: listed(tx, ["long-audited"], Page(limit=20)),
-            lambda: listed(tx, ["long-audited"], Page(limit=20), chosen),
-            lambda: listed(tx, None, Page(limit=20), AuditFilter(object="resize", until=old)),
+            lambda: listed(tx, ["long-audited"], PageRequest(limit=20)),
+            lambda: listed(tx, ["long-audited"], PageRequest(limit=20), chosen),
+            lambda: listed(tx, None, PageRequest(limit=20), AuditFilter(object="resize", until=old)),
             lambda: audit_after(tx, ["long-audited"], chosen, UUID(int=0), 100),
         ):
             assert read()
@@ -156,15 +156,15 @@ def test_a_page_of_any_time_reads_about_as_many_rows_as_it_has(
 
 
 def items(tx: Transaction, chosen: AuditFilter) -> list[dict[str, object]]:
-    return list(listed(tx, [TENANT], Page(), chosen)["items"])
+    return list(listed(tx, [TENANT], PageRequest(), chosen)["items"])
 
 
 def test_a_tenant_sees_its_own_rows_and_not_those_of_the_deployment(tx: Transaction) -> None:
     audit.write(tx, note(tenant="other"), {}, {})
     audit.write(tx, note("maintenance.request", "deployment", tenant=None), {}, {})
-    assert listed(tx, [TENANT], Page())["items"] == []
-    assert listed(tx, [TENANT], Page(), sees_deployment=True)["items"][0]["tenant"] is None
-    assert len(listed(tx, None, Page())["items"]) >= 2
+    assert listed(tx, [TENANT], PageRequest())["items"] == []
+    assert listed(tx, [TENANT], PageRequest(), sees_deployment=True)["items"][0]["tenant"] is None
+    assert len(listed(tx, None, PageRequest())["items"]) >= 2
 
 
 @pytest.mark.parametrize("kind", sorted(AUDITED))
@@ -186,7 +186,7 @@ def test_the_audit_may_have_a_time_of_its_own(tx: Transaction, runs: timedelta |
     tx.now += A_MONTH * 3
     # Earlier tests left older rows.
     expiry.run_once(tx, kept)
-    assert len(listed(tx, None, Page())["items"]) == 1
+    assert len(listed(tx, None, PageRequest())["items"]) == 1
     tx.now += timedelta(seconds=1)
     assert expiry.run_once(tx, kept).audit == 1
 

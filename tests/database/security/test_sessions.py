@@ -19,7 +19,7 @@ from pipeweave.orchestrator.security import access_tokens, sessions
 from pipeweave.orchestrator.security.access_tokens import READ, TOKEN_ID
 from pipeweave.orchestrator.security.sessions import IDLE, LINK_LIFE, LONGEST, SESSION_ID, Session
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.orchestrator.store.keyset import PageRequest
 
 
 def token(tx: Transaction, *tenants: str, life: timedelta | None = None, name: str = "ui") -> str:
@@ -150,11 +150,11 @@ def test_the_list_shows_open_sessions_of_the_callers_tenants(tx: Transaction) ->
     mine, over = begun(tx, "mine"), begun(tx, "mine", life=timedelta(seconds=1))
     begun(tx, "mine", "theirs")
     tx.now += timedelta(seconds=2)
-    (shown,) = session_list.sessions(tx, ["mine"], Page())["items"]
+    (shown,) = session_list.sessions(tx, ["mine"], PageRequest())["items"]
     assert shown["id"] == ids.show(SESSION_ID, mine.id) != ids.show(SESSION_ID, over.id)
     assert (shown["tokenName"], shown["agent"]) == ("ui", "A browser")
     assert mine.secret not in str(shown)
-    assert len(session_list.sessions(tx, ["*"], Page())["items"]) >= 2
+    assert len(session_list.sessions(tx, ["*"], PageRequest())["items"]) >= 2
 
 
 def test_a_session_of_foreign_tenants_cannot_be_ended(tx: Transaction) -> None:

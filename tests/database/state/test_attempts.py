@@ -376,7 +376,7 @@ def test_attempts_that_end_together_are_locked_in_the_order_of_their_ids(driver:
     with driver.database.transaction() as tx:
         a, b = claiming.start(tx, run_id, [1, 2], 1, worker="w1")
 
-    def end() -> attempts.Ended:
+    def end() -> attempts.EndedAttempts:
         lost = failure.lost("its worker is gone")
         with driver.database.transaction() as tx:
             return attempts.end(tx, header(tx, run_id), [(b, lost), (a, lost)], max_retry_delay_ms=None)

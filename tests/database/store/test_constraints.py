@@ -11,7 +11,7 @@ from support.factories import a_pipeline, end, end_run
 from support.stored_values import VALUES
 
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Transaction
 
 TENANT = "constraint-tests"
@@ -21,7 +21,7 @@ TENANT = "constraint-tests"
 def run_id(tx: Transaction) -> UUID:
     """A run of two steps: the first is queued, the second pending."""
     a_pipeline(tx, TENANT, "a", "b")
-    return triggering.trigger(tx, VALUES, TENANT, Trigger("chain")).id
+    return triggering.trigger(tx, VALUES, TENANT, StartRequest("chain")).id
 
 
 def refused(tx: Transaction, statement: str, **parameters: Any) -> str:

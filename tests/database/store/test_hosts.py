@@ -11,10 +11,10 @@ from support.servers import wait_until
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.diagnosis import check_database, check_replication
-from pipeweave.orchestrator.diagnosis.doctor import Level
+from pipeweave.orchestrator.diagnosis.doctor import Severity
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.hosts import Hosts
-from pipeweave.orchestrator.store.silence import Session
+from pipeweave.orchestrator.store.silence import WatchedConnection
 from pipeweave.settings import load
 from pipeweave.up.ports import LOOPBACK, free_port
 from pipeweave.up.postgres import Postgres
@@ -57,18 +57,18 @@ def test_the_settings_with_several_hosts_work_and_doctor_says_which_one_answers(
 def test_doctor_says_whether_a_failover_would_lose_what_was_accepted(
     postgres_server: Postgres, pair: Pair
 ) -> None:
-    def verdict(url: str) -> tuple[Level, str]:
+    def verdict(url: str) -> tuple[Severity, str]:
         found = check_replication.replication(load({"DATABASE_URL": url}))
         return found.level, found.line
 
-    assert verdict(postgres_server.url) == (Level.OK, "no standby")
+    assert verdict(postgres_server.url) == (Severity.OK, "no standby")
     level, line = verdict(pair.url())
     assert (level, line) == (
-        Level.WARNING,
+        Severity.WARNING,
         "1 standby, and synchronous_standby_names is empty: a failover can lose accepted runs",
     )
     pair.be_synchronous()
-    assert verdict(pair.url()) == (Level.OK, "1 standby, and a commit waits for it")
+    assert verdict(pair.url()) == (Severity.OK, "1 standby, and a commit waits for it")
 
 
 def test_every_kind_of_session_goes_to_the_primary_though_the_standby_is_named_first(pair: Pair) -> None:
@@ -86,7 +86,7 @@ def test_a_silent_session_is_looked_for_at_its_own_server(pair: Pair) -> None:
     database = Database(pair.url(), pool_size=1)
     with database.connections.lend() as connection:
         session = connection.dbapi_connection
-        assert isinstance(session, Session)
+        assert isinstance(session, WatchedConnection)
         with psycopg2.connect(session.server) as other:
             assert other.info.port == pair.primary.port
             assert "," not in other.info.dsn_parameters["host"]

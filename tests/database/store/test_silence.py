@@ -137,9 +137,9 @@ def test_of_many_connections_that_go_silent_together_one_is_waited_for(
 def test_a_statement_that_takes_long_is_left_alone(
     distant: Database, database: Database, lock: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    findings: list[other_end.Finding] = []
+    findings: list[other_end.ServerActivity] = []
 
-    def ask(dsn: str, waiting: list[other_end.Waiting]) -> list[other_end.Finding]:
+    def ask(dsn: str, waiting: list[other_end.Waiting]) -> list[other_end.ServerActivity]:
         findings.extend(found := asked(dsn, waiting))
         return found
 
@@ -158,7 +158,7 @@ def test_a_statement_that_takes_long_is_left_alone(
         waiting = until_it_ends.enter_context(BackgroundCall(wait))
         wait_until(lambda: len(findings) >= 5)
     assert waiting.result == 7
-    assert set(findings) == {other_end.Finding.EXECUTING}
+    assert set(findings) == {other_end.ServerActivity.EXECUTING}
 
 
 def _is_unavailable_in_time(url: str, answers: multiprocessing.SimpleQueue[str]) -> None:

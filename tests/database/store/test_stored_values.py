@@ -10,7 +10,7 @@ from support.s3_server import a_backend, running_s3
 from support.stored_values import values_in
 
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.size_limits import INLINE_BYTES
@@ -39,7 +39,7 @@ def test_a_large_input_goes_to_the_bucket_and_comes_back(s3_url: str, database_u
     made = [
         database.run(
             lambda tx: triggering.trigger(
-                tx, values_in(bucket), driver.tenant, Trigger("driven", "x" * INLINE_BYTES)
+                tx, values_in(bucket), driver.tenant, StartRequest("driven", "x" * INLINE_BYTES)
             )
         )
         for _ in range(2)

@@ -16,7 +16,7 @@ from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.feed import feed
 from pipeweave.orchestrator.store import event_log
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.stream import Holder, Hub, Wanted, hub
+from pipeweave.orchestrator.stream import Holder, Hub, WantedChanges, hub
 
 
 def somebody() -> Holder:
@@ -85,7 +85,9 @@ def write(driver: RunDriver, run_id: UUID, *types: str) -> None:
         event_log.append(tx, [Event(run_id, each) for each in types])
 
 
-def watch(hub: Hub, wanted: Wanted, cursor: str | None = None, driver: RunDriver | None = None) -> Watching:
+def watch(
+    hub: Hub, wanted: WantedChanges, cursor: str | None = None, driver: RunDriver | None = None
+) -> Watching:
     sink, place = Watching(), None
     if cursor is not None and driver is not None:
         with driver.database.reading() as tx:
@@ -98,9 +100,9 @@ def watch(hub: Hub, wanted: Wanted, cursor: str | None = None, driver: RunDriver
 def test_each_watcher_gets_what_it_wants(driver: RunDriver, run_id: UUID, watched: Hub) -> None:
     driver.store({"a": []}, id="other")
     other = driver.trigger("other")
-    of_run = watch(watched, Wanted(driver.tenant, run_id=run_id))
-    of_pipeline = watch(watched, Wanted(driver.tenant, pipeline="other"))
-    of_type = watch(watched, Wanted(driver.tenant, frozenset({"run.paused"})))
+    of_run = watch(watched, WantedChanges(driver.tenant, run_id=run_id))
+    of_pipeline = watch(watched, WantedChanges(driver.tenant, pipeline="other"))
+    of_type = watch(watched, WantedChanges(driver.tenant, frozenset({"run.paused"})))
     write(driver, run_id, "run.paused", "run.resumed")
     write(driver, other, "run.paused")
     assert of_run.has("run.paused", "run.resumed")
@@ -109,7 +111,7 @@ def test_each_watcher_gets_what_it_wants(driver: RunDriver, run_id: UUID, watche
 
 
 def test_one_more_than_allowed_is_refused(driver: RunDriver, watched: Hub) -> None:
-    sinks = [watch(watched, Wanted(driver.tenant)) for _ in range(3)]
+    sinks = [watch(watched, WantedChanges(driver.tenant)) for _ in range(3)]
     with pytest.raises(TooManyStreams):
         watched.check_room(somebody())
     sinks[0].is_open = False
@@ -120,7 +122,7 @@ def test_one_more_than_allowed_is_refused(driver: RunDriver, watched: Hub) -> No
 def test_who_has_no_room_goes_on_later_and_misses_nothing(
     driver: RunDriver, run_id: UUID, watched: Hub
 ) -> None:
-    full, other = (watch(watched, Wanted(driver.tenant, run_id=run_id)) for _ in range(2))
+    full, other = (watch(watched, WantedChanges(driver.tenant, run_id=run_id)) for _ in range(2))
     full.has_room = False
     write(driver, run_id, "run.paused")
     write(driver, run_id, "run.resumed")
@@ -136,12 +138,12 @@ def test_who_has_no_room_for_long_is_ended(
     driver: RunDriver, run_id: UUID, watched: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub, "SLOW_S", 0.0)
-    slow = watch(watched, Wanted(driver.tenant, run_id=run_id))
+    slow = watch(watched, WantedChanges(driver.tenant, run_id=run_id))
     slow.has_room = False
     write(driver, run_id, "run.paused")
     wait_until(lambda: bool(slow.ended))
     assert slow.ended[0] is not None and slow.ended[0].code == "SLOW_READER"
-    again = watch(watched, Wanted(driver.tenant, run_id=run_id), slow.cursors[-1], driver)
+    again = watch(watched, WantedChanges(driver.tenant, run_id=run_id), slow.cursors[-1], driver)
     assert again.has("run.paused")
 
 
@@ -149,7 +151,7 @@ def test_who_may_not_watch_any_more_is_ended(
     driver: RunDriver, watched: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub, "CHECK_S", 0.0)
-    sink = watch(watched, Wanted(driver.tenant))
+    sink = watch(watched, WantedChanges(driver.tenant))
     sink.refusal = Forbidden("no more")
     wait_until(lambda: sink.ended == [sink.refusal])
 
@@ -170,7 +172,7 @@ def break_session(driver: RunDriver) -> None:
 
 
 def test_a_session_that_breaks_costs_nobody_anything(driver: RunDriver, run_id: UUID, watched: Hub) -> None:
-    sink = watch(watched, Wanted(driver.tenant, run_id=run_id))
+    sink = watch(watched, WantedChanges(driver.tenant, run_id=run_id))
     for type in ("run.paused", "run.resumed", "run.cancelled"):
         break_session(driver)
         write(driver, run_id, type)
@@ -181,7 +183,7 @@ def test_a_session_that_breaks_costs_nobody_anything(driver: RunDriver, run_id: 
 def test_when_another_database_answers_the_streams_end(
     driver: RunDriver, watched: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sink = watch(watched, Wanted(driver.tenant))
+    sink = watch(watched, WantedChanges(driver.tenant))
     monkeypatch.setattr(feed, "identity", lambda tx: "another")
     break_session(driver)
     wait_until(lambda: bool(sink.ended))
@@ -189,10 +191,10 @@ def test_when_another_database_answers_the_streams_end(
 
 
 def test_a_process_that_stops_ends_its_streams(driver: RunDriver, watched: Hub) -> None:
-    sink = watch(watched, Wanted(driver.tenant))
+    sink = watch(watched, WantedChanges(driver.tenant))
     watched.close()
     late = Watching()
-    watched.watch(Wanted(driver.tenant), late)
+    watched.watch(WantedChanges(driver.tenant), late)
     assert (sink.ended, late.ended) == ([None], [None])
     with pytest.raises(TooManyStreams):
         watched.check_room(somebody())
@@ -203,8 +205,8 @@ def test_its_thread_ends_when_nobody_watches(
 ) -> None:
     monkeypatch.setattr(hub, "IDLE_S", 0.0)
     before = threading.active_count()
-    watch(watched, Wanted(driver.tenant)).is_open = False
+    watch(watched, WantedChanges(driver.tenant)).is_open = False
     wait_until(lambda: threading.active_count() <= before)
-    again = watch(watched, Wanted(driver.tenant, run_id=run_id))
+    again = watch(watched, WantedChanges(driver.tenant, run_id=run_id))
     write(driver, run_id, "run.paused")
     assert again.has("run.paused")

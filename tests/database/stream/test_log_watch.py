@@ -19,7 +19,7 @@ from pipeweave import ids
 from pipeweave.attempt import StoredLogs
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.stream import LogWatch, Wanted, log_watch
+from pipeweave.orchestrator.stream import LogWatch, WantedChanges, log_watch
 from pipeweave.storage import Backends, ObjectInfo
 from pipeweave.storage.local import LocalStorage
 
@@ -96,7 +96,7 @@ def write(storage: Failing, run_id: UUID, count: int) -> int:
 
 def watch(watched: LogWatch, driver: RunDriver, run_id: UUID, pipeline: str | None = None) -> Watching:
     sink = Watching()
-    watched.watch(Wanted(driver.tenant, frozenset({"log"}), pipeline, run_id), sink)
+    watched.watch(WantedChanges(driver.tenant, frozenset({"log"}), pipeline, run_id), sink)
     return sink
 
 

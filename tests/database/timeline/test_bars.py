@@ -14,7 +14,7 @@ from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator.documents.run_times import TimelineAnswer
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import to_json
-from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.orchestrator.store.keyset import PageRequest
 from pipeweave.orchestrator.timeline import timeline
 
 
@@ -22,7 +22,7 @@ def timeline_of(
     driver: RunDriver, run_id: UUID, limit: int = 50, cursor: str | None = None
 ) -> dict[str, Any]:
     with driver.database.reading() as tx:
-        found = timeline(tx, driver.tenant, run_id, Page(limit, cursor), bins=4)
+        found = timeline(tx, driver.tenant, run_id, PageRequest(limit, cursor), bins=4)
     TimelineAnswer.model_validate_json(to_json(found) or "")
     return found
 
@@ -84,7 +84,7 @@ def test_it_is_read_page_by_page(driver: RunDriver) -> None:
     with pytest.raises(InvalidInput):
         timeline_of(driver, run_id, 2, "bm90LWEtY3Vyc29y")
     with driver.database.reading() as tx, pytest.raises(NotFound):
-        timeline(tx, "somebody-else", run_id, Page(), bins=4)
+        timeline(tx, "somebody-else", run_id, PageRequest(), bins=4)
 
 
 def test_a_map_has_a_lane_of_how_many_items_ran(driver: RunDriver, clock: Clock) -> None:

@@ -15,15 +15,17 @@ from pipeweave.errors import Conflict, InvalidInput, NotFound
 from pipeweave.orchestrator.documents.run_times import ItemsAnswer
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import to_json
-from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.orchestrator.store.keyset import PageRequest
 from pipeweave.orchestrator.timeline import items as read_items
 from pipeweave.orchestrator.timeline.items import item_list, map_of_run, matrix_of
 from pipeweave.orchestrator.timeline.matrix import FIRST, NONE
 
 
-def items(driver: RunDriver, run_id: UUID, view: str = "list", page: Page | None = None, **more: Any) -> Any:
+def items(
+    driver: RunDriver, run_id: UUID, view: str = "list", page: PageRequest | None = None, **more: Any
+) -> Any:
     with driver.database.reading() as tx:
-        found = read_items(tx, driver.tenant, run_id, "m", page or Page(), view=view, bins=4, **more)
+        found = read_items(tx, driver.tenant, run_id, "m", page or PageRequest(), view=view, bins=4, **more)
     ItemsAnswer.model_validate_json(to_json(found) or "")
     return found
 
@@ -63,14 +65,14 @@ def test_a_list_is_paged_by_index_and_by_duration(driver: RunDriver, run_id: UUI
     for order, wanted in (("index", [0, 1, 2, 3, 4]), ("slowest", [3, 2, 1, 0, 4])):
         seen, cursor = [], None
         while True:
-            found = items(driver, run_id, page=Page(2, cursor), order=order)
+            found = items(driver, run_id, page=PageRequest(2, cursor), order=order)
             seen += [each["mapIndex"] for each in found["items"]]
             if (cursor := found["nextCursor"]) is None:
                 break
         assert seen == wanted
-    slowest = items(driver, run_id, page=Page(2), order="slowest")["nextCursor"]
+    slowest = items(driver, run_id, page=PageRequest(2), order="slowest")["nextCursor"]
     with pytest.raises(InvalidInput):
-        items(driver, run_id, page=Page(2, slowest))
+        items(driver, run_id, page=PageRequest(2, slowest))
 
 
 def test_a_list_is_filtered(driver: RunDriver, run_id: UUID) -> None:
@@ -123,7 +125,7 @@ def test_only_maps_of_the_tenants_runs_have_items(driver: RunDriver, run_id: UUI
 def test_only_the_items_are_read(driver: RunDriver, run_id: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
     with driver.database.reading() as tx:
         found = map_of_run(tx, driver.tenant, run_id, "m")
-        plans = plans_of(tx, lambda: (matrix_of(tx, found), item_list(tx, found, Page())), monkeypatch)
+        plans = plans_of(tx, lambda: (matrix_of(tx, found), item_list(tx, found, PageRequest())), monkeypatch)
     scans = [
         part for plan in plans for part in parts_of(plan) if part.get("Relation Name", "").startswith("task_")
     ]

@@ -13,7 +13,7 @@ from support.sent_statements import sent_statements
 from benchmarks import wide_runs
 from benchmarks.wide_runs import TENANT
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.orchestrator.store.keyset import PageRequest
 from pipeweave.orchestrator.timeline import items, ledger, timeline
 from pipeweave.orchestrator.timeline.matrix import LEVELS, level_letters
 
@@ -41,7 +41,7 @@ def test_wide_runs_take_few_statements_and_few_bytes(fresh_database: Database) -
         register(tx, TENANT, "noop")
     chain = wide_runs.insert(database, STEPS, is_map=False)
     wide = wide_runs.insert(database, ITEMS, is_map=True)
-    page = Page(1_000)
+    page = PageRequest(1_000)
 
     with database.reading() as tx:
         matrix = items(tx, TENANT, wide, "m", page, view="matrix", bins=1)

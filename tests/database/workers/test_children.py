@@ -23,7 +23,7 @@ from pipeweave.orchestrator.engine.losses import ChildActivity
 from pipeweave.orchestrator.registry.worker_processes import child_of
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.workers.consumer.child_slots import Ending, Slot, Slots, SlotState
+from pipeweave.workers.consumer.child_slots import KillReason, Slot, Slots, SlotState
 from pipeweave.workers.process import child_exits
 from pipeweave.workers.process.children import TRY_AGAIN_S, Children
 
@@ -172,7 +172,7 @@ def test_a_call_that_returns_just_before_the_kill_leaves_the_next_call_alone(
     monkeypatch.undo()
     children.look(WORKER)
     assert [each.pid for each in children.slots.taken()] == [slot.pid], "it is not buried"
-    assert slot.state().ending is Ending.UNKNOWN
+    assert slot.state().ending is KillReason.UNKNOWN
     assert kept(driver, run_id) == []
 
 

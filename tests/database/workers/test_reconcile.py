@@ -25,7 +25,7 @@ from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.errors import Deadlocked, Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import verify
-from pipeweave.orchestrator.domain.outbox import InvalidChord, JoinCheck, Outgoing, Part, Released
+from pipeweave.orchestrator.domain.outbox import ChordPart, InvalidChord, JoinCheck, Outgoing, Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine.hand_over import Unstarted
 from pipeweave.orchestrator.messaging.envelope import RUN_TASK
@@ -426,4 +426,4 @@ def test_a_message_counts_for_its_joins_only_if_it_found_something_to_do(child: 
         assert held is not None
         claiming.give_back(tx, [held])
     APP.tasks[RUN_TASK](run_id.hex, [1], 1, 0, [9])
-    assert child.published == [Part(run_id, 9, queue, message=0)]
+    assert child.published == [ChordPart(run_id, 9, queue, message=0)]

@@ -14,7 +14,7 @@ import pytest
 from support.live_stack import LiveStack
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain.outbox import JoinCheck, Part, Released
+from pipeweave.orchestrator.domain.outbox import ChordPart, JoinCheck, Released
 from pipeweave.orchestrator.domain.plan import END
 
 # What is younger than that is not yet missed by the tick.
@@ -108,7 +108,9 @@ def test_messages_that_come_after_the_end_change_nothing(stack: LiveStack) -> No
     before = stack.task_runs(run.id)
     events = stack.rows("SELECT count(*) FROM events WHERE run_id = :id", id=run.id)
     checks = [JoinCheck(run.id, number, stack.queue()) for number in range(15)]
-    parts = [Part(run.id, join, stack.queue(), message=number) for join in (12, 13) for number in range(60)]
+    parts = [
+        ChordPart(run.id, join, stack.queue(), message=number) for join in (12, 13) for number in range(60)
+    ]
     stack.send(*released(stack, run.id), *checks, *parts)
     stack.settle()
     assert stack.task_runs(run.id) == before
@@ -131,7 +133,7 @@ def test_a_join_is_not_released_before_its_predecessors_ended(stack: LiveStack, 
     run_id = stack.trigger("early", {"path": str(gate)})
     stack.until(Path(f"{gate}.held").exists, "the step does not run")
     checks = [JoinCheck(run_id, 11, stack.queue()), JoinCheck(run_id, END, stack.queue())]
-    parts = [Part(run_id, 11, stack.queue(), message=number) for number in range(20, 40)]
+    parts = [ChordPart(run_id, 11, stack.queue(), message=number) for number in range(20, 40)]
     stack.send(*checks, *checks, *parts)
     stack.settle()
     assert stack.statuses(run_id)["join"] == "pending"
@@ -156,7 +158,7 @@ def test_messages_for_unknown_runs_attempts_and_steps_change_nothing(stack: Live
         Released(run_id, 7, 1, "noop", queue, 100),
         JoinCheck(unknown, 1, queue),
         JoinCheck(unknown, END, queue),
-        Part(unknown, 1, queue, message=0),
+        ChordPart(unknown, 1, queue, message=0),
     )
     stack.settle()
     assert stack.statuses(run_id) == {"only": "running", "after": "pending"}

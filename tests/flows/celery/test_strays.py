@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from support.live_stack import LiveStack
 
-from pipeweave.orchestrator.domain.outbox import JoinCheck, Part, Released
+from pipeweave.orchestrator.domain.outbox import ChordPart, JoinCheck, Released
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.registry.task_rows import queue_name
 
@@ -28,7 +28,7 @@ def test_a_message_in_the_queue_of_another_tenant_is_dropped(empty_stack: LiveSt
         stack.send(
             Released(run_id, 1, 1, "noop", queue, 100),
             *(JoinCheck(run_id, join, queue) for join in (1, 2, END)),
-            Part(run_id, 2, queue, message=0),
+            ChordPart(run_id, 2, queue, message=0),
         )
     stack.until(lambda: stack.deployment.publisher.depth(queue) == 0, "the other worker took nothing")
     stack.until(lambda: "has no such run" in stack.logs(), "nothing was said")

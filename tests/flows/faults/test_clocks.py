@@ -31,7 +31,7 @@ from pipeweave.settings import Settings
 database_url, broker_url, tenant, pipeline_id, path = sys.argv[1:]
 settings = Settings(database_url=database_url, broker_url=broker_url, tenant=tenant)
 deployment = Deployment.open(settings, pool_size=1)
-request = triggering.Trigger(pipeline_id, {"path": path})
+request = triggering.StartRequest(pipeline_id, {"path": path})
 print(deployment.database.run(lambda tx: triggering.trigger(tx, deployment.values, tenant, request)).id)
 """
 

@@ -16,7 +16,7 @@ from support.servers import wait_until
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.diagnosis.check_sentinels import sentinels
-from pipeweave.orchestrator.diagnosis.doctor import Level
+from pipeweave.orchestrator.diagnosis.doctor import Severity
 from pipeweave.orchestrator.messaging import Publisher, make_celery
 from pipeweave.settings import environment, load
 from pipeweave.settings.readers import passwords_of
@@ -147,19 +147,19 @@ def test_doctor_says_who_is_the_primary_and_whether_another_could_take_over(
     port = broker.broker.servers[broker.broker.primary()].port
     verdict = sentinels(stack.settings)
     assert (verdict.level, verdict.line) == (
-        Level.OK,
+        Severity.OK,
         f"127.0.0.1:{port} is the primary of orders (3 of 3 sentinels answer), with 1 replica",
     )
     broker.kill("sentinel-1")
-    assert sentinels(stack.settings).level is Level.OK
+    assert sentinels(stack.settings).level is Severity.OK
     broker.kill("sentinel-2")
     verdict = sentinels(stack.settings)
-    assert (verdict.level, verdict.hint) == (Level.WARNING, "start the others")
+    assert (verdict.level, verdict.hint) == (Severity.WARNING, "start the others")
     assert "(1 of 3 sentinels answer)" in verdict.line
     assert "it takes 2 sentinels to replace it" in verdict.line
     broker.kill("sentinel-3")
     verdict = sentinels(stack.settings)
-    assert (verdict.level, verdict.line) == (Level.ERROR, "0 of 3 sentinels answer")
+    assert (verdict.level, verdict.line) == (Severity.ERROR, "0 of 3 sentinels answer")
 
 
 def test_the_guard_and_the_tools_of_celery_work_through_sentinels(stack: LiveStack) -> None:

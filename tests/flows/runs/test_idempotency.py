@@ -14,7 +14,7 @@ from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def then_noop(task: str, **step: Any) -> Mapping[str, Any]:
 
 def trigger_all(stack: LiveStack, pipeline_id: str, inputs: list[Any]) -> list[UUID]:
     """Trigger runs in one transaction: their messages leave together."""
-    wishes = [Trigger(pipeline_id, each) for each in inputs]
+    wishes = [StartRequest(pipeline_id, each) for each in inputs]
     with stack.deployment.database.transaction() as tx:
         return [
             each.id

@@ -106,7 +106,7 @@ def test_a_worker_that_drains_ends_its_call_takes_nothing_and_goes_on_when_it_is
     def worker() -> dict[str, Any]:
         with stack.deployment.database.reading() as tx:
             # Workers of earlier tests that had to be killed may stand before it.
-            found = reading.workers(tx, tenant, reading.Page())["items"]
+            found = reading.workers(tx, tenant, reading.PageRequest())["items"]
         return next(dict(each) for each in found if each["pid"] == process_id)
 
     name = worker()["id"]

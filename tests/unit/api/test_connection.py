@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import pytest
 from gunicorn.config import Config
 
-from pipeweave.api.server.connection import Connection
+from pipeweave.api.server.connection import ClientConnection
 from pipeweave.api.ui import page_paths
 
 
 @pytest.fixture
-def connection() -> Iterator[Connection]:
+def connection() -> Iterator[ClientConnection]:
     ours, theirs = socket.socketpair()
-    made = Connection(Config(), ours, ("127.0.0.1", 1), ("127.0.0.1", 2))
+    made = ClientConnection(Config(), ours, ("127.0.0.1", 1), ("127.0.0.1", 2))
     yield made
     made.sock.close()
     theirs.close()
@@ -38,7 +38,7 @@ def connection() -> Iterator[Connection]:
         ("GET /uihtml HTTP/1.1", False),
     ],
 )
-def test_pages_have_threads_of_their_own(connection: Connection, head: str, is_page: bool) -> None:
+def test_pages_have_threads_of_their_own(connection: ClientConnection, head: str, is_page: bool) -> None:
     connection.add(head.encode() + b"\r\nHost: x\r\n\r\n")
     path = connection.read_path
     assert (path is not None and page_paths.is_page(path)) is is_page

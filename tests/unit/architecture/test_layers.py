@@ -32,13 +32,6 @@ STATUS_UPDATES_IN = {
 }
 STATUS_UPDATE = re.compile(r"\bUPDATE (?:runs|task_runs)\b(?:(?!\bWHERE\b).)*?\bstatus = ", re.DOTALL)
 CHORDS = {"chord", "on_chord_part_return", "set_chord_size"}
-WORDS_WE_DO_NOT_USE = {
-    *("job", "jobs", "node", "nodes", "flow", "flows", "execution", "executions"),
-    *("manager", "handler", "handlers", "util", "utils", "helper", "helpers", "common"),
-}
-
-WORDS_THAT_SAY_NOTHING = {"found", "given", "told"}
-FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def test_the_rules_look_at_every_layer() -> None:
@@ -164,28 +157,3 @@ def test_only_the_publisher_builds_chords() -> None:
         return CHORDS & set(names_used(path))
 
     assert not offenders(chords)
-
-
-def test_names_use_the_words_of_the_project() -> None:
-    def strange_words(path: Path) -> set[str]:
-        named = [
-            path.stem,
-            *(node.name for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef)),
-        ]
-        words = {word.lower() for name in named for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
-        return words & WORDS_WE_DO_NOT_USE
-
-    assert not offenders(strange_words)
-
-
-def test_variables_and_parameters_say_what_they_hold() -> None:
-    def silent(path: Path) -> set[str]:
-        functions = [each for each in ast.walk(tree_of(path)) if isinstance(each, FUNCTIONS)]
-        inside = [node for function in functions for node in ast.walk(function)]
-        variables = {
-            node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        }
-        parameters = {node.arg for node in inside if isinstance(node, ast.arg)}
-        return {each.strip("_") for each in variables | parameters} & WORDS_THAT_SAY_NOTHING
-
-    assert not offenders(silent)

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from pipeweave.attempt import stored_log
-from pipeweave.attempt.log_record import Logged, ToStoredLogs, line_of
+from pipeweave.attempt.log_record import LoggedAttempt, ToStoredLogs, line_of
 from pipeweave.attempt.stored_log import StoredLogs
 from pipeweave.errors import Unavailable
 from pipeweave.size_limits import MAX_LOG_BYTES
@@ -122,7 +122,7 @@ def test_a_slow_storage_holds_up_nobody_and_a_bounded_number_of_logs(
 
 def test_only_lines_of_tasks_are_stored(storage: Storage) -> None:
     logs = StoredLogs(storage.store, every_s=3600)
-    lines = ToStoredLogs(logs, lambda: Logged("a", "r"))
+    lines = ToStoredLogs(logs, lambda: LoggedAttempt("a", "r"))
     for name in ("shop", "pipeweave.task.a", "pipeweave.stdout", "pipeweave.workers.runner"):
         lines.emit(logging.makeLogRecord({"name": name, "msg": name, "levelno": logging.INFO}))
     logs.close(20)

@@ -14,10 +14,10 @@ from support.stub_http_server import Served
 from pipeweave.cli import main
 from pipeweave.cli.support.graph_text import graph_lines
 from pipeweave.orchestrator.domain.plan import Plan
-from pipeweave.orchestrator.graph import View, graph_document
+from pipeweave.orchestrator.graph import DrawingView, graph_document
 
 
-def document(plan: Plan, view: View = View.ALL) -> dict[str, Any]:
+def document(plan: Plan, view: DrawingView = DrawingView.ALL) -> dict[str, Any]:
     return graph_document(plan, view, pipeline_id="drawn", version=1, has_layout=False)
 
 
@@ -45,12 +45,12 @@ def test_a_long_link_runs_beside_what_it_passes() -> None:
 def test_a_class_says_how_many_it_is() -> None:
     steps = {f"b{at}": ["a"] for at in range(1_200)}
     plan = plan_of({"a": [], **steps}, dict.fromkeys(steps, "b"))
-    assert graph_lines(document(plan, View.PATTERN)) == ["●  a", "●  b \N{MULTIPLICATION SIGN}1,200"]
+    assert graph_lines(document(plan, DrawingView.PATTERN)) == ["●  a", "●  b \N{MULTIPLICATION SIGN}1,200"]
 
 
 @pytest.mark.parametrize("name", [path.stem for path in WORKFLOWS])
-@pytest.mark.parametrize("view", View)
-def test_real_workflows_fit_80_columns_and_name_each_box_once(name: str, view: View) -> None:
+@pytest.mark.parametrize("view", DrawingView)
+def test_real_workflows_fit_80_columns_and_name_each_box_once(name: str, view: DrawingView) -> None:
     found = document(plan_of_workflow(name), view)
     lines = graph_lines(found, 80)
     assert max(map(len, lines)) <= 80

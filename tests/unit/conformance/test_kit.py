@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.tiny_worker import TinyWorker
 
-from pipeweave.conformance import Kit, Level, Options, Trial, Verdict
+from pipeweave.conformance import ContractLevel, ContractVerdict, Kit, SessionOptions, Trial
 from pipeweave.errors import InvalidInput, NotFound, StartFailed
 
 PATIENT = {"patience_s": 4.0, "quiet_s": 0.4, "wait_s": 20.0}
@@ -21,8 +21,8 @@ TRIALS = {
 }
 TINY = Path(__file__).parents[2] / "support" / "tiny_worker.py"
 # How each fault is judged.
-WARNED, FAILED = Level.WARN, Level.FAIL
-FAULTS: Mapping[str, Level] = {
+WARNED, FAILED = ContractLevel.WARN, ContractLevel.FAIL
+FAULTS: Mapping[str, ContractLevel] = {
     "registration": FAILED,
     "credentials": FAILED,
     "health": WARNED,
@@ -70,20 +70,20 @@ def worker_of(kit: Kit, access: str, *faults: str) -> Iterator[TinyWorker]:
         worker.stop()
 
 
-def found_in(*faults: str, access: str = "urls", **chosen: object) -> dict[str, Verdict]:
+def found_in(*faults: str, access: str = "urls", **chosen: object) -> dict[str, ContractVerdict]:
     """What the kit finds in a worker with these faults."""
-    with Kit(Options(**{**PATIENT, **TRIALS, **chosen})) as kit, worker_of(kit, access, *faults):  # type: ignore[arg-type]
+    with Kit(SessionOptions(**{**PATIENT, **TRIALS, **chosen})) as kit, worker_of(kit, access, *faults):  # type: ignore[arg-type]
         return {each.check.name: each.verdict for each in kit.findings()}
 
 
-def blamed(found: Mapping[str, Verdict]) -> dict[str, Level]:
+def blamed(found: Mapping[str, ContractVerdict]) -> dict[str, ContractLevel]:
     return {name: each.level for name, each in found.items() if each.level in (WARNED, FAILED)}
 
 
 @pytest.mark.parametrize("access", ["urls", "token"])
 def test_a_worker_that_keeps_the_protocol_passes_every_check(access: str) -> None:
     found = found_in(access=access, patience_s=30.0)
-    skipped = {name for name, each in found.items() if each.level is Level.SKIP}
+    skipped = {name for name, each in found.items() if each.level is ContractLevel.SKIP}
     assert not {name: each for name, each in found.items() if each.level in (WARNED, FAILED)}
     assert skipped == {"shutdown", "restart"} | ({"forged-token"} if access == "urls" else set())
 
@@ -108,14 +108,14 @@ def test_a_doubtful_unit_is_found() -> None:
 
 def test_after_the_end_of_a_worker_the_other_checks_are_skipped() -> None:
     found = found_in("truncated", only=frozenset({"truncated", "huge", "not-json"}))
-    assert [each.level for each in found.values()] == [FAILED, Level.SKIP, Level.SKIP]
+    assert [each.level for each in found.values()] == [FAILED, ContractLevel.SKIP, ContractLevel.SKIP]
 
 
 def test_without_a_task_that_completes_most_checks_are_skipped() -> None:
     found = found_in(task=Trial("fail"))
     assert blamed(found) == {"report": FAILED}
     assert "RuntimeError" in found["report"].happened or "the task fails" in found["report"].happened
-    assert found["upstream"].level is Level.SKIP
+    assert found["upstream"].level is ContractLevel.SKIP
 
 
 def test_chosen_checks_alone_are_made() -> None:
@@ -123,15 +123,15 @@ def test_chosen_checks_alone_are_made() -> None:
 
 
 def test_a_worker_that_does_not_register_fails() -> None:
-    with Kit(Options(wait_s=0.1)) as kit:
+    with Kit(SessionOptions(wait_s=0.1)) as kit:
         first, *others = kit.findings()
     assert first.verdict.level is FAILED
-    assert {each.verdict.level for each in others} == {Level.SKIP}
+    assert {each.verdict.level for each in others} == {ContractLevel.SKIP}
 
 
 def test_an_unknown_check_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(InvalidInput, match="hart-beat") as caught:
-        Kit(Options(only=frozenset({"hart-beat"})))
+        Kit(SessionOptions(only=frozenset({"hart-beat"})))
     assert caught.value.hint == "did you mean 'heartbeat'?"
 
 
@@ -144,10 +144,10 @@ def test_a_task_that_is_not_registered_is_refused() -> None:
 # --- a worker that the kit starts -----------------------------------------------------------------------
 
 
-def started(*faults: str, **chosen: object) -> dict[str, Verdict]:
+def started(*faults: str, **chosen: object) -> dict[str, ContractVerdict]:
     command = f"{sys.executable} {TINY} {','.join(faults)}"
     environment = {"PYTHONPATH": ":".join(sys.path)}
-    options = Options(**PATIENT, **chosen, command=command, environment=environment)  # type: ignore[arg-type]
+    options = SessionOptions(**PATIENT, **chosen, command=command, environment=environment)  # type: ignore[arg-type]
     with Kit(options) as kit:
         return {each.check.name: each.verdict for each in kit.findings()}
 
@@ -157,7 +157,7 @@ ENDS = frozenset({"report", "not-json", "shutdown", "restart"})
 
 def test_a_worker_is_started_stopped_and_started_again() -> None:
     found = started(only=ENDS, slow_task=Trial("slow"))
-    assert {each.level for each in found.values()} == {Level.PASS}, found
+    assert {each.level for each in found.values()} == {ContractLevel.PASS}, found
 
 
 def test_a_worker_that_ends_is_started_again() -> None:
@@ -175,11 +175,14 @@ def test_a_hash_that_changes_without_the_code_is_found() -> None:
 
 
 def test_a_command_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(StartFailed, match="no-such-program"), Kit(Options(command="no-such-program")) as kit:
+    with (
+        pytest.raises(StartFailed, match="no-such-program"),
+        Kit(SessionOptions(command="no-such-program")) as kit,
+    ):
         list(kit.findings())
 
 
 def test_a_command_that_ends_at_once_is_said() -> None:
-    with Kit(Options(command=f"{sys.executable} -c 0")) as kit:
+    with Kit(SessionOptions(command=f"{sys.executable} -c 0")) as kit:
         first = next(iter(kit.findings()))
     assert "ended before it registered" in first.verdict.happened

@@ -8,32 +8,32 @@ from pathlib import Path
 
 import pytest
 
-from pipeweave.conformance import Kit, Level, Options, Trial
+from pipeweave.conformance import ContractLevel, Kit, SessionOptions, Trial
 
 WORKER = Path(__file__).parents[2] / "support" / "original_sdk_worker.mjs"
 WEAKNESSES = {
-    "duplicate-dispatch": Level.WARN,
-    "report-outage": Level.WARN,
-    "report-cut": Level.WARN,
-    "wrong-signature": Level.WARN,
-    "missing-signature": Level.WARN,
-    "old-signature": Level.WARN,
-    "foreign-path": Level.WARN,
-    "expired-access": Level.WARN,
-    "cancellation": Level.WARN,
-    "wrong-types": Level.WARN,
-    "no-object": Level.WARN,
-    "huge": Level.WARN,
-    "shutdown": Level.WARN,
+    "duplicate-dispatch": ContractLevel.WARN,
+    "report-outage": ContractLevel.WARN,
+    "report-cut": ContractLevel.WARN,
+    "wrong-signature": ContractLevel.WARN,
+    "missing-signature": ContractLevel.WARN,
+    "old-signature": ContractLevel.WARN,
+    "foreign-path": ContractLevel.WARN,
+    "expired-access": ContractLevel.WARN,
+    "cancellation": ContractLevel.WARN,
+    "wrong-types": ContractLevel.WARN,
+    "no-object": ContractLevel.WARN,
+    "huge": ContractLevel.WARN,
+    "shutdown": ContractLevel.WARN,
     # Whoever reaches its port can end it.
-    "not-json": Level.FAIL,
+    "not-json": ContractLevel.FAIL,
 }
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 @pytest.mark.parametrize("revision", ["main", "dev"])
 def test_the_original_sdk_works_and_has_its_known_weaknesses(revision: str) -> None:
-    options = Options(
+    options = SessionOptions(
         command=f"node {WORKER}",
         environment={**os.environ, "REVISION": revision, "INTERVAL_MS": "500"},
         task=Trial("file"),
@@ -44,4 +44,6 @@ def test_the_original_sdk_works_and_has_its_known_weaknesses(revision: str) -> N
     )
     with Kit(options) as kit:
         found = {each.check.name: each.verdict for each in kit.findings()}
-    assert {name: each.level for name, each in found.items() if each.level is not Level.PASS} == WEAKNESSES
+    assert {
+        name: each.level for name, each in found.items() if each.level is not ContractLevel.PASS
+    } == WEAKNESSES

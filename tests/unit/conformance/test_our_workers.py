@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from support.pages import ROOT
 
-from pipeweave.conformance import Kit, Level, Options, Trial, Verdict
+from pipeweave.conformance import ContractLevel, ContractVerdict, Kit, SessionOptions, Trial
 from pipeweave.up.ports import free_port
 
 NODE_WORKER = ROOT / "examples" / "node_worker" / "worker.js"
 TASKS = Path(__file__).parents[2] / "support" / "checked_tasks.py"
 
 
-OPTIONS = Options(
+OPTIONS = SessionOptions(
     environment=dict(os.environ),
     slow_task=Trial("slow"),
     failing_task=Trial("fail"),
@@ -29,7 +29,7 @@ OPTIONS = Options(
 )
 
 
-def checked(command: str, **chosen: Any) -> dict[str, Verdict]:
+def checked(command: str, **chosen: Any) -> dict[str, ContractVerdict]:
     with Kit(replace(OPTIONS, command=command, **chosen)) as kit:
         return {each.check.name: each.verdict for each in kit.findings()}
 
@@ -46,14 +46,18 @@ def test_the_example_in_node_keeps_every_rule() -> None:
         pending_task=None,
         environment=environment,
     )
-    assert not {name: each for name, each in found.items() if each.level in (Level.WARN, Level.FAIL)}
+    assert not {
+        name: each for name, each in found.items() if each.level in (ContractLevel.WARN, ContractLevel.FAIL)
+    }
 
 
 @pytest.mark.parametrize(("access", "skipped"), [("token", set()), ("urls", {"forged-token"})])
 def test_our_python_worker_keeps_every_rule(access: str, skipped: set[str]) -> None:
     serve = f"{sys.executable} -m pipeweave.cli http-worker --app {TASKS} --service checked"
     found = checked(f"{serve} --host 127.0.0.1 --port 0 --storage-access {access}")
-    assert {name for name, each in found.items() if each.level is Level.SKIP} == skipped
-    assert not {name: each for name, each in found.items() if each.level in (Level.WARN, Level.FAIL)}
+    assert {name for name, each in found.items() if each.level is ContractLevel.SKIP} == skipped
+    assert not {
+        name: each for name, each in found.items() if each.level in (ContractLevel.WARN, ContractLevel.FAIL)
+    }
     # A URL that has expired is exchanged for a new one.
     assert access == "token" or found["expired-access"].happened == "reported a success"

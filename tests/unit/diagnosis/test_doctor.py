@@ -14,7 +14,7 @@ from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.diagnosis.doctor import (
     Check,
     Finding,
-    Level,
+    Severity,
     Verdict,
     error,
     examine,
@@ -71,7 +71,7 @@ def test_a_check_that_hangs_is_given_up() -> None:
 
     hung, after = found(Check("a", hangs), Check("b", good))
     for_ever.set()
-    assert (hung.level, after.level) == (Level.ERROR, Level.OK)
+    assert (hung.level, after.level) == (Severity.ERROR, Severity.OK)
     assert "no answer within 0.2 s" in hung.verdict.line
 
 
@@ -92,7 +92,7 @@ def test_a_check_without_its_needed_checks_is_left_out() -> None:
 
 def test_a_warning_is_ground_enough() -> None:
     checks = (Check("a", lambda _: warning("it limps", "rest")), Check("b", good, needs=("a",)))
-    assert [each.level for each in found(*checks)] == [Level.WARNING, Level.OK]
+    assert [each.level for each in found(*checks)] == [Severity.WARNING, Severity.OK]
 
 
 SECRETS = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.orchestrator.dispatch.answers import MAX_RETRY_AFTER_S, Verdict, judge, retry_after
+from pipeweave.orchestrator.dispatch.answers import MAX_RETRY_AFTER_S, AnswerVerdict, judge, retry_after
 from pipeweave.orchestrator.dispatch.sender import NoReply, Reply
 from pipeweave.orchestrator.domain.failure import Outcome
 
@@ -19,23 +19,23 @@ URL = "http://worker:3001"
 
 @pytest.mark.parametrize("status", [200, 202, 204])
 def test_any_2xx_has_taken_the_dispatch(status: int) -> None:
-    assert judge(Reply(status, None, ""), URL, NOW).verdict is Verdict.TAKEN
+    assert judge(Reply(status, None, ""), URL, NOW).verdict is AnswerVerdict.TAKEN
 
 
 @pytest.mark.parametrize(
     ("status", "verdict", "code", "is_retryable", "sets_aside"),
     [
-        (500, Verdict.LATER, "DISPATCH_FAILED", True, False),
-        (502, Verdict.LATER, "DISPATCH_FAILED", True, True),
-        (503, Verdict.ELSEWHERE, "DISPATCH_FAILED", True, True),
-        (429, Verdict.ELSEWHERE, "DISPATCH_FAILED", True, False),
-        (400, Verdict.REFUSED, "DISPATCH_REFUSED", False, False),
-        (404, Verdict.REFUSED, "DISPATCH_REFUSED", False, False),
-        (301, Verdict.REFUSED, "DISPATCH_REFUSED", False, False),
+        (500, AnswerVerdict.LATER, "DISPATCH_FAILED", True, False),
+        (502, AnswerVerdict.LATER, "DISPATCH_FAILED", True, True),
+        (503, AnswerVerdict.ELSEWHERE, "DISPATCH_FAILED", True, True),
+        (429, AnswerVerdict.ELSEWHERE, "DISPATCH_FAILED", True, False),
+        (400, AnswerVerdict.REFUSED, "DISPATCH_REFUSED", False, False),
+        (404, AnswerVerdict.REFUSED, "DISPATCH_REFUSED", False, False),
+        (301, AnswerVerdict.REFUSED, "DISPATCH_REFUSED", False, False),
     ],
 )
 def test_other_answers_are_failures(
-    status: int, verdict: Verdict, code: str, is_retryable: bool, sets_aside: bool
+    status: int, verdict: AnswerVerdict, code: str, is_retryable: bool, sets_aside: bool
 ) -> None:
     judged = judge(Reply(status, None, "no"), URL, NOW)
     assert judged.failure is not None
@@ -55,7 +55,7 @@ def test_a_busy_instance_says_when_to_come_back() -> None:
 def test_silence_is_a_timeout_that_another_attempt_tries_again() -> None:
     judged = judge(NoReply("no answer within 5 s", is_certain=False, is_late=True), URL, NOW)
     assert judged.failure is not None
-    assert (judged.verdict, judged.failure.code) == (Verdict.LATER, "TIMEOUT")
+    assert (judged.verdict, judged.failure.code) == (AnswerVerdict.LATER, "TIMEOUT")
     assert judged.failure.outcome is Outcome.TIMEOUT
     assert judged.failure.retryable
 
@@ -63,7 +63,7 @@ def test_silence_is_a_timeout_that_another_attempt_tries_again() -> None:
 def test_another_instance_is_tried_where_nothing_was_sent() -> None:
     refused = judge(NoReply("connection refused", is_certain=True), URL, NOW)
     cut = judge(NoReply("connection reset", is_certain=False), URL, NOW)
-    assert (refused.verdict, cut.verdict) == (Verdict.ELSEWHERE, Verdict.LATER)
+    assert (refused.verdict, cut.verdict) == (AnswerVerdict.ELSEWHERE, AnswerVerdict.LATER)
     assert refused.sets_aside
     assert cut.sets_aside
 

@@ -12,7 +12,7 @@ import yaml
 from support.pages import ROOT, text_of
 from support.promql import selectors, taken_once
 
-from pipeweave.orchestrator.metrics import FAMILIES, Family, Kind
+from pipeweave.orchestrator.metrics import FAMILIES, Family, MetricKind
 from pipeweave.orchestrator.metrics.catalogue import PROCESS
 
 FOLDER = ROOT / "docs" / "monitoring"
@@ -44,7 +44,7 @@ EXPRESSIONS = [(rule["alert"], rule["expr"]) for rule in RULES] + queries()
 
 
 def names_of(family: Family) -> list[str]:
-    if family.kind is Kind.HISTOGRAM:
+    if family.kind is MetricKind.HISTOGRAM:
         return [f"{family.name}_{suffix}" for suffix in ("bucket", "sum", "count")]
     return [family.shown_name]
 

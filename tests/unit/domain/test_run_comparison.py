@@ -6,15 +6,15 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator.domain.run_comparison import (
+    OutcomeInRun,
     StepComparison,
-    StepOutcome,
     Summary,
     compare,
     summary,
 )
 
 
-def step(id: str, took: float | None = 10.0, gave: str | None = "aa", **more: Any) -> StepOutcome:
+def step(id: str, took: float | None = 10.0, gave: str | None = "aa", **more: Any) -> OutcomeInRun:
     fields: dict[str, Any] = {
         "step_id": id,
         "task_run_id": UUID(int=1),
@@ -28,7 +28,7 @@ def step(id: str, took: float | None = 10.0, gave: str | None = "aa", **more: An
         "error_code": None,
         "items": None,
     }
-    return StepOutcome(**fields | more)
+    return OutcomeInRun(**fields | more)
 
 
 def by_id(found: list[StepComparison]) -> dict[str, StepComparison]:

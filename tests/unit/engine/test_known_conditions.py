@@ -12,7 +12,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain.plan import compile_plan
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.domain.task_run import Completion, Kept, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, KeptValue, TaskRun
 from pipeweave.orchestrator.engine.conditions import HeldValues, known_true
 from pipeweave.orchestrator.store.values import keep_inline
 from pipeweave.spec import ANY, MapSpec, PipelineSpec, StepSpec
@@ -60,7 +60,7 @@ def test_only_what_is_true_by_held_values_is_known(condition: str, is_known: boo
 
 def test_an_input_that_is_not_held_and_an_output_in_storage_make_it_unknown() -> None:
     assert known_true(run_of("input.go"), completion(1), HeldValues()) == set()
-    stored = replace(completion(1), output=Kept(None, "artifacts/x", 1, "h"))
+    stored = replace(completion(1), output=KeptValue(None, "artifacts/x", 1, "h"))
     assert known_true(run_of("true"), stored, HELD) == set()
 
 

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeweave.errors import CursorExpired, InvalidInput
-from pipeweave.orchestrator.feed import Place, Seen, place_text
+from pipeweave.orchestrator.feed import Place, SeenTransactions, place_text
 
 BIG = 1 << 50
 
 
-def _seen(before: int, ages: set[int]) -> Seen:
-    return Seen(before, tuple(sorted(before - age for age in ages if age < before)))
+def _seen(before: int, ages: set[int]) -> SeenTransactions:
+    return SeenTransactions(before, tuple(sorted(before - age for age in ages if age < before)))
 
 
-def _place(seen: Seen, later: tuple[int, set[int]] | None, seq: int, at: int) -> Place:
+def _place(seen: SeenTransactions, later: tuple[int, set[int]] | None, seq: int, at: int) -> Place:
     if later is None:
         return Place(seen, at=at)
     return Place(seen, _seen(seen.before + later[0], later[1]), seq, at)
@@ -56,12 +56,17 @@ def test_other_texts_are_refused(text: str) -> None:
 
 
 def test_a_text_that_was_cut_is_refused() -> None:
-    text = place_text.write(Place(Seen(1_000_000, (999_000, 999_900)), at=1), "database")
+    text = place_text.write(Place(SeenTransactions(1_000_000, (999_000, 999_900)), at=1), "database")
     for length in range(len(text)):
         with pytest.raises(InvalidInput):
             place_text.read(text[:length], "database")
 
 
 def test_a_text_is_short() -> None:
-    place = Place(Seen(900_000_000, (899_999_990,)), Seen(900_000_004, (899_999_990,)), 10**9, 2 * 10**9)
+    place = Place(
+        SeenTransactions(900_000_000, (899_999_990,)),
+        SeenTransactions(900_000_004, (899_999_990,)),
+        10**9,
+        2 * 10**9,
+    )
     assert len(place_text.write(place, "database")) <= 48

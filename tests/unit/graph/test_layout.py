@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.graphs import WORKFLOWS, plan_of, plan_of_workflow
 
 from pipeweave.orchestrator.domain.plan import Plan
-from pipeweave.orchestrator.graph import View, layers, layout, ordering, shape_of
+from pipeweave.orchestrator.graph import DrawingView, layers, layout, ordering, shape_of
 from pipeweave.orchestrator.graph.shapes import Layout, Shape
 
 
@@ -26,17 +26,17 @@ def plans(draw: st.DrawFn) -> Plan:
     return plan_of(needs, tasks)
 
 
-@given(plans(), st.sampled_from(View))
+@given(plans(), st.sampled_from(DrawingView))
 @settings(max_examples=60, deadline=None)
-def test_links_lead_to_the_right_and_no_two_boxes_overlap(plan: Plan, view: View) -> None:
+def test_links_lead_to_the_right_and_no_two_boxes_overlap(plan: Plan, view: DrawingView) -> None:
     shape = shape_of(plan, view)
     check(shape, layout(shape))
     check(shape, turned(layout(shape, is_down=True)))
 
 
 @pytest.mark.parametrize("name", [path.stem for path in WORKFLOWS])
-@pytest.mark.parametrize("view", View)
-def test_real_workflows_are_laid_out_without_overlaps(name: str, view: View) -> None:
+@pytest.mark.parametrize("view", DrawingView)
+def test_real_workflows_are_laid_out_without_overlaps(name: str, view: DrawingView) -> None:
     shape = shape_of(plan_of_workflow(name), view)
     check(shape, layout(shape))
 
@@ -44,14 +44,14 @@ def test_real_workflows_are_laid_out_without_overlaps(name: str, view: View) -> 
 @given(plans())
 @settings(max_examples=20, deadline=None)
 def test_the_same_shape_gets_the_same_layout(plan: Plan) -> None:
-    assert layout(shape_of(plan, View.ALL)) == layout(shape_of(plan, View.ALL))
+    assert layout(shape_of(plan, DrawingView.ALL)) == layout(shape_of(plan, DrawingView.ALL))
 
 
 def test_what_follows_a_step_behind_a_junction_stays_right_of_it() -> None:
     joined = ["s0", "s1", "s2", "s3"]
     needs: dict[str, list[str]] = {"s0": [], "s1": [], "s2": [], "s3": ["s0"]}
     needs |= {"s4": joined, "s5": joined, "s6": joined, "s7": ["s0", "s1", "s5"]}
-    shape = shape_of(plan_of(needs), View.ALL)
+    shape = shape_of(plan_of(needs), DrawingView.ALL)
     check(shape, layout(shape))
 
 
@@ -82,7 +82,7 @@ def check(shape: Shape, found: Layout) -> None:
 def test_an_open_class_pushes_its_neighbours_away() -> None:
     needs = {"a": [], **{f"b{at}": ["a"] for at in range(60)}, "c": ["a"], "z": ["b0", "c"]}
     plan = plan_of(needs, {step: "b" for step in needs if step.startswith("b")})
-    closed, opened = (shape_of(plan, View.PATTERN, keys) for keys in ((), ("1/b",)))
+    closed, opened = (shape_of(plan, DrawingView.PATTERN, keys) for keys in ((), ("1/b",)))
     assert [box.is_open for box in opened.boxes] == [False, True, False, False]
     found = layout(opened)
     check(opened, found)
@@ -91,7 +91,7 @@ def test_an_open_class_pushes_its_neighbours_away() -> None:
 
 
 def test_parts_that_nothing_connects_stand_beside_each_other() -> None:
-    shape = shape_of(plan_of({f"s{at}": [] for at in range(100)}), View.ALL)
+    shape = shape_of(plan_of({f"s{at}": [] for at in range(100)}), DrawingView.ALL)
     found = layout(shape)
     check(shape, found)
     assert 1 < found.width / found.height < 4
@@ -99,7 +99,7 @@ def test_parts_that_nothing_connects_stand_beside_each_other() -> None:
 
 def test_a_very_wide_level_stands_in_several_columns() -> None:
     needs = {"a": [], **{f"b{at}": ["a"] for at in range(1_000)}, "z": [f"b{at}" for at in range(1_000)]}
-    shape = shape_of(plan_of(needs), View.ALL)
+    shape = shape_of(plan_of(needs), DrawingView.ALL)
     found = layout(shape)
     check(shape, found)
     assert found.height < 100 * 60
@@ -107,7 +107,7 @@ def test_a_very_wide_level_stands_in_several_columns() -> None:
 
 def test_a_source_stands_right_before_its_first_successor() -> None:
     plan = plan_of({"a": [], "b": ["a"], "c": ["b"], "late": [], "end": ["c", "late"]})
-    found = layout(shape_of(plan, View.ALL))
+    found = layout(shape_of(plan, DrawingView.ALL))
     assert found.places[3][0] == found.places[2][0]
 
 
@@ -137,7 +137,7 @@ def test_from_the_top_down_boxes_keep_their_shape_and_bars_lie() -> None:
     steps = [f"b{at}" for at in range(4)]
     needs: dict[str, list[str]] = {"a": [], **{each: ["a"] for each in steps}}
     needs |= {each: steps for each in ("y1", "y2", "y3")}
-    shape = shape_of(plan_of(needs), View.ALL)
+    shape = shape_of(plan_of(needs), DrawingView.ALL)
     right, down = layout(shape), layout(shape, is_down=True)
     assert (shape.junctions, down.is_down) == (1, True)
     assert down.sizes[: len(shape.boxes)] == right.sizes[: len(shape.boxes)]

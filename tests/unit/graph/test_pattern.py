@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.graphs import plan_of, plan_of_workflow
 
-from pipeweave.orchestrator.graph import View, shape_of
+from pipeweave.orchestrator.graph import DrawingView, shape_of
 from pipeweave.orchestrator.graph.shapes import Link
 
 
@@ -23,7 +23,7 @@ from pipeweave.orchestrator.graph.shapes import Link
 )
 def test_the_pattern_of_a_real_workflow_is_small(name: str, boxes: int, links: int) -> None:
     plan = plan_of_workflow(name)
-    shape = shape_of(plan, View.PATTERN)
+    shape = shape_of(plan, DrawingView.PATTERN)
     assert (len(shape.boxes), len(shape.links)) == (boxes, links)
     assert sorted(step for box in shape.boxes for step in box.steps) == list(range(1, len(plan.steps) + 1))
 
@@ -42,26 +42,29 @@ def test_a_link_says_how_the_members_belong_together(needs: dict[str, list[str]]
         {"a1": [], "a2": [], **needs},
         {"a1": "a", "a2": "a", "b1": "b", "b2": "b"},
     )
-    links = shape_of(plan, View.PATTERN).links
+    links = shape_of(plan, DrawingView.PATTERN).links
     assert [link.label for link in links] == [label]
 
 
 def test_maps_are_classes_of_their_own() -> None:
     plan = plan_of({"a": [], "b": ["a"], "m": ["a"]}, {"b": "t", "m": "t"}, maps=["m"])
-    boxes = shape_of(plan, View.PATTERN).boxes
+    boxes = shape_of(plan, DrawingView.PATTERN).boxes
     assert [(box.key, box.is_map) for box in boxes] == [("a", False), ("b", False), ("m", True)]
 
 
 def test_the_view_fits_the_size_unless_one_asks() -> None:
     few, many = (plan_of({f"s{at}": [] for at in range(count)}) for count in (150, 151))
-    assert (View.of(few, None), View.of(many, None)) == (View.ALL, View.PATTERN)
-    assert (View.of(few, "pattern"), View.of(many, "all")) == (View.PATTERN, View.ALL)
+    assert (DrawingView.of(few, None), DrawingView.of(many, None)) == (DrawingView.ALL, DrawingView.PATTERN)
+    assert (DrawingView.of(few, "pattern"), DrawingView.of(many, "all")) == (
+        DrawingView.PATTERN,
+        DrawingView.ALL,
+    )
 
 
 def test_neighbouring_parallels_are_linked_by_a_junction() -> None:
     first, second = [f"a{at}" for at in range(100)], [f"b{at}" for at in range(100)]
     plan = plan_of({step: [] for step in first} | {step: first for step in second})
-    shape = shape_of(plan, View.ALL)
+    shape = shape_of(plan, DrawingView.ALL)
     assert (shape.junctions, len(shape.links)) == (1, 200)
     assert shape.links[0] == Link(0, 200)
     assert shape.links[-1] == Link(200, 199)
@@ -71,11 +74,11 @@ def test_neighbouring_parallels_are_linked_by_a_junction() -> None:
 def test_few_links_stay_as_they_are(sources: int, targets: int) -> None:
     first = [f"a{at}" for at in range(sources)]
     plan = plan_of({step: [] for step in first} | {f"b{at}": first for at in range(targets)})
-    shape = shape_of(plan, View.ALL)
+    shape = shape_of(plan, DrawingView.ALL)
     assert (shape.junctions, len(shape.links)) == (0, sources * targets)
 
 
 def test_an_open_class_names_its_members_and_an_unknown_key_is_ignored() -> None:
     plan = plan_of({"a": [], "b1": ["a"], "b2": ["a"]}, {"b1": "b", "b2": "b"})
-    boxes = shape_of(plan, View.PATTERN, ("1/b", "9/nothing")).boxes
+    boxes = shape_of(plan, DrawingView.PATTERN, ("1/b", "9/nothing")).boxes
     assert [(box.is_open, box.names) for box in boxes] == [(False, ()), (True, ("b1", "b2"))]

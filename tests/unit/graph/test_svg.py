@@ -10,7 +10,7 @@ from support.graphs import WORKFLOWS, plan_of, plan_of_workflow
 from support.pages import ROOT
 
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
-from pipeweave.orchestrator.graph import ICONS, View, layout, shape_of, svg
+from pipeweave.orchestrator.graph import ICONS, DrawingView, layout, shape_of, svg
 from pipeweave.orchestrator.graph.svg import Statuses
 from pipeweave.spec import Case, PipelineSpec, StepSpec, engine_task
 from pipeweave.spec.wait_steps import Sleep
@@ -19,7 +19,10 @@ NAME = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(
-    plan: Plan, view: View = View.ALL, opened: tuple[str, ...] = (), statuses: Statuses | None = None
+    plan: Plan,
+    view: DrawingView = DrawingView.ALL,
+    opened: tuple[str, ...] = (),
+    statuses: Statuses | None = None,
 ) -> ElementTree.Element:
     shape = shape_of(plan, view, opened)
     text = svg(
@@ -61,7 +64,7 @@ def test_a_class_counts_its_members_and_shows_the_worst_status() -> None:
     steps = {f"b{at}": ["a"] for at in range(4)}
     plan = plan_of({"a": [], **steps}, dict.fromkeys(steps, "b"))
     statuses = {1: "completed", 2: "completed", 3: "running", 4: "timeout"}
-    root = drawn(plan, View.PATTERN, statuses=statuses)
+    root = drawn(plan, DrawingView.PATTERN, statuses=statuses)
     assert texts(root) == ["1:n", "●", "a", "a", "✗", "b \N{MULTIPLICATION SIGN}4", "b", "2 / 4"]
     parts = [each.get("class") for each in root.iter(f"{NAME}rect") if each.get("height") == "3"]
     assert parts == ["f-completed", "f-pending", "f-running", "f-timeout"]
@@ -70,7 +73,7 @@ def test_a_class_counts_its_members_and_shows_the_worst_status() -> None:
 def test_an_open_class_shows_at_most_400_members_and_counts_the_rest() -> None:
     steps = {f"b{at}": ["a"] for at in range(401)}
     plan = plan_of({"a": [], **steps}, dict.fromkeys(steps, "b"))
-    found = texts(drawn(plan, View.PATTERN, ("1/b",)))
+    found = texts(drawn(plan, DrawingView.PATTERN, ("1/b",)))
     assert "b399" in found
     assert "b400" not in found
     assert "and 1 more" in found
@@ -109,7 +112,7 @@ def test_a_branch_that_was_not_taken_is_dashed_and_pale() -> None:
 
 
 def test_a_wait_shows_how_much_time_is_left() -> None:
-    shape = shape_of(ENGINE, View.ALL)
+    shape = shape_of(ENGINE, DrawingView.ALL)
     text = svg(shape, layout(shape), title="t", statuses={5: "waiting"}, left={5: "3 h left"})
     assert "3 h left" in text and "graph-icon s-waiting" in text
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain.outbox import UNCOUNTED, Chord, JoinCheck, Outgoing, Part, Released
+from pipeweave.orchestrator.domain.outbox import UNCOUNTED, Chord, ChordPart, JoinCheck, Outgoing, Released
 from pipeweave.orchestrator.messaging.batching import (
     ALONE_FROM_ATTEMPT,
     CHUNK_S,
@@ -155,15 +155,15 @@ def test_a_message_counts_for_every_join_of_its_task_runs() -> None:
 
 
 def test_checks_are_sent_once_and_parts_as_they_are() -> None:
-    check, part = JoinCheck(RUN, 4, "q"), Part(RUN, 5, "q", ordinal=2)
+    check, part = JoinCheck(RUN, 4, "q"), ChordPart(RUN, 5, "q", ordinal=2)
     batch = group_into_messages([check, part, check, part])
     assert batch.checks == (check,)
     assert batch.parts == (part, part)
 
 
 def test_a_part_has_the_same_id_however_often_it_is_counted() -> None:
-    assert Part(RUN, 5, "q", ordinal=2).id == Part(RUN, 5, "r", ordinal=2).id
-    assert Part(RUN, 5, "q", ordinal=2).id != Part(RUN, 5, "q", message=2).id
+    assert ChordPart(RUN, 5, "q", ordinal=2).id == ChordPart(RUN, 5, "r", ordinal=2).id
+    assert ChordPart(RUN, 5, "q", ordinal=2).id != ChordPart(RUN, 5, "q", message=2).id
 
 
 def test_the_messages_of_a_chunk_name_its_task() -> None:

@@ -14,7 +14,7 @@ from pipeweave.orchestrator.messaging.envelope import (
     JOIN_TASK,
     RUN_TASK,
     Envelope,
-    Unreadable,
+    UnreadableMessage,
     decode,
     encode,
     list_key,
@@ -85,7 +85,7 @@ def test_what_is_encoded_can_be_read(
 
 @given(st.binary() | st.text())
 def test_anything_can_be_taken_from_a_queue(message: bytes | str) -> None:
-    assert isinstance(decode(message), Unreadable)
+    assert isinstance(decode(message), UnreadableMessage)
 
 
 @pytest.mark.parametrize("level", [0, 3, 6, 9])

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pipeweave.orchestrator.metrics import Kept, Samples
+from pipeweave.orchestrator.metrics import KeptMetrics, Samples
 from pipeweave.orchestrator.metrics.kept import KEPT_PER_COST, KEPT_S, LONGEST_S
 
 
@@ -49,18 +49,18 @@ def reading(clock: Clock) -> Reading:
 
 
 @pytest.fixture
-def kept(reading: Reading, clock: Clock) -> Kept:
-    return Kept(reading, clock)
+def kept(reading: Reading, clock: Clock) -> KeptMetrics:
+    return KeptMetrics(reading, clock)
 
 
-def test_what_was_read_is_kept_for_some_seconds(kept: Kept, reading: Reading, clock: Clock) -> None:
+def test_what_was_read_is_kept_for_some_seconds(kept: KeptMetrics, reading: Reading, clock: Clock) -> None:
     assert {kept.get().number for _ in range(50)} == {1}
     clock.now += KEPT_S + 0.1
     assert {kept.get().number for _ in range(50)} == {2}
     assert reading.number == 2
 
 
-def test_reading_takes_a_small_part_of_the_time(kept: Kept, reading: Reading, clock: Clock) -> None:
+def test_reading_takes_a_small_part_of_the_time(kept: KeptMetrics, reading: Reading, clock: Clock) -> None:
     reading.cost = 2.0
     kept.get()
     clock.now += KEPT_PER_COST * 2.0 - 0.1
@@ -71,7 +71,7 @@ def test_reading_takes_a_small_part_of_the_time(kept: Kept, reading: Reading, cl
     assert reading.number == 2
 
 
-def test_a_failed_reading_is_tried_again_by_the_next_caller(kept: Kept, reading: Reading) -> None:
+def test_a_failed_reading_is_tried_again_by_the_next_caller(kept: KeptMetrics, reading: Reading) -> None:
     reading.fails = True
     with pytest.raises(RuntimeError):
         kept.get()
@@ -88,7 +88,7 @@ def test_callers_at_once_wait_for_one_reading_and_later_ones_get_what_is_kept(cl
         assert may_end.wait(30)
         return Samples()
 
-    kept = Kept(read, clock)
+    kept = KeptMetrics(read, clock)
     with ThreadPoolExecutor(8) as threads:
         asked = [threads.submit(kept.get) for _ in range(8)]
         may_end.set()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from pipeweave.orchestrator.metrics import Family, Histogram, Kind, Samples
+from pipeweave.orchestrator.metrics import Family, Histogram, MetricKind, Samples
 from pipeweave.orchestrator.metrics.catalogue import DATABASE_UP, OTHER, QUEUE_DEPTH, QUEUE_OLDEST, TENANT
 from pipeweave.orchestrator.metrics.samples import MOST_NAMES
 
-DONE = Family("orchestrator_done", Kind.COUNTER, "Done.", ("tenant", "task"), of="task")
-TOOK = Family("orchestrator_took", Kind.HISTOGRAM, "Took.", ("tenant", "task"), of="task", bounds=(1.0, 10.0))
+DONE = Family("orchestrator_done", MetricKind.COUNTER, "Done.", ("tenant", "task"), of="task")
+TOOK = Family(
+    "orchestrator_took", MetricKind.HISTOGRAM, "Took.", ("tenant", "task"), of="task", bounds=(1.0, 10.0)
+)
 MANY = MOST_NAMES + 3
 
 

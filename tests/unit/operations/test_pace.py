@@ -9,9 +9,9 @@ import pytest
 
 from pipeweave.orchestrator.operations.pace import (
     LEAST_JUDGED,
-    Decision,
     Outcomes,
     Pace,
+    PaceDecision,
     decide,
     next_after,
 )
@@ -21,23 +21,23 @@ SECOND = timedelta(seconds=1)
 NONE_YET = Outcomes()
 
 
-def decided(pace: Pace, outcomes: Outcomes = NONE_YET, **given: Any) -> Decision:
+def decided(pace: Pace, outcomes: Outcomes = NONE_YET, **given: Any) -> PaceDecision:
     state: dict[str, Any] = {"done": 0, "is_canary_over": False, "next_at": None, "now": NOW, "batch": 100}
     return decide(pace, outcomes, **{**state, **given})
 
 
 def test_without_a_pace_whole_batches_are_retried_whatever_becomes_of_them() -> None:
-    assert decided(Pace()) == Decision(room=100)
+    assert decided(Pace()) == PaceDecision(room=100)
     bad = Outcomes(failed_again=90, same_again=90)
-    assert decided(Pace(), bad, done=90) == Decision(room=100)
+    assert decided(Pace(), bad, done=90) == PaceDecision(room=100)
 
 
 def test_a_canary_is_retried_first_and_its_end_is_awaited() -> None:
     pace = Pace(canary=3)
     assert decided(pace).room == 3
     assert decided(pace, Outcomes(unended=2), done=2).room == 1
-    assert decided(pace, Outcomes(completed=2, unended=1), done=3) == Decision()
-    assert decided(pace, Outcomes(completed=3), done=3) == Decision(room=100, ends_canary=True)
+    assert decided(pace, Outcomes(completed=2, unended=1), done=3) == PaceDecision()
+    assert decided(pace, Outcomes(completed=3), done=3) == PaceDecision(room=100, ends_canary=True)
     assert decided(pace, Outcomes(completed=3, unended=9), done=12, is_canary_over=True).room == 100
 
 
@@ -68,7 +68,7 @@ def test_no_share_is_more_than_a_hundred_percent() -> None:
 def test_a_limit_ends_it() -> None:
     assert decided(Pace(most=30)).room == 30
     assert decided(Pace(most=30), done=28).room == 2
-    assert decided(Pace(most=30), done=30) == Decision(is_over=True)
+    assert decided(Pace(most=30), done=30) == PaceDecision(is_over=True)
     assert decided(Pace(most=2, canary=5)).room == 2
 
 
@@ -77,7 +77,7 @@ def test_a_rate_gives_small_batches_and_a_time_for_the_next() -> None:
     assert decided(pace).room == 3
     after = next_after(pace, None, 3, NOW)
     assert after == NOW - SECOND + timedelta(seconds=1.2)
-    assert decided(pace, next_at=NOW + SECOND) == Decision()
+    assert decided(pace, next_at=NOW + SECOND) == PaceDecision()
     assert next_after(pace, NOW + SECOND, 3, NOW) == NOW + SECOND + timedelta(seconds=1.2)
     assert next_after(pace, NOW - 60 * SECOND, 3, NOW) == after, "it makes up for one second only"
     assert next_after(Pace(), None, 3, NOW) is None

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pipeweave.errors import InvalidInput, InvalidSetting, NotFound, ObjectTooLarge, Unavailable
-from pipeweave.storage import LocalStorage, S3Storage, Storage, Written, gcs, open_backend, s3
+from pipeweave.storage import LocalStorage, S3Storage, Storage, WrittenContent, gcs, open_backend, s3
 from pipeweave.storage.base import PIECE_BYTES
 from pipeweave.storage.gcs import CHUNK_BYTES
 from pipeweave.storage.s3_parts import MIN_PART_BYTES
@@ -135,7 +135,7 @@ def test_a_path_that_could_leave_the_storage_is_refused(storage: Storage, path: 
 def test_a_stream_comes_back_with_its_size_and_hash(storage: Storage, size: int) -> None:
     content = (b"0123456789abcdef" * (size // 16 + 1))[:size]
     written = storage.put_stream(PATH, io.BytesIO(content), limit=size, content_type="text/plain")
-    assert written == Written(size, hashlib.sha256(content).hexdigest())
+    assert written == WrittenContent(size, hashlib.sha256(content).hexdigest())
     assert storage.get(PATH) == read_all(storage, PATH) == content
 
 

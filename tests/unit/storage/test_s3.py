@@ -15,7 +15,7 @@ from pipeweave.errors import InvalidSetting, NotFound, PipeWeaveError, Unavailab
 from pipeweave.settings import Settings
 from pipeweave.storage import Backends, gate, s3
 from pipeweave.storage.s3 import S3Storage
-from pipeweave.storage.s3_bucket import Bucket
+from pipeweave.storage.s3_bucket import S3Bucket
 from pipeweave.up.ports import free_port
 
 SECRETS = ("an-access-key", "hunter2", "a-session-token")
@@ -28,7 +28,7 @@ AMAZON = {
 
 
 def a_store(url: str) -> S3Storage:
-    bucket = replace(Bucket.of(AMAZON), endpoint=url, is_path_style=True)
+    bucket = replace(S3Bucket.of(AMAZON), endpoint=url, is_path_style=True)
     return S3Storage(bucket)
 
 

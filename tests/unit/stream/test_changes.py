@@ -11,7 +11,7 @@ from support.pages import ROOT
 from pipeweave import ids
 from pipeweave.errors import InvalidInput
 from pipeweave.orchestrator.feed import FeedEvent
-from pipeweave.orchestrator.stream import Wanted, changes
+from pipeweave.orchestrator.stream import WantedChanges, changes
 
 
 def test_a_kind_stands_for_all_of_its_types() -> None:
@@ -41,8 +41,8 @@ def test_logs_are_those_of_one_run_and_only_if_they_are_named() -> None:
     with pytest.raises(InvalidInput, match="types 'log' needs a run"):
         changes.types_of(["log"])
     run_id = ids.new_id()
-    assert Wanted("default", frozenset({"log"}), run_id=run_id).has_logs
-    assert not Wanted("default", None, run_id=run_id).has_logs
+    assert WantedChanges("default", frozenset({"log"}), run_id=run_id).has_logs
+    assert not WantedChanges("default", None, run_id=run_id).has_logs
     assert "log" not in changes.types_of(["run", "task_run", "task_runs"])
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pipeweave.orchestrator.stream.pace import LEAST_S, MOST_S, MOST_SHARE, SHARE, Allowance, Pace
+from pipeweave.orchestrator.stream.pace import LEAST_S, MOST_S, MOST_SHARE, SHARE, Allowance, ViewPace
 
 
 @dataclass
@@ -25,23 +25,23 @@ def time() -> Time:
 
 
 @pytest.fixture
-def pace(time: Time) -> Pace:
-    return Pace(time)
+def pace(time: Time) -> ViewPace:
+    return ViewPace(time)
 
 
-def test_a_cheap_view_is_computed_every_second(pace: Pace) -> None:
+def test_a_cheap_view_is_computed_every_second(pace: ViewPace) -> None:
     pace.note("/runs", 0.01)
     assert pace.rest_s("/runs") == LEAST_S
     assert pace.rest_s("a view that nobody has computed") == LEAST_S
 
 
-def test_one_view_takes_a_twentieth_of_the_time(pace: Pace) -> None:
+def test_one_view_takes_a_twentieth_of_the_time(pace: ViewPace) -> None:
     for _ in range(2):
         pace.note("/runs", 0.5)
     assert pace.rest_s("/runs") == pytest.approx(10)
 
 
-def test_a_view_that_waited_once_for_a_database_that_was_away_does_not_rest_for_that(pace: Pace) -> None:
+def test_a_view_that_waited_once_for_a_database_that_was_away_does_not_rest_for_that(pace: ViewPace) -> None:
     pace.note("/runs", 0.01)
     pace.note("/runs", 10)
     assert pace.rest_s("/runs") == LEAST_S
@@ -49,14 +49,14 @@ def test_a_view_that_waited_once_for_a_database_that_was_away_does_not_rest_for_
     assert pace.rest_s("opened meanwhile") <= MOST_S
 
 
-def test_the_dearest_view_is_shown_again_after_some_time(pace: Pace) -> None:
+def test_the_dearest_view_is_shown_again_after_some_time(pace: ViewPace) -> None:
     for _ in range(2):
         pace.note("/", 3.0)
     assert pace.rest_s("/") <= 30
 
 
 @pytest.mark.parametrize("views", [1, 5, 10, 30, 100, 1_000])
-def test_all_views_together_take_a_bounded_share(pace: Pace, views: int) -> None:
+def test_all_views_together_take_a_bounded_share(pace: ViewPace, views: int) -> None:
     took = 0.01
     for each in range(views):
         pace.note(each, took)
@@ -66,7 +66,7 @@ def test_all_views_together_take_a_bounded_share(pace: Pace, views: int) -> None
     assert share <= SHARE + 1e-9 or pace.rest_s(0) >= MOST_S
 
 
-def test_what_nobody_computes_any_more_does_not_count(pace: Pace, time: Time) -> None:
+def test_what_nobody_computes_any_more_does_not_count(pace: ViewPace, time: Time) -> None:
     for each in range(1_000):
         pace.note(each, 0.01)
     time.now += 60

@@ -14,10 +14,10 @@ from pipeweave.orchestrator.timeline.critical_path import critical_path
 from pipeweave.orchestrator.timeline.dividing import spans
 from pipeweave.orchestrator.timeline.ledger import parts, sums
 from pipeweave.orchestrator.timeline.spans import (
-    Change,
     EndedAttempt,
     Interval,
-    Kind,
+    PhaseChange,
+    PhaseKind,
     RunTimes,
     TaskRunTimes,
 )
@@ -32,8 +32,8 @@ class Lived:
     ordinal: int
     needs: tuple[int, ...]
     release: int
-    moments: list[Kind] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    moments: list[PhaseKind] = field(default_factory=list)
+    changes: list[PhaseChange] = field(default_factory=list)
     attempts: list[EndedAttempt] = field(default_factory=list)
     queued: int = 0
     started: int = 0
@@ -42,7 +42,7 @@ class Lived:
     def now(self) -> int:
         return self.release + len(self.moments)
 
-    def live(self, kind: Kind, length: int) -> None:
+    def live(self, kind: PhaseKind, length: int) -> None:
         self.moments += [kind] * length
 
     def times(self) -> TaskRunTimes:
@@ -53,7 +53,7 @@ class Lived:
             kind="task",
             status="completed",
             attempt=len(self.attempts) + 1,
-            is_limited=any(each is Kind.TASK_LIMIT for each in self.moments),
+            is_limited=any(each is PhaseKind.TASK_LIMIT for each in self.moments),
             created=0,
             queued=self.queued,
             started=self.started,
@@ -64,12 +64,14 @@ class Lived:
 
 # How long a step is held, by what; how long it is queued and works; how its failed attempts went before.
 Attempt = tuple[int, int, int]
-Life = tuple[Kind, int, Sequence[Attempt], int, int]
+Life = tuple[PhaseKind, int, Sequence[Attempt], int, int]
 
 lengths = st.integers(min_value=0, max_value=9)
 # A failed attempt takes time, and its queue does: two transactions are never at one moment.
 attempts = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), lengths), max_size=3)
-lives = st.tuples(st.sampled_from([Kind.TASK_LIMIT, Kind.PAUSE]), lengths, attempts, lengths, lengths)
+lives = st.tuples(
+    st.sampled_from([PhaseKind.TASK_LIMIT, PhaseKind.PAUSE]), lengths, attempts, lengths, lengths
+)
 graphs = st.lists(st.tuples(lives, st.sets(st.integers(0, 20), max_size=3)), min_size=1, max_size=8)
 
 
@@ -81,21 +83,21 @@ def played(graph: Sequence[tuple[Life, set[int]]], admitted: int) -> dict[int, L
         step = Lived(ordinal, needs, max((run[each].now for each in needs), default=admitted))
         held_by, held, failed, queued, worked = life
         if held:
-            step.changes.append(Change(step.now, held_by))
+            step.changes.append(PhaseChange(step.now, held_by))
             step.live(held_by, held)
         for number, (waited, ran, delay) in enumerate(failed, start=1):
-            step.changes.append(Change(step.now, Kind.QUEUE))
-            step.live(Kind.QUEUE, waited)
+            step.changes.append(PhaseChange(step.now, PhaseKind.QUEUE))
+            step.live(PhaseKind.QUEUE, waited)
             begin = step.now
-            step.live(Kind.FAILED_WORK, ran)
+            step.live(PhaseKind.FAILED_WORK, ran)
             step.attempts.append(EndedAttempt(number, begin, step.now, "BOOM"))
-            step.changes.append(Change(step.now, Kind.RETRY_DELAY))
-            step.live(Kind.RETRY_DELAY, delay)
+            step.changes.append(PhaseChange(step.now, PhaseKind.RETRY_DELAY))
+            step.live(PhaseKind.RETRY_DELAY, delay)
         step.queued = step.now
-        step.changes.append(Change(step.now, Kind.QUEUE))
-        step.live(Kind.QUEUE, queued)
+        step.changes.append(PhaseChange(step.now, PhaseKind.QUEUE))
+        step.live(PhaseKind.QUEUE, queued)
         step.started = step.now
-        step.live(Kind.WORK, worked)
+        step.live(PhaseKind.WORK, worked)
         run[ordinal] = step
     return run
 
@@ -111,9 +113,9 @@ def as_times(run: dict[int, Lived], admitted: int, *, has_events: bool = True) -
     )
 
 
-def expected(run: dict[int, Lived], admitted: int) -> Counter[Kind]:
+def expected(run: dict[int, Lived], admitted: int) -> Counter[PhaseKind]:
     """What the reference model says: walk back from the end, one moment at a time."""
-    found: Counter[Kind] = Counter({Kind.TENANT_LIMIT: admitted})
+    found: Counter[PhaseKind] = Counter({PhaseKind.TENANT_LIMIT: admitted})
     step: Lived | None = max(run.values(), key=lambda each: (each.now, each.started > 0, each.ordinal))
     while step is not None:
         found.update(step.moments)
@@ -132,7 +134,7 @@ def test_the_ledger_says_what_the_reference_model_says(
 ) -> None:
     run = played(graph, admitted)
     times = as_times(run, admitted)
-    found: Counter[Kind] = Counter()
+    found: Counter[PhaseKind] = Counter()
     for each in sums(parts(times, critical_path(times))):
         found[each.kind] += each.length
     assert found == expected(run, admitted)
@@ -148,7 +150,7 @@ def test_without_its_events_it_still_adds_up_and_knows_the_work(
     found = sums(parts(times, critical_path(times)))
     assert sum(each.length for each in found) == times.end
     wanted = expected(run, admitted)
-    for kind in (Kind.WORK, Kind.FAILED_WORK, Kind.TENANT_LIMIT):
+    for kind in (PhaseKind.WORK, PhaseKind.FAILED_WORK, PhaseKind.TENANT_LIMIT):
         assert sum(each.length for each in found if each.kind is kind) == wanted[kind]
 
 
@@ -172,15 +174,17 @@ wild_times = st.builds(
 )
 # What events tell.
 WAITS = (
-    Kind.PREDECESSORS,
-    Kind.RETRY_DELAY,
-    Kind.SAME_KEY,
-    Kind.PAUSE,
-    Kind.TASK_LIMIT,
-    Kind.QUEUE,
-    Kind.ITEMS,
+    PhaseKind.PREDECESSORS,
+    PhaseKind.RETRY_DELAY,
+    PhaseKind.SAME_KEY,
+    PhaseKind.PAUSE,
+    PhaseKind.TASK_LIMIT,
+    PhaseKind.QUEUE,
+    PhaseKind.ITEMS,
 )
-wild_changes = st.lists(st.builds(Change, st.integers(0, 60), st.none() | st.sampled_from(WAITS)), max_size=6)
+wild_changes = st.lists(
+    st.builds(PhaseChange, st.integers(0, 60), st.none() | st.sampled_from(WAITS)), max_size=6
+)
 intervals = st.lists(st.builds(Interval, st.integers(0, 60), st.integers(0, 60)), max_size=2)
 
 
@@ -194,7 +198,7 @@ intervals = st.lists(st.builds(Interval, st.integers(0, 60), st.integers(0, 60))
     intervals,
 )
 def test_it_adds_up_whatever_rows_and_events_say(
-    steps: list[tuple[TaskRunTimes, list[Change]]],
+    steps: list[tuple[TaskRunTimes, list[PhaseChange]]],
     started: int | None,
     end: int,
     is_open: bool,
@@ -229,7 +233,7 @@ def _fields(row: TaskRunTimes) -> dict[str, object]:
 
 @settings(max_examples=60)
 @given(wild_times, wild_changes)
-def test_the_spans_of_a_task_run_have_no_gap(row: TaskRunTimes, changes: list[Change]) -> None:
+def test_the_spans_of_a_task_run_have_no_gap(row: TaskRunTimes, changes: list[PhaseChange]) -> None:
     found = spans(row, changes, 100)
     assert all(before.end == after.begin for before, after in itertools.pairwise(found))
     assert all(each.begin < each.end for each in found)
@@ -254,20 +258,20 @@ def a_step(ordinal: int, **given: object) -> TaskRunTimes:
     return TaskRunTimes(ordinal=ordinal, **{**usual, **given})  # type: ignore[arg-type]
 
 
-def lengths_of(run: RunTimes) -> dict[Kind, int]:
+def lengths_of(run: RunTimes) -> dict[PhaseKind, int]:
     return {each.kind: each.length for each in sums(parts(run, critical_path(run)))}
 
 
 def test_a_map_takes_as_long_as_the_item_that_ended_last() -> None:
     a_map = a_step(1, kind="map", queued=0, started=0, finished=105, first_item=2, items=8)
     item = a_step(5, kind="item", queued=60, started=70, finished=100, is_limited=True, map_index=3)
-    held = {5: [Change(0, Kind.TASK_LIMIT), Change(60, Kind.QUEUE)]}
+    held = {5: [PhaseChange(0, PhaseKind.TASK_LIMIT), PhaseChange(60, PhaseKind.QUEUE)]}
     run = RunTimes(0, 105, False, {1: a_map}, {1: ()}, held, last_items={1: item})
     assert lengths_of(run) == {
-        Kind.TASK_LIMIT: 60,
-        Kind.QUEUE: 10,
-        Kind.WORK: 30,
-        Kind.PREDECESSORS: 5,
+        PhaseKind.TASK_LIMIT: 60,
+        PhaseKind.QUEUE: 10,
+        PhaseKind.WORK: 30,
+        PhaseKind.PREDECESSORS: 5,
     }
 
 
@@ -276,7 +280,9 @@ def test_a_pause_of_the_run_and_its_time_between_an_end_and_a_retry_are_told() -
     second = a_step(
         2, queued=90, started=90, finished=100, attempt=2, attempts=[EndedAttempt(1, 30, 50, "BOOM")]
     )
-    changes = {2: [Change(30, Kind.QUEUE), Change(50, None), Change(80, Kind.PREDECESSORS)]}
+    changes = {
+        2: [PhaseChange(30, PhaseKind.QUEUE), PhaseChange(50, None), PhaseChange(80, PhaseKind.PREDECESSORS)]
+    }
     run = RunTimes(
         0,
         100,
@@ -288,11 +294,11 @@ def test_a_pause_of_the_run_and_its_time_between_an_end_and_a_retry_are_told() -
         [Interval(50, 80)],
     )
     assert lengths_of(run) == {
-        Kind.WORK: 20,
-        Kind.PAUSE: 20,
-        Kind.FAILED_WORK: 20,
-        Kind.ENDED: 30,
-        Kind.PREDECESSORS: 10,
+        PhaseKind.WORK: 20,
+        PhaseKind.PAUSE: 20,
+        PhaseKind.FAILED_WORK: 20,
+        PhaseKind.ENDED: 30,
+        PhaseKind.PREDECESSORS: 10,
     }
 
 
@@ -301,14 +307,14 @@ def test_an_open_run_is_told_up_to_now() -> None:
     second = a_step(2, status="ready", queued=10, is_limited=True)
     third = a_step(3, status="pending")
     run = RunTimes(0, 40, True, {1: first, 2: second, 3: third}, {1: (), 2: (1,), 3: (2,)})
-    assert lengths_of(run) == {Kind.TASK_LIMIT: 30, Kind.QUEUE: 5, Kind.WORK: 5}
+    assert lengths_of(run) == {PhaseKind.TASK_LIMIT: 30, PhaseKind.QUEUE: 5, PhaseKind.WORK: 5}
     assert [each.ordinal for each in critical_path(run)] == [1, 2]
 
 
 def test_a_run_that_never_began_waited_for_its_slot() -> None:
     step = a_step(1, status="cancelled", finished=30)
     run = RunTimes(None, 30, False, {1: step}, {1: ()})
-    assert lengths_of(run) == {Kind.TENANT_LIMIT: 30}
+    assert lengths_of(run) == {PhaseKind.TENANT_LIMIT: 30}
 
 
 def test_a_wait_that_timed_out_was_a_wait_and_no_work_that_failed() -> None:
@@ -316,9 +322,9 @@ def test_a_wait_that_timed_out_was_a_wait_and_no_work_that_failed() -> None:
     times = TaskRunTimes(
         *(1, "ok", "pipeweave:approval", "wait", "timeout", 1, False, 0, 10, 10, 60, "WAIT_TIMEOUT"),
         attempts=timed_out,
-        wait=Kind.APPROVAL,
+        wait=PhaseKind.APPROVAL,
     )
     assert [(each.kind, each.begin, each.end) for each in spans(times, (), 90)] == [
-        (Kind.PREDECESSORS, 0, 10),
-        (Kind.APPROVAL, 10, 60),
+        (PhaseKind.PREDECESSORS, 0, 10),
+        (PhaseKind.APPROVAL, 10, 60),
     ]

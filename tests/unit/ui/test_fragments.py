@@ -10,7 +10,7 @@ import pytest
 
 from pipeweave.api.http import Caller
 from pipeweave.api.ui.live_views import TAGS_BEHIND, Fragments, LiveView, shared
-from pipeweave.orchestrator.security import READ, Access
+from pipeweave.orchestrator.security import READ, CallerAccess
 
 
 class Screen:
@@ -25,7 +25,7 @@ class Screen:
         return self.text.encode()
 
     def view(self) -> LiveView:
-        caller = Caller(Access(uuid4(), "alice", ("default",), (READ,)), "default")
+        caller = Caller(CallerAccess(uuid4(), "alice", ("default",), (READ,)), "default")
         return LiveView(shared(caller), "http://here", "/runs", self.fragments)
 
 
@@ -101,7 +101,9 @@ def test_who_began_earlier_and_was_slower_does_not_win(screen: Screen) -> None:
 
 
 def test_a_page_that_says_what_a_person_may_decide_is_shared_with_nobody() -> None:
-    ann, bob = (Caller(Access(uuid4(), name, ("default",), (READ,)), "default") for name in ("ann", "bob"))
+    ann, bob = (
+        Caller(CallerAccess(uuid4(), name, ("default",), (READ,)), "default") for name in ("ann", "bob")
+    )
     assert shared(ann) == shared(bob)
     assert shared(ann, is_personal=True) != shared(bob, is_personal=True)
     assert shared(ann, is_personal=True).access.name == "ann"

@@ -9,11 +9,11 @@ from uuid import uuid4
 
 import pytest
 
-from pipeweave.api.http import Asked, Caller
+from pipeweave.api.http import Caller, RecordedCall
 from pipeweave.api.ui import kept_answers
 from pipeweave.api.ui.kept_answers import KeptAnswers
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator.security import READ, Access
+from pipeweave.orchestrator.security import READ, CallerAccess
 
 
 class Counting:
@@ -25,12 +25,12 @@ class Counting:
         self.gate = threading.Event()
         self.gate.set()
 
-    def ask(self, caller: Caller, operation: str, ids: Any, query: Any) -> tuple[Any, Asked]:
+    def ask(self, caller: Caller, operation: str, ids: Any, query: Any) -> tuple[Any, RecordedCall]:
         self.gate.wait()
         self.asked += 1
         if self.error is not None:
             raise self.error
-        return self.asked, Asked("GET", f"/{operation}")
+        return self.asked, RecordedCall("GET", f"/{operation}")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def kept(inside: Counting) -> KeptAnswers:
 
 
 def caller(name: str = "alice", tenant: str = "one", *scopes: str) -> Caller:
-    return Caller(Access(uuid4(), name, (tenant,), scopes or (READ,)), tenant)
+    return Caller(CallerAccess(uuid4(), name, (tenant,), scopes or (READ,)), tenant)
 
 
 def asked(kept: KeptAnswers, by: Caller, query: Any = None, **ids: str) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from support.servers import wait_until
 
 from pipeweave.up import changes
-from pipeweave.up.changes import Watch
+from pipeweave.up.changes import FileWatch
 
 
 def write(root: Path, *names: str) -> None:
@@ -21,7 +21,7 @@ def write(root: Path, *names: str) -> None:
 
 
 def watched(root: Path, *apps: str) -> set[str]:
-    found = Watch(apps, root, lambda _: None).look()
+    found = FileWatch(apps, root, lambda _: None).look()
     return {str(Path(each).relative_to(root.resolve())) for each in found}
 
 
@@ -47,13 +47,13 @@ def test_an_app_elsewhere_is_watched_with_its_folder(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     write(here, "tasks.py")
     write(there, "more.py", "beside.py")
-    found = Watch([str(there / "more.py")], here, lambda _: None).look()
+    found = FileWatch([str(there / "more.py")], here, lambda _: None).look()
     assert {Path(each).name for each in found} == {"tasks.py", "more.py", "beside.py"}
 
 
 @contextmanager
 def watching(root: Path, told: list[list[str]]) -> Iterator[None]:
-    watch = Watch(["tasks.py"], root, told.append)
+    watch = FileWatch(["tasks.py"], root, told.append)
     watch.start()
     try:
         yield
@@ -81,7 +81,7 @@ def test_a_change_is_told_when_it_is_over(tmp_path: Path, monkeypatch: pytest.Mo
     states = iter([{}, {"a.py": (1, 1)}, {"a.py": (2, 1)}, {"a.py": (2, 1), "b.py": (1, 1)}])
     last = {"a.py": (2, 1), "b.py": (1, 1)}
     monkeypatch.setattr(changes, "PAUSE_S", 0.01)
-    monkeypatch.setattr(Watch, "look", lambda self: next(states, last))
+    monkeypatch.setattr(FileWatch, "look", lambda self: next(states, last))
     told: list[list[str]] = []
     with watching(tmp_path, told):
         wait_until(lambda: bool(told))

@@ -14,12 +14,12 @@ from pipeweave.errors import AlreadyUp, StartFailed, Unavailable
 from pipeweave.settings import Settings, load
 from pipeweave.up import binaries, environment
 from pipeweave.up.binaries import postgres_programs
-from pipeweave.up.folder import Connection, DataFolder
+from pipeweave.up.folder import DataFolder, StackAddress
 from pipeweave.up.launch import Account, Launch, run
 from pipeweave.up.options import UpOptions, default_apps, default_concurrency
 from pipeweave.up.ports import free_port, is_free
 
-CONNECTION = Connection(
+CONNECTION = StackAddress(
     "http://127.0.0.1:3000", "default", "pw_x", "postgresql://x", "redis://x", {"PORT": "3000"}
 )
 

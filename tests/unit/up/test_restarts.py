@@ -12,7 +12,7 @@ from support.stand_in_processes import SLEEP, Stage, shell
 
 from pipeweave.up import restarts
 from pipeweave.up.leftovers import birth
-from pipeweave.up.restarts import Request
+from pipeweave.up.restarts import RestartRequest
 
 
 class Answers:
@@ -23,7 +23,7 @@ class Answers:
         self._names = names
 
     def ask(self, stage: Stage) -> None:
-        request = Request(self._names, self.given.__setitem__)
+        request = RestartRequest(self._names, self.given.__setitem__)
         stage.supervisor.take_requests = lambda: [request]
         stage.supervisor.look_for_requests()
 

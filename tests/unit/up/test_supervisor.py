@@ -22,7 +22,7 @@ from pipeweave.up.leftovers import birth
 from pipeweave.up.output import Console, Output
 from pipeweave.up.processes import ProcessRow, ProcessSpec, read_rows, write_rows
 from pipeweave.up.supervised import KILLED_DELAY_S, RESTART_DELAYS_S, Supervised, restart_delay
-from pipeweave.up.supervisor import Stopped, Supervisor
+from pipeweave.up.supervisor import StoppedWhileStarting, Supervisor
 
 
 def test_a_process_is_running_once_it_is_ready(stage: Stage, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_start_that_takes_too_long_names_what_is_late(stage: Stage) -> None:
 def test_a_stop_that_is_asked_for_during_the_start_is_heard(stage: Stage) -> None:
     stage.supervisor.start(shell("one", SLEEP, is_ready=lambda: False))
     stage.supervisor.request_stop()
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedWhileStarting):
         stage.supervisor.wait_ready(["one"], 20)
 
 

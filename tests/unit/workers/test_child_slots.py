@@ -14,7 +14,7 @@ from pipeweave.workers.consumer.child_slots import (
     MOST_CALLED,
     MOST_NAMED,
     SLOTS_PER_PLACE,
-    Ending,
+    KillReason,
     Slot,
     Slots,
 )
@@ -96,12 +96,12 @@ def test_a_dead_child_s_slot_stays_until_its_parent_has_read_it() -> None:
 def test_why_a_child_was_killed_is_told_until_another_has_its_slot() -> None:
     slots = Slots(1)
     slot = taken(slots, 0, 4711)
-    assert slot.state().ending is Ending.UNKNOWN
-    slot.condemn(Ending.OVERDUE)
-    assert slot.state().ending is Ending.OVERDUE
+    assert slot.state().ending is KillReason.UNKNOWN
+    slot.condemn(KillReason.OVERDUE)
+    assert slot.state().ending is KillReason.OVERDUE
     slot.free()
     assert list(slots.taken()) == []
-    assert taken(slots, 0, 4712).state().ending is Ending.UNKNOWN
+    assert taken(slots, 0, 4712).state().ending is KillReason.UNKNOWN
 
 
 def test_stopping_and_mixed_priorities_are_told_to_all() -> None:
@@ -139,12 +139,12 @@ def test_a_call_is_condemned_by_its_deadline_and_no_other_call_is() -> None:
     slot.begin(RUN, (1, 2), 1)
     slot.call(task_run(1), deadline=12.5, limit=10.0)
     slot.returned()
-    assert not slot.condemn(Ending.OVERDUE, 12.5), "it has returned"
+    assert not slot.condemn(KillReason.OVERDUE, 12.5), "it has returned"
     slot.call(task_run(2), deadline=13.5, limit=10.0)
-    assert not slot.condemn(Ending.OVERDUE, 12.5), "another call is under way"
-    assert slot.state().ending is Ending.UNKNOWN
-    assert slot.condemn(Ending.OVERDUE, 13.5)
-    assert slot.state().ending is Ending.OVERDUE
+    assert not slot.condemn(KillReason.OVERDUE, 12.5), "another call is under way"
+    assert slot.state().ending is KillReason.UNKNOWN
+    assert slot.condemn(KillReason.OVERDUE, 13.5)
+    assert slot.state().ending is KillReason.OVERDUE
 
 
 def test_a_child_whose_call_is_condemned_calls_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,12 +153,12 @@ def test_a_child_whose_call_is_condemned_calls_nothing_more(monkeypatch: pytest.
     slot = taken(Slots(1), 0, 4711)
     slot.begin(RUN, (1, 2), 1)
     slot.call(task_run(1), deadline=12.5, limit=10.0)
-    assert slot.condemn(Ending.OVERDUE, 12.5)
+    assert slot.condemn(KillReason.OVERDUE, 12.5)
     child = threading.Thread(target=slot.returned, daemon=True)
     child.start()
     wait_until(lambda: slot.state().deadline == 0.0, what="the call did not return")
     assert child.is_alive()
-    assert not slot.condemn(Ending.OVERDUE, 12.5), "the note is taken back: it returned in time"
+    assert not slot.condemn(KillReason.OVERDUE, 12.5), "the note is taken back: it returned in time"
     child.join(30)
     assert not child.is_alive()
 
@@ -194,7 +194,7 @@ def test_of_calls_that_run_at_once_one_is_to_blame() -> None:
     assert slot.activity("w").blamed == task_run(2)
     slot.watch(task_run(1), deadline=13.5, limit=11.0)
     assert slot.activity("w").blamed == task_run(1)
-    assert not slot.condemn(Ending.OVERDUE, 12.5)
+    assert not slot.condemn(KillReason.OVERDUE, 12.5)
     slot.returned()
     assert (slot.state().deadline, slot.activity("w").blamed) == (0.0, None)
 

@@ -9,7 +9,7 @@ import urllib3
 
 from pipeweave.errors import PortInUse
 from pipeweave.workers.process.health_reports import HealthReport, LastStored
-from pipeweave.workers.process.health_server import Health, HealthAddress, HealthServer
+from pipeweave.workers.process.health_server import HealthAddress, HealthServer, ProcessHealth
 
 
 def ask(server: HealthServer, path: str = "/health") -> tuple[int, object]:
@@ -18,22 +18,22 @@ def ask(server: HealthServer, path: str = "/health") -> tuple[int, object]:
 
 
 def test_health_is_200_and_trouble_503() -> None:
-    found = Health(True, {"status": "running"})
+    found = ProcessHealth(True, {"status": "running"})
     with HealthServer(HealthAddress(0), lambda: found) as server:
         assert ask(server) == (200, {"status": "running"})
         assert ask(server, "/health?verbose=1")[0] == 200
-        found = Health(False, {"status": "stopping"})
+        found = ProcessHealth(False, {"status": "stopping"})
         assert ask(server) == (503, {"status": "stopping"})
         assert ask(server, "/metrics") == (404, {"error": "there is only GET /health here"})
 
 
 def test_a_port_that_is_taken_is_named() -> None:
-    with HealthServer(HealthAddress(0), lambda: Health(True, {})) as server:
+    with HealthServer(HealthAddress(0), lambda: ProcessHealth(True, {})) as server:
         with pytest.raises(PortInUse, match=f"port {server.port} on 127.0.0.1 is in use") as raised:
-            HealthServer(HealthAddress(server.port), lambda: Health(True, {}))
+            HealthServer(HealthAddress(server.port), lambda: ProcessHealth(True, {}))
         assert "--health-port" in raised.value.hint
         address = HealthAddress(server.port)
-    with HealthServer(address, lambda: Health(True, {})) as again:
+    with HealthServer(address, lambda: ProcessHealth(True, {})) as again:
         assert again.port == address.port
 
 

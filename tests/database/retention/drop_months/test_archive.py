@@ -24,7 +24,7 @@ from pipeweave.orchestrator.retention import (
     archive,
     archive_format,
 )
-from pipeweave.orchestrator.retention.archive import Counts
+from pipeweave.orchestrator.retention.archive import RowCounts
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.storage.local import LocalStorage
 
@@ -65,7 +65,7 @@ def test_a_run_reads_in_the_archive_as_it_did_in_the_api(
         )
     with database.reading() as tx:
         shown = reading.run(tx, driver.tenant, run_id)
-        events = reading.run_events(tx, driver.tenant, run_id, reading.Page(1000))["items"]
+        events = reading.run_events(tx, driver.tenant, run_id, reading.PageRequest(1000))["items"]
         details = [reading.task_run(tx, driver.tenant, ids.task_run_id(run_id, n)) for n in (1, 2, 3)]
     clock.now = NOW
     retire(database)
@@ -134,7 +134,7 @@ def test_task_runs_without_their_run_are_archived_too(database: Database, storag
     lost, kept = fill(database, IN_MARCH, IN_MARCH + timedelta(days=1))
     with database.transaction() as tx:
         tx.execute("DELETE FROM runs WHERE id = :id", {"id": lost})
-    assert retire(database)[0].counts == Counts(1, 4, 4, 4, 2)
+    assert retire(database)[0].counts == RowCounts(1, 4, 4, 4, 2)
     lines = lines_of(storage)
     assert [each["run"] is None for each in lines] == [True, False]
     assert [len(each["taskRuns"]) for each in lines] == [2, 2]

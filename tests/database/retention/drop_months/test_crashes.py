@@ -34,7 +34,7 @@ from pipeweave.orchestrator.retention import (
     drop_months,
     partitions,
 )
-from pipeweave.orchestrator.retention.archive import Counts
+from pipeweave.orchestrator.retention.archive import RowCounts
 from pipeweave.orchestrator.retention.drop_months import MonthOutcome, MonthResult
 from pipeweave.orchestrator.retention.partitions import PARTITIONED
 from pipeweave.orchestrator.store import leases
@@ -58,7 +58,7 @@ def test_a_crash_between_archive_and_drop_is_made_good_by_the_next_pass(
     before = contents(storage.root)
     assert before
     assert rows(database) == [2, 4, 4, 4, 2]
-    assert retire(database)[0].counts == Counts(2, 4, 4, 4, 2)
+    assert retire(database)[0].counts == RowCounts(2, 4, 4, 4, 2)
     assert contents(storage.root) == before
     assert len(archive.list_archives(storage)) == 1
 
@@ -134,7 +134,7 @@ def test_a_month_that_is_half_gone_goes_on_from_there(
         with pytest.raises(Crash):
             retire(database)
     assert tables(database, MARCH) == set(PARTITIONED)
-    assert retire(database)[0].counts == Counts(1, 2, 2, 2, 1)
+    assert retire(database)[0].counts == RowCounts(1, 2, 2, 2, 1)
     assert tables(database, MARCH) == set()
     assert len(lines_of(storage)) == 1
 
@@ -169,7 +169,7 @@ def test_a_run_that_changed_after_the_archive_is_archived_as_it_is_now(
         return detach(database, month, tries)
 
     monkeypatch.setattr(drop_months, "_detach", change_and_detach)
-    assert retire(database)[0].counts == Counts(1, 2, 2, 3, 1)
+    assert retire(database)[0].counts == RowCounts(1, 2, 2, 3, 1)
     (line,) = lines_of(storage)
     assert line["events"][-1]["type"] == "run.reopened"
     assert manifest_of(storage)["events"] == 3
@@ -214,7 +214,7 @@ def test_of_two_at_once_one_does_it(database: Database, storage: LocalStorage) -
     assert all(isinstance(each, Conflict) for each in errors)
     done = [outcome for each in (first, second) if each.error is None for outcome in each.result]
     assert [each.counts for each in done if each.counts and each.counts.runs] == [
-        Counts(50, 100, 100, 100, 50)
+        RowCounts(50, 100, 100, 100, 50)
     ]
     assert len(lines_of(storage)) == 50
 
@@ -251,4 +251,4 @@ def test_a_month_of_which_one_table_is_in_use_shows_no_run_of_it_any_more(databa
         assert retire(database)[0].outcome is MonthOutcome.IN_USE
         with database.transaction() as tx:
             assert_not_found(tx, run_id)
-    assert retire(database)[0].counts == Counts(1, 2, 2, 2, 1)
+    assert retire(database)[0].counts == RowCounts(1, 2, 2, 2, 1)

@@ -30,13 +30,13 @@ from pipeweave.errors import Conflict
 from pipeweave.orchestrator.retention import (
     drop_months,
 )
-from pipeweave.orchestrator.retention.archive import Counts
+from pipeweave.orchestrator.retention.archive import RowCounts
 from pipeweave.orchestrator.retention.drop_months import MonthOutcome, MonthResult
 from pipeweave.orchestrator.retention.month_status import MonthOnDisk
 from pipeweave.orchestrator.retention.partitions import PARTITIONED
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.storage.local import LocalStorage
 
@@ -53,7 +53,7 @@ def test_a_month_that_is_due_is_archived_and_dropped_and_the_next_one_stays(
     fill(database, IN_APRIL)
     (march,) = retire(database)
     assert march == MonthResult(
-        MARCH, MonthOutcome.DROPPED, Counts(2, 6, 6, 6, 2), "archive/runs/2031-03/manifest.json"
+        MARCH, MonthOutcome.DROPPED, RowCounts(2, 6, 6, 6, 2), "archive/runs/2031-03/manifest.json"
     )
     assert rows(database) == [1, 2, 2, 2, 1]
     assert (tables(database, MARCH), tables(database, APRIL)) == (set(), set(PARTITIONED))
@@ -70,7 +70,7 @@ def test_without_a_retention_nothing_is_ever_due(database: Database, clock: Cloc
 def test_without_an_archive_a_month_is_only_dropped(database: Database, storage: LocalStorage) -> None:
     fill(database, IN_MARCH)
     assert retire(database, NO_ARCHIVE) == [
-        MonthResult(MARCH, MonthOutcome.DROPPED, Counts(1, 2, 2, 2, 1), None)
+        MonthResult(MARCH, MonthOutcome.DROPPED, RowCounts(1, 2, 2, 2, 1), None)
     ]
     assert not (storage.root / "archive").exists()
 
@@ -80,7 +80,7 @@ def test_a_rehearsal_says_what_would_go_and_changes_nothing(
 ) -> None:
     fill(database, IN_MARCH)
     assert retire(database, is_rehearsal=True) == [
-        MonthResult(MARCH, MonthOutcome.DUE, Counts(1, 2, 2, 2, 1))
+        MonthResult(MARCH, MonthOutcome.DUE, RowCounts(1, 2, 2, 2, 1))
     ]
     assert rows(database) == [1, 2, 2, 2, 1]
     assert not (storage.root / "archive").exists()
@@ -97,7 +97,7 @@ def test_a_month_with_an_active_run_stays(database: Database, storage: LocalStor
         tx.execute(
             "UPDATE runs SET status = 'cancelled', finished_at = now() WHERE id = :id", {"id": going_on}
         )
-    assert retire(database)[0].counts == Counts(2, 4, 4, 4, 2)
+    assert retire(database)[0].counts == RowCounts(2, 4, 4, 4, 2)
 
 
 def test_an_empty_month_is_dropped_too(database: Database) -> None:
@@ -123,8 +123,8 @@ def test_a_month_that_lacks_a_partition_gets_it_before_it_goes(
     with database.transaction() as tx:
         tx.execute("DROP TABLE attempts_2031_03")
     fill(database, IN_MARCH)
-    assert retire(database, is_rehearsal=True)[0].counts == Counts(1, 2, 0, 2, 1)
-    assert retire(database)[0].counts == Counts(1, 2, 2, 2, 1)
+    assert retire(database, is_rehearsal=True)[0].counts == RowCounts(1, 2, 0, 2, 1)
+    assert retire(database)[0].counts == RowCounts(1, 2, 2, 2, 1)
     assert rows(database) == [0, 0, 0, 0, 0]
     assert len(lines_of(storage)[0]["attempts"]) == 2
 
@@ -192,7 +192,7 @@ def test_a_run_token_of_a_run_that_is_gone_starts_a_new_one(
 
     def trigger() -> triggering.CreatedRun:
         with database.transaction() as tx:
-            return triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven", run_token="again"))
+            return triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven", run_token="again"))
 
     first = trigger()
     assert trigger().id == first.id

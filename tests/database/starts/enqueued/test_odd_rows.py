@@ -59,7 +59,7 @@ def test_json_that_nobody_can_read_is_refused_and_others_start(
     with caller.driver.database.reading() as tx, pytest.raises(RunRefused, match=column):
         reading.run(tx, caller.tenant, ids.read(ids.RUN, odd))
     with caller.driver.database.reading() as tx:
-        (shown,) = reading.enqueued_list(tx, caller.tenant, reading.Page(10), "refused")["items"]
+        (shown,) = reading.enqueued_list(tx, caller.tenant, reading.PageRequest(10), "refused")["items"]
     assert shown["errorCode"] == "INVALID_INPUT"
 
 

@@ -17,7 +17,7 @@ from pipeweave import ids
 from pipeweave.errors import NotFound, RunEnqueued, RunRefused, RunTokenTaken, Unavailable
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import check_enqueued
-from pipeweave.orchestrator.diagnosis.doctor import Level
+from pipeweave.orchestrator.diagnosis.doctor import Severity
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.retention import expiry
 from pipeweave.orchestrator.retention.policy import Policy
@@ -315,13 +315,14 @@ def test_doctor_names_what_waits_and_what_was_refused(isolated_driver: RunDriver
     connection = psycopg2.connect(isolated_driver.database.url)
     caller = Caller(isolated_driver, connection)
     settings = Settings(database_url=isolated_driver.database.url)
-    assert check_enqueued.started(settings).level is Level.OK
+    assert check_enqueued.started(settings).level is Severity.OK
     run = caller.enqueue("unknown")
     caller.commit()
     caller.start()
     found = check_enqueued.started(settings)
     assert (
-        found.level is Level.WARNING and f"waiting to start: an enqueued run: {run} of unknown" in found.line
+        found.level is Severity.WARNING
+        and f"waiting to start: an enqueued run: {run} of unknown" in found.line
     )
     age(caller, rows.PATIENCE)
     caller.start()

@@ -14,7 +14,7 @@ from support.run_driver import RunDriver, finish_task_run
 from support.stored_values import VALUES
 
 from pipeweave.orchestrator.diagnosis import check_event_log
-from pipeweave.orchestrator.diagnosis.doctor import Level
+from pipeweave.orchestrator.diagnosis.doctor import Severity
 from pipeweave.orchestrator.domain import Month
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.feed import feed
@@ -349,7 +349,7 @@ def test_what_still_exists_fires_after_unread_history_was_dropped_and_the_log_sa
     said = [each for each in caplog.records if each.message == "triggers.events_missed"]
     assert [each.months for each in said] == [["2025-01"]]  # type: ignore[attr-defined]
     verdict = check_event_log.is_read(Settings(database_url=driver.database.url))
-    assert (verdict.level, verdict.line) == (Level.WARNING, "triggers missed events of 2025-01")
+    assert (verdict.level, verdict.line) == (Severity.WARNING, "triggers missed events of 2025-01")
 
 
 @pytest.mark.parametrize("before", ["CAST(CAST(before AS text) AS bigint) + 1000000000", "100"])

@@ -206,7 +206,7 @@ def test_a_schedule_that_is_declared_no_more_starts_nothing_and_its_fires_stay(
     assert tick(driver) == 0
     assert [outcome for _, outcome in fires(driver)] == ["fired", "skipped"]
     with driver.database.transaction() as tx:
-        assert reading.schedules(tx, driver.tenant, reading.Page(10))["items"] == []
+        assert reading.schedules(tx, driver.tenant, reading.PageRequest(10))["items"] == []
         shown = reading.schedule(tx, driver.tenant, "files")
     assert (shown["withdrawnAt"] is not None, shown["nextFireAt"], shown["nextFires"]) == (True, None, [])
     declare(driver, "* * * * *")

@@ -17,31 +17,31 @@ from pipeweave.orchestrator.feed import consumers
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.telemetry import traces
-from pipeweave.orchestrator.telemetry.traces import Span
+from pipeweave.orchestrator.telemetry.traces import TraceSpan
 
 
 class Collector:
     """Takes spans; the one of each id that came last."""
 
     def __init__(self) -> None:
-        self.spans: dict[str, Span] = {}
+        self.spans: dict[str, TraceSpan] = {}
         self.batches = 0
         self.is_away = False
 
-    def send(self, spans: Sequence[Span]) -> bool:
+    def send(self, spans: Sequence[TraceSpan]) -> bool:
         if not self.is_away:
             self.batches += 1
             self.spans |= {each.span_id: each for each in spans}
         return not self.is_away
 
-    def of(self, run_id: UUID) -> dict[str, Span]:
+    def of(self, run_id: UUID) -> dict[str, TraceSpan]:
         """The spans of a run by name, step and attempt, e.g. `a 1`."""
         name = ids.show(ids.RUN, run_id)
         mine = [each for each in self.spans.values() if each.attributes.get("runId") == name]
         return {_short(each): each for each in mine}
 
 
-def _short(span: Span) -> str:
+def _short(span: TraceSpan) -> str:
     if span.name == "orchestrator.run":
         return "run" if span.parent_id is None else "run again"
     index = span.attributes.get("mapIndex")
@@ -157,7 +157,7 @@ def test_two_who_send_move_the_place_once(worker: InlineWorker, collector: Colle
     failed_run(worker, TWO)
     database = worker.driver.database
 
-    def send(spans: Sequence[Span]) -> bool:
+    def send(spans: Sequence[TraceSpan]) -> bool:
         send_all(database, collector)
         return True
 

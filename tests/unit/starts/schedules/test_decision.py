@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pipeweave.orchestrator.starts.schedules.decision import (
     GRACE,
     MAX_MISSED,
-    Decision,
-    Rules,
+    ScheduleDecision,
+    ScheduleRules,
     decide,
     jitter,
 )
@@ -30,12 +30,12 @@ def decided(
     *,
     is_open: bool = False,
     waits: bool = False,
-) -> Decision:
-    rules = Rules(EVERY_MINUTE, missed, overlap)
+) -> ScheduleDecision:
+    rules = ScheduleRules(EVERY_MINUTE, missed, overlap)
     return decide(rules, START, START + late, has_open_run=is_open, has_waiting=waits)
 
 
-def outcomes(decision: Decision) -> list[tuple[float, str]]:
+def outcomes(decision: ScheduleDecision) -> list[tuple[float, str]]:
     return [((each.scheduled_at - START) / MINUTE, each.outcome) for each in decision.fires]
 
 
@@ -92,7 +92,9 @@ def test_every_decision_holds_to_the_rules(
     timetable: Timetable, missed: str, overlap: str, late_s: float, is_open: bool, waits: bool
 ) -> None:
     now = START + timedelta(seconds=late_s)
-    found = decide(Rules(timetable, missed, overlap), START, now, has_open_run=is_open, has_waiting=waits)
+    found = decide(
+        ScheduleRules(timetable, missed, overlap), START, now, has_open_run=is_open, has_waiting=waits
+    )
     times = [each.scheduled_at for each in found.fires]
     fired = [each.scheduled_at for each in found.fires if each.outcome == "fired"]
     assert times == sorted(set(times))
