@@ -27,7 +27,7 @@ class Beside(Generic[R]):
 
     def __init__(self, work: Callable[[], R], name: str) -> None:
         self._work = work
-        self._found: R
+        self._result: R
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -49,10 +49,10 @@ class Beside(Generic[R]):
             raise TooLate
         if self._error is not None:
             raise self._error
-        return self._found
+        return self._result
 
     def _run(self) -> None:
         try:
-            self._found = self._work()
+            self._result = self._work()
         except BaseException as error:
             self._error = error

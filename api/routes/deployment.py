@@ -20,7 +20,7 @@ from pipeweave.orchestrator.documents.deployment import (
 )
 from pipeweave.orchestrator.retention import Policy
 from pipeweave.orchestrator.security import ADMIN
-from pipeweave.settings import explain_given
+from pipeweave.settings import explain_named
 
 routes = Routes("system")
 
@@ -38,7 +38,7 @@ def get_config(call: Call) -> dict[str, Any]:
     """Every setting of the API process that answers, its value and where that comes from, as `pipeweave
     config` shows them. Secrets are masked. Workers and beat may have other settings.
     """
-    rows = explain_given(call.deployment.settings)
+    rows = explain_named(call.deployment.settings)
     return ConfigAnswer.of(settings=[SettingAnswer.of(row) for row in rows])
 
 

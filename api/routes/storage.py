@@ -68,7 +68,7 @@ def get_object(call: Call, path: str, query: ObjectQuery) -> Answer | Download:
     """
     backends = call.deployment.values.backends
     where = ObjectRef(query.backend or backends.default_id, path)
-    storage, stored_object = _found(call, backends, where)
+    storage, stored_object = _object(call, backends, where)
     if media_types.is_json(path) and not query.raw:
         return Answer(_document(where, _content(storage, path)))
     return of_object(storage, stored_object, media_types.media_type(path))
@@ -89,7 +89,7 @@ def preview_object(call: Call, path: str, query: PreviewQuery) -> dict[str, Any]
     """
     backends = call.deployment.values.backends
     where = ObjectRef(query.backend or backends.default_id, path)
-    storage, stored_object = _found(call, backends, where)
+    storage, stored_object = _object(call, backends, where)
     return {
         "path": path,
         "backend": where.backend,
@@ -159,7 +159,7 @@ def sweep(call: Call, body: SweepRequest) -> dict[str, Any]:
     return {"dryRun": body.dry_run, **asdict(done.swept), "next": done.next}
 
 
-def _found(call: Call, backends: Backends, where: ObjectRef) -> tuple[Storage, ObjectInfo]:
+def _object(call: Call, backends: Backends, where: ObjectRef) -> tuple[Storage, ObjectInfo]:
     if where.backend in backends.ids:
         with call.reading() as tx:
             is_own = owners.may_read(tx, call.tenant, where, backends.default_id)

@@ -97,7 +97,7 @@ VERBS.add(
 @screens.add("/access", "access.html")
 def access(view: View) -> ScreenPage:
     """Who may enter: the tokens and sessions that the caller may see, and its tenants."""
-    tab = view.given.get("tab", TABS[0][0])
+    tab = view.parameters.get("tab", TABS[0][0])
     tab = tab if tab in dict(TABS) else TABS[0][0]
     answer = view.ask(f"access.list_{tab}", view.only("cursor", limit="50"))
     return ScreenPage(

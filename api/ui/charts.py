@@ -128,7 +128,7 @@ def lines(
         if any(value is not None for value in values)
     ]
     hits = [
-        _told(number * step, step, stretch, dict(zip(series, values, strict=True)))
+        _tooltip(number * step, step, stretch, dict(zip(series, values, strict=True)))
         for number, (stretch, values) in enumerate(zip(stretches, columns, strict=bool(columns)))
         if any(value is not None for value in values)
     ]
@@ -165,7 +165,7 @@ def _polyline(points: Sequence[str], css: str) -> Markup:
     return Markup('<polyline class="{}" points="{}"/>').format(css, shown)
 
 
-def _told(x: float, step: float, stretch: Stretch, values: Mapping[str, float | None]) -> Markup:
+def _tooltip(x: float, step: float, stretch: Stretch, values: Mapping[str, float | None]) -> Markup:
     description = ", ".join(
         f"{name} {duration(value)}" for name, value in values.items() if value is not None
     )

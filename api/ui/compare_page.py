@@ -13,7 +13,7 @@ STEPS_A_PAGE = 200
 @screens.add("/compare/<left>/<right>", "compare.html")
 def compare(view: View, left: str, right: str) -> ScreenPage:
     """Two runs."""
-    wanted = view.given.get("limit", "")
+    wanted = view.parameters.get("limit", "")
     limit = wanted if wanted.isascii() and wanted.isdigit() else str(STEPS_A_PAGE)
     comparison = view.ask("run_questions.compare", {"limit": limit}, id=left, other=right)
     took = [

@@ -39,7 +39,7 @@ def page(view: View, name: str, problem: PipeWeaveError | None = None) -> Screen
         NotFound: there is no such verb, or an id is missing.
     """
     verb = _verb(view, name)
-    field_texts = verb.given(view)
+    field_texts = verb.parameters(view)
     try:
         form: _Form | None = _form(view, name, verb)
     except InvalidInput as error:
@@ -63,7 +63,7 @@ def page(view: View, name: str, problem: PipeWeaveError | None = None) -> Screen
         "line": verb.line(ids, field_texts, view.tenant, form and form.body),
         "given": field_texts,
         "next": _next(view),
-        "key": view.given.get(KEY) or secrets.token_hex(12),
+        "key": view.parameters.get(KEY) or secrets.token_hex(12),
         "takes_key": bool(endpoint.longest_key),
     }
     return ScreenPage(verb.question, shown)
@@ -77,7 +77,7 @@ def send(view: View, name: str) -> Redirect | ScreenPage:
     """
     verb = _verb(view, name)
     form = _form(view, name, verb)
-    if form.effects.count > TYPED_ABOVE and view.given.get(TYPED) != str(form.effects.count):
+    if form.effects.count > TYPED_ABOVE and view.parameters.get(TYPED) != str(form.effects.count):
         message = f"type {form.effects.count}, the number of objects that this changes"
         raise InvalidInput(message, errors=[FieldError(TYPED, message, "invalid", str(form.effects.count))])
     endpoint = view.inside.endpoint(verb.operation)
@@ -85,7 +85,7 @@ def send(view: View, name: str) -> Redirect | ScreenPage:
         return _send_each(view, name, form)
     # A person who gives a token of their own means that one.
     has_own = isinstance(form.body, dict) and not TOKENS.isdisjoint(form.body)
-    key = view.given.get(KEY) if endpoint.longest_key and not has_own else None
+    key = view.parameters.get(KEY) if endpoint.longest_key and not has_own else None
     body = form.body if endpoint.body is not None else None
     answer, _ = view.inside.ask(view.caller, verb.operation, form.ids, {}, body, key)
     if verb.shows:
@@ -123,7 +123,7 @@ def template(name: str) -> str:
     return VERBS.rows[name].shows
 
 
-def told(name: str | None) -> str:
+def done_sentence(name: str | None) -> str:
     """The sentence that tells that a verb was done; empty for any other name."""
     verb = VERBS.rows.get(name or "")
     return verb.done if verb else ""
@@ -148,7 +148,7 @@ def _wrong(verb: Verb, problem: PipeWeaveError | None) -> dict[str, str]:
 
 
 def _form(view: View, name: str, verb: Verb) -> _Form:
-    ids, body = _ids(view, verb), verb.read(verb.given(view))
+    ids, body = _ids(view, verb), verb.read(verb.parameters(view))
     return _Form(name, verb, ids, body, verb.effects(view, ids, body))
 
 
@@ -157,15 +157,15 @@ def _ids(view: View, verb: Verb) -> dict[str, str]:
     if verb.each:
         # The request that is shown is that of the first.
         return dict.fromkeys(names, next(iter(view.lists.get(verb.each, ())), "ID"))
-    missing = [each for each in names if not view.given.get(each)]
+    missing = [each for each in names if not view.parameters.get(each)]
     if missing:
         raise NotFound(f"the address names no {missing[0]}")
-    return {each: view.given[each] for each in names}
+    return {each: view.parameters[each] for each in names}
 
 
 def _next(view: View) -> str:
     """Where to go on; only to a screen of this dashboard."""
-    target = view.given.get(NEXT, "")
+    target = view.parameters.get(NEXT, "")
     is_ours = target.startswith(f"{ROOT}/{view.tenant}/") and not any(
         each in target for each in ("\\", "\r", "\n", "//")
     )

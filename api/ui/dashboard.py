@@ -295,7 +295,7 @@ class Dashboard:
         return {
             "theme": theme if theme in THEMES else "",
             "nav": [each for each in NAV if each.path in paths],
-            "done": confirm.told(view.given.get("done")) if view else "",
+            "done": confirm.done_sentence(view.parameters.get("done")) if view else "",
             "banner": self._banner.text(view) if view else "",
             "open_approvals": waits.open_approvals(view) if view else "",
             "is_static": False,

@@ -166,8 +166,8 @@ def dead_letters(view: View) -> ScreenPage:
         "total": answer["total"],
         "is_capped": answer["totalIsCapped"],
         "filters": _FILTERS,
-        "chosen": {name: view.given[name] for name in _NAMES if view.given.get(name)},
-        "status": view.given.get("status", "open"),
+        "chosen": {name: view.parameters[name] for name in _NAMES if view.parameters.get(name)},
+        "status": view.parameters.get("status", "open"),
         "sample": _sample(view, groups["groups"]),
     }
     return ScreenPage("Dead letters", shown)

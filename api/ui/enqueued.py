@@ -21,7 +21,7 @@ def enqueued(view: View) -> ScreenPage:
         "found": answer,
         "rows": answer["enqueuedRuns"],
         "cursor": answer["nextCursor"],
-        "status": view.given.get("status") or "waiting",
+        "status": view.parameters.get("status") or "waiting",
         "statuses": STATUSES,
     }
     return ScreenPage("Enqueued runs", shown)

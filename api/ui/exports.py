@@ -55,7 +55,7 @@ def export(view: View, id: str) -> LinesFile:
 def run_query(view: View) -> dict[str, str | Sequence[str] | None]:
     """The filters of a list of runs as its address has them."""
     query = view.only(*RUN_FILTERS)
-    if (window := periods.PERIODS.get(view.given.get("window", ""))) is not None:
+    if (window := periods.PERIODS.get(view.parameters.get("window", ""))) is not None:
         query["createdAfter"] = periods.since(window)
     return query
 

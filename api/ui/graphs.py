@@ -42,15 +42,17 @@ def graph_of(
         selected: the step that is selected; None: what the address says.
         changed: the steps whose code is not that of the last run that completed.
     """
-    query = {name: view.given[name] for name in ("view", "open", "direction") if view.given.get(name)}
+    query = {
+        name: view.parameters[name] for name in ("view", "open", "direction") if view.parameters.get(name)
+    }
     path = f"/api/pipelines/{quote(pipeline_id, safe='')}/versions/{version}/graph"
     states = None if run_id is None else f"/api/runs/{run_id}/steps"
     label = f"Graph of {pipeline_id}, version {version}"
     shown = {
         "src": path + (f"?{urlencode(query)}" if query else ""),
         "states": states,
-        "selected": selected if selected is not None else view.given.get("step", ""),
-        "colour": view.given.get("colour", ""),
+        "selected": selected if selected is not None else view.parameters.get("step", ""),
+        "colour": view.parameters.get("colour", ""),
         "label": label,
         "changed": " ".join(changed),
     }

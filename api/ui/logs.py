@@ -83,9 +83,9 @@ class ShownLog:
 def of_task_run(view: View, task_run: Mapping[str, Any]) -> ShownLog:
     """The part of the log of a task run's attempt that the address asks for; the end of it at first."""
     attempts = sorted({*(each["number"] for each in task_run["attempts"]), task_run["attempt"]})
-    text = view.given.get("attempt", "")
+    text = view.parameters.get("attempt", "")
     attempt = int(text) if text.isdigit() and text.isascii() and len(text) < 8 else task_run["attempt"]
-    find = view.given.get("find", "")[:200]
+    find = view.parameters.get("find", "")[:200]
     try:
         query = {"attempt": str(attempt), "find": find or None}
         part = view.ask("runs.task_run_logs", query, id=task_run["id"])
@@ -93,7 +93,7 @@ def of_task_run(view: View, task_run: Mapping[str, Any]) -> ShownLog:
         return ShownLog(task_run, attempt, attempts, (), 0, True, 0, 1, None, str(error.detail))
     numbers = part["lineNumbers"] or range(1, len(part["logs"]) + 1)
     numbered = list(zip(numbers, part["logs"], strict=True))
-    level = view.given.get("level", "")
+    level = view.parameters.get("level", "")
     if level in LEVELS:
         least = LEVELS.index(level)
         numbered = [each for each in numbered if LEVELS.index(_level(each[1])) >= least]
@@ -114,7 +114,7 @@ def of_task_run(view: View, task_run: Mapping[str, Any]) -> ShownLog:
 
 def _begin(view: View, count: int) -> int:
     """The first line that is shown: so that the named line is in sight, else so that the last one is."""
-    named = view.given.get("line", "").partition("-")[0]
+    named = view.parameters.get("line", "").partition("-")[0]
     if named.isascii() and named.isdigit() and len(named) < 10:
         return max(0, min(int(named), count) - LINES_SHOWN // 2)
     return max(0, count - LINES_SHOWN)

@@ -59,7 +59,7 @@ def text(moment: datetime) -> str:
 
 def chosen(view: View, default: str = "24h") -> Period:
     """The period that the parameter `window` of the address names."""
-    name = view.given.get("window", "")
+    name = view.parameters.get("window", "")
     return last(name if name in PERIODS else default)
 
 

@@ -46,7 +46,7 @@ def pipelines(view: View) -> ScreenPage:
 def pipeline(view: View, id: str) -> ScreenPage:
     """One pipeline; `tab` chooses what of it is shown."""
     document = view.ask("pipelines.get_pipeline", view.only("version"), id=id)["pipeline"]
-    tab = view.given.get("tab", "graph")
+    tab = view.parameters.get("tab", "graph")
     read = _TABS.get(tab, _graph)
     shown = {"pipeline": document, "tab": tab if tab in _TABS else "graph", "tabs": TABS}
     return ScreenPage(id, {**shown, **read(view, id, document)})
@@ -77,7 +77,7 @@ def _runs(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _versions(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:
     listed = view.ask("pipelines.list_versions", view.only("cursor", limit="50"), id=id)
-    before, after = view.given.get("from"), view.given.get("to")
+    before, after = view.parameters.get("from"), view.parameters.get("to")
     numbers = [each["version"] for each in listed["versions"]]
     if before is None and after is None and len(numbers) > 1:
         before, after = str(numbers[1]), str(numbers[0])

@@ -111,7 +111,7 @@ def queues(view: View) -> ScreenPage:
     status = view.ask("queue.queue_status")
     wanted = view.only(*FILTERS, "queue", "cursor", limit=str(ON_A_PAGE), reasons="true")
     items = view.ask("queue.queue_items", wanted)
-    name = view.given.get("queue")
+    name = view.parameters.get("queue")
     shown = {
         "status": status,
         "limits": view.ask("queue.get_limits"),

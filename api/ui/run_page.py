@@ -47,12 +47,12 @@ def run(view: View, id: str) -> ScreenPage | Redirect:
     """One run."""
     document = view.ask("runs.get_run", {"taskRuns": "0"}, id=id)
     tabs = tabs_of(document)
-    tab = view.given.get("tab", "")
+    tab = view.parameters.get("tab", "")
     tab = tab if tab in dict(tabs) else tabs[0][0]
     if tab in WITH_PANEL and (asked := _step_that_asks(view, document)):
         # What a person may decide is in the address: the page that looks again is the same for all.
-        return Redirect(view.here(step=asked, done=view.given.get("done")))
-    step = view.given.get("step") or (first_step(document) if tab in WITH_PANEL else "")
+        return Redirect(view.here(step=asked, done=view.parameters.get("done")))
+    step = view.parameters.get("step") or (first_step(document) if tab in WITH_PANEL else "")
     chosen = selected(view, document, step)
     shown = {
         "run": document,
@@ -80,7 +80,7 @@ def run(view: View, id: str) -> ScreenPage | Redirect:
 def _step_that_asks(view: View, run: Mapping[str, Any]) -> str | None:
     """The step whose approval the person may decide, where the address names none yet."""
     waiting = any(each["kind"] == WAIT and each["status"] == "waiting" for each in run["steps"])
-    if view.is_fragment or "step" in view.given or not waiting or not view.may("waits.approve"):
+    if view.is_fragment or "step" in view.parameters or not waiting or not view.may("waits.approve"):
         return None
     query = {"runId": run["id"], "assignee": "me", "limit": "1"}
     mine = view.ask("waits.list_waits", query)["waits"]
@@ -157,7 +157,7 @@ def _failures(run: Mapping[str, Any], step: str) -> dict[str, Any]:
 
 def _verified(view: View, id: str) -> dict[str, Any] | None:
     """The answer of the verification, if the address asks for one."""
-    if view.given.get("verify") != "1":
+    if view.parameters.get("verify") != "1":
         return None
     try:
         verification: dict[str, Any] = view.ask("run_questions.verify", id=id)

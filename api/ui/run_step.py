@@ -75,7 +75,7 @@ def selected(view: View, run: Mapping[str, Any], step_id: str) -> Selected | Non
     if not step_id:
         return None
     step = next((each for each in run["steps"] if each["id"] == step_id), None)
-    text = view.given.get("item", "")
+    text = view.parameters.get("item", "")
     index = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
     if step is None:
         return Selected(step_id, index)

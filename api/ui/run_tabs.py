@@ -26,9 +26,9 @@ Shown = dict[str, Any]
 
 def steps(view: View, run: Run, chosen: Selected | None) -> Shown:
     """The table of steps: by status and text, in the order of the pipeline."""
-    status, text = view.given.get("status", ""), view.given.get("find", "").casefold()
+    status, text = view.parameters.get("status", ""), view.parameters.get("find", "").casefold()
     matches = [each for each in run["steps"] if _fits(each, status, text)]
-    begin = _number(view.given.get("begin"))
+    begin = _number(view.parameters.get("begin"))
     return {
         "steps": matches[begin : begin + STEPS_A_PAGE],
         "step_count": len(matches),
@@ -58,7 +58,7 @@ def events(view: View, run: Run, chosen: Selected | None) -> Shown:
     page = view.ask("runs.list_events", query, id=run["id"])
     listed = page["events"]
     names = {each["taskRunId"]: each["id"] for each in run["steps"]}
-    at, state = view.given.get("at", ""), None
+    at, state = view.parameters.get("at", ""), None
     if at.isascii() and at.isdigit():
         try:
             state = view.ask("run_questions.state_at", {"seq": at}, id=run["id"])
@@ -67,7 +67,7 @@ def events(view: View, run: Run, chosen: Selected | None) -> Shown:
     return {
         "events": listed,
         "cursor": page["nextCursor"],
-        "groups": [] if view.given.get("raw") else _groups(listed, names),
+        "groups": [] if view.parameters.get("raw") else _groups(listed, names),
         "names": names,
         "state": state,
         "around": _around(listed, state),
@@ -125,7 +125,7 @@ def data(view: View, run: Run, chosen: Selected | None) -> Shown:
     """Input and output of the run, or of the selected step; how they differ from the last good run's."""
     subject = run if chosen is None or chosen.task_run is None else chosen.task_run
     shown: Shown = {"subject": subject, "is_step": subject is not run, "diff": None}
-    if view.given.get("diff") == "last":
+    if view.parameters.get("diff") == "last":
         shown["diff"] = run_changes.values_since(view, run, chosen)
     return shown
 

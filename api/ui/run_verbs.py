@@ -144,12 +144,12 @@ class Offered:
     """A verb that fits a run as it is.
 
     Args:
-        given: its parameters.
+        parameters: its parameters.
         key: opens its question.
     """
 
     name: str
-    given: Mapping[str, str]
+    parameters: Mapping[str, str]
     key: str
 
 

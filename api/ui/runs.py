@@ -68,7 +68,7 @@ def runs(view: View) -> ScreenPage:
         "export_command": export_command(view),
         **saved_views.shown(view, "runs", (*FILTERS, "window", "cols")),
         "is_narrowed": view.has_any(*(name for name in FILTERS if name not in _COUNTED)),
-        "chart": _chart(view) if listing["runs"] or view.given else None,
+        "chart": _chart(view) if listing["runs"] or view.parameters else None,
     }
     return ScreenPage("Runs", shown)
 
@@ -90,7 +90,7 @@ def _chart(view: View) -> Chart | None:
 
 def _period(view: View) -> periods.Period | None:
     """The time that the list shows; None of one that makes no sense."""
-    after, before = (view.given.get(name) for name in ("createdAfter", "createdBefore"))
+    after, before = (view.parameters.get(name) for name in ("createdAfter", "createdBefore"))
     if not after:
         return periods.chosen(view)
     try:

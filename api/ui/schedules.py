@@ -55,7 +55,7 @@ def _backfills(view: View, ids: Mapping[str, str], body: Any) -> Effects:
 
 def _range(view: View) -> Sequence[Field]:
     """The fields of a backfill, by the clocks by which the schedule goes."""
-    id = view.given.get("id")
+    id = view.parameters.get("id")
     zone = view.ask("schedules.get_schedule", id=id)["timeZone"] if id else "UTC"
     clocks = f"By the clocks of {zone}" + (", the schedule's zone." if zone != "UTC" else ".")
     end = f"{clocks} Times from here on do not count."
@@ -139,7 +139,7 @@ VERBS.add(
 def schedules(view: View) -> ScreenPage:
     """The schedules by id, with their next time and what came of the last one; or the times of a week."""
     view.require_filters(*FILTERS, "tab", "week", "zone")
-    is_week = view.given.get("tab") == "week"
+    is_week = view.parameters.get("tab") == "week"
     recent = None if is_week else LAST_FIRES
     wanted = view.only(*FILTERS, "cursor", limit="100", recent=recent)
     listing = view.ask("schedules.list_schedules", wanted)
@@ -156,9 +156,9 @@ def schedules(view: View) -> ScreenPage:
 
 
 def _week(view: View, zones: set[str]) -> dict[str, Any]:
-    zone = _zone(view.given.get("zone") or _usual(zones))
+    zone = _zone(view.parameters.get("zone") or _usual(zones))
     now = view.now
-    week = Week.of(_day(view.given.get("week")) or now.astimezone(zone).date(), zone)
+    week = Week.of(_day(view.parameters.get("week")) or now.astimezone(zone).date(), zone)
     wanted = {"from": week.begin.isoformat(), "to": week.end.isoformat()}
     calendar = view.ask("schedules.calendar", {**wanted, **view.only("pipelineId")})
     return {

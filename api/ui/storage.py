@@ -39,7 +39,7 @@ def storage(view: View) -> ScreenPage:
     }
     with suppress(Forbidden):
         shown["stats"] = view.ask("uploads.upload_stats")
-    if view.given.get("backend"):
+    if view.parameters.get("backend"):
         shown["usage"] = view.ask("storage.storage_usage", view.only("backend", "prefix"))
     return ScreenPage("Storage", shown)
 
@@ -62,7 +62,7 @@ def stored_file(view: View) -> Download:
 
 
 def _path(view: View) -> str:
-    return view.given.get("path", "").strip()
+    return view.parameters.get("path", "").strip()
 
 
 def _why(preview: Mapping[str, Any]) -> str:

@@ -37,10 +37,10 @@ def task_run(view: View, id: str) -> ScreenPage | Redirect:
     """One task run."""
     document = view.ask("runs.get_task_run", id=id)
     if document["runId"] is not None:
-        kept = {name: view.given.get(name) for name in ("tab", "attempt", "line", "find", "level")}
+        kept = {name: view.parameters.get(name) for name in ("tab", "attempt", "line", "find", "level")}
         item = document["mapIndex"]
         return Redirect(view.url(f"/runs/{document['runId']}", **kept, step=document["stepId"], item=item))
-    tab = view.given.get("tab", "")
+    tab = view.parameters.get("tab", "")
     tab = tab if tab in dict(TABS) else TABS[0][0]
     is_open = not TaskStatus(document["status"]).is_final
     why = view.ask("runs.why_task_run", id=id) if is_open and document["status"] != "running" else None

@@ -76,7 +76,7 @@ def task_runs(view: View) -> ScreenPage:
     """The task runs of all runs, or only standalone tasks."""
     names = ("taskId", "status", "worker", "createdAfter", "createdBefore", "cursor")
     view.require_filters(*names, "of")
-    standalone = "true" if view.given.get("of", "standalone") == "standalone" else "false"
+    standalone = "true" if view.parameters.get("of", "standalone") == "standalone" else "false"
     listing = view.ask("runs.find_task_runs", view.only(*names, limit="50", standalone=standalone))
     shown = {
         "task_runs": listing["taskRuns"],
@@ -84,7 +84,7 @@ def task_runs(view: View) -> ScreenPage:
         "scanned": listing["scanned"],
         "scanned_to": listing["scannedTo"],
         "statuses": [each.value for each in TaskStatus],
-        "of": view.given.get("of", "standalone"),
+        "of": view.parameters.get("of", "standalone"),
         "is_filtered": view.has_any(*names),
     }
     return ScreenPage("Task runs", shown)

@@ -23,7 +23,7 @@ _MOST = 10
 
 def input_of(view: View, pipeline_id: str) -> Any:
     """The input that the form shows at first: that of the run that the address names, if any."""
-    run_id = view.given.get("from")
+    run_id = view.parameters.get("from")
     if not run_id:
         return None
     try:
@@ -51,9 +51,9 @@ def schema_of(view: View, pipeline_id: str) -> Mapping[str, Any] | None:
 
 
 def _fields(view: View) -> list[Field]:
-    pipeline_id = view.given.get("id", "")
+    pipeline_id = view.parameters.get("id", "")
     schema, value = schema_of(view, pipeline_id), input_of(view, pipeline_id)
-    made = forms.as_json if view.given.get("mode") == "json" else forms.fields_of
+    made = forms.as_json if view.parameters.get("mode") == "json" else forms.fields_of
     return [
         *made(schema, value),
         Field("priority", "Priority", "number", about="Lower runs first. Empty: that of the pipeline."),
@@ -68,10 +68,10 @@ def _fields(view: View) -> list[Field]:
 
 def _plan(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     """What the run would be: its levels, what holds it, how long it takes, what is wrong with its input."""
-    asked = {"input": body["input"]} if "input" in body and view.given.keys() & _names(body) else None
+    asked = {"input": body["input"]} if "input" in body and view.parameters.keys() & _names(body) else None
     plan, _ = view.inside.ask(view.caller, "pipelines.dry_run", ids, None, asked)
     pipeline = view.ask("pipelines.get_pipeline", id=ids["id"])["pipeline"]
-    return Effects(list(_told(plan))[:_MOST], 1, plan=run_plan.plan_of(view, pipeline, plan))
+    return Effects(list(_effects(plan))[:_MOST], 1, plan=run_plan.plan_of(view, pipeline, plan))
 
 
 def _names(body: Any) -> set[str]:
@@ -79,7 +79,7 @@ def _names(body: Any) -> set[str]:
     return {"input", *(f"input.{name}" for name in value)} if isinstance(value, dict) else {"input"}
 
 
-def _told(plan: Mapping[str, Any]) -> Iterator[str]:
+def _effects(plan: Mapping[str, Any]) -> Iterator[str]:
     levels = plan["executionPlan"]
     steps = sum(len(each["tasks"]) for each in levels)
     wide = max((len(each["tasks"]) for each in levels), default=0)
@@ -130,7 +130,7 @@ VERBS.add(
 
 
 def _task_fields(view: View) -> list[Field]:
-    task_id = view.given.get("taskId", "")
+    task_id = view.parameters.get("taskId", "")
     schema = view.ask("tasks.input_schema", id=task_id)["schema"]
     return [
         Field("taskId", "Task", "hidden"),

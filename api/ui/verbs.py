@@ -143,7 +143,7 @@ class Verb:
         """The verb with the fields that it has here."""
         return self if self.fields_of is None else replace(self, fields=self.fields_of(view))
 
-    def given(self, view: View) -> dict[str, str]:
+    def parameters(self, view: View) -> dict[str, str]:
         """The parameters of the address; the values of a list as one text, moments with their offset."""
         joined = {
             each.name: _SEPARATORS[each.kind].join(view.lists[each.name])
@@ -151,11 +151,11 @@ class Verb:
             if each.kind in _SEPARATORS and each.name in view.lists
         }
         moments = {
-            each.name: from_clocks(view.given[each.name].strip(), each.zone)
+            each.name: from_clocks(view.parameters[each.name].strip(), each.zone)
             for each in self.fields
-            if each.kind == "moment" and each.name in view.given
+            if each.kind == "moment" and each.name in view.parameters
         }
-        return {**view.given, **joined, **moments}
+        return {**view.parameters, **joined, **moments}
 
     def read(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """The body that these fields make.

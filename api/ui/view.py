@@ -31,7 +31,7 @@ class View:
     Args:
         caller: in whose name it reads, and for which tenant.
         path: below `/ui/{tenant}`, e.g. `/runs`.
-        given: the parameters of the address, the first value of each.
+        parameters: the parameters of the address, the first value of each.
         lists: all values of each parameter.
         is_read_only: no verb may be shown, whatever the caller may do.
         host: the address of the server, e.g. `http://localhost:3000`.
@@ -43,7 +43,7 @@ class View:
     inside: Inside
     caller: Caller
     path: str
-    given: Mapping[str, str]
+    parameters: Mapping[str, str]
     lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_read_only: bool = False
     host: str = ""
@@ -121,7 +121,7 @@ class View:
 
     def has_any(self, *names: str) -> bool:
         """Whether the address has a value for one of these parameters."""
-        return any(self.given.get(name) for name in names)
+        return any(self.parameters.get(name) for name in names)
 
     def may(self, operation: str) -> bool:
         """Whether to show the verb of this endpoint."""

@@ -55,7 +55,7 @@ def wait_of(view: View, id: str) -> Wait | None:
 
 def _decision_fields(view: View) -> list[Field]:
     """The choice, the fields of the form, and a comment."""
-    wait = wait_of(view, view.given.get("id", ""))
+    wait = wait_of(view, view.parameters.get("id", ""))
     return [*_asked(wait), _COMMENT]
 
 

@@ -25,13 +25,13 @@ class RecoveryResult:
     """The result of repeated ticks.
 
     Args:
-        found: the items that were stalled at first.
+        stalled: the items that were stalled at first.
         left: the items that are still stalled.
         done: the ticks' counts by name, without zeros.
         ticks: how many ticks this process ran; ticks of another process are not counted.
     """
 
-    found: list[StalledItem]
+    stalled: list[StalledItem]
     left: list[StalledItem]
     done: Counter[str] = field(default_factory=Counter)
     ticks: int = 0

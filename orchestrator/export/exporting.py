@@ -138,7 +138,7 @@ class Export:
                 yield self._part(self._attempts(of, page, ended), position)
             else:
                 shown = (
-                    records.of_task_run(of[each.run_id], each, hashes.given(each), hashes.of_map(each))
+                    records.of_task_run(of[each.run_id], each, hashes.of_input(each), hashes.of_map(each))
                     for each in page
                 )
                 yield self._part(shown, position)

@@ -114,13 +114,13 @@ class Hashes:
     """Hashes of what the task runs of a group were given, and of the outputs of its maps."""
 
     tenant: str
-    _given: dict[UUID, GivenHashes] = field(default_factory=dict)
+    _recorded: dict[UUID, GivenHashes] = field(default_factory=dict)
     _inputs: dict[UUID, str] = field(default_factory=dict)
     _outputs: dict[UUID, dict[str, str | None]] = field(default_factory=dict)
 
     def load(self, tx: Transaction, group: Sequence[Any]) -> None:
         """Read what is needed for the task runs of these runs, and forget other runs."""
-        self._given, self._outputs = {}, {each.id: {} for each in group}
+        self._recorded, self._outputs = {}, {each.id: {} for each in group}
         self._inputs = {each.id: each.inputs_hash for each in group}
         lasts: dict[UUID, UUID] = {}
         mapped: list[UUID] = []
@@ -128,7 +128,7 @@ class Hashes:
             if each.pipeline_id is None:
                 continue
             spec = pipelines.get(tx, self.tenant, each.pipeline_id, each.pipeline_version).spec
-            hashes = self._given[each.id] = GivenHashes(each.inputs_hash, spec.by_id)
+            hashes = self._recorded[each.id] = GivenHashes(each.inputs_hash, spec.by_id)
             steps = spec.by_id.values()
             if any(each.has_items or hashes.referenced(each.id, each.kind) for each in steps):
                 lasts[each.id] = ids.task_run_id(each.id, len(steps))
@@ -141,9 +141,9 @@ class Hashes:
             for row in tx.execute(_MAPS, {"runs": mapped}):
                 self._outputs[row.run_id][row.step_id] = row.hash
 
-    def given(self, row: Any) -> str | None:
+    def of_input(self, row: Any) -> str | None:
         """The hash of what a task run was given."""
-        hashes = self._given.get(row.run_id)
+        hashes = self._recorded.get(row.run_id)
         if hashes is None:
             return self._inputs[row.run_id]
         return hashes.of(row.step_id, row.kind, self._outputs[row.run_id], row.item, row.map_index)

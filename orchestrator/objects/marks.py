@@ -38,7 +38,7 @@ def check(
             may be deleted.
         Unavailable: PostgreSQL or storage cannot be reached.
     """
-    expected, mark = _expected(database, backend), _found(storage)
+    expected, mark = _expected(database, backend), _marked_by(storage)
     if not _may_mark(storage, expected, mark, is_own_folder=is_own_folder or adopts, adopts=adopts):
         raise Conflict(
             f"the objects in storage backend {backend!r} may be of another deployment; nothing was deleted",
@@ -66,7 +66,7 @@ def _expected(database: Database, backend: str) -> str | None:
     return None if mark is None else str(mark)
 
 
-def _found(storage: Storage) -> str | None:
+def _marked_by(storage: Storage) -> str | None:
     """What the mark in storage says; an unreadable mark is of nobody we know."""
     try:
         return str(orjson.loads(storage.get(PATH, limit=1_000))[_MEMBER])

@@ -96,7 +96,7 @@ def _looked_through(tx: Transaction, tenant: str, page: PageRequest, chosen: Run
         lambda looked_at, most: _matching(tx, tenant, chosen, looked_at, most),
     )
     shown = page.cut(scanned.rows, _NAME, lambda row: (row.id,), listed_row)
-    return scanned.told(shown, _NAME)
+    return scanned.answer(shown, _NAME)
 
 
 def _next_ids(tx: Transaction, tenant: str, chosen: RunFilter, behind: UUID | None) -> Sequence[UUID]:

@@ -58,7 +58,7 @@ def task_run_list(
         lambda behind: _next_ids(tx, tenant, chosen, behind),
         lambda looked_at, most: _matching(tx, tenant, chosen, looked_at, most),
     )
-    return scanned.told(page.cut(scanned.rows, _NAME, lambda row: (row.id,), task_run_of_any), _NAME)
+    return scanned.answer(page.cut(scanned.rows, _NAME, lambda row: (row.id,), task_run_of_any), _NAME)
 
 
 # --- a slice of them --------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class ScanResult:
     number: int = 0
     is_over: bool = False
 
-    def told(self, shown: Document, name: str) -> Document:
+    def answer(self, shown: Document, name: str) -> Document:
         """The answer of the list with this name: {items, nextCursor} as its page was cut, with how far it
         looked. A look that ended before the page was full goes on where it ended.
         """

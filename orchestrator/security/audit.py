@@ -52,7 +52,7 @@ class Note:
         kind: of the object, as its room declares it in `audited_objects`.
         tenant: None: the whole deployment.
         object: its id as the request has it; empty: all of that kind.
-        given: the body of the request.
+        body: the body of the request.
     """
 
     actor: Actor
@@ -60,7 +60,7 @@ class Note:
     kind: str
     tenant: str | None = None
     object: str = ""
-    given: Any = None
+    body: Any = None
     reason: str | None = None
     request_id: str | None = None
     id: UUID = field(default_factory=ids.new_id)
@@ -125,7 +125,7 @@ def write(tx: Transaction, note: Note, before: Mapping[str, Any], after: Mapping
         "verb": note.verb,
         "kind": note.kind,
         "object": _clean(note.object)[:_MAX_OBJECT],
-        "given": to_json(_given(note.given)),
+        "given": to_json(_without_secrets(note.body)),
         "before": to_json(dict(before) or None),
         "after": to_json(dict(after) or None),
         "reason": _clean(note.reason or "")[:MAX_REASON] or None,
@@ -153,7 +153,7 @@ def _only(state: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
     return {name: value for name, value in state.items() if name in names}
 
 
-def _given(body: Any) -> Any:
+def _without_secrets(body: Any) -> Any:
     if body in (None, {}):
         return None
     masked = _masked(body)

@@ -95,14 +95,14 @@ class Watcher:
     """One page that watches.
 
     Attributes:
-        told: what it was told last, of each run and each name of a view.
+        last_sent: what it was told last, of each run and each name of a view.
         told_at: when it was told of `runs` and of `views` (monotonic s).
     """
 
     runs: tuple[UUID, ...]
     views: tuple[WatchedView, ...]
     sink: LiveSink
-    told: dict[UUID | str, object] = field(default_factory=dict)
+    last_sent: dict[UUID | str, object] = field(default_factory=dict)
     told_at: dict[str, float] = field(default_factory=dict)
     ping_at: float = 0.0
     check_at: float = 0.0
@@ -110,17 +110,19 @@ class Watcher:
     def news_of_runs(self, newest: Mapping[UUID, object]) -> dict[UUID | str, object]:
         """What it has not been told of the runs that it watches."""
         return {
-            run: newest[run] for run in self.runs if run in newest and self.told.get(run, self) != newest[run]
+            run: newest[run]
+            for run in self.runs
+            if run in newest and self.last_sent.get(run, self) != newest[run]
         }
 
     def news_of_views(self) -> dict[UUID | str, object]:
         """What it has not been told of the views that it watches."""
         named = ((each.view.name, each.tag) for each in self.views)
-        return {name: tag for name, tag in named if tag is not None and self.told.get(name) != tag}
+        return {name: tag for name, tag in named if tag is not None and self.last_sent.get(name) != tag}
 
     def tell(self, kind: str, news: Mapping[UUID | str, object], now: float) -> None:
         """Announce it."""
-        self.told.update(news)
+        self.last_sent.update(news)
         self.told_at[kind] = now
         self.sink.change(None, announcement(kind, news))
 

@@ -88,7 +88,7 @@ class _Drawing:
     def row(self, step: Step, top: int) -> Iterator[str]:
         """The name of a step and its bars; a step of the critical path has an outline."""
         yield "<g>"
-        yield f"<title>{escape(_told(step))}</title>"
+        yield f"<title>{escape(_in_words(step))}</title>"
         yield self._text(8, top + 15, _cut(step["stepId"]), "t-ink", _INK)
         y = top + (ROW - BAR) / 2
         for bar in step["bars"]:
@@ -188,7 +188,7 @@ def _placed_kinds(steps: Sequence[Step], width: int) -> list[tuple[PhaseKind, fl
     return places
 
 
-def _told(step: Step) -> str:
+def _in_words(step: Step) -> str:
     """A step in words: `resize, completed: 2.0 s queue, 12.0 s work`."""
     waits = ", ".join(
         f"{took(bar['toMs'] - bar['fromMs'])} {WORDS[PhaseKind(bar['kind'])]}" for bar in step["bars"][:12]

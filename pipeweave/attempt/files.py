@@ -91,14 +91,14 @@ class Files:
     def get(self, key: str) -> Any:
         if (own := self.added.get(checked_key(key))) is not None:
             return asset_value(own.path.read_bytes(), own.type)
-        asset = self._found(key)
+        asset = self._stored_file(key)
         with self._means.read(asset) as pieces:
             return asset_value(b"".join(pieces), asset.type)
 
     def get_path(self, key: str) -> Path:
         if (own := self.added.get(checked_key(key))) is not None:
             return own.path
-        return self._loaded(self._found(key), self._place("upstream") / key)
+        return self._loaded(self._stored_file(key), self._place("upstream") / key)
 
     def upload(self, upload_id: str) -> Path:
         upload = self._means.uploaded(upload_id)
@@ -150,7 +150,7 @@ class Files:
             raise InvalidInput(f"asset {key!r} has {size} bytes, an asset has at most {MAX_ASSET_BYTES}")
         self.added[key] = AddedAsset(path, size, type_)
 
-    def _found(self, key: str) -> StoredFile:
+    def _stored_file(self, key: str) -> StoredFile:
         asset = self._means.asset(key)
         if asset is None:
             raise NotFound(f"no completed step before this one has an asset {key!r}")

@@ -59,8 +59,8 @@ def watch_drawing(pipeline_id: str, fn: Callable[..., Any], builder: GraphBuilde
     finally:
         if is_watching:
             sys.setprofile(None)
-    if watch.found is not None:
-        raise watch.found.as_error(f"pipeline {pipeline_id!r} ({watch.found.place}): ")
+    if watch.misuse is not None:
+        raise watch.misuse.as_error(f"pipeline {pipeline_id!r} ({watch.misuse.place}): ")
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ class _Watch:
 
     def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder
-        self.found: _Misuse | None = None
+        self.misuse: _Misuse | None = None
         self._calls: list[_OpenCall] = []
         self._count = 0
 
@@ -133,7 +133,7 @@ class _Watch:
 
     def _note(self, call: _OpenCall, received: Placeholder, frame: FrameType) -> _Misuse:
         # Of a library's functions, the one that the user called; of the user's, the innermost.
-        if self.found is None or (self.found.is_of_library and call.number < self.found.number):
+        if self.misuse is None or (self.misuse.is_of_library and call.number < self.misuse.number):
             caller = frame.f_back
             while caller is not None and not is_users(caller.f_code.co_filename):
                 caller = caller.f_back
@@ -142,8 +142,8 @@ class _Watch:
             is_of_library = not is_users(frame.f_code.co_filename)
             name = f"{_module(frame)}." if is_of_library else ""
             name += frame.f_code.co_qualname
-            self.found = _Misuse(call.number, name, repr(received), place, is_of_library)
-        return self.found
+            self.misuse = _Misuse(call.number, name, repr(received), place, is_of_library)
+        return self.misuse
 
 
 def _argument(frame: FrameType, code: CodeType) -> Placeholder | None:

@@ -58,7 +58,7 @@ _filtered = options(
 )
 
 
-def _given(client: Client, filters: dict[str, Any]) -> dict[str, Any]:
+def _with_values(client: Client, filters: dict[str, Any]) -> dict[str, Any]:
     """Drop the filters that were not given, turn durations into times, and find the run that is meant."""
     now = datetime.now(UTC)
     if filters["pipeline_run_id"] is not None:
@@ -122,7 +122,7 @@ def list_(client: Client, status: str, limit: int, cursor: str | None, as_json: 
     """List dead letters, newest first."""
     from pipeweave.cli.support.run_errors import place
 
-    page = client.dlq.page(status=status, limit=limit, cursor=cursor, **_given(client, filters))
+    page = client.dlq.page(status=status, limit=limit, cursor=cursor, **_with_values(client, filters))
     cells = {
         Column("dead letter"): field("id"),
         Column("pipeline", drop=1): field("pipelineId"),
@@ -149,7 +149,7 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
 
     Similar: same task, error code, type, and message apart from numbers.
     """
-    rows = client.dlq.groups(status=status, limit=limit, **_given(client, filters))
+    rows = client.dlq.groups(status=status, limit=limit, **_with_values(client, filters))
     if not rows and not as_json:
         _require_known(client, filters)
     cells = {
@@ -266,7 +266,7 @@ def retry_all(
         canary=canary,
         per_second=per_second,
         stop_on_same_fingerprint=stop_percent,
-        **_given(client, filters),
+        **_with_values(client, filters),
     )
     if wait:
         shown = None if as_json else _show_redrive
@@ -317,7 +317,7 @@ def discard(
 
     Give their ids (or the beginnings of them), or filters.
     """
-    choice = _given(client, filters)
+    choice = _with_values(client, filters)
     if bool(dead_letters) == bool(choice):
         raise click.UsageError("give the ids of dead letters, or filters such as --task")
     for each in [id_arguments.dead_letter(client, choice) for choice in dead_letters]:

@@ -64,7 +64,9 @@ def _show(left: Sequence[stalled.StalledItem], done: repeated_ticks.RecoveryResu
     if done is not None:
         counts = [f"{_DONE.get(name, name)} ({number:,})" for name, number in sorted(done.done.items())]
         did = ", ".join(counts) or "nothing to do"
-        click.echo(f"Stuck: {len(done.found):,}. Passes of the scheduler loop: {done.ticks:,}. Done: {did}.")
+        click.echo(
+            f"Stuck: {len(done.stalled):,}. Passes of the scheduler loop: {done.ticks:,}. Done: {did}."
+        )
     texts = (Column(name, wraps=True) for name in ("why", "what recovers it"))
     columns: list[Column | str] = ["kind", "run", "task run", moment("since (UTC)"), *texts]
     shown = [_document(each) for each in left]
@@ -73,7 +75,7 @@ def _show(left: Sequence[stalled.StalledItem], done: repeated_ticks.RecoveryResu
         for each in shown
     ]
     show_table(columns, rows, none="Nothing is stuck.")
-    if done is not None and _was_silent(done.found) and not _was_silent(left):
+    if done is not None and _was_silent(done.stalled) and not _was_silent(left):
         # The ticks of this command hide that no other process runs ticks.
         click.echo("No other process runs the scheduler loop: start `pipeweave beat`.", err=True)
 
@@ -85,7 +87,7 @@ def _was_silent(stalled_items: Sequence[stalled.StalledItem]) -> bool:
 def _show_json(left: Sequence[stalled.StalledItem], done: repeated_ticks.RecoveryResult | None) -> None:
     document: dict[str, Any] = {"stale": [_document(each) for each in left]}
     if done is not None:
-        document["found"] = [_document(each) for each in done.found]
+        document["found"] = [_document(each) for each in done.stalled]
         document["ticks"] = done.ticks
         document["done"] = {_camel(name): number for name, number in done.done.items()}
     show_json(document)

@@ -74,7 +74,7 @@ class Transport:
             PipeWeaveError: the API refused the request; the class is that of the problem document's code.
             Unavailable: the API cannot be reached, or did not answer in time.
         """
-        parameters = {name: _given(value) for name, value in (query or {}).items() if value is not None}
+        parameters = {name: _parameter(value) for name, value in (query or {}).items() if value is not None}
         target = f"{path}?{urlencode(parameters, doseq=True)}" if parameters else path
         for pause in _pauses():
             try:
@@ -164,7 +164,7 @@ class Transport:
         Raises:
             PipeWeaveError, Unavailable: as `get`; also in the middle of the answer.
         """
-        parameters = {name: _given(value) for name, value in query.items() if value is not None}
+        parameters = {name: _parameter(value) for name, value in query.items() if value is not None}
         headers = {"Accept": "application/x-ndjson", "Accept-Encoding": "gzip"}
         target = f"{path}?{urlencode(parameters, doseq=True)}"
         answer = self._request("GET", target, None, headers, preload_content=False)
@@ -326,7 +326,7 @@ def _reason(error: Exception) -> str:
     return type(error).__name__ if not str(error) else str(error).rpartition(": ")[2]
 
 
-def _given(value: Any) -> str | list[str]:
+def _parameter(value: Any) -> str | list[str]:
     """A query parameter; one with several values is sent several times."""
     return [_text(each) for each in value] if isinstance(value, list | tuple) else _text(value)
 

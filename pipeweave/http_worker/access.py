@@ -142,11 +142,11 @@ class UrlAccess:
 
     def put_output(self, content: bytes) -> str:
         path = output_path(self._dispatch.run_id)
-        self._link.write(_given(self._dispatch.output_url), content, len(content), JSON_TYPE)
+        self._link.write(_required(self._dispatch.output_url), content, len(content), JSON_TYPE)
         return path
 
     def put_log(self, content: bytes) -> None:
-        self._link.write(_given(self._dispatch.logs_url), content, len(content), LOG_TYPE)
+        self._link.write(_required(self._dispatch.logs_url), content, len(content), LOG_TYPE)
 
     def put_asset(self, key: str, asset: AddedAsset) -> str:
         target = _member(_member(self._ask({"put": [key]}), "put"), key)
@@ -197,7 +197,7 @@ def _member(value: Any, name: str) -> dict[str, Any]:
     return member
 
 
-def _given(url: str | None) -> str:
+def _required(url: str | None) -> str:
     if url is None:
         raise Unavailable("the dispatch holds no URL to write to")
     return url

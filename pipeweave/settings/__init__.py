@@ -74,13 +74,13 @@ class Settings:
     max_execution_timeout: int | None = None
     task_gone_after_seconds: int = 600
     task_removed_after_seconds: int | None = None
-    given: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
     """The names of the fields that the environment sets; the others have their defaults."""
 
     @property
     def chosen_tenant(self) -> str | None:
         """The tenant that PIPEWEAVE_TENANT sets; None if it is not set."""
-        return self.tenant if "tenant" in self.given else None
+        return self.tenant if "tenant" in self.named else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def explain(environ: Mapping[str, str] | None = None) -> list[SettingRow]:
     return rows
 
 
-def explain_given(settings: Settings, environ: Mapping[str, str] | None = None) -> list[SettingRow]:
+def explain_named(settings: Settings, environ: Mapping[str, str] | None = None) -> list[SettingRow]:
     """List every setting as a process has it: as `explain`, but a value that differs from the environment's
     has the source `program`.
     """
@@ -214,7 +214,7 @@ def environment() -> dict[str, str]:
 
 def _settings_of(origins: Mapping[str, _Given]) -> Settings:
     values = {name: each.value for name, each in origins.items()}
-    return Settings(**values, given=frozenset(values))
+    return Settings(**values, named=frozenset(values))
 
 
 def _text(value: Any) -> str | None:

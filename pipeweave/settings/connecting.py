@@ -121,7 +121,7 @@ def servers(settings: Settings, data_dir: Path | None = None, tenant: str | None
     """
     if tenant:
         chosen = check_name(tenant, "tenant")
-        settings = replace(settings, tenant=chosen, given=settings.given | {"tenant"})
+        settings = replace(settings, tenant=chosen, named=settings.named | {"tenant"})
     if data_dir:
         return _joined(settings, stack_file.read(data_dir), is_named=True)
     named = {"DATABASE_URL": settings.database_url, "BROKER_URL": settings.broker_url}
@@ -172,7 +172,7 @@ def _joined(settings: Settings, stack: StackFile, *, is_named: bool = False) -> 
             stack that was found only adds what the environment does not set.
     """
     theirs = load_common(stack.settings)
-    shared = {name: getattr(theirs, name) for name in COMMON if is_named or name not in settings.given}
+    shared = {name: getattr(theirs, name) for name in COMMON if is_named or name not in settings.named}
     if "secret_key" in shared:
         shared["secret_key"] = stack.secret_key or settings.secret_key
     return replace(
@@ -184,7 +184,7 @@ def _joined(settings: Settings, stack: StackFile, *, is_named: bool = False) -> 
         orchestrator_url=stack.url,
         api_token=stack.token,
         data_dir=str(stack.folder),
-        given=(settings.given - shared.keys()) | (theirs.given & shared.keys()) | {"tenant"},
+        named=(settings.named - shared.keys()) | (theirs.named & shared.keys()) | {"tenant"},
     )
 
 

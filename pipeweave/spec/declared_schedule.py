@@ -127,7 +127,7 @@ class _ScheduleReader:
                     "unknown_field",
                 )
         # A member that is null counts as absent.
-        self.given = {name: value for name, value in members.items() if value is not None}
+        self.members = {name: value for name, value in members.items() if value is not None}
         schedule = DeclaredSchedule(
             cron=self.member("cron", self.cron),
             every_ms=self.number("everyMs", timetable.MIN_EVERY_MS, timetable.MAX_EVERY_MS),
@@ -141,7 +141,7 @@ class _ScheduleReader:
             end_at=self.member("endAt", self.time),
             paused=self.member("paused", self.flag) or False,
         )
-        if sum(name in self.given for name in ("cron", "everyMs", "at")) != 1:
+        if sum(name in self.members for name in ("cron", "everyMs", "at")) != 1:
             self.wrong(self.field, "must have one of cron, everyMs and at", "one_of")
         if (
             schedule.start_at is not None
@@ -152,7 +152,7 @@ class _ScheduleReader:
         return schedule
 
     def member(self, name: str, read: Any) -> Any:
-        return read(self.given[name], f"{self.field}.{name}") if name in self.given else None
+        return read(self.members[name], f"{self.field}.{name}") if name in self.members else None
 
     def cron(self, value: Any, field: str) -> str | None:
         if not isinstance(value, str):
@@ -191,9 +191,9 @@ class _ScheduleReader:
         return moment.astimezone(UTC)
 
     def number(self, name: str, lowest: int, highest: int) -> int | None:
-        if name not in self.given:
+        if name not in self.members:
             return None
-        value = self.given[name]
+        value = self.members[name]
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if not is_whole or not lowest <= value <= highest:
             expected = f"a whole number from {lowest} to {highest}"
@@ -203,9 +203,9 @@ class _ScheduleReader:
         return int(value)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str | None:
-        if name not in self.given:
+        if name not in self.members:
             return None
-        value = self.given[name]
+        value = self.members[name]
         if not isinstance(value, str) or value not in choices:
             allowed = ", ".join(choices)
             message = f"is {value!r}: use one of {allowed}"

@@ -63,4 +63,4 @@ def default_apps(cwd: Path) -> tuple[str, ...]:
 
 def default_concurrency(settings: Settings) -> int:
     """MAX_CONCURRENCY if it is set, else the number of processors."""
-    return settings.max_concurrency if "max_concurrency" in settings.given else os.cpu_count() or 1
+    return settings.max_concurrency if "max_concurrency" in settings.named else os.cpu_count() or 1

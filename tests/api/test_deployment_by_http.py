@@ -11,7 +11,7 @@ import pytest
 from pipeweave import ids
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.security.access_tokens import ADMIN, READ, WRITE
-from pipeweave.settings import Settings, explain_given
+from pipeweave.settings import Settings, explain_named
 
 if TYPE_CHECKING:
     from conftest import Api, Tokens
@@ -38,10 +38,10 @@ def test_the_settings_are_those_of_the_process_without_secrets(owner: Api) -> No
 
 
 def test_a_setting_says_where_it_comes_from() -> None:
-    rows = {each.name: each for each in explain_given(Settings(port=4000), {"PORT": "4000", "UI": "true"})}
+    rows = {each.name: each for each in explain_named(Settings(port=4000), {"PORT": "4000", "UI": "true"})}
     assert (rows["PORT"].source, rows["UI"].source) == ("PORT", "UI")
     assert rows["LOG_LEVEL"].source == "default" and rows["BROKER_URL"].value is None
-    rows = {each.name: each for each in explain_given(Settings(port=5000), {"PORT": "4000"})}
+    rows = {each.name: each for each in explain_named(Settings(port=5000), {"PORT": "4000"})}
     assert (rows["PORT"].value, rows["PORT"].source) == ("5000", "program")
 
 

@@ -173,7 +173,7 @@ class Runner:
             self._handle(message, work, claimed)
         self._end_message()
         if not is_stopping:
-            self.stale.found(message.queue, bool(claimed))
+            self.stale.record(message.queue, bool(claimed))
 
     def _start(
         self, tx: Transaction, message: Message, first: Sequence[int]
@@ -251,7 +251,7 @@ class Runner:
             work = Work(checked.run)
             self._work_off(work, self.keep(work, checked.claimed))
         self._end_message()
-        self.stale.found(self.queue, bool(checked.claimed), EMPTY_JOIN)
+        self.stale.record(self.queue, bool(checked.claimed), EMPTY_JOIN)
 
     def _drop(self, run_id: UUID) -> None:
         reason = f"tenant {self.tenant} has no such run"

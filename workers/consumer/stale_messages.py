@@ -60,7 +60,7 @@ class StaleMessages:
         self._tenant = tenant
         self._suspicion = 0
 
-    def found(self, queue: str, is_something: bool, weight: int = EMPTY_RUN) -> None:
+    def record(self, queue: str, is_something: bool, weight: int = EMPTY_RUN) -> None:
         """Note whether a message of a queue found something to do; when too many did not, look at it."""
         if is_something:
             self._suspicion = 0

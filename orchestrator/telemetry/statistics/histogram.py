@@ -107,10 +107,10 @@ class Durations:
         for bucket, number in sorted(self.buckets.items()):
             rank -= number
             if rank <= 0:
-                return self._within(self._told(bucket))
+                return self._within(self._estimate(bucket))
         return None
 
-    def _told(self, bucket: int) -> float:
+    def _estimate(self, bucket: int) -> float:
         if bucket == BUCKETS - 1 and self.most is not None and self.most > _edge(BUCKETS):
             return self.most
         return _middle(bucket)

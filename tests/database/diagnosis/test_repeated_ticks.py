@@ -66,7 +66,7 @@ def test_repeated_ticks_mend_stalled_work(deployment: Deployment, driver: RunDri
     later(clock)
     driver.sent.clear()
     recovered = resume(deployment)
-    assert [each.kind for each in recovered.found] == [StalledKind.MESSAGE_LOST]
+    assert [each.kind for each in recovered.stalled] == [StalledKind.MESSAGE_LOST]
     assert (recovered.left, recovered.ticks, recovered.done) == ([], 1, {"republished": 1})
     assert driver.released(lost) == [1]
 

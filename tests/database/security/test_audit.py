@@ -36,7 +36,7 @@ def tenant(tx: Transaction) -> None:
 
 
 def test_a_row_says_who_did_what_and_what_was_different(tx: Transaction) -> None:
-    given = note(reason="the bank is down", request_id="req_1", given={"reason": "x"})
+    given = note(reason="the bank is down", request_id="req_1", body={"reason": "x"})
     audit.recorded(tx, given, lambda tx: pauses.pause(tx, TENANT, reason="x"), AUDITED)
     (row,) = listed(tx, [TENANT], PageRequest())["items"]
     assert (row["actor"], row["source"], row["verb"], row["kind"]) == (
@@ -81,8 +81,8 @@ def test_a_change_of_nothing_has_a_row_without_differences(tx: Transaction) -> N
 
 def test_secrets_are_masked_and_a_large_body_is_told_by_its_size(tx: Transaction) -> None:
     body = {"secret": "s3cret", "nested": [{"apiToken": "pw_x", "name": "n\0"}], "runToken": None}
-    audit.write(tx, note(given=body), {}, {})
-    audit.write(tx, note(given={"spec": "x" * 10_000}), {}, {})
+    audit.write(tx, note(body=body), {}, {})
+    audit.write(tx, note(body={"spec": "x" * 10_000}), {}, {})
     large, small = listed(tx, [TENANT], PageRequest())["items"]
     assert small["given"] == {"secret": "***", "nested": [{"apiToken": "***", "name": "n"}], "runToken": None}
     assert set(large["given"]) == {"bytes"}

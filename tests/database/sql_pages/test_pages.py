@@ -26,7 +26,5 @@ def test_the_files_that_are_kept_are_those_that_the_code_makes(made: dict[str, s
 
 def test_each_room_has_a_page_with_its_statements(made: dict[str, str]) -> None:
     page = made["pages/dispatch.md"]
-    assert (
-        "- Sent by: `dispatch.reports.ReportReceiver._find`\n- Reads: `task_runs_pkey`\n\n```sql\nSELECT "
-        in page
-    )
+    sender = "- Sent by: `dispatch.reports.ReportReceiver._find`"
+    assert f"{sender}\n- Reads: `task_runs_pkey`\n\n```sql\nSELECT " in page

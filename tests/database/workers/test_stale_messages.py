@@ -134,16 +134,16 @@ def test_a_queue_is_looked_at_when_several_messages_in_a_row_found_nothing(
     driver.finish(over, "only")
     put(*[run_message(over, [1])] * 5)
     for _ in range(100):
-        stale.found(queue, False)
-        stale.found(queue, True)
+        stale.record(queue, False)
+        stale.record(queue, True)
     for _ in range(SUSPICIOUS // EMPTY_RUN - 1):
-        stale.found(queue, False)
+        stale.record(queue, False)
     assert len(left(publisher, queue)) == 5
-    stale.found(queue, False)
+    stale.record(queue, False)
     assert left(publisher, queue) == []
     # Where some were, more may be.
     put(*[run_message(over, [1])] * 5)
-    stale.found(queue, False)
+    stale.record(queue, False)
     assert left(publisher, queue) == []
 
 

@@ -8,13 +8,15 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.source_tree import offenders, sources, tree_of
+from support.source_tree import module_of, offenders, sources, tree_of
 
 WORDS_WE_DO_NOT_USE = {
     *("job", "jobs", "node", "nodes", "flow", "flows", "execution", "executions"),
     *("manager", "handler", "handlers", "util", "utils", "helper", "helpers", "common"),
 }
 WORDS_THAT_SAY_NOTHING = {"found", "given", "told"}
+# Members of documents of the API, by module: they do not change.
+MEMBERS_OF_DOCUMENTS = {"pipeweave.orchestrator.documents.access": {"given"}}
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 _DOCUMENT = "a thing of the orchestrator, and the document of it that the API answers"
@@ -55,9 +57,31 @@ def test_variables_and_parameters_say_what_they_hold() -> None:
             node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
         parameters = {node.arg for node in inside if isinstance(node, ast.arg)}
-        return {each.strip("_") for each in variables | parameters} & WORDS_THAT_SAY_NOTHING
+        return _silent(variables | parameters)
 
     assert not offenders(silent)
+
+
+def test_functions_say_what_they_do_and_attributes_what_they_hold() -> None:
+    def silent(path: Path) -> set[str]:
+        nodes = list(ast.walk(tree_of(path)))
+        functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        set_on_objects = {
+            node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        }
+        fields = {name for node in nodes if isinstance(node, ast.ClassDef) for name in _fields(node)}
+        return _silent(functions | set_on_objects | fields) - MEMBERS_OF_DOCUMENTS.get(module_of(path), set())
+
+    assert not offenders(silent)
+
+
+def _fields(node: ast.ClassDef) -> Iterator[str]:
+    assigned = (each.target for each in node.body if isinstance(each, ast.AnnAssign))
+    return (target.id for target in assigned if isinstance(target, ast.Name))
+
+
+def _silent(names: set[str]) -> set[str]:
+    return {each.strip("_") for each in names} & WORDS_THAT_SAY_NOTHING
 
 
 def test_two_classes_of_one_name_are_listed_with_the_reason() -> None:

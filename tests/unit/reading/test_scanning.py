@@ -31,7 +31,7 @@ def test_it_ends_when_it_has_as_many_as_were_wanted() -> None:
 
 def test_it_ends_after_so_many_rows_and_says_how_far_back_it_came() -> None:
     found = scan(None, 2, behind, none, clock=lambda: 0.0)
-    told = found.told(NOTHING_MORE, "runs")
+    told = found.answer(NOTHING_MORE, "runs")
     assert (found.number, found.is_over, told["scanned"]) == (MOST_ROWS, False, MOST_ROWS)
     assert told["scannedTo"] == "1970-01-01T00:00:30.001Z"
     assert told["nextCursor"] is not None
@@ -46,11 +46,11 @@ def test_it_ends_when_its_time_is_over_but_looks_at_one_slice_at_least() -> None
 def test_a_look_to_the_end_of_the_history_has_nothing_to_go_on_with() -> None:
     found = scan(HISTORY[-10], 2, behind, none)
     assert (found.number, found.is_over) == (9, True)
-    told = found.told(NOTHING_MORE, "runs")
+    told = found.answer(NOTHING_MORE, "runs")
     assert (told["nextCursor"], told["scannedTo"], told["scanned"]) == (None, None, 9)
 
 
 def test_a_full_page_goes_on_behind_its_last_row() -> None:
     found = scan(None, 2, behind, lambda ids, most: ids[:most])
-    told = found.told({"items": [1], "nextCursor": "behind it"}, "runs")
+    told = found.answer({"items": [1], "nextCursor": "behind it"}, "runs")
     assert (told["nextCursor"], told["scannedTo"]) == ("behind it", None)

@@ -38,7 +38,7 @@ def test_a_folder_that_cannot_be_read_holds_no_stack(data_dir: Path, monkeypatch
 
 
 def here(data_dir: Path, **given: str) -> Settings:
-    return Settings(data_dir=str(data_dir), given=frozenset(given), **given)  # type: ignore[arg-type]
+    return Settings(data_dir=str(data_dir), named=frozenset(given), **given)  # type: ignore[arg-type]
 
 
 def test_a_stack_that_runs_here_is_found_without_any_flag(data_dir: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_process_that_joins_a_stack_has_what_its_processes_share(data_dir: Pat
     (data_dir / "connection.json").write_text(json.dumps({**FILE, "settings": shared}))
     (data_dir / "secrets.json").write_text(json.dumps({"secret_key": "k" * 64}))
     callers = {"secret_key": "c" * 64, "idempotency_ttl_seconds": 5, "max_retry_delay_ms": 1}
-    named = connecting.servers(Settings(**callers, given=frozenset(callers)), data_dir)
+    named = connecting.servers(Settings(**callers, named=frozenset(callers)), data_dir)
     assert (named.secret_key, named.dispatch_networks) == ("k" * 64, ("loopback",))
     assert (named.idempotency_ttl_seconds, named.max_retry_delay_ms) == (7, Settings().max_retry_delay_ms)
     assert named.max_concurrency == Settings().max_concurrency
@@ -149,12 +149,12 @@ def test_a_process_that_joins_a_stack_has_what_its_processes_share(data_dir: Pat
 def test_doctor_looks_at_the_stack_that_it_is_given_and_not_at_the_shell(data_dir: Path) -> None:
     (data_dir / "secrets.json").write_text(json.dumps({"secret_key": "k" * 64}))
     assert connecting.deployment(Settings(), data_dir=data_dir).secret_key == "k" * 64
-    shells = Settings(secret_key="s" * 64, given=frozenset({"secret_key"}))
+    shells = Settings(secret_key="s" * 64, named=frozenset({"secret_key"}))
     assert connecting.deployment(shells, data_dir=data_dir).secret_key == "k" * 64
 
 
 def test_the_tenant_of_the_environment_counts_beside_a_data_dir_as_elsewhere(data_dir: Path) -> None:
-    mine = Settings(tenant="mine", given=frozenset({"tenant"}))
+    mine = Settings(tenant="mine", named=frozenset({"tenant"}))
     assert connecting.servers(mine, data_dir).tenant == "mine"
     assert connecting.deployment(mine, data_dir=data_dir).tenant == "mine"
     assert resolve(mine, data_dir=data_dir).tenant == "mine"
@@ -162,7 +162,7 @@ def test_the_tenant_of_the_environment_counts_beside_a_data_dir_as_elsewhere(dat
 
 
 def test_the_tenant_that_a_process_is_given_counts_first(data_dir: Path) -> None:
-    theirs = Settings(tenant="of-the-environment", given=frozenset({"tenant"}))
+    theirs = Settings(tenant="of-the-environment", named=frozenset({"tenant"}))
     assert connecting.servers(theirs, data_dir, "flag").tenant == "flag"
     assert connecting.servers(here(data_dir), tenant="flag").tenant == "flag"
     with pytest.raises(InvalidId):
