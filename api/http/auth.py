@@ -194,7 +194,9 @@ def _of_token(begin: Begin, token: str) -> tuple[Identity, Verb | None]:
         access = access_tokens.verify(tx, token)
     if access is None:
         raise Unauthenticated("the token is unknown, expired or revoked")
-    return Identity(access), (lambda tx: access_tokens.note_use(tx, access.id)) if access.is_use_due else None
+    return Identity(access), (
+        lambda tx: access_tokens.record_use(tx, access.id)
+    ) if access.is_use_due else None
 
 
 def _reading(access: CallerAccess) -> CallerAccess:

@@ -51,7 +51,7 @@ def deliver(call: Call, tenant: str, id: str, body: RawBody) -> dict[str, Any]:
         raise
     except PipeWeaveError as error:
         refused = error
-        call.change(lambda tx: last_fire.note(tx, tenant, id, refused))
+        call.change(lambda tx: last_fire.record(tx, tenant, id, refused))
         raise
     return DeliveryAnswer.of(
         done,

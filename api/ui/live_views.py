@@ -127,7 +127,7 @@ class Fragments:
         finally:
             with self._lock:
                 self._computing.pop(view, None)
-        self.pace.note(view, time.monotonic() - began)
+        self.pace.record(view, time.monotonic() - began)
         tag = hashlib.sha256(body).hexdigest()[:32]
         with self._lock:
             kept = self._kept.get(view)

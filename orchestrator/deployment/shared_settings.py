@@ -208,7 +208,7 @@ def compare(database: Database, settings: Settings) -> list[FieldError]:
 def _noted(database: Database, mine: SharedSettings) -> list[FieldError]:
     """Note what this process has, and return nothing; or return where it differs."""
 
-    def compare_and_note(tx: Transaction) -> list[FieldError]:
+    def compare_and_record(tx: Transaction) -> list[FieldError]:
         tx.execute(_BEGIN, {"name": _NOTE, "mine": _text(mine)})
         row = tx.execute(_READ + "FOR UPDATE OF l", _parameters()).one()
         theirs = _parsed(row.noted) if row.lives else None
@@ -219,7 +219,7 @@ def _noted(database: Database, mine: SharedSettings) -> list[FieldError]:
             tx.execute(_STORE, {"name": _NOTE, "mine": _text(replace(mine, key=key))})
         return differences
 
-    return database.run(compare_and_note)
+    return database.run(compare_and_record)
 
 
 def _parameters() -> dict[str, object]:

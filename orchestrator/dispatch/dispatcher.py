@@ -220,7 +220,7 @@ class Dispatcher:
                 failure = reply
                 continue
             judged = answers.judge(reply, instance.base_url, self._database.now())
-            self._note(service, instance.base_url, judged, was_aside=instance.set_aside_at is not None)
+            self._record(service, instance.base_url, judged, was_aside=instance.set_aside_at is not None)
             if judged.verdict is AnswerVerdict.TAKEN:
                 return InstanceReplies(
                     is_over=True, taken=f"{service.id} {instance.base_url}", worker=self._worker
@@ -254,7 +254,7 @@ class Dispatcher:
         }
         return self._sender.post(target, path, body, headers)
 
-    def _note(self, service: DispatchService, url: str, judged: answers.Judged, *, was_aside: bool) -> None:
+    def _record(self, service: DispatchService, url: str, judged: answers.Judged, *, was_aside: bool) -> None:
         """Set an instance aside, or bring it back. What cannot be stored is noted by the next dispatch."""
 
         def note(tx: Transaction) -> None:
@@ -265,12 +265,12 @@ class Dispatcher:
                 instances.bring_back(tx, service.tenant, service.id, url)
 
         if judged.verdict is AnswerVerdict.TAKEN and not was_aside:
-            self._note_seen(service, url)
+            self._record_seen(service, url)
         if judged.sets_aside or was_aside:
             self._try(lambda: self._database.run(note, is_one=False))
             self._services.forget()
 
-    def _note_seen(self, service: DispatchService, url: str) -> None:
+    def _record_seen(self, service: DispatchService, url: str) -> None:
         """Note that an instance is there, at most once in SEEN_EVERY_S."""
         key, now = (service.tenant, service.id, url), time.monotonic()
         if now < self._seen.get(key, 0.0):

@@ -61,7 +61,7 @@ def _probe(database: Database, probes: _Probes, networks: Networks, instance: In
     try:
         reply = _ask(networks, instance)
         with database.statements() as tx:
-            _note(tx, instance, reply)
+            _record(tx, instance, reply)
     except PipeWeaveError as error:
         log.warning("probe.failed", extra={"service_id": instance.service_id, "reason": error.detail})
     except Exception:
@@ -84,7 +84,7 @@ def _ask(networks: Networks, instance: Instance) -> Reply | NoReply:
         sender.close()
 
 
-def _note(tx: Transaction, instance: Instance, reply: Reply | NoReply) -> None:
+def _record(tx: Transaction, instance: Instance, reply: Reply | NoReply) -> None:
     named = _named(instance)
     answered, is_aside = isinstance(reply, Reply), instance.set_aside_at is not None
     names = {"service_id": instance.service_id, "base_url": instance.base_url}

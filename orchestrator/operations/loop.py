@@ -75,7 +75,7 @@ def _goes_on(batch: _Batch, kind: type[Operation[Any]], row: Any, isolation: Iso
             check_database(batch.database, error)
             log.info(f"{kind.name}.delayed", extra={kind.name: str(row.id), "reason": error.detail})
         else:
-            isolation.note(error, tenant=row.tenant_id, **{kind.name: row.id})
+            isolation.record(error, tenant=row.tenant_id, **{kind.name: row.id})
     return False
 
 

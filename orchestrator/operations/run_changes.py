@@ -72,7 +72,7 @@ class BulkChange(Operation[MatchingRun]):
                 new_run_id = self._rerun(tx, values, run_id)
             case BulkAction.RETRY:
                 is_over = self._retry(tx, run_id)
-        return self._note(tx, run_id, new_run_id=new_run_id), is_over
+        return self._record(tx, run_id, new_run_id=new_run_id), is_over
 
     def _rerun(self, tx: Transaction, values: Values, run_id: UUID) -> UUID:
         # With its token, a second try of the same run finds the rerun of the first.
@@ -91,11 +91,11 @@ class BulkChange(Operation[MatchingRun]):
         return len(letters) < LETTERS_AT_ONCE
 
     def skip(self, database: Database, skipped: MatchingRun, code: str, error: str) -> int:
-        database.run(lambda tx: self._note(tx, skipped.id, code=code, error=error[:MAX_ERROR_CHARS]))
+        database.run(lambda tx: self._record(tx, skipped.id, code=code, error=error[:MAX_ERROR_CHARS]))
         # The note counts it.
         return 0
 
-    def _note(
+    def _record(
         self,
         tx: Transaction,
         run_id: UUID,

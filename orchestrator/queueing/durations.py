@@ -14,7 +14,7 @@ WHERE tenant_id = :tenant AND id = ANY(CAST(:tasks AS text[])) AND usual_seconds
 """
 
 
-def note(tx: Transaction, tenant: str, task_id: str, seconds: float) -> None:
+def record(tx: Transaction, tenant: str, task_id: str, seconds: float) -> None:
     """Store the usual duration (s) of the task runs of a task."""
     tx.execute(_NOTE, {"tenant": tenant, "task": task_id, "seconds": seconds})
 

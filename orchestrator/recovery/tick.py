@@ -150,7 +150,7 @@ def _tick(deployment: Deployment, chores: list[Chore], state: Look, lease: Lease
             rests[chore.name] = time.monotonic() + chore.every.total_seconds()
         results.append((chore, result or ChoreResult.of_nothing(chore.name)))
     with database.statements() as tx:
-        if tick_status.note(tx, [result for _, result in results], lease) == deployment_mode.WAITING:
+        if tick_status.record(tx, [result for _, result in results], lease) == deployment_mode.WAITING:
             tx.afterwards(maintenance_mode.enter_if_drained)
     failed = tuple(result.chore for _, result in results if result.error_code is not None)
     done: dict[str, Any] = {

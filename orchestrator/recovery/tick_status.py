@@ -124,7 +124,7 @@ SELECT mode FROM timed
 """
 
 
-def note(tx: Transaction, results: Sequence[ChoreResult] = (), lease: Lease | None = None) -> str | None:
+def record(tx: Transaction, results: Sequence[ChoreResult] = (), lease: Lease | None = None) -> str | None:
     """Store that a tick ended now, and what its chores did.
 
     Args:

@@ -164,7 +164,7 @@ def _admit_passing_over(database: Database, tenant: str, most: int, isolation: I
                 lambda tx, begun=begun: admit_pending_runs(tx, tenant, most, without=failed, begun=begun)  # type: ignore[misc]
             )
         except Exception as error:
-            isolation.note(error, tenant=tenant, run_id=begun[-1] if begun else None)
+            isolation.record(error, tenant=tenant, run_id=begun[-1] if begun else None)
             if not begun:
                 break
             failed.append(begun[-1])

@@ -265,7 +265,7 @@ def _write(
     tx: Transaction, old: _OldRun, request: Rerun, new: NewRun, catalog: CatalogSnapshot
 ) -> CreatedRerun:
     tx.hold()
-    if request.run_token is not None and (known := _known(tx, old, request, new)) is not None:
+    if request.run_token is not None and (known := _claim_token(tx, old, request, new)) is not None:
         return known
     _require_ended(old)
     steps: tuple[str, ...] = ()
@@ -280,7 +280,7 @@ def _write(
     )
 
 
-def _known(tx: Transaction, old: _OldRun, request: Rerun, new: NewRun) -> CreatedRerun | None:
+def _claim_token(tx: Transaction, old: _OldRun, request: Rerun, new: NewRun) -> CreatedRerun | None:
     """The earlier rerun with this token; None when there is none, and the token is the new run's now.
 
     The claim also has the run, the step and the version, so that a token names one rerun of one run.

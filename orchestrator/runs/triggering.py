@@ -206,7 +206,7 @@ def _write(tx: Transaction, prepared: _Prepared) -> list[CreatedRun]:
     owners = _claim_tokens(tx, with_tokens)
     for new in prepared.new_runs:
         first = owners.get(_token(new), new.header.id)
-        known = None if first in (new.header.id, *created) else _known_run(tx, first, new)
+        known = None if first in (new.header.id, *created) else _run_of_token(tx, first, new)
         if known is not None:
             answers.append(known)
         elif first in created:
@@ -366,7 +366,7 @@ def _token_parameters(new: NewRun) -> dict[str, Any]:
 def claim_token(tx: Transaction, new: NewRun) -> CreatedRun | None:
     """Claim the token of one new run; the earlier run that owns it, None if the new run owns it now."""
     first = _claim_tokens(tx, [new])[_token(new)]
-    known = None if first == new.header.id else _known_run(tx, first, new)
+    known = None if first == new.header.id else _run_of_token(tx, first, new)
     if known is None and first != new.header.id:
         _take_token_over(tx, new)
     return known
@@ -389,7 +389,7 @@ def _take_token_over(tx: Transaction, new: NewRun) -> None:
 _KNOWN = "SELECT status, pipeline_version, input_path FROM runs WHERE id = :id"
 
 
-def _known_run(tx: Transaction, run_id: UUID, new: NewRun) -> CreatedRun | None:
+def _run_of_token(tx: Transaction, run_id: UUID, new: NewRun) -> CreatedRun | None:
     """The earlier run that owns the token; None when its history was dropped."""
     row = tx.execute(_KNOWN, {"id": run_id}).one_or_none()
     if row is None:

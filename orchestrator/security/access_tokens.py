@@ -57,7 +57,7 @@ class CallerAccess:
     """A verified token with its tenants and scopes.
 
     Args:
-        is_use_due: it is time to call `note_use`.
+        is_use_due: it is time to call `record_use`.
         groups: of people, for which it may decide approvals.
     """
 
@@ -206,7 +206,7 @@ WHERE id = :id AND (used_at IS NULL OR used_at <= CAST(:now AS timestamptz) - CA
 """
 
 
-def note_use(tx: Transaction, token_id: UUID) -> None:
+def record_use(tx: Transaction, token_id: UUID) -> None:
     """Note that a token is in use, once in USED_EVERY."""
     tx.execute(_USED, {"id": token_id, "now": tx.now, "every": USED_EVERY})
 

@@ -66,12 +66,12 @@ def read(tx: Transaction) -> tuple[int, bool]:
     if held is None:
         return 0, False
     span = stretch.ahead(tx, held.seen, limit=BATCH)
-    noted = 0 if span.is_empty else _note_all(tx, span)
+    noted = 0 if span.is_empty else _record_all(tx, span)
     consumers.move(tx, held, span)
     return noted, span.more
 
 
-def _note_all(tx: Transaction, span: EventStretch) -> int:
+def _record_all(tx: Transaction, span: EventStretch) -> int:
     """Note what fires for the events of a span. All that was stored before they became visible is seen here:
     this is asked after the span is fixed.
     """
@@ -81,10 +81,10 @@ def _note_all(tx: Transaction, span: EventStretch) -> int:
     if not types:
         return 0
     batches = stretch.events(tx, span, types=types, limit=NOTED_AT_ONCE)
-    return sum(_note(tx, events, has_hooks=wanted.hooks) for events in batches if events)
+    return sum(_record(tx, events, has_hooks=wanted.hooks) for events in batches if events)
 
 
-def _note(tx: Transaction, events: Sequence[FeedEvent], *, has_hooks: bool) -> int:
+def _record(tx: Transaction, events: Sequence[FeedEvent], *, has_hooks: bool) -> int:
     """Note what fires for these events; how much that is."""
     triggers = event_fires.triggers(tx, {each.tenant for each in events})
     candidates = event_fires.candidates(triggers, events)

@@ -40,14 +40,14 @@ class Source(Generic[Cause]):
         due: the rows of what is due, with `tenant_id` and the `cause` that the log names.
         lock: locks the cause of such a row; None when it is not due any more, or another transaction has it.
         requests: the runs to start for it, all of one pipeline.
-        note: notes what became of it: the runs, or why none could start. Returns how many fires that are.
+        record: notes what became of it: the runs, or why none could start. Returns how many fires that are.
     """
 
     name: str
     due: Callable[[Transaction], Sequence[Any]]
     lock: Callable[[Transaction, Any], Cause | None]
     requests: Callable[[Transaction, Cause], Sequence[StartRequest]]
-    note: Callable[[Transaction, Cause, Sequence[CreatedRun], PipeWeaveError | None], int]
+    record: Callable[[Transaction, Cause, Sequence[CreatedRun], PipeWeaveError | None], int]
 
     def names(self, row: Any) -> dict[str, str]:
         """The cause of a row, as the log names it."""
@@ -91,14 +91,14 @@ def start_all(
     """
     return sum(
         isolation.run(
-            lambda each=each: _start_or_note(database, values, source, each),  # type: ignore[misc]
+            lambda each=each: _start_or_record(database, values, source, each),  # type: ignore[misc]
             **source.names(each),
         )
         for each in rows
     )
 
 
-def _start_or_note(database: Database, values: Values, source: Source[Any], row: Any) -> int:
+def _start_or_record(database: Database, values: Values, source: Source[Any], row: Any) -> int:
     """Start the runs of one cause; when they are refused, note that instead."""
     try:
         return database.run(lambda tx: start(tx, values, source, row))
@@ -135,7 +135,7 @@ def start(
         return 0
     requests = () if failure is not None else source.requests(tx, cause)
     runs = new_runs.start(tx, values, row.tenant_id, requests)
-    return source.note(tx, cause, runs, failure)
+    return source.record(tx, cause, runs, failure)
 
 
 def is_accepting(database: Database) -> bool:

@@ -201,8 +201,8 @@ class Connections:
         asked = self._clock.steady()
         cursor.execute(_CLOCK)
         said, timeline = cursor.fetchone()
-        self._clock.note(said, asked)
-        self._timeline.note(timeline)
+        self._clock.record(said, asked)
+        self._timeline.record(timeline)
 
     def _give_back(self, connection: PoolProxiedConnection, lent_at: float) -> None:
         raw: Any = connection.dbapi_connection

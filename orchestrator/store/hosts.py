@@ -39,7 +39,7 @@ class Hosts:
             "port": ",".join(str(each.port) for each in order),
         }
 
-    def note(self, connection: Any) -> None:
+    def record(self, connection: Any) -> None:
         """Begin with this connection's server the next time."""
         if self.are_several and (server := Host(connection.info.host, connection.info.port)) in self._all:
             _ANSWERED[self._all] = server

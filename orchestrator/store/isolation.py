@@ -48,7 +48,7 @@ class Isolation:
         try:
             return work()
         except Exception as error:
-            self.note(error, **ids)
+            self.record(error, **ids)
             return 0
 
     def run_together(self, items: Sequence[T], work: Callable[[Sequence[T]], int], name: str) -> int:
@@ -65,7 +65,7 @@ class Isolation:
             check_database(self._database, error)
         return sum(self.run(lambda item=item: work([item]), **{name: item}) for item in items)  # type: ignore[misc]
 
-    def note(self, error: Exception, **ids: object) -> None:
+    def record(self, error: Exception, **ids: object) -> None:
         """Keep and log a failure.
 
         Raises:

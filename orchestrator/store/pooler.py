@@ -56,7 +56,7 @@ class Pooler:
 
     def _connect(self, dialect: Any, record: Any, arguments: Any, parameters: dict[str, Any]) -> Any:
         connection = self._open(dialect, arguments, {**parameters, **self._hosts.arguments()})
-        self._hosts.note(connection)
+        self._hosts.record(connection)
         return connection
 
     def _open(self, dialect: Any, arguments: Any, parameters: dict[str, Any]) -> Any:
@@ -75,7 +75,7 @@ class Pooler:
         with connection.cursor() as cursor:
             cursor.execute(_WHO)
             pid, timeline = cursor.fetchone()
-        self._timeline.note(timeline)
+        self._timeline.record(timeline)
         if pid != connection.get_backend_pid() or not self._takes_options:
             record.info[LOCAL] = self._local
 

@@ -48,7 +48,7 @@ class ServerClock:
         """Whether PostgreSQL was ever asked."""
         return self._ahead is not None
 
-    def note(self, said: datetime, asked: float) -> None:
+    def record(self, said: datetime, asked: float) -> None:
         """Take PostgreSQL's time from its answer to a question.
 
         Args:

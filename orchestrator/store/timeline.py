@@ -62,7 +62,7 @@ class Timeline:
         latest = self.latest
         return latest is not None and self._clock() - latest.noticed_at < seconds
 
-    def note(self, shown: str | None) -> None:
+    def record(self, shown: str | None) -> None:
         """Take in what a server said of its timeline; a promotion is logged once in this process.
 
         Args:

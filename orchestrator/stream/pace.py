@@ -37,7 +37,7 @@ class ViewPace:
         # View -> what it took, its cost, and when that was (s).
         self._costs: dict[Hashable, tuple[float, float, float]] = {}
 
-    def note(self, view: Hashable, took_s: float) -> None:
+    def record(self, view: Hashable, took_s: float) -> None:
         """Note what computing a view took just now."""
         now = self._clock()
         with self._lock:

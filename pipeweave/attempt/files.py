@@ -77,7 +77,7 @@ class Files:
         content, type_ = asset_bytes(value)
         path = self._place_of(key)
         path.write_bytes(content)
-        self._note(key, path, type_)
+        self._add(key, path, type_)
 
     def add_path(self, key: str, path: Path) -> None:
         kept = self._place_of(key)
@@ -86,7 +86,7 @@ class Files:
         except OSError as error:
             wrong = FieldError("path", f"cannot be read: {error.strerror}")
             raise InvalidInput(f"{str(path)!r} {wrong.message}", errors=[wrong]) from error
-        self._note(key, kept, BINARY)
+        self._add(key, kept, BINARY)
 
     def get(self, key: str) -> Any:
         if (own := self.added.get(checked_key(key))) is not None:
@@ -143,7 +143,7 @@ class Files:
             raise InvalidInput(f"an attempt has at most {MAX_ASSETS} assets", hint="put them into an archive")
         return self._place("assets") / key
 
-    def _note(self, key: str, path: Path, type_: str) -> None:
+    def _add(self, key: str, path: Path, type_: str) -> None:
         size = path.stat().st_size
         if size > MAX_ASSET_BYTES:
             path.unlink()

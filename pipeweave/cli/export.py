@@ -73,6 +73,6 @@ def _write_file(client: Client, file: ExportFile) -> int:
     with file.opened() as out:
         for page in client.export_pages(file.kind, after=file.cursor, **file.filters):
             out.writelines(line + b"\n" for line in page.lines)
-            file.note(out, page.cursor, len(page.lines))
+            file.record(out, page.cursor, len(page.lines))
     file.finish()
     return file.rows

@@ -170,10 +170,10 @@ def _show_table(rows: list[ProcessRow]) -> None:
     columns = [*map(Column, ("name", "pid", "state", "uptime", "restarts")), Column("note", wraps=True)]
     shown = [row.to_json(datetime.now(UTC)) for row in rows]
     names = ("name", "pid", "state", "uptime", "restarts")
-    show_table(columns, [[*(row[name] for name in names), _note(row)] for row in shown])
+    show_table(columns, [[*(row[name] for name in names), _state_of(row)] for row in shown])
 
 
-def _note(row: dict[str, Any]) -> str | None:
+def _state_of(row: dict[str, Any]) -> str | None:
     """Why a process restarts or has restarted; else what it runs."""
     last_exit: str | None = row["lastExit"]
     about: str | None = row["about"]

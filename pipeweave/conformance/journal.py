@@ -54,7 +54,7 @@ class Journal:
         self._all: list[ReceivedRequest] = []
         self._changed = threading.Condition()
 
-    def note(self, received: ReceivedRequest) -> None:
+    def record(self, received: ReceivedRequest) -> None:
         """Add a request, and wake up who waits for it."""
         with self._changed:
             self._all.append(received)

@@ -111,7 +111,7 @@ class StandIn:
         if named is not None and run is None:
             kind = RequestKind.STRAY
         headers = request.headers
-        self.journal.note(
+        self.journal.record(
             ReceivedRequest(
                 kind, request.method, path, named, body, headers, has_credential, time.monotonic()
             )

@@ -87,7 +87,7 @@ def test_a_beat_that_died_is_told_on_the_open_overview(
         told.wait_for(timeout=60_000)
         assert "The last tick was" in told.inner_text()
         with database.transaction() as tx:
-            tick_status.note(tx)
+            tick_status.record(tx)
         told.wait_for(state="detached", timeout=60_000)
     finally:
         last_tick(database, "1 day")

@@ -92,7 +92,7 @@ class AsyncCalls:
         """Begin a call. Returns how it has ended already: its key has a result, or its values are wrong."""
         began = time.monotonic()
         seconds, interval_ms = self._calls.limits(run, task_run)
-        self._slot.note(task_run.id)
+        self._slot.record(task_run.id)
         progress = LatestProgress(self._database, task_run)
         prepared = self._calls.prepare(run, task_run, seconds, progress)
         if not isinstance(prepared, PreparedCall):

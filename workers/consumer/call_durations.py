@@ -32,7 +32,7 @@ class CallDurations:
         self._seconds: float | None = None
         self._stored: dict[tuple[str, str], float] = {}
 
-    def note(self, tenant: str, task_id: str, seconds: float) -> None:
+    def record(self, tenant: str, task_id: str, seconds: float) -> None:
         """Add the duration of a call. The average starts anew with another task."""
         if (tenant, task_id) != self._of or self._seconds is None:
             self._of, self._seconds = (tenant, task_id), seconds

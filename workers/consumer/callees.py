@@ -61,9 +61,9 @@ class SyncCallee:
         self._slot.returned()
         if work.requeues(task_run, outcome):
             return False
-        work.note(outcome)
+        work.record(outcome)
         took = time.monotonic() - started
-        self._durations.note(work.run.tenant, task_run.task_id, took)
+        self._durations.record(work.run.tenant, task_run.task_id, took)
         if has_called(outcome):
             self._slot.count(1, isinstance(outcome, tuple), took)
         return True

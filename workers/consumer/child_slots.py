@@ -155,10 +155,10 @@ class Slot:
 
     def call(self, task_run_id: UUID, deadline: float, limit: float) -> None:
         """Note a function that is about to be called."""
-        self.note(task_run_id)
+        self.record(task_run_id)
         _TIMES.pack_into(self._memory, self._start + _TIMES_AT, deadline, limit)
 
-    def note(self, task_run_id: UUID) -> None:
+    def record(self, task_run_id: UUID) -> None:
         """Note a function that is about to be called together with others; `watch` says until when."""
         self._put(len(self._calls), task_run_id)
         self._calls.append(task_run_id)

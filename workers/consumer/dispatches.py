@@ -52,9 +52,9 @@ class Dispatches:
         self._slot.returned()
         for each, outcome in zip(together, outcomes, strict=True):
             if not work.requeues(each, outcome):
-                work.note(outcome)
+                work.record(outcome)
         took = (time.monotonic() - started) / len(together)
-        self._durations.note(work.run.tenant, first.task_id, took)
+        self._durations.record(work.run.tenant, first.task_id, took)
         return True
 
     def _send(self, run: RunHeader, task_runs: Sequence[TaskRun]) -> list[CallOutcome]:

@@ -121,7 +121,7 @@ class Work:
                 together.append(self.claimed.popleft())
             return together
 
-    def note(self, outcome: CallOutcome) -> None:
+    def record(self, outcome: CallOutcome) -> None:
         """Keep the outcome of a call until it is stored."""
         with self.lock:
             self.is_calling = False

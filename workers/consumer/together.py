@@ -114,7 +114,7 @@ class Together:
     def _go_on(self, main: Work) -> None:
         """Wait for a call to end, and store the outcomes of those that have."""
         for ended in self._calls.ended(0.0 if self._has_outcomes else LOOK_EVERY_S):
-            self._note(self._works[ended.run_id], ended)
+            self._record(self._works[ended.run_id], ended)
         for work in list(self._works.values()):
             if outcomes := work.ended():
                 self._store(work, outcomes, main)
@@ -144,7 +144,7 @@ class Together:
                 if work.requeues(each, ended.outcome):
                     self._turns.slot.forget([each.id])
                     break  # the outcome of the key's holder has to be stored first
-                self._note(work, ended)
+                self._record(work, ended)
 
     def _may_begin(self, task_run: TaskRun) -> bool:
         return self._turns.calls.is_async(task_run) and self._calls.room(task_run.task_id) > 0
@@ -196,9 +196,9 @@ class Together:
         work.claimed.extend(self._turns.keep(work, claimed))
         return bool(work.claimed)
 
-    def _note(self, work: Work, ended: EndedCall) -> None:
-        work.note(ended.outcome)
-        self._turns.durations.note(work.run.tenant, ended.task_run.task_id, ended.seconds)
+    def _record(self, work: Work, ended: EndedCall) -> None:
+        work.record(ended.outcome)
+        self._turns.durations.record(work.run.tenant, ended.task_run.task_id, ended.seconds)
         if has_called(ended.outcome):
             self._turns.slot.count(1, isinstance(ended.outcome, tuple), ended.seconds)
 

@@ -219,5 +219,5 @@ class Watchdog:
         """Store how long a task usually takes: it decides how many task runs share a message."""
         if (usual := self.durations.changed()) is not None:
             with self.database.statements() as tx:
-                durations.note(tx, usual.tenant, usual.task_id, usual.seconds)
+                durations.record(tx, usual.tenant, usual.task_id, usual.seconds)
             self.durations.stored(usual)

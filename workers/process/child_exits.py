@@ -15,7 +15,7 @@ MOST_NOTED = 1_000
 NOTED_WITHIN_S = 0.2
 
 
-def note(pid: int, code: int) -> None:
+def record(pid: int, code: int) -> None:
     """Note the exit code of a child; the number of a signal is negative."""
     _noted[pid] = code
     while len(_noted) > MOST_NOTED:

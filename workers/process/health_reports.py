@@ -20,7 +20,7 @@ class LastStored:
 
     _moment: float = field(default_factory=time.monotonic)
 
-    def note(self) -> None:
+    def record(self) -> None:
         """It was stored now."""
         self._moment = time.monotonic()
 

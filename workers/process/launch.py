@@ -334,7 +334,7 @@ def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
     shared_settings.require_same_if_reachable(deployment.database, settings, f"beat@{socket.gethostname()}")
     ticked = LastStored()
     answering = _answering(health, _health_of_beat(settings, ticked))
-    loops = Loops(deployment, ticked.note)
+    loops = Loops(deployment, ticked.record)
     # Celery's part is the process: its signals and its log. This scheduler has no entries and writes no file.
     beat = app.Beat(
         scheduler_cls="celery.beat:Scheduler",

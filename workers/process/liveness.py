@@ -134,7 +134,7 @@ class WorkerLiveness:
             self._failures.failed(error)
         else:
             self._failures.worked()
-            self._stored.note()
+            self._stored.record()
 
     def _store_heartbeat(self) -> None:
         with self.database.statements() as tx:

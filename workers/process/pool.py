@@ -163,7 +163,7 @@ class ChildPool(_Pool):  # type: ignore[misc]
         gone = super()._join_exited_workers(shutdown)
         for child in before:
             if child not in self._pool and child.exitcode is not None:
-                child_exits.note(child.pid, child.exitcode)
+                child_exits.record(child.pid, child.exitcode)
         return gone
 
     def maintain_pool(self) -> None:

@@ -175,7 +175,7 @@ def _start(database: Database, values: Values, batch: Sequence[Enqueued]) -> int
         return _start(database, values, [each for each in batch if each.id in taken.left])
     except Exception as error:
         check_database(database, error)
-        return _note(database, values, batch, error)
+        return _record(database, values, batch, error)
 
 
 def _write(tx: Transaction, values: Values, batch: Sequence[Enqueued]) -> None:
@@ -211,7 +211,7 @@ def _faults(spec: PipelineSpec, each: Enqueued) -> str | None:
     return f"pipeline {spec.id!r}: {said}" + (f" (and {len(errors) - 5} more)" if errors[5:] else "")
 
 
-def _note(database: Database, values: Values, batch: Sequence[Enqueued], error: Exception) -> int:
+def _record(database: Database, values: Values, batch: Sequence[Enqueued], error: Exception) -> int:
     """Decide what becomes of rows that could not be started."""
     # What a task or the pipeline lacks, every row of it lacks; what one input lacks, the others may have.
     concerns_all = isinstance(error, (NotFound, Conflict, Unavailable))

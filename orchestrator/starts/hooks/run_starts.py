@@ -48,9 +48,9 @@ def _requests(_: Transaction, hook: Any) -> list[StartRequest]:
     return [fires.request(hook.target_pipeline, hook.event, {"event": hook.event}, "hook", name)]
 
 
-def _note(tx: Transaction, hook: Any, runs: Sequence[CreatedRun], failure: PipeWeaveError | None) -> int:
+def _record(tx: Transaction, hook: Any, runs: Sequence[CreatedRun], failure: PipeWeaveError | None) -> int:
     fires.end(tx, "hook_fires", hook.id, runs, failure)
     return 1
 
 
-HOOKS = Source("hook", _due, _lock, _requests, _note)
+HOOKS = Source("hook", _due, _lock, _requests, _record)

@@ -42,7 +42,7 @@ def fire_now(
         NotFound: the tenant has no such schedule.
         PipeWeaveError: as a trigger of the pipeline. Nothing was started.
     """
-    schedule = row.known(tx, tenant, schedule_id)
+    schedule = row.lock_existing(tx, tenant, schedule_id)
     now = tx.now
     while fires.existing(tx, schedule, [now]):
         now += timedelta(microseconds=1)
@@ -99,7 +99,7 @@ def backfill(
         PipeWeaveError: as a trigger of the pipeline.
     """
     with database.transaction() as tx:
-        schedule = row.known(tx, tenant, schedule_id)
+        schedule = row.lock_existing(tx, tenant, schedule_id)
         _check_range(begin, end, tx.now)
         upcoming = schedule.timetable.without_bounds().upcoming(begin - timedelta(microseconds=1))
         due_times = list(islice(takewhile(lambda each: each < end, upcoming), limit + 1))
@@ -120,7 +120,7 @@ def _start(
     times: Sequence[datetime],
     actor: str | None,
 ) -> dict[datetime, CreatedRun]:
-    schedule = row.known(tx, tenant, schedule_id)
+    schedule = row.lock_existing(tx, tenant, schedule_id)
     known = fires.existing(tx, schedule, times)
     missing = [each for each in times if each not in known]
     runs = fires.start_runs(tx, values, schedule, missing, actor)

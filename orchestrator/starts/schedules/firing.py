@@ -153,7 +153,7 @@ WHERE tenant_id = :tenant AND id = :id
 """
 
 
-def _note(
+def _record(
     tx: Transaction, decided: _Decided, runs: Sequence[CreatedRun], failure: PipeWeaveError | None
 ) -> int:
     schedule, next_at = decided.schedule, decided.next_at
@@ -171,7 +171,7 @@ def _note(
     return len(decided.fires)
 
 
-SCHEDULES = Source("schedule", _due, _lock_due, _requests, _note)
+SCHEDULES = Source("schedule", _due, _lock_due, _requests, _record)
 
 
 # --- times that waited for the end of the run before them -------------------------------------------------
@@ -209,7 +209,7 @@ def _lock_waiting(tx: Transaction, ready: Any) -> _Decided | None:
     return _Decided(schedule, [fire], schedule.next_scheduled_at)
 
 
-WAITING_TIMES = Source("schedule", _ready, _lock_waiting, _requests, _note)
+WAITING_TIMES = Source("schedule", _ready, _lock_waiting, _requests, _record)
 
 
 # --- runs that newer ones supersede -----------------------------------------------------------------------

@@ -109,7 +109,7 @@ def lock(tx: Transaction, tenant: str, schedule_id: str) -> ScheduleRow | None:
     return None if row is None else of_row(row)
 
 
-def known(tx: Transaction, tenant: str, schedule_id: str) -> ScheduleRow:
+def lock_existing(tx: Transaction, tenant: str, schedule_id: str) -> ScheduleRow:
     """Lock a schedule until the commit.
 
     Raises:

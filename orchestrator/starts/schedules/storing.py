@@ -227,7 +227,7 @@ def pause(tx: Transaction, tenant: str, schedule_id: str) -> None:
     Raises:
         NotFound: the tenant has no such schedule.
     """
-    _enable(tx, rows.known(tx, tenant, schedule_id), is_enabled=False)
+    _enable(tx, rows.lock_existing(tx, tenant, schedule_id), is_enabled=False)
 
 
 def resume(tx: Transaction, tenant: str, schedule_id: str) -> None:
@@ -236,7 +236,7 @@ def resume(tx: Transaction, tenant: str, schedule_id: str) -> None:
     Raises:
         NotFound: the tenant has no such schedule.
     """
-    _enable(tx, rows.known(tx, tenant, schedule_id), is_enabled=True)
+    _enable(tx, rows.lock_existing(tx, tenant, schedule_id), is_enabled=True)
 
 
 def _enable(tx: Transaction, schedule: ScheduleRow, *, is_enabled: bool) -> None:

@@ -80,12 +80,14 @@ def _requests(_: Transaction, fired: _Fired) -> list[StartRequest]:
     return [fires.request(trigger.pipeline_id, event, input, "triggerId", trigger.id)]
 
 
-def _note(tx: Transaction, fired: _Fired, runs: Sequence[CreatedRun], failure: PipeWeaveError | None) -> int:
+def _record(
+    tx: Transaction, fired: _Fired, runs: Sequence[CreatedRun], failure: PipeWeaveError | None
+) -> int:
     due = fired.due
     fires.end(tx, "event_fires", due.id, runs, failure, fired.skipped)
     if fired.skipped is None:
-        last_fire.note(tx, due.tenant_id, due.cause, failure)
+        last_fire.record(tx, due.tenant_id, due.cause, failure)
     return 1
 
 
-EVENTS = Source("trigger", _due, _lock, _requests, _note)
+EVENTS = Source("trigger", _due, _lock, _requests, _record)

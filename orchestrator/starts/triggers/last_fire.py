@@ -17,7 +17,7 @@ WHERE tenant_id = :tenant AND id = :id AND (enabled OR NOT :has_failed)
 """
 
 
-def note(
+def record(
     tx: Transaction,
     tenant: str,
     trigger_id: str,

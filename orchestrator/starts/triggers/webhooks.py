@@ -176,7 +176,7 @@ def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> R
     request = StartRequest(trigger.pipeline_id, input, metadata=metadata, triggered_by=by)
     (run,) = new_runs.start(tx, values, trigger.tenant, [request])
     tx.execute(_INSERT, {**fire, "run_id": run.id, "now": tx.now})
-    last_fire.note(tx, trigger.tenant, trigger.id, on_time=on_time)
+    last_fire.record(tx, trigger.tenant, trigger.id, on_time=on_time)
     return ReceivedDelivery(delivery_id, run.id, run.status)
 
 

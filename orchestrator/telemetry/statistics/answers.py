@@ -44,7 +44,7 @@ def runs(tx: Transaction, tenant: str, chosen: StatsWindow, pipeline_id: str | N
     """
     run_series = series.of_runs(tx, tenant, chosen, pipeline_id)
     if pipeline_id is not None:
-        _check(tx, tenant, "pipeline", pipeline_id, run_series)
+        _require_known_or_counted(tx, tenant, "pipeline", pipeline_id, run_series)
     return _of_runs(RunStats, run_series, as_of(tx))
 
 
@@ -69,9 +69,9 @@ def tasks(
     scope, id = _scope(task_id, service_id)
     task_series = series.of_tasks(tx, tenant, chosen, scope, id)
     if task_id is not None:
-        _check(tx, tenant, "task", task_id, task_series)
+        _require_known_or_counted(tx, tenant, "task", task_id, task_series)
     elif service_id is not None:
-        _check(tx, tenant, "service", service_id, task_series)
+        _require_known_or_counted(tx, tenant, "service", service_id, task_series)
     parameters = {"tenant": tenant, "id": id, **_span(chosen)}
     versions = tx.execute(_CODE_VERSIONS, parameters).all() if task_id is not None else ()
     return documents.window(
@@ -117,7 +117,7 @@ def pipeline(tx: Transaction, tenant: str, pipeline_id: str, chosen: StatsWindow
         NotFound: the tenant never had this pipeline.
     """
     run_series = series.of_runs(tx, tenant, chosen, pipeline_id)
-    _check(tx, tenant, "pipeline", pipeline_id, run_series)
+    _require_known_or_counted(tx, tenant, "pipeline", pipeline_id, run_series)
     parameters = {"tenant": tenant, "id": pipeline_id, **_span(chosen)}
     versions = tx.execute(_PIPELINE_VERSIONS, parameters).all()
     ids = list(tx.execute(_TASKS_OF, {"tenant": tenant, "id": pipeline_id}).scalars())
@@ -144,7 +144,7 @@ def _versions(version_rows: Any) -> list[Document]:
     return [VersionMark.of(row) for row in reversed(version_rows)]
 
 
-def _check(tx: Transaction, tenant: str, kind: Listed, id: str, history: Series) -> None:
+def _require_known_or_counted(tx: Transaction, tenant: str, kind: Listed, id: str, history: Series) -> None:
     """What is gone keeps its statistics."""
     if not any(history.sum.counts.values()):
         unknown_names.require(tx, tenant, kind, id)
@@ -202,7 +202,7 @@ def of_tasks(tx: Transaction, tenant: str, chosen: StatsWindow, kind: Listed, id
         NotFound: the tenant never had it.
     """
     task_series = series.of_tasks(tx, tenant, chosen, kind, id)
-    _check(tx, tenant, kind, id, task_series)
+    _require_known_or_counted(tx, tenant, kind, id, task_series)
     return buckets.buckets(task_series, None, as_of(tx))
 
 
@@ -213,5 +213,5 @@ def of_pipeline(tx: Transaction, tenant: str, chosen: StatsWindow, pipeline_id: 
         NotFound: the tenant never had it.
     """
     run_series = series.of_runs(tx, tenant, chosen, pipeline_id)
-    _check(tx, tenant, "pipeline", pipeline_id, run_series)
+    _require_known_or_counted(tx, tenant, "pipeline", pipeline_id, run_series)
     return buckets.buckets(None, run_series, as_of(tx))

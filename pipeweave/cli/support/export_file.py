@@ -53,14 +53,14 @@ class ExportFile:
             UsageError: no such export was interrupted here.
         """
         try:
-            noted = json.loads(_note(path).read_bytes())
+            noted = json.loads(_cursor_file(path).read_bytes())
             export = cls(path, **noted)
         except FileNotFoundError:
             raise click.UsageError(
-                f"no export to {path} was interrupted: there is no {_note(path)}"
+                f"no export to {path} was interrupted: there is no {_cursor_file(path)}"
             ) from None
         except (ValueError, TypeError):
-            raise click.UsageError(f"{_note(path)} is no note of an export") from None
+            raise click.UsageError(f"{_cursor_file(path)} is no note of an export") from None
         if export.kind != kind:
             raise click.UsageError(f"{path} is an export of {export.kind}, not of {kind}")
         if not path.exists() or path.stat().st_size < export.size:
@@ -82,22 +82,22 @@ class ExportFile:
         except OSError as error:
             raise click.ClickException(f"{self.path} cannot be written: {error.strerror}") from error
 
-    def note(self, out: BinaryIO, cursor: str, rows: int) -> None:
+    def record(self, out: BinaryIO, cursor: str, rows: int) -> None:
         """Note that a page is in the file, to its end."""
         out.flush()
         os.fsync(out.fileno())
         self.cursor, self.size, self.rows = cursor, out.tell(), self.rows + rows
         noted = {name: value for name, value in asdict(self).items() if name != "path"}
-        part = _note(self.path).with_suffix(".cursor-part")
+        part = _cursor_file(self.path).with_suffix(".cursor-part")
         part.write_text(json.dumps(noted))
-        part.replace(_note(self.path))
+        part.replace(_cursor_file(self.path))
 
     def finish(self) -> None:
         """The export is complete: there is nothing to go on with."""
-        _note(self.path).unlink(missing_ok=True)
+        _cursor_file(self.path).unlink(missing_ok=True)
 
 
-def _note(path: Path) -> Path:
+def _cursor_file(path: Path) -> Path:
     return path.with_name(f"{path.name}.cursor")
 
 

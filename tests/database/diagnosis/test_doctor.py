@@ -351,7 +351,7 @@ def test_a_tick_that_does_not_come_is_an_error(settings: Settings, driver: RunDr
 
 def note(driver: RunDriver, *results: ChoreResult) -> None:
     with driver.database.transaction() as tx:
-        tick_status.note(tx, results)
+        tick_status.record(tx, results)
 
 
 def test_a_chore_that_fails_is_told_with_its_error(settings: Settings, driver: RunDriver) -> None:

@@ -239,12 +239,12 @@ def test_a_cancelled_run_lays_out_no_map(driver: RunDriver) -> None:
 
 def test_items_that_usually_take_long_travel_one_by_one(driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
-        durations.note(tx, driver.tenant, "noop", 2.0)
+        durations.record(tx, driver.tenant, "noop", 2.0)
     driver.begin({"m": []}, {"list": list(range(640))}, maps={"m": "${input.list}"})
     slow = len(group_into_messages(driver.sent).messages)
     driver.sent.clear()
     with driver.database.transaction() as tx:
-        durations.note(tx, driver.tenant, "noop", 0.001)
+        durations.record(tx, driver.tenant, "noop", 0.001)
     driver.trigger(input={"list": list(range(640))})
     assert (slow, len(group_into_messages(driver.sent).messages)) == (640, 64)
 
@@ -252,7 +252,7 @@ def test_items_that_usually_take_long_travel_one_by_one(driver: RunDriver) -> No
 def test_how_long_a_task_usually_takes_is_its_tenant_s_own(driver: RunDriver) -> None:
     other = RunDriver(driver.database)
     with driver.database.transaction() as tx:
-        durations.note(tx, driver.tenant, "noop", 2.0)
+        durations.record(tx, driver.tenant, "noop", 2.0)
         assert durations.find(tx, other.tenant, ["noop"]) == {}
-        durations.note(tx, other.tenant, "noop", 0.001)
+        durations.record(tx, other.tenant, "noop", 0.001)
         assert durations.find(tx, driver.tenant, ["noop", "single"]) == {"noop": 2.0}

@@ -195,7 +195,7 @@ def test_a_statement_as_old_as_the_request_finds_maintenance_entered(driver: Run
             wait_for_lock(driver.database)
             do(driver, maintenance_mode.request)
             with driver.database.transaction() as ticking:
-                tick_status.note(ticking)
+                tick_status.record(ticking)
             do(driver, maintenance_mode.enter)
             tx.commit()
     assert beside.result == []
@@ -227,7 +227,7 @@ def test_triggers_wait_neither_for_each_other_nor_for_the_tick(driver: RunDriver
     with driver.database.transaction() as tx:
         triggering.trigger(tx, VALUES, driver.tenant, StartRequest("driven"))
         with driver.database.transaction() as ticking:
-            tick_status.note(ticking)
+            tick_status.record(ticking)
             driver.trigger()
         driver.trigger()
 

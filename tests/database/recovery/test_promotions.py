@@ -27,8 +27,8 @@ class Steady:
 def promoted(database: Database, clock: Steady) -> None:
     """Let a process notice that the standby took over."""
     database.timeline = Timeline(clock)
-    database.timeline.note("00000001")
-    database.timeline.note("00000002")
+    database.timeline.record("00000001")
+    database.timeline.record("00000002")
 
 
 def test_two_beats_write_one_row_into_the_audit(deployment: Deployment) -> None:

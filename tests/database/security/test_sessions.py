@@ -185,7 +185,7 @@ def test_the_use_of_a_token_is_noted_once_in_some_minutes(tx: Transaction) -> No
     text = token(tx)
     first = access_tokens.verify(tx, text)
     assert first is not None and first.is_use_due
-    access_tokens.note_use(tx, first.id)
+    access_tokens.record_use(tx, first.id)
     again = access_tokens.verify(tx, text)
     assert again is not None and not again.is_use_due
     tx.now += access_tokens.USED_EVERY

@@ -120,7 +120,7 @@ def test_a_lease_with_the_same_number_is_that_of_its_holder(fresh_database: Data
 
     def noted(lease: Lease) -> Any:
         with fresh_database.transaction() as tx:
-            return tick_status.note(tx, (), lease)
+            return tick_status.record(tx, (), lease)
 
     assert not leases.renew(fresh_database, lost)
     with pytest.raises(Conflict), fresh_database.transaction() as tx:

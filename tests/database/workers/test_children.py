@@ -103,7 +103,7 @@ def test_of_several_calls_at_once_only_the_one_that_took_too_long_is_overdue(
     driver: RunDriver, children: Children, start: Callable[[], int]
 ) -> None:
     run_id, slot = at_work(driver, children, start(), until=time.monotonic() + LATER_S)
-    slot.note(ids.task_run_id(run_id, 2))
+    slot.record(ids.task_run_id(run_id, 2))
     slot.watch(ids.task_run_id(run_id, 2), time.monotonic() - 1, 10.0)
     end(children)
     rows = driver.rows("SELECT * FROM attempts WHERE run_id = :id ORDER BY task_run_id", id=run_id)
@@ -226,7 +226,7 @@ def test_a_lost_attempt_says_how_its_process_ended(
     run_id, _ = at_work(driver, children, child.pid, until=time.monotonic() + LATER_S)
     if is_waited_for:
         # As the pool does, which may be faster than the look.
-        child_exits.note(child.pid, child.wait())
+        child_exits.record(child.pid, child.wait())
     end(children)
     child.wait()
     [attempt] = driver.rows("SELECT error FROM attempts WHERE run_id = :id", id=run_id)

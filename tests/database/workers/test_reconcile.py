@@ -315,7 +315,7 @@ def test_another_attempt_is_claimed_alone(child: Child, attempt: int, expected: 
         [row.status for row in child.driver.task_runs(run_id)].count("running")
     )
     # Many would fit in a turn.
-    runners[-1].durations.note(child.driver.tenant, "noop", 0.001)
+    runners[-1].durations.record(child.driver.tenant, "noop", 0.001)
     APP.tasks[RUN_TASK](run_id.hex, [1, 2, 3], attempt, -1, [])
     assert child.calls == ["a", "b", "c"]
     assert running == expected
@@ -334,7 +334,7 @@ def test_a_worker_that_is_told_to_stop_begins_nothing_more(
     child.driver.sent.clear()
     child.on_call = child.stop
     if is_quick:
-        runners[-1].durations.note(child.driver.tenant, "noop", 0.001)
+        runners[-1].durations.record(child.driver.tenant, "noop", 0.001)
     entries = [number for number, step in enumerate(needs, start=1) if not needs[step]]
     APP.tasks[RUN_TASK](run_id.hex, entries, 1, -1, [])
     assert child.calls == ["a"]

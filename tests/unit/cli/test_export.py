@@ -109,7 +109,7 @@ def test_a_note_is_never_half_written(tmp_path: Path) -> None:
     file = ExportFile.new(tmp_path / "x", "runs", {})
     with file.opened() as out:
         out.write(b"{}\n")
-        file.note(out, "c1", 1)
+        file.record(out, "c1", 1)
         out.write(b"half")
     again = ExportFile.interrupted(tmp_path / "x", "runs")
     assert (again.cursor, again.size, again.rows) == ("c1", 3, 1)

@@ -43,7 +43,7 @@ def test_a_clock_that_was_never_read_tells_no_time(clock: ServerClock) -> None:
 
 
 def test_it_counts_on_from_the_answer(clock: ServerClock, steady: Steady) -> None:
-    clock.note(NOON, steady())
+    clock.record(NOON, steady())
     assert near(clock.now(), NOON)
     steady.at += 90
     assert near(clock.now(), NOON + timedelta(seconds=90))
@@ -54,28 +54,28 @@ def test_the_time_of_the_answer_lies_in_the_middle_of_the_first_round_trip(
 ) -> None:
     asked = steady()
     steady.at += 2
-    clock.note(NOON, asked)
+    clock.record(NOON, asked)
     assert near(clock.now(), NOON + timedelta(seconds=1))
 
 
 def test_an_answer_that_took_long_does_not_spoil_what_is_known(clock: ServerClock, steady: Steady) -> None:
-    clock.note(NOON, steady())
+    clock.record(NOON, steady())
     asked = steady()
     steady.at += 4
     # The question travelled for 4 s, the answer for none.
-    clock.note(NOON + timedelta(seconds=4), asked)
+    clock.record(NOON + timedelta(seconds=4), asked)
     assert near(clock.now(), NOON + timedelta(seconds=4))
 
 
 def test_a_server_whose_clock_was_set_is_followed(clock: ServerClock, steady: Steady) -> None:
-    clock.note(NOON, steady())
+    clock.record(NOON, steady())
     for moved in (timedelta(minutes=11), timedelta(minutes=-11)):
-        clock.note(NOON + moved, steady())
+        clock.record(NOON + moved, steady())
         assert near(clock.now(), NOON + moved)
 
 
 def test_it_is_read_again_after_a_while(clock: ServerClock, steady: Steady) -> None:
-    clock.note(NOON, steady())
+    clock.record(NOON, steady())
     steady.at += READ_EVERY_S
     assert not clock.is_stale
     steady.at += 0.1

@@ -16,21 +16,21 @@ def promoted(caplog: pytest.LogCaptureFixture) -> list[tuple[int, int]]:
 def test_a_promotion_is_logged_once_with_both_timelines(caplog: pytest.LogCaptureFixture) -> None:
     timeline = Timeline()
     for shown in ("00000001", "00000001", "0000000A", "0000000A"):
-        timeline.note(shown)
+        timeline.record(shown)
     assert promoted(caplog) == [(1, 10)]
     assert timeline.promotions == 1
 
 
 def test_the_first_timeline_that_a_process_meets_is_no_promotion(caplog: pytest.LogCaptureFixture) -> None:
     timeline = Timeline()
-    timeline.note("00000007")
+    timeline.record("00000007")
     assert (timeline.promotions, timeline.latest, promoted(caplog)) == (0, None, [])
 
 
 def test_a_standby_says_nothing_of_a_promotion() -> None:
     timeline = Timeline()
     for shown in ("00000001", None, "00000001"):
-        timeline.note(shown)
+        timeline.record(shown)
     assert timeline.promotions == 0
 
 
@@ -39,7 +39,7 @@ def test_a_server_on_an_older_timeline_in_between_is_no_second_promotion(
 ) -> None:
     timeline = Timeline()
     for shown in ("00000001", "00000002", "00000001", "00000002"):
-        timeline.note(shown)
+        timeline.record(shown)
     assert promoted(caplog) == [(1, 2)]
 
 
@@ -47,8 +47,8 @@ def test_a_promotion_is_recent_for_as_long_as_is_asked() -> None:
     now = 100.0
     timeline = Timeline(lambda: now)
     assert not timeline.was_promoted_within(5)
-    timeline.note("00000001")
-    timeline.note("00000002")
+    timeline.record("00000001")
+    timeline.record("00000002")
     now = 104.0
     assert timeline.was_promoted_within(5)
     now = 105.0

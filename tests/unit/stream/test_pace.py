@@ -30,28 +30,28 @@ def pace(time: Time) -> ViewPace:
 
 
 def test_a_cheap_view_is_computed_every_second(pace: ViewPace) -> None:
-    pace.note("/runs", 0.01)
+    pace.record("/runs", 0.01)
     assert pace.rest_s("/runs") == LEAST_S
     assert pace.rest_s("a view that nobody has computed") == LEAST_S
 
 
 def test_one_view_takes_a_twentieth_of_the_time(pace: ViewPace) -> None:
     for _ in range(2):
-        pace.note("/runs", 0.5)
+        pace.record("/runs", 0.5)
     assert pace.rest_s("/runs") == pytest.approx(10)
 
 
 def test_a_view_that_waited_once_for_a_database_that_was_away_does_not_rest_for_that(pace: ViewPace) -> None:
-    pace.note("/runs", 0.01)
-    pace.note("/runs", 10)
+    pace.record("/runs", 0.01)
+    pace.record("/runs", 10)
     assert pace.rest_s("/runs") == LEAST_S
-    pace.note("opened meanwhile", 10)
+    pace.record("opened meanwhile", 10)
     assert pace.rest_s("opened meanwhile") <= MOST_S
 
 
 def test_the_dearest_view_is_shown_again_after_some_time(pace: ViewPace) -> None:
     for _ in range(2):
-        pace.note("/", 3.0)
+        pace.record("/", 3.0)
     assert pace.rest_s("/") <= 30
 
 
@@ -59,7 +59,7 @@ def test_the_dearest_view_is_shown_again_after_some_time(pace: ViewPace) -> None
 def test_all_views_together_take_a_bounded_share(pace: ViewPace, views: int) -> None:
     took = 0.01
     for each in range(views):
-        pace.note(each, took)
+        pace.record(each, took)
     share = sum(took / pace.rest_s(each) for each in range(views))
     assert share <= MOST_SHARE + 1e-9
     # Nobody waits longer than that only to keep the smaller share.
@@ -68,9 +68,9 @@ def test_all_views_together_take_a_bounded_share(pace: ViewPace, views: int) -> 
 
 def test_what_nobody_computes_any_more_does_not_count(pace: ViewPace, time: Time) -> None:
     for each in range(1_000):
-        pace.note(each, 0.01)
+        pace.record(each, 0.01)
     time.now += 60
-    pace.note("/runs", 0.01)
+    pace.record("/runs", 0.01)
     assert pace.rest_s("/runs") == LEAST_S
 
 

@@ -8,7 +8,7 @@ from pipeweave.workers.consumer.call_durations import CallDurations
 def test_an_average_is_given_until_it_is_stored() -> None:
     durations = CallDurations()
     assert durations.changed() is None
-    durations.note("tenant", "task", 2.0)
+    durations.record("tenant", "task", 2.0)
     usual = durations.changed()
     assert usual is not None
     assert durations.changed() == usual, "its write failed"
@@ -18,13 +18,13 @@ def test_an_average_is_given_until_it_is_stored() -> None:
 
 def test_only_an_average_that_is_far_from_the_stored_one_is_given() -> None:
     durations = CallDurations()
-    durations.note("tenant", "task", 2.0)
+    durations.record("tenant", "task", 2.0)
     first = durations.changed()
     assert first is not None
     durations.stored(first)
-    durations.note("tenant", "task", 2.1)
+    durations.record("tenant", "task", 2.1)
     assert durations.changed() is None
-    durations.note("tenant", "task", 60.0)
+    durations.record("tenant", "task", 60.0)
     found = durations.changed()
     assert found is not None
     assert found.seconds > 3

@@ -176,7 +176,7 @@ def test_calls_that_run_at_once_are_forgotten_one_by_one() -> None:
     slot = taken(Slots(1), 0, 4711)
     slot.begin(RUN, (1, 2, 3), 1)
     for ordinal in (1, 2, 3):
-        slot.note(task_run(ordinal))
+        slot.record(task_run(ordinal))
     assert slot.room == MOST_CALLED - 3
     slot.forget([task_run(1)])
     assert slot.activity("w").called == {task_run(each) for each in (2, 3)}
@@ -187,8 +187,8 @@ def test_calls_that_run_at_once_are_forgotten_one_by_one() -> None:
 def test_of_calls_that_run_at_once_one_is_to_blame() -> None:
     slot = taken(Slots(1), 0, 4711)
     slot.begin(RUN, (1, 2), 1)
-    slot.note(task_run(1))
-    slot.note(task_run(2))
+    slot.record(task_run(1))
+    slot.record(task_run(2))
     slot.watch(task_run(2), deadline=12.5, limit=10.0)
     assert (slot.state().deadline, slot.state().limit) == (12.5, 10.0)
     assert slot.activity("w").blamed == task_run(2)
@@ -215,7 +215,7 @@ def test_a_slot_counts_calls_and_messages_of_one_child() -> None:
     first = taken(slots, 0, 1)
     first.begin(RUN, (1, 2), 1)
     first.call(task_run(1), deadline=1.0, limit=1.0)
-    first.note(task_run(2))
+    first.record(task_run(2))
     first.end()
     assert first.starts == 2
     assert first.fetched_at > 0

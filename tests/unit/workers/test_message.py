@@ -24,7 +24,7 @@ def test_nothing_is_taken_beside_unless_a_call_is_under_way() -> None:
     mine = work()
     assert mine.take_during_call() is None
     mine.next()
-    mine.note(OUTCOME)
+    mine.record(OUTCOME)
     assert mine.take_during_call() is None
     assert mine.ended() == [OUTCOME]
     assert mine.take() == Unstarted([SECOND], [7, 8], 2)
@@ -33,11 +33,11 @@ def test_nothing_is_taken_beside_unless_a_call_is_under_way() -> None:
 def test_while_a_call_takes_long_another_thread_takes_the_rest_once() -> None:
     mine = work()
     mine.next()
-    mine.note(OUTCOME)
+    mine.record(OUTCOME)
     assert mine.next() is SECOND
     assert mine.take_during_call() == ([OUTCOME], Unstarted([], [7, 8], 2))
     assert mine.take_during_call() == ([], Unstarted([], [], 2))
-    mine.note(OUTCOME)
+    mine.record(OUTCOME)
     assert (mine.ended(), mine.next()) == ([OUTCOME], None)
 
 
