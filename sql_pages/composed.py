@@ -255,7 +255,7 @@ CALLS: Calls = [
     ("of a run", lambda tx, _: dead_letters.find_all_open(tx, TENANT, OF_RUN, before=RUN, most=1)),
     *((kind.noun, lambda _, db, kind=kind: progress.under_way(db, kind, [], 5)) for kind in KINDS),
     *((kind.noun, lambda tx, _, kind=kind: progress.record(tx, kind, {})) for kind in KINDS),
-    *((kind.noun, lambda tx, _, kind=kind: progress.cancel(kind, tx, TENANT, RUN)) for kind in KINDS),
+    *((kind.noun, lambda tx, _, kind=kind: progress.cancel(tx, kind, TENANT, RUN)) for kind in KINDS),
     # reading
     ("the first page", lambda tx, _: letter_lists.dead_letter_list(tx, TENANT, PAGE, LETTERS)),
     ("every filter", lambda tx, _: letter_lists.dead_letter_list(tx, TENANT, BEHIND["letters"], FULL)),

@@ -52,7 +52,7 @@ class Watching:
 
     Args:
         hub: serves all streams of this process.
-        check: raises the error for which the caller may not watch any more.
+        check: raises an error when the caller has lost the right to watch.
         live: tells the pages that watch in this process to look again.
         view: the view that the caller sees at an address of a page, below its tenant.
         holder: whose the stream is.
@@ -124,7 +124,7 @@ class Call:
             lambda tx: audit.recorded(tx, note, verb, audited_objects.AUDITED), is_one=is_one
         )
 
-    def look(self, verb: Callable[[Transaction], Result]) -> Result:
+    def read_first(self, verb: Callable[[Transaction], Result]) -> Result:
         """Read, before a change, from the connections of verbs."""
         return self.deployment.database.run(verb, is_one=False)
 

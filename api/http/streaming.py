@@ -34,7 +34,7 @@ class EventSink:
     """Writes server-sent events to an outlet.
 
     Args:
-        check: raises the error for which the watcher may not watch any more.
+        check: raises an error when the watcher has lost the right to watch.
         holder: whose it is.
     """
 

@@ -110,7 +110,7 @@ def retry(call: Call, id: str) -> dict[str, Any]:
     history of its run was deleted.
     """
     letter_id = ids.read(ids.DEAD_LETTER, id)
-    letter = call.look(lambda tx: dead_letters.find_open(tx, call.tenant, letter_id))
+    letter = call.read_first(lambda tx: dead_letters.find_open(tx, call.tenant, letter_id))
     inputs = dead_letters.stored_inputs(call.deployment.values, [letter])
     retried = call.change(
         lambda tx: dead_letters.retry(tx, call.tenant, letter_id, inputs, by=call.token_name or None),

@@ -39,7 +39,7 @@ from pipeweave.orchestrator.security import WRITE
 routes = Routes("runs")
 RUN = {"id": PathId(ids.RUN, "The run's id.")}
 AS_USUAL = RunQuery.model_validate({})
-# So many task runs are found by the beginning of an id, which is for people who type one.
+# The most task runs that the beginning of an id finds: it is for people who type one.
 MOST_BY_PREFIX = 100
 TASK_RUN = {"id": PathId(ids.TASK_RUN, "The task run's id.")}
 

@@ -92,7 +92,7 @@ def send_signal_by_token(
     call: Call, id: str, name: str, query: SignalByTokenQuery, body: SignalPayload
 ) -> Answer:
     """Send a signal to the run that was triggered with this run token: the sender needs no run id."""
-    run_id = call.look(lambda tx: sending.run_of_token(tx, call.tenant, id, query.run_token))
+    run_id = call.read_first(lambda tx: sending.run_of_token(tx, call.tenant, id, query.run_token))
     return _sent(call, run_id, name, body.root)
 
 
@@ -106,7 +106,7 @@ def _sent(call: Call, run_id: UUID, name: str, payload: Any) -> Answer:
     )
     assert sent.id is not None
     signal_id = sent.id
-    is_taken = sent.is_taken or call.look(lambda tx: sending.is_taken(tx, run_id, signal_id))
+    is_taken = sent.is_taken or call.read_first(lambda tx: sending.is_taken(tx, run_id, signal_id))
     shown = {"signalId": ids.show(ids.SIGNAL, signal_id), "taken": is_taken, "isRepeated": sent.is_repeated}
     return Answer(shown, 202)
 
@@ -273,4 +273,4 @@ def extend(call: Call, id: str, body: ExtendRequest) -> dict[str, Any]:
 
 
 def _state(call: Call, task_run_id: UUID) -> dict[str, Any]:
-    return call.look(lambda tx: wait_list.state(tx, call.tenant, task_run_id))
+    return call.read_first(lambda tx: wait_list.state(tx, call.tenant, task_run_id))

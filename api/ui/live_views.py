@@ -20,7 +20,7 @@ from pipeweave.api.http import Caller, packing
 from pipeweave.orchestrator.stream import ViewPace
 
 MOST_KEPT = 256
-# A page that was told of a tag may come for it when there are already so many newer ones.
+# A fragment is kept until its view has had this number of newer tags, for pages that ask for it late.
 TAGS_BEHIND = 8
 _NOBODY = UUID(int=0)
 

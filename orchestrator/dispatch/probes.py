@@ -45,7 +45,7 @@ def run_once(database: Database, allowed: Sequence[str]) -> int:
 
 
 class _Probes:
-    """What is asked just now. Of a quiet instance nothing is noted before its answer."""
+    """The instances that are being probed. A quiet instance is recorded only when it answers."""
 
     def __init__(self) -> None:
         self.asked: set[tuple[str, str, str]] = set()

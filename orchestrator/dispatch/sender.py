@@ -26,7 +26,7 @@ from pipeweave.orchestrator.dispatch.targets import Target
 ANSWER_WITHIN_S = 5.0
 # Connections that were idle for longer (s) are not used again.
 MAX_IDLE_S = 1.0
-# So much of an answer is read: enough for its error.
+# The part of an answer that is read (bytes): enough for its error.
 MAX_ANSWER = 16 * 1024
 MOST_KEPT = 16
 

@@ -22,9 +22,9 @@ from pipeweave.orchestrator.state.outputs import Place
 from pipeweave.orchestrator.store.values import Values, canonical
 from pipeweave.storage.references import ObjectRef
 
-# A process remembers so many copies that it wrote.
+# Copies that a process remembers to have written, at most.
 MOST_REMEMBERED = 10_000
-# For so long (s); less than any object is young (STORAGE_GRACE_HOURS).
+# How long it remembers one (s): less than the age at which a sweep may delete it (STORAGE_GRACE_HOURS).
 REMEMBERED_S = 1_800.0
 
 JSON = "application/json"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from pipeweave.orchestrator.graph.shapes import Link
 
-# So many steps need so many others, at least.
+# The least number of steps on each side of a junction.
 LEAST = 3
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -21,8 +20,6 @@ TABLE = Table(
     ids.BULK,
     "action, options, changed AS done, NULL AS canary, NULL AS canary_ended_at, NULL AS stop_percent",
 )
-# Stops a bulk change, as `progress.cancel` says.
-cancel = partial(progress.cancel, TABLE)
 
 _CREATE = f"""
 INSERT INTO bulk_changes (id, tenant_id, action, filter, options, token, status, total, total_is_capped, most,
@@ -62,6 +59,11 @@ def create(tx: Transaction, tenant: str, request: BulkRequest, counted: CountedR
     }
     made: UUID | None = tx.execute(_CREATE, parameters).scalar_one_or_none()
     return _earlier(tx, tenant, request) if made is None else made
+
+
+def cancel(tx: Transaction, tenant: str, bulk: UUID) -> None:
+    """Stop a bulk change; see `progress.cancel`."""
+    progress.cancel(tx, TABLE, tenant, bulk)
 
 
 _OF_TOKEN = """

@@ -81,7 +81,7 @@ WHERE id = :id AND tenant_id = :tenant AND status = '{RUNNING}'
 _STATUS = "SELECT status FROM {table} WHERE id = :id AND tenant_id = :tenant"
 
 
-def cancel(table: Table, tx: Transaction, tenant: str, id: UUID) -> None:
+def cancel(tx: Transaction, table: Table, tenant: str, id: UUID) -> None:
     """Stop an operation: what it has changed stays so, the other objects stay as they are.
 
     Raises:

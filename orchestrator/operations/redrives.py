@@ -36,8 +36,6 @@ TABLE = Table(
     records="""stopped_because = :stops_because,
     canary_ended_at = CASE WHEN :ends_canary THEN CAST(:now AS timestamptz) ELSE canary_ended_at END,""",
 )
-# Stops a redrive, as `progress.cancel` says.
-cancel = partial(progress.cancel, TABLE)
 
 _AT_ONCE = Pace()
 _CREATE = f"""
@@ -73,6 +71,11 @@ def create(
     columns = {"id": redrive_id, "filter": to_json(letter_filter.to_json()), "now": tx.now, "by": by}
     tx.execute(_CREATE.format(where=where), {**parameters, **columns, **asdict(pace or _AT_ONCE)})
     return redrive_id
+
+
+def cancel(tx: Transaction, tenant: str, redrive: UUID) -> None:
+    """Stop a redrive; see `progress.cancel`."""
+    progress.cancel(tx, TABLE, tenant, redrive)
 
 
 class Redrive(Operation[DeadLetter]):

@@ -18,7 +18,7 @@ from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.state.pause_sql import IS_PAUSED
 from pipeweave.orchestrator.store.database import Transaction
 
-# So many are claimed in one transaction.
+# Task runs that one transaction claims at most.
 BATCH = 32
 
 # Along the index, from the queue's front. Rows that another worker is claiming are locked, and are skipped.

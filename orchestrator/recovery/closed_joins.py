@@ -63,27 +63,33 @@ def closed_joins(tx: Transaction, plans: Mapping[UUID, Plan]) -> list[JoinCheck]
     if not plans:
         return []
     steps: dict[UUID, dict[int, Any]] = defaultdict(dict)
-    for row in tx.execute(_OPEN_STEPS, _spans(plans)):
+    for row in tx.execute(_OPEN_STEPS, _step_ranges(plans)):
         open_steps = steps[row.run_id]
         if row.id is not None:
             open_steps[ids.ordinal_of(row.id)] = row
-    over = _over(tx, steps)
-    checks = [check for run_id in steps for check in _due(run_id, plans[run_id], steps[run_id], over)]
+    finished_maps = _finished_maps(tx, steps)
+    checks = [
+        check
+        for run_id in steps
+        for check in _closed_steps(run_id, plans[run_id], steps[run_id], finished_maps)
+    ]
     return checks + _ends(tx, {run_id: plans[run_id] for run_id, left in steps.items() if not left})
 
 
-def _due(run_id: UUID, plan: Plan, steps: Mapping[int, Any], over: set[LaidOut]) -> Iterator[JoinCheck]:
+def _closed_steps(
+    run_id: UUID, plan: Plan, steps: Mapping[int, Any], finished_maps: set[LaidOut]
+) -> Iterator[JoinCheck]:
     for ordinal, row in steps.items():
         if row.status == "waiting":
-            is_due = _laid_out(row) in over
+            is_closed = _laid_out(row) in finished_maps
         else:
             is_waiting = row.status == "pending" and row.due_at is None
-            is_due = is_waiting and steps.keys().isdisjoint(plan[ordinal].predecessors)
-        if is_due:
+            is_closed = is_waiting and steps.keys().isdisjoint(plan[ordinal].predecessors)
+        if is_closed:
             yield JoinCheck(run_id, ordinal, row.queue)
 
 
-def _over(tx: Transaction, steps: Mapping[UUID, Mapping[int, Any]]) -> set[LaidOut]:
+def _finished_maps(tx: Transaction, steps: Mapping[UUID, Mapping[int, Any]]) -> set[LaidOut]:
     """The maps without an open item, of those that were laid out."""
     waiting = [row for of_run in steps.values() for row in of_run.values() if row.status == "waiting"]
     return maps.over(tx, [_laid_out(row) for row in waiting if row.map_first is not None])
@@ -99,10 +105,10 @@ def _ends(tx: Transaction, plans: Mapping[UUID, Plan]) -> list[JoinCheck]:
     """
     if not plans:
         return []
-    return [JoinCheck(row.run_id, END, row.queue) for row in tx.execute(_ANY_QUEUE, _spans(plans))]
+    return [JoinCheck(row.run_id, END, row.queue) for row in tx.execute(_ANY_QUEUE, _step_ranges(plans))]
 
 
-def _spans(plans: Mapping[UUID, Plan]) -> dict[str, Iterable[UUID]]:
+def _step_ranges(plans: Mapping[UUID, Plan]) -> dict[str, Iterable[UUID]]:
     return {
         "runs": list(plans),
         "firsts": [ids.task_run_id(run_id, 1) for run_id in plans],

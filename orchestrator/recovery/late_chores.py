@@ -19,7 +19,7 @@ WAIT_S = 0.5
 
 
 class _UnderWay(dict[str, Beside[ChoreResult]]):
-    """What is under way, by the name of the chore."""
+    """The calls that are under way, by the name of their chore."""
 
 
 def run(database: Database, name: str, work: Callable[[], ChoreResult], seconds: float) -> ChoreResult | None:

@@ -23,7 +23,7 @@ def ensure_tenant(tx: Transaction, tenant: str) -> None:
         )
 
 
-# So many names are compared with a wrong one.
+# The most names that are compared with a wrong one.
 _COMPARED = 500
 _BEGINS = "a tenant begins when a worker with an --app or an HTTP service registers for it"
 

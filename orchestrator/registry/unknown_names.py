@@ -13,7 +13,7 @@ Kind = Literal["pipeline", "task", "service", "schedule", "trigger"]
 # What lists are chosen by.
 Listed = Literal["pipeline", "task", "service"]
 
-# So many names are compared, and so many are shown.
+# The most names that are compared with a wrong one, and the most that the error shows.
 MOST_COMPARED = 500
 SHOWN = 5
 

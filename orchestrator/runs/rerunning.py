@@ -39,7 +39,7 @@ from pipeweave.suggestions import did_you_mean
 # Versions by name; any other version is its number.
 SAME, LATEST = "same", "latest"
 
-# So many steps are named in one message.
+# The most steps that one message names.
 _NAMED = 10
 
 

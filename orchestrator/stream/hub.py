@@ -27,15 +27,15 @@ from pipeweave.orchestrator.stream.shares import Holder
 
 log = logging.getLogger(__name__)
 
-# Seconds between two looks for what is new.
+# Seconds between two polls of the event log.
 EVERY_S = 0.015
-# A look must not slow those who work: the pause is at least so many times as long as the look took, up to
-# the longest pause (s).
+# A poll must not slow those who work: the pause is at least this multiple of the time that the poll took, up
+# to the longest pause (s).
 PAUSE_PER_LOOK = 15
 LONGEST_PAUSE_S = 0.1
-# Seconds between two looks while PostgreSQL cannot be reached.
+# Seconds between two polls while PostgreSQL cannot be reached.
 AWAY_S = 0.25
-# Seconds between two looks at the watchers: who has left, who may not watch any more.
+# Seconds between two checks of the watchers: who has left, who has lost the right to watch.
 TEND_S = 0.1
 # Seconds between two signs of life to a watcher, and between two looks whether it may still watch.
 PING_S = 15.0
@@ -65,11 +65,11 @@ class Sink(Protocol):
         """Nothing follows. None: this process stops."""
 
     def check(self) -> object:
-        """Raise the error for which the watcher may not watch any more."""
+        """Raise an error when the watcher has lost the right to watch."""
 
     @property
     def holder(self) -> Holder:
-        """Whose it is."""
+        """The holder that the stream counts for."""
 
     @property
     def has_room(self) -> bool:

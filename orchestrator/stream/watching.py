@@ -30,11 +30,11 @@ class LiveSink(Protocol):
         """Nothing follows. None: this process stops."""
 
     def check(self) -> object:
-        """Raise the error for which the watcher may not watch any more."""
+        """Raise an error when the watcher has lost the right to watch."""
 
     @property
     def holder(self) -> Holder:
-        """Whose it is."""
+        """The holder that the stream counts for."""
 
     @property
     def is_open(self) -> bool:

@@ -28,7 +28,7 @@ STATUSES = ("open", "retried", "discarded", "all")
 FINAL = ("completed", "failed", "timeout", "cancelled", "skipped")
 # Interval at which a standalone task is polled (s).
 POLL_INTERVAL_S = 0.5
-# So much of a fingerprint is shown; all of it; and how many groups one is looked for in.
+# Characters of a fingerprint that are shown, and all of them; the number of groups that are searched for one.
 FINGERPRINT_CHARS, WHOLE_FINGERPRINT, MOST_GROUPS = 12, 64, 1_000
 
 _filtered = options(
@@ -158,7 +158,7 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
         Column("error"): field("errorCode"),
         Column("message", wraps=True): field("message"),
         moment("last (UTC)", drop=1): lambda each: when(each["lastFailedAt"]),
-        # So much of it is enough to name the group.
+        # These characters are enough to name the group.
         Column("fingerprint"): lambda each: each["fingerprint"][:FINGERPRINT_CHARS],
     }
     show_list("groups", rows, cells, as_json=as_json, none="No dead letters found.")

@@ -37,7 +37,7 @@ CONNECT_TIMEOUT_S = 2.0
 # The longest pause between two pieces of an answer; the whole answer may take longer. How long somebody waits
 # is decided at the gate.
 READ_TIMEOUT_S = 10.0
-# So much of a value is read at a time (bytes), which shows that it moves.
+# The piece of a value that is read at a time (bytes); each piece shows that the transfer moves.
 MOVES_BY = 64 * 1024
 # Attempts per request, including the first.
 MAX_ATTEMPTS = 3

@@ -23,20 +23,20 @@ from pipeweave.orchestrator.store import Database
 
 log = logging.getLogger(__name__)
 
-# A message for task runs that finds none to claim, and a join message that releases nothing here, count so
-# much; at this sum, with no message in between that found something, the queue is looked at. A join message
-# often has nothing to release here in good times, too.
+# Each message that finds nothing to do adds to a suspicion: one for task runs that finds none to claim adds
+# EMPTY_RUN, a join message that releases nothing adds EMPTY_JOIN (less: that is usual in good times, too). A
+# message that finds work sets it back to 0. At SUSPICIOUS the queue is searched for stale messages.
 EMPTY_RUN = 4
 EMPTY_JOIN = 1
 SUSPICIOUS = 20
-# So many messages are looked at together, and one look goes on for so long (s) while it finds stale messages.
+# Messages that are read at a time, and how long one search goes on (s) while it finds stale messages.
 AT_ONCE = 500
 LOOK_S = 1.0
 
 
 @dataclass(slots=True)
-class _Looked:
-    """The messages at the front of a list.
+class _Sorted:
+    """The messages at the front of a list that are removed, and the joins to check instead.
 
     Args:
         stale: as they are in Redis.
@@ -61,7 +61,7 @@ class StaleMessages:
         self._suspicion = 0
 
     def record(self, queue: str, is_something: bool, weight: int = EMPTY_RUN) -> None:
-        """Note whether a message of a queue found something to do; when too many did not, look at it."""
+        """Record whether a message of a queue found something to do; when too many did not, search it."""
         if is_something:
             self._suspicion = 0
             return
@@ -75,7 +75,7 @@ class StaleMessages:
             log.info("stale_messages.kept", extra={"reason": error.detail})
             return
         if dropped:
-            # There may be more: the next message that finds nothing leads to the next look.
+            # There may be more: the next message that finds nothing leads to the next search.
             self._suspicion = SUSPICIOUS - EMPTY_JOIN
 
     def drop(self, queue: str) -> int:
@@ -84,7 +84,7 @@ class StaleMessages:
         Raises:
             Unavailable: PostgreSQL or the broker cannot be used; nothing is lost.
         """
-        # One process looks at a time: the others would see the same messages.
+        # One process searches at a time: the others would see the same messages.
         if not self._publisher.begin_look(queue, LOOK_S):
             return 0
         until = time.monotonic() + LOOK_S
@@ -98,25 +98,25 @@ class StaleMessages:
         dropped = 0
         while time.monotonic() < until:
             messages = self._publisher.peek(queue, level, AT_ONCE)
-            looked = self._look(queue, messages)
-            asks = [(InvalidChord(*each), JoinCheck(*each, queue)) for each in sorted(looked.asks)]
+            front = self._sort(queue, messages)
+            asks = [(InvalidChord(*each), JoinCheck(*each, queue)) for each in sorted(front.asks)]
             # Asked first: a process that dies in between asks once too often.
             self._publisher.publish([each for pair in asks for each in pair])
-            self._publisher.remove(queue, level, looked.stale)
-            dropped += len(looked.stale)
-            if 2 * len(looked.stale) < AT_ONCE:
+            self._publisher.remove(queue, level, front.stale)
+            dropped += len(front.stale)
+            if 2 * len(front.stale) < AT_ONCE:
                 break
         return dropped
 
-    def _look(self, queue: str, messages: Sequence[bytes]) -> _Looked:
-        looked = _Looked()
+    def _sort(self, queue: str, messages: Sequence[bytes]) -> _Sorted:
+        front = _Sorted()
         runs: list[tuple[bytes, tuple[UUID, Sequence[int], int], Envelope]] = []
         checks: list[tuple[bytes, tuple[UUID, int]]] = []
         seen: set[str] = set()
         for raw in messages:
             envelope = decode(raw)
             if not isinstance(envelope, Envelope) or (name := f"{envelope.task}{envelope.arguments}") in seen:
-                looked.stale.append(raw)
+                front.stale.append(raw)
                 continue
             seen.add(name)
             run_id = UUID(hex=envelope.arguments[0])
@@ -131,7 +131,7 @@ class StaleMessages:
                 (run_id, join) for _, (run_id, _, _), envelope in empty for join in envelope.arguments[4]
             }
             is_open = message_checks.open_joins(tx, counted.union(join for _, join in checks), self._tenant)
-        looked.stale += [raw for raw, _, _ in empty]
-        looked.stale += [raw for raw, join in checks if join not in is_open]
-        looked.asks = counted & is_open
-        return looked
+        front.stale += [raw for raw, _, _ in empty]
+        front.stale += [raw for raw, join in checks if join not in is_open]
+        front.asks = counted & is_open
+        return front

@@ -181,7 +181,7 @@ FROM unnest(CAST(:ids AS uuid[]), CAST(:runs AS uuid[])) AS f(id, run_id) WHERE 
 
 
 def point_to(tx: Transaction, first: Mapping[UUID, UUID]) -> None:
-    """Note the runs that had the tokens of these rows before."""
+    """Mark rows as duplicates: each names the earlier run that has its token."""
     tx.execute(_POINT, {"ids": list(first), "runs": list(first.values()), "now": tx.now})
 
 
@@ -193,7 +193,7 @@ WHERE e.id = f.id AND e.settled_at IS NULL
 
 
 def refuse_each(tx: Transaction, code: str, errors: Mapping[UUID, str]) -> int:
-    """Note that these runs will never start, and why; the number of rows."""
+    """Mark rows as refused, with the reason: their runs never start. Returns the number of rows."""
     parameters = {"ids": list(errors), "code": code, "errors": list(errors.values()), "now": tx.now}
     return tx.execute(_REFUSE, parameters | {"most": MAX_ERROR_CHARS}).rowcount
 

@@ -145,7 +145,7 @@ def _versions(version_rows: Any) -> list[Document]:
 
 
 def _require_known_or_counted(tx: Transaction, tenant: str, kind: Listed, id: str, history: Series) -> None:
-    """What is gone keeps its statistics."""
+    """Raise NotFound for an unknown name, unless something is counted of it: it was removed since."""
     if not any(history.sum.counts.values()):
         unknown_names.require(tx, tenant, kind, id)
 

@@ -16,9 +16,10 @@ from pipeweave.orchestrator.telemetry.traces.spans import TraceSpan
 
 # The consumer of events that sends spans.
 CONSUMER = "traces"
-# A place that was left alone for longer, because no process sent spans, is left behind.
+# If no process has sent spans for longer, sending begins anew at the newest event; the spans in between are
+# never sent.
 LEFT_BEHIND = timedelta(hours=24)
-# About so many events make one batch.
+# The usual number of events in one batch.
 BATCH = 1_000
 
 # Sends spans, and says whether they have arrived.

@@ -19,7 +19,7 @@ MOST_ATTEMPTS = 200
 # Between two looks at a run that is followed (s).
 POLL_INTERVAL_S = 0.5
 _PAGE = 500
-# So many last lines the API gives of one log.
+# The most lines that the API gives from the end of one log.
 _MOST_TAIL = 10_000
 
 
