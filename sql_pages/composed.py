@@ -87,8 +87,9 @@ ENDED = Event(RUN, "run.failed")
 class _Ones:
     """A row whose columns are all 1."""
 
-    def __getattr__(self, name: str) -> int:
-        return 1
+    def __getattr__(self, name: str) -> int | None:
+        # The runs of these calls belong to no other run.
+        return None if name == "parent_task_run_id" else 1
 
 
 class Answer(Result):

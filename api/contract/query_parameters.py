@@ -169,6 +169,9 @@ class RunFilterQuery(Query):
         None, description="Only runs that took so long (ms), or have been running for so long."
     )
     task_id: Name | None = Field(None, description="Only runs with a step that is this task.")
+    children: Annotated[bool, BeforeValidator(truth)] = Field(
+        False, description="With the runs that belong to a step of another run; else they are left out."
+    )
 
     def run_filter(self) -> RunFilter:
         """The filters in the form that the orchestrator takes."""
@@ -184,6 +187,7 @@ class RunFilterQuery(Query):
             self.version,
             self.min_ms,
             self.task_id,
+            self.children,
         )
 
 

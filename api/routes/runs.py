@@ -12,6 +12,7 @@ from pipeweave import ids
 from pipeweave.api.contract.query_parameters import (
     EventsQuery,
     FindTaskRunsQuery,
+    PageQuery,
     RunQuery,
     RunsQuery,
     SearchQuery,
@@ -29,7 +30,7 @@ from pipeweave.orchestrator.diagnosis import why
 from pipeweave.orchestrator.documents.operations import ChangedRuns
 from pipeweave.orchestrator.documents.run_questions import WhyAnswer
 from pipeweave.orchestrator.documents.run_state import RunState, StepStates
-from pipeweave.orchestrator.documents.runs import EventList, PausedRun, RunDetail, RunList
+from pipeweave.orchestrator.documents.runs import ChildRunList, EventList, PausedRun, RunDetail, RunList
 from pipeweave.orchestrator.documents.search import SearchAnswer
 from pipeweave.orchestrator.documents.task_runs import FoundTaskRuns, TaskRunDetail, TaskRunList
 from pipeweave.orchestrator.registry import unknown_names
@@ -130,6 +131,24 @@ def list_task_runs(call: Call, id: str, query: TaskRunsQuery) -> dict[str, Any]:
     with call.reading() as tx:
         page = reading.run_task_runs(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
         return query.named("taskRuns", page)
+
+
+@routes.add(
+    "GET",
+    "/api/runs/{id}/children",
+    "List a run's child runs",
+    ids=RUN,
+    query=PageQuery,
+    answer=ChildRunList,
+    errors=(NotFound,),
+)
+def list_children(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
+    """The runs that steps of this run have started, newest first."""
+    run_id = ids.read(ids.RUN, id)
+    with call.reading() as tx:
+        reading.require_run(tx, call.tenant, run_id)
+        page = reading.run_list(tx, call.tenant, query.page(), kept.RunFilter(parent=run_id))
+    return query.named("runs", page)
 
 
 @routes.add(

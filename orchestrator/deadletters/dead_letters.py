@@ -15,7 +15,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator.deadletters import reopening
+from pipeweave.orchestrator.deadletters import parents, reopening
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
 from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.triggered_by import REDRIVE, TriggeredBy
@@ -200,10 +200,12 @@ def _retry_steps(tx: Transaction, letters: Sequence[DeadLetter], cause: Triggere
     run_id = letters[0].run_id
     maintenance_mode.admit(tx)
     run = run_headers.load(tx, run_id)
+    above = parents.lock(tx, run)
     status = reopening.lock_run(tx, run, run_id)
     still_open = {each.task_run_id: each.id for each in _lock(tx, letters)}
     if run is None or not still_open:
         return []
+    parents.reopen(tx, above, cause)
     # Marked before the run goes on: a map whose items cannot be laid out again writes a new dead letter at
     # once.
     for task_run_id, letter_id in still_open.items():

@@ -45,7 +45,7 @@ from pipeweave.orchestrator.state.rows import of_row
 from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
-from pipeweave.spec import ENGINE, ITEMS, STEPS
+from pipeweave.spec import CHILD_TASKS, ENGINE, ITEMS, STEPS
 from pipeweave.spec.engine_results import PARALLEL_FAILED
 
 T = TaskStatus
@@ -109,7 +109,7 @@ def reopen(
     targets = _reopen_failed(tx, run, failed, letters, cause)
     others = _reopen_stopped(tx, run, stopped.steps)
     _reopen_maps(tx, run, stopped.maps)
-    _advance(tx, run, status, [*targets, *others], stopped.maps)
+    _advance(tx, run, status, [*targets, *others], stopped.maps, queue=targets[0].queue)
     return targets
 
 
@@ -219,8 +219,12 @@ def _steps(tx: Transaction, run: RunHeader) -> dict[int, StepToReopen]:
 
 # --- moving task runs back --------------------------------------------------------------------------------
 
+_CHILD_TASKS = ", ".join(f"'{each}'" for each in sorted(CHILD_TASKS))
+_HAS_CHILD = f"t.task_id IN ({_CHILD_TASKS})"
 # An item waits for no predecessor: it is due.
-_CLEARED = f""", due_at = CASE WHEN {kind_sql.IS_ITEM} THEN CAST(:now AS timestamptz) END,
+# One that has a child run waits for its turn in its map.
+_CLEARED = f""", due_at = CASE WHEN {kind_sql.IS_ITEM} AND NOT {_HAS_CHILD}
+        THEN CAST(:now AS timestamptz) END,
     queued_at = NULL, claimed_at = NULL, started_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
     finished_at = NULL, worker = NULL, awaits = NULL, progress = NULL, progress_message = NULL, error = NULL,
     error_code = NULL, dispatched_at = NULL, logs_path = NULL"""
@@ -229,7 +233,7 @@ _ANEW = f""", code_version = k.code_version, code_hash = k.code_hash,
     queue = s.queue || coalesce('/' || k.queue, ''){_CLEARED}"""
 _ITS_SERVICE = "JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id"
 _IS_OF_TASK = "k.tenant_id = t.tenant_id AND k.id = t.task_id"
-_IS_OF_ENGINE = kind_sql.kind_in(ENGINE)
+_IS_OF_ENGINE = f"({kind_sql.kind_in(ENGINE)} OR {kind_sql.IS_ITEM} AND {_HAS_CHILD})"
 
 
 def _moved_failed(changes: str, where: str, source: str = "") -> str:
@@ -335,7 +339,7 @@ def _reopen_stopped(tx: Transaction, run: RunHeader, steps: Sequence[int]) -> li
     # The run's row is locked, so both statements find the same task runs.
     begun: list[Any] = list(tx.execute(_ARCHIVE_STOPPED, parameters))
     rows: list[Any] = list(tx.execute(_REOPEN_STOPPED, parameters))
-    if any(not run.plan[each].step.has_task for each in steps):
+    if run.plan.has_children or any(not run.plan[each].step.has_task for each in steps):
         rows += tx.execute(_REOPEN_STOPPED_OF_ENGINE, parameters)
     moved = [of_row(row) for row in rows]
     bumped = ranges(ids.ordinal_of(row.task_run_id) for row in begun)
@@ -366,14 +370,64 @@ def _reopen_maps(tx: Transaction, run: RunHeader, maps: Sequence[int]) -> None:
         tx.execute(_REOPEN_MAPS, {"run_id": run.id, "ids": map_ids, "now": tx.now})
 
 
+_WAITS_AGAIN = Move(
+    to=T.WAITING,
+    changes=", attempt = t.attempt + 1, max_attempts = t.max_attempts + 1, finished_at = NULL, error = NULL,"
+    " error_code = NULL",
+    source=f"FROM {NAMED}",
+    rows=by_key(),
+    where=f"t.status = 'failed' AND {_HAS_CHILD}",
+    event=MoveEvent(
+        "'task_run.reopened'",
+        "jsonb_build_object('nextAttempt', m.attempt, 'status', m.status)",
+        attempt="m.attempt - 1",
+    ),
+    reopens=True,
+).sql
+_WAIT_AGAIN = f"WITH {_WAITS_AGAIN} SELECT * FROM moved"
+
+
+def wait_again(
+    tx: Transaction, run: RunHeader, status: RunStatus, task_run: TaskRun, cause: TriggeredBy
+) -> TaskRun:
+    """Let a run go on whose step, or item, waits again for its child, which goes on, too.
+
+    Args:
+        run: the run; its row must be locked.
+        status: as `lock_run` returned it.
+        task_run: it failed because its child did.
+        cause: who or what retries a dead letter of the child.
+
+    Returns:
+        The task run, at its next attempt. Who calls writes its wait.
+    """
+    place = task_run.map_parent or task_run.ordinal
+    stopped = find_stopped(run.plan, _steps(tx, run), [place])
+    run_transitions.reopen(tx, run.id, status, cause.actor)
+    parameters = {"run_id": run.id, "ids": [task_run.id], "now": tx.now}
+    waiting = of_row(tx.execute(_WAIT_AGAIN, parameters).one())
+    others = _reopen_stopped(tx, run, stopped.steps)
+    _reopen_maps(tx, run, stopped.maps)
+    if others or stopped.maps:
+        _advance(tx, run, status, others, stopped.maps, queue=waiting.queue)
+    return waiting
+
+
 # --- advancing the run ------------------------------------------------------------------------------------
 
 
 def _advance(
-    tx: Transaction, run: RunHeader, status: RunStatus, reopened: Sequence[TaskRun], maps: Sequence[int]
+    tx: Transaction,
+    run: RunHeader,
+    status: RunStatus,
+    reopened: Sequence[TaskRun],
+    maps: Sequence[int],
+    *,
+    queue: str,
 ) -> None:
-    advance = Advance(tx, run, queue=reopened[0].queue, counting=Counting.REOPENED)
-    advance.release_due([each.id for each in reopened if each.kind in ITEMS])
+    advance = Advance(tx, run, queue=queue, counting=Counting.REOPENED)
+    due = [each for each in reopened if each.kind in ITEMS and each.task_id not in CHILD_TASKS]
+    advance.release_due([each.id for each in due])
     advance.decide(sorted(each.ordinal for each in reopened if each.kind in STEPS))
     for each in maps:
         advance.check(each)

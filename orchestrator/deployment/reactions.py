@@ -16,10 +16,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain.facts import Fact, KeysReleased, RunEnded, RunQuiet, SignalSent, WaitBegan
+from pipeweave.orchestrator.domain.facts import (
+    ChildEnded,
+    ChildrenLeft,
+    Fact,
+    KeysReleased,
+    RunEnded,
+    RunQuiet,
+    SignalSent,
+    WaitBegan,
+)
 from pipeweave.orchestrator.engine import key_waiters
 from pipeweave.orchestrator.queueing import maintenance_mode
-from pipeweave.orchestrator.runs import admission
+from pipeweave.orchestrator.runs import admission, child_runs
 from pipeweave.orchestrator.store.database import Verb
 from pipeweave.orchestrator.waits import looking
 
@@ -46,7 +55,7 @@ def _free_keys(released: KeysReleased) -> Verb | None:
 def _look_at_waits(began: WaitBegan) -> Verb | None:
     """Look whether what they wait for has come before."""
     keys = [(began.run_id, each) for each in began.task_runs]
-    return functools.partial(looking.look_at, keys=keys)
+    return functools.partial(looking.follow, keys=keys)
 
 
 def _look_for_signal(sent: SignalSent) -> Verb | None:
@@ -56,9 +65,27 @@ def _look_for_signal(sent: SignalSent) -> Verb | None:
     return functools.partial(looking.look_for_signal, root=sent.run_id, name=sent.name)
 
 
+def _look_at_parent(ended: ChildEnded) -> Verb | None:
+    """End the wait for a child, or go on with the next one."""
+    return functools.partial(looking.follow, keys=[(ids.run_id_of(ended.task_run_id), ended.task_run_id)])
+
+
+def _look_above(quiet: RunQuiet) -> Verb | None:
+    """Mark the parent of a quiet run, if nothing else of it works."""
+    above = quiet.parent_task_run_id
+    return None if above is None else functools.partial(looking.follow, keys=[(ids.run_id_of(above), above)])
+
+
+def _cancel_children(left: ChildrenLeft) -> Verb | None:
+    """Cancel the children that nothing waits for any more."""
+    return functools.partial(child_runs.cancel_left, parent=left.run_id)
+
+
 REACTIONS: Mapping[type[Fact], tuple[Reaction, ...]] = {
     RunEnded: (_enter_maintenance, _admit_next_run),
-    RunQuiet: (_enter_maintenance, _admit_next_run),
+    RunQuiet: (_enter_maintenance, _admit_next_run, _look_above),
+    ChildEnded: (_look_at_parent,),
+    ChildrenLeft: (_cancel_children,),
     KeysReleased: (_free_keys,),
     WaitBegan: (_look_at_waits,),
     SignalSent: (_look_for_signal,),

@@ -6,8 +6,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pipeweave.orchestrator.diagnosis.why_reasons import Reason, reason
-from pipeweave.orchestrator.domain.json_shapes import iso, task_run_id
-from pipeweave.orchestrator.domain.waits import APPROVAL, CALLBACK, POLL, SIGNAL, TIMER, Wait
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
+from pipeweave.orchestrator.domain.waits import APPROVAL, CALLBACK, CHILD, POLL, SIGNAL, TIMER, Wait
 from pipeweave.orchestrator.state import signals, waits
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -33,6 +33,8 @@ def waiting_reason(tx: Transaction, row: Any) -> Reason:
             return _for_callback(wait)
         case kind if kind == POLL:
             return _polls(wait)
+        case kind if kind == CHILD:
+            return _for_run(tx, wait)
     return reason("waiting", f"it waits for a {wait.kind} and occupies no worker", kind=wait.kind)
 
 
@@ -100,6 +102,19 @@ def _polls(wait: Wait) -> Reason:
 def _host(wait: Wait) -> str:
     # The rest of the URL may hold a secret.
     return urlsplit(wait.data["url"]).hostname or "its URL"
+
+
+_CHILD = "SELECT r.status, r.pipeline_id FROM runs AS r WHERE r.id = :id"
+
+
+def _for_run(tx: Transaction, wait: Wait) -> Reason:
+    child, numbers = run_id(wait.child), {"round": wait.data["round"] + 1, "attempt": wait.data["try"]}
+    row: Any = tx.execute(_CHILD, {"id": wait.child}).one_or_none()
+    if row is None:
+        text = f"its next run {child} starts at {iso(wait.due_at)}"
+        return reason("round_delay", text, runId=child, startsAt=iso(wait.due_at), **numbers)
+    text = f"it waits for run {child} of {row.pipeline_id!r}, which is {row.status}; `pipeweave why {child}`"
+    return reason("waits_for_run", text, runId=child, status=row.status, **numbers)
 
 
 def _then(wait: Wait) -> str:

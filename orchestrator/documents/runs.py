@@ -43,6 +43,9 @@ class KeptRun(AnswerModel):
     )
     rerun_of: RunId | None = Field(description="The run that this one repeats.")
     rerun_from: str | None = Field(description="The step that the rerun began at; null: the beginning.")
+    parent_run_id: RunId | None = Field(description="The run that it belongs to; null for most.")
+    root_run_id: RunId | None = Field(description="The first run above it; null without a parent.")
+    depth: int = Field(description="How many runs are above it.")
     trace_id: TraceId
     task_run_count: int
     error: Any
@@ -69,6 +72,12 @@ class Run(KeptRun):
 
 class RunList(Scanned):
     """Runs, newest first."""
+
+    runs: list[Run]
+
+
+class ChildRunList(Paged):
+    """Child runs of a run, newest first."""
 
     runs: list[Run]
 

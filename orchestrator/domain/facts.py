@@ -44,11 +44,13 @@ class RunQuiet:
         run_id: the run.
         is_awaited: whether maintenance waits for the end of the last lively run.
         limited_tenant: the run's tenant, if it has a limit of active runs and this run held a run slot.
+        parent_task_run_id: the task run that waits for the run, of the run that it belongs to.
     """
 
     run_id: UUID
     is_awaited: bool
     limited_tenant: str | None
+    parent_task_run_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +80,26 @@ class SignalSent:
     task_run_id: UUID | None = None
 
 
-Fact = RunEnded | KeysReleased | RunQuiet | WaitBegan | SignalSent
+@dataclass(frozen=True, slots=True)
+class ChildEnded:
+    """A child run became final.
+
+    Args:
+        task_run_id: the task run that waits for it, of the parent.
+    """
+
+    task_run_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenLeft:
+    """Task runs that waited for children were cancelled: perhaps children of the run are open.
+
+    Args:
+        run_id: the parent.
+    """
+
+    run_id: UUID
+
+
+Fact = RunEnded | KeysReleased | RunQuiet | WaitBegan | SignalSent | ChildEnded | ChildrenLeft

@@ -18,7 +18,7 @@ from typing import Any
 from pipeweave.orchestrator.domain import step_classes
 from pipeweave.orchestrator.domain.states import FAILED_TASK
 from pipeweave.orchestrator.domain.step_values import StepValues, Wanted
-from pipeweave.spec import ALL, PINNED, Gather, PipelineSpec, StepSpec
+from pipeweave.spec import ALL, CHILD_TASKS, PINNED, Gather, PipelineSpec, StepSpec
 from pipeweave.spec.references import compile_value
 
 # The end of the run, as if it were a step.
@@ -91,6 +91,11 @@ class Plan:
     def waiting_for_values(self) -> frozenset[int]:
         """The steps that values decide about when their predecessors let them run; see `engine/acting.py`."""
         return frozenset(each.ordinal for each in self.steps if each.step.waits_for_values)
+
+    @functools.cached_property
+    def has_children(self) -> bool:
+        """Whether a step of it runs a pipeline: other runs may belong to its runs."""
+        return any(each.step.task in CHILD_TASKS for each in self.steps)
 
     @functools.cached_property
     def ruled(self) -> frozenset[int]:

@@ -13,12 +13,29 @@ from pipeweave.spec import AsyncDefaults
 
 
 @dataclass(frozen=True, slots=True)
+class Parent:
+    """The run that a run belongs to, and its place in the tree.
+
+    Args:
+        task_run_id: the task run that waits for the end of the child.
+        root_run_id: the run that people know.
+        depth: how many runs are above the child.
+    """
+
+    run_id: UUID
+    task_run_id: UUID
+    root_run_id: UUID
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunHeader:
     """The immutable part of a run, with its compiled plan.
 
     Args:
         triggered_by: None for a run of a version that did not store it.
         rerun_from: of a rerun from a step, that step: others may be completed before it begins.
+        parent: the run that it belongs to; None for one that belongs to none.
     """
 
     id: UUID
@@ -32,6 +49,7 @@ class RunHeader:
     plan: Plan
     triggered_by: TriggeredBy | None = None
     rerun_from: str | None = None
+    parent: Parent | None = None
 
     def own_timeout_s(self, step_id: str) -> float | None:
         """How long an attempt of a step may take (s), if the step says so itself, not its task."""
@@ -41,6 +59,11 @@ class RunHeader:
     def async_defaults(self, step_id: str) -> AsyncDefaults | None:
         """What a step says of calls that suspend themselves; None if it says nothing."""
         return self.plan[self.plan.ordinals[step_id]].step.suspends
+
+    @property
+    def root_id(self) -> UUID:
+        """The run that people know, which signals name."""
+        return self.id if self.parent is None else self.parent.root_run_id
 
     @property
     def traceparent(self) -> str | None:

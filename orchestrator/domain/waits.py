@@ -99,7 +99,8 @@ class Wait:
     Args:
         root_run_id: the run that its signals name.
         attempt: of its task run; it fences the end.
-        data: with `default`, what it completes with when its time is over; an approval has `title`,
+        data: of a child, `run`, its `round` in a loop, its `try`, and what the rounds before gave (`last`,
+            `outputs`). With `default`, what it completes with when its time is over; an approval has `title`,
             `assignees`, `needs`, `options`, `form`, `context`, `fourEyes` and `failsWhenRejected`, too; a
             poll has `url`, `intervalMs`, `maxTries`, `tries` so far and its `lastAnswer`; it and a callback
             have `maxRetryDelayMs`, which no retry waits longer than, or null.
@@ -116,6 +117,11 @@ class Wait:
     timeout_at: datetime
     data: Mapping[str, Any]
     created_at: datetime
+
+    @property
+    def child(self) -> UUID:
+        """Of a wait for a child run, the id of that run."""
+        return UUID(self.data["run"])
 
 
 @dataclass(frozen=True, slots=True)

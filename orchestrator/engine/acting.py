@@ -25,7 +25,7 @@ from pipeweave.orchestrator.engine.step_results import EngineResult
 from pipeweave.orchestrator.state import cancelling, completing, releasing
 from pipeweave.orchestrator.state.cancelling import CONDITION_FALSE, PREDECESSOR_FAILED
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.spec import Gather, WaitStep, engine_results
+from pipeweave.spec import ChildStep, Gather, WaitStep, engine_results
 
 # So many steps are acted on in one transaction, which holds rows locked meanwhile; the others follow by
 # messages about their joins.
@@ -36,7 +36,7 @@ class ActingOutcome(Enum):
     """What else than a value or a failure a step may come to."""
 
     GOES_ON = "goes on"  # its task runs, or one for each item
-    WAITS = "waits"  # for a time, a signal or people
+    WAITS = "waits"  # for a time, a signal, people or a run
     PASSED_OVER = "passed over"  # its condition is false
     AFTER_FAILURE = "after failure"  # a gather: a failure before its block kept its members from running
 
@@ -116,9 +116,9 @@ def _decide(
         scope: Scope = values.scope(needed.wanted)
         if needed.condition is not None and not needed.condition.is_true(scope, now=tx.now):
             return ActingOutcome.PASSED_OVER
-        if step.decides is None:
+        if step.decides is None or step.has_items:
             return ActingOutcome.GOES_ON
-        if isinstance(step.decides, WaitStep):
+        if isinstance(step.decides, WaitStep | ChildStep):
             return ActingOutcome.WAITS
         result = step_results.result_of(run.plan, ordinal, scope, tx.now)
         if isinstance(step.decides, Gather) and isinstance(result, EngineResult):

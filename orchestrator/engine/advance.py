@@ -228,7 +228,9 @@ class Advance:
 
     def _settle_items(self, items: Sequence[TaskRun]) -> None:
         for parent in sorted({each.map_parent for each in items if each.map_parent is not None}):
-            if maps.is_wide(self.tx, self.run.id, parent):
+            # Each item of a map of pipelines that ends lets the next one begin.
+            is_of_tasks = self.run.plan[parent].step.decides is None
+            if is_of_tasks and maps.is_wide(self.tx, self.run.id, parent):
                 self._chords.items_ended(parent, [each for each in items if each.map_parent == parent])
             else:
                 self.check(parent)
@@ -349,6 +351,9 @@ class Advance:
         if not items:
             self._complete_map(ordinal, count=0)
             return
+        if self.run.plan[ordinal].step.decides is not None:
+            maps.begin_next(self.tx, self.run, ordinal)
+            return
         self._chords.open_map(ordinal, items)
         self._releases.send(items)
 
@@ -367,6 +372,8 @@ class Advance:
                 self.decide([ordinal], opens_chords=False)
             case TaskStatus.WAITING if (ending := maps.ending(self.tx, self.run, ordinal)) is not None:
                 self._finish_map(ordinal, ending)
+            case TaskStatus.WAITING if self.run.plan[ordinal].step.decides is not None:
+                maps.begin_next(self.tx, self.run, ordinal)
             case None | TaskStatus.WAITING:
                 return
             case _:

@@ -52,7 +52,8 @@ def applies(run: RunHeader, completion: Completion, chosen: Collection[int] = ()
         return False
     if successors == (END,):
         # In the other failure modes the end of a run counts all of its task runs.
-        return run.failure_mode == FAIL_FAST
+        # The end of a child is told to its parent, by a statement more.
+        return run.failure_mode == FAIL_FAST and run.parent is None
     plain = run.plan.plain
     return all((each in plain or each in chosen) and not run.plan.gathered(each) for each in successors)
 

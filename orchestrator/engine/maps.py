@@ -20,7 +20,7 @@ from pipeweave.orchestrator.domain.plan import WIDE
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import OPEN_RUN, TaskStatus, sql_in
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.engine import referred_values
+from pipeweave.orchestrator.engine import referred_values, waiting
 from pipeweave.orchestrator.engine.referred_values import NOTHING_LOADED, Loaded
 from pipeweave.orchestrator.state import completing, pause_sql, rows
 from pipeweave.orchestrator.state.failed_task_runs import MAP_ITEMS_FAILED
@@ -118,9 +118,9 @@ WITH parent AS MATERIALIZED (
         max_attempts, priority, queue, is_limited, code_version, code_hash, timeout_ms, item, created_at,
         queued_at)
     SELECT p.run_id, i.id, p.tenant_id, p.step_id, p.task_id, 'item', i.place - 1, :parent,
-        CASE WHEN p.is_held THEN 'ready' ELSE 'queued' END,
+        CASE WHEN CAST(:of_children AS boolean) THEN 'pending' WHEN p.is_held THEN 'ready' ELSE 'queued' END,
         p.max_attempts, p.priority, p.queue, p.is_limited, p.code_version, p.code_hash, p.timeout_ms,
-        CAST(i.item AS jsonb), :now, :now
+        CAST(i.item AS jsonb), :now, CASE WHEN NOT CAST(:of_children AS boolean) THEN :now END
     FROM parent AS p,
          unnest(CAST(:ids AS uuid[]), CAST(:items AS text[])) WITH ORDINALITY AS i(id, item, place)
 )
@@ -132,12 +132,14 @@ FROM parent AS p
 def _insert(tx: Transaction, run: RunHeader, ordinal: int, first: int, items: list[str]) -> list[TaskRun]:
     item_ids = [ids.task_run_id(run.id, number) for number in range(first, first + len(items))]
     parent = {"run_id": run.id, "parent_id": ids.task_run_id(run.id, ordinal), "parent": ordinal}
-    row = tx.execute(_INSERT, {"ids": item_ids, "items": items, "now": tx.now} | parent).one()
+    of_children = run.plan[ordinal].step.decides is not None
+    values = {"ids": item_ids, "items": items, "of_children": of_children, "now": tx.now}
+    row = tx.execute(_INSERT, values | parent).one()
     status = TaskStatus.READY if row.is_held else TaskStatus.QUEUED
-    data: dict[str, Any] = {"ordinals": [[first, first + len(items) - 1]]}
-    if row.is_held:
-        data["cause"] = LIMIT if row.is_limited else PAUSE
-    append(tx, [Event(run.id, f"task_runs.{status.value}", data=data)])
+    if of_children:
+        status = TaskStatus.PENDING
+    else:
+        _tell(tx, run, row, (first, first + len(items) - 1), status)
     return [
         TaskRun(
             id=item_id,
@@ -158,6 +160,37 @@ def _insert(tx: Transaction, run: RunHeader, ordinal: int, first: int, items: li
         )
         for index, item_id in enumerate(item_ids)
     ]
+
+
+def _tell(tx: Transaction, run: RunHeader, row: Any, span: tuple[int, int], status: TaskStatus) -> None:
+    data: dict[str, Any] = {"ordinals": [list(span)]}
+    if row.is_held:
+        data["cause"] = LIMIT if row.is_limited else PAUSE
+    append(tx, [Event(run.id, f"task_runs.{status.value}", data=data)])
+
+
+# --- maps of pipelines ------------------------------------------------------------------------------------
+
+# How many child runs of a map are open at once, if it does not say so.
+MAX_PARALLEL = 100
+
+_NEXT = f"""
+SELECT {rows.COLUMNS} FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.status = 'pending' AND t.due_at IS NULL
+ORDER BY t.id LIMIT greatest(0, :most - (SELECT count(*) FROM task_runs AS o
+    WHERE o.run_id = :run_id AND o.id BETWEEN :first AND :last AND o.status = 'waiting'))
+"""
+
+
+def begin_next(tx: Transaction, run: RunHeader, ordinal: int) -> None:
+    """Let the next items of a map of pipelines wait for their child runs, as far as it may have more of them
+    at once. The caller has locked the map's row, or has just laid it out.
+    """
+    spec = run.plan[ordinal].step.map
+    most = MAX_PARALLEL if spec is None or spec.max_parallel is None else spec.max_parallel
+    span = _span(run.id, _parent(tx, run.id, ordinal))
+    items = rows.read(tx.execute(_NEXT, {**span, "most": most}))
+    waiting.begin_items(tx, run, items)
 
 
 # --- the end of a map -------------------------------------------------------------------------------------

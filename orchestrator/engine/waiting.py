@@ -18,6 +18,8 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.domain.waits import (
     APPROVAL,
+    CHILD,
+    NEVER,
     OWN_NAMES,
     SIGNAL,
     TIMER,
@@ -28,6 +30,7 @@ from pipeweave.orchestrator.state import waits
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import canonical
 from pipeweave.size_limits import INLINE_BYTES
+from pipeweave.spec.child_steps import ChildPipeline, ChildStep, Loop
 from pipeweave.spec.wait_steps import (
     MAX_ASSIGNEES,
     MAX_NAMES,
@@ -75,6 +78,12 @@ def begin(tx: Transaction, run: RunHeader, ordinals: Iterable[int], resolve: Res
     return Begun(waits.begin(tx, run, new), failed)
 
 
+def begin_items(tx: Transaction, run: RunHeader, items: Iterable[TaskRun]) -> None:
+    """Let items of a map of pipelines wait for their child runs."""
+    new = [NewWait(each.id, CHILD, None, tx.now, NEVER, first_child(tx.now)) for each in items]
+    waits.begin(tx, run, new)
+
+
 def new_wait(run: RunHeader, ordinal: int, resolve: Resolve, now: datetime) -> NewWait:
     """The wait that a step of the kind `wait` begins.
 
@@ -86,8 +95,10 @@ def new_wait(run: RunHeader, ordinal: int, resolve: Resolve, now: datetime) -> N
         InvalidWait: the step's values are no time, name or person, or too many.
         AttemptFailed, InvalidInput: a value cannot be made.
     """
-    step: WaitStep = run.plan[ordinal].step.decides  # type: ignore[assignment]
+    step: WaitStep | ChildStep = run.plan[ordinal].step.decides  # type: ignore[assignment]
     task_run_id = ids.task_run_id(run.id, ordinal)
+    if isinstance(step, (ChildPipeline, Loop)):
+        return NewWait(task_run_id, CHILD, None, now, NEVER, first_child(now))
     if isinstance(step, Sleep):
         until = _wakes_at(step, resolve, now)
         return NewWait(task_run_id, TIMER, None, until, until, {})
@@ -98,6 +109,13 @@ def new_wait(run: RunHeader, ordinal: int, resolve: Resolve, now: datetime) -> N
         return NewWait(task_run_id, SIGNAL, names, now, timeout_at, _bounded(default))
     data = {**_question(step, resolve), **default}
     return NewWait(task_run_id, APPROVAL, (approval_name(task_run_id),), now, timeout_at, _bounded(data))
+
+
+def first_child(now: datetime) -> dict[str, Any]:
+    """What the wait for a child has as data: the child's id, which starts after the commit; the round of
+    a loop, from 0; and the try, from 1, where the step is retried.
+    """
+    return {"run": str(ids.new_id(int(now.timestamp() * 1000))), "round": 0, "try": 1}
 
 
 # --- times ------------------------------------------------------------------------------------------------

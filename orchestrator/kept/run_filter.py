@@ -35,6 +35,8 @@ class RunFilter:
         version: of this version of their pipeline.
         min_ms: that took so long (ms), or have run for so long.
         task_id: with a step that is this task.
+        has_children: with those that belong to a step of another run, which are left out otherwise.
+        parent: of those, the children of this run.
     """
 
     status: Sequence[str] = ()
@@ -48,6 +50,8 @@ class RunFilter:
     version: int | None = None
     min_ms: int | None = None
     task_id: str | None = None
+    has_children: bool = False
+    parent: UUID | None = None
 
     @property
     def sought_id(self) -> str | None:
@@ -84,8 +88,11 @@ def indexed(chosen: RunFilter, after: UUID | None) -> tuple[list[str], dict[str,
         "r.id >= :first": first,
         "r.id <= :last": last,
         "r.triggered_kind = :triggered_kind": chosen.triggered_kind,
+        "r.parent_run_id = :parent": chosen.parent,
     }
     where = ["r.tenant_id = :tenant", "r.pipeline_id IS NOT NULL"]
+    if not chosen.has_children and chosen.parent is None:
+        where.append("r.parent_run_id IS NULL")
     parameters: dict[str, Any] = {}
     if chosen.triggered_kind not in (None, triggered_by.API):
         # Said by itself, so that the index of these runs can be used whatever the parameter is.

@@ -17,7 +17,7 @@ from pipeweave.orchestrator.store.database import Transaction
 
 # SQL: the number of active runs, and of pending runs, of the tenant `n`.
 ACTIVE = f"""(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.pipeline_id IS NOT NULL
-    AND r.status IN {sql_in(ADMITTED_RUN)} AND r.quiet_since IS NULL)"""
+    AND r.status IN {sql_in(ADMITTED_RUN)} AND r.quiet_since IS NULL AND r.parent_run_id IS NULL)"""
 
 # A paused pending run keeps its place by its id, but nothing waits for it.
 WAITING = f"""(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.status = 'pending'

@@ -24,7 +24,7 @@ TASK_RUNS_SHOWN = 1_000
 COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority,
 r.metadata, r.task_run_count, r.error, r.error_code, r.created_at, r.started_at, r.finished_at, r.over_ms,
 r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from,
-p.paused_at, p.paused_by, p.reason AS pause_reason"""
+r.parent_run_id, r.root_run_id, r.depth, p.paused_at, p.paused_by, p.reason AS pause_reason"""
 PAUSE = "LEFT JOIN run_pauses AS p ON p.run_id = r.id"
 FROM = f"FROM runs AS r {PAUSE}"
 
@@ -38,6 +38,9 @@ def run_row(row: Any, answer: type[KeptRun] = KeptRun) -> Document:
         triggered_by=cause and cause.to_json(),
         rerun_of=getattr(row, "rerun_of", None),
         rerun_from=getattr(row, "rerun_from", None),
+        parent_run_id=getattr(row, "parent_run_id", None),
+        root_run_id=getattr(row, "root_run_id", None),
+        depth=getattr(row, "depth", None) or 0,
         trace_id=tracing.trace_id(row.id, getattr(row, "traceparent", None)),
         started_utc=row.started_at,
         ended_utc=row.finished_at,

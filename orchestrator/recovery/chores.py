@@ -29,7 +29,7 @@ from pipeweave.orchestrator.recovery import (
 from pipeweave.orchestrator.registry import instances, worker_processes
 from pipeweave.orchestrator.retention import expiry, partitions
 from pipeweave.orchestrator.retention.policy import Policy
-from pipeweave.orchestrator.runs import admission, deadlines
+from pipeweave.orchestrator.runs import admission, child_runs, deadlines
 from pipeweave.orchestrator.starts import enqueued, event_consumer
 from pipeweave.orchestrator.starts.hooks import run_starts, url_calls
 from pipeweave.orchestrator.starts.schedules import firing
@@ -37,7 +37,7 @@ from pipeweave.orchestrator.starts.triggers import event_starts
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.orchestrator.telemetry.statistics import ageing, fold
-from pipeweave.orchestrator.waits import due, quiet
+from pipeweave.orchestrator.waits import due, left_children, quiet
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +154,13 @@ CHORES = (
         is_due=quiet.MAY_BE_WRONG,
         every=timedelta(minutes=1),
         may_wait=True,
+    ),
+    Chore(
+        "left_children",
+        _over(left_children.check),
+        None,
+        is_due=child_runs.ARE_OPEN,
+        every=timedelta(minutes=1),
     ),
     Chore("deadlines", _deadlines, "runs_timed_out", is_due=deadlines.IS_DUE, only_while=_ACTIVE_RUNS),
     Chore(

@@ -14,7 +14,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.events import QUEUED, Event, held, together
 from pipeweave.orchestrator.domain.plan import Plan, PlannedStep
-from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.run import Parent, RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import KeptValue, TaskRun
 from pipeweave.orchestrator.domain.triggered_by import API
@@ -64,25 +64,34 @@ class WrittenRun:
     task_runs: list[TaskRun]
 
 
-# The guards are in the statement itself: nothing can change between a check and the write.
-_WRITE = f"""
+def _write_sql(accepting: str, columns: str = "", values: str = "", types: str = "") -> str:
+    """The statement that writes runs.
+
+    Args:
+        accepting: SQL: a row while such runs are accepted.
+        columns: further columns of runs.
+        values: theirs, of the row `r`.
+        types: theirs, with their names.
+    """
+    # The guards are in the statement itself: nothing can change between a check and the write.
+    return f"""
 WITH accepting AS MATERIALIZED (
-    SELECT 1 FROM ({deployment_mode.ACCEPTING}) AS a
+    SELECT 1 FROM ({accepting}) AS a
     WHERE {start_conditions.AS_EXPECTED} AND {snapshot.IS_CURRENT}
 ), new_runs AS (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
         deadline_at, idle_timeout_ms, triggered_kind, triggered_id, triggered_actor,
-        traceparent, rerun_of, rerun_from)
+        traceparent, rerun_of, rerun_from{columns})
     SELECT r.id, :tenant, r.pipeline_id, r.version, r.status, r.failure_mode, r.priority, r.input,
         r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, r.started_at,
         r.started_at + r.timeout_ms * interval '1 millisecond', r.idle_timeout_ms, r.triggered_kind,
-        r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from
+        r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from{values}
     FROM accepting, jsonb_to_recordset(CAST(:runs AS jsonb)) AS r(id uuid, pipeline_id text, version integer,
         status text, started_at timestamptz, failure_mode text, priority integer, input jsonb, path text,
         size integer, hash text, run_token text,
         metadata jsonb, steps integer, timeout_ms bigint, idle_timeout_ms bigint, triggered_kind text,
-        triggered_id text, triggered_actor text, traceparent text, rerun_of uuid, rerun_from text)
+        triggered_id text, triggered_actor text, traceparent text, rerun_of uuid, rerun_from text{types})
 ), new_task_runs AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority,
         queue, is_limited, code_version, code_hash, idempotency_key, timeout_ms, created_at, queued_at)
@@ -98,6 +107,16 @@ INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
 SELECT e.run_id, :now, e.type, NULL, NULL, e.data
 FROM accepting, jsonb_to_recordset(CAST(:events AS jsonb)) AS e(run_id uuid, type text, data jsonb)
 """
+
+
+_WRITE = _write_sql(deployment_mode.ACCEPTING)
+# A run inside of one that is under way goes on while maintenance waits for the end of that one.
+_WRITE_CHILDREN = _write_sql(
+    deployment_mode.GOING_ON,
+    ", parent_run_id, parent_task_run_id, root_run_id, depth",
+    ", r.parent_run_id, r.parent_task_run_id, r.root_run_id, r.depth",
+    ", parent_run_id uuid, parent_task_run_id uuid, root_run_id uuid, depth smallint",
+)
 
 
 def write(
@@ -124,7 +143,7 @@ def write(
     while (written := _write(tx, new_runs, expected, catalog)) is None:
         holds = start_conditions.look(tx, tenant)
         if holds == expected:
-            raise _refused(tx, catalog)
+            raise _refused(tx, catalog, is_child=new_runs[0].header.parent is not None)
         expected = holds
     begun = [new for new, run in zip(new_runs, written, strict=True) if run.status is RunStatus.RUNNING]
     run_transitions.announce_start(tx, *(each.header for each in begun))
@@ -144,12 +163,14 @@ def _claim_uploads(tx: Transaction, tenant: str, new_runs: Sequence[NewRun]) -> 
         uploads.claim(tx, tenant, wanted)
 
 
-def _refused(tx: Transaction, catalog: CatalogSnapshot | None) -> Exception:
+def _refused(tx: Transaction, catalog: CatalogSnapshot | None, *, is_child: bool) -> Exception:
     """The error when nothing was written although the start conditions were as expected.
 
     If maintenance does not refuse the runs now, their snapshot was outdated.
     """
-    if catalog is not None and deployment_mode.mode(tx) == deployment_mode.RUNNING:
+    mode = deployment_mode.mode(tx)
+    goes_on = mode == deployment_mode.RUNNING or (is_child and mode != deployment_mode.MAINTENANCE)
+    if catalog is not None and goes_on:
         return SnapshotOutdated()
     return maintenance_mode.refused(tx)
 
@@ -183,12 +204,14 @@ def _write(
     parameters |= expected.as_parameters() | (
         snapshot.ANY_CATALOG if catalog is None else catalog.as_parameters()
     )
-    return written if tx.execute(_WRITE, parameters).rowcount else None
+    statement = _WRITE if new_runs[0].header.parent is None else _WRITE_CHILDREN
+    return written if tx.execute(statement, parameters).rowcount else None
 
 
 def _places(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> int:
-    """How many of the runs start at once. Standalone tasks take no slot."""
-    if not expected.is_limited or new_runs[0].header.pipeline_id is None:
+    """How many of the runs start at once. Standalone tasks and children take no slot."""
+    first = new_runs[0].header
+    if not expected.is_limited or first.pipeline_id is None or first.parent is not None:
         return len(new_runs)
     places = run_slots.places(tx, new_runs[0].header.tenant)
     return len(new_runs) if places is None else places
@@ -257,10 +280,20 @@ def _run_row(new: NewRun, status: RunStatus, now: datetime) -> str:
             "rerun_of": new.rerun_of,
             "rerun_from": run.rerun_from,
             **({} if run.triggered_by is None else run.triggered_by.to_row()),
+            **({} if run.parent is None else _parent_columns(run.parent)),
         }
     ).decode()
     # The input is JSON text already: it is inserted as it is.
     return f'{head[:-1]},"input":{new.input.inline or "null"}}}'
+
+
+def _parent_columns(parent: Parent) -> dict[str, Any]:
+    return {
+        "parent_run_id": parent.run_id,
+        "parent_task_run_id": parent.task_run_id,
+        "root_run_id": parent.root_run_id,
+        "depth": parent.depth,
+    }
 
 
 def _task_run(run: RunHeader, ordinal: int, task: TaskRow | None, expected: Holds, is_entry: bool) -> TaskRun:

@@ -9,7 +9,9 @@ A pending run can be paused, too: it keeps its place in line and its status, and
 
 from __future__ import annotations
 
+import functools
 import logging
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +24,7 @@ from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.release import as_released
 from pipeweave.orchestrator.queueing import limits, paused_runs
 from pipeweave.orchestrator.runs import admission
-from pipeweave.orchestrator.state import run_headers, run_transitions
+from pipeweave.orchestrator.state import run_headers, run_transitions, waits
 from pipeweave.orchestrator.state.rows import COLUMNS, read
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -58,6 +60,8 @@ def pause(
     _log("run.paused", tx, tenant, run_id, by)
     # After the commit, because every later release sees the pause.
     tx.afterwards(lambda after: paused_runs.take_back_all(after, run_id))
+    if _has_children(tx, run_id):
+        tx.afterwards(functools.partial(_pause_children, run_id=run_id, by=by))
     return True
 
 
@@ -80,6 +84,9 @@ def resume(tx: Transaction, tenant: str, run_id: UUID, *, by: str | None = None)
         tx.afterwards(lambda after: _admit(after, tenant))
     else:
         _go_on(tx, tenant, run_id)
+    if _has_children(tx, run_id):
+        waits.look_at_children(tx, run_id)
+        tx.afterwards(functools.partial(_resume_children, run_id=run_id, by=by))
     return True
 
 
@@ -101,6 +108,43 @@ def _log(event: str, tx: Transaction, tenant: str, run_id: UUID, by: str | None)
 
 def _admit(tx: Transaction, tenant: str) -> None:
     admission.admit_pending_runs(tx, tenant)
+
+
+# --- the runs that belong to it ---------------------------------------------------------------------------
+
+# The reason of a pause that came from above, and ends with the one there.
+PARENT_PAUSED = "the run that it belongs to is paused"
+_CHILDREN = """
+SELECT r.id, r.tenant_id FROM runs AS r LEFT JOIN run_pauses AS p ON p.run_id = r.id
+WHERE r.parent_run_id = :id AND r.finished_at IS NULL AND p.reason IS NOT DISTINCT FROM CAST(:reason AS text)
+ORDER BY r.id
+"""
+
+
+def _has_children(tx: Transaction, run_id: UUID) -> bool:
+    run = run_headers.load(tx, run_id)
+    return run is not None and run.plan.has_children
+
+
+def _pause_children(tx: Transaction, run_id: UUID, by: str | None) -> None:
+    for row in tx.execute(_CHILDREN, {"id": run_id, "reason": None}).all():
+        tx.afterwards(functools.partial(_pause_child, tenant=row.tenant_id, run_id=row.id, by=by))
+
+
+def _pause_child(tx: Transaction, tenant: str, run_id: UUID, by: str | None) -> None:
+    with suppress(Conflict):  # it has ended meanwhile
+        pause(tx, tenant, run_id, reason=PARENT_PAUSED, by=by)
+
+
+def _resume_children(tx: Transaction, run_id: UUID, by: str | None) -> None:
+    for row in tx.execute(_CHILDREN, {"id": run_id, "reason": PARENT_PAUSED}).all():
+        tx.afterwards(functools.partial(resume_child, tenant=row.tenant_id, run_id=row.id, by=by))
+
+
+def resume_child(tx: Transaction, tenant: str, run_id: UUID, by: str | None = None) -> None:
+    """End the pause of a run that came from its parent."""
+    with suppress(Conflict):  # it has ended meanwhile
+        resume(tx, tenant, run_id, by=by)
 
 
 # --- what the run was kept from ---------------------------------------------------------------------------

@@ -461,10 +461,21 @@ def cancel_task(
 
 
 def _cancel(tx: Transaction, tenant: str, run_id: UUID, reason: str | None, by: str | None = None) -> bool:
-    reason = reason or "cancelled on request"
-    end = run_transitions.cancel(tx, run_id, reason, by)
+    return cancel_open(tx, tenant, run_id, reason or "cancelled on request", by)
+
+
+def cancel_open(
+    tx: Transaction, tenant: str, run_id: UUID, reason: str, by: str | None = None, *, code: str = "CANCELLED"
+) -> bool:
+    """Cancel a run of a tenant if it is open. False when it has ended.
+
+    Args:
+        by: who cancels it; None if nobody does, or that is not known.
+        code: of its error.
+    """
+    end = run_transitions.cancel(tx, run_id, reason, by, code=code)
     if end is None:
         return False
-    cancelled = cancelling.cancel_all(tx, run_id, code="CANCELLED", message=reason, end=end)
+    cancelled = cancelling.cancel_all(tx, run_id, code=code, message=reason, end=end)
     limits.fill(tx, tenant, {each.task_id for each in cancelled if each.takes_slot})
     return True

@@ -40,12 +40,13 @@ KINDS = {
 _RUN = """
 SELECT r.id, r.pipeline_id, r.pipeline_version, r.status, r.error, r.input, r.input_path, r.input_size,
     r.inputs_hash, r.started_at, r.finished_at, r.triggered_kind, r.triggered_id, r.triggered_actor
-FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant
+FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant AND r.parent_run_id IS NULL
 """
 
 
 def of_run(tx: Transaction, event: FeedEvent) -> Document | None:
-    """The document of the end of a run; None when its history was dropped."""
+    """The document of the end of a run; None when its history was dropped, or it
+    belongs to another run, whose end is what counts."""
     row = tx.execute(_RUN, {"id": event.run_id, "tenant": event.tenant}).one_or_none()
     if row is None:
         return None

@@ -12,6 +12,7 @@ from uuid import UUID
 import orjson
 
 from pipeweave.orchestrator.domain.events import CONDITION, Event, together
+from pipeweave.orchestrator.domain.facts import ChildrenLeft
 from pipeweave.orchestrator.domain.states import UNSTARTED_TASK, sql_in
 from pipeweave.orchestrator.domain.states import TaskStatus as T
 from pipeweave.orchestrator.domain.task_run import TaskRun
@@ -22,6 +23,7 @@ from pipeweave.orchestrator.state.rows import read, task_run_ids
 from pipeweave.orchestrator.state.task_transitions import Move, move
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
+from pipeweave.spec import CHILD_TASKS
 
 # The error codes of steps that are skipped: because of a failure, or because their condition is false, so
 # that they are passed over. A step that no predecessor chose has none.
@@ -88,4 +90,6 @@ def _cancel(
     cancelled = read(tx.execute(f"WITH {change.sql}, {waits.LEFT} SELECT * FROM moved", parameters))
     append(tx, [*together("task_runs.cancelled", cancelled, errorCode=code), *last])
     keys_released.announce(tx, cancelled)
+    if any(each.task_id in CHILD_TASKS for each in cancelled):
+        tx.announce(ChildrenLeft(run_id))
     return cancelled

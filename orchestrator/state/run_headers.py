@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pipeweave.orchestrator.domain import triggered_by
 from pipeweave.orchestrator.domain.plan import Plan, standalone_plan
-from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.run import Parent, RunHeader
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
@@ -20,9 +20,10 @@ COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mod
     r.input_path,
     CASE WHEN r.pipeline_id IS NULL THEN
         (SELECT o.task_id FROM task_runs AS o WHERE o.run_id = r.id LIMIT 1) END AS only_task,
-    r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_from"""
+    r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_from,
+    r.parent_run_id, r.parent_task_run_id, r.root_run_id, r.depth"""
 
-WIDTH = 14
+WIDTH = 18
 # Of them, the first columns are fields of the header as they are.
 _OWN = 8
 _HEADER = f"SELECT {COLUMNS} FROM runs AS r WHERE r.id = :id"
@@ -48,10 +49,16 @@ def of_row(tx: Transaction, row: Any) -> RunHeader:
     It is cached at once, before the commit: if this transaction created the run and is rolled back, nothing
     will ask for the run's id again.
     """
-    values: list[Any] = [*row[:_OWN], _plan(tx, row), triggered_by.of_row(row), row.rerun_from]
+    values: list[Any] = [*row[:_OWN], _plan(tx, row), triggered_by.of_row(row), row.rerun_from, _parent(row)]
     header = RunHeader(*values)
     tx.cache(HEADERS).put(header.id, header)
     return header
+
+
+def _parent(row: Any) -> Parent | None:
+    if row.parent_run_id is None:
+        return None
+    return Parent(row.parent_run_id, row.parent_task_run_id, row.root_run_id, row.depth)
 
 
 def _plan(tx: Transaction, row: Any) -> Plan:

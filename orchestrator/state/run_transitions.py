@@ -18,7 +18,7 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.step_failures import STEP_FAILED, of_a_step
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.state import deployment_mode, failed_task_runs
+from pipeweave.orchestrator.state import deployment_mode, failed_task_runs, waits
 from pipeweave.orchestrator.state.task_transitions import after
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import rules
@@ -70,6 +70,8 @@ def announce_end(tx: Transaction, run_id: UUID, row: Any) -> None:
         row: the answer of the statement that ended the run, with the columns of AWAITED.
     """
     tx.announce(RunEnded(run_id, row.is_awaited, row.limited_tenant))
+    if row.parent_task_run_id is not None:
+        waits.child_ended(tx, row.parent_task_run_id)
     if row.ended is not None:
         tx.after_commit(lambda: _log_end(run_id, *row.ended))
 
@@ -117,7 +119,7 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at
             UPDATE runs SET status = '{to.value}', finished_at = CAST({at} AS timestamptz){failed}
             WHERE id = :run_id AND status IN ({guard}) AND {where}
             RETURNING id, tenant_id, pipeline_id, status, error, error_code, started_at, finished_at,
-                over_ms, traceparent
+                over_ms, traceparent, parent_task_run_id
         ){unpaused}"""
 
 
@@ -143,7 +145,8 @@ AWAITED = f"""{deployment_mode.IS_AWAITED} AS is_awaited,
      WHERE n.max_active_runs IS NOT NULL AND run.pipeline_id IS NOT NULL) AS limited_tenant,
     (SELECT json_build_array(run.tenant_id, run.pipeline_id, run.status,
         extract(epoch FROM run.finished_at - run.started_at) - run.over_ms / 1000.0, run.error_code,
-        run.error ->> 'message', run.traceparent) FROM run) AS ended"""
+        run.error ->> 'message', run.traceparent) FROM run) AS ended,
+    (SELECT run.parent_task_run_id FROM run) AS parent_task_run_id"""
 
 # The SELECT behind `_move_sql`: whether the run moved, and who waits for its end.
 MOVED = f"SELECT EXISTS (SELECT 1 FROM run) AS has_moved, {AWAITED}"
@@ -374,11 +377,13 @@ def reopen(tx: Transaction, run_id: UUID, status: RunStatus, by: str | None = No
     tx.execute(_REOPEN, {"run_id": run_id, "now": tx.now, "before": before, "by": by})
 
 
-def cancel(tx: Transaction, run_id: UUID, reason: str, by: str | None = None) -> Event | None:
+def cancel(
+    tx: Transaction, run_id: UUID, reason: str, by: str | None = None, *, code: str = "CANCELLED"
+) -> Event | None:
     """Cancel an open run. Returns the same as `fail`.
 
     Args:
         by: who cancels it; None if that is not known.
     """
     who = {} if by is None else {"by": by}
-    return _end_early(tx, run_id, RunStatus.CANCELLED, {"code": "CANCELLED", "message": reason, **who})
+    return _end_early(tx, run_id, RunStatus.CANCELLED, {"code": code, "message": reason, **who})

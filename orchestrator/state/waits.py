@@ -6,7 +6,7 @@ run wait, and deleted by the one that ends it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,11 +14,12 @@ from uuid import UUID
 
 import orjson
 
-from pipeweave.orchestrator.domain.facts import WaitBegan
+from pipeweave import ids
+from pipeweave.orchestrator.domain.facts import ChildEnded, WaitBegan
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import KeptValue, TaskRun
-from pipeweave.orchestrator.domain.waits import NewWait, Wait
+from pipeweave.orchestrator.domain.waits import NEVER, NewWait, Wait
 from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.rows import COLUMNS, of_row, read
 from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, status_is
@@ -89,11 +90,25 @@ def _begin(tx: Transaction, run: RunHeader, waits: Sequence[NewWait], statement:
     if not waits:
         return []
     rows = [each.to_row() for each in sorted(waits, key=lambda each: each.task_run_id)]
-    parameters = {"run_id": run.id, "root": run.id, "rows": orjson.dumps(rows).decode(), "now": tx.now}
+    parameters = {"run_id": run.id, "root": run.root_id, "rows": orjson.dumps(rows).decode(), "now": tx.now}
     begun = read(tx.execute(statement, parameters))
     if begun:
         tx.announce(WaitBegan(run.id, tuple(each.id for each in begun)))
     return begun
+
+
+_AGAIN = """
+INSERT INTO waits (run_id, task_run_id, tenant_id, root_run_id, attempt, kind, due_at, timeout_at, data,
+    created_at)
+VALUES (:run_id, :id, :tenant, :root, :attempt, 'child', :now, :timeout_at, CAST(:data AS jsonb), :now)
+"""
+
+
+def wait_again(tx: Transaction, run: RunHeader, task_run: TaskRun, data: Mapping[str, Any]) -> None:
+    """Write the wait of a task run that waits again for a child, which goes on."""
+    parameters = {"id": task_run.id, "attempt": task_run.attempt, "data": orjson.dumps(dict(data)).decode()}
+    place = {"run_id": run.id, "tenant": run.tenant, "root": run.root_id, "timeout_at": NEVER}
+    tx.execute(_AGAIN, {**parameters, **place, "now": tx.now})
 
 
 # --- reading ----------------------------------------------------------------------------------------------
@@ -168,6 +183,53 @@ def forget(tx: Transaction, wait: Wait) -> None:
 
 def _key(wait: Wait) -> dict[str, Any]:
     return {"run_id": wait.run_id, "id": wait.task_run_id, "attempt": wait.attempt}
+
+
+_LOOK_NOW = """
+UPDATE waits AS w SET due_at = :now
+WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.kind = 'child'
+"""
+
+
+_LOOK_AT_ALL = "UPDATE waits AS w SET due_at = :now WHERE w.run_id = :run_id AND w.kind = 'child'"
+
+
+def look_at_children(tx: Transaction, run_id: UUID) -> None:
+    """Have all waits of a run looked at that are for children: it may start them again."""
+    tx.execute(_LOOK_AT_ALL, {"run_id": run_id, "now": tx.now})
+
+
+def child_ended(tx: Transaction, task_run_id: UUID) -> None:
+    """Have the wait looked at that a child run ends, whatever becomes of this process.
+
+    Args:
+        task_run_id: the task run that waits.
+    """
+    tx.execute(_LOOK_NOW, {"run_id": ids.run_id_of(task_run_id), "id": task_run_id, "now": tx.now})
+    tx.announce(ChildEnded(task_run_id))
+
+
+_GO_ON = """
+UPDATE waits AS w SET data = CAST(:data AS jsonb), due_at = :due_at
+WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.attempt = :attempt AND w.data ->> 'run' = :before
+"""
+
+
+def go_on(tx: Transaction, wait: Wait, data: Mapping[str, Any], due_at: datetime) -> bool:
+    """Let a wait go on with another child run. False when another transaction did."""
+    parameters = {"data": orjson.dumps(dict(data)).decode(), "before": wait.data["run"], "due_at": due_at}
+    return tx.execute(_GO_ON, {**_key(wait), **parameters}).rowcount > 0
+
+
+_LOCK = """
+SELECT 1 FROM waits AS w WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.attempt = :attempt
+    AND w.data ->> 'run' = :child FOR UPDATE SKIP LOCKED
+"""
+
+
+def lock_for_child(tx: Transaction, wait: Wait) -> bool:
+    """Lock a wait, to start its child. False when it is over, goes on already, or another look has it."""
+    return tx.execute(_LOCK, {**_key(wait), "child": wait.data["run"]}).first() is not None
 
 
 _EXTEND = """

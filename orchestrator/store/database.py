@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
@@ -44,6 +45,10 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 DEADLOCK_TRIES = 5
+# Of transactions that follow each other's commits, what may come later is left to those who look at what is
+# due: the stack of a thread is finite, and so is the patience of who asked for the first one.
+MOST_NESTED = 30
+_nesting = threading.local()
 
 # Connections beside the two pools: for the health check, and for the chores of a tick.
 RESERVED = TICKING = 1
@@ -175,9 +180,15 @@ class Transaction:
         """Run a verb in a transaction of its own after the commit. Its error is logged."""
 
         def follow() -> None:
-            self._database.run(verb)
+            with _nested():
+                self._database.run(verb)
 
         self.after_commit(follow)
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether it follows a transaction that follows another one, and so on, MOST_NESTED times."""
+        return getattr(_nesting, "depth", 0) >= MOST_NESTED
 
     def run_after_commit(self) -> None:
         """Run the actions. Called once by `Database.transaction`, and by tests that commit on their own."""
@@ -354,6 +365,15 @@ class Database:
         self._reserved.close()
         self._impatient.close()
         self._beside.close()
+
+
+@contextmanager
+def _nested() -> Iterator[None]:
+    _nesting.depth = getattr(_nesting, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _nesting.depth -= 1
 
 
 def _attempt(action: Callable[[], object]) -> None:

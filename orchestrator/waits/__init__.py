@@ -1,4 +1,4 @@
-"""Waits: sleeps, signals and approvals. One verb, `looking.look`, ends each of them, whoever noticed.
+"""Waits: sleeps, signals, approvals and child runs. One verb, `looking.look`, ends each, whoever noticed.
 
 Called by `api`, by reactions, by a loop and by the tick. This room must never read or write storage inside a
 transaction, nor wait for a signal that another wait takes.

@@ -7,6 +7,7 @@
 | approval | enough voters agree, or one says no | `{approved, choice, by, at, comment, form, votes}` |
 | callback | the other system has reported | the result, or the attempt fails with ASYNC_FAILED |
 | poll | the other system has answered, or was asked often enough | the answer, or the attempt fails |
+| child | its run has ended: see children.py | the output of the run |
 | any | its time is over first | its default, or the step fails with WAIT_TIMEOUT |
 
 What came before the time was over counts, however late it is looked at.
@@ -77,7 +78,25 @@ class Fails:
     signals: tuple[UUID, ...] = ()
 
 
-Ending = Later | Completes | Fails
+@dataclass(frozen=True, slots=True)
+class GoesOn:
+    """The step waits for another run: the next round of a loop, or the next try.
+
+    Args:
+        data: of the wait from now on.
+        due_at: when that run starts.
+    """
+
+    data: Mapping[str, Any]
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """The run that it waits for starts now."""
+
+
+Ending = Later | Completes | Fails | GoesOn | Starts
 
 
 def decide(wait: Wait, signals: Sequence[Signal], now: datetime) -> Ending:

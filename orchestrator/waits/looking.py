@@ -12,19 +12,22 @@ checked in PostgreSQL.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import groupby
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import CorruptValue, InvalidSetting, NotFound, ObjectTooLarge, Unavailable
+from pipeweave.errors import InvalidSetting, PipeWeaveError, Unavailable
 from pipeweave.orchestrator.domain.facts import Name
+from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Completion, KeptValue, TaskRun
-from pipeweave.orchestrator.domain.waits import APPROVAL, Signal
+from pipeweave.orchestrator.domain.waits import APPROVAL, CHILD, Signal
 from pipeweave.orchestrator.engine import idempotency, key_waiters
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.chords import Counting
@@ -33,16 +36,18 @@ from pipeweave.orchestrator.state import run_headers, signals, waits
 from pipeweave.orchestrator.state.waits import Waiting
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values, keep_inline
-from pipeweave.orchestrator.waits import quiet
-from pipeweave.orchestrator.waits.ending import Completes, Ending, Fails, Later, decide, output_of
+from pipeweave.orchestrator.waits import child_starts, children, quiet
+from pipeweave.orchestrator.waits.ending import Completes, Ending, Fails, GoesOn, Later, Starts, decide
+from pipeweave.orchestrator.waits.held import NOTHING_HELD, Held, Need, Paths, TooLarge
 
 log = logging.getLogger(__name__)
 
 # A wait by its run and its task run.
 Key = tuple[UUID, UUID]
-# Outputs that were stored before the transaction, by the signal whose payload they have.
-Stored = Mapping[UUID, KeptValue]
-NOTHING_STORED: Stored = {}
+# A look, or a start, that goes on after each value that it got from storage.
+MOST_VALUES = 5
+# Children that start right after something happened; the others are due, and start with what is.
+MOST_STARTS = 20
 
 
 @dataclass(slots=True)
@@ -51,47 +56,92 @@ class Looked:
 
     Args:
         ended: the waits that it ended.
-        unstored: signals that end a wait, and whose payloads are in storage: their waits are left.
+        lacking: waits that are left, because they need something of storage.
+        starting: waits whose child runs start now.
     """
 
     ended: int = 0
-    unstored: list[tuple[Key, Signal]] = field(default_factory=list)
+    lacking: list[tuple[Key, Need]] = field(default_factory=list)
+    starting: list[Waiting] = field(default_factory=list)
 
 
 def look(database: Database, values: Values, keys: Sequence[Key]) -> int:
     """Look at waits, and end those that are over. Returns how many it ended.
 
-    A payload in storage is loaded between two transactions. While storage is away, its wait stays.
+    Values in storage are loaded and stored between two transactions. While storage is away, a wait stays.
 
     Raises:
         Unavailable: PostgreSQL did not answer.
     """
     looked = database.run(lambda tx: look_at(tx, keys))
-    ended = looked.ended
-    for key, signal in looked.unstored:
-        try:
-            stored = {signal.id: _store(values, signal)}
-        except (Unavailable, InvalidSetting) as error:
-            log.warning("wait.delayed", extra={"task_run_id": _shown(key), "reason": error.detail})
-            continue
-        ended += database.run(lambda tx, key=key, stored=stored: look_at(tx, [key], stored)).ended  # type: ignore[misc]
-    return ended
+    for key, need in looked.lacking:
+        again = _look_with(database, values, key, need)
+        looked.ended += again.ended
+        looked.starting += again.starting
+    for each in looked.starting:
+        looked.ended += _start_with(database, values, each)
+    return looked.ended
 
 
-def _store(values: Values, signal: Signal) -> KeptValue:
+def _look_with(database: Database, values: Values, key: Key, need: Need) -> Looked:
+    looked, held = Looked(lacking=[(key, need)]), NOTHING_HELD
     try:
-        payload = values.load(None, signal.payload_path)
-    except (NotFound, ObjectTooLarge, CorruptValue) as error:
-        log.warning("signal.payload_lost", extra={"reason": error.detail, "signal": signal.name})
-        payload = None
-    return values.keep(output_of(signal, payload))
+        for _ in range(MOST_VALUES):
+            if not looked.lacking:
+                break
+            held = held.with_need(values, looked.lacking[0][1])
+            looked = database.run(lambda tx, held=held: look_at(tx, [key], held))  # type: ignore[misc]
+    except (Unavailable, InvalidSetting) as error:
+        _log_delay(key, error)
+    return looked
 
 
-def _shown(key: Key) -> str:
-    return ids.show(ids.TASK_RUN, key[1])
+def _start_with(database: Database, values: Values, waiting: Waiting) -> int:
+    """Start a child, with what it needs of storage. Returns how many waits ended by it: it may fail."""
+    need, held = None, NOTHING_HELD
+    try:
+        for _ in range(MOST_VALUES):
+            need, ended = database.run(lambda tx, held=held: start(tx, waiting, held))  # type: ignore[misc]
+            if need is None:
+                return int(ended)
+            held = held.with_need(values, need)
+    except (Unavailable, InvalidSetting) as error:
+        _log_delay((waiting.wait.run_id, waiting.task_run.id), error)
+    return 0
 
 
-def look_at(tx: Transaction, keys: Sequence[Key], stored: Stored = NOTHING_STORED) -> Looked:
+def _log_delay(key: Key, error: PipeWeaveError) -> None:
+    shown = ids.show(ids.TASK_RUN, key[1])
+    log.warning("wait.delayed", extra={"task_run_id": shown, "reason": error.detail})
+
+
+def start(tx: Transaction, waiting: Waiting, held: Held = NOTHING_HELD) -> tuple[Need | None, int]:
+    """Start the child of a wait. Returns what it lacks, and how many waits ended because it cannot start."""
+    outcome = child_starts.start(tx, waiting, held)
+    if not isinstance(outcome, Failure):
+        return outcome, 0
+    run, touched = run_headers.load(tx, waiting.wait.run_id), TouchedLimits()
+    ended = 0 if run is None else end_waits(tx, run, [(waiting, Fails(outcome))], touched)
+    touched.fill(tx)
+    return None, ended
+
+
+def follow(tx: Transaction, keys: Sequence[Key]) -> int:
+    """Look at waits right after something happened; what needs storage is left to the look at what is due.
+    Returns how many ended.
+    """
+    looked = look_at(tx, keys)
+    if not tx.is_deep:
+        for each in looked.starting[:MOST_STARTS]:
+            tx.afterwards(functools.partial(_start_afterwards, waiting=each))
+    return looked.ended
+
+
+def _start_afterwards(tx: Transaction, waiting: Waiting) -> None:
+    start(tx, waiting)
+
+
+def look_at(tx: Transaction, keys: Sequence[Key], held: Held = NOTHING_HELD) -> Looked:
     """As `look`, in the caller's transaction.
 
     Args:
@@ -103,7 +153,7 @@ def look_at(tx: Transaction, keys: Sequence[Key], stored: Stored = NOTHING_STORE
     for run_id, waiting in groupby(all_waiting, lambda each: each.wait.run_id):
         run = run_headers.load(tx, run_id)
         if run is not None:
-            _look_at_run(tx, run, list(waiting), stored, looked, touched)
+            _look_at_run(tx, run, list(waiting), held, looked, touched)
     # Once, after all runs: rows of limits are locked last.
     touched.fill(tx)
     return looked
@@ -123,21 +173,23 @@ def _look_at_run(
     tx: Transaction,
     run: RunHeader,
     waiting: Sequence[Waiting],
-    stored: Stored,
+    held: Held,
     looked: Looked,
     touched: TouchedLimits,
 ) -> None:
     is_open = [each for each in waiting if each.is_open]
-    endings = _endings(tx, is_open)
-    ready: list[tuple[Waiting, Ending]] = []
+    endings = _endings(tx, run, is_open, held)
+    ready: list[tuple[Waiting, Completes | Fails]] = []
     for each, end in endings:
-        if isinstance(end, Completes) and end.stored is not None:
-            if end.stored.id not in stored:
-                looked.unstored.append(((run.id, each.task_run.id), end.stored))
-                continue
-            end = replace(end, kept=stored[end.stored.id])
-        if not isinstance(end, Later):
-            ready.append((each, end))
+        match end:
+            case Starts():
+                looked.starting.append(each)
+            case Completes() | Fails():
+                ready.append((each, end))
+            case Signal() | Paths() | TooLarge():
+                looked.lacking.append(((run.id, each.task_run.id), end))
+            case Later() | GoesOn():
+                pass
     if ready:
         looked.ended += end_waits(tx, run, ready, touched)
     elif all(isinstance(end, Later) for _, end in endings):
@@ -146,16 +198,42 @@ def _look_at_run(
     for each, end in endings:
         if isinstance(end, Later):
             waits.postpone(tx, each.wait, end.due_at)
+        elif isinstance(end, GoesOn) and waits.go_on(tx, each.wait, end.data, end.due_at):
+            _start_next(looked, each, end, tx.now)
     for each in waiting:
         if not each.is_open:
             waits.forget(tx, each.wait)
 
 
-def _endings(tx: Transaction, waiting: Sequence[Waiting]) -> list[tuple[Waiting, Ending]]:
+def _start_next(looked: Looked, waiting: Waiting, end: GoesOn, now: datetime) -> None:
+    if end.due_at <= now:
+        wait = replace(waiting.wait, data=end.data, due_at=end.due_at)
+        looked.starting.append(replace(waiting, wait=wait))
+
+
+def _endings(
+    tx: Transaction, run: RunHeader, waiting: Sequence[Waiting], held: Held
+) -> list[tuple[Waiting, Ending | Need]]:
     approvals = [each.wait for each in waiting if each.wait.kind == APPROVAL]
-    others = [each.wait for each in waiting if each.wait.kind != APPROVAL]
+    others = [each.wait for each in waiting if each.wait.kind not in (APPROVAL, CHILD)]
     came = signals.untaken(tx, others, 1) | signals.untaken(tx, approvals, signals.MAX_UNTAKEN)
-    return [(each, decide(each.wait, came.get(each.task_run.id, ()), tx.now)) for each in waiting]
+    endings = [
+        (each, _with_payload(decide(each.wait, came.get(each.task_run.id, ()), tx.now), held))
+        for each in waiting
+        if each.wait.kind != CHILD
+    ]
+    of_children = [each for each in waiting if each.wait.kind == CHILD]
+    return sorted(
+        [*endings, *children.endings(tx, run, of_children, held)], key=lambda each: each[0].task_run.id
+    )
+
+
+def _with_payload(end: Ending, held: Held) -> Ending | Need:
+    """The ending, with a payload of storage; the signal itself if that is not held."""
+    if not isinstance(end, Completes) or end.stored is None:
+        return end
+    kept = held.kept.get(end.stored.id)
+    return end.stored if kept is None else replace(end, kept=kept)
 
 
 def end_waits(
@@ -167,7 +245,7 @@ def end_waits(
     """End waits of one run, as it was decided, and let the run go on. Returns how many ended by it. The
     caller has locked their keys (`lock_keys`).
     """
-    if not quiet.wake(tx, run.id):
+    if not quiet.wake(tx, run):
         # The run has ended, and its waits with it.
         for each, _ in endings:
             waits.forget(tx, each.wait)
@@ -212,7 +290,7 @@ def _end(tx: Transaction, advance: Advance, waiting: Waiting, end: Ending) -> Se
                 return None
             waits.end_failed(tx, wait, end.signals)
             return failed.final
-        case Later():
+        case Later() | GoesOn() | Starts():
             return None
 
 
@@ -238,4 +316,4 @@ def look_for_signal(tx: Transaction, root: UUID, name: str) -> int:
     """Look at the waits that a signal may end. Returns how many ended."""
     parameters = {"root": root, "name": name, "most": MOST_FOR_A_SIGNAL}
     keys = [(row.run_id, row.task_run_id) for row in tx.execute(_FOR_SIGNAL, parameters)]
-    return look_at(tx, keys).ended
+    return follow(tx, keys)

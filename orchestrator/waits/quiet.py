@@ -7,6 +7,7 @@ transactions one sees what the other did.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -30,7 +31,11 @@ SELECT 1 FROM runs AS r WHERE r.id = :id AND r.finished_at IS NULL AND r.quiet_s
 """
 # Not the items of maps: a map that waits for its items is no wait, and keeps its run lively.
 _OPEN_STEPS = """
-SELECT t.id, t.status, t.due_at, w.task_run_id IS NOT NULL AS has_wait FROM task_runs AS t
+SELECT t.id, t.status, t.due_at,
+    w.task_run_id IS NOT NULL AND (w.kind <> 'child' OR EXISTS (SELECT 1 FROM runs AS c
+        WHERE c.id = CAST(w.data ->> 'run' AS uuid) AND c.quiet_since IS NOT NULL)
+        OR w.due_at > :now AND NOT EXISTS (SELECT 1 FROM runs AS c
+            WHERE c.id = CAST(w.data ->> 'run' AS uuid))) AS has_wait FROM task_runs AS t
     LEFT JOIN waits AS w ON w.run_id = t.run_id AND w.task_run_id = t.id AND w.attempt = t.attempt
 WHERE t.run_id = :id AND t.id BETWEEN :first AND :last AND t.finished_at IS NULL
 """
@@ -56,7 +61,8 @@ def mark(tx: Transaction, run: RunHeader) -> bool:
     if not _is_quiet(tx, run):
         return False
     row: Any = tx.execute(_MARK, {"id": run.id, "now": tx.now}).one()
-    tx.announce(RunQuiet(run.id, row.is_awaited, row.limited_tenant))
+    above = None if run.parent is None else run.parent.task_run_id
+    tx.announce(RunQuiet(run.id, row.is_awaited, row.limited_tenant, above))
     return True
 
 
@@ -65,6 +71,7 @@ def _is_quiet(tx: Transaction, run: RunHeader) -> bool:
         "id": run.id,
         "first": ids.task_run_id(run.id, 1),
         "last": ids.task_run_id(run.id, len(run.plan.steps)),
+        "now": tx.now,
     }
     return is_quiet(run.plan, {ids.ordinal_of(row.id): row for row in tx.execute(_OPEN_STEPS, span)})
 
@@ -101,11 +108,20 @@ SELECT 1 FROM run
 """
 
 
-def wake(tx: Transaction, run_id: UUID) -> bool:
+def wake(tx: Transaction, run: RunHeader) -> bool:
     """Lock a run and take its mark away, because a wait of it ends. False when the run is final."""
-    is_open = tx.execute(_WAKE, {"id": run_id}).first() is not None
+    is_open = tx.execute(_WAKE, {"id": run.id}).first() is not None
     tx.catch_up()
+    if is_open and run.parent is not None:
+        # After the commit, because the row of a parent is never locked behind that of its child.
+        tx.afterwards(functools.partial(_wake_run, run_id=run.parent.run_id))
     return is_open
+
+
+def _wake_run(tx: Transaction, run_id: UUID) -> None:
+    run = run_headers.load(tx, run_id)
+    if run is not None:
+        wake(tx, run)
 
 
 # --- marks that are wrong ---------------------------------------------------------------------------------
@@ -170,4 +186,4 @@ def _check(tx: Transaction, run_id: UUID) -> bool:
         return mark(tx, run)
     if _is_quiet(tx, run):
         return False
-    return wake(tx, run_id)
+    return wake(tx, run)

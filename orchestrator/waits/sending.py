@@ -21,7 +21,8 @@ MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_NAME_CHARS = 200
 
 _OWNED = """
-SELECT r.status FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
+SELECT o.id, o.status FROM runs AS r JOIN runs AS o ON o.id = coalesce(r.root_run_id, r.id)
+WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
 """
 
 
@@ -35,7 +36,9 @@ def send(
     once: str | None = None,
     by: str | None = None,
 ) -> Sent:
-    """Store a signal of an open run. A wait takes it at once, or later: it may come before its wait.
+    """Store a signal of an open run; one for a child run is one of its root.
+
+    A wait takes it at once, or later: it may come before its wait.
 
     Args:
         once: another signal of this name with the same text is the same one; None: each is a new one.
@@ -51,18 +54,18 @@ def send(
     check(name, payload)
     maintenance_mode.check_open(tx)
     shown = ids.show(ids.RUN, run_id)
-    status = tx.execute(_OWNED, {"id": run_id, "tenant": tenant}).scalar_one_or_none()
-    if status is None:
+    root: Any = tx.execute(_OWNED, {"id": run_id, "tenant": tenant}).one_or_none()
+    if root is None:
         raise NotFound(f"run {shown} not found", runId=shown)
     data: dict[str, Any] = {"name": name, "by": by}
     sent = signals.send(
         tx,
-        NewSignal(run_id, tenant, name, payload, once, by),
+        NewSignal(root.id, tenant, name, payload, once, by),
         event="run.signalled",
         data=orjson.dumps(data).decode(),
     )
     if sent.id is None and sent.has_ended:
-        raise RunHasEnded(f"run {shown} is {status}: nothing of it waits any more", runId=shown)
+        raise RunHasEnded(f"run {shown} is {root.status}: nothing of it waits any more", runId=shown)
     if sent.id is None:
         raise TooManySignals(
             f"run {shown} has {MAX_UNTAKEN:,} signals that nothing has taken",

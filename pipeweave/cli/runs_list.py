@@ -43,6 +43,7 @@ MOST_LOOKS = 20
     "--min-seconds", metavar="SECONDS", type=click.FloatRange(0), help="Only runs that took so long."
 )
 @click.option("--task", metavar="TASK", help="Only runs with a step that is this task.")
+@click.option("--children", is_flag=True, help="With the runs that belong to a step of another run.")
 @limit_option
 @cursor_option
 @json_option
@@ -56,6 +57,7 @@ def runs(
     version: int | None,
     min_seconds: float | None,
     task: str | None,
+    children: bool,
     limit: int,
     cursor: str | None,
     as_json: bool,
@@ -69,6 +71,7 @@ def runs(
         "taskId": task,
     }
     looks = MOST_LOOKS if any(each is not None for each in filters.values()) else 1
+    filters |= {"children": "true"} if children else {}
     filters |= {"status": list(status) or None, "pipeline_id": list(pipeline) or None}
     items, next_cursor = _listed(client, filters, limit, cursor, looks)
     cells = {

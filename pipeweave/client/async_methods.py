@@ -24,6 +24,7 @@ class AsyncMethods(InThreads):
     change_runs = awaited(Client.change_runs)
     change_service = awaited(Client.change_service)
     check_pipeline = awaited(Client.check_pipeline)
+    children = awaited(Client.children)
     compare = awaited(Client.compare)
     delete_schedule = awaited(Client.delete_schedule)
     delete_trigger = awaited(Client.delete_trigger)

@@ -217,6 +217,19 @@ class RunMethods(Methods):
         }
         return self._page("/api/runs", "runs", query)
 
+    def children(self, run_id: str, limit: int | None = None, cursor: str | None = None) -> Page:
+        """List one page of the runs that steps of a run have started, newest first.
+
+        Args:
+            limit: rows per page, 1 to 1,000; None for 50.
+            cursor: `next_cursor` of the page before.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        path = f"/api/runs/{checked_id(run_id)}/children"
+        return self._page(path, "runs", {"limit": limit, "cursor": cursor})
+
     def cancel(self, run_id: str, reason: str | None = None) -> Run:
         """Cancel a run.
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from pipeweave.spec import references, rules, time_limits, timetable
 from pipeweave.spec.async_defaults import NO_ASYNC_DEFAULTS, AsyncDefaults
+from pipeweave.spec.child_steps import MAX_DEPTH, ChildPipeline, ChildStep, Loop, pipeline_of
 from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.derivation import derive
 from pipeweave.spec.document import parse_spec
 from pipeweave.spec.engine_steps import (
+    CHILD_TASKS,
     ENGINE_TASK_PREFIX,
     Case,
     Choice,
@@ -24,7 +26,16 @@ from pipeweave.spec.engine_steps import (
 from pipeweave.spec.graph import DryRun, Graph, GraphError, dry_run, validate_graph
 from pipeweave.spec.hooks import HOOK_STATUSES, HookSpec
 from pipeweave.spec.joins import ALL, ALL_DONE, ANY, JoinRule
-from pipeweave.spec.kinds import CALLED, ENGINE, ITEMS, KINDS, STEPS, WITH_ITEMS, StepKind, TaskRunKind
+from pipeweave.spec.kinds import (
+    CALLED,
+    ENGINE,
+    ITEMS,
+    KINDS,
+    STEPS,
+    WITH_ITEMS,
+    StepKind,
+    TaskRunKind,
+)
 from pipeweave.spec.output import WITH_OUTPUT, named_in, output_template, run_output
 from pipeweave.spec.parameter_checks import Parameters, parameter_errors
 from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepRetry, StepSpec
@@ -37,6 +48,7 @@ __all__ = [
     "ALL_DONE",
     "ANY",
     "CALLED",
+    "CHILD_TASKS",
     "CODES",
     "ENGINE",
     "ENGINE_TASK_PREFIX",
@@ -45,6 +57,7 @@ __all__ = [
     "HOOK_STATUSES",
     "ITEMS",
     "KINDS",
+    "MAX_DEPTH",
     "NO_ASYNC_DEFAULTS",
     "NO_DEFAULT",
     "PINNED",
@@ -54,6 +67,8 @@ __all__ = [
     "Approval",
     "AsyncDefaults",
     "Case",
+    "ChildPipeline",
+    "ChildStep",
     "Choice",
     "Decision",
     "DeclaredSchedule",
@@ -65,6 +80,7 @@ __all__ = [
     "GraphError",
     "HookSpec",
     "JoinRule",
+    "Loop",
     "MapSpec",
     "Parameters",
     "PipelineSpec",
@@ -86,6 +102,7 @@ __all__ = [
     "output_template",
     "parameter_errors",
     "parse_spec",
+    "pipeline_of",
     "read_schedule",
     "references",
     "rules",

@@ -18,7 +18,7 @@ from pipeweave.schema import run_input_errors, validate_schema
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
 from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.document_durations import read_duration
-from pipeweave.spec.document_expressions import ITEM_ROOTS, step_of
+from pipeweave.spec.document_expressions import ITEM_ROOTS, LOOP_ROOTS, step_of
 from pipeweave.spec.document_graph import TooManyEdges
 from pipeweave.spec.document_steps import StepReader
 from pipeweave.spec.expressions import Path
@@ -213,7 +213,7 @@ class _DocumentReader(StepReader):
 
     def output_path(self, path: Path, field: str) -> None:
         step = step_of(path)
-        if path.root in ITEM_ROOTS:
+        if path.root in ITEM_ROOTS | LOOP_ROOTS:
             self.wrong(field, f"${{{path.text}}} has no value in the output of a run", "invalid_reference")
         elif step is not None and step not in self.known:
             near = self.nearest(step, self.known)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipeweave.spec.branches import Branches, Unreachable
-from pipeweave.spec.document_expressions import ITEM_ROOTS, ExpressionReader, Written, step_of
+from pipeweave.spec.document_expressions import ITEM_ROOTS, LOOP_ROOTS, ExpressionReader, Written, step_of
 from pipeweave.spec.document_graph import GraphMistakes, StepDraft
 from pipeweave.spec.engine_steps import Choice, Gather
 from pipeweave.spec.expressions import Fault, Path
@@ -80,6 +80,10 @@ class EdgeReader:
             if draft.step.map is not None:
                 where = "inside `map`" if ".map" in written.field else "outside of the params of a map"
             self.mistakes.wrong(written.field, f"{shown} has no value {where}", "invalid_reference")
+        if path.root in LOOP_ROOTS and not written.has_loop:
+            self.mistakes.wrong(
+                written.field, f"{shown} has no value here: only in a loop", "invalid_reference"
+            )
         step = step_of(path)
         if step is None:
             if path.root in ("status", "errors"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipeweave.field_errors import MOST_ERRORS, FieldErrors
@@ -22,6 +22,8 @@ from pipeweave.spec.references import json_type, texts_in
 # Roots that have a value at every step, and those that a map has for its items.
 STEP_ROOTS = frozenset({"input", "steps", "status", "errors", "variables", "trigger", "run"})
 ITEM_ROOTS = frozenset({"item", "mapIndex"})
+# And those that a loop has in each round; `last` is `loop.last`.
+LOOP_ROOTS = frozenset({"loop", "last"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,14 @@ class Written:
         text: all of the text that holds it.
         expression: itself.
         has_item: it is evaluated once for each item of a map.
+        has_loop: it is evaluated in each round of a loop.
     """
 
     field: str
     text: str
     expression: Expression
     has_item: bool = False
+    has_loop: bool = False
 
 
 @dataclass(slots=True)
@@ -82,6 +86,10 @@ class ExpressionReader:
                 Written(place, text, each, has_item) for each in parts if not isinstance(each, str)
             ]
 
+    def give_loop(self, first: int) -> None:
+        """Let the expressions from this one on refer to the loop that they are in."""
+        self.written[first:] = [replace(each, has_loop=True) for each in self.written[first:]]
+
     def check(self, variables: Mapping[str, Any], input_schema: Mapping[str, Any] | None) -> None:
         """Check what the expressions name and compare. Who reads the steps checks which steps they name.
 
@@ -89,7 +97,7 @@ class ExpressionReader:
             variables: of the pipeline, by name.
             input_schema: of the pipeline; None without a valid one.
         """
-        roots = STEP_ROOTS | ITEM_ROOTS
+        roots = STEP_ROOTS | ITEM_ROOTS | LOOP_ROOTS
         known = Known(roots=roots, variables=tuple(variables), input_schema=input_schema)
         for each in self.written:
             if len(self.mistakes.errors) >= MOST_ERRORS:

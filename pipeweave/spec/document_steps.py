@@ -8,8 +8,10 @@ from typing import Any
 
 from pipeweave.size_limits import MAX_MAP_ITEMS, MAX_STEPS
 from pipeweave.spec.async_defaults import NO_ASYNC_DEFAULTS
+from pipeweave.spec.child_steps import Loop
 from pipeweave.spec.document_async import read_async
 from pipeweave.spec.document_blocks import BlockReader, Entry
+from pipeweave.spec.document_children import ChildReader
 from pipeweave.spec.document_durations import read_duration
 from pipeweave.spec.document_edges import EdgeReader
 from pipeweave.spec.document_engine_steps import EngineStepReader
@@ -25,7 +27,7 @@ from pipeweave.spec.references import json_type
 # What a step does: it has exactly one of these.
 _DEEDS = (
     *("task", "adapter", "choice", "transform", "gather"),
-    *("sleep", "sleepMs", "sleepUntil", "signal", "approval"),
+    *("sleep", "sleepMs", "sleepUntil", "signal", "approval", "pipeline", "loop"),
 )
 _STEP_KEYS = (
     *("id", *_DEEDS, "action", "needs", "params", "map", "parallel"),
@@ -35,9 +37,12 @@ _STEP_KEYS = (
 _STEP_NAMES = {"continue_on_error": "continueOnError"}
 # Options of `@task` that a step does not have, but that an author may look for there.
 _TASK_OPTIONS = ("retries", "retry_on", "concurrency", "rate_limit", "priority", "queue")
-_MAP_KEYS = ("over", "as")
+_MAP_KEYS = ("over", "as", "maxParallel")
+MAX_PARALLEL = 1_000
 # What only a step with a task has, and what a step of the engine does not have besides.
 _OF_TASKS = ("params", "map", "retry", "timeout", "timeoutMs", "action", "async")
+# What a step that runs a pipeline has all the same.
+_OF_CHILDREN = {"pipeline": ("params", "retry", "map"), "loop": ("params", "retry")}
 _NOT_OF = {"choice": ("condition", "continueOnError"), "gather": ("condition", "join")}
 _HINTS = {
     "choice": "its cases say what runs",
@@ -55,6 +60,7 @@ class StepReader(GraphMistakes):
         self.expressions = ExpressionReader(self)
         self._engine_steps = EngineStepReader(self, self.expressions)
         self._waits = WaitReader(self, self.expressions)
+        self._children = ChildReader(self, self.expressions)
 
     def steps(self, document: Mapping[str, Any]) -> tuple[StepSpec, ...]:
         """Read the steps of a document; none if there are too many."""
@@ -116,9 +122,12 @@ class StepReader(GraphMistakes):
         deed = self.deed(members, entry)
         decides = self.decision(deed, members, entry, entries)
         task = self.task(deed, members, entry)
-        params, map_spec = self.params(members, entry), self.map(members, entry)
+        params, map_spec = self.params(members, entry), self.map(members, entry, deed)
         if params is not None:
+            before = len(self.expressions.written)
             self.expressions.value(params, f"{entry.field}.params", has_item=map_spec is not None)
+            if isinstance(decides, Loop):
+                self.expressions.give_loop(before)
         if map_spec is not None and map_spec.name is not None and map_spec.name in (params or {}):
             self.wrong(f"{entry.field}.map.as", f"{map_spec.name!r} is in `params`, too", "duplicate")
         timeout_ms = read_duration(self, members, "timeout", entry.field)
@@ -155,6 +164,8 @@ class StepReader(GraphMistakes):
             self.wrong(f"{entry.field}.{each}", problem, "conflict")
         is_of_task = first in ("task", "adapter")
         refused = _NOT_OF.get(first, ()) if is_of_task else (*_OF_TASKS, *_NOT_OF.get(first, ()))
+        if first in _OF_CHILDREN:
+            refused = tuple(each for each in refused if each not in _OF_CHILDREN[first])
         for key in refused:
             if members.get(key) is not None:
                 hint = _HINTS[first] if key in _NOT_OF.get(first, ()) else "it runs no task"
@@ -203,6 +214,10 @@ class StepReader(GraphMistakes):
                 return self._waits.signal(written, path)
             case "approval":
                 return self._waits.approval(written, path)
+            case "pipeline":
+                return self._children.pipeline(written, path)
+            case "loop":
+                return self._children.loop(written, path)
         return None
 
     def gathered(self, entry: Entry, entries: list[Entry], written: Any, path: str) -> tuple[str, ...]:
@@ -243,7 +258,7 @@ class StepReader(GraphMistakes):
             return None
         return params
 
-    def map(self, members: Mapping[str, Any], entry: Entry) -> MapSpec | None:
+    def map(self, members: Mapping[str, Any], entry: Entry, deed: str) -> MapSpec | None:
         written, path = members.get("map"), f"{entry.field}.map"
         if written is None:
             return None
@@ -257,7 +272,22 @@ class StepReader(GraphMistakes):
         if written.get("over") is None:
             self.wrong(f"{path}.over", "is required", "missing")
             return None
-        return self.map_over(written["over"], name, f"{path}.over")
+        spec = self.map_over(written["over"], name, f"{path}.over")
+        parallel = self.parallel(written.get("maxParallel"), f"{path}.maxParallel", deed)
+        return spec if spec is None else replace(spec, max_parallel=parallel)
+
+    def parallel(self, written: Any, path: str, deed: str) -> int | None:
+        if written is None:
+            return None
+        if deed != "pipeline":
+            problem = "is only for maps of pipelines: `concurrency` of a task limits its items"
+            self.wrong(path, problem, "conflict")
+        elif isinstance(written, bool) or not isinstance(written, int) or not 1 <= written <= MAX_PARALLEL:
+            expected = f"a whole number from 1 to {MAX_PARALLEL:,}"
+            self.wrong(path, f"must be {expected}, not {written!r}"[:500], "invalid_value", expected)
+        else:
+            return written
+        return None
 
     def map_over(self, over: Any, name: str | None, path: str) -> MapSpec | None:
         if isinstance(over, (list, tuple)) and len(over) > MAX_MAP_ITEMS:

@@ -1,5 +1,5 @@
 """Defines the steps that the engine decides itself, without a task: choice, transform and gather here, those
-that wait in wait_steps.py.
+that wait in wait_steps.py, those that run a pipeline in child_steps.py.
 
 A text in them may hold expressions. Their JSON is what a document may have, too: reading it gives an equal
 step.
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pipeweave.ids import ENGINE_TASK_PREFIX as ENGINE_TASK_PREFIX
+from pipeweave.spec.child_steps import ChildPipeline, Loop
 from pipeweave.spec.kinds import CHOICE, TRANSFORM, StepKind
 from pipeweave.spec.wait_steps import Approval, SignalWait, Sleep
 
@@ -109,12 +110,16 @@ class Gather:
         return list(self.members)
 
 
-EngineStep = Choice | Transform | Gather | Sleep | SignalWait | Approval
+EngineStep = Choice | Transform | Gather | Sleep | SignalWait | Approval | ChildPipeline | Loop
 
 
 def engine_task(step: EngineStep) -> str:
     """The id that the task runs of such a step have as their task."""
     return f"{ENGINE_TASK_PREFIX}{'sleep' if isinstance(step, Sleep) else step.word}"
+
+
+# What the task runs of steps that run a pipeline have as their task, also the items of a map.
+CHILD_TASKS = frozenset(f"{ENGINE_TASK_PREFIX}{each.word}" for each in (ChildPipeline, Loop))
 
 
 def engine_json(step: EngineStep) -> Mapping[str, Any]:

@@ -28,14 +28,17 @@ class MapSpec:
     Args:
         over: a reference to the list, or a list (whose entries may hold references).
         name: the parameter that takes the item (`as` in JSON); None for the first parameter that `params`
-            does not supply.
+            does not supply, or, of a pipeline without `params`, for its whole input.
+        max_parallel: of a map of pipelines, how many of them are open at once; None for 100.
     """
 
     over: Any
     name: str | None = None
+    max_parallel: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"over": self.over, "as": self.name}
+        shown = {"over": self.over, "as": self.name}
+        return shown if self.max_parallel is None else {**shown, "maxParallel": self.max_parallel}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +111,9 @@ class StepSpec:
     @property
     def kind(self) -> StepKind:
         """The kind of the step's own task run."""
-        if self.decides is not None:
-            return self.decides.kind
-        return TASK if self.map is None else MAP
+        if self.map is not None:
+            return MAP
+        return TASK if self.decides is None else self.decides.kind
 
     @property
     def is_called(self) -> bool:

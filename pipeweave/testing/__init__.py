@@ -34,7 +34,7 @@ from pipeweave.errors import InputValidationFailed, InvalidInput, InvalidSpec
 from pipeweave.json_values import json_faults
 from pipeweave.schema import run_input_errors
 from pipeweave.size_limits import MAX_JSON_DEPTH
-from pipeweave.spec import PipelineSpec, parse_spec, timetable, validate_graph
+from pipeweave.spec import CHILD_TASKS, PipelineSpec, parse_spec, timetable, validate_graph
 from pipeweave.testing.local_attempts import Function
 from pipeweave.testing.local_files import LocalFiles, added_assets, given_assets, values_of
 from pipeweave.testing.local_result import RunResult, StepResult
@@ -155,6 +155,12 @@ def run_pipeline(
     unknown = sorted(called - functions.keys())
     if unknown:
         raise InvalidSpec(f"pipeline {spec.id!r} uses tasks that are not defined: {', '.join(unknown[:20])}")
+    inner = [each.id for each in spec.steps if each.task in CHILD_TASKS]
+    if inner:
+        raise InvalidSpec(
+            f"step {inner[0]!r} runs a pipeline: a test in its own process cannot",
+            hint="test that pipeline by itself, and this one with a task in place of the step",
+        )
     check_hints({task_id: functions[task_id] for task_id in called if isfunction(functions[task_id])})
     checked = _json(input, "input")
     _check_input(spec, checked)

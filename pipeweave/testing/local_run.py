@@ -23,14 +23,16 @@ from pipeweave.authoring import (
     encode,
     key_of,
 )
-from pipeweave.errors import InvalidAsyncResult, MapSourceInvalid, PipeWeaveError, TaskError
+from pipeweave.errors import InvalidAsyncResult, InvalidSpec, MapSourceInvalid, PipeWeaveError, TaskError
 from pipeweave.size_limits import INLINE_BYTES, MAX_ITEM_BYTES, MAX_MAP_ITEMS
 from pipeweave.spec import (
     WITH_OUTPUT,
+    ChildPipeline,
     Choice,
     EngineStep,
     Gather,
     Graph,
+    Loop,
     PipelineSpec,
     StepSpec,
     Transform,
@@ -175,6 +177,8 @@ class LocalRun:
         match decides:
             case Choice() | Transform() | Gather():
                 return self.made(step, decides, now)
+            case ChildPipeline() | Loop():
+                raise InvalidSpec(f"step {step.id!r} runs a pipeline, which no test does in its own process")
             case _:
                 return self.waited(step, decides, now)
 

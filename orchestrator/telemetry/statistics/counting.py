@@ -39,7 +39,8 @@ def _ms(later: str, earlier: str) -> str:
     return f"CASE WHEN {earlier} IS NOT NULL THEN CAST(greatest(0, {elapsed}) AS double precision) END"
 
 
-# A standalone task is a run without a pipeline; it is counted as a task. A run that was continued took as
+# A standalone task is a run without a pipeline; it is counted as a task. A child run is no run
+# of its own. A run that was continued took as
 # long as its last part.
 _RUN_TOOK = f"""
 CASE WHEN e.type IN {ENDS} AND r.started_at IS NOT NULL THEN CAST(greatest(0, 1000 * extract(epoch FROM
@@ -59,7 +60,7 @@ SELECT r.tenant_id, CAST(NULL AS text) AS task_id, r.pipeline_id, {_MINUTE}, e.t
 FROM e CROSS JOIN LATERAL (
     SELECT r.tenant_id, r.pipeline_id, r.created_at, r.started_at, r.reopened_at, r.paused_ms,
         r.task_run_count
-    FROM runs AS r WHERE r.id = e.run_id AND r.pipeline_id IS NOT NULL OFFSET 0
+    FROM runs AS r WHERE r.id = e.run_id AND r.pipeline_id IS NOT NULL AND r.parent_run_id IS NULL OFFSET 0
 ) AS r
 WHERE e.type LIKE 'run.%'
 """

@@ -14,6 +14,7 @@ from support.pages import ROOT, blocks, text_of
 import pipeweave
 from pipeweave.size_limits import MAX_STEPS
 from pipeweave.spec import PipelineSpec, StepRetry, dry_run, parse_spec
+from pipeweave.spec.child_steps import MAX_DEPTH, MAX_ROUNDS
 from pipeweave.spec.document_engine_steps import MAX_CASES, MAX_FAILURES
 from pipeweave.spec.document_steps import ADAPTER_TIMEOUT_MS
 from pipeweave.spec.expressions.bounds import MAX_CHARS
@@ -80,3 +81,4 @@ def test_the_defaults_and_limits_on_the_page_are_those_of_the_code() -> None:
     limits = page[page.index("## Limits") :]
     numbers = [int(each.replace(",", "")) for each in re.findall(r"\d[\d,]*", limits)]
     assert numbers[:6] == [MAX_STEPS, MAX_CASES, MAX_FAILURES, 100, MAX_EARLY_PREDECESSORS, MAX_CHARS]
+    assert numbers[6:8] == [MAX_DEPTH, MAX_ROUNDS]

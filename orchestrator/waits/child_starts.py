@@ -1,0 +1,76 @@
+"""Starts the child run that a wait is for, in a transaction of its own, with the wait locked."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator.domain.failure import Failure, failure_of
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.states import RunStatus
+from pipeweave.orchestrator.engine import referred_values
+from pipeweave.orchestrator.engine.referred_values import NotLoaded
+from pipeweave.orchestrator.runs import child_runs
+from pipeweave.orchestrator.runs.child_runs import NewChild, TooLargeForRow
+from pipeweave.orchestrator.state import run_headers, run_transitions, waits
+from pipeweave.orchestrator.state.waits import Waiting
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.waits.child_outputs import value_at
+from pipeweave.orchestrator.waits.children import LATEST
+from pipeweave.orchestrator.waits.held import Held, Need, Paths, TooLarge
+from pipeweave.spec import ChildStep, StepSpec, engine_results, pipeline_of
+
+
+def start(tx: Transaction, waiting: Waiting, held: Held) -> Need | Failure | None:
+    """Start the child that a wait is for, unless it was started, or its parent may start nothing now.
+
+    Returns:
+        What is lacking, or why it cannot start; nothing was written then.
+
+    Raises:
+        Unavailable: maintenance has begun, or the catalog changes all the time.
+    """
+    wait, run = waiting.wait, run_headers.load(tx, waiting.wait.run_id)
+    # The run first: its end, or its pause, sees the child, or prevents it.
+    status = None if run is None else run_transitions.lock_status(tx, run.id)
+    if run is None or status is not RunStatus.RUNNING:
+        if status is RunStatus.PAUSED:
+            # Its resume lets the wait be looked at again.
+            waits.postpone(tx, wait, tx.now + LATEST)
+        return None
+    if not waits.lock_for_child(tx, wait) or _is_there(tx, wait.child):
+        return None
+    step = run.plan[run.plan.ordinals[waiting.task_run.step_id]].step
+    decides: ChildStep = step.decides  # type: ignore[assignment]
+    child = NewChild(wait.child, pipeline_of(decides), run, wait.task_run_id, wait.attempt)
+    try:
+        child_runs.start(tx, child, _input(tx, run, step, waiting, held), held.kept.get(child.id))
+    except NotLoaded as missing:
+        return Paths(missing.paths)
+    except TooLargeForRow as large:
+        return TooLarge(child.id, large.value)
+    except PipeWeaveError as error:
+        if error.status == 503:
+            raise
+        return failure_of(error)
+    return None
+
+
+def _is_there(tx: Transaction, run_id: UUID) -> bool:
+    return tx.execute("SELECT 1 FROM runs AS r WHERE r.id = :id", {"id": run_id}).first() is not None
+
+
+def _input(tx: Transaction, run: RunHeader, step: StepSpec, waiting: Waiting, held: Held) -> Any:
+    wait, item = waiting.wait, waiting.task_run.item
+    named = {} if step.item_name is None else {step.item_name: item}
+    if step.params is None:
+        return named or item
+    wanted = run.plan.params[run.plan.ordinals[step.id]]
+    scope = referred_values.find(tx, run, wanted, held.loaded).scope(wanted)
+    if wanted.roots & {"loop", "last"}:
+        last = value_at(wait.data.get("last", {}), held)
+        scope = {**scope, "last": last, "loop": {"index": wait.data["round"], "last": last}}
+    if step.has_items:
+        scope = {**scope, "item": item, "mapIndex": waiting.task_run.map_index}
+    return {**named, **engine_results.fill(dict(step.params), scope, tx.now)}

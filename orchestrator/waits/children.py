@@ -1,0 +1,163 @@
+"""Decides about waits for child runs: when a child starts, and what becomes of the step when it has ended.
+
+A wait for a child has the child's id from its beginning; the child starts in a transaction of its own
+(child_starts.py), and a second look finds it. The end of a child makes the wait due, so that a look follows
+whatever becomes of the process. A loop goes on with its next round on the same wait, and a step that is
+retried with its next try.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator.domain.failure import Failure, failure_of
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.states import RunStatus
+from pipeweave.orchestrator.domain.step_values import Wanted
+from pipeweave.orchestrator.domain.task_run import KeptValue
+from pipeweave.orchestrator.domain.waits import CHILD, Wait
+from pipeweave.orchestrator.engine import referred_values
+from pipeweave.orchestrator.engine.referred_values import NotLoaded
+from pipeweave.orchestrator.registry import task_rows
+from pipeweave.orchestrator.state.waits import Waiting
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.values import canonical, keep_inline
+from pipeweave.orchestrator.waits.child_outputs import output_of_child, place_of, value_of
+from pipeweave.orchestrator.waits.ending import Completes, Ending, Fails, GoesOn, Later, Starts
+from pipeweave.orchestrator.waits.held import Held, Need, Paths, TooLarge
+from pipeweave.size_limits import INLINE_BYTES
+from pipeweave.spec import WITH_OUTPUT, Loop, StepSpec
+from pipeweave.spec.expressions import parse_condition
+from pipeweave.spec.reference_syntax import Reference
+
+CHILD_FAILED, CHILD_CANCELLED = "CHILD_FAILED", "CHILD_CANCELLED"
+LOOP_LIMIT, RESULT_TOO_LARGE = "LOOP_LIMIT", "RESULT_TOO_LARGE"
+# A process of an earlier version ends a child without telling its parent. So an open child is looked at again
+# after as long as it has run, within these bounds.
+SOONEST, LATEST = timedelta(minutes=1), timedelta(hours=1)
+# What a loop collects is in the row of its wait (bytes).
+MAX_COLLECTED = 1_000_000
+
+_CHILDREN = """
+SELECT r.id, r.status, r.error, r.created_at, r.finished_at FROM runs AS r
+WHERE r.id = ANY(CAST(:ids AS uuid[]))
+"""
+
+
+def endings(
+    tx: Transaction, run: RunHeader, waiting: Sequence[Waiting], held: Held
+) -> list[tuple[Waiting, Ending | Need]]:
+    """What becomes of the waits of a run for its children.
+
+    Args:
+        waiting: open waits for children.
+        held: what was loaded and stored before the transaction.
+    """
+    if not waiting:
+        return []
+    named = [each.wait.child for each in waiting]
+    children: Mapping[UUID, Any] = {row.id: row for row in tx.execute(_CHILDREN, {"ids": named})}
+    return [(each, _ending(tx, run, each, children.get(each.wait.child), held)) for each in waiting]
+
+
+def _ending(tx: Transaction, run: RunHeader, waiting: Waiting, child: Any, held: Held) -> Ending | Need:
+    wait = waiting.wait
+    if child is None:
+        return Starts() if wait.due_at <= tx.now else Later(wait.due_at)
+    if child.finished_at is None:
+        return Later(tx.now + min(max(tx.now - child.created_at, SOONEST), LATEST))
+    step = run.plan[run.plan.ordinals[waiting.task_run.step_id]].step
+    if child.status not in WITH_OUTPUT:
+        return _failed(step, wait, child, tx.now)
+    try:
+        output = output_of_child(tx, child.id, held)
+        return (
+            output if isinstance(output, TooLarge) else _completed(tx, run, step, wait, child, output, held)
+        )
+    except NotLoaded as missing:
+        return Paths(missing.paths)
+    except PipeWeaveError as error:
+        return Fails(replace(failure_of(error), retryable=False, cause=None))
+
+
+# --- a child that ended badly -----------------------------------------------------------------------------
+
+
+def _failed(step: StepSpec, wait: Wait, child: Any, now: datetime) -> Ending:
+    shown = ids.show(ids.RUN, child.id)
+    if child.status == RunStatus.CANCELLED:
+        message = f"run {shown} was cancelled"
+        return Fails(Failure(CHILD_CANCELLED, message, "ChildCancelled", False, is_dead=False))
+    error = child.error or {}
+    code, why = error.get("code"), error.get("message")
+    if step.retry is not None and wait.data["try"] < step.retry.attempts:
+        policy = task_rows.policy_of_step(step.retry)
+        if policy.may_retry(code or CHILD_FAILED, is_retryable=True):
+            delay = timedelta(milliseconds=policy.delay_ms(wait.data["try"], random.random()))
+            return GoesOn({**wait.data, **_new_child(now), "try": wait.data["try"] + 1}, now + delay)
+    details = {"runId": shown, "code": code, "message": why, "step": error.get("stepId")}
+    # No dead letter of its own: the task run that failed inside of the child has one.
+    failure = Failure(
+        CHILD_FAILED, f"run {shown} failed: {why}", "ChildFailed", False, None, details, is_dead=False
+    )
+    return Fails(failure)
+
+
+def _new_child(now: datetime) -> dict[str, Any]:
+    return {"run": str(ids.new_id(int(now.timestamp() * 1000)))}
+
+
+# --- a child that ended well ------------------------------------------------------------------------------
+
+
+def _completed(
+    tx: Transaction, run: RunHeader, step: StepSpec, wait: Wait, child: Any, output: KeptValue, held: Held
+) -> Ending | Need:
+    if not isinstance(step.decides, Loop):
+        return Completes(None, CHILD, kept=output)
+    loop, index = step.decides, wait.data["round"]
+    collected = wait.data.get("outputs", [])
+    if loop.collect:
+        collected = [*collected, value_of(output, held)]
+        if len(canonical(collected)) > MAX_COLLECTED:
+            message = f"the outputs of the rounds have more than {MAX_COLLECTED:,} bytes together"
+            return Fails(Failure(RESULT_TOO_LARGE, message, "ResultTooLarge", False))
+    is_last = index + 1 >= loop.max_rounds
+    if _is_over(tx, run, loop, index, output, held) or (loop.until is None and is_last):
+        return _collected(child.id, collected, held) if loop.collect else Completes(None, CHILD, kept=output)
+    if is_last:
+        message = f"the condition of the loop was false after {loop.max_rounds:,} rounds"
+        return Fails(Failure(LOOP_LIMIT, message, "LoopLimit", False))
+    data = {**_new_child(tx.now), "round": index + 1, "try": 1, "last": place_of(output)}
+    if loop.collect:
+        data["outputs"] = collected
+    return GoesOn(data, tx.now + timedelta(milliseconds=loop.delay_ms))
+
+
+def _is_over(tx: Transaction, run: RunHeader, loop: Loop, index: int, output: KeptValue, held: Held) -> bool:
+    if loop.until is None:
+        return False
+    condition = parse_condition(loop.until)
+    paths = [Reference(each.text, each.root, each.step, each.path) for each in condition.references]
+    last = value_of(output, held) if any(_names_last(each) for each in paths) else None
+    scope = referred_values.find(tx, run, Wanted.of(paths), held.loaded).scope(Wanted.of(paths))
+    return condition.is_true({**scope, "last": last, "loop": {"index": index, "last": last}}, now=tx.now)
+
+
+def _names_last(path: Reference) -> bool:
+    is_of_loop = path.root == "loop" and (not path.path or path.path[0] == "last")
+    return path.root == "last" or is_of_loop
+
+
+def _collected(child: UUID, outputs: list[Any], held: Held) -> Ending | Need:
+    kept = held.kept.get(child)
+    if kept is None and len(canonical(outputs)) > INLINE_BYTES:
+        return TooLarge(child, outputs)
+    return Completes(None, CHILD, kept=kept or keep_inline(outputs))
