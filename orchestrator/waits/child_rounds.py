@@ -12,7 +12,7 @@ from pipeweave.orchestrator.engine.referred_values import NotLoaded
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.waits.child_outputs import output_of_child, place_of, value_of
 from pipeweave.orchestrator.waits.held import NOTHING_HELD
-from pipeweave.spec import WITH_OUTPUT, Loop
+from pipeweave.spec import WITH_OUTPUT, LoopStep
 
 _BEFORE = """
 SELECT r.id FROM runs AS r
@@ -29,7 +29,7 @@ def data_of(tx: Transaction, run: RunHeader, task_run: TaskRun, child: UUID) -> 
     """
     data: dict[str, Any] = {"run": str(child), "round": 0, "try": 1}
     loop = run.plan[run.plan.ordinals[task_run.step_id]].step.decides
-    if not isinstance(loop, Loop):
+    if not isinstance(loop, LoopStep):
         return data
     named = {"run_id": run.id, "id": task_run.id, "child": child, "statuses": sorted(WITH_OUTPUT)}
     before: list[UUID] = list(tx.execute(_BEFORE, named).scalars())

@@ -33,7 +33,7 @@ from pipeweave.orchestrator.waits.child_outputs import output_of_child, place_of
 from pipeweave.orchestrator.waits.ending import Completes, Ending, Fails, GoesOn, Later, Starts
 from pipeweave.orchestrator.waits.held import Held, Need, Paths, TooLarge
 from pipeweave.size_limits import INLINE_BYTES
-from pipeweave.spec import WITH_OUTPUT, Loop, StepSpec
+from pipeweave.spec import WITH_OUTPUT, LoopStep, StepSpec
 from pipeweave.spec.expressions import parse_condition
 from pipeweave.spec.reference_syntax import Reference
 
@@ -120,7 +120,7 @@ def _new_child(now: datetime) -> dict[str, Any]:
 def _completed(
     tx: Transaction, run: RunHeader, step: StepSpec, wait: Wait, child: Any, output: KeptValue, held: Held
 ) -> Ending | Need:
-    if not isinstance(step.decides, Loop):
+    if not isinstance(step.decides, LoopStep):
         return Completes(None, CHILD, kept=output)
     loop, index = step.decides, wait.data["round"]
     collected = wait.data.get("outputs", [])
@@ -141,7 +141,9 @@ def _completed(
     return GoesOn(data, tx.now + timedelta(milliseconds=loop.delay_ms))
 
 
-def _is_over(tx: Transaction, run: RunHeader, loop: Loop, index: int, output: KeptValue, held: Held) -> bool:
+def _is_over(
+    tx: Transaction, run: RunHeader, loop: LoopStep, index: int, output: KeptValue, held: Held
+) -> bool:
     if loop.until is None:
         return False
     condition = parse_condition(loop.until)

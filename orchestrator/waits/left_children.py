@@ -15,7 +15,7 @@ BATCH = 1_000
 MOST = 100
 
 
-class _Pass:
+class _ChildrenPass:
     """The pass of this process over a database: the last child that it looked at."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ def check(database: Database) -> int:
         PartlyFailed: something could not be done about some.
         Unavailable: PostgreSQL cannot be reached.
     """
-    under_way = database.caches.own(_Pass)
+    under_way = database.caches.own(_ChildrenPass)
     with database.statements() as tx:
         left, last = child_runs.some_left(tx, under_way.after, BATCH)
     under_way.after = left[MOST - 1].id if len(left) > MOST else last or UUID(int=0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pipeweave.spec import references, rules, time_limits, timetable
 from pipeweave.spec.async_defaults import NO_ASYNC_DEFAULTS, AsyncDefaults
-from pipeweave.spec.child_steps import MAX_DEPTH, ChildPipeline, ChildStep, Loop, pipeline_of
+from pipeweave.spec.child_steps import MAX_DEPTH, ChildPipeline, ChildStep, LoopStep, pipeline_of
 from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.derivation import derive
 from pipeweave.spec.document import parse_spec
@@ -80,7 +80,7 @@ __all__ = [
     "GraphError",
     "HookSpec",
     "JoinRule",
-    "Loop",
+    "LoopStep",
     "MapSpec",
     "Parameters",
     "PipelineSpec",

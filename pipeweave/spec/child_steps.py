@@ -36,7 +36,7 @@ class ChildPipeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class LoopStep:
     """Runs a pipeline in rounds, each a child of its own, until a condition holds.
 
     Args:
@@ -63,9 +63,9 @@ class Loop:
         return shown | ({"collect": True} if self.collect else {})
 
 
-ChildStep = ChildPipeline | Loop
+ChildStep = ChildPipeline | LoopStep
 
 
 def pipeline_of(step: ChildStep) -> ChildPipeline:
     """The pipeline that a step runs."""
-    return step.pipeline if isinstance(step, Loop) else step
+    return step.pipeline if isinstance(step, LoopStep) else step

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeweave.field_errors import FieldErrors
-from pipeweave.spec.child_steps import MAX_ROUNDS, ChildPipeline, Loop
+from pipeweave.spec.child_steps import MAX_ROUNDS, ChildPipeline, LoopStep
 from pipeweave.spec.document_durations import read_duration
 from pipeweave.spec.document_expressions import ExpressionReader
 from pipeweave.spec.document_rules import read_flag
@@ -53,17 +53,17 @@ class ChildReader:
             return ChildPipeline("", version)
         return ChildPipeline(self.mistakes.name(written["id"], f"{path}.id"), version)
 
-    def loop(self, written: Any, path: str) -> Loop:
+    def loop(self, written: Any, path: str) -> LoopStep:
         """Read `loop`."""
         if not isinstance(written, Mapping):
             problem = f"must be an object with a pipeline and maxIterations, not {json_type(written)}"
             self.mistakes.wrong(path, problem, "invalid_type", "object")
-            return Loop(ChildPipeline(""), 1)
+            return LoopStep(ChildPipeline(""), 1)
         self.mistakes.unknown_keys(written, _LOOP_KEYS, path)
         first = len(self.expressions.written)
         until = self.expressions.condition(written.get("until"), f"{path}.until")
         self.expressions.give_loop(first)
-        return Loop(
+        return LoopStep(
             self.pipeline(written.get("pipeline"), f"{path}.pipeline"),
             self._rounds(written.get("maxIterations"), f"{path}.maxIterations"),
             until,

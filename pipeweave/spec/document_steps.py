@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeweave.size_limits import MAX_MAP_ITEMS, MAX_STEPS
 from pipeweave.spec.async_defaults import NO_ASYNC_DEFAULTS
-from pipeweave.spec.child_steps import Loop
+from pipeweave.spec.child_steps import LoopStep
 from pipeweave.spec.document_async import read_async
 from pipeweave.spec.document_blocks import BlockReader, Entry
 from pipeweave.spec.document_children import ChildReader
@@ -126,7 +126,7 @@ class StepReader(GraphMistakes):
         if params is not None:
             before = len(self.expressions.written)
             self.expressions.value(params, f"{entry.field}.params", has_item=map_spec is not None)
-            if isinstance(decides, Loop):
+            if isinstance(decides, LoopStep):
                 self.expressions.give_loop(before)
         if map_spec is not None and map_spec.name is not None and map_spec.name in (params or {}):
             self.wrong(f"{entry.field}.map.as", f"{map_spec.name!r} is in `params`, too", "duplicate")

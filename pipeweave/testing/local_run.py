@@ -32,7 +32,7 @@ from pipeweave.spec import (
     EngineStep,
     Gather,
     Graph,
-    Loop,
+    LoopStep,
     PipelineSpec,
     StepSpec,
     Transform,
@@ -177,7 +177,7 @@ class LocalRun:
         match decides:
             case Choice() | Transform() | Gather():
                 return self.made(step, decides, now)
-            case ChildPipeline() | Loop():
+            case ChildPipeline() | LoopStep():
                 raise InvalidSpec(f"step {step.id!r} runs a pipeline, which no test does in its own process")
             case _:
                 return self.waited(step, decides, now)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from pipeweave.spec import ChildPipeline, Loop, StepSpec, engine_task
+from pipeweave.spec import ChildPipeline, LoopStep, StepSpec, engine_task
 from support.run_driver import RunDriver
 
 
@@ -21,7 +21,7 @@ def loop(
     id: str, pipeline: str, rounds: int, needs: Sequence[str] = (), *, params: Any = None, **options: Any
 ) -> StepSpec:
     """A step that runs a pipeline in rounds."""
-    decides = Loop(ChildPipeline(pipeline), rounds, **options)
+    decides = LoopStep(ChildPipeline(pipeline), rounds, **options)
     return StepSpec(id, engine_task(decides), tuple(needs), decides=decides, params=params)
 
 

@@ -77,7 +77,7 @@ def test_a_failed_child_fails_the_map_and_its_siblings_are_cancelled(driver: Run
 def test_where_the_run_goes_on_every_item_is_tried(driver: RunDriver) -> None:
     mapped(driver, parallel=1)
     with driver.database.transaction() as tx:
-        request = triggering.Trigger("outer", {"list": [1, 2, 3]}, failure_mode="continue")
+        request = triggering.StartRequest("outer", {"list": [1, 2, 3]}, failure_mode="continue")
         run_id = triggering.trigger(tx, VALUES, driver.tenant, request).id
     for number in range(3):
         [now] = working(driver, run_id)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeweave.errors import InvalidSpec
-from pipeweave.spec import ChildPipeline, Loop, MapSpec, parse_spec
+from pipeweave.spec import ChildPipeline, LoopStep, MapSpec, parse_spec
 
 
 def read(*steps: dict[str, Any]) -> Any:
@@ -25,7 +25,7 @@ def mistakes(*steps: dict[str, Any]) -> dict[str, str]:
     [
         ({"pipeline": "inner"}, ChildPipeline("inner")),
         ({"pipeline": {"id": "inner", "version": 3}}, ChildPipeline("inner", 3)),
-        ({"loop": {"pipeline": "inner", "maxIterations": 3}}, Loop(ChildPipeline("inner"), 3)),
+        ({"loop": {"pipeline": "inner", "maxIterations": 3}}, LoopStep(ChildPipeline("inner"), 3)),
         (
             {
                 "loop": {
@@ -36,7 +36,7 @@ def mistakes(*steps: dict[str, Any]) -> dict[str, str]:
                     "collect": True,
                 }
             },
-            Loop(ChildPipeline("inner"), 3, "last.ok && loop.index > 0", 60_000, True),
+            LoopStep(ChildPipeline("inner"), 3, "last.ok && loop.index > 0", 60_000, True),
         ),
     ],
 )
