@@ -32,7 +32,7 @@ def test_a_good_worker_ends_with_0() -> None:
     answer = call(*SOME)
     assert answer.exit_code == 0, answer.output
     lines = answer.output.splitlines()
-    assert lines[1].startswith("PASS  registration        POST /api/services by tiny: echo, slow, fail;")
+    assert lines[1].startswith("PASS  registration        POST /api/services by tiny: echo, slow, fail, ")
     assert lines[-1] == "3 checks: 3 passed, 0 warnings, 0 failed, 0 skipped"
 
 
