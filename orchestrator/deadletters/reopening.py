@@ -347,20 +347,25 @@ def _reopen_stopped(tx: Transaction, run: RunHeader, steps: Sequence[int]) -> li
     return moved
 
 
-_MOVED_MAPS = Move(
-    to=T.WAITING,
-    changes=", attempt = t.attempt + 1, max_attempts = t.max_attempts + 1, finished_at = NULL, error = NULL,"
-    " error_code = NULL",
-    source=f"FROM {NAMED}",
-    rows=by_key(),
-    where=f"{kind_sql.HAS_ITEMS} AND t.map_first IS NOT NULL",
-    event=MoveEvent(
-        "'task_run.reopened'",
-        "jsonb_build_object('nextAttempt', m.attempt, 'status', m.status)",
-        attempt="m.attempt - 1",
-    ),
-    reopens=True,
-).sql
+def _moved_to_wait(where: str) -> str:
+    """SQL: ended task runs wait again, in another attempt, for what goes on behind them."""
+    return Move(
+        to=T.WAITING,
+        changes=", attempt = t.attempt + 1, max_attempts = t.max_attempts + 1, finished_at = NULL,"
+        " error = NULL, error_code = NULL",
+        source=f"FROM {NAMED}",
+        rows=by_key(),
+        where=where,
+        event=MoveEvent(
+            "'task_run.reopened'",
+            "jsonb_build_object('nextAttempt', m.attempt, 'status', m.status)",
+            attempt="m.attempt - 1",
+        ),
+        reopens=True,
+    ).sql
+
+
+_MOVED_MAPS = _moved_to_wait(f"{kind_sql.HAS_ITEMS} AND t.map_first IS NOT NULL")
 _REOPEN_MAPS = f"WITH {_MOVED_MAPS} SELECT count(*) FROM moved"
 
 
@@ -370,20 +375,7 @@ def _reopen_maps(tx: Transaction, run: RunHeader, maps: Sequence[int]) -> None:
         tx.execute(_REOPEN_MAPS, {"run_id": run.id, "ids": map_ids, "now": tx.now})
 
 
-_WAITS_AGAIN = Move(
-    to=T.WAITING,
-    changes=", attempt = t.attempt + 1, max_attempts = t.max_attempts + 1, finished_at = NULL, error = NULL,"
-    " error_code = NULL",
-    source=f"FROM {NAMED}",
-    rows=by_key(),
-    where=f"t.status = 'failed' AND {_HAS_CHILD}",
-    event=MoveEvent(
-        "'task_run.reopened'",
-        "jsonb_build_object('nextAttempt', m.attempt, 'status', m.status)",
-        attempt="m.attempt - 1",
-    ),
-    reopens=True,
-).sql
+_WAITS_AGAIN = _moved_to_wait(f"t.status = 'failed' AND {_HAS_CHILD}")
 _WAIT_AGAIN = f"WITH {_WAITS_AGAIN} SELECT * FROM moved"
 
 
