@@ -45,6 +45,8 @@ def compare(reference: str, pairs: int, arguments: Sequence[str]) -> str:
             for root, python, measured in turns if pair % 2 == 0 else reversed(turns):
                 print(f"pair {pair + 1} of {pairs}: {reference if root == tree else 'this tree'}", flush=True)
                 measured.append(_measured(root, python, arguments))
+            # A long measuring may be stopped: what it has until then is there.
+            print(report.aligned(rows(reference, ours, theirs)), flush=True)
     return report.aligned(rows(reference, ours, theirs))
 
 
