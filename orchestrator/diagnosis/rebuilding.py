@@ -23,7 +23,7 @@ from pipeweave.orchestrator.store.keyset import Document
 MOST_EVENTS = 20_000
 
 _RUN = """
-SELECT r.pipeline_id, r.pipeline_version, (
+SELECT r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, (
     SELECT count(*) FROM (
         SELECT 1 FROM events AS e WHERE e.run_id = r.id AND e.seq <= :seq LIMIT :most) AS e) AS events
 FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
@@ -47,7 +47,7 @@ def rebuilt_at(tx: Transaction, tenant: str, id: UUID, seq: int) -> Document:
         raise LimitExceeded(
             f"more than {MOST_EVENTS:,} events lie before this one", hint="choose an earlier event"
         )
-    stored = pipelines.get(tx, tenant, row.pipeline_id, row.pipeline_version)
+    stored = pipelines.of_run(tx, row)
     names = [each.id for each in stored.plan.steps]
     run = replay.rebuild(takewhile(lambda event: event.seq <= seq, verify.events(tx, id)))
     return RunAt.of(

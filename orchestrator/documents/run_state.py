@@ -123,6 +123,7 @@ class RunState(AnswerModel):
     tenant: str
     pipeline_id: str
     pipeline_version: int
+    body: str | None = Field(description="The body of a step that it runs; null: the whole pipeline.")
     status: RunStatus
     phase: str
     trace_id: TraceId

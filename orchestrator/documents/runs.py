@@ -46,6 +46,9 @@ class KeptRun(AnswerModel):
     parent_run_id: RunId | None = Field(description="The run that it belongs to; null for most.")
     root_run_id: RunId | None = Field(description="The first run above it; null without a parent.")
     depth: int = Field(description="How many runs are above it.")
+    body: str | None = Field(
+        description="The body of a step that it runs, such as `review.loop`; null: the whole pipeline."
+    )
     trace_id: TraceId
     task_run_count: int
     error: Any

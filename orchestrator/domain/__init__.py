@@ -16,6 +16,7 @@ from pipeweave.orchestrator.domain.outbox import (
     Outgoing,
     PutBack,
 )
+from pipeweave.orchestrator.domain.places import LAST_ROUND, BodyScope, Places, StepOutcome
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import STATUS_LETTERS, RunStatus, TaskStatus
@@ -34,9 +35,11 @@ from pipeweave.orchestrator.domain.waits import WaitKind
 
 __all__ = [
     "END",
+    "LAST_ROUND",
     "STATUS_LETTERS",
     "TRIGGER_KINDS",
     "UNCOUNTED",
+    "BodyScope",
     "CallOutcome",
     "ChordPart",
     "Completion",
@@ -49,9 +52,11 @@ __all__ = [
     "KeyWait",
     "Month",
     "Outgoing",
+    "Places",
     "PutBack",
     "RunHeader",
     "RunStatus",
+    "StepOutcome",
     "Suspended",
     "TaskRun",
     "TaskStatus",

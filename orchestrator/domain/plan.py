@@ -17,9 +17,10 @@ from typing import Any
 
 from pipeweave.orchestrator.domain import step_classes
 from pipeweave.orchestrator.domain.states import FAILED_TASK
-from pipeweave.orchestrator.domain.step_values import StepValues, Wanted
+from pipeweave.orchestrator.domain.step_values import StepValues, Wanted, wanted_around
 from pipeweave.spec import ALL, CHILD_TASKS, PINNED, Gather, PipelineSpec, StepSpec
 from pipeweave.spec.references import compile_value
+from pipeweave.spec.rules import FAILS_RUN, ItemFailure
 
 # The end of the run, as if it were a step.
 END = 0
@@ -123,6 +124,12 @@ class Plan:
         return {each.ordinal: Wanted.of(compile_value(each.step.params).references) for each in with_params}
 
     @functools.cached_property
+    def around(self) -> Mapping[str, Wanted]:
+        """The values that each body refers to and that are not its own, by the place of the body."""
+        bodies = (body for each in self.steps for body in each.step.bodies)
+        return {place: wanted_around(body.steps) for place, body in bodies}
+
+    @functools.cached_property
     def nearest_task(self) -> Mapping[int, str | None]:
         """For each step without a task, that of the nearest step that has one, in document order: messages
         about the step go to its queue. None where no step has a task.
@@ -158,12 +165,20 @@ class Plan:
         """Whether a step that ended so is passed over because its failure is tolerated."""
         return ordinal in self.tolerated and status in FAILED_TASK
 
-    def is_excused(self, ordinal: int, status: str) -> bool:
+    @functools.cached_property
+    def settling(self) -> Mapping[int, ItemFailure]:
+        """The maps of which a failed item ends no run by itself, with their rules."""
+        rules = {each.ordinal: each.step.map.failure for each in self.steps if each.step.map is not None}
+        return {ordinal: rule for ordinal, rule in rules.items() if rule != FAILS_RUN}
+
+    def is_excused(self, ordinal: int, status: str, *, is_item: bool) -> bool:
         """Whether a step, or an item of a map, that ended so does not end the run by itself.
 
         Args:
             ordinal: of the step; of the map for an item.
         """
+        if is_item and ordinal in self.settling:
+            return True
         return ordinal in self.held or self.passes_over(ordinal, status)
 
     @functools.cached_property

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator.domain import tracing
+from pipeweave.orchestrator.domain.places import BodyScope
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.spec import AsyncDefaults
@@ -36,6 +37,8 @@ class RunHeader:
         triggered_by: None for a run of a version that did not store it.
         rerun_from: of a rerun from a step, that step: others may be completed before it begins.
         parent: the run that it belongs to; None for one that belongs to none.
+        body: of a run of a body, its place in the version, such as `review.loop`; None for that of a pipeline.
+        scope: what a body sees of the steps around it; None for the run of a pipeline.
     """
 
     id: UUID
@@ -50,6 +53,8 @@ class RunHeader:
     triggered_by: TriggeredBy | None = None
     rerun_from: str | None = None
     parent: Parent | None = None
+    body: str | None = None
+    scope: BodyScope | None = None
 
     def own_timeout_s(self, step_id: str) -> float | None:
         """How long an attempt of a step may take (s), if the step says so itself, not its task."""

@@ -5,8 +5,8 @@ Pure, and done once per version of a pipeline. What the values come to is in `en
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipeweave.spec import (
@@ -14,6 +14,7 @@ from pipeweave.spec import (
     Choice,
     EngineStep,
     Gather,
+    LoopStep,
     SignalWait,
     Sleep,
     StepSpec,
@@ -98,6 +99,21 @@ class StepValues:
         if isinstance(step.decides, Gather):
             wanted |= Wanted(dict.fromkeys(step.needs), frozenset((*step.needs, *step.decides.members)))
         return cls(condition, conditions, wanted)
+
+
+def wanted_around(steps: Sequence[StepSpec]) -> Wanted:
+    """The values that the steps of a body, and of those in it, refer to and that are not their own."""
+    wanted = Wanted()
+    for step in steps:
+        wanted |= StepValues.of(step).wanted
+        wanted |= Wanted.of(compile_value([step.params, step.over]).references)
+        if isinstance(step.decides, LoopStep) and step.decides.until is not None:
+            wanted |= Wanted.of(_reference(each) for each in parse_condition(step.decides.until).references)
+        for _, body in step.bodies:
+            wanted |= wanted_around(body.steps)
+    own = {step.id for step in steps}
+    outputs = {step: places for step, places in wanted.outputs.items() if step not in own}
+    return replace(wanted, outputs=outputs, outcomes=wanted.outcomes - own)
 
 
 def _reference(path: Path) -> Reference:

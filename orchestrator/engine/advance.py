@@ -228,10 +228,12 @@ class Advance:
 
     def _settle_items(self, items: Sequence[TaskRun]) -> None:
         for parent in sorted({each.map_parent for each in items if each.map_parent is not None}):
-            # Each item of a map of pipelines that ends lets the next one begin.
-            is_of_tasks = self.run.plan[parent].step.decides is None
-            if is_of_tasks and maps.is_wide(self.tx, self.run.id, parent):
-                self._chords.items_ended(parent, [each for each in items if each.map_parent == parent])
+            mine = [each for each in items if each.map_parent == parent]
+            if self.run.plan[parent].step.decides is not None:
+                # Each item of a map of pipelines that ends lets the next one begin.
+                self._check_map(parent, after=max(each.ordinal for each in mine))
+            elif maps.is_wide(self.tx, self.run.id, parent):
+                self._chords.items_ended(parent, mine)
             else:
                 self.check(parent)
 
@@ -365,7 +367,7 @@ class Advance:
             queue = maps.as_task_run(self.tx, self.run.id, ordinal).queue
             self.tx.send(JoinCheck(self.run.id, ordinal, queue))
 
-    def _check_map(self, ordinal: int) -> None:
+    def _check_map(self, ordinal: int, after: int = 0) -> None:
         match maps.lock(self.tx, self.run.id, ordinal):
             case TaskStatus.PENDING:
                 # The chord of a gathered join was sized when the map and its siblings became ready.
@@ -373,7 +375,7 @@ class Advance:
             case TaskStatus.WAITING if (ending := maps.ending(self.tx, self.run, ordinal)) is not None:
                 self._finish_map(ordinal, ending)
             case TaskStatus.WAITING if self.run.plan[ordinal].step.decides is not None:
-                maps.begin_next(self.tx, self.run, ordinal)
+                maps.begin_next(self.tx, self.run, ordinal, after)
             case None | TaskStatus.WAITING:
                 return
             case _:

@@ -55,7 +55,7 @@ def known_true(run: RunHeader, completion: Completion, held: HeldValues) -> froz
 
 def _is_true(run: RunHeader, values: StepValues, outputs: Mapping[str, Any], held: HeldValues) -> bool:
     condition, wanted = values.condition, values.wanted
-    if condition is None or condition.uses_now or wanted.outcomes:
+    if condition is None or condition.uses_now or wanted.outcomes or "loop" in wanted.roots:
         return False
     if not outputs.keys() >= wanted.outputs.keys():
         return False

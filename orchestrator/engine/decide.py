@@ -58,11 +58,14 @@ def end_by_failure(
     if mode != rules.FAIL_FAST:
         return None
     failed = [each for each in finished if each.status in rules.FAILED]
-    if failed and plan.excused:
-        failed = [
-            each for each in failed if not plan.is_excused(each.map_parent or each.ordinal, each.status)
-        ]
+    if failed and (plan.excused or plan.settling):
+        failed = [each for each in failed if not _is_excused(plan, each)]
     return End(failed[0], causes.get(failed[0].id)) if failed else None
+
+
+def _is_excused(plan: Plan, task_run: TaskRun) -> bool:
+    is_item, ordinal = task_run.map_parent is not None, task_run.map_parent or task_run.ordinal
+    return plan.is_excused(ordinal, task_run.status, is_item=is_item)
 
 
 def end_by_decisions(decisions: Mapping[int, Decision]) -> End | None:

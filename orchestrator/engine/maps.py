@@ -174,22 +174,27 @@ def _tell(tx: Transaction, run: RunHeader, row: Any, span: tuple[int, int], stat
 # How many child runs of a map are open at once, if it does not say so.
 MAX_PARALLEL = 100
 
+# It reads as many rows as may be open at once, however many items the map has.
 _NEXT = f"""
 SELECT {rows.COLUMNS} FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.status = 'pending' AND t.due_at IS NULL
-ORDER BY t.id LIMIT greatest(0, :most - (SELECT count(*) FROM task_runs AS o
-    WHERE o.run_id = :run_id AND o.id BETWEEN :first AND :last AND o.status = 'waiting'))
+WHERE t.run_id = :run_id AND t.id BETWEEN :after AND :last AND t.status = 'pending' AND t.due_at IS NULL
+ORDER BY t.id LIMIT greatest(0, :most - (SELECT count(*) FROM waits AS w
+    WHERE w.run_id = :run_id AND w.task_run_id BETWEEN :first AND :last))
 """
 
 
-def begin_next(tx: Transaction, run: RunHeader, ordinal: int) -> None:
+def begin_next(tx: Transaction, run: RunHeader, ordinal: int, after: int = 0) -> None:
     """Let the next items of a map of pipelines wait for their child runs, as far as it may have more of them
     at once. The caller has locked the map's row, or has just laid it out.
+
+    Args:
+        after: the ordinal of an item that has ended: those before it began before it. 0 to look at all.
     """
     spec = run.plan[ordinal].step.map
     most = MAX_PARALLEL if spec is None or spec.max_parallel is None else spec.max_parallel
     span = _span(run.id, _parent(tx, run.id, ordinal))
-    items = rows.read(tx.execute(_NEXT, {**span, "most": most}))
+    first = ids.task_run_id(run.id, after) if after else span["first"]
+    items = rows.read(tx.execute(_NEXT, {**span, "after": first, "most": most}))
     waiting.begin_items(tx, run, items)
 
 
@@ -289,7 +294,9 @@ def ending(tx: Transaction, run: RunHeader, ordinal: int) -> MapEnding | None:
         return None
     count = parent.map_count
     row = tx.execute(_FAILED, _span(run.id, parent)).one()
-    if row.failed == 0 or (run.failure_mode == rules.PARTIAL_MERGE and row.failed < count):
+    spec = run.plan[ordinal].step.map
+    rule = rules.FAILS_RUN if spec is None else spec.failure
+    if rules.map_completes(run.failure_mode, rule, row.failed, count):
         return MapEnding(count, None)
     message = f"{row.failed:,} of {count:,} items failed, the first at index {row.index}"
     details = {"failed": row.failed, "items": count, "firstFailedIndex": row.index}

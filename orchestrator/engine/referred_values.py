@@ -17,12 +17,12 @@ from typing import Any
 from pipeweave import error_kinds, ids
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.domain.places import LAST_ROUND, BodyScope, Place, Places, StepOutcome
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import FAILED_TASK
 from pipeweave.orchestrator.domain.step_values import Wanted
 from pipeweave.orchestrator.state import outputs
 from pipeweave.orchestrator.state.cancelling import PREDECESSOR_FAILED
-from pipeweave.orchestrator.state.outputs import Place, Places, StepOutcome
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import Predecessor, engine_results, references
 
@@ -67,6 +67,8 @@ def find(tx: Transaction, run: RunHeader, wanted: Wanted, loaded: Loaded = NOTHI
     """
     places: Places = {}
     outcomes: dict[str, StepOutcome] = {}
+    if "loop" in wanted.roots and run.scope is not None and LAST_ROUND in run.scope.places:
+        wanted = replace(wanted, outputs={**wanted.outputs, LAST_ROUND: None})
     if wanted.outcomes:
         places, outcomes = outputs.places_and_outcomes(tx, run, wanted.outputs, wanted.outcomes)
     elif wanted.outputs:
@@ -91,16 +93,35 @@ class ReferredValues:
             InvalidReference: a variable refers to a value that does not exist.
             NotFound, CorruptValue: a value cannot be read.
         """
-        named = {each: self._places[each] for each in wanted.outputs if each in self._places}
+        named = self._named(wanted)
         input_place = self._input_place(wanted)
         self._check_loaded([*named.values(), input_place])
         run_input = self._value(input_place)
+        steps = {step_id: self._values(place) for step_id, place in named.items()}
+        last = steps.pop(LAST_ROUND, None)
         return {
             "input": run_input,
-            "steps": {step_id: self._values(place) for step_id, place in named.items()},
+            "steps": steps,
             **of_outcomes(self._outcomes, wanted.outcomes),
-            **of_run(self._run, wanted.roots, run_input),
+            **of_run(self._run, wanted.roots, run_input, last),
         }
+
+    def around_body(self, wanted: Wanted, own: Mapping[str, Any]) -> BodyScope:
+        """What a body sees that refers to no more than is wanted; nothing is loaded.
+
+        Args:
+            own: values that the step with the body gives it, by their roots.
+        """
+        seen = of_run(self._run, wanted.roots - {"variables"}, None)
+        if "trigger" in seen:
+            del seen["trigger"]["payload"]
+        seen |= {root: value for root, value in own.items() if root in wanted.roots}
+        outcomes = {each: self._outcomes[each] for each in wanted.outcomes}
+        return BodyScope(seen, self._named(wanted), outcomes)
+
+    def _named(self, wanted: Wanted) -> Places:
+        of_loop = (LAST_ROUND,) if "loop" in wanted.roots else ()
+        return {each: self._places[each] for each in (*wanted.outputs, *of_loop) if each in self._places}
 
     def is_after_failure(self, before: Collection[str], mode: str) -> bool:
         """Whether a step is skipped because of a failure, by the outcomes of the steps before it: one of them
@@ -121,8 +142,7 @@ class ReferredValues:
 
     def paths(self, wanted: Wanted) -> list[str]:
         """The paths in storage of what is wanted."""
-        named = [self._places[each] for each in wanted.outputs if each in self._places]
-        return _paths([*named, self._input_place(wanted)])
+        return _paths([*self._named(wanted).values(), self._input_place(wanted)])
 
     def _input_place(self, wanted: Wanted) -> Place:
         is_needed = wanted.has_payload or "input" in wanted.roots
@@ -166,11 +186,13 @@ def _error(step_id: str, outcome: StepOutcome) -> dict[str, Any] | None:
     return error_kinds.as_seen(step_id, outcome.error_code, outcome.error, outcome.attempt)
 
 
-def of_run(run: RunHeader, roots: frozenset[str], run_input: Any) -> dict[str, Any]:
-    """The values of these roots that are those of the run itself: `variables`, `trigger` and `run`.
+def of_run(run: RunHeader, roots: frozenset[str], run_input: Any, last: Any = None) -> dict[str, Any]:
+    """The values of these roots that are those of the run itself: `variables`, `trigger` and `run`; and in a
+    body those that the step around it gives.
 
     Args:
         run_input: the run's input, where one of them needs it.
+        last: the output of the round before, in the body of a loop.
 
     Raises:
         InvalidReference: a variable refers to a value that does not exist.
@@ -187,6 +209,12 @@ def of_run(run: RunHeader, roots: frozenset[str], run_input: Any) -> dict[str, A
             "createdAt": iso(_created_at(run)),
             "outcome": None,
         }
+    if run.scope is not None:
+        values |= {root: value for root, value in run.scope.values.items() if root in roots}
+        if "trigger" in values:
+            values["trigger"] = {**values["trigger"], "payload": run_input}
+        if "loop" in values:
+            values["loop"] = {**values["loop"], "last": last}
     return values
 
 

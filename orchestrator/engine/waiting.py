@@ -30,7 +30,7 @@ from pipeweave.orchestrator.state import waits
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import canonical
 from pipeweave.size_limits import INLINE_BYTES
-from pipeweave.spec.child_steps import ChildPipeline, ChildStep, LoopStep
+from pipeweave.spec.child_steps import ChildStep
 from pipeweave.spec.wait_steps import (
     MAX_ASSIGNEES,
     MAX_NAMES,
@@ -97,7 +97,7 @@ def new_wait(run: RunHeader, ordinal: int, resolve: Resolve, now: datetime) -> N
     """
     step: WaitStep | ChildStep = run.plan[ordinal].step.decides  # type: ignore[assignment]
     task_run_id = ids.task_run_id(run.id, ordinal)
-    if isinstance(step, (ChildPipeline, LoopStep)):
+    if isinstance(step, ChildStep):
         return NewWait(task_run_id, CHILD, None, now, NEVER, first_child(now))
     if isinstance(step, Sleep):
         until = _wakes_at(step, resolve, now)

@@ -127,7 +127,7 @@ class Hashes:
         for each in group:
             if each.pipeline_id is None:
                 continue
-            spec = pipelines.get(tx, self.tenant, each.pipeline_id, each.pipeline_version).spec
+            spec = pipelines.of_run(tx, each).spec
             hashes = self._recorded[each.id] = GivenHashes(each.inputs_hash, spec.by_id)
             steps = spec.by_id.values()
             if any(each.has_items or hashes.referenced(each.id, each.kind) for each in steps):

@@ -53,7 +53,7 @@ def of_run(tx: Transaction, tenant: str, run: Any, loading: Loading) -> Document
     """
     if run.status not in WITH_OUTPUT:
         return {"output": None, "outputRefs": {}}
-    stored = pipelines.get(tx, tenant, run.pipeline_id, run.pipeline_version)
+    stored = pipelines.of_run(tx, run)
     counts, inputs = stored.named_in_output
     wanted = [
         ids.task_run_id(run.id, ordinal) for ordinal in sorted(stored.plan.ordinals[each] for each in counts)

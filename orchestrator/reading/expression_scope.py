@@ -32,7 +32,7 @@ def expression_scope(tx: Transaction, tenant: str, id: UUID, step_id: str | None
         InvalidReference: a variable of the pipeline refers to a value that the input does not have.
     """
     state = run_state(tx, tenant, id)
-    stored = pipelines.get(tx, tenant, state["pipelineId"], state["pipelineVersion"])
+    stored = pipelines.get(tx, tenant, state["pipelineId"], state["pipelineVersion"]).of_body(state["body"])
     before = _before(stored, step_id)
     steps = {key: step for key, step in state["steps"].items() if key in before}
     run_input = state["variables"]["input"]

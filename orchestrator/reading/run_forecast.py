@@ -26,7 +26,7 @@ FRESH_S = 60.0
 _FINAL = frozenset(STATUS_LETTERS[each.value] for each in FINAL_TASK)
 
 _RUN = """
-SELECT r.pipeline_id, r.pipeline_version, r.status, r.started_at FROM runs AS r
+SELECT r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, r.status, r.started_at FROM runs AS r
 WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
 """
 
@@ -47,7 +47,8 @@ class Usual:
     steps: Mapping[str, float | None]
 
 
-USUAL = CacheSpec[tuple[str, str, int], Usual]("usual durations of steps", 256)
+# By tenant, pipeline, version and body; "" for the pipeline itself.
+USUAL = CacheSpec[tuple[str, str, int, str], Usual]("usual durations of steps", 256)
 
 
 def run_forecast(tx: Transaction, tenant: str, id: UUID) -> Document:
@@ -66,8 +67,8 @@ def run_forecast(tx: Transaction, tenant: str, id: UUID) -> Document:
     )
     if run.status in FINAL_RUN or run.started_at is None:
         return unknown
-    spec = pipelines.get(tx, tenant, run.pipeline_id, run.pipeline_version).spec
-    usual = _usual(tx, tenant, spec, run.pipeline_version)
+    spec = pipelines.of_run(tx, run).spec
+    usual = _usual(tx, tenant, spec, (run.pipeline_version, run.body or ""))
     if not usual.runs:
         return unknown
     states = step_columns.step_states(tx, tenant, id)
@@ -84,8 +85,9 @@ def run_forecast(tx: Transaction, tenant: str, id: UUID) -> Document:
     )
 
 
-def _usual(tx: Transaction, tenant: str, spec: PipelineSpec, version: int) -> Usual:
-    key, kept = (tenant, spec.id, version), tx.cache(USUAL).get((tenant, spec.id, version))
+def _usual(tx: Transaction, tenant: str, spec: PipelineSpec, of: tuple[int, str]) -> Usual:
+    key = (tenant, spec.id, *of)
+    kept = tx.cache(USUAL).get(key)
     if kept is not None and time.monotonic() - kept.at < FRESH_S:
         return kept
     past = past_runs(tx, tenant, spec)

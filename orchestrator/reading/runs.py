@@ -24,7 +24,7 @@ TASK_RUNS_SHOWN = 1_000
 COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority,
 r.metadata, r.task_run_count, r.error, r.error_code, r.created_at, r.started_at, r.finished_at, r.over_ms,
 r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from,
-r.parent_run_id, r.root_run_id, r.depth, p.paused_at, p.paused_by, p.reason AS pause_reason"""
+r.parent_run_id, r.root_run_id, r.depth, r.body, p.paused_at, p.paused_by, p.reason AS pause_reason"""
 PAUSE = "LEFT JOIN run_pauses AS p ON p.run_id = r.id"
 FROM = f"FROM runs AS r {PAUSE}"
 
@@ -41,6 +41,7 @@ def run_row(row: Any, answer: type[KeptRun] = KeptRun) -> Document:
         parent_run_id=getattr(row, "parent_run_id", None),
         root_run_id=getattr(row, "root_run_id", None),
         depth=getattr(row, "depth", None) or 0,
+        body=getattr(row, "body", None),
         trace_id=tracing.trace_id(row.id, getattr(row, "traceparent", None)),
         started_utc=row.started_at,
         ended_utc=row.finished_at,
@@ -101,7 +102,7 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False, shown: in
 
 
 def _plan(tx: Transaction, row: Any) -> Plan:
-    return pipelines.get(tx, row.tenant_id, row.pipeline_id, row.pipeline_version).plan
+    return pipelines.of_run(tx, row).plan
 
 
 def _first_task_runs(tx: Transaction, id: UUID, number: int) -> Document:

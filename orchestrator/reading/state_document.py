@@ -85,7 +85,7 @@ def run_state(tx: Transaction, tenant: str, id: UUID) -> Document:
     row: Any = tx.execute(_RUN, {"id": id, "tenant": tenant}).one_or_none()
     if row is None:
         raise enqueued_runs.missing(tx, tenant, id)
-    stored = pipelines.get(tx, tenant, row.pipeline_id, row.pipeline_version)
+    stored = pipelines.of_run(tx, row)
     rows = tx.execute(
         _STEPS, {"id": id, "last": ids.task_run_id(id, MAX_STEPS), "budget": RESULT_BYTES}
     ).all()

@@ -35,7 +35,7 @@ REST = 20
 LEAST_REST_S = 1.0
 
 _RUN = """
-SELECT r.status, r.pipeline_id, r.pipeline_version, r.created_at, r.started_at, r.finished_at
+SELECT r.status, r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, r.created_at, r.started_at, r.finished_at
 FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant
 """
 
@@ -168,7 +168,7 @@ def _steps_of(tx: Transaction, tenant: str, run: Any) -> tuple[int, tuple[int, .
     """How many steps the run has, and the ordinals of its maps. A standalone task is one step."""
     if run.pipeline_id is None:
         return 1, ()
-    plan = pipelines.get(tx, tenant, run.pipeline_id, run.pipeline_version).plan
+    plan = pipelines.of_run(tx, run).plan
     maps = tuple(each.ordinal for each in plan.steps if each.step.has_items)
     return len(plan.steps), maps
 

@@ -34,7 +34,7 @@ MAX_SECONDS_PER_TICK = 0.5
 _LIVELY = "r.finished_at IS NULL AND r.quiet_since IS NULL"
 
 _OPEN_RUNS = f"""
-SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version FROM runs AS r
+SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.body FROM runs AS r
 WHERE r.status IN {sql_in(ADVANCING_RUN)} AND {_LIVELY} AND r.created_at < :late AND r.id > :after
 ORDER BY r.id LIMIT :batch
 """
@@ -100,17 +100,16 @@ def _next_runs(database: Database) -> list[Any]:
 
 def _plans(database: Database, rows: Sequence[Any], isolation: Isolation) -> Plans:
     """The plans of runs; those are left out whose version cannot be read."""
-    versions = {row[1:]: row.id for row in rows}
+    versions = {row[1:]: row for row in rows}
     plans: dict[Any, Plan] = {}
 
-    def load(version: Any) -> int:
-        tenant, pipeline, number = version
+    def load(version: Any, row: Any) -> int:
         with database.statements() as tx:
-            plans[version] = _ALONE if pipeline is None else pipelines.get(tx, tenant, pipeline, number).plan
+            plans[version] = _ALONE if row.pipeline_id is None else pipelines.of_run(tx, row).plan
         return 0
 
-    for version, run_id in versions.items():
-        isolation.run(lambda version=version: load(version), run_id=run_id)  # type: ignore[misc]
+    for version, row in versions.items():
+        isolation.run(lambda version=version, row=row: load(version, row), run_id=row.id)  # type: ignore[misc]
     return {row.id: plans[row[1:]] for row in rows if row[1:] in plans}
 
 

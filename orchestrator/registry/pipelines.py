@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -58,6 +58,18 @@ class StoredPipeline:
     def output_template(self) -> Any:
         """What the output of a run is made of; see `spec/output.py`."""
         return output_template(self.spec, [self.plan[each].id for each in self.plan.ends])
+
+    def of_body(self, body: str | None) -> StoredPipeline:
+        """What runs of a body of this version run, as if it were a pipeline; this itself for None.
+
+        Args:
+            body: its place in the version, such as `review.loop`.
+        """
+        return self if body is None else self._bodies[body]
+
+    @functools.cached_property
+    def _bodies(self) -> Mapping[str, StoredPipeline]:
+        return {place: replace(self, spec=spec) for place, spec in self.spec.bodies.items()}
 
     @functools.cached_property
     def named_in_output(self) -> tuple[Mapping[str, int], int]:
@@ -185,8 +197,8 @@ def _check(tx: Transaction, tenant: str, spec: PipelineSpec) -> None:
 
 
 def _graph_error(spec: PipelineSpec, fault: FieldError) -> Document:
-    at = int(fault.field.removeprefix("steps[").removesuffix("].task"))
-    return {"code": fault.code.upper(), "message": fault.message, "steps": [spec.steps[at].id]}
+    step = dict(spec.all_steps)[fault.field.removesuffix(".task")]
+    return {"code": fault.code.upper(), "message": fault.message, "steps": [step.id]}
 
 
 _KNOWN = """
@@ -205,11 +217,9 @@ def unknown_tasks(
     tx: Transaction, tenant: str, spec: PipelineSpec, known: Collection[str]
 ) -> list[FieldError]:
     """An error for each step whose task no service of the tenant has registered, at most 100."""
-    unknown = [(at, step) for at, step in enumerate(spec.steps) if step.has_task and step.task not in known][
-        :100
-    ]
+    unknown = [each for each in spec.all_steps if each[1].has_task and each[1].task not in known][:100]
     names = unknown_names.names(tx, tenant, "task") if unknown else ()
-    return [_unknown_task(f"steps[{at}].task", step, names) for at, step in unknown]
+    return [_unknown_task(f"{place}.task", step, names) for place, step in unknown]
 
 
 def _unknown_task(field: str, step: StepSpec, names: Sequence[str]) -> FieldError:
@@ -252,6 +262,17 @@ def get(tx: Transaction, tenant: str, pipeline_id: str, version: int | None = No
     # This transaction may have written the row itself, and may still be rolled back.
     tx.cache_after_commit(VERSIONS, key, stored)
     return stored
+
+
+def of_run(tx: Transaction, run: Any) -> StoredPipeline:
+    """What a run runs, by its row {tenant_id, pipeline_id, pipeline_version, body}: a version, or a body of it.
+
+    Raises:
+        NotFound: the tenant has no such pipeline or version.
+    """
+    stored = get(tx, run.tenant_id, run.pipeline_id, run.pipeline_version)
+    # A row of a month that was detached before there were bodies has no such column.
+    return stored.of_body(getattr(run, "body", None))
 
 
 def _not_found(tx: Transaction, tenant: str, pipeline_id: str, version: int | None) -> NotFound:

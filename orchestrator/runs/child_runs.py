@@ -14,6 +14,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import InputValidationFailed, LimitExceeded, Unavailable
 from pipeweave.orchestrator.domain import tracing
+from pipeweave.orchestrator.domain.places import BodyScope
 from pipeweave.orchestrator.domain.run import Parent, RunHeader
 from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.triggered_by import PARENT, TriggeredBy
@@ -47,9 +48,11 @@ class NewChild:
 
     Args:
         id: its id, which the wait of its parent has.
-        pipeline: what it runs.
+        pipeline: what it runs; of a body, the version that the body is written in.
         parent: the run that it belongs to.
         task_run_id: the task run that waits for it.
+        body: the place of the body in that version; None if it runs a pipeline.
+        scope: what the body sees of the steps around it.
     """
 
     id: UUID
@@ -57,6 +60,8 @@ class NewChild:
     parent: RunHeader
     task_run_id: UUID
     attempt: int
+    body: str | None = None
+    scope: BodyScope | None = None
 
 
 def start(tx: Transaction, child: NewChild, value: Any, kept: KeptValue | None = None) -> None:
@@ -94,7 +99,8 @@ def _catalog(tx: Transaction, child: NewChild) -> CatalogSnapshot:
     tenant, wanted = child.parent.tenant, child.pipeline
     if wanted.version is None:
         return snapshot.take_snapshot(tx, tenant, wanted.id)
-    return snapshot.take_snapshot_of(tx, tenant, pipelines.get(tx, tenant, wanted.id, wanted.version))
+    stored = pipelines.get(tx, tenant, wanted.id, wanted.version).of_body(child.body)
+    return snapshot.take_snapshot_of(tx, tenant, stored)
 
 
 def _new_run(
@@ -125,6 +131,8 @@ def _new_run(
         stored.plan,
         TriggeredBy(PARENT, ids.show(ids.RUN, parent.id), actor, traceparent),
         parent=Parent(parent.id, child.task_run_id, parent.root_id, above + 1),
+        body=child.body,
+        scope=child.scope,
     )
     spec = stored.spec
     return NewRun(

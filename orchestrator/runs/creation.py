@@ -113,9 +113,9 @@ _WRITE = _write_sql(deployment_mode.ACCEPTING)
 # A run inside of one that is under way goes on while maintenance waits for the end of that one.
 _WRITE_CHILDREN = _write_sql(
     deployment_mode.GOING_ON,
-    ", parent_run_id, parent_task_run_id, root_run_id, depth",
-    ", r.parent_run_id, r.parent_task_run_id, r.root_run_id, r.depth",
-    ", parent_run_id uuid, parent_task_run_id uuid, root_run_id uuid, depth smallint",
+    ", parent_run_id, parent_task_run_id, root_run_id, depth, body, scope",
+    ", r.parent_run_id, r.parent_task_run_id, r.root_run_id, r.depth, r.body, r.scope",
+    ", parent_run_id uuid, parent_task_run_id uuid, root_run_id uuid, depth smallint, body text, scope jsonb",
 )
 
 
@@ -252,7 +252,9 @@ def _begin(tx: Transaction, new: NewRun, rows: Sequence[TaskRun]) -> None:
         advance.admit()
         advance.close()
         return
-    advance = Advance(tx, run, loaded={} if run.input_path is None else {run.input_path: new.value})
+    # A body has the input of its parent: a large one was not loaded for it.
+    is_held = run.input_path is not None and new.value is not None
+    advance = Advance(tx, run, loaded={run.input_path: new.value} if is_held else {})
     advance.begin([rows[ordinal - 1] for ordinal in run.plan.entries])
     advance.touched.note(run.tenant, [each.task_id for each in rows if each.status is TaskStatus.READY])
     advance.close()
@@ -280,15 +282,17 @@ def _run_row(new: NewRun, status: RunStatus, now: datetime) -> str:
             "rerun_of": new.rerun_of,
             "rerun_from": run.rerun_from,
             **({} if run.triggered_by is None else run.triggered_by.to_row()),
-            **({} if run.parent is None else _parent_columns(run.parent)),
+            **({} if run.parent is None else _columns_of_child(run, run.parent)),
         }
     ).decode()
     # The input is JSON text already: it is inserted as it is.
     return f'{head[:-1]},"input":{new.input.inline or "null"}}}'
 
 
-def _parent_columns(parent: Parent) -> dict[str, Any]:
+def _columns_of_child(run: RunHeader, parent: Parent) -> dict[str, Any]:
     return {
+        "body": run.body,
+        "scope": None if run.scope is None else run.scope.to_json(),
         "parent_run_id": parent.run_id,
         "parent_task_run_id": parent.task_run_id,
         "root_run_id": parent.root_run_id,
@@ -388,6 +392,7 @@ def _events(new: NewRun, written: WrittenRun) -> list[Event]:
         "inputsHash": new.input.hash,
         "steps": len(rows),
     }
+    data |= {} if run.body is None else {"body": run.body}
     data |= _cause(run)
     if new.rerun_of is not None:
         data |= {"rerunOf": ids.show(ids.RUN, new.rerun_of), "rerunFrom": run.rerun_from}

@@ -4,10 +4,7 @@ Called by the engine and the rooms after it. It must never decide what follows f
 """
 
 from pipeweave.orchestrator.state.attempts import previous_attempts
-from pipeweave.orchestrator.state.outputs import Places, StepOutcome
 
 __all__ = [
-    "Places",
-    "StepOutcome",
     "previous_attempts",
 ]

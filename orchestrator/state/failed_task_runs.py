@@ -17,21 +17,30 @@ MAP_ITEMS_FAILED = "MAP_ITEMS_FAILED"
 # SQL: whether the failure of the task run `t` is none of its run; see `Plan.excused` and `excuses`.
 IS_EXCUSED = f"""(t.status IN {sql_in(FAILED_TASK)} AND t.step_id = ANY(CAST(:tolerated AS text[]))
     OR t.status IN {sql_in([TaskStatus(each) for each in rules.FAILED])}
-        AND t.step_id = ANY(CAST(:held AS text[])))"""
+        AND (t.step_id = ANY(CAST(:held AS text[]))
+            OR {kind_sql.IS_ITEM} AND t.step_id = ANY(CAST(:partial AS text[]))))"""
 
 
 def excuses(run: RunHeader) -> dict[str, list[str]]:
     """The parameters of IS_EXCUSED; empty if the plan excuses no failure."""
     plan = run.plan
-    if not plan.excused:
+    partial = [plan[each].id for each, rule in plan.settling.items() if rule == rules.IS_PARTIAL]
+    if not plan.excused and not partial:
         return {}
     return {
         "tolerated": [plan[each].id for each in sorted(plan.tolerated)],
         "held": [plan[each].id for each in sorted(plan.held)],
+        "partial": partial,
     }
 
 
-def _causes(further: str = "") -> str:
+def _causes(further: str = "", is_counted: str = "") -> str:
+    """The statement that reads causes.
+
+    Args:
+        further: SQL: what excludes more task runs.
+        is_counted: SQL: what keeps a map whose items failed among the causes.
+    """
     return f"""
 WITH causes AS (
     SELECT t.step_id, t.error_code, count(*) AS failed, (array_agg(t.id ORDER BY t.id))[1] AS first,
@@ -39,7 +48,7 @@ WITH causes AS (
         sum(count(*) FILTER (WHERE t.status = 'cancelled')) OVER () AS all_cancelled
     FROM task_runs AS t
     WHERE t.run_id = :run_id AND t.status IN {sql_in([TaskStatus(each) for each in rules.FAILED])}
-        AND NOT ({kind_sql.HAS_ITEMS} AND t.error_code IS NOT DISTINCT FROM '{MAP_ITEMS_FAILED}'){further}
+        AND NOT ({kind_sql.HAS_ITEMS} AND t.error_code IS NOT DISTINCT FROM '{MAP_ITEMS_FAILED}'{is_counted}){further}
     GROUP BY t.step_id, t.error_code ORDER BY failed DESC, first LIMIT {NAMED_CAUSES}
 )
 SELECT c.*, t.error ->> 'message' AS message FROM causes AS c
@@ -49,7 +58,8 @@ ORDER BY c.failed DESC, c.first
 
 
 _CAUSES = _causes()
-_CAUSES_BUT_EXCUSED = _causes(f" AND NOT {IS_EXCUSED}")
+# The failed items of such a map are excused; where all failed, the map itself is the cause.
+_CAUSES_BUT_EXCUSED = _causes(f" AND NOT {IS_EXCUSED}", " AND t.step_id <> ALL(CAST(:partial AS text[]))")
 
 
 def read(tx: Transaction, run: RunHeader, *, of: int) -> Failures | None:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain.places import Place, Places, StepOutcome
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.spec import WITH_ITEMS
-
-# Where a step's output is: (inline value, None) or (None, path in storage). A map's output is the list of its
-# items' outputs.
-Place = tuple[Any, str | None]
-Places = dict[str, Place | list[Place]]
 
 _OUTPUTS = f"""
 SELECT t.step_id, t.kind, t.output, t.output_path, t.map_first, t.map_count
@@ -36,12 +31,23 @@ def places_of_steps(
         items: of the output of a map, only these items are needed (negative ones count from the end); the
             other items are null.
     """
+    around = _around(run, step_ids)
+    if len(around) == len(step_ids):
+        return around
     rows = tx.execute(_OUTPUTS, _named(run, step_ids)).all()
-    return {row.step_id: _place(tx, run, row, items) for row in rows}
+    return {**around, **{row.step_id: _place(tx, run, row, items) for row in rows}}
+
+
+def _around(run: RunHeader, step_ids: Collection[str]) -> Places:
+    """The outputs that the run of a body sees of steps around it."""
+    places = {} if run.scope is None else run.scope.places
+    return {each: places[each] for each in step_ids if each in places}
 
 
 def _named(run: RunHeader, step_ids: Collection[str]) -> dict[str, Any]:
-    wanted = sorted(ids.task_run_id(run.id, run.plan.ordinals[each]) for each in step_ids)
+    ordinals = run.plan.ordinals
+    # Of a body: steps around it have no rows in its run.
+    wanted = sorted(ids.task_run_id(run.id, ordinals[each]) for each in step_ids if each in ordinals)
     return {"run_id": run.id, "ids": wanted}
 
 
@@ -52,20 +58,6 @@ def _place(
         return row.output, row.output_path
     needed = None if items is None else items.get(row.step_id)
     return _of_items(tx, run, row.map_first, row.map_count, needed)
-
-
-@dataclass(frozen=True, slots=True)
-class StepOutcome:
-    """How a step stands.
-
-    Args:
-        error: as its row keeps it; None if it did not fail.
-    """
-
-    status: str
-    error: Mapping[str, Any] | None
-    error_code: str | None
-    attempt: int
 
 
 _OUTCOMES = f"""
@@ -94,7 +86,8 @@ def places_and_outcomes(
         if row.step_id in items and row.status == "completed"
     }
     ends = {row.step_id: StepOutcome(row.status, row.error, row.error_code, row.attempt) for row in rows}
-    return places, ends
+    around = {} if run.scope is None else run.scope.outcomes
+    return {**_around(run, items), **places}, {**around, **ends}
 
 
 def load(values: Values, places: Places) -> dict[str, Any]:

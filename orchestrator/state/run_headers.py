@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator.domain import triggered_by
+from pipeweave.orchestrator.domain.places import BodyScope
 from pipeweave.orchestrator.domain.plan import Plan, standalone_plan
 from pipeweave.orchestrator.domain.run import Parent, RunHeader
 from pipeweave.orchestrator.registry import pipelines
@@ -21,9 +22,9 @@ COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mod
     CASE WHEN r.pipeline_id IS NULL THEN
         (SELECT o.task_id FROM task_runs AS o WHERE o.run_id = r.id LIMIT 1) END AS only_task,
     r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_from,
-    r.parent_run_id, r.parent_task_run_id, r.root_run_id, r.depth"""
+    r.parent_run_id, r.parent_task_run_id, r.root_run_id, r.depth, r.body, r.scope"""
 
-WIDTH = 18
+WIDTH = 20
 # Of them, the first columns are fields of the header as they are.
 _OWN = 8
 _HEADER = f"SELECT {COLUMNS} FROM runs AS r WHERE r.id = :id"
@@ -50,7 +51,8 @@ def of_row(tx: Transaction, row: Any) -> RunHeader:
     will ask for the run's id again.
     """
     values: list[Any] = [*row[:_OWN], _plan(tx, row), triggered_by.of_row(row), row.rerun_from, _parent(row)]
-    header = RunHeader(*values)
+    scope = None if row.scope is None else BodyScope.of_json(row.scope)
+    header = RunHeader(*values, body=row.body, scope=scope)
     tx.cache(HEADERS).put(header.id, header)
     return header
 
@@ -64,4 +66,4 @@ def _parent(row: Any) -> Parent | None:
 def _plan(tx: Transaction, row: Any) -> Plan:
     if row.pipeline_id is None:
         return standalone_plan(row.only_task)
-    return pipelines.get(tx, row.tenant_id, row.pipeline_id, row.pipeline_version).plan
+    return pipelines.of_run(tx, row).plan

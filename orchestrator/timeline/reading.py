@@ -45,7 +45,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _IN_ORDER = "SET LOCAL enable_bitmapscan = off"
 
 _RUN = """
-SELECT r.id, r.pipeline_id, r.pipeline_version, r.status, r.task_run_count, r.created_at, r.started_at,
+SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, r.status, r.task_run_count, r.created_at, r.started_at,
        r.finished_at
 FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
 """
@@ -90,7 +90,7 @@ def run_row(tx: Transaction, tenant: str, id: UUID) -> RunRow:
     row: Any = tx.execute(_RUN, {"id": id, "tenant": tenant}).one_or_none()
     if row is None:
         raise enqueued_runs.missing(tx, tenant, id)
-    stored = pipelines.get(tx, tenant, row.pipeline_id, row.pipeline_version)
+    stored = pipelines.of_run(tx, row)
     return RunRow(
         row.id,
         row.pipeline_id,

@@ -37,7 +37,7 @@ def output_of_child(tx: Transaction, child_id: UUID, held: Held) -> KeptValue | 
     """
     child = run_headers.load(tx, child_id)
     assert child is not None and child.pipeline_id is not None
-    stored = pipelines.get(tx, child.tenant, child.pipeline_id, child.pipeline_version)
+    stored = pipelines.get(tx, child.tenant, child.pipeline_id, child.pipeline_version).of_body(child.body)
     template = stored.output_template
     references = compile_value(template).references
     only = references[0].step if len(references) == 1 else None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
+from pipeweave.orchestrator.domain.places import LAST_ROUND
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus
+from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.engine import referred_values
 from pipeweave.orchestrator.engine.referred_values import NotLoaded
 from pipeweave.orchestrator.runs import child_runs
@@ -16,10 +19,11 @@ from pipeweave.orchestrator.runs.child_runs import NewChild, TooLargeForRow
 from pipeweave.orchestrator.state import run_headers, run_transitions, waits
 from pipeweave.orchestrator.state.waits import Waiting
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.values import keep_inline
 from pipeweave.orchestrator.waits.child_outputs import value_at
 from pipeweave.orchestrator.waits.children import LATEST
 from pipeweave.orchestrator.waits.held import Held, Need, Paths, TooLarge
-from pipeweave.spec import ChildStep, StepSpec, engine_results, pipeline_of
+from pipeweave.spec import ChildPipeline, ChildStep, StepSpec, body_of, engine_results
 
 
 def start(tx: Transaction, waiting: Waiting, held: Held) -> Need | Failure | None:
@@ -42,14 +46,19 @@ def start(tx: Transaction, waiting: Waiting, held: Held) -> Need | Failure | Non
     if not waits.lock_for_child(tx, wait) or _is_there(tx, wait.child):
         return None
     step = run.plan[run.plan.ordinals[waiting.task_run.step_id]].step
-    decides: ChildStep = step.decides  # type: ignore[assignment]
-    child = NewChild(wait.child, pipeline_of(decides), run, wait.task_run_id, wait.attempt)
     try:
+        body = next(step.bodies, None)
+        if body is not None:
+            child_runs.start(tx, _of_body(tx, run, waiting, body[0]), run.input, _input_of(tx, run))
+            return None
+        decides: ChildStep = step.decides  # type: ignore[assignment]
+        pipeline: ChildPipeline = body_of(decides)  # type: ignore[assignment]
+        child = NewChild(wait.child, pipeline, run, wait.task_run_id, wait.attempt)
         child_runs.start(tx, child, _input(tx, run, step, waiting, held), held.kept.get(child.id))
     except NotLoaded as missing:
         return Paths(missing.paths)
     except TooLargeForRow as large:
-        return TooLarge(child.id, large.value)
+        return TooLarge(wait.child, large.value)
     except PipeWeaveError as error:
         if error.status == 503:
             raise
@@ -59,6 +68,43 @@ def start(tx: Transaction, waiting: Waiting, held: Held) -> Need | Failure | Non
 
 def _is_there(tx: Transaction, run_id: UUID) -> bool:
     return tx.execute("SELECT 1 FROM runs AS r WHERE r.id = :id", {"id": run_id}).first() is not None
+
+
+_INPUT = """
+SELECT r.input_size, r.inputs_hash,
+    ARRAY(SELECT c.upload_id FROM upload_claims AS c WHERE c.run_id = r.id) AS uploads
+FROM runs AS r WHERE r.id = :id
+"""
+
+
+def _input_of(tx: Transaction, run: RunHeader) -> KeptValue:
+    """The input of a run, which its bodies have, too: a large one stays where it is."""
+    if run.input_path is None:
+        return keep_inline(run.input)
+    row = tx.execute(_INPUT, {"id": run.id}).one()
+    return KeptValue(None, run.input_path, row.input_size, row.inputs_hash, tuple(row.uploads))
+
+
+def _of_body(tx: Transaction, run: RunHeader, waiting: Waiting, body: str) -> NewChild:
+    """A child that runs a body: it sees of its parent what the step with the body may refer to."""
+    wait, task_run = waiting.wait, waiting.task_run
+    wanted = run.plan.around[body]
+    scope = referred_values.find(tx, run, wanted).around_body(wanted, _own_roots(waiting))
+    if "loop" in wanted.roots and task_run.map_index is None:
+        last = wait.data.get("last", {})
+        place = (last.get("value"), last.get("path"))
+        scope = replace(scope, places={**scope.places, LAST_ROUND: place})
+    assert run.pipeline_id is not None
+    version = ChildPipeline(run.pipeline_id, run.pipeline_version)
+    return NewChild(wait.child, version, run, task_run.id, wait.attempt, body, scope)
+
+
+def _own_roots(waiting: Waiting) -> dict[str, Any]:
+    """What a step gives its body: the item of a map, or the round of a loop."""
+    task_run = waiting.task_run
+    if task_run.map_index is not None:
+        return {"item": task_run.item, "mapIndex": task_run.map_index}
+    return {"loop": {"index": waiting.wait.data["round"]}}
 
 
 def _input(tx: Transaction, run: RunHeader, step: StepSpec, waiting: Waiting, held: Held) -> Any:

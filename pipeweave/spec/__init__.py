@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pipeweave.spec import references, rules, time_limits, timetable
 from pipeweave.spec.async_defaults import NO_ASYNC_DEFAULTS, AsyncDefaults
-from pipeweave.spec.child_steps import MAX_DEPTH, ChildPipeline, ChildStep, LoopStep, pipeline_of
+from pipeweave.spec.child_steps import MAX_DEPTH, Body, ChildPipeline, ChildStep, LoopStep, body_of
 from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.derivation import derive
 from pipeweave.spec.document import parse_spec
@@ -66,6 +66,7 @@ __all__ = [
     "WITH_OUTPUT",
     "Approval",
     "AsyncDefaults",
+    "Body",
     "Case",
     "ChildPipeline",
     "ChildStep",
@@ -93,6 +94,7 @@ __all__ = [
     "TaskRunKind",
     "Transform",
     "WaitStep",
+    "body_of",
     "default_value",
     "derive",
     "dry_run",
@@ -102,7 +104,6 @@ __all__ = [
     "output_template",
     "parameter_errors",
     "parse_spec",
-    "pipeline_of",
     "read_schedule",
     "references",
     "rules",

@@ -1,15 +1,19 @@
-"""Defines the steps that run a pipeline inside of their own run: once, or in rounds.
+"""Defines the steps that run a pipeline, or steps of their own, inside of their own run: once, or in rounds.
 
-What such a step runs is an ordinary run, the child, with the parameters of the step as its input. The step
-waits for the end of the child, and no worker and no process waits with it.
+What such a step runs is an ordinary run, the child. A pipeline has the parameters of the step as its input,
+and sees nothing else. A body, steps that are written inside of the step, may refer to whatever the step may.
+The step waits for the end of the child, and no worker and no process waits with it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pipeweave.spec.kinds import BODY, StepKind
+
+if TYPE_CHECKING:
+    from pipeweave.spec.pipeline_spec import StepSpec
 
 # The most rounds that a loop may have.
 MAX_ROUNDS: Final = 10_000
@@ -36,11 +40,27 @@ class ChildPipeline:
 
 
 @dataclass(frozen=True, slots=True)
-class LoopStep:
-    """Runs a pipeline in rounds, each a child of its own, until a condition holds.
+class Body:
+    """Steps that are written inside of another step, as what each of its items, or of its rounds, runs.
 
     Args:
-        pipeline: what a round runs. The step's params are filled anew for each round.
+        steps: in document order. Their ids are unique in the whole pipeline.
+    """
+
+    steps: tuple[StepSpec, ...]
+    kind: ClassVar[StepKind] = BODY
+    word: ClassVar[str] = "steps"
+
+    def to_json(self) -> Any:
+        return [each.to_json() for each in self.steps]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStep:
+    """Runs a pipeline or a body in rounds, each a child of its own, until a condition holds.
+
+    Args:
+        body: what a round runs. The params of a pipeline are filled anew for each round.
         max_rounds: without success after so many rounds the step fails with LOOP_LIMIT.
         until: an expression over `loop.index` (from 0), `last` (the output of the round) and what the
             step may refer to; the loop ends when it is true. None: it ends after `max_rounds`.
@@ -48,7 +68,7 @@ class LoopStep:
         collect: its output is the list of the outputs of all rounds; else that of the last round.
     """
 
-    pipeline: ChildPipeline
+    body: ChildPipeline | Body
     max_rounds: int
     until: str | None = None
     delay_ms: int = 0
@@ -57,15 +77,15 @@ class LoopStep:
     word: ClassVar[str] = "loop"
 
     def to_json(self) -> Any:
-        shown: dict[str, Any] = {"pipeline": self.pipeline.to_json(), "maxIterations": self.max_rounds}
+        shown: dict[str, Any] = {self.body.word: self.body.to_json(), "maxIterations": self.max_rounds}
         shown |= {} if self.until is None else {"until": self.until}
         shown |= {"delayMs": self.delay_ms} if self.delay_ms else {}
         return shown | ({"collect": True} if self.collect else {})
 
 
-ChildStep = ChildPipeline | LoopStep
+ChildStep = ChildPipeline | Body | LoopStep
 
 
-def pipeline_of(step: ChildStep) -> ChildPipeline:
-    """The pipeline that a step runs."""
-    return step.pipeline if isinstance(step, LoopStep) else step
+def body_of(step: ChildStep) -> ChildPipeline | Body:
+    """What a child of a step runs."""
+    return step.body if isinstance(step, LoopStep) else step

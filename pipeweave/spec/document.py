@@ -256,6 +256,6 @@ class _DocumentReader(StepReader):
 
     def all_steps(self, document: Mapping[str, Any]) -> tuple[StepSpec, ...]:
         try:
-            return self.steps(document)
+            return self.steps(document.get("steps"), "steps")
         except TooManyEdges:
             return ()

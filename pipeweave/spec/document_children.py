@@ -1,20 +1,22 @@
-"""Read the steps that run a pipeline: once, or in rounds."""
+"""Read the steps that run a pipeline or a body: once, or in rounds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pipeweave.field_errors import FieldErrors
-from pipeweave.spec.child_steps import MAX_ROUNDS, ChildPipeline, LoopStep
+from pipeweave.spec.child_steps import MAX_ROUNDS, Body, ChildPipeline, LoopStep
 from pipeweave.spec.document_durations import read_duration
-from pipeweave.spec.document_expressions import ExpressionReader
+from pipeweave.spec.document_expressions import ITEM_ROOTS, ExpressionReader
 from pipeweave.spec.document_rules import read_flag
 from pipeweave.spec.references import json_type
 
+# What the steps of a body may name, by what the body is of.
+IN_LOOP, IN_MAP = frozenset({"loop"}), ITEM_ROOTS
 _PIPELINE_KEYS = ("id", "version")
-_LOOP_KEYS = ("pipeline", "maxIterations", "until", "delay", "delayMs", "collect")
+_LOOP_KEYS = ("pipeline", "steps", "maxIterations", "until", "delay", "delayMs", "collect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +26,12 @@ class ChildReader:
     Args:
         mistakes: where mistakes go; it checks names, too.
         expressions: reads the expressions in them.
+        body: reads the steps of a body at a path, which see these further roots.
     """
 
     mistakes: FieldErrors
     expressions: ExpressionReader
+    body: Callable[[Any, str, frozenset[str]], Body]
 
     def pipeline(self, written: Any, path: str) -> ChildPipeline:
         """Read `pipeline`: an id, or an object of id and version."""
@@ -56,7 +60,7 @@ class ChildReader:
     def loop(self, written: Any, path: str) -> LoopStep:
         """Read `loop`."""
         if not isinstance(written, Mapping):
-            problem = f"must be an object with a pipeline and maxIterations, not {json_type(written)}"
+            problem = f"must be an object with a pipeline or steps and maxIterations, not {json_type(written)}"
             self.mistakes.wrong(path, problem, "invalid_type", "object")
             return LoopStep(ChildPipeline(""), 1)
         self.mistakes.unknown_keys(written, _LOOP_KEYS, path)
@@ -64,12 +68,20 @@ class ChildReader:
         until = self.expressions.condition(written.get("until"), f"{path}.until")
         self.expressions.give_loop(first)
         return LoopStep(
-            self.pipeline(written.get("pipeline"), f"{path}.pipeline"),
+            self._body_of_loop(written, path),
             self._rounds(written.get("maxIterations"), f"{path}.maxIterations"),
             until,
             read_duration(self.mistakes, written, "delay", path) or 0,
             read_flag(self.mistakes, written, "collect", path),
         )
+
+    def _body_of_loop(self, written: Mapping[str, Any], path: str) -> ChildPipeline | Body:
+        if written.get("steps") is None:
+            return self.pipeline(written.get("pipeline"), f"{path}.pipeline")
+        if written.get("pipeline") is not None:
+            problem = "cannot be given together with `steps`: a round runs one of them"
+            self.mistakes.wrong(f"{path}.pipeline", problem, "conflict")
+        return self.body(written["steps"], f"{path}.steps", IN_LOOP)
 
     def _rounds(self, written: Any, path: str) -> int:
         if _is_count(written, MAX_ROUNDS):

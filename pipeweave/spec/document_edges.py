@@ -74,6 +74,28 @@ class EdgeReader:
 
     def _step(self, path: Path, written: Written, draft: StepDraft) -> str | None:
         """The step that a path names; None if it names none, or one that it must not name."""
+        shown, step = f"${{{path.text}}}", step_of(path)
+        # The reader of a body has refused what has no value there.
+        if not written.is_inside:
+            self._check_root(path, written, draft)
+            if step is None and path.root in ("status", "errors"):
+                problem = f"{shown} names no step: write {path.root}.<step id>"
+                self.mistakes.wrong(written.field, problem, "invalid_reference")
+        if step is None or step in self.mistakes.outer:
+            return None
+        if step not in self.mistakes.known:
+            if not written.is_inside:
+                self.mistakes.unknown_step(draft.id, step, written.field)
+        elif step == draft.id:
+            whose = "output of the step around it" if written.is_inside else "step's own output"
+            self.mistakes.wrong(written.field, f"{shown} is the {whose}", "invalid_reference")
+        else:
+            return step
+        return None
+
+    def _check_root(self, path: Path, written: Written, draft: StepDraft) -> None:
+        if path.root in self.mistakes.roots:
+            return
         shown = f"${{{path.text}}}"
         if path.root in ITEM_ROOTS and not written.has_item:
             where = "in a step without `map`"
@@ -84,18 +106,6 @@ class EdgeReader:
             self.mistakes.wrong(
                 written.field, f"{shown} has no value here: only in a loop", "invalid_reference"
             )
-        step = step_of(path)
-        if step is None:
-            if path.root in ("status", "errors"):
-                problem = f"{shown} names no step: write {path.root}.<step id>"
-                self.mistakes.wrong(written.field, problem, "invalid_reference")
-        elif step not in self.mistakes.known:
-            self.mistakes.unknown_step(draft.id, step, written.field)
-        elif step == draft.id:
-            self.mistakes.wrong(written.field, f"{shown} is the step's own output", "invalid_reference")
-        else:
-            return step
-        return None
 
     def _with_branches(self, uses: Sequence[_Use]) -> None:
         crossing = [*self._enter_blocks(), *self._enter_cases()]

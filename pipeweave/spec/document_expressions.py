@@ -36,6 +36,7 @@ class Written:
         expression: itself.
         has_item: it is evaluated once for each item of a map.
         has_loop: it is evaluated in each round of a loop.
+        is_inside: it is written in the body of a step: what it names around the body, the step refers to.
     """
 
     field: str
@@ -43,6 +44,7 @@ class Written:
     expression: Expression
     has_item: bool = False
     has_loop: bool = False
+    is_inside: bool = False
 
 
 @dataclass(slots=True)
@@ -89,6 +91,10 @@ class ExpressionReader:
     def give_loop(self, first: int) -> None:
         """Let the expressions from this one on refer to the loop that they are in."""
         self.written[first:] = [replace(each, has_loop=True) for each in self.written[first:]]
+
+    def take(self, inner: ExpressionReader) -> None:
+        """Take over the expressions of a body."""
+        self.written += [replace(each, is_inside=True) for each in inner.written]
 
     def check(self, variables: Mapping[str, Any], input_schema: Mapping[str, Any] | None) -> None:
         """Check what the expressions name and compare. Who reads the steps checks which steps they name.

@@ -52,19 +52,33 @@ class StepDraft:
 
 
 class GraphMistakes(FieldErrors):
-    """The mistakes of one document, and the steps that it has.
+    """The mistakes of one list of steps, and the steps that it has.
+
+    Args:
+        outer: those of the steps that the list is written inside of, which a body may refer to, too; None for
+            the steps of the pipeline itself.
+        roots: what expressions in it may name beside the roots that every step has.
 
     Attributes:
-        known: the place of each step in the document, by its id.
+        known: the place of each step in the list, by its id.
+        outer: the ids of the steps around it.
+        fields: the field of each step of the whole document, by its id.
         graph_errors: those mistakes that are in the graph.
         edges: how many edges the steps have so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, outer: GraphMistakes | None = None, roots: frozenset[str] = frozenset()) -> None:
         super().__init__()
         self.known: dict[str, int] = {}
+        self.outer: frozenset[str] = frozenset()
+        self.roots = roots
+        self.fields: dict[str, str] = {}
         self.graph_errors: list[GraphError] = []
         self.edges = 0
+        if outer is not None:
+            self.errors, self.graph_errors, self.fields = outer.errors, outer.graph_errors, outer.fields
+            self.outer = outer.outer | outer.known.keys()
+            self.roots = outer.roots | roots
 
     def count(self, edges: int, entry: Entry) -> None:
         """Count edges to a step. Raises TooManyEdges."""
@@ -79,7 +93,11 @@ class GraphMistakes(FieldErrors):
         if not isinstance(step, str):
             self.wrong(path, f"must be the id of a step, not {json_type(step)}", "invalid_type", "string")
             return
-        near = self.nearest(step, self.known)
+        if step in self.fields and step not in self.known:
+            where = "around this body" if step in self.outer else f"in a body, at {self.fields[step]}"
+            self.wrong_graph(path, f"{step!r} is a step {where}", "UNKNOWN_STEP", (at, step))
+            return
+        near = self.nearest(step, [*self.known, *self.outer])
         hint = f"; did you mean {near!r}?" if near is not None else ""
         why = f"{step[:200]!r} is not a step{hint}"
         self.wrong_graph(path, why, "UNKNOWN_STEP", (at, step[:200]), near)

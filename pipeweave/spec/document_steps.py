@@ -8,10 +8,10 @@ from typing import Any
 
 from pipeweave.size_limits import MAX_MAP_ITEMS, MAX_STEPS
 from pipeweave.spec.async_defaults import NO_ASYNC_DEFAULTS
-from pipeweave.spec.child_steps import LoopStep
+from pipeweave.spec.child_steps import Body, LoopStep
 from pipeweave.spec.document_async import read_async
 from pipeweave.spec.document_blocks import BlockReader, Entry
-from pipeweave.spec.document_children import ChildReader
+from pipeweave.spec.document_children import IN_MAP, ChildReader
 from pipeweave.spec.document_durations import read_duration
 from pipeweave.spec.document_edges import EdgeReader
 from pipeweave.spec.document_engine_steps import EngineStepReader
@@ -23,6 +23,7 @@ from pipeweave.spec.engine_steps import ENGINE_TASK_PREFIX, Choice, EngineStep, 
 from pipeweave.spec.joins import MAX_EARLY_PREDECESSORS, SETTLED
 from pipeweave.spec.pipeline_spec import MapSpec, StepSpec
 from pipeweave.spec.references import json_type
+from pipeweave.spec.rules import FAILS_RUN, ITEM_FAILURES, ItemFailure
 
 # What a step does: it has exactly one of these.
 _DEEDS = (
@@ -37,15 +38,20 @@ _STEP_KEYS = (
 _STEP_NAMES = {"continue_on_error": "continueOnError"}
 # Options of `@task` that a step does not have, but that an author may look for there.
 _TASK_OPTIONS = ("retries", "retry_on", "concurrency", "rate_limit", "priority", "queue")
-_MAP_KEYS = ("over", "as", "maxParallel")
+_MAP_KEYS = ("over", "as", "maxParallel", "failure", "steps")
 MAX_PARALLEL = 1_000
 # What only a step with a task has, and what a step of the engine does not have besides.
 _OF_TASKS = ("params", "map", "retry", "timeout", "timeoutMs", "action", "async")
-# What a step that runs a pipeline has all the same.
-_OF_CHILDREN = {"pipeline": ("params", "retry", "map"), "loop": ("params", "retry")}
-_NOT_OF = {"choice": ("condition", "continueOnError"), "gather": ("condition", "join")}
+# What a step with child runs has all the same.
+_OF_CHILDREN = {"pipeline": ("params", "retry", "map"), "loop": ("params", "retry"), "map.steps": ("retry", "map")}
+_NOT_OF = {
+    "choice": ("condition", "continueOnError"),
+    "gather": ("condition", "join"),
+    "map.steps": ("params",),
+}
 _HINTS = {
     "choice": "its cases say what runs",
+    "map.steps": "its steps may refer to whatever the step may",
     "gather": "the members of its block have conditions of their own",
 }
 # The time limit of an attempt of an adapter's action, where the document names none (ms).
@@ -53,31 +59,47 @@ ADAPTER_TIMEOUT_MS = 30_000
 
 
 class StepReader(GraphMistakes):
-    """Reads the steps of one document and collects their mistakes."""
+    """Reads the steps of one document, or of a body in it, and collects their mistakes."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, outer: GraphMistakes | None = None, roots: frozenset[str] = frozenset()) -> None:
+        super().__init__(outer, roots)
         self.expressions = ExpressionReader(self)
         self._engine_steps = EngineStepReader(self, self.expressions)
         self._waits = WaitReader(self, self.expressions)
-        self._children = ChildReader(self, self.expressions)
+        self._children = ChildReader(self, self.expressions, self.body)
 
-    def steps(self, document: Mapping[str, Any]) -> tuple[StepSpec, ...]:
-        """Read the steps of a document; none if there are too many."""
-        listed = document.get("steps")
+    def body(self, listed: Any, path: str, roots: frozenset[str]) -> Body:
+        """Read the steps of a body.
+
+        Its expressions become expressions of the step that is being read: what they name around the body
+        precedes that step.
+
+        Args:
+            path: where they are in the document.
+            roots: what they may name beside what the step may.
+        """
+        inner = StepReader(self, roots)
+        steps = inner.steps(listed, path)
+        self.expressions.take(inner.expressions)
+        return Body(steps)
+
+    def steps(self, listed: Any, path: str) -> tuple[StepSpec, ...]:
+        """Read a list of steps; none if there are too many."""
         if not isinstance(listed, (list, tuple)):
             problem = "is required" if listed is None else f"must be a list, not {json_type(listed)}"
-            self.wrong("steps", problem, "missing" if listed is None else "invalid_type", "array")
+            self.wrong(path, problem, "missing" if listed is None else "invalid_type", "array")
             return ()
         blocks = BlockReader(self)
-        blocks.sequence(listed, "steps")
+        before = len(self.errors)
+        blocks.sequence(listed, path)
         entries = blocks.entries
         if not entries:
-            if not self.errors:
-                self.wrong("steps", "must hold at least one step", "no_entry")
+            if len(self.errors) == before:
+                self.wrong(path, "must hold at least one step", "no_entry")
             return ()
-        if len(entries) > MAX_STEPS:
-            why = f"are {len(entries)}, at most {MAX_STEPS} are allowed"
+        count = len(self.fields) + len(entries)
+        if count > MAX_STEPS:
+            why = f"are {count}, at most {MAX_STEPS} are allowed"
             self.wrong_graph("steps", why, "TOO_MANY_STEPS", ())
             return ()
         self.give_ids(entries)
@@ -93,19 +115,20 @@ class StepReader(GraphMistakes):
         for place, entry in enumerate(entries):
             if entry.members.get("id") is not None:
                 entry.id = self.name(entry.members["id"], f"{entry.field}.id")
-                if entry.id and self.known.setdefault(entry.id, place) != place:
-                    first = entries[self.known[entry.id]].field
-                    why = f"{entry.id!r} is the id of {first}, too"
+                if entry.id and entry.id in self.fields:
+                    why = f"{entry.id!r} is the id of {self.fields[entry.id]}, too"
                     self.wrong_graph(f"{entry.field}.id", why, "DUPLICATE_STEP", (entry.id,))
+                elif entry.id:
+                    self.known[entry.id], self.fields[entry.id] = place, entry.field
         numbers: dict[str, int] = {}
         for place, entry in enumerate(entries):
             word = _word(entry.members) if entry.members.get("id") is None else None
             if word is not None:
                 entry.id = word
-                while entry.id in self.known:
+                while entry.id in self.fields:
                     numbers[word] = numbers.get(word, 1) + 1
                     entry.id = f"{word}_{numbers[word]}"
-                self.known[entry.id] = place
+                self.known[entry.id], self.fields[entry.id] = place, entry.field
 
     def draft(self, entry: Entry, entries: list[Entry]) -> StepDraft:
         """Read one step, but for the predecessors that its references add."""
@@ -154,7 +177,7 @@ class StepReader(GraphMistakes):
 
     def deed(self, members: Mapping[str, Any], entry: Entry) -> str:
         """The key that says what the step does; `task` where none does."""
-        deeds = [each for each in _DEEDS if members.get(each) is not None]
+        deeds = _deeds(members)
         if not deeds:
             self.wrong(f"{entry.field}.task", "is required", "missing")
             return "task"
@@ -218,6 +241,8 @@ class StepReader(GraphMistakes):
                 return self._children.pipeline(written, path)
             case "loop":
                 return self._children.loop(written, path)
+            case "map.steps":
+                return self.body(members["map"]["steps"], path, IN_MAP)
         return None
 
     def gathered(self, entry: Entry, entries: list[Entry], written: Any, path: str) -> tuple[str, ...]:
@@ -269,18 +294,21 @@ class StepReader(GraphMistakes):
         if name is not None and (not isinstance(name, str) or not name.isidentifier()):
             self.wrong(f"{path}.as", f"must be the name of a parameter, not {name!r}", "invalid_value")
             name = None
+        if name is not None and deed == "map.steps":
+            self.wrong(f"{path}.as", "is not allowed next to `steps`: they see it as ${item}", "conflict")
         if written.get("over") is None:
             self.wrong(f"{path}.over", "is required", "missing")
             return None
         spec = self.map_over(written["over"], name, f"{path}.over")
         parallel = self.parallel(written.get("maxParallel"), f"{path}.maxParallel", deed)
-        return spec if spec is None else replace(spec, max_parallel=parallel)
+        failure = self.item_failure(written.get("failure"), f"{path}.failure")
+        return spec if spec is None else replace(spec, max_parallel=parallel, failure=failure)
 
     def parallel(self, written: Any, path: str, deed: str) -> int | None:
         if written is None:
             return None
-        if deed != "pipeline":
-            problem = "is only for maps of pipelines: `concurrency` of a task limits its items"
+        if deed not in ("pipeline", "map.steps"):
+            problem = "is only for maps of pipelines or steps: `concurrency` of a task limits its items"
             self.wrong(path, problem, "conflict")
         elif isinstance(written, bool) or not isinstance(written, int) or not 1 <= written <= MAX_PARALLEL:
             expected = f"a whole number from 1 to {MAX_PARALLEL:,}"
@@ -288,6 +316,13 @@ class StepReader(GraphMistakes):
         else:
             return written
         return None
+
+    def item_failure(self, written: Any, path: str) -> ItemFailure:
+        rule = next((each for each in ITEM_FAILURES if each == written), None)
+        if rule is None and written is not None:
+            expected = ", ".join(ITEM_FAILURES)
+            self.wrong(path, f"is {written!r}: use one of {expected}"[:500], "invalid_value", expected)
+        return rule or FAILS_RUN
 
     def map_over(self, over: Any, name: str | None, path: str) -> MapSpec | None:
         if isinstance(over, (list, tuple)) and len(over) > MAX_MAP_ITEMS:
@@ -335,5 +370,11 @@ def _word(members: Mapping[str, Any]) -> str | None:
     if members.get("adapter") is not None:
         action = members.get("action")
         return action if isinstance(action, str) else None
-    deed = next((each for each in _DEEDS if members.get(each) is not None), None)
-    return "sleep" if deed in ("sleepMs", "sleepUntil") else deed
+    deed = next(iter(_deeds(members)), None)
+    return {"sleepMs": "sleep", "sleepUntil": "sleep", "map.steps": "map"}.get(str(deed), deed)
+
+
+def _deeds(members: Mapping[str, Any]) -> list[str]:
+    mapped = members.get("map")
+    has_body = isinstance(mapped, Mapping) and mapped.get("steps") is not None
+    return [*(each for each in _DEEDS if members.get(each) is not None), *(["map.steps"] if has_body else [])]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pipeweave.ids import ENGINE_TASK_PREFIX as ENGINE_TASK_PREFIX
-from pipeweave.spec.child_steps import ChildPipeline, LoopStep
+from pipeweave.spec.child_steps import Body, ChildPipeline, LoopStep
 from pipeweave.spec.kinds import CHOICE, TRANSFORM, StepKind
 from pipeweave.spec.wait_steps import Approval, SignalWait, Sleep
 
@@ -110,7 +110,7 @@ class Gather:
         return list(self.members)
 
 
-EngineStep = Choice | Transform | Gather | Sleep | SignalWait | Approval | ChildPipeline | LoopStep
+EngineStep = Choice | Transform | Gather | Sleep | SignalWait | Approval | ChildPipeline | Body | LoopStep
 
 
 def engine_task(step: EngineStep) -> str:
@@ -118,8 +118,8 @@ def engine_task(step: EngineStep) -> str:
     return f"{ENGINE_TASK_PREFIX}{'sleep' if isinstance(step, Sleep) else step.word}"
 
 
-# What the task runs of steps that run a pipeline have as their task, also the items of a map.
-CHILD_TASKS = frozenset(f"{ENGINE_TASK_PREFIX}{each.word}" for each in (ChildPipeline, LoopStep))
+# What the task runs of steps with child runs have as their task, also the items of a map.
+CHILD_TASKS = frozenset(f"{ENGINE_TASK_PREFIX}{each.word}" for each in (ChildPipeline, Body, LoopStep))
 
 
 def engine_json(step: EngineStep) -> Mapping[str, Any]:

@@ -140,7 +140,7 @@ def validate_graph(spec: PipelineSpec) -> list[GraphError]:
         GraphError("CYCLE", f"the steps wait for each other: {' → '.join(cycle)}", cycle)
         for cycle in find_cycles(predecessors)
     ]
-    return errors
+    return errors + [error for body in spec.bodies.values() for error in validate_graph(body)]
 
 
 def _unknown_steps(predecessors: Edges) -> Iterator[GraphError]:

@@ -45,21 +45,21 @@ def parameter_errors(spec: PipelineSpec, tasks: Mapping[str, Parameters | None])
     """
     errors = (
         error
-        for at, step in enumerate(spec.steps)
+        for place, step in spec.all_steps
         if step.has_task and (parameters := tasks.get(step.task)) is not None
-        for error in _of_step(at, step, parameters)
+        for error in _of_step(place, step, parameters)
     )
     return list(islice(errors, _MOST_ERRORS))
 
 
-def _of_step(at: int, step: StepSpec, parameters: Parameters) -> Iterator[ParameterError]:
+def _of_step(at: str, step: StepSpec, parameters: Parameters) -> Iterator[ParameterError]:
     fields = {str(each["name"]): each for each in parameters["fields"]}
     names = list(step.params or ())
     item = None if step.map is None else step.map.name
     if parameters.get("strict"):
-        places = {name: f"steps[{at}].params.{name}" for name in names}
+        places = {name: f"{at}.params.{name}" for name in names}
         if item is not None:
-            places[item] = f"steps[{at}].map.as"
+            places[item] = f"{at}.map.as"
         takes = f"the task takes {', '.join(fields)}" if fields else "the task takes no parameters"
         for name, place in places.items():
             if name not in fields:
@@ -73,4 +73,4 @@ def _of_step(at: int, step: StepSpec, parameters: Parameters) -> Iterator[Parame
         # A parameter `input` gets all the params.
         if each.get("required") and name not in names and name not in (item, "input"):
             message = f"task {step.task!r} needs the parameter {name!r}"
-            yield ParameterError(f"steps[{at}].params", message, "missing_parameter", step.id)
+            yield ParameterError(f"{at}.params", message, "missing_parameter", step.id)

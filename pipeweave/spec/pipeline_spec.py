@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from pipeweave.spec.async_defaults import AsyncDefaults
+from pipeweave.spec.child_steps import Body, LoopStep
 from pipeweave.spec.declared_schedule import DeclaredSchedule
 from pipeweave.spec.engine_steps import EngineStep, engine_json
 from pipeweave.spec.hooks import Hooks, hooks_to_json
 from pipeweave.spec.joins import ALL, SETTLED, JoinRule
 from pipeweave.spec.kinds import MAP, TASK, StepKind
-from pipeweave.spec.rules import ANY_CODE, FAIL_FAST
+from pipeweave.spec.rules import ANY_CODE, FAIL_FAST, FAILS_RUN, ItemFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +30,21 @@ class MapSpec:
         over: a reference to the list, or a list (whose entries may hold references).
         name: the parameter that takes the item (`as` in JSON); None for the first parameter that `params`
             does not supply, or, of a pipeline without `params`, for its whole input.
-        max_parallel: of a map of pipelines, how many of them are open at once; None for 100.
+        max_parallel: of a map of pipelines or bodies, how many of them are open at once; None for 100.
+        failure: what an item that failed does. `run`: what the failure mode of the run says; `settle`: the
+            other items go on, then the map fails; `partial`: they go on, and the map completes with null for
+            it, unless every item failed.
     """
 
     over: Any
     name: str | None = None
     max_parallel: int | None = None
+    failure: ItemFailure = FAILS_RUN
 
     def to_json(self) -> dict[str, Any]:
         shown = {"over": self.over, "as": self.name}
-        return shown if self.max_parallel is None else {**shown, "maxParallel": self.max_parallel}
+        shown |= {} if self.max_parallel is None else {"maxParallel": self.max_parallel}
+        return shown | ({} if self.failure == FAILS_RUN else {"failure": self.failure})
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +158,25 @@ class StepSpec:
         """The parameter that takes the item, as `MapSpec.name`; None if it has no items."""
         return None if self.map is None else self.map.name
 
+    @property
+    def bodies(self) -> Iterator[tuple[str, Body]]:
+        """The bodies that are written in it, by their places in the pipeline, such as `review.loop`."""
+        if isinstance(self.decides, Body):
+            yield f"{self.id}.map", self.decides
+        elif isinstance(self.decides, LoopStep) and isinstance(self.decides.body, Body):
+            yield f"{self.id}.loop", self.decides.body
+
     def to_json(self) -> dict[str, Any]:
         """The document of the step. One without the newer keys reads as it always did, so hashes stay."""
         shown: dict[str, Any] = {"id": self.id}
-        shown |= {"task": self.task} if self.decides is None else engine_json(self.decides)
+        does = {"task": self.task} if self.decides is None else engine_json(self.decides)
+        is_body = isinstance(self.decides, Body)
+        shown |= {} if is_body else does
         shown["needs"] = list(self.needs)
         if self.params is not None:
             shown["params"] = dict(self.params)
         if self.map is not None:
-            shown["map"] = self.map.to_json()
+            shown["map"] = {**self.map.to_json(), **(does if is_body else {})}
         return shown | self._rules_json()
 
     def _rules_json(self) -> dict[str, Any]:
@@ -277,10 +293,43 @@ class PipelineSpec:
 
     @cached_property
     def tasks(self) -> frozenset[str]:
-        """The ids of the tasks that its steps run."""
-        return frozenset(step.task for step in self.steps if step.has_task)
+        """The ids of the tasks that its steps run, and the steps of its bodies."""
+        return frozenset(step.task for _, step in self.all_steps if step.has_task)
+
+    @cached_property
+    def bodies(self) -> Mapping[str, PipelineSpec]:
+        """What the child runs of steps with bodies run, by the places of the bodies; those in bodies, too."""
+        bodies: dict[str, PipelineSpec] = {}
+        for step in self.steps:
+            for place, body in step.bodies:
+                bodies[place] = self._of_body(body)
+                bodies |= bodies[place].bodies
+        return bodies
+
+    def _of_body(self, body: Body) -> PipelineSpec:
+        # Nothing but its steps is its own: a body takes no input, and has no schedule, hook or time limit.
+        return PipelineSpec(
+            self.id,
+            body.steps,
+            failure_mode=self.failure_mode,
+            priority=self.priority,
+            code=self.code,
+            variables=self.variables,
+        )
+
+    @property
+    def all_steps(self) -> Iterator[tuple[str, StepSpec]]:
+        """All steps with their fields in the document of the version, such as `steps[2]`; bodies' as well."""
+        yield from _fields_of(self.steps, "steps")
 
     @cached_property
     def by_id(self) -> Mapping[str, StepSpec]:
         """The steps by id."""
         return {step.id: step for step in self.steps}
+
+
+def _fields_of(steps: tuple[StepSpec, ...], field: str) -> Iterator[tuple[str, StepSpec]]:
+    for at, step in enumerate(steps):
+        yield f"{field}[{at}]", step
+        for place, body in step.bodies:
+            yield from _fields_of(body.steps, f"{field}[{at}].{place.removeprefix(step.id + '.')}.steps")

@@ -161,7 +161,8 @@ def resolve(
         steps: output by step id, of the ancestors that completed; other steps have no output.
         item: the item of a map.
         map_index: the item's 0-based index in the list.
-        scope: the values of further roots, such as `variables` and `error`.
+        scope: the values of further roots, such as `variables` and `error`; in a body also `item`, which the
+            item of a map inside of it hides.
         now: what `now()` gives; without it `now()` fails.
 
     Raises:
@@ -170,7 +171,8 @@ def resolve(
     """
     roots = {"input": input, "steps": steps, "item": item, "mapIndex": map_index}
     if scope:
-        roots.update(scope)
+        hidden = () if map_index is None else ("item", "mapIndex")
+        roots.update({root: each for root, each in scope.items() if root not in hidden})
     return _resolved(value, roots, now)
 
 

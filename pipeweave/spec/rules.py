@@ -25,6 +25,13 @@ CONTINUE: Final = "continue"
 PARTIAL_MERGE: Final = "partial-merge"
 FAILURE_MODES: tuple[FailureMode, ...] = (FAIL_FAST, CONTINUE, PARTIAL_MERGE)
 
+# What the failure of an item of a map does; see `MapSpec.failure`.
+ItemFailure = Literal["run", "settle", "partial"]
+FAILS_RUN: Final = "run"
+SETTLES: Final = "settle"
+IS_PARTIAL: Final = "partial"
+ITEM_FAILURES: tuple[ItemFailure, ...] = (FAILS_RUN, SETTLES, IS_PARTIAL)
+
 # Which code the steps of a run call: that of any worker, or only that which their tasks had when it began.
 ANY_CODE: Final = "any"
 PINNED: Final = "pinned"
@@ -136,6 +143,19 @@ def final_run_status(mode: str, statuses: Iterable[str]) -> str:
     if not failed:
         return "completed"
     return "partial" if mode == PARTIAL_MERGE else "failed"
+
+
+def map_completes(mode: str, rule: ItemFailure, failed: int, count: int) -> bool:
+    """Whether a map completes of which all items are final.
+
+    Args:
+        mode: the run's failure mode.
+        rule: of the map.
+        failed: how many of its items did not complete.
+        count: how many it has.
+    """
+    goes_on = rule == IS_PARTIAL or (rule == FAILS_RUN and mode == PARTIAL_MERGE)
+    return failed == 0 or (goes_on and failed < count)
 
 
 def select_next(

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.domain import RunHeader, Wanted
+from pipeweave.orchestrator.domain import LAST_ROUND, Places, RunHeader, StepOutcome, Wanted
 from pipeweave.orchestrator.engine import HeldValues, referred_values
-from pipeweave.orchestrator.state import Places, StepOutcome, outputs
+from pipeweave.orchestrator.state import outputs
 from pipeweave.orchestrator.store import Database, Values
 from pipeweave.workers.consumer import reconcile
 
@@ -45,7 +45,8 @@ class Inputs:
     def further(self, run: RunHeader, wanted: Wanted) -> dict[str, Any]:
         """The values of the wanted roots besides `input` and `steps`; how steps ended is read anew."""
         self._switch_to(run)
-        own = referred_values.of_run(run, wanted.roots, self._input)
+        last = self.outputs(run, [LAST_ROUND]).get(LAST_ROUND) if "loop" in wanted.roots else None
+        own = referred_values.of_run(run, wanted.roots, self._input, last)
         if not wanted.outcomes:
             return own
         outcomes = reconcile.when_it_answers(lambda: self._outcomes(run, wanted.outcomes), "outcomes")
