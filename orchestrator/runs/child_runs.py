@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import InputValidationFailed, LimitExceeded, Unavailable
+from pipeweave.errors import InputValidationFailed, LimitExceeded, PipeWeaveError, Unavailable
 from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.places import BodyScope
 from pipeweave.orchestrator.domain.run import Parent, RunHeader
@@ -51,6 +51,8 @@ class NewChild:
         pipeline: what it runs; of a body, the version that the body is written in.
         parent: the run that it belongs to.
         task_run_id: the task run that waits for it.
+        input: what the step gives it.
+        kept: where its input is, if it was stored before.
         body: the place of the body in that version; None if it runs a pipeline.
         scope: what the body sees of the steps around it.
     """
@@ -60,39 +62,63 @@ class NewChild:
     parent: RunHeader
     task_run_id: UUID
     attempt: int
+    input: Any
+    kept: KeptValue | None = None
     body: str | None = None
     scope: BodyScope | None = None
 
 
-def start(tx: Transaction, child: NewChild, value: Any, kept: KeptValue | None = None) -> None:
-    """Write a child run and send its entry steps. The caller has locked the wait of its parent.
+# Why a child did not start: its input must be stored first, or it cannot start at all.
+Refusal = TooLargeForRow | PipeWeaveError
+
+
+def start(tx: Transaction, children: Sequence[NewChild]) -> dict[UUID, Refusal]:
+    """Write child runs of one step and send their entry steps. The caller has locked the waits of their
+    parent.
 
     Args:
-        value: its input.
-        kept: where its input is, if it was stored before.
+        children: of one parent, which run the same.
+
+    Returns:
+        Why some of them did not start, by their ids: TooLargeForRow; LimitExceeded, as too many runs are above
+        them; InputValidationFailed; UploadNotUsable; Conflict, as a task is no longer registered.
 
     Raises:
-        TooLargeForRow: the input must be stored first.
-        LimitExceeded: there are too many runs above it.
         NotFound: the tenant has no such pipeline or version.
-        InputValidationFailed: the pipeline refuses the input.
-        Conflict: a task of the pipeline is no longer registered.
         Unavailable: the catalog changed all the time, or maintenance has begun. Nothing was written.
     """
-    above = 0 if child.parent.parent is None else child.parent.parent.depth
-    if above >= MAX_DEPTH:
-        raise LimitExceeded(
-            f"{above + 1} runs would be inside of each other; at most {MAX_DEPTH} may be",
-            hint="let a pipeline not run itself without end",
-        )
     for _ in range(MAX_SNAPSHOTS):
-        catalog = _catalog(tx, child)
+        catalog = _catalog(tx, children[0])
+        new_runs, refused = _new_runs(children, catalog)
         try:
-            creation.write(tx, [_new_run(child, catalog, value, kept, above)], catalog)
-            return
+            if new_runs:
+                creation.write(tx, new_runs, catalog)
+            return refused
         except SnapshotOutdated:
             continue
-    raise Unavailable(f"pipeline {child.pipeline.id!r} or its tasks changed {MAX_SNAPSHOTS} times meanwhile")
+        except PipeWeaveError as error:
+            if error.status == 503:
+                raise
+            if len(new_runs) == 1:
+                return {**refused, new_runs[0].header.id: error}
+            # One of them is refused, and nothing is written: each by itself, so that the others start.
+            alone = [start(tx, [each]) for each in children]
+            return {child: why for each in alone for child, why in each.items()}
+    id = children[0].pipeline.id
+    raise Unavailable(f"pipeline {id!r} or its tasks changed {MAX_SNAPSHOTS} times meanwhile")
+
+
+def _new_runs(
+    children: Sequence[NewChild], catalog: CatalogSnapshot
+) -> tuple[list[NewRun], dict[UUID, Refusal]]:
+    new_runs: list[NewRun] = []
+    refused: dict[UUID, Refusal] = {}
+    for each in children:
+        try:
+            new_runs.append(_new_run(each, catalog))
+        except (TooLargeForRow, PipeWeaveError) as error:
+            refused[each.id] = error
+    return new_runs, refused
 
 
 def _catalog(tx: Transaction, child: NewChild) -> CatalogSnapshot:
@@ -103,12 +129,16 @@ def _catalog(tx: Transaction, child: NewChild) -> CatalogSnapshot:
     return snapshot.take_snapshot_of(tx, tenant, stored)
 
 
-def _new_run(
-    child: NewChild, catalog: CatalogSnapshot, params: Any, kept: KeptValue | None, above: int
-) -> NewRun:
-    stored, parent = catalog.pipeline, child.parent
+def _new_run(child: NewChild, catalog: CatalogSnapshot) -> NewRun:
+    stored, parent, kept = catalog.pipeline, child.parent, child.kept
+    above = 0 if parent.parent is None else parent.parent.depth
+    if above >= MAX_DEPTH:
+        raise LimitExceeded(
+            f"{above + 1} runs would be inside of each other; at most {MAX_DEPTH} may be",
+            hint="let a pipeline not run itself without end",
+        )
     tasks = triggering.runnable(catalog.tasks, stored.spec.tasks)
-    value = stored.spec.input_with_defaults(params)
+    value = stored.spec.input_with_defaults(child.input)
     if stored.spec.input_schema is not None and (errors := run_input_errors(stored.spec.input_schema, value)):
         raise InputValidationFailed(
             f"pipeline {stored.id!r} refuses the params of the step: {errors[0].sentence()}", errors=errors

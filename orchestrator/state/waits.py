@@ -222,14 +222,27 @@ def go_on(tx: Transaction, wait: Wait, data: Mapping[str, Any], due_at: datetime
 
 
 _LOCK = """
-SELECT 1 FROM waits AS w WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.attempt = :attempt
-    AND w.data ->> 'run' = :child FOR UPDATE SKIP LOCKED
+SELECT w.task_run_id FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[]), CAST(:children AS text[]))
+        AS n(id, attempt, child)
+    JOIN waits AS w ON w.run_id IN (:run_id, :run_id) AND w.task_run_id = n.id AND (n.id = n.id) IS TRUE
+WHERE w.attempt = n.attempt AND w.data ->> 'run' = n.child
+    AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.id = CAST(n.child AS uuid))
+ORDER BY w.task_run_id FOR UPDATE OF w SKIP LOCKED
 """
 
 
-def lock_for_child(tx: Transaction, wait: Wait) -> bool:
-    """Lock a wait, to start its child. False when it is over, goes on already, or another look has it."""
-    return tx.execute(_LOCK, {**_key(wait), "child": wait.data["run"]}).first() is not None
+def lock_for_children(tx: Transaction, run_id: UUID, waits: Sequence[Wait]) -> set[UUID]:
+    """Lock waits of a run, to start their children. Returns the ids of their task runs, without those that are
+    over, go on already, have another look at them, or whose child has started.
+    """
+    ordered = sorted(waits, key=lambda each: each.task_run_id)
+    parameters = {
+        "run_id": run_id,
+        "ids": [each.task_run_id for each in ordered],
+        "attempts": [each.attempt for each in ordered],
+        "children": [each.data["run"] for each in ordered],
+    }
+    return set(tx.execute(_LOCK, parameters).scalars())
 
 
 _EXTEND = """

@@ -1,12 +1,12 @@
-"""Starts the child run that a wait is for, in a transaction of its own, with the wait locked."""
+"""Starts the child runs that waits are for, in a transaction of their own, with the waits locked."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
-from pipeweave.errors import PipeWeaveError
+from pipeweave.errors import NotFound, PipeWeaveError
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.places import LAST_ROUND
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -22,52 +22,71 @@ from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import keep_inline
 from pipeweave.orchestrator.waits.child_outputs import value_at
 from pipeweave.orchestrator.waits.children import LATEST
-from pipeweave.orchestrator.waits.held import Held, Need, Paths, TooLarge
+from pipeweave.orchestrator.waits.held import NOTHING_HELD, Held, Need, Paths, TooLarge
 from pipeweave.spec import ChildPipeline, ChildStep, StepSpec, body_of, engine_results
 
 
-def start(tx: Transaction, waiting: Waiting, held: Held) -> Need | Failure | None:
-    """Start the child that a wait is for, unless it was started, or its parent may start nothing now.
+# A wait whose child did not start, with what it lacks, or why it cannot start.
+NotStarted = tuple[Waiting, Need | Failure]
+
+
+def start(tx: Transaction, waiting: Sequence[Waiting], held: Held = NOTHING_HELD) -> list[NotStarted]:
+    """Start the children that waits of one step are for, unless they were started, or their parent may start
+    nothing now.
+
+    Args:
+        waiting: waits of one step of a run, of the step itself or of its items.
 
     Returns:
-        What is lacking, or why it cannot start; nothing was written then.
+        The waits whose children did not start, with what they lack, or why they cannot start.
 
     Raises:
         Unavailable: maintenance has begun, or the catalog changes all the time.
     """
-    wait, run = waiting.wait, run_headers.load(tx, waiting.wait.run_id)
-    # The run first: its end, or its pause, sees the child, or prevents it.
+    run_id = waiting[0].wait.run_id
+    run = run_headers.load(tx, run_id)
+    # The run first: its end, or its pause, sees the children, or prevents them.
     status = None if run is None else run_transitions.lock_status(tx, run.id)
     if run is None or status is not RunStatus.RUNNING:
         if status is RunStatus.PAUSED:
-            # Its resume lets the wait be looked at again.
-            waits.postpone(tx, wait, tx.now + LATEST)
-        return None
-    if not waits.lock_for_child(tx, wait) or _is_there(tx, wait.child):
-        return None
-    step = run.plan[run.plan.ordinals[waiting.task_run.step_id]].step
+            # Its resume lets the waits be looked at again.
+            for each in waiting:
+                waits.postpone(tx, each.wait, tx.now + LATEST)
+        return []
+    locked = waits.lock_for_children(tx, run_id, [each.wait for each in waiting])
+    return _start(tx, run, [each for each in waiting if each.task_run.id in locked], held)
+
+
+def _start(tx: Transaction, run: RunHeader, waiting: Sequence[Waiting], held: Held) -> list[NotStarted]:
+    left: list[NotStarted] = []
+    children: list[NewChild] = []
+    by_child = {each.wait.child: each for each in waiting}
+    for child, each in by_child.items():
+        try:
+            children.append(_new_child(tx, run, each, held))
+        except NotLoaded as missing:
+            left.append((each, Paths(missing.paths)))
+        except PipeWeaveError as error:
+            left.append((each, failure_of(error)))
     try:
-        body = next(step.bodies, None)
-        if body is not None:
-            child_runs.start(tx, _of_body(tx, run, waiting, body[0]), run.input, _input_of(tx, run))
-            return None
-        decides: ChildStep = step.decides  # type: ignore[assignment]
-        pipeline: ChildPipeline = body_of(decides)  # type: ignore[assignment]
-        child = NewChild(wait.child, pipeline, run, wait.task_run_id, wait.attempt)
-        child_runs.start(tx, child, _input(tx, run, step, waiting, held), held.kept.get(child.id))
-    except NotLoaded as missing:
-        return Paths(missing.paths)
-    except TooLargeForRow as large:
-        return TooLarge(wait.child, large.value)
-    except PipeWeaveError as error:
-        if error.status == 503:
-            raise
-        return failure_of(error)
-    return None
+        refused = child_runs.start(tx, children) if children else {}
+    except NotFound as error:
+        refused = dict.fromkeys((each.id for each in children), error)
+    for child, why in refused.items():
+        lacks = TooLarge(child, why.value) if isinstance(why, TooLargeForRow) else failure_of(why)
+        left.append((by_child[child], lacks))
+    return left
 
 
-def _is_there(tx: Transaction, run_id: UUID) -> bool:
-    return tx.execute("SELECT 1 FROM runs AS r WHERE r.id = :id", {"id": run_id}).first() is not None
+def _new_child(tx: Transaction, run: RunHeader, waiting: Waiting, held: Held) -> NewChild:
+    wait, step = waiting.wait, run.plan[run.plan.ordinals[waiting.task_run.step_id]].step
+    body = next(step.bodies, None)
+    if body is not None:
+        return _of_body(tx, run, waiting, body[0])
+    decides: ChildStep = step.decides  # type: ignore[assignment]
+    pipeline: ChildPipeline = body_of(decides)  # type: ignore[assignment]
+    value, kept = _input(tx, run, step, waiting, held), held.kept.get(wait.child)
+    return NewChild(wait.child, pipeline, run, wait.task_run_id, wait.attempt, value, kept)
 
 
 _INPUT = """
@@ -96,7 +115,9 @@ def _of_body(tx: Transaction, run: RunHeader, waiting: Waiting, body: str) -> Ne
         scope = replace(scope, places={**scope.places, LAST_ROUND: place})
     assert run.pipeline_id is not None
     version = ChildPipeline(run.pipeline_id, run.pipeline_version)
-    return NewChild(wait.child, version, run, task_run.id, wait.attempt, body, scope)
+    return NewChild(
+        wait.child, version, run, task_run.id, wait.attempt, run.input, _input_of(tx, run), body, scope
+    )
 
 
 def _own_roots(waiting: Waiting) -> dict[str, Any]:

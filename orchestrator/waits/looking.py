@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
@@ -47,7 +47,9 @@ Key = tuple[UUID, UUID]
 # A look, or a start, that goes on after each value that it got from storage.
 MOST_VALUES = 5
 # Children that start right after something happened; the others are due, and start with what is.
-MOST_STARTS = 20
+MOST_STARTS = 500
+# Children that start in one transaction, with their parent locked.
+STARTED_TOGETHER = 100
 
 
 @dataclass(slots=True)
@@ -78,8 +80,8 @@ def look(database: Database, values: Values, keys: Sequence[Key]) -> int:
         again = _look_with(database, values, key, need)
         looked.ended += again.ended
         looked.starting += again.starting
-    for each in looked.starting:
-        looked.ended += _start_with(database, values, each)
+    for some in _of_one_step(looked.starting):
+        looked.ended += _start_with(database, values, some)
     return looked.ended
 
 
@@ -96,18 +98,37 @@ def _look_with(database: Database, values: Values, key: Key, need: Need) -> Look
     return looked
 
 
-def _start_with(database: Database, values: Values, waiting: Waiting) -> int:
-    """Start a child, with what it needs of storage. Returns how many waits ended by it: it may fail."""
-    need, held = None, NOTHING_HELD
+def _of_one_step(starting: Sequence[Waiting]) -> Iterator[list[Waiting]]:
+    """Waits whose children start together: those of one step, and not too many."""
+    for _, of_step in groupby(starting, lambda each: (each.wait.run_id, each.task_run.step_id)):
+        some = list(of_step)
+        for first in range(0, len(some), STARTED_TOGETHER):
+            yield some[first : first + STARTED_TOGETHER]
+
+
+def _start_with(database: Database, values: Values, waiting: Sequence[Waiting]) -> int:
+    """Start children of one step. Returns how many waits ended by it: some cannot start."""
+    try:
+        lacking, ended = database.run(lambda tx: start(tx, waiting))
+    except (Unavailable, InvalidSetting) as error:
+        _log_delay((waiting[0].wait.run_id, waiting[0].task_run.id), error)
+        return 0
+    return ended + sum(_start_alone(database, values, each, need) for each, need in lacking)
+
+
+def _start_alone(database: Database, values: Values, waiting: Waiting, need: Need) -> int:
+    """Start a child with what it needs of storage."""
+    held, ended = NOTHING_HELD, 0
     try:
         for _ in range(MOST_VALUES):
-            need, ended = database.run(lambda tx, held=held: start(tx, waiting, held))  # type: ignore[misc]
-            if need is None:
-                return int(ended)
             held = held.with_need(values, need)
+            lacking, ended = database.run(lambda tx, held=held: start(tx, [waiting], held))  # type: ignore[misc]
+            if not lacking:
+                break
+            need = lacking[0][1]
     except (Unavailable, InvalidSetting) as error:
         _log_delay((waiting.wait.run_id, waiting.task_run.id), error)
-    return 0
+    return int(ended)
 
 
 def _log_delay(key: Key, error: PipeWeaveError) -> None:
@@ -115,15 +136,22 @@ def _log_delay(key: Key, error: PipeWeaveError) -> None:
     log.warning("wait.delayed", extra={"task_run_id": shown, "reason": error.detail})
 
 
-def start(tx: Transaction, waiting: Waiting, held: Held = NOTHING_HELD) -> tuple[Need | None, int]:
-    """Start the child of a wait. Returns what it lacks, and how many waits ended because it cannot start."""
-    outcome = child_starts.start(tx, waiting, held)
-    if not isinstance(outcome, Failure):
-        return outcome, 0
-    run, touched = run_headers.load(tx, waiting.wait.run_id), TouchedLimits()
-    ended = 0 if run is None else end_waits(tx, run, [(waiting, Fails(outcome))], touched)
+def start(
+    tx: Transaction, waiting: Sequence[Waiting], held: Held = NOTHING_HELD
+) -> tuple[list[tuple[Waiting, Need]], int]:
+    """Start the children of waits of one step. Returns those that lack something, and how many ended because
+    their children cannot start.
+    """
+    left = child_starts.start(tx, waiting, held)
+    failing = [(each, Fails(why)) for each, why in left if isinstance(why, Failure)]
+    lacking = [(each, why) for each, why in left if not isinstance(why, Failure)]
+    run = run_headers.load(tx, waiting[0].wait.run_id) if failing else None
+    if run is None:
+        return lacking, 0
+    touched = TouchedLimits()
+    ended = end_waits(tx, run, failing, touched)
     touched.fill(tx)
-    return None, ended
+    return lacking, ended
 
 
 def follow(tx: Transaction, keys: Sequence[Key]) -> int:
@@ -132,12 +160,12 @@ def follow(tx: Transaction, keys: Sequence[Key]) -> int:
     """
     looked = look_at(tx, keys)
     if not tx.is_deep:
-        for each in looked.starting[:MOST_STARTS]:
-            tx.afterwards(functools.partial(_start_afterwards, waiting=each))
+        for some in _of_one_step(looked.starting[:MOST_STARTS]):
+            tx.afterwards(functools.partial(_start_afterwards, waiting=some))
     return looked.ended
 
 
-def _start_afterwards(tx: Transaction, waiting: Waiting) -> None:
+def _start_afterwards(tx: Transaction, waiting: Sequence[Waiting]) -> None:
     start(tx, waiting)
 
 

@@ -103,7 +103,7 @@ def test_a_choice_and_a_parallel_block_may_be_in_a_body() -> None:
         (
             {"id": "each", "map": {"over": ITEMS, "steps": 3}},
             "steps[1].map.steps",
-            "must be a list, not number",
+            "must be a list, not a number",
         ),
         (
             {"id": "each", "map": {"over": ITEMS, "as": "x", "steps": [{"task": "t"}]}},
