@@ -17,8 +17,8 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain.places import Place
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.state.outputs import Place
 from pipeweave.orchestrator.store.values import Values, canonical
 from pipeweave.storage.references import ObjectRef
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain.places import Place
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.state import files, outputs
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
-from pipeweave.orchestrator.state.outputs import Place
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import WITH_ITEMS
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# Where a value is: (inline value, None) or (None, path in storage). The output of a map is a list of them, one
-# for each item.
+# Where a value is: (inline value, None) or (None, path in storage). The output of a map is a list of them,
+# one for each item.
 Place = tuple[Any, str | None]
 Places = dict[str, Place | list[Place]]
 

@@ -168,7 +168,7 @@ class Plan:
     @functools.cached_property
     def settling(self) -> Mapping[int, ItemFailure]:
         """The maps of which a failed item ends no run by itself, with their rules."""
-        rules = {each.ordinal: each.step.map.failure for each in self.steps if each.step.map is not None}
+        rules = {each.ordinal: each.step.item_failure for each in self.steps}
         return {ordinal: rule for ordinal, rule in rules.items() if rule != FAILS_RUN}
 
     def is_excused(self, ordinal: int, status: str, *, is_item: bool) -> bool:

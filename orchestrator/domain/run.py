@@ -37,7 +37,8 @@ class RunHeader:
         triggered_by: None for a run of a version that did not store it.
         rerun_from: of a rerun from a step, that step: others may be completed before it begins.
         parent: the run that it belongs to; None for one that belongs to none.
-        body: of a run of a body, its place in the version, such as `review.loop`; None for that of a pipeline.
+        body: of a run of a body, its place in the version, such as `review.loop`; None for the run of a
+            pipeline.
         scope: what a body sees of the steps around it; None for the run of a pipeline.
     """
 

@@ -294,9 +294,7 @@ def ending(tx: Transaction, run: RunHeader, ordinal: int) -> MapEnding | None:
         return None
     count = parent.map_count
     row = tx.execute(_FAILED, _span(run.id, parent)).one()
-    spec = run.plan[ordinal].step.map
-    rule = rules.FAILS_RUN if spec is None else spec.failure
-    if rules.map_completes(run.failure_mode, rule, row.failed, count):
+    if rules.map_completes(run.failure_mode, run.plan[ordinal].step.item_failure, row.failed, count):
         return MapEnding(count, None)
     message = f"{row.failed:,} of {count:,} items failed, the first at index {row.index}"
     details = {"failed": row.failed, "items": count, "firstFailedIndex": row.index}

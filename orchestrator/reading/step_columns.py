@@ -35,7 +35,8 @@ REST = 20
 LEAST_REST_S = 1.0
 
 _RUN = """
-SELECT r.status, r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, r.created_at, r.started_at, r.finished_at
+SELECT r.status, r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, r.created_at, r.started_at,
+       r.finished_at
 FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant
 """
 

@@ -115,7 +115,8 @@ def find_task_runs(tx: Transaction, tenant: str, id_prefix: str, limit: int) -> 
 _ONE = f"""
 SELECT {COLUMNS}, t.error, t.item, t.output, t.output_path, t.output_hash, t.selected_next, t.map_first,
        t.idempotency_key, t.cached_from, t.awaits, t.dispatched_at, t.assets, t.logs_path,
-       r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, r.input, r.input_path, r.input_size, r.inputs_hash, r.metadata,
+       r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, r.input, r.input_path, r.input_size,
+       r.inputs_hash, r.metadata,
        r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent,
        k.code_version AS current_version, k.code_hash AS current_hash
 FROM task_runs AS t JOIN runs AS r ON r.id = t.run_id

@@ -265,7 +265,10 @@ def get(tx: Transaction, tenant: str, pipeline_id: str, version: int | None = No
 
 
 def of_run(tx: Transaction, run: Any) -> StoredPipeline:
-    """What a run runs, by its row {tenant_id, pipeline_id, pipeline_version, body}: a version, or a body of it.
+    """What a run runs: a version, or a body of it.
+
+    Args:
+        run: its row, with tenant_id, pipeline_id, pipeline_version and body.
 
     Raises:
         NotFound: the tenant has no such pipeline or version.

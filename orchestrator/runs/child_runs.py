@@ -73,15 +73,14 @@ Refusal = TooLargeForRow | PipeWeaveError
 
 
 def start(tx: Transaction, children: Sequence[NewChild]) -> dict[UUID, Refusal]:
-    """Write child runs of one step and send their entry steps. The caller has locked the waits of their
-    parent.
+    """Write child runs of one step and send their entry steps. The caller has locked their waits.
 
     Args:
         children: of one parent, which run the same.
 
     Returns:
-        Why some of them did not start, by their ids: TooLargeForRow; LimitExceeded, as too many runs are above
-        them; InputValidationFailed; UploadNotUsable; Conflict, as a task is no longer registered.
+        Why some of them did not start, by their ids: TooLargeForRow; LimitExceeded, as too many runs are
+        above them; InputValidationFailed; UploadNotUsable; Conflict, as a task is no longer registered.
 
     Raises:
         NotFound: the tenant has no such pipeline or version.

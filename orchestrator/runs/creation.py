@@ -253,8 +253,10 @@ def _begin(tx: Transaction, new: NewRun, rows: Sequence[TaskRun]) -> None:
         advance.close()
         return
     # A body has the input of its parent: a large one was not loaded for it.
-    is_held = run.input_path is not None and new.value is not None
-    advance = Advance(tx, run, loaded={run.input_path: new.value} if is_held else {})
+    loaded: dict[str, Any] = {}
+    if run.input_path is not None and new.value is not None:
+        loaded[run.input_path] = new.value
+    advance = Advance(tx, run, loaded=loaded)
     advance.begin([rows[ordinal - 1] for ordinal in run.plan.entries])
     advance.touched.note(run.tenant, [each.task_id for each in rows if each.status is TaskStatus.READY])
     advance.close()
@@ -392,7 +394,8 @@ def _events(new: NewRun, written: WrittenRun) -> list[Event]:
         "inputsHash": new.input.hash,
         "steps": len(rows),
     }
-    data |= {} if run.body is None else {"body": run.body}
+    if run.body is not None:
+        data["body"] = run.body
     data |= _cause(run)
     if new.rerun_of is not None:
         data |= {"rerunOf": ids.show(ids.RUN, new.rerun_of), "rerunFrom": run.rerun_from}

@@ -143,8 +143,8 @@ class _OldRun:
 
 
 _OLD = """
-SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority, r.metadata, r.body,
-    r.root_run_id, CAST(r.input AS text) AS input, r.input_path, r.input_size, r.inputs_hash,
+SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority, r.metadata,
+    r.body, r.root_run_id, CAST(r.input AS text) AS input, r.input_path, r.input_size, r.inputs_hash,
     ARRAY(SELECT c.upload_id FROM upload_claims AS c WHERE c.run_id = r.id ORDER BY c.upload_id) AS uploads
 FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
 """
@@ -156,8 +156,9 @@ def _old_run(tx: Transaction, tenant: str, run_id: UUID) -> _OldRun:
         raise NotFound(f"run {ids.show(ids.RUN, run_id)} not found", runId=ids.show(ids.RUN, run_id))
     if row.body is not None:
         root = ids.show(ids.RUN, row.root_run_id)
+        shown = ids.show(ids.RUN, run_id)
         raise Conflict(
-            f"run {ids.show(ids.RUN, run_id)} runs the body {row.body!r} of a step, so it is not repeated alone",
+            f"run {shown} runs the body {row.body!r} of a step, so it is not repeated alone",
             hint=f"repeat run {root}, from that step",
             runId=root,
         )

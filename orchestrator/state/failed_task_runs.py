@@ -48,7 +48,8 @@ WITH causes AS (
         sum(count(*) FILTER (WHERE t.status = 'cancelled')) OVER () AS all_cancelled
     FROM task_runs AS t
     WHERE t.run_id = :run_id AND t.status IN {sql_in([TaskStatus(each) for each in rules.FAILED])}
-        AND NOT ({kind_sql.HAS_ITEMS} AND t.error_code IS NOT DISTINCT FROM '{MAP_ITEMS_FAILED}'{is_counted}){further}
+        AND NOT ({kind_sql.HAS_ITEMS} AND t.error_code IS NOT DISTINCT FROM '{MAP_ITEMS_FAILED}'{is_counted})
+        {further}
     GROUP BY t.step_id, t.error_code ORDER BY failed DESC, first LIMIT {NAMED_CAUSES}
 )
 SELECT c.*, t.error ->> 'message' AS message FROM causes AS c
@@ -59,7 +60,7 @@ ORDER BY c.failed DESC, c.first
 
 _CAUSES = _causes()
 # The failed items of such a map are excused; where all failed, the map itself is the cause.
-_CAUSES_BUT_EXCUSED = _causes(f" AND NOT {IS_EXCUSED}", " AND t.step_id <> ALL(CAST(:partial AS text[]))")
+_CAUSES_BUT_EXCUSED = _causes(f"AND NOT {IS_EXCUSED}", " AND t.step_id <> ALL(CAST(:partial AS text[]))")
 
 
 def read(tx: Transaction, run: RunHeader, *, of: int) -> Failures | None:

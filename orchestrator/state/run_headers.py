@@ -51,8 +51,8 @@ def of_row(tx: Transaction, row: Any) -> RunHeader:
     will ask for the run's id again.
     """
     values: list[Any] = [*row[:_OWN], _plan(tx, row), triggered_by.of_row(row), row.rerun_from, _parent(row)]
-    scope = None if row.scope is None else BodyScope.of_json(row.scope)
-    header = RunHeader(*values, body=row.body, scope=scope)
+    values += [row.body, None if row.scope is None else BodyScope.of_json(row.scope)]
+    header = RunHeader(*values)
     tx.cache(HEADERS).put(header.id, header)
     return header
 

@@ -222,7 +222,8 @@ def go_on(tx: Transaction, wait: Wait, data: Mapping[str, Any], due_at: datetime
 
 
 _LOCK = """
-SELECT w.task_run_id FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[]), CAST(:children AS text[]))
+SELECT w.task_run_id
+FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[]), CAST(:children AS text[]))
         AS n(id, attempt, child)
     JOIN waits AS w ON w.run_id IN (:run_id, :run_id) AND w.task_run_id = n.id AND (n.id = n.id) IS TRUE
 WHERE w.attempt = n.attempt AND w.data ->> 'run' = n.child
@@ -232,8 +233,8 @@ ORDER BY w.task_run_id FOR UPDATE OF w SKIP LOCKED
 
 
 def lock_for_children(tx: Transaction, run_id: UUID, waits: Sequence[Wait]) -> set[UUID]:
-    """Lock waits of a run, to start their children. Returns the ids of their task runs, without those that are
-    over, go on already, have another look at them, or whose child has started.
+    """Lock waits of a run, to start their children. Returns the ids of their task runs, without those that
+    are over, go on already, have another look at them, or whose child has started.
     """
     ordered = sorted(waits, key=lambda each: each.task_run_id)
     parameters = {

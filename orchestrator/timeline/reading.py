@@ -45,8 +45,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _IN_ORDER = "SET LOCAL enable_bitmapscan = off"
 
 _RUN = """
-SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, r.status, r.task_run_count, r.created_at, r.started_at,
-       r.finished_at
+SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, r.status, r.task_run_count,
+       r.created_at, r.started_at, r.finished_at
 FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
 """
 

@@ -25,7 +25,6 @@ from pipeweave.orchestrator.waits.children import LATEST
 from pipeweave.orchestrator.waits.held import NOTHING_HELD, Held, Need, Paths, TooLarge
 from pipeweave.spec import ChildPipeline, ChildStep, StepSpec, body_of, engine_results
 
-
 # A wait whose child did not start, with what it lacks, or why it cannot start.
 NotStarted = tuple[Waiting, Need | Failure]
 
@@ -61,7 +60,7 @@ def _start(tx: Transaction, run: RunHeader, waiting: Sequence[Waiting], held: He
     left: list[NotStarted] = []
     children: list[NewChild] = []
     by_child = {each.wait.child: each for each in waiting}
-    for child, each in by_child.items():
+    for each in waiting:
         try:
             children.append(_new_child(tx, run, each, held))
         except NotLoaded as missing:

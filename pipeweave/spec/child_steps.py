@@ -8,12 +8,9 @@ The step waits for the end of the child, and no worker and no process waits with
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from pipeweave.spec.kinds import BODY, StepKind
-
-if TYPE_CHECKING:
-    from pipeweave.spec.pipeline_spec import StepSpec
 
 # The most rounds that a loop may have.
 MAX_ROUNDS: Final = 10_000
@@ -44,10 +41,11 @@ class Body:
     """Steps that are written inside of another step, as what each of its items, or of its rounds, runs.
 
     Args:
-        steps: in document order. Their ids are unique in the whole pipeline.
+        steps: StepSpecs, in document order. Their ids are unique in the whole pipeline.
     """
 
-    steps: tuple[StepSpec, ...]
+    # A StepSpec holds bodies, so its module comes after this one.
+    steps: tuple[Any, ...]
     kind: ClassVar[StepKind] = BODY
     word: ClassVar[str] = "steps"
 

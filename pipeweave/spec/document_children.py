@@ -60,7 +60,9 @@ class ChildReader:
     def loop(self, written: Any, path: str) -> LoopStep:
         """Read `loop`."""
         if not isinstance(written, Mapping):
-            problem = f"must be an object with a pipeline or steps and maxIterations, not {json_type(written)}"
+            problem = (
+                f"must be an object with a pipeline or steps and maxIterations, not {json_type(written)}"
+            )
             self.mistakes.wrong(path, problem, "invalid_type", "object")
             return LoopStep(ChildPipeline(""), 1)
         self.mistakes.unknown_keys(written, _LOOP_KEYS, path)

@@ -43,7 +43,11 @@ MAX_PARALLEL = 1_000
 # What only a step with a task has, and what a step of the engine does not have besides.
 _OF_TASKS = ("params", "map", "retry", "timeout", "timeoutMs", "action", "async")
 # What a step with child runs has all the same.
-_OF_CHILDREN = {"pipeline": ("params", "retry", "map"), "loop": ("params", "retry"), "map.steps": ("retry", "map")}
+_OF_CHILDREN = {
+    "pipeline": ("params", "retry", "map"),
+    "loop": ("params", "retry"),
+    "map.steps": ("retry", "map"),
+}
 _NOT_OF = {
     "choice": ("condition", "continueOnError"),
     "gather": ("condition", "join"),

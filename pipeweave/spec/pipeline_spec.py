@@ -154,6 +154,11 @@ class StepSpec:
         return None if self.map is None else self.map.over
 
     @property
+    def item_failure(self) -> ItemFailure:
+        """What the failure of one of its items does, as `MapSpec.failure`."""
+        return FAILS_RUN if self.map is None else self.map.failure
+
+    @property
     def item_name(self) -> str | None:
         """The parameter that takes the item, as `MapSpec.name`; None if it has no items."""
         return None if self.map is None else self.map.name

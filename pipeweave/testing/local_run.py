@@ -27,6 +27,7 @@ from pipeweave.errors import InvalidAsyncResult, InvalidSpec, MapSourceInvalid, 
 from pipeweave.size_limits import INLINE_BYTES, MAX_ITEM_BYTES, MAX_MAP_ITEMS
 from pipeweave.spec import (
     WITH_OUTPUT,
+    Body,
     ChildPipeline,
     Choice,
     EngineStep,
@@ -177,7 +178,7 @@ class LocalRun:
         match decides:
             case Choice() | Transform() | Gather():
                 return self.made(step, decides, now)
-            case ChildPipeline() | LoopStep():
+            case ChildPipeline() | LoopStep() | Body():
                 raise InvalidSpec(f"step {step.id!r} runs a pipeline, which no test does in its own process")
             case _:
                 return self.waited(step, decides, now)

@@ -58,9 +58,7 @@ def test_the_steps_of_bodies_are_called_with_the_values_around_them(stack: LiveS
     assert run.status == "completed"
     each = [[f"{place}: {name}!{name}!", 50_000, "completed"] for place, name in enumerate("abc")]
     assert stack.output(stack.steps(run.id)["all"]) == [each, {"n": 3, "at": 2}]
-    rows = stack.rows(
-        "SELECT body, status, depth FROM runs WHERE parent_run_id = :id ORDER BY id", id=run.id
-    )
+    rows = stack.rows("SELECT body, status, depth FROM runs WHERE parent_run_id = :id ORDER BY id", id=run.id)
     assert Counter((row.body, row.status, row.depth) for row in rows) == {
         ("each.map", "completed", 1): 3,
         ("again.loop", "completed", 1): 3,

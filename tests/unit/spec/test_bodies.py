@@ -88,7 +88,12 @@ def test_a_choice_and_a_parallel_block_may_be_in_a_body() -> None:
     spec = read(
         mapped(
             {"id": "if", "choice": [{"condition": "item.a", "steps": [{"id": "then", "task": "t"}]}]},
-            {"parallel": {"failure": "settle", "steps": [{"id": "l", "task": "t"}, {"id": "r", "task": "t"}]}},
+            {
+                "parallel": {
+                    "failure": "settle",
+                    "steps": [{"id": "l", "task": "t"}, {"id": "r", "task": "t"}],
+                }
+            },
         )
     )
     assert [step.id for step in spec.bodies["each.map"].steps] == ["if", "then", "l", "r", "gather"]
