@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+MAX_RETRIES_EXCEEDED = "MAX_RETRIES_EXCEEDED"
 _KINDS = {
     "TIMEOUT": "TIMEOUT",
     "WAIT_TIMEOUT": "TIMEOUT",
     "HEARTBEAT_LOST": "TIMEOUT",
+    "RUN_TIMEOUT": "TIMEOUT",
+    "RUN_IDLE_TIMEOUT": "TIMEOUT",
     "INVALID_PARAMS": "VALIDATION",
     "INPUT_VALIDATION_FAILED": "VALIDATION",
     "EXPRESSION_FAILED": "EXPRESSION",
@@ -33,17 +36,20 @@ def kind_of(code: str | None, attempts: int) -> str:
         attempts: how often its step was tried.
     """
     known = _KINDS.get(code or "")
-    return known or ("MAX_RETRIES_EXCEEDED" if attempts > 1 else "STEP_EXECUTION")
+    return known or (MAX_RETRIES_EXCEEDED if attempts > 1 else "STEP_EXECUTION")
 
 
 def as_seen(step_id: str, code: str | None, error: Mapping[str, Any] | None, attempts: int) -> dict[str, Any]:
     """An error as an expression sees it: {step, code, message, kind, attempts, details}."""
-    stored = error or {}
+    stored, kind = error or {}, kind_of(code, attempts)
+    message = stored.get("message")
+    if kind == MAX_RETRIES_EXCEEDED:
+        message = f"Max retries ({attempts}) exceeded for step {step_id}: {message}"
     return {
         "step": step_id,
         "code": code,
-        "message": stored.get("message"),
-        "kind": kind_of(code, attempts),
+        "message": message,
+        "kind": kind,
         "attempts": attempts,
         "details": stored.get("details"),
     }

@@ -215,8 +215,8 @@ CALLS: Calls = [
     # state
     ("completed", lambda tx, _: run_transitions._finish(tx, RUN, RunStatus.COMPLETED)),
     ("partial, with an error", lambda tx, _: run_transitions._finish(tx, RUN, RunStatus.PARTIAL, ERROR)),
-    ("", lambda tx, _: run_transitions.time_out(tx, RUN, "CODE", "message")),
-    ("", lambda tx, _: run_transitions.cancel(tx, RUN, "reason")),
+    ("failed", lambda tx, _: run_transitions.end_early(tx, RUN, RunStatus.FAILED, ERROR)),
+    ("cancelled", lambda tx, _: run_transitions.end_early(tx, RUN, RunStatus.CANCELLED, ERROR)),
     ("", lambda tx, _: releasing.release(tx, RUN, [1])),
     ("continued here", lambda tx, _: releasing.release(tx, RUN, [], continued=[1], worker="w", queues=["q"])),
     ("", lambda tx, _: cancelling.skip(tx, RUN, [1])),

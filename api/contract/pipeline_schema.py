@@ -19,6 +19,7 @@ from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
 from pipeweave.schema import TYPES
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_STEPS
 from pipeweave.spec import CODES, FAILURE_MODES, HOOK_STATUSES
+from pipeweave.spec.child_calls import MAX_ERROR_RULES
 from pipeweave.spec.declared_schedule import MISSED_POLICIES, OVERLAP_POLICIES
 from pipeweave.spec.document_engine_steps import MAX_CASES
 from pipeweave.spec.expressions.bounds import MAX_CHARS
@@ -90,6 +91,44 @@ _CASE = {
         "next": {"type": ["array", "null"], "items": _NAME, "description": "Its first steps, by id."},
     },
 }
+_CHILD: dict[str, Any] = {
+    "anyOf": [
+        _NAME,
+        {
+            "type": "object",
+            "required": ["id"],
+            "additionalProperties": False,
+            "properties": {"id": _NAME, "version": {"type": ["integer", "null"], "minimum": 1}},
+        },
+    ]
+}
+
+
+def _call(description: str, **more: Any) -> dict[str, Any]:
+    """A pipeline that runs when something has happened, with its params."""
+    properties = {"pipeline": _CHILD, "params": {"type": ["object", "null"]}, **more}
+    call = {
+        "type": "object",
+        "required": ["pipeline"],
+        "additionalProperties": False,
+        "properties": properties,
+    }
+    return {"anyOf": [_NAME, call, {"type": "null"}], "description": description}
+
+
+_HANDLED = {
+    "type": ["boolean", "null"],
+    "description": "false: the step fails all the same, after what runs here.",
+}
+_ERROR_RULES: dict[str, Any] = {
+    "type": ["array", "null"],
+    "maxItems": MAX_ERROR_RULES,
+    "items": {
+        "anyOf": _call("", condition=_CONDITION_OR_NONE, handled=_HANDLED)["anyOf"][:2],
+        "description": "Runs for the errors for which its condition is true.",
+    },
+    "description": "The first that fits runs when a step without `onError` has failed.",
+}
 # What the engine decides itself, in place of a task.
 _DEEDS: dict[str, Any] = {
     "adapter": {**_NAME, "description": "With `action`: the task `adapter.action`."},
@@ -118,6 +157,8 @@ _STEP: dict[str, Any] = {
         "timeout": {**_DURATION, "description": "The time limit of one attempt."},
         "timeoutMs": {**_DURATION_MS, "description": "`timeout` in a normalised document."},
         "continueOnError": {"type": ["boolean", "null"], "description": "Its failure is passed over."},
+        "onError": _call("Runs when its last attempt has failed.", handled=_HANDLED),
+        "compensate": _call("Runs if the step had completed, and its run ends badly."),
         "needs": {
             "type": ["array", "null"],
             "items": _NAME,
@@ -254,6 +295,10 @@ PIPELINE: dict[str, Any] = {
             "type": ["object", "null"],
             "description": "Values by name for expressions; may hold expressions over the input.",
         },
+        "errorHandlers": _ERROR_RULES,
+        "finally": _call("Runs when all steps have ended, however the run ends."),
+        "finallyTimeout": {**_DURATION, "description": "The time limit of all that follows the last step."},
+        "finallyTimeoutMs": {**_DURATION_MS, "description": "`finallyTimeout` in a normalised document."},
         "schedule": {
             "anyOf": [{"type": "null"}, {"type": "string", "maxLength": MAX_CRON_CHARS}, _SCHEDULE],
             "description": "When its runs begin by themselves: a cron line, or the members of a schedule.",

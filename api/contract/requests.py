@@ -162,9 +162,17 @@ class DryRunRequest(Request):
 
 
 class CancelRequest(Request):
-    """Cancel a run."""
+    """Cancel a standalone task."""
 
     reason: Annotated[str, Field(max_length=MAX_REASON)] | None = None
+
+
+class CancelRunRequest(CancelRequest):
+    """Cancel a run."""
+
+    now: bool = Field(
+        False, description="Nothing follows: no step is taken back, and `finally` does not run."
+    )
 
 
 class PauseRequest(Request):

@@ -19,7 +19,7 @@ from pipeweave.api.contract.query_parameters import (
     TaskRunsQuery,
     ValuesQuery,
 )
-from pipeweave.api.contract.requests import CancelRequest
+from pipeweave.api.contract.requests import CancelRequest, CancelRunRequest
 from pipeweave.api.contract.run_changes import PauseRunRequest, ResumeRunRequest, RunChangesRequest
 from pipeweave.api.contract.step_states import StepStatesQuery
 from pipeweave.api.contract.storage import LogsQuery, TaskRunLogs
@@ -173,16 +173,19 @@ def list_events(call: Call, id: str, query: EventsQuery) -> dict[str, Any]:
     "Cancel a run",
     scopes=(WRITE,),
     ids=RUN,
-    body=CancelRequest,
+    body=CancelRunRequest,
     is_body_optional=True,
     answer=RunDetail,
     errors=(NotFound, Conflict),
     example={"reason": "wrong input"},
 )
-def cancel(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
-    """End an open run now. Waiting task runs never start; late reports of running attempts change nothing."""
-    run_id = ids.read(ids.RUN, id)
-    call.change(lambda tx: triggering.cancel(tx, call.tenant, run_id, reason=body.reason, by=call.token_name))
+def cancel(call: Call, id: str, body: CancelRunRequest) -> dict[str, Any]:
+    """End the steps of an open run now. Waiting task runs never start; late reports of running attempts
+    change nothing. What its pipeline says about the end of a run follows, unless `now` is true or that is
+    under way.
+    """
+    run_id, said = ids.read(ids.RUN, id), {"reason": body.reason, "by": call.token_name}
+    call.change(lambda tx: triggering.cancel(tx, call.tenant, run_id, **said, now=body.now))
     return get_run(call, id, AS_USUAL)
 
 

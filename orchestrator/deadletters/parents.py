@@ -14,7 +14,7 @@ from pipeweave import ids
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator.deadletters import reopening
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.states import RunStatus
+from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.state import run_headers, waits
@@ -77,7 +77,8 @@ def reopen(tx: Transaction, above: Sequence[Above], cause: TriggeredBy) -> None:
 
 
 _TASK_RUN = f"""
-SELECT {COLUMNS}, t.error_code, t.error -> 'details' ->> 'runId' AS child, w.data ->> 'run' AS awaited
+SELECT {COLUMNS}, t.error_code, t.error -> 'details' ->> 'runId' AS child, w.data ->> 'run' AS awaited,
+    t.error -> 'handlerError' ->> 'runId' AS handler
 FROM task_runs AS t LEFT JOIN waits AS w ON w.run_id = t.run_id AND w.task_run_id = t.id
 WHERE t.run_id = :run_id AND t.id = :id FOR UPDATE OF t
 """
@@ -85,11 +86,22 @@ WHERE t.run_id = :run_id AND t.id = :id FOR UPDATE OF t
 
 def _failed(tx: Transaction, above: Above) -> TaskRun | None:
     """The task run that failed with its child; None if it waits for the child still."""
+    if above.task_run_id == above.run.id:
+        shown = ids.show(ids.RUN, above.child)
+        raise Conflict(
+            f"run {shown} was a part of the end of run {ids.show(ids.RUN, above.run.id)}, which is over",
+            hint=f"rerun {shown}, and discard the dead letter",
+        )
     row: Any = tx.execute(_TASK_RUN, {"run_id": above.run.id, "id": above.task_run_id}).one()
     if row.awaited == str(above.child):
         return None
     shown = ids.show(ids.RUN, above.child)
-    if row.error_code != CHILD_FAILED or row.child != shown:
+    if row.handler == shown:
+        raise Conflict(
+            f"run {shown} took care of the error of step {row.step_id}, which has failed",
+            hint="retry the dead letter of that step, and discard this one",
+        )
+    if row.status != TaskStatus.FAILED or row.error_code != CHILD_FAILED or row.child != shown:
         raise Conflict(
             f"run {ids.show(ids.RUN, above.run.id)} went on without run {shown}, which cannot continue",
             hint="run the pipeline again, and discard the dead letter",

@@ -100,7 +100,9 @@ def reopen(
     failed = _failed(tx, run, letters)
     # In the graph, an item stands at the place of its map.
     places = [each.place for each in failed]
-    stopped = find_stopped(run.plan, _steps(tx, run), places)
+    steps = _steps(tx, run)
+    _refuse_handled(run, steps, places)
+    stopped = find_stopped(run.plan, steps, places)
     again = [run.plan[each].step for each in (*places, *stopped.steps, *stopped.maps)]
     runs_again = {each.task for each in again if each.has_task}
     triggering.runnable(task_rows.tasks(tx, run.tenant, runs_again), runs_again)
@@ -217,6 +219,17 @@ def _steps(tx: Transaction, run: RunHeader) -> dict[int, StepToReopen]:
     }
 
 
+def _refuse_handled(run: RunHeader, steps: Mapping[int, StepToReopen], places: Iterable[int]) -> None:
+    """Refuse items of maps of whose error a run takes care: the map does not wait for them any more."""
+    for each in places:
+        state = steps.get(each)
+        if state is not None and state.status is T.WAITING and state.error_code is not None:
+            raise Conflict(
+                f"the error of step {run.plan[each].id} is being taken care of",
+                hint="wait until the run that does has ended",
+            )
+
+
 # --- moving task runs back --------------------------------------------------------------------------------
 
 _CHILD_TASKS = ", ".join(f"'{each}'" for each in sorted(CHILD_TASKS))
@@ -230,6 +243,7 @@ _CLEARED = f""", due_at = CASE WHEN {kind_sql.IS_ITEM} AND NOT {_HAS_CHILD}
     error_code = NULL, dispatched_at = NULL, logs_path = NULL"""
 # The task's current code version and its service's current queue.
 _ANEW = f""", code_version = k.code_version, code_hash = k.code_hash,
+    is_limited = k.concurrency > 0 OR k.rate_limit IS NOT NULL,
     queue = s.queue || coalesce('/' || k.queue, ''){_CLEARED}"""
 _ITS_SERVICE = "JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id"
 _IS_OF_TASK = "k.tenant_id = t.tenant_id AND k.id = t.task_id"
@@ -299,12 +313,14 @@ def _reopen_failed(
 _STOPPED = f"""t.run_id = :run_id AND (t.id = ANY(CAST(:ids AS uuid[]))
     OR {kind_sql.IS_ITEM} AND t.status = 'cancelled' AND t.error_code = ANY(CAST(:codes AS text[])))"""
 
+# One that was stopped while a run took care of its error has the record of its attempt: that stays.
 _ARCHIVE_STOPPED = f"""
 INSERT INTO attempts (run_id, task_run_id, number, status, worker, code_version, error, error_code,
     started_at, finished_at)
 SELECT t.run_id, t.id, t.attempt, 'cancelled', t.worker, t.code_version, t.error, t.error_code, t.started_at,
     t.finished_at
 FROM task_runs AS t WHERE {_STOPPED} AND t.started_at IS NOT NULL
+ON CONFLICT (run_id, task_run_id, number) DO UPDATE SET number = EXCLUDED.number
 RETURNING task_run_id
 """
 

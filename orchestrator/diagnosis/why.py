@@ -150,7 +150,7 @@ WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.finished_at IS 
 
 
 def _waiting(tx: Transaction, row: Any) -> Reason:
-    if row.kind not in WITH_ITEMS:
+    if row.kind not in WITH_ITEMS or row.error_code is not None:
         return why_waiting.waiting_reason(tx, row)
     span = {
         "run_id": row.run_id,

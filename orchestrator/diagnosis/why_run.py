@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.diagnosis import why, why_held
+from pipeweave.orchestrator.diagnosis import why, why_held, why_waiting
 from pipeweave.orchestrator.diagnosis.why_held import Oldest
 from pipeweave.orchestrator.documents.run_questions import RunWhyAnswer, SummedReason
 from pipeweave.orchestrator.domain.states import OPEN_TASK, TaskStatus, sql_in
 from pipeweave.orchestrator.reading.runs import require_run
+from pipeweave.orchestrator.state import run_endings
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
@@ -35,6 +36,8 @@ ORDER BY g.number DESC, g.oldest
 _PAUSE = """
 SELECT p.paused_at, p.paused_by, p.reason AS pause_reason FROM run_pauses AS p WHERE p.run_id = :id
 """
+
+_WAITS = "The run waits to be resumed"
 
 # Code of a reason -> what stands for it in a sum; a task that is named here has its own sum.
 _SHORT = {
@@ -60,6 +63,7 @@ _SHORT = {
     "message_late": "a message that was lost",
     "waiting": "something outside",
     "items_open": "their items",
+    "handles_error": "what takes care of their error",
 }
 
 
@@ -68,7 +72,8 @@ def why_run(
 ) -> Document:
     """Why a run does not go on: what holds most comes first.
 
-    `reason` is that of the run itself, its pause; it is all that a run waits for without open task runs.
+    `reason` is that of the run itself, its pause or its ending; it is all that a run waits for without open
+    task runs.
 
     Args:
         oldest: `Publisher.oldest`, for the messages in Redis.
@@ -88,12 +93,15 @@ def why_run(
     number = sum(each.number for each in waiting)
     pause = tx.execute(_PAUSE, {"id": id}).one_or_none()
     held = None if pause is None else why_held.run_paused(pause, "the run")
+    ending = next(iter(run_endings.find(tx, [id])), None)
+    if ending is not None:
+        held = why_waiting.ends(ending)
     return RunWhyAnswer.of(
         run_id=id,
         open=running + number,
         running=running,
         waiting=number,
-        summary=_summary(number, reasons) or (held and "The run waits to be resumed"),
+        summary=_summary(number, reasons) or (held and (_WAITS if ending is None else held.text)),
         reason=held and held.to_json(),
         reasons=reasons,
         is_complete=len(waiting) <= MOST_GROUPS,

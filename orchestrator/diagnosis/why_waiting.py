@@ -9,6 +9,7 @@ from pipeweave.orchestrator.diagnosis.why_reasons import Reason, reason
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
 from pipeweave.orchestrator.domain.waits import APPROVAL, CALLBACK, CHILD, POLL, SIGNAL, TIMER, Wait
 from pipeweave.orchestrator.state import signals, waits
+from pipeweave.orchestrator.state.run_endings import EndingRun
 from pipeweave.orchestrator.store.database import Transaction
 
 
@@ -36,6 +37,17 @@ def waiting_reason(tx: Transaction, row: Any) -> Reason:
         case kind if kind == CHILD:
             return _for_run(tx, wait)
     return reason("waiting", f"it waits for a {wait.kind} and occupies no worker", kind=wait.kind)
+
+
+def ends(ending_run: EndingRun) -> Reason:
+    """What a run waits for whose steps have all ended."""
+    wait, child, part = ending_run.wait, run_id(ending_run.wait.child), ending_run.part
+    text = (
+        f"all its steps have ended; its part {part!r} runs as {child}, until {iso(wait.timeout_at)} at most,"
+        f" and then it is {ending_run.ending.status}; `pipeweave cancel` ends it at once"
+    )
+    numbers = {"part": part, "runId": child, "endsAs": ending_run.ending.status.value}
+    return reason("ends", text, **numbers, timeoutAt=iso(wait.timeout_at))
 
 
 def _sleeps(wait: Wait) -> Reason:
@@ -110,11 +122,19 @@ _CHILD = "SELECT r.status, r.pipeline_id FROM runs AS r WHERE r.id = :id"
 def _for_run(tx: Transaction, wait: Wait) -> Reason:
     child, numbers = run_id(wait.child), {"round": wait.data["round"] + 1, "attempt": wait.data["try"]}
     row: Any = tx.execute(_CHILD, {"id": wait.child}).one_or_none()
+    if wait.rule is not None:
+        return _handles_error(wait, child, None if row is None else row.status)
     if row is None:
         text = f"its next run {child} starts at {iso(wait.due_at)}"
         return reason("round_delay", text, runId=child, startsAt=iso(wait.due_at), **numbers)
     text = f"it waits for run {child} of {row.pipeline_id!r}, which is {row.status}; `pipeweave why {child}`"
     return reason("waits_for_run", text, runId=child, status=row.status, **numbers)
+
+
+def _handles_error(wait: Wait, child: str, status: str | None) -> Reason:
+    said = "starts next" if status is None else f"is {status}"
+    text = f"its last attempt failed; run {child}, which takes care of it, {said}; `pipeweave why {child}`"
+    return reason("handles_error", text, runId=child, status=status, handler=wait.rule)
 
 
 def _then(wait: Wait) -> str:

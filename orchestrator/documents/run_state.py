@@ -43,14 +43,17 @@ class RunStateError(AnswerModel):
 
 
 class FailedTaskRun(AnswerModel):
-    """A task run that failed for good."""
+    """A task run of which the last attempt failed."""
 
     step_id: str
     task_run_id: TaskRunId
     map_index: int | None
     attempt: int
     error: StateError | None
-    at: AwareDatetime | None
+    handled: bool = Field(
+        description="Whether it completed all the same: another run took care of the error."
+    )
+    at: AwareDatetime | None = Field(description="When it ended.")
 
 
 class StateItems(AnswerModel):

@@ -38,6 +38,9 @@ class Failure:
         cause: the exception itself, for the log; None if there is none in this process.
         is_dead: whether a dead letter is written when no attempt is left. A map writes none, because each of
             its failed items has one.
+        follows_rule: whether its error rule has run: no other rule, and no attempt, follows.
+        handler_error: why that did not take care of the error: {code, message, runId}; None if it did not
+            fail.
     """
 
     code: str
@@ -51,6 +54,8 @@ class Failure:
     is_dead: bool = True
     pause_ms: int = 0
     logs_path: str | None = None
+    follows_rule: bool = False
+    handler_error: dict[str, Any] | None = None
     cause: BaseException | None = field(default=None, repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -61,6 +66,7 @@ class Failure:
             "retryable": self.retryable,
             "traceback": self.traceback,
             "details": self.details,
+            "handlerError": self.handler_error,
         }
         return {key: value for key, value in shown.items() if value is not None}
 

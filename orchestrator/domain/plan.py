@@ -15,15 +15,29 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from pipeweave.orchestrator.domain import step_classes
+from pipeweave import error_kinds
+from pipeweave.orchestrator.domain import error_rules, step_classes
 from pipeweave.orchestrator.domain.states import FAILED_TASK
 from pipeweave.orchestrator.domain.step_values import StepValues, Wanted, wanted_around
-from pipeweave.spec import ALL, CHILD_TASKS, PINNED, Gather, PipelineSpec, StepSpec
+from pipeweave.spec import (
+    ALL,
+    CHILD_TASKS,
+    DEFAULT_FINALLY_MS,
+    PINNED,
+    Body,
+    ChildCall,
+    ErrorRule,
+    Gather,
+    PipelineSpec,
+    StepSpec,
+)
 from pipeweave.spec.references import compile_value
 from pipeweave.spec.rules import FAILS_RUN, ItemFailure
 
 # The end of the run, as if it were a step.
 END = 0
+# The code of a map whose items failed: they are counted themselves.
+MAP_ITEMS_FAILED = "MAP_ITEMS_FAILED"
 # A join with this many predecessors or more has a chord: a row that every predecessor locks would be the
 # bottleneck of the run, a counter in Redis is not.
 WIDE = 8
@@ -66,6 +80,10 @@ class Plan:
         joins: how each step with predecessors, and the end of the run, learns that they are final.
         is_pinned: whether its runs keep the code that their tasks had when they began.
         variables: the pipeline's variables, as they are written.
+        error_rules: the pipeline's rules for errors; steps may have one of their own.
+        finally_call: what runs at the end of its runs; None for nothing.
+        finally_ms: how long all that follows the last step may take together (ms).
+        own_bodies: the bodies beside the steps, by their places.
     """
 
     steps: tuple[PlannedStep, ...]
@@ -74,6 +92,10 @@ class Plan:
     joins: dict[int, JoinKind]
     is_pinned: bool = False
     variables: Mapping[str, Any] = field(default_factory=dict)
+    error_rules: tuple[ErrorRule, ...] = ()
+    finally_call: ChildCall | None = None
+    finally_ms: int = DEFAULT_FINALLY_MS
+    own_bodies: tuple[tuple[str, Body], ...] = ()
 
     @functools.cached_property
     def classes(self) -> dict[str, list[int]]:
@@ -95,8 +117,55 @@ class Plan:
 
     @functools.cached_property
     def has_children(self) -> bool:
-        """Whether a step of it runs a pipeline: other runs may belong to its runs."""
+        """Whether other runs may belong to its runs: those of steps, of their errors and of the end."""
+        if self.has_error_rules or self.has_ending:
+            return True
         return any(each.step.task in CHILD_TASKS for each in self.steps)
+
+    @functools.cached_property
+    def has_error_rules(self) -> bool:
+        """Whether the failure of some step may be taken care of."""
+        return bool(self.error_rules) or any(each.step.on_error is not None for each in self.steps)
+
+    def rule_for(self, step_id: str, error: Mapping[str, Any]) -> str | None:
+        """The name of the rule that takes care of the error of a step; None if no rule does.
+
+        Args:
+            error: as an expression sees it.
+        """
+        return error_rules.fitting(
+            self[self.ordinals[step_id]].step, self.error_rules, self._constants, error
+        )
+
+    def rule_named(self, step_id: str, name: str) -> ErrorRule:
+        """The rule of this name, which `rule_for` gave."""
+        return error_rules.named(self[self.ordinals[step_id]].step, self.error_rules, name)
+
+    @functools.cached_property
+    def _constants(self) -> Mapping[str, Any]:
+        return error_rules.constants_of(self.variables)
+
+    @functools.cached_property
+    def handled_maps(self) -> frozenset[int]:
+        """The maps whose failed items a rule takes care of, all together: none of them ends the run."""
+        if not self.has_error_rules:
+            return frozenset()
+        maps = [each for each in self.steps if each.step.has_items]
+        return frozenset(
+            each.ordinal
+            for each in maps
+            if self.rule_for(each.id, error_kinds.as_seen(each.id, MAP_ITEMS_FAILED, None, 1)) is not None
+        )
+
+    @functools.cached_property
+    def compensated(self) -> frozenset[int]:
+        """The steps that are taken back if they had completed, and the run ends badly."""
+        return frozenset(each.ordinal for each in self.steps if each.step.compensate is not None)
+
+    @functools.cached_property
+    def has_ending(self) -> bool:
+        """Whether something may follow the last step of a run."""
+        return self.finally_call is not None or bool(self.compensated)
 
     @functools.cached_property
     def ruled(self) -> frozenset[int]:
@@ -126,7 +195,8 @@ class Plan:
     @functools.cached_property
     def around(self) -> Mapping[str, Wanted]:
         """The values that each body refers to and that are not its own, by the place of the body."""
-        bodies = (body for each in self.steps for body in each.step.bodies)
+        bodies = [body for each in self.steps for body in each.step.bodies]
+        bodies += self.own_bodies
         return {place: wanted_around(body.steps) for place, body in bodies}
 
     @functools.cached_property
@@ -177,7 +247,7 @@ class Plan:
         Args:
             ordinal: of the step; of the map for an item.
         """
-        if is_item and ordinal in self.settling:
+        if is_item and (ordinal in self.settling or ordinal in self.handled_maps):
             return True
         return ordinal in self.held or self.passes_over(ordinal, status)
 
@@ -280,7 +350,18 @@ def compile_plan(spec: PipelineSpec) -> Plan:
     joins = {number: _kind(before, predecessors, by_message) for number, before in waits_for.items()}
     early_joins = {step.ordinal for step in steps if step.step.join.is_early and step.predecessors}
     joins |= dict.fromkeys(early_joins, JoinKind.NARROW)
-    return Plan(steps, ends, awaited, joins, spec.code == PINNED, spec.variables)
+    return Plan(
+        steps,
+        ends,
+        awaited,
+        joins,
+        spec.code == PINNED,
+        spec.variables,
+        spec.error_rules,
+        spec.finally_call,
+        spec.finally_timeout_ms or DEFAULT_FINALLY_MS,
+        tuple(spec.own_bodies),
+    )
 
 
 def _kind(

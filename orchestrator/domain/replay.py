@@ -130,6 +130,11 @@ class _Rebuilding:
         self.error_code = event.text("errorCode")
         self._enter(to)
 
+    def end_run(self, event: StoredEvent) -> None:
+        """Its steps have ended; what follows them runs, and then the run ends."""
+        self._leave(event, states.run_before(RunStatus.ERROR_HANDLING))
+        self._enter(RunStatus.ERROR_HANDLING)
+
     def reopen_run(self, event: StoredEvent) -> None:
         self._leave(event, states.run_reopened_from(RunStatus.RUNNING))
         self.error_code = None
@@ -284,6 +289,17 @@ class _Rebuilding:
             lambda each: _released(each, T.WAITING, each.worker),
         )
 
+    def handle(self, event: StoredEvent) -> None:
+        """The last attempt has failed, and the task run waits for the run that takes care of its error."""
+        code = event.text("errorCode")
+        self._end_attempt(event)
+        self.move(
+            event,
+            [event.subject],
+            [T.PENDING, T.RUNNING, T.WAITING],
+            lambda each: replace(_released(each, T.WAITING, each.worker), error_code=code),
+        )
+
     def note(self, event: StoredEvent) -> None:
         """It moves nothing: a signal, or a vote, that a wait may take."""
 
@@ -303,7 +319,8 @@ class _Rebuilding:
         for ordinal in bumped:
             if before := self.task_runs.get(ordinal):
                 ended = RebuiltAttempt(T.CANCELLED, before.worker, before.error_code)
-                self.attempts[ordinal, before.attempt] = ended
+                # One that was stopped while a run took care of its error has the record of its attempt.
+                self.attempts.setdefault((ordinal, before.attempt), ended)
         others = [each for each in event.ordinals() if each not in bumped]
         self.move(event, sorted(bumped), [T.CANCELLED], lambda each: _again(each, each.attempt + 1))
         self.move(event, others, [T.CANCELLED, T.SKIPPED, T.FAILED], lambda each: _again(each, each.attempt))
@@ -318,6 +335,7 @@ _CHANGES: dict[str, Callable[[_Rebuilding, StoredEvent], None]] = {
     "run.created": _Rebuilding.create,
     "run.reopened": _Rebuilding.reopen_run,
     **{f"run.{status}": _Rebuilding.move_run for status in RunStatus if status is not RunStatus.PENDING},
+    "run.ending": _Rebuilding.end_run,
     "run.paused": _Rebuilding.pause_run,
     "run.resumed": _Rebuilding.resume_run,
     "task_runs.queued": _Rebuilding.queue,
@@ -335,6 +353,7 @@ _CHANGES: dict[str, Callable[[_Rebuilding, StoredEvent], None]] = {
     "task_run.postponed": _Rebuilding.step_back,
     "task_run.mapped": _Rebuilding.lay_out,
     "task_run.waiting": _Rebuilding.wait,
+    "task_run.handling": _Rebuilding.handle,
     "task_run.voted": _Rebuilding.note,
     "run.signalled": _Rebuilding.note,
     "task_run.reopened": _Rebuilding.reopen,

@@ -51,8 +51,9 @@ R, T = RunStatus, TaskStatus
 RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
     R.PENDING: frozenset({R.RUNNING, R.FAILED, R.CANCELLED}),
     R.RUNNING: frozenset({R.PAUSED, R.ERROR_HANDLING, R.COMPLETED, R.PARTIAL, R.FAILED, R.CANCELLED}),
-    R.PAUSED: frozenset({R.RUNNING, R.FAILED, R.CANCELLED}),
-    R.ERROR_HANDLING: frozenset({R.RUNNING, R.COMPLETED, R.FAILED, R.CANCELLED}),
+    R.PAUSED: frozenset({R.RUNNING, R.ERROR_HANDLING, R.FAILED, R.CANCELLED}),
+    # All its steps have ended; what follows them runs, and then it ends as it was decided before.
+    R.ERROR_HANDLING: frozenset({R.RUNNING, R.COMPLETED, R.PARTIAL, R.FAILED, R.CANCELLED}),
     R.COMPLETED: frozenset(),
     R.PARTIAL: frozenset(),
     R.FAILED: frozenset(),

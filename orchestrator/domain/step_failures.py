@@ -8,8 +8,13 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.domain.task_run import TaskRun
 
 STEP_FAILED = "STEP_FAILED"
+# The error of a run lists so many failed task runs.
+MOST_LISTED = 100
 # The error of a run repeats so much of its step's message (characters), and names so many causes.
 MOST_OF_A_CAUSE = 500
 MOST_OF_ONE_OF_SEVERAL = 160
@@ -43,17 +48,23 @@ class Failures:
             its items is none: they are.
         cancelled: how many of `failed` were cancelled.
         of: how many task runs the run has.
+        first: the first of them, at most MOST_LISTED, each as `listed` gives it.
     """
 
     causes: Sequence[Cause]
     failed: int
     cancelled: int
     of: int
+    first: Sequence[dict[str, Any]] = ()
 
     def to_error(self) -> dict[str, Any]:
-        """The error of the run: `details.causes` holds the causes with their counts."""
+        """The error of the run: `details.causes` holds the causes with their counts, `failures` those that
+        failed first.
+        """
         first = self.causes[0]
         error: dict[str, Any] = {"code": STEP_FAILED, "message": self._message()}
+        if self.first:
+            error["failures"] = list(self.first)
         if len(self.causes) == 1:
             error["stepId"] = first.step_id
         if self.failed == 1:
@@ -89,6 +100,33 @@ class Failures:
         if self.cancelled == self.failed:
             return "were cancelled"
         return "failed or were cancelled" if self.cancelled else "failed"
+
+
+def error_of(failed: TaskRun, cause: Failure | None) -> dict[str, Any]:
+    """The error of a run that ends because of one task run.
+
+    Args:
+        failed: the task run of the step; it failed, or was cancelled by itself.
+        cause: why; None where that is not known.
+    """
+    code, message = (None, None) if cause is None else (cause.code, cause.message)
+    is_cancelled = failed.status is TaskStatus.CANCELLED
+    return {
+        "code": STEP_FAILED,
+        "message": of_a_step(failed.step_id, code, message, is_cancelled=is_cancelled),
+        "stepId": failed.step_id,
+        "taskRunId": ids.show(ids.TASK_RUN, failed.id),
+        "failures": [listed(failed.step_id, failed.id, failed.map_index, code, message)],
+    }
+
+
+def listed(
+    step_id: str, task_run_id: UUID, map_index: int | None, code: str | None, message: str | None
+) -> dict[str, Any]:
+    """A failed task run as the error of its run lists it."""
+    place = {} if map_index is None else {"mapIndex": map_index}
+    shown = {"step": step_id, "code": code, "message": message and message[:MOST_OF_A_CAUSE]}
+    return {**shown, **place, "taskRunId": ids.show(ids.TASK_RUN, task_run_id)}
 
 
 def of_a_step(step_id: str, code: str | None, message: str | None, *, is_cancelled: bool = False) -> str:

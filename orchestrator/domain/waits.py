@@ -103,7 +103,8 @@ class Wait:
             `outputs`). With `default`, what it completes with when its time is over; an approval has `title`,
             `assignees`, `needs`, `options`, `form`, `context`, `fourEyes` and `failsWhenRejected`, too; a
             poll has `url`, `intervalMs`, `maxTries`, `tries` so far and its `lastAnswer`; it and a callback
-            have `maxRetryDelayMs`, which no retry waits longer than, or null.
+            have `maxRetryDelayMs`, which no retry waits longer than, or null. The wait for a run that takes
+            care of an error has its `rule`, the `outcome` of the attempt, and whether it `isDead`.
     """
 
     run_id: UUID
@@ -122,6 +123,11 @@ class Wait:
     def child(self) -> UUID:
         """Of a wait for a child run, the id of that run."""
         return UUID(self.data["run"])
+
+    @property
+    def rule(self) -> str | None:
+        """The name of the error rule whose run it waits for; None if it waits for anything else."""
+        return self.data.get("rule")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from pipeweave.errors import AttemptFailed, InvalidInput, NotFound
-from pipeweave.orchestrator.domain import reuse
+from pipeweave.orchestrator.domain import reuse, step_failures
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import Postponed, TaskRun
-from pipeweave.orchestrator.engine import acting, maps
+from pipeweave.orchestrator.engine import acting, endings, maps
 from pipeweave.orchestrator.engine.chords import ChordAccounting, Counting
 from pipeweave.orchestrator.engine.decide import (
     PASSED_OVER,
@@ -35,6 +35,7 @@ from pipeweave.orchestrator.engine.decide import (
     end_by_failure,
     skip,
 )
+from pipeweave.orchestrator.engine.endings import EarlyEnd
 from pipeweave.orchestrator.engine.referred_values import NOTHING_LOADED, Loaded, NotLoaded
 from pipeweave.orchestrator.engine.release import Claimant, Release
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
@@ -150,6 +151,10 @@ class Advance:
         self._causes |= {task_run.id: failure for task_run, failure in failures}
         ended = attempts.end(self.tx, self.run, failures, max_retry_delay_ms=max_retry_delay_ms)
         self._note_freed(ended.retried)
+        if ended.handled:
+            # A task run of whose error a run takes care holds no slot any more.
+            waiting = {each.id for each in ended.handled}
+            self._note_freed([each for each, _ in failures if each.id in waiting])
         self.release_due(ended.due)
         return ended
 
@@ -404,13 +409,13 @@ class Advance:
         """Write the end of the run. A failure cancels its open task runs."""
         if end.failed is None:
             # A reopened run may have other open task runs; then it does not end.
-            self.ended = run_transitions.finish(self.tx, self.run)
+            self.ended = endings.finish(self.tx, self.run)
             return
         self.ended = True
-        if (event := run_transitions.fail(self.tx, self.run, end.failed, end.cause)) is not None:
-            why = f"the run failed at step {end.failed.step_id}"
-            cancelled = cancelling.cancel_all(self.tx, self.run.id, code=RUN_FAILED, message=why, end=event)
-            self._note_freed(cancelled)
+        why = f"the run failed at step {end.failed.step_id}"
+        error = step_failures.error_of(end.failed, end.cause)
+        early = EarlyEnd(RunStatus.FAILED, error, RUN_FAILED, why)
+        self._note_freed(endings.end_early(self.tx, self.run, early) or ())
 
     def close(self) -> list[TaskRun]:
         """Fill the limits that this transaction touched: last, because their rows are locked last.

@@ -48,7 +48,8 @@ def end_by_failure(
     mode: str, plan: Plan, finished: Sequence[TaskRun], causes: Mapping[UUID, Failure]
 ) -> End | None:
     """The end of a run of which these task runs are final now, if a failure among them ends it at once. One
-    that is tolerated, or that a gather tells of, does not.
+    that is tolerated, that a gather tells of, or that is of an item of a map of which the error is taken care
+    of, does not.
 
     Args:
         mode: the failure mode of the run.
@@ -58,7 +59,7 @@ def end_by_failure(
     if mode != rules.FAIL_FAST:
         return None
     failed = [each for each in finished if each.status in rules.FAILED]
-    if failed and (plan.excused or plan.settling):
+    if failed and (plan.excused or plan.settling or plan.handled_maps):
         failed = [each for each in failed if not _is_excused(plan, each)]
     return End(failed[0], causes.get(failed[0].id)) if failed else None
 

@@ -51,6 +51,8 @@ def applies(run: RunHeader, completion: Completion, chosen: Collection[int] = ()
     if len(successors) > MOST_SUCCESSORS or any(run.plan.joins[each].is_wide for each in successors):
         return False
     if successors == (END,):
+        if run.plan.has_ending:
+            return False
         # In the other failure modes the end of a run counts all of its task runs.
         # The end of a child is told to its parent, by a statement more.
         return run.failure_mode == FAIL_FAST and run.parent is None

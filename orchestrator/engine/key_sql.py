@@ -17,14 +17,16 @@ IS_NAMED = f"{OF_TENANT} AND c.task_id = n.task AND c.key = n.key AND (n.key = n
 
 # The task run `h` in the row `c` of a key. Its run is its id without the last 24 bits (pipeweave/ids.py).
 HOLDER = """LEFT JOIN LATERAL (
-    SELECT h.status, h.finished_at, h.due_at FROM task_runs AS h
+    SELECT h.status, h.finished_at, h.due_at, h.error_code FROM task_runs AS h
     WHERE h.run_id = CAST(left(CAST(c.task_run_id AS text), 30) || '000000' AS uuid) AND h.id = c.task_run_id
     LIMIT 1) AS h ON true"""
 
 
-# A holder that waits for its predecessors (again, after its dead letter was retried) executes nothing.
+# A holder that waits for its predecessors (again, after its dead letter was retried) executes nothing, and
+# one that waits for the run that takes care of its error executes nothing any more.
 IS_OPEN = """(h.status IS NOT NULL AND h.finished_at IS NULL
-    AND NOT (h.status = 'pending' AND h.due_at IS NULL))"""
+    AND NOT (h.status = 'pending' AND h.due_at IS NULL)
+    AND NOT (h.status = 'waiting' AND h.error_code IS NOT NULL))"""
 
 
 def name_parameters(tenant: str, names: Collection[Name]) -> dict[str, Any]:

@@ -16,14 +16,13 @@ from pipeweave.errors import MapSourceInvalid
 from pipeweave.json_values import json_type
 from pipeweave.orchestrator.domain.events import LIMIT, PAUSE, Event
 from pipeweave.orchestrator.domain.failure import Failure
-from pipeweave.orchestrator.domain.plan import WIDE
+from pipeweave.orchestrator.domain.plan import MAP_ITEMS_FAILED, WIDE
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import OPEN_RUN, TaskStatus, sql_in
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine import referred_values, waiting
 from pipeweave.orchestrator.engine.referred_values import NOTHING_LOADED, Loaded
 from pipeweave.orchestrator.state import completing, pause_sql, rows
-from pipeweave.orchestrator.state.failed_task_runs import MAP_ITEMS_FAILED
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
@@ -201,7 +200,7 @@ def begin_next(tx: Transaction, run: RunHeader, ordinal: int, after: int = 0) ->
 # --- the end of a map -------------------------------------------------------------------------------------
 
 _PARENT = f"""
-SELECT {rows.COLUMNS}, t.map_first, t.map_count FROM task_runs AS t
+SELECT {rows.COLUMNS}, t.map_first, t.map_count, t.error_code FROM task_runs AS t
 WHERE t.run_id = :run_id AND t.id = :id
 """
 
@@ -288,9 +287,11 @@ def over(tx: Transaction, laid_out: Sequence[LaidOut]) -> set[LaidOut]:
 
 
 def ending(tx: Transaction, run: RunHeader, ordinal: int) -> MapEnding | None:
-    """The end of a map whose row the caller has locked; None while an item is open."""
+    """The end of a map whose row the caller has locked; None while an item is open, or the error of the map
+    is being taken care of.
+    """
     parent = _parent(tx, run.id, ordinal)
-    if not _over(tx, run.id, parent):
+    if parent.error_code is not None or not _over(tx, run.id, parent):
         return None
     count = parent.map_count
     row = tx.execute(_FAILED, _span(run.id, parent)).one()

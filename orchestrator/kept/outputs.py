@@ -112,7 +112,8 @@ def of_task_run(tx: Transaction, run_id: UUID, row: Any, loading: Loading) -> tu
 
 def _sized(tx: Transaction, run_id: UUID, row: Any, loading: Loading) -> tuple[Any, Document | None, int]:
     """As `of_task_run`, and the size of the output (bytes)."""
-    if row.kind in WITH_ITEMS:
+    # A map has an output of its own where its error was handled.
+    if row.kind in WITH_ITEMS and row.output_hash is None:
         return _of_map(tx, run_id, row, loading)
     output, size = loading.value_of(row.output, row.output_path, row.output_size), row.output_size or 0
     if loading.is_wanted:

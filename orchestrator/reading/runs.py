@@ -125,6 +125,7 @@ PHASES = {
     "task_run.failed": "step_failed",
     "task_run.timed_out": "step_failed",
     "task_run.retrying": "retrying",
+    "task_run.handling": "error_handling",
 }
 
 

@@ -32,6 +32,7 @@ from pipeweave.orchestrator.domain.json_shapes import (
     run_took_ms,
     task_run_id,
 )
+from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.kept.given_hashes import GivenHashes
 from pipeweave.orchestrator.reading import enqueued_runs, map_items
 from pipeweave.orchestrator.reading import steps as step_reading
@@ -97,7 +98,7 @@ def run_state(tx: Transaction, tenant: str, id: UUID) -> Document:
     return RunState.of(
         row,
         tenant=row.tenant_id,
-        phase=phase(row.status, row.latest_event, is_quiet=row.quiet_since is not None),
+        phase=_phase(row, rows),
         trace_id=tracing.trace_id(row.id, row.traceparent),
         trigger=_trigger(row),
         variables={"input": row.input},
@@ -114,6 +115,13 @@ def run_state(tx: Transaction, tenant: str, id: UUID) -> Document:
         ),
         metrics=_metrics(row, rows, steps, items),
     )
+
+
+def _phase(row: Any, rows: Sequence[Any]) -> str:
+    is_handling = any(each.status == "waiting" and each.error_code is not None for each in rows)
+    if is_handling and row.status == RunStatus.RUNNING:
+        return RunStatus.ERROR_HANDLING.value
+    return phase(row.status, row.latest_event, is_quiet=row.quiet_since is not None)
 
 
 def _trigger(row: Any) -> Document:
@@ -194,7 +202,7 @@ def metrics_ref(task_run: UUID, step_id: str) -> str:
 
 
 def _result_ref(row: Any, counts: Mapping[str, Any]) -> Document | None:
-    if row.kind in WITH_ITEMS:
+    if row.kind in WITH_ITEMS and row.output_hash is None:
         return MapReference.of(items=row.map_count or 0, size=counts.get("size", 0))
     if row.output_path is None and not row.is_shown and row.output_size is not None:
         return Reference.of(path=None, backend=None, size=row.output_size, hash=row.output_hash)
@@ -230,6 +238,7 @@ def _failed(row: Any) -> Document:
         task_run_id=row.id,
         map_index=getattr(row, "map_index", None),
         error=_error(row),
+        handled=row.status == "completed",
         at=row.finished_at,
     )
 
@@ -238,12 +247,21 @@ def _failed(row: Any) -> Document:
 
 
 def _errors(rows: Sequence[Any], items: MapItems) -> list[Document]:
-    """The task runs that failed for good, in the order in which they failed; the first ERRORS_SHOWN."""
-    failures = [each for each in rows if each.status in ("failed", "timeout")]
+    """The task runs that failed for good, also those whose error was handled, in the order in which they
+    ended; the first ERRORS_SHOWN.
+    """
+    failures = [each for each in rows if each.status in _FAILED or _is_handled(each)]
     failures += [each for several in items.failed.values() for each in several]
-    return [_failed(each) for each in sorted(failures, key=lambda each: (each.finished_at, each.id))][
-        :ERRORS_SHOWN
-    ]
+    in_order = sorted(failures, key=lambda each: (each.finished_at is None, each.finished_at, each.id))
+    return [_failed(each) for each in in_order][:ERRORS_SHOWN]
+
+
+_FAILED = ("failed", "timeout")
+
+
+def _is_handled(row: Any) -> bool:
+    """Whether another run took care of its error, or is doing so."""
+    return row.error_code is not None and row.status in ("completed", "waiting")
 
 
 def _metrics(row: Any, rows: Sequence[Any], steps: Mapping[str, Document], items: MapItems) -> Document:

@@ -27,11 +27,11 @@ _RUNS = """unnest(CAST(:runs AS uuid[]), CAST(:firsts AS uuid[]), CAST(:lasts AS
 
 # The guard is here, so that the status of a run and those of its steps are of the same moment.
 _OPEN_STEPS = f"""
-SELECT r.id AS run_id, t.id, t.queue, t.status, t.due_at, t.map_first, t.map_count
+SELECT r.id AS run_id, t.id, t.queue, t.status, t.due_at, t.map_first, t.map_count, t.error_code
 FROM {_RUNS}
-    JOIN runs AS r ON r.id = o.id AND r.status IN {sql_in(ADVANCING_RUN)}
+    JOIN runs AS r ON r.id = o.id AND r.status IN {sql_in(ADVANCING_RUN)} AND r.ending IS NULL
     LEFT JOIN LATERAL (
-        SELECT s.id, s.queue, s.status, s.due_at, s.map_first, s.map_count FROM task_runs AS s
+        SELECT s.id, s.queue, s.status, s.due_at, s.map_first, s.map_count, s.error_code FROM task_runs AS s
         WHERE s.run_id = o.id AND s.id BETWEEN o.first AND o.last AND s.finished_at IS NULL) AS t ON true
 ORDER BY r.id, t.id
 """
@@ -90,8 +90,15 @@ def _closed_steps(
 
 
 def _finished_maps(tx: Transaction, steps: Mapping[UUID, Mapping[int, Any]]) -> set[LaidOut]:
-    """The maps without an open item, of those that were laid out."""
-    waiting = [row for of_run in steps.values() for row in of_run.values() if row.status == "waiting"]
+    """The maps without an open item, of those that were laid out. One whose error is being taken care of does
+    not wait for its items any more.
+    """
+    waiting = [
+        row
+        for of_run in steps.values()
+        for row in of_run.values()
+        if row.status == "waiting" and row.error_code is None
+    ]
     return maps.over(tx, [_laid_out(row) for row in waiting if row.map_first is not None])
 
 

@@ -30,8 +30,9 @@ STEPS_AT_ONCE = 20_000
 # After this long (s) the rest of a pass is left to the next tick, because a tick has other chores.
 MAX_SECONDS_PER_TICK = 0.5
 
-# Each step of a quiet run waits, or comes after one that does: no join of it is closed.
-_LIVELY = "r.finished_at IS NULL AND r.quiet_since IS NULL"
+# Each step of a quiet run waits, or comes after one that does: no join of it is closed. A run in its ending
+# has decided all of them.
+_LIVELY = "r.finished_at IS NULL AND r.quiet_since IS NULL AND r.ending IS NULL"
 
 _OPEN_RUNS = f"""
 SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.body FROM runs AS r

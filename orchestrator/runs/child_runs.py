@@ -200,7 +200,8 @@ def _cancels(tenant: str, run_id: UUID) -> Any:
 def cancel(tx: Transaction, tenant: str, run_id: UUID) -> bool:
     """Cancel a child because its parent does not wait for it any more. False when it has ended."""
     why = "the run that it belongs to does not wait for it any more"
-    return triggering.cancel_open(tx, tenant, run_id, why, code=PARENT_ENDED)
+    # Its ending, which a first cancel may have begun, goes on.
+    return triggering.cancel_open(tx, tenant, run_id, why, code=PARENT_ENDED, stops_ending=False)
 
 
 # SQL: whether the child `r` is paused because its parent was, which goes on.

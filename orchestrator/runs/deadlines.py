@@ -9,9 +9,11 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.durations import in_words
 from pipeweave.orchestrator.domain.queue_names import is_parking_sql
-from pipeweave.orchestrator.domain.states import ACTIVE_RUN, TaskStatus, sql_in
+from pipeweave.orchestrator.domain.states import ACTIVE_RUN, RunStatus, TaskStatus, sql_in
+from pipeweave.orchestrator.engine import endings
+from pipeweave.orchestrator.engine.endings import EarlyEnd
 from pipeweave.orchestrator.queueing import limits
-from pipeweave.orchestrator.state import cancelling, run_transitions
+from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
 
@@ -22,7 +24,8 @@ RUN_TIMEOUT, RUN_IDLE = "RUN_TIMEOUT", "RUN_IDLE_TIMEOUT"
 # Longer than any run.
 _NEVER = timedelta(days=36_500)
 
-_ACTIVE = f"r.status IN {sql_in(ACTIVE_RUN)}"
+# The limits of a run are those of its steps: its ending has one of its own.
+_ACTIVE = f"r.status IN {sql_in(ACTIVE_RUN)} AND r.ending IS NULL"
 
 # A paused run has no deadline: when it is resumed, its deadline is later by the time of the pause.
 # First runs past their own deadline; then runs without one past the deployment's limit. Standalone tasks are
@@ -31,7 +34,7 @@ _ACTIVE = f"r.status IN {sql_in(ACTIVE_RUN)}"
 _LATE = f"""
 (SELECT r.id, r.tenant_id, r.deadline_at - coalesce(r.reopened_at, r.started_at)
     - r.paused_ms * interval '1 millisecond' AS own_limit FROM runs AS r
- WHERE r.finished_at IS NULL AND r.deadline_at < now() AND r.status <> 'paused'
+ WHERE r.finished_at IS NULL AND r.deadline_at < now() AND r.status <> 'paused' AND r.ending IS NULL
  ORDER BY r.deadline_at LIMIT :batch)
 UNION ALL
 (SELECT r.id, r.tenant_id, NULL FROM runs AS r
@@ -113,9 +116,10 @@ def _end_idle(database: Database, row: Any) -> int:
 
 def time_out_run(tx: Transaction, tenant: str, run_id: UUID, code: str, message: str) -> bool:
     """Fail an open run with this error and cancel its open task runs. False when the run had ended before."""
-    end = run_transitions.time_out(tx, run_id, code, message)
-    if end is None:
+    run = run_headers.load(tx, run_id)
+    early = EarlyEnd(RunStatus.FAILED, {"code": code, "message": message}, code, message)
+    cancelled = None if run is None else endings.end_early(tx, run, early)
+    if cancelled is None:
         return False
-    cancelled = cancelling.cancel_all(tx, run_id, code=code, message=message, end=end)
     limits.fill(tx, tenant, {each.task_id for each in cancelled if each.takes_slot})
     return True

@@ -20,6 +20,8 @@ from pipeweave.errors import (
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.triggered_by import BY_REQUEST, TriggeredBy
+from pipeweave.orchestrator.engine import endings
+from pipeweave.orchestrator.engine.endings import EarlyEnd
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.pipelines import StoredPipeline
@@ -27,7 +29,7 @@ from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOu
 from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.runs import creation
 from pipeweave.orchestrator.runs.creation import NewRun
-from pipeweave.orchestrator.state import cancelling, run_transitions
+from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.size_limits import MAX_BATCH_TASK_RUNS, MAX_PRIORITY, MIN_PRIORITY
@@ -411,13 +413,21 @@ _STATUS = "SELECT status FROM runs WHERE id = :id AND tenant_id = :tenant AND pi
 
 
 def cancel(
-    tx: Transaction, tenant: str, run_id: UUID, *, reason: str | None = None, by: str | None = None
+    tx: Transaction,
+    tenant: str,
+    run_id: UUID,
+    *,
+    reason: str | None = None,
+    by: str | None = None,
+    now: bool = False,
 ) -> None:
-    """Cancel an open run. Running attempts are fenced: their results no longer change anything.
+    """Cancel an open run. Running attempts are fenced: their results no longer change anything. A run in its
+    ending ends at once.
 
     Args:
         reason: stored with the run, as the message of its error.
         by: who cancels it; stored with the run.
+        now: nothing follows its last step, whatever its pipeline says.
 
     Raises:
         NotFound: the tenant has no such run, or it is a standalone task's run (see `cancel_task`).
@@ -427,7 +437,7 @@ def cancel(
     status = tx.execute(_STATUS, {"id": run_id, "tenant": tenant}).scalar_one_or_none()
     if status is None:
         raise NotFound(f"run {shown} not found")
-    if not _cancel(tx, tenant, run_id, reason, by):
+    if not _cancel(tx, tenant, run_id, reason, by, now=now):
         raise Conflict(f"run {shown} is already {status}", hint="a run that has ended cannot be cancelled")
 
 
@@ -460,22 +470,44 @@ def cancel_task(
         )
 
 
-def _cancel(tx: Transaction, tenant: str, run_id: UUID, reason: str | None, by: str | None = None) -> bool:
-    return cancel_open(tx, tenant, run_id, reason or "cancelled on request", by)
+def _cancel(
+    tx: Transaction,
+    tenant: str,
+    run_id: UUID,
+    reason: str | None,
+    by: str | None = None,
+    *,
+    now: bool = False,
+) -> bool:
+    return cancel_open(tx, tenant, run_id, reason or "cancelled on request", by, now=now)
 
 
 def cancel_open(
-    tx: Transaction, tenant: str, run_id: UUID, reason: str, by: str | None = None, *, code: str = "CANCELLED"
+    tx: Transaction,
+    tenant: str,
+    run_id: UUID,
+    reason: str,
+    by: str | None = None,
+    *,
+    code: str = "CANCELLED",
+    now: bool = False,
+    stops_ending: bool = True,
 ) -> bool:
     """Cancel a run of a tenant if it is open. False when it has ended.
 
     Args:
         by: who cancels it; None if nobody does, or that is not known.
         code: of its error.
+        now: nothing follows its last step.
+        stops_ending: a run that is in its ending ends at once; else it is left alone.
     """
-    end = run_transitions.cancel(tx, run_id, reason, by, code=code)
-    if end is None:
+    run = run_headers.load(tx, run_id)
+    if run is None:
         return False
-    cancelled = cancelling.cancel_all(tx, run_id, code=code, message=reason, end=end)
+    error = {"code": code, "message": reason, **({} if by is None else {"by": by})}
+    early = EarlyEnd(RunStatus.CANCELLED, error, code, reason)
+    cancelled = endings.end_early(tx, run, early, at_once=now)
+    if cancelled is None:
+        return stops_ending and run.plan.has_ending and endings.stop(tx, run, error)
     limits.fill(tx, tenant, {each.task_id for each in cancelled if each.takes_slot})
     return True

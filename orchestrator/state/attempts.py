@@ -1,7 +1,8 @@
-"""Ends failed attempts: the task run waits for its next attempt, or fails for good with a dead letter.
+"""Ends failed attempts: the task run waits for its next attempt, for the run that takes care of its error, or
+fails for good with a dead letter.
 
 One statement per outcome writes the task run's move, its event, the attempt's record and, when no attempt is
-left, the dead letter. So each task run that has no attempt left has exactly one dead letter.
+left, the dead letter. So each task run that has no attempt left, and failed, has exactly one dead letter.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +24,8 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.registry import task_rows
-from pipeweave.orchestrator.state import keys_released
+from pipeweave.orchestrator.state import handled_errors, keys_released
+from pipeweave.orchestrator.state.ended_attempts import ENDED, OF_THE_ATTEMPT, archived, ended_row
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.rows import read
 from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, OneOf
@@ -39,17 +41,20 @@ AT_ONCE_MS = 0
 
 @dataclass(frozen=True, slots=True)
 class EndedAttempts:
-    """The task runs of failed attempts: failed, or with another attempt.
+    """The task runs of failed attempts: failed, with another attempt, or with an error of which a run takes
+    care.
 
     Args:
         final: task runs that have no attempt left.
         retried: task runs that wait for their next attempt.
         due: the ids of `retried` task runs without a delay.
+        handled: task runs that wait for the run that takes care of their error.
     """
 
     final: list[TaskRun]
     retried: list[TaskRun]
     due: list[UUID]
+    handled: list[TaskRun] = field(default_factory=list)
 
 
 def end(
@@ -74,23 +79,29 @@ def end(
     rows = _look(tx, run.id, failures)
     retries: list[dict[str, Any]] = []
     finals: list[dict[str, Any]] = []
+    handled: list[dict[str, Any]] = []
     for task_run, failure in failures:
         row = rows.get(task_run.id)
         if row is None or row.attempt != task_run.attempt or row.status != task_run.status.value:
             continue
         if task_run.worker is not None and row.worker != task_run.worker:
             continue  # another process has the same attempt: the claim of this one was lost in a failover
+        if handled_errors.is_handled(row) and not failure.follows_rule:
+            continue  # its error is being taken care of
         delay_ms = _next_delay(row, failure, _step(run, task_run).retry, max_retry_delay_ms, chance)
-        if delay_ms is None:
-            finals.append(_final_row(task_run, row, failure, tx.new_id() if failure.is_dead else None))
-        else:
+        if delay_ms is not None:
             retries.append(_retry_row(run, task_run, row, failure, delay_ms))
+        elif (rule := handled_errors.rule_for(run, task_run, failure)) is not None:
+            handled.append(handled_errors.row_of(tx, task_run, row, failure, rule))
+        else:
+            finals.append(_final_row(task_run, row, failure, tx.new_id() if failure.is_dead else None))
     retried = _write(tx, run.id, _RETRY, retries)
     due = [UUID(each["id"]) for each in retries if each["delay_ms"] == 0]
     final = _write(tx, run.id, _FINAL, finals)
-    keys_released.announce(tx, final)
-    tx.after_commit(lambda: _log(run, failures, {each.id for each in final}, retries))
-    return EndedAttempts(final, retried, due)
+    waiting = handled_errors.begin(tx, run, handled)
+    keys_released.announce(tx, [*final, *waiting])
+    tx.after_commit(lambda: _log(run, failures, {each.id for each in final}, retries, handled))
+    return EndedAttempts(final, retried, due, waiting)
 
 
 def _step(run: RunHeader, task_run: TaskRun) -> StepSpec:
@@ -108,17 +119,24 @@ def _log(
     failures: Sequence[tuple[TaskRun, Failure]],
     final: Collection[UUID],
     retries: Sequence[Mapping[str, Any]],
+    handled: Sequence[Mapping[str, Any]],
 ) -> None:
     """Log each attempt that failed: an error when none follows, a warning with the delay when one does."""
     retried = {UUID(each["id"]): each for each in retries}
+    rules = {UUID(each["id"]): each["data"]["rule"] for each in handled}
     for task_run, failure in failures:
         if task_run.id in final:
+            if failure.handler_error is not None:
+                said = {"original_error": failure.message, "handler_error": failure.handler_error["message"]}
+                log.error("error_handler.failed", extra={**names_of(run, task_run), **said})
             # A map fails because of its items, and each of those has its line.
             level = logging.ERROR if failure.is_dead else logging.WARNING
             _log_failure(level, "task_run.failed", run, task_run, failure, {})
         elif (row := retried.get(task_run.id)) is not None:
             more = {"max_attempts": row["max_attempts"], "retry_in_ms": row["delay_ms"]}
             _log_failure(logging.WARNING, "task_run.retrying", run, task_run, failure, more)
+        elif (rule := rules.get(task_run.id)) is not None:
+            _log_failure(logging.WARNING, "task_run.handling", run, task_run, failure, {"handler": rule})
 
 
 def _log_failure(
@@ -133,7 +151,7 @@ def _log_failure(
 # Locks the rows, so that the decision still holds when it is written.
 _LOOK = f"""
 SELECT t.id, t.status, t.attempt, t.max_attempts, t.worker, t.code_version, t.code_hash, t.started_at,
-       t.dispatched_at,
+       t.dispatched_at, t.error_code,
        k.retry_backoff, k.retry_delay_ms, k.max_retry_delay_ms, k.retry_multiplier, k.retry_jitter,
        k.retry_on, k.code_version AS current_version, k.code_hash AS current_hash
 FROM {NAMED} JOIN task_runs AS t ON {by_key()}
@@ -155,7 +173,7 @@ def _next_delay(
     Args:
         own: the retries of the step; None if it has those of its task.
     """
-    if row.current_version is None or row.status == TaskStatus.PENDING:
+    if failure.follows_rule or row.current_version is None or row.status == TaskStatus.PENDING:
         return None  # the task is gone, or this is a map or a condition that cannot be decided
     if not failure.is_counted:
         return max(AT_ONCE_MS, failure.pause_ms)
@@ -171,21 +189,6 @@ def _next_delay(
 
 # --- one statement per outcome ----------------------------------------------------------------------------
 
-_ENDED = """id uuid, attempt integer, outcome text, worker text, started_at timestamptz, code_version integer,
-    message text, code text, error jsonb, is_begun boolean, dispatched_at timestamptz, logs_path text"""
-
-_ARCHIVED = """archived AS (
-    INSERT INTO attempts (run_id, task_run_id, number, status, worker, code_version, error, error_code,
-        started_at, dispatched_at, logs_path, finished_at)
-    SELECT :run_id, m.id, m.ended, m.outcome, m.ended_by, m.ended_version, m.ended_error, m.code,
-        m.begun_at, m.sent_at, m.ended_logs, :now
-    FROM moved AS m WHERE m.is_begun
-)"""
-
-_OF_THE_ATTEMPT = """, f.attempt AS ended, f.outcome, f.worker AS ended_by, f.code_version AS ended_version,
-    f.error AS ended_error, f.code, f.message, f.started_at AS begun_at, f.is_begun,
-    f.dispatched_at AS sent_at, f.logs_path AS ended_logs"""
-
 _MOVED_RETRY = Move(
     to=TaskStatus.PENDING,
     changes=""", attempt = t.attempt + 1, max_attempts = f.max_attempts,
@@ -195,7 +198,7 @@ _MOVED_RETRY = Move(
     dispatched_at = NULL, assets = NULL""",
     rows=by_key("f.id"),
     where="t.attempt = f.attempt",
-    source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({_ENDED}, max_attempts integer,
+    source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({ENDED}, max_attempts integer,
         delay_ms bigint, next_version integer, next_hash text)""",
     event=MoveEvent(
         "'task_run.retrying'",
@@ -203,10 +206,10 @@ _MOVED_RETRY = Move(
         'nextAttempt', m.attempt, 'dueAt', m.due_at)""",
         attempt="m.ended",
     ),
-    returning=f"{_OF_THE_ATTEMPT}, t.due_at",
+    returning=f"{OF_THE_ATTEMPT}, t.due_at",
 ).sql
 
-_RETRY = f"WITH {_MOVED_RETRY}, {_ARCHIVED} SELECT * FROM moved"
+_RETRY = f"WITH {_MOVED_RETRY}, {archived()} SELECT * FROM moved"
 
 _MOVED_FINAL = Move(
     # The guard is that of `failed`: only an attempt that had begun becomes `timeout`.
@@ -218,18 +221,19 @@ _MOVED_FINAL = Move(
     logs_path = f.logs_path, assets = NULL""",
     rows=by_key("f.id"),
     where="t.attempt = f.attempt",
-    source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({_ENDED}, letter uuid, fingerprint text,
+    source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({ENDED}, letter uuid, fingerprint text,
         record jsonb)""",
     event=MoveEvent(
         "CASE WHEN m.status = 'timeout' THEN 'task_run.timed_out' ELSE 'task_run.failed' END",
         "jsonb_build_object('outcome', m.outcome, 'error', m.message, 'errorCode', m.code)",
     ),
-    returning=f"{_OF_THE_ATTEMPT}, f.letter, f.fingerprint, f.record",
+    returning=f"{OF_THE_ATTEMPT}, f.letter, f.fingerprint, f.record",
 ).sql
 
-# A dead letter has a copy of its task run's attempts, because it may outlive the partition of its run.
+# A dead letter has a copy of its task run's attempts, because it may outlive the partition of its run. An
+# attempt whose error was taken care of has its record already.
 _FINAL = f"""
-WITH {_MOVED_FINAL}, {_ARCHIVED}, letters AS (
+WITH {_MOVED_FINAL}, {archived(" ON CONFLICT DO NOTHING")}, letters AS (
     INSERT INTO dead_letters (id, tenant_id, run_id, task_run_id, pipeline_id, step_id, task_id, kind,
         map_index, code_version, code_hash, attempts, status, input, input_path, item, error, error_code,
         fingerprint, history, failed_at)
@@ -240,7 +244,8 @@ WITH {_MOVED_FINAL}, {_ARCHIVED}, letters AS (
                 'worker', a.worker, 'codeVersion', a.code_version, 'error', a.error,
                 'errorCode', a.error_code, 'startedAt', a.started_at, 'finishedAt', a.finished_at)
                 ORDER BY a.number)
-            FROM attempts AS a WHERE a.run_id = m.run_id AND a.task_run_id = m.id), '[]'::jsonb) || m.record,
+            FROM attempts AS a WHERE a.run_id = m.run_id AND a.task_run_id = m.id AND a.number < m.ended),
+            '[]'::jsonb) || m.record,
         :now
     FROM moved AS m JOIN runs AS r ON r.id = m.run_id WHERE m.letter IS NOT NULL
 )
@@ -255,28 +260,11 @@ def _write(tx: Transaction, run_id: UUID, statement: str, rows: list[dict[str, A
     return read(tx.execute(statement, parameters))
 
 
-def _ended(task_run: TaskRun, row: Any, failure: Failure) -> dict[str, Any]:
-    return {
-        "id": str(task_run.id),
-        "attempt": task_run.attempt,
-        "outcome": failure.outcome.value,
-        "worker": row.worker,
-        "started_at": row.started_at,
-        "dispatched_at": row.dispatched_at,
-        "logs_path": failure.logs_path,
-        "code_version": row.code_version,
-        "message": failure.message,
-        "code": failure.code,
-        "error": failure.to_json(),
-        "is_begun": row.started_at is not None and row.status != TaskStatus.PENDING,
-    }
-
-
 def _retry_row(
     run: RunHeader, task_run: TaskRun, row: Any, failure: Failure, delay_ms: int
 ) -> dict[str, Any]:
     is_pinned = run.plan.is_pinned
-    return _ended(task_run, row, failure) | {
+    return ended_row(task_run, row, failure) | {
         "max_attempts": row.max_attempts + (0 if failure.is_counted else 1),
         "delay_ms": delay_ms,
         "next_version": row.code_version if is_pinned else row.current_version,
@@ -294,7 +282,7 @@ def _final_row(task_run: TaskRun, row: Any, failure: Failure, letter: UUID | Non
         "errorCode": failure.code,
         "startedAt": row.started_at,
     }
-    return _ended(task_run, row, failure) | {
+    return ended_row(task_run, row, failure) | {
         "letter": None if letter is None else str(letter),
         "fingerprint": fingerprint(task_run.task_id, failure),
         "record": [record],

@@ -23,13 +23,17 @@ from pipeweave.orchestrator.state.rows import read, task_run_ids
 from pipeweave.orchestrator.state.task_transitions import Move, move
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
-from pipeweave.spec import CHILD_TASKS
 
 # The error codes of steps that are skipped: because of a failure, or because their condition is false, so
 # that they are passed over. A step that no predecessor chose has none.
 PREDECESSOR_FAILED = "PREDECESSOR_FAILED"
 CONDITION_FALSE = "CONDITION_FALSE"
 
+
+# What a cancel answers: its task runs, and whether one of them waited for a child run.
+_CANCELLED = (
+    "m.*, EXISTS (SELECT 1 FROM left_waits AS l WHERE l.kind = 'child') AS left_child FROM moved AS m"
+)
 
 _SKIP = Move(
     to=T.SKIPPED,
@@ -63,13 +67,15 @@ def cancel_tasks(
     return _cancel(tx, run_id, where, {"task_ids": list(task_ids)}, code, message)
 
 
-def cancel_all(tx: Transaction, run_id: UUID, *, code: str, message: str, end: Event) -> list[TaskRun]:
+def cancel_all(
+    tx: Transaction, run_id: UUID, *, code: str, message: str, end: Event | None = None
+) -> list[TaskRun]:
     """Cancel every open task run of a run. Running attempts are fenced: their outcome will find no row.
 
     Args:
-        end: the event of the end of their run; it is written behind theirs.
+        end: the event of the end of their run, which is written behind theirs; None where the run goes on.
     """
-    return _cancel(tx, run_id, "true", {}, code, message, end)
+    return _cancel(tx, run_id, "true", {}, code, message, *(() if end is None else (end,)))
 
 
 def _cancel(
@@ -87,9 +93,10 @@ def _cancel(
         error_code = :code"""
     change = Move(to=T.CANCELLED, changes=changes, where=where)
     parameters = {"error": error, "code": code, "run_id": run_id, "now": tx.now, **parameters}
-    cancelled = read(tx.execute(f"WITH {change.sql}, {waits.LEFT} SELECT * FROM moved", parameters))
+    rows: list[Any] = list(tx.execute(f"WITH {change.sql}, {waits.LEFT} SELECT {_CANCELLED}", parameters))
+    cancelled = read(rows)
     append(tx, [*together("task_runs.cancelled", cancelled, errorCode=code), *last])
     keys_released.announce(tx, cancelled)
-    if any(each.task_id in CHILD_TASKS for each in cancelled):
+    if rows and rows[0].left_child:
         tx.announce(ChildrenLeft(run_id))
     return cancelled

@@ -14,7 +14,7 @@ from pipeweave.orchestrator.store.values import Values
 from pipeweave.spec import WITH_ITEMS
 
 _OUTPUTS = f"""
-SELECT t.step_id, t.kind, t.output, t.output_path, t.map_first, t.map_count
+SELECT t.step_id, t.kind, t.output, t.output_path, t.output_hash, t.map_first, t.map_count
 FROM {NAMED} JOIN task_runs AS t ON {by_key()} WHERE t.status = 'completed'
 """
 
@@ -54,15 +54,16 @@ def _named(run: RunHeader, step_ids: Collection[str]) -> dict[str, Any]:
 def _place(
     tx: Transaction, run: RunHeader, row: Any, items: Mapping[str, Collection[int] | None] | None
 ) -> Place | list[Place]:
-    if row.kind not in WITH_ITEMS:
+    # A map has an output of its own where its error was handled.
+    if row.kind not in WITH_ITEMS or row.output_hash is not None:
         return row.output, row.output_path
     needed = None if items is None else items.get(row.step_id)
     return _of_items(tx, run, row.map_first, row.map_count, needed)
 
 
 _OUTCOMES = f"""
-SELECT t.step_id, t.status, t.error, t.error_code, t.attempt, t.kind, t.output, t.output_path, t.map_first,
-    t.map_count
+SELECT t.step_id, t.status, t.error, t.error_code, t.attempt, t.kind, t.output, t.output_path, t.output_hash,
+    t.map_first, t.map_count
 FROM {NAMED} JOIN task_runs AS t ON {by_key()}
 """
 

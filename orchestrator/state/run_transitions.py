@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,12 +13,10 @@ import orjson
 from pipeweave import ids
 from pipeweave.orchestrator.domain import states, tracing
 from pipeweave.orchestrator.domain.events import Event
-from pipeweave.orchestrator.domain.facts import RunEnded
-from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.domain.facts import RunEnded, WaitBegan
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
-from pipeweave.orchestrator.domain.step_failures import STEP_FAILED, of_a_step
-from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.domain.run_ending import RunEnding
+from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.state import deployment_mode, failed_task_runs, waits
 from pipeweave.orchestrator.state.task_transitions import after
 from pipeweave.orchestrator.store.database import Transaction
@@ -38,8 +37,17 @@ def _finish(
     return _end(tx, run_id, moving, error)
 
 
-def _end_early(tx: Transaction, run_id: UUID, to: RunStatus, error: dict[str, Any]) -> Event | None:
-    """End a run that has open task runs. Returns the event for `cancelling.cancel_all`, or None."""
+def end_early(tx: Transaction, run_id: UUID, to: RunStatus, error: dict[str, Any]) -> Event | None:
+    """End a run that has open task runs.
+
+    Args:
+        to: failed or cancelled.
+        error: {code, message, …}.
+
+    Returns:
+        The event of the end, which `cancelling.cancel_all` writes behind those of the task runs that end with
+        the run: who follows the run up to its end misses nothing. None when the run had ended.
+    """
     if not _end(tx, run_id, _move_sql(to, has_error=True), error):
         return None
     data = {
@@ -172,33 +180,6 @@ def lock(tx: Transaction, run_id: UUID) -> None:
     tx.catch_up()
 
 
-def fail(tx: Transaction, run: RunHeader, failed: TaskRun, cause: Failure | None = None) -> Event | None:
-    """Fail a run because a step failed.
-
-    Args:
-        failed: the task run of the step; it failed, or was cancelled by itself.
-        cause: why; None where that is not known.
-
-    Returns:
-        The event of the end, which `cancelling.cancel_all` writes behind those of the task runs that end with
-        the run: who follows the run up to its end misses nothing. None when the run had ended.
-    """
-    code, message = (None, None) if cause is None else (cause.code, cause.message)
-    is_cancelled = failed.status is TaskStatus.CANCELLED
-    error = {
-        "code": STEP_FAILED,
-        "message": of_a_step(failed.step_id, code, message, is_cancelled=is_cancelled),
-        "stepId": failed.step_id,
-        "taskRunId": ids.show(ids.TASK_RUN, failed.id),
-    }
-    return _end_early(tx, run.id, RunStatus.FAILED, error)
-
-
-def time_out(tx: Transaction, run_id: UUID, code: str, message: str) -> Event | None:
-    """Fail a run that exceeded a time limit. Returns the same as `fail`."""
-    return _end_early(tx, run_id, RunStatus.FAILED, {"code": code, "message": message})
-
-
 _STATUSES = "SELECT t.status, count(*) FROM task_runs AS t WHERE t.run_id = :run_id GROUP BY t.status"
 # For a plan in which some failures are excused: they count as if the steps were passed over.
 _STATUSES_BUT_EXCUSED = f"""
@@ -221,14 +202,26 @@ def finish(tx: Transaction, run: RunHeader) -> bool:
 
 
 def _finish_counted(tx: Transaction, run: RunHeader, where: str) -> bool:
+    result = result_of(tx, run)
+    return result is not None and _finish(tx, run.id, *result, f"{_NOT_PAUSED} AND {where}")
+
+
+def result_of(tx: Transaction, run: RunHeader) -> tuple[RunStatus, dict[str, Any] | None] | None:
+    """The status and the error with which a run ends, by the statuses of its task runs; None while one is
+    open.
+    """
     counts = _counts(tx, run)
     if not counts.keys() <= rules.FINAL:
-        return False
+        return None
     status = RunStatus(rules.final_run_status(run.failure_mode, counts))
     has_failed = not counts.keys().isdisjoint(rules.FAILED)
     failures = failed_task_runs.read(tx, run, of=sum(counts.values())) if has_failed else None
-    error = None if failures is None else failures.to_error()
-    return _finish(tx, run.id, status, error, f"{_NOT_PAUSED} AND {where}")
+    return status, None if failures is None else failures.to_error()
+
+
+def finish_ending(tx: Transaction, run_id: UUID, status: RunStatus, error: dict[str, Any] | None) -> bool:
+    """End a run whose ending is over. False when it had ended."""
+    return _finish(tx, run_id, status, error, "ending IS NOT NULL")
 
 
 def _counts(tx: Transaction, run: RunHeader) -> dict[str, int]:
@@ -348,7 +341,7 @@ _REOPENED = """reopened_at = :now, paused_ms = 0, quiet_since = NULL,
 _REOPEN = f"""
 WITH run AS (
     UPDATE runs SET status = '{RunStatus.RUNNING.value}', finished_at = NULL, error = NULL,
-        error_code = NULL, {_REOPENED},
+        error_code = NULL, ending = NULL, {_REOPENED},
         over_ms = over_ms
             + CAST(1000 * extract(epoch FROM greatest(interval '0', :now - finished_at)) AS bigint)
     WHERE id = :run_id AND status = ANY(CAST(:before AS text[])) RETURNING id
@@ -377,13 +370,59 @@ def reopen(tx: Transaction, run_id: UUID, status: RunStatus, by: str | None = No
     tx.execute(_REOPEN, {"run_id": run_id, "now": tx.now, "before": before, "by": by})
 
 
-def cancel(
-    tx: Transaction, run_id: UUID, reason: str, by: str | None = None, *, code: str = "CANCELLED"
-) -> Event | None:
-    """Cancel an open run. Returns the same as `fail`.
+# --- the ending: what follows the last step ---------------------------------------------------------------
 
-    Args:
-        by: who cancels it; None if that is not known.
+# A run has no attempts.
+RUN_ATTEMPT = 1
+_BEFORE_ENDING = ", ".join(f"'{each}'" for each in states.run_before(RunStatus.ERROR_HANDLING))
+_BEGIN_ENDING = f"""
+WITH run AS (
+    UPDATE runs AS r SET status = '{RunStatus.ERROR_HANDLING.value}', ending = CAST(:ending AS jsonb),
+        quiet_since = NULL
+    WHERE r.id = :run_id AND r.status IN ({_BEFORE_ENDING}) RETURNING r.id, r.tenant_id
+), unpaused AS (
+    DELETE FROM run_pauses AS p USING run AS m WHERE p.run_id = m.id
+), begun AS (
+    INSERT INTO waits (run_id, task_run_id, tenant_id, root_run_id, attempt, kind, due_at, timeout_at, data,
+        created_at)
+    SELECT m.id, m.id, m.tenant_id, :root, {RUN_ATTEMPT}, 'child', :now, :timeout_at, CAST(:data AS jsonb),
+        :now
+    FROM run AS m
+), run_logged AS (
+    INSERT INTO events (run_id, at, type, data)
+    SELECT m.id, :now, 'run.ending', CAST(:shown AS jsonb) FROM run AS m
+)
+SELECT EXISTS (SELECT 1 FROM run)
+"""
+
+
+def begin_ending(tx: Transaction, run: RunHeader, ending: RunEnding) -> bool:
+    """Let a run whose task runs have all ended begin its ending. False when it has ended, or not begun."""
+    error = ending.error or {}
+    shown = {
+        "status": ending.status.value,
+        "parts": list(ending.parts),
+        "errorCode": error.get("code"),
+        "error": error.get("message"),
+        "by": error.get("by"),
+    }
+    parameters = {
+        "run_id": run.id,
+        "root": run.root_id,
+        "ending": orjson.dumps(ending.to_json()).decode(),
+        "data": orjson.dumps(_first_part(tx)).decode(),
+        "shown": orjson.dumps({key: each for key, each in shown.items() if each is not None}).decode(),
+        "timeout_at": tx.now + timedelta(milliseconds=run.plan.finally_ms),
+        "now": tx.now,
+    }
+    if not tx.execute(_BEGIN_ENDING, parameters).scalar_one():
+        return False
+    tx.announce(WaitBegan(run.id, (run.id,)))
+    return True
+
+
+def _first_part(tx: Transaction) -> dict[str, Any]:
+    """What the wait of a run has as data: the run of the part that is under way, its place, and the errors of
+    those before, by their names.
     """
-    who = {} if by is None else {"by": by}
-    return _end_early(tx, run_id, RunStatus.CANCELLED, {"code": code, "message": reason, **who})
+    return {"run": str(tx.new_id()), "round": 0, "try": 1, "part": 0, "errors": {}}

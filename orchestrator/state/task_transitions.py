@@ -81,6 +81,7 @@ class Move:
         event: None when the caller writes one event for all rows.
         name: the name of the common table expression.
         reopens: allow the moves out of a final status, because a dead letter is retried.
+        stays: rows that have the new status already change, too.
     """
 
     to: TaskStatus | OneOf
@@ -92,6 +93,7 @@ class Move:
     event: MoveEvent | None = None
     name: str = "moved"
     reopens: bool = False
+    stays: bool = False
 
     @property
     def sql(self) -> str:
@@ -113,6 +115,7 @@ class Move:
         may_leave = states.task_reopened_from if self.reopens else states.task_before
         outcomes = (self.to,) if isinstance(self.to, TaskStatus) else self.to.statuses
         before = set.intersection(*(set(may_leave(outcome)) for outcome in outcomes))
+        before |= {outcome.value for outcome in outcomes} if self.stays else set()
         return ", ".join(f"'{status}'" for status in sorted(before))
 
 

@@ -28,6 +28,7 @@ from pipeweave.orchestrator.store.database import Transaction
 # SQL: the common table expression that deletes the waits of task runs that a move `moved` has ended.
 LEFT = """left_waits AS (
     DELETE FROM waits AS w USING moved AS m WHERE w.run_id = m.run_id AND w.task_run_id = m.id
+    RETURNING w.kind
 )"""
 
 _SHOWN = """jsonb_strip_nulls(jsonb_build_object('kind', m.wait, 'names', m.names,
@@ -261,13 +262,15 @@ def extend(tx: Transaction, wait: Wait, *, timeout_at: datetime, due_at: datetim
 _COMPLETE = Move(
     to=TaskStatus.COMPLETED,
     changes=""", finished_at = greatest(:now, t.started_at), output = CAST(:output AS jsonb),
-        output_path = :path, output_size = :size, output_hash = :hash""",
+        output_path = :path, output_size = :size, output_hash = :hash,
+        selected_next = CAST(:chosen AS text[])""",
     rows="t.run_id = :run_id AND t.id = :id",
     where=f"t.attempt = :attempt AND {status_is(TaskStatus.WAITING)}",
     event=MoveEvent(
         "'task_run.completed'",
         """jsonb_strip_nulls(jsonb_build_object('outputHash', m.output_hash, 'cause', CAST(:cause AS text),
-        'by', CAST(:by AS text)))""",
+        'by', CAST(:by AS text), 'handled', CAST(:handled AS boolean),
+        'selectedNext', to_jsonb(m.selected_next)))""",
     ),
 ).sql
 _TAKEN = """taken AS (
@@ -278,7 +281,14 @@ _COMPLETED = f"WITH {_COMPLETE}, {_TAKEN}, {LEFT} SELECT * FROM moved"
 
 
 def complete(
-    tx: Transaction, wait: Wait, output: KeptValue, *, cause: str, by: str | None, signals: Sequence[UUID]
+    tx: Transaction,
+    wait: Wait,
+    output: KeptValue,
+    *,
+    cause: str,
+    by: str | None,
+    signals: Sequence[UUID],
+    chosen: Sequence[str] | None = None,
 ) -> TaskRun | None:
     """Complete the task run of a wait, take its signals and delete it. None when the wait was over.
 
@@ -286,6 +296,7 @@ def complete(
         cause: what ended it: its kind, `default`, or `repair`.
         by: who did; None where nobody did, or it is not known.
         signals: those that it takes; the caller has locked them (`signals.lock`).
+        chosen: the ids of the successors that it selects; None for all.
     """
     parameters = {
         **_key(wait),
@@ -296,6 +307,8 @@ def complete(
         "hash": output.hash,
         "cause": cause,
         "by": by,
+        "handled": True if wait.rule is not None else None,
+        "chosen": None if chosen is None else list(chosen),
         "root": wait.root_run_id,
         "signals": list(signals),
     }
@@ -307,6 +320,19 @@ _OVER = f"""
 WITH moved AS (SELECT CAST(:run_id AS uuid) AS run_id, CAST(:id AS uuid) AS id), {_TAKEN}, {LEFT}
 SELECT 1
 """
+
+
+_TAKEN_ALONE = f"""
+WITH moved AS (SELECT CAST(:id AS uuid) AS id), {_TAKEN}
+SELECT 1
+"""
+
+
+def take_signals(tx: Transaction, wait: Wait, signals: Sequence[UUID]) -> None:
+    """Take the signals of a wait in whose place its task run has another one now."""
+    if signals:
+        parameters = {"id": wait.task_run_id, "now": tx.now, "root": wait.root_run_id}
+        tx.execute(_TAKEN_ALONE, {**parameters, "signals": list(signals)})
 
 
 def end_failed(tx: Transaction, wait: Wait, signals: Sequence[UUID]) -> None:

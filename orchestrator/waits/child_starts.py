@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pipeweave.errors import NotFound, PipeWeaveError
+from pipeweave.orchestrator.domain import error_rules
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.places import LAST_ROUND
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus
+from pipeweave.orchestrator.domain.step_values import Wanted
 from pipeweave.orchestrator.domain.task_run import KeptValue
+from pipeweave.orchestrator.domain.waits import Wait
 from pipeweave.orchestrator.engine import referred_values
 from pipeweave.orchestrator.engine.referred_values import NotLoaded
 from pipeweave.orchestrator.runs import child_runs
 from pipeweave.orchestrator.runs.child_runs import NewChild, TooLargeForRow
-from pipeweave.orchestrator.state import run_headers, run_transitions, waits
+from pipeweave.orchestrator.state import handled_errors, run_headers, run_transitions, waits
 from pipeweave.orchestrator.state.waits import Waiting
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import keep_inline
 from pipeweave.orchestrator.waits.child_outputs import value_at
 from pipeweave.orchestrator.waits.children import LATEST
 from pipeweave.orchestrator.waits.held import NOTHING_HELD, Held, Need, Paths, TooLarge
-from pipeweave.spec import ChildPipeline, ChildStep, StepSpec, body_of, engine_results
+from pipeweave.spec import Body, ChildPipeline, ChildStep, StepSpec, body_of, engine_results
+from pipeweave.spec.references import compile_value
 
 # A wait whose child did not start, with what it lacks, or why it cannot start.
 NotStarted = tuple[Waiting, Need | Failure]
@@ -79,13 +83,11 @@ def _start(tx: Transaction, run: RunHeader, waiting: Sequence[Waiting], held: He
 
 def _new_child(tx: Transaction, run: RunHeader, waiting: Waiting, held: Held) -> NewChild:
     wait, step = waiting.wait, run.plan[run.plan.ordinals[waiting.task_run.step_id]].step
-    body = next(step.bodies, None)
-    if body is not None:
-        return _of_body(tx, run, waiting, body[0])
-    decides: ChildStep = step.decides  # type: ignore[assignment]
-    pipeline: ChildPipeline = body_of(decides)  # type: ignore[assignment]
+    runs, place, own = _started(tx, run, step, waiting)
+    if isinstance(runs, Body):
+        return of_body(tx, run, wait, place, own)
     value, kept = _input(tx, run, step, waiting, held), held.kept.get(wait.child)
-    return NewChild(wait.child, pipeline, run, wait.task_run_id, wait.attempt, value, kept)
+    return NewChild(wait.child, runs, run, wait.task_run_id, wait.attempt, value, kept)
 
 
 _INPUT = """
@@ -103,20 +105,35 @@ def _input_of(tx: Transaction, run: RunHeader) -> KeptValue:
     return KeptValue(None, run.input_path, row.input_size, row.inputs_hash, tuple(row.uploads))
 
 
-def _of_body(tx: Transaction, run: RunHeader, waiting: Waiting, body: str) -> NewChild:
-    """A child that runs a body: it sees of its parent what the step with the body may refer to."""
-    wait, task_run = waiting.wait, waiting.task_run
+def of_body(tx: Transaction, run: RunHeader, wait: Wait, body: str, own: Mapping[str, Any]) -> NewChild:
+    """A child that runs a body: it sees of its parent what may be referred to at the place of the body.
+
+    Args:
+        body: its place in the version.
+        own: what it is given besides, by root.
+    """
     wanted = run.plan.around[body]
-    scope = referred_values.find(tx, run, wanted).around_body(wanted, _own_roots(waiting))
-    if "loop" in wanted.roots and task_run.map_index is None:
+    scope = referred_values.find(tx, run, wanted).around_body(wanted, own)
+    if "loop" in own and "loop" in wanted.roots:
         last = wait.data.get("last", {})
         place = (last.get("value"), last.get("path"))
         scope = replace(scope, places={**scope.places, LAST_ROUND: place})
     assert run.pipeline_id is not None
     version = ChildPipeline(run.pipeline_id, run.pipeline_version)
-    return NewChild(
-        wait.child, version, run, task_run.id, wait.attempt, run.input, _input_of(tx, run), body, scope
-    )
+    kept = _input_of(tx, run)
+    return NewChild(wait.child, version, run, wait.task_run_id, wait.attempt, run.input, kept, body, scope)
+
+
+def _started(
+    tx: Transaction, run: RunHeader, step: StepSpec, waiting: Waiting
+) -> tuple[ChildPipeline | Body, str, dict[str, Any]]:
+    """What the child of a wait runs; and of a body its place, and what it is given."""
+    rule = waiting.wait.rule
+    if rule is None:
+        decides: ChildStep = step.decides  # type: ignore[assignment]
+        return body_of(decides), "" if step.own_body is None else step.own_body[0], _own_roots(waiting)
+    call = run.plan.rule_named(step.id, rule).call
+    return call.runs, error_rules.place_of(step, rule), {"error": _error(tx, run, step, waiting.wait)}
 
 
 def _own_roots(waiting: Waiting) -> dict[str, Any]:
@@ -129,6 +146,8 @@ def _own_roots(waiting: Waiting) -> dict[str, Any]:
 
 def _input(tx: Transaction, run: RunHeader, step: StepSpec, waiting: Waiting, held: Held) -> Any:
     wait, item = waiting.wait, waiting.task_run.item
+    if wait.rule is not None:
+        return _of_error(tx, run, step, wait, held)
     named = {} if step.item_name is None else {step.item_name: item}
     if step.params is None:
         return named or item
@@ -140,3 +159,19 @@ def _input(tx: Transaction, run: RunHeader, step: StepSpec, waiting: Waiting, he
     if step.has_items:
         scope = {**scope, "item": item, "mapIndex": waiting.task_run.map_index}
     return {**named, **engine_results.fill(dict(step.params), scope, tx.now)}
+
+
+def _error(tx: Transaction, run: RunHeader, step: StepSpec, wait: Wait) -> dict[str, Any]:
+    [error] = handled_errors.errors_of(tx, run.id, [wait.task_run_id]).values()
+    return error.as_seen(step.id)
+
+
+def _of_error(tx: Transaction, run: RunHeader, step: StepSpec, wait: Wait, held: Held) -> Any:
+    """The input of a run that takes care of an error: the params of its rule, or else the error alone."""
+    assert wait.rule is not None
+    seen, params = _error(tx, run, step, wait), run.plan.rule_named(step.id, wait.rule).call.params
+    if params is None:
+        return {"error": seen}
+    wanted = Wanted.of(compile_value(params).references)
+    scope = referred_values.find(tx, run, wanted, held.loaded).scope(wanted)
+    return engine_results.fill(dict(params), {**scope, "error": seen}, tx.now)

@@ -29,15 +29,17 @@ from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.state.waits import Waiting
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import canonical, keep_inline
+from pipeweave.orchestrator.waits import error_runs
 from pipeweave.orchestrator.waits.child_outputs import output_of_child, place_of, value_of
 from pipeweave.orchestrator.waits.ending import Completes, Ending, Fails, GoesOn, Later, Starts
+from pipeweave.orchestrator.waits.error_runs import CHILD_CANCELLED as CHILD_CANCELLED
 from pipeweave.orchestrator.waits.held import Held, Need, Paths, TooLarge
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.spec import WITH_OUTPUT, LoopStep, StepSpec
 from pipeweave.spec.expressions import parse_condition
 from pipeweave.spec.reference_syntax import Reference
 
-CHILD_FAILED, CHILD_CANCELLED = "CHILD_FAILED", "CHILD_CANCELLED"
+CHILD_FAILED = "CHILD_FAILED"
 LOOP_LIMIT, RESULT_TOO_LARGE = "LOOP_LIMIT", "RESULT_TOO_LARGE"
 # A process of an earlier version ends a child without telling its parent. So an open child is looked at again
 # after as long as it has run, within these bounds.
@@ -73,6 +75,8 @@ def _ending(tx: Transaction, run: RunHeader, waiting: Waiting, child: Any, held:
         return Starts() if wait.due_at <= tx.now else Later(wait.due_at)
     if child.finished_at is None:
         return Later(tx.now + min(max(tx.now - child.created_at, SOONEST), LATEST))
+    if wait.rule is not None:
+        return error_runs.ending(tx, run, waiting, child, held)
     step = run.plan[run.plan.ordinals[waiting.task_run.step_id]].step
     if child.status not in WITH_OUTPUT:
         return _failed(step, wait, child, tx.now)

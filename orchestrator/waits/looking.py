@@ -33,17 +33,21 @@ from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.state import run_headers, signals, waits
+from pipeweave.orchestrator.state.run_endings import EndingRun
+from pipeweave.orchestrator.state.run_endings import find as find_endings
 from pipeweave.orchestrator.state.waits import Waiting
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values, keep_inline
-from pipeweave.orchestrator.waits import child_starts, children, quiet
+from pipeweave.orchestrator.waits import child_starts, children, error_runs, quiet, run_endings
 from pipeweave.orchestrator.waits.ending import Completes, Ending, Fails, GoesOn, Later, Starts, decide
 from pipeweave.orchestrator.waits.held import NOTHING_HELD, Held, Need, Paths, TooLarge
 
 log = logging.getLogger(__name__)
 
-# A wait by its run and its task run.
+# A wait by its run and its task run; that of a run in its ending has the id of the run in both places.
 Key = tuple[UUID, UUID]
+# A wait whose child starts: of a step, or of a run in its ending.
+Starting = Waiting | EndingRun
 # A look, or a start, that goes on after each value that it got from storage.
 MOST_VALUES = 5
 # Children that start right after something happened; the others are due, and start with what is.
@@ -59,12 +63,12 @@ class Looked:
     Args:
         ended: the waits that it ended.
         lacking: waits that are left, because they need something of storage.
-        starting: waits whose child runs start now.
+        starting: waits, of steps or of runs in their ending, whose child runs start now.
     """
 
     ended: int = 0
     lacking: list[tuple[Key, Need]] = field(default_factory=list)
-    starting: list[Waiting] = field(default_factory=list)
+    starting: list[Starting] = field(default_factory=list)
 
 
 def look(database: Database, values: Values, keys: Sequence[Key]) -> int:
@@ -98,25 +102,29 @@ def _look_with(database: Database, values: Values, key: Key, need: Need) -> Look
     return looked
 
 
-def _of_one_step(starting: Sequence[Waiting]) -> Iterator[list[Waiting]]:
+def _of_one_step(starting: Sequence[Starting]) -> Iterator[list[Starting]]:
     """Waits whose children start together: those of one step, and not too many."""
-    for _, of_step in groupby(starting, lambda each: (each.wait.run_id, each.task_run.step_id)):
+    for _, of_step in groupby(starting, _step):
         some = list(of_step)
         for first in range(0, len(some), STARTED_TOGETHER):
             yield some[first : first + STARTED_TOGETHER]
 
 
-def _start_with(database: Database, values: Values, waiting: Sequence[Waiting]) -> int:
+def _step(waiting: Starting) -> tuple[UUID, str]:
+    return waiting.wait.run_id, "" if isinstance(waiting, EndingRun) else waiting.task_run.step_id
+
+
+def _start_with(database: Database, values: Values, waiting: Sequence[Starting]) -> int:
     """Start children of one step. Returns how many waits ended by it: some cannot start."""
     try:
         lacking, ended = database.run(lambda tx: start(tx, waiting))
     except (Unavailable, InvalidSetting) as error:
-        _log_delay((waiting[0].wait.run_id, waiting[0].task_run.id), error)
+        _log_delay((waiting[0].wait.run_id, waiting[0].wait.task_run_id), error)
         return 0
     return ended + sum(_start_alone(database, values, each, need) for each, need in lacking)
 
 
-def _start_alone(database: Database, values: Values, waiting: Waiting, need: Need) -> int:
+def _start_alone(database: Database, values: Values, waiting: Starting, need: Need) -> int:
     """Start a child with what it needs of storage."""
     held, ended = NOTHING_HELD, 0
     try:
@@ -127,7 +135,7 @@ def _start_alone(database: Database, values: Values, waiting: Waiting, need: Nee
                 break
             need = lacking[0][1]
     except (Unavailable, InvalidSetting) as error:
-        _log_delay((waiting.wait.run_id, waiting.task_run.id), error)
+        _log_delay((waiting.wait.run_id, waiting.wait.task_run_id), error)
     return int(ended)
 
 
@@ -137,14 +145,17 @@ def _log_delay(key: Key, error: PipeWeaveError) -> None:
 
 
 def start(
-    tx: Transaction, waiting: Sequence[Waiting], held: Held = NOTHING_HELD
-) -> tuple[list[tuple[Waiting, Need]], int]:
-    """Start the children of waits of one step. Returns those that lack something, and how many ended because
-    their children cannot start.
+    tx: Transaction, waiting: Sequence[Starting], held: Held = NOTHING_HELD
+) -> tuple[list[tuple[Starting, Need]], int]:
+    """Start the children of waits of one step, or of one run in its ending. Returns those that lack
+    something, and how many ended because their children cannot start.
     """
-    left = child_starts.start(tx, waiting, held)
-    failing = [(each, Fails(why)) for each, why in left if isinstance(why, Failure)]
-    lacking = [(each, why) for each, why in left if not isinstance(why, Failure)]
+    if isinstance(waiting[0], EndingRun):
+        need = run_endings.start(tx, waiting[0], held)
+        return ([] if need is None else [(waiting[0], need)]), 0
+    left = child_starts.start(tx, [each for each in waiting if isinstance(each, Waiting)], held)
+    failing = [(each, _unstarted(tx, each, why)) for each, why in left if isinstance(why, Failure)]
+    lacking: list[tuple[Starting, Need]] = [(each, why) for each, why in left if not isinstance(why, Failure)]
     run = run_headers.load(tx, waiting[0].wait.run_id) if failing else None
     if run is None:
         return lacking, 0
@@ -152,6 +163,12 @@ def start(
     ended = end_waits(tx, run, failing, touched)
     touched.fill(tx)
     return lacking, ended
+
+
+def _unstarted(tx: Transaction, waiting: Waiting, failure: Failure) -> Fails:
+    if waiting.wait.rule is None:
+        return Fails(failure)
+    return error_runs.not_started(tx, waiting, failure)
 
 
 def follow(tx: Transaction, keys: Sequence[Key]) -> int:
@@ -165,7 +182,7 @@ def follow(tx: Transaction, keys: Sequence[Key]) -> int:
     return looked.ended
 
 
-def _start_afterwards(tx: Transaction, waiting: Sequence[Waiting]) -> None:
+def _start_afterwards(tx: Transaction, waiting: Sequence[Starting]) -> None:
     start(tx, waiting)
 
 
@@ -176,6 +193,9 @@ def look_at(tx: Transaction, keys: Sequence[Key], held: Held = NOTHING_HELD) -> 
         keys: of any runs.
     """
     looked, touched = Looked(), TouchedLimits()
+    for each in find_endings(tx, {run_id for run_id, task_run_id in keys if run_id == task_run_id}):
+        if run_endings.look(tx, each):
+            looked.starting.append(each)
     all_waiting = waits.find(tx, keys)
     lock_keys(tx, all_waiting)
     for run_id, waiting in groupby(all_waiting, lambda each: each.wait.run_id):
@@ -284,15 +304,21 @@ def end_waits(
     ended = 0
     for each, end in endings:
         # Each by itself: under fail-fast the first failure ends the run, and all other waits.
-        final = None if advance.ended else _end(tx, advance, each, end)
+        chosen = error_runs.chosen(run, each)
+        final = None if advance.ended else _end(tx, advance, each, end, chosen)
         if final is not None:
-            advance.settle(final)
+            advance.settle(final, {} if chosen is None else {each.task_run.ordinal: chosen})
             ended += 1
     return ended
 
 
-def _end(tx: Transaction, advance: Advance, waiting: Waiting, end: Ending) -> Sequence[TaskRun] | None:
+def _end(
+    tx: Transaction, advance: Advance, waiting: Waiting, end: Ending, chosen: Sequence[str] | None
+) -> Sequence[TaskRun] | None:
     """End one wait.
+
+    Args:
+        chosen: the ids of the successors that the step selects if it completes; None for all.
 
     Returns:
         The task runs that are final by it, none where another attempt follows; None when the wait was over.
@@ -303,10 +329,13 @@ def _end(tx: Transaction, advance: Advance, waiting: Waiting, end: Ending) -> Se
             if not signals.lock(tx, wait, end.signals):
                 return None
             kept = end.kept or keep_inline(end.output)
-            done = waits.complete(tx, wait, kept, cause=end.cause, by=end.by, signals=end.signals)
+            done = waits.complete(
+                tx, wait, kept, cause=end.cause, by=end.by, signals=end.signals, chosen=chosen
+            )
             if done is None:
                 return None
-            _settle_key(tx, advance, waiting.task_run, kept)
+            if wait.rule is None:
+                _settle_key(tx, advance, waiting.task_run, kept)
             return [done]
         case Fails():
             if not signals.lock(tx, wait, end.signals):
@@ -314,6 +343,9 @@ def _end(tx: Transaction, advance: Advance, waiting: Waiting, end: Ending) -> Se
             # Only calls that have suspended themselves are retried.
             cap_ms = wait.data.get("maxRetryDelayMs")
             failed = advance.fail([(waiting.task_run, end.failure)], max_retry_delay_ms=cap_ms)
+            if failed.handled:
+                waits.take_signals(tx, wait, end.signals)
+                return []
             if not failed.final and not failed.retried:
                 return None
             waits.end_failed(tx, wait, end.signals)

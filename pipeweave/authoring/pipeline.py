@@ -15,6 +15,7 @@ from pipeweave.authoring.placeholder import Placeholder
 from pipeweave.authoring.schedule import Schedule
 from pipeweave.authoring.webhook import Hook
 from pipeweave.authoring.webhook import written as written_hooks
+from pipeweave.authoring.written_calls import written_call, written_rules_for_errors
 from pipeweave.authoring.written_values import constant, written
 from pipeweave.errors import InvalidSpec
 from pipeweave.json_conversion import to_json_value
@@ -45,7 +46,8 @@ def run_plain_calls_with(run: Callable[[Pipeline[..., Any], Mapping[str, Any]], 
 
 def _is_just_called(step: StepSpec) -> bool:
     """Whether a call of the plain function treats a step as a run does, but for retries and time limits."""
-    return step.has_task and step.condition is None and step.join == ALL and not step.continue_on_error
+    follows_failures = step.continue_on_error or step.on_error is not None
+    return step.has_task and step.condition is None and step.join == ALL and not follows_failures
 
 
 class Pipeline(Generic[P, R]):
@@ -157,6 +159,9 @@ def pipeline(
     on_partial: Hook | Sequence[Hook] | None = None,
     on_failure: Hook | Sequence[Hook] | None = None,
     variables: Mapping[str, Any] | None = None,
+    error_handlers: Sequence[Any] = (),
+    finally_: Any = None,
+    finally_timeout: float | str | None = None,
 ) -> Callable[[Callable[P, R]], Pipeline[P, R]]: ...
 
 
@@ -176,6 +181,9 @@ def pipeline(
     on_partial: Hook | Sequence[Hook] | None = None,
     on_failure: Hook | Sequence[Hook] | None = None,
     variables: Mapping[str, Any] | None = None,
+    error_handlers: Sequence[Any] = (),
+    finally_: Any = None,
+    finally_timeout: float | str | None = None,
 ) -> Pipeline[P, R] | Callable[[Callable[P, R]], Pipeline[P, R]]:
     """Make a function a pipeline: `@pipeline` or `@pipeline(failure_mode="continue")`.
 
@@ -198,6 +206,10 @@ def pipeline(
         on_failure: what follows a run that failed; a cancelled run did not.
         variables: values by name for expressions that are written as texts: constants, and templates over the
             run's input: `{"limit": 1000, "gross": "${input.net * 1.2}"}`.
+        error_handlers: what runs when a step without `on_error` has failed, the first whose `condition` is
+            true: mappings with `condition`, `pipeline`, `params` and `handled`, whose texts are templates.
+        finally_: what runs when all steps have ended, however they did: a pipeline, its id, or a mapping.
+        finally_timeout: how long that, and all that takes steps back, may take together; 5 min by default.
 
     Raises:
         InvalidSpec: `fn` is not a function.
@@ -216,6 +228,12 @@ def pipeline(
     }
     if variables:
         options["variables"] = constant(variables, "variables")
+    if error_handlers:
+        options["errorHandlers"] = written_rules_for_errors(error_handlers, "error_handlers")
+    if finally_ is not None:
+        options["finally"] = written_call(finally_, "finally_")
+    if finally_timeout is not None:
+        options["finallyTimeout"] = finally_timeout
     if fn is not None:
         return _make(fn, id, options)
     return lambda decorated: _make(decorated, id, options)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypedDict
 
 from pipeweave.authoring.retry import Retry
+from pipeweave.authoring.written_calls import written_call
 from pipeweave.authoring.written_values import condition_text
 from pipeweave.errors import InvalidSpec
 from pipeweave.suggestions import did_you_mean
@@ -22,12 +23,17 @@ class Rules(TypedDict, total=False):
         condition: when it is false or null, the step is passed over, and its output is null.
         join: `all` (the default), `all-done`, `any`, or a number: as soon as so many have completed.
         continue_on_error: a failure is passed over like a false condition.
+        on_error: what runs when it failed: a pipeline, its id, or a mapping with `pipeline`, `params` and
+            `handled`, whose texts are templates.
+        compensate: what runs if it had completed, and its run ends badly; as `on_error`.
     """
 
     step_id: str | None
     condition: Any
     join: Join
     continue_on_error: bool
+    on_error: Any
+    compensate: Any
 
 
 class NeedsAndRules(Rules, total=False):
@@ -69,6 +75,8 @@ def written_rules(
     retry: Retry | None = None,
     timeout: float | str | None = None,
     continue_on_error: bool = False,
+    on_error: Any = None,
+    compensate: Any = None,
 ) -> dict[str, Any]:
     """The members of a step's document for these rules; none for those that are left out."""
     shown: dict[str, Any] = {}
@@ -82,6 +90,10 @@ def written_rules(
         shown["timeout"] = timeout
     if continue_on_error:
         shown["continueOnError"] = continue_on_error
+    if on_error is not None:
+        shown["onError"] = written_call(on_error, "on_error")
+    if compensate is not None:
+        shown["compensate"] = written_call(compensate, "compensate")
     return shown
 
 

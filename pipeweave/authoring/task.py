@@ -85,6 +85,8 @@ class Task(Generic[P, R]):
         retry: Retry | None = None,
         timeout: float | str | None = None,
         continue_on_error: bool = False,
+        on_error: Any = None,
+        compensate: Any = None,
     ) -> TaskWithOptions[P, R]:
         """Set options of the step that the next call adds; a call outside a pipeline ignores them.
 
@@ -102,12 +104,21 @@ class Task(Generic[P, R]):
             timeout: how long an attempt may run, in place of what its task says: seconds, or a text such as
                 `5m`.
             continue_on_error: its last failure is passed over like a false condition.
+            on_error: what runs when its last attempt has failed, and completes the step: a pipeline, its id,
+                or a mapping with `pipeline`, `params` and `handled`, whose texts are templates.
+            compensate: what runs if it had completed, and its run ends badly; as `on_error`.
 
         Raises:
             InvalidSpec: the condition is known while the pipeline is drawn, or `retry` is no Retry.
         """
         rules = written_rules(
-            condition=condition, join=join, retry=retry, timeout=timeout, continue_on_error=continue_on_error
+            condition=condition,
+            join=join,
+            retry=retry,
+            timeout=timeout,
+            continue_on_error=continue_on_error,
+            on_error=on_error,
+            compensate=compensate,
         )
         return TaskWithOptions(self, step_id, tuple(needs), rules)
 

@@ -230,6 +230,7 @@ def output(client: Client, run: str, step: str | None, pipeline: str | None, _as
 )
 @click.argument("run", required=False)
 @click.option("--reason", help="Stored with the run, and shown wherever the run is shown.")
+@click.option("--now", is_flag=True, help="Of one run: no step is taken back, and `finally` does not run.")
 @filter_options
 @json_option
 @connected
@@ -237,6 +238,7 @@ def cancel(
     client: Client,
     run: str | None,
     reason: str | None,
+    now: bool,
     pipeline: str | None,
     status: str | None,
     dry_run: bool,
@@ -249,6 +251,8 @@ def cancel(
     """
     chosen = RunChoice(pipeline, status, dry_run)
     chosen.check(run, "RUN")
+    if now and (run is None or id_arguments.is_task_run(run)):
+        raise click.UsageError("--now is for one run")
     if chosen:
         change_all(client, "cancel", chosen, reason, as_json=as_json)
         return
@@ -256,5 +260,5 @@ def cancel(
         raise click.UsageError("give RUN, or --pipeline or --status")
     is_task = id_arguments.is_task_run(run)
     id_ = id_arguments.task_run(client, run) if is_task else id_arguments.run(client, run)
-    answer = client.cancel_task(id_, reason) if is_task else client.cancel(id_, reason).document
+    answer = client.cancel_task(id_, reason) if is_task else client.cancel(id_, reason, now=now).document
     show_answer(answer, as_json, f"{id_} {answer['status']}")

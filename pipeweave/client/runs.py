@@ -230,14 +230,17 @@ class RunMethods(Methods):
         path = f"/api/runs/{checked_id(run_id)}/children"
         return self._page(path, "runs", {"limit": limit, "cursor": cursor})
 
-    def cancel(self, run_id: str, reason: str | None = None) -> Run:
-        """Cancel a run.
+    def cancel(self, run_id: str, reason: str | None = None, *, now: bool = False) -> Run:
+        """Cancel a run. What its pipeline says about the end of a run follows, unless that is under way.
+
+        Args:
+            now: nothing follows: no step is taken back, and `finally` does not run.
 
         Raises:
             NotFound: there is no such run. Conflict: the run is already final.
         """
         path = f"/api/runs/{checked_id(run_id)}/cancel"
-        return run_of(self._http.send("POST", path, without_none(reason=reason)))
+        return run_of(self._http.send("POST", path, without_none(reason=reason, now=now or None)))
 
     def rerun(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pipeweave.spec import references, rules, time_limits, timetable
 from pipeweave.spec.async_defaults import NO_ASYNC_DEFAULTS, AsyncDefaults
+from pipeweave.spec.child_calls import DEFAULT_FINALLY_MS, ChildCall, ErrorRule
 from pipeweave.spec.child_steps import MAX_DEPTH, Body, ChildPipeline, ChildStep, LoopStep, body_of
 from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.derivation import derive
@@ -50,6 +51,7 @@ __all__ = [
     "CALLED",
     "CHILD_TASKS",
     "CODES",
+    "DEFAULT_FINALLY_MS",
     "ENGINE",
     "ENGINE_TASK_PREFIX",
     "FAILURE_MODES",
@@ -68,6 +70,7 @@ __all__ = [
     "AsyncDefaults",
     "Body",
     "Case",
+    "ChildCall",
     "ChildPipeline",
     "ChildStep",
     "Choice",
@@ -75,6 +78,7 @@ __all__ = [
     "DeclaredSchedule",
     "DryRun",
     "EngineStep",
+    "ErrorRule",
     "FailIf",
     "Gather",
     "Graph",

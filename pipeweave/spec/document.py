@@ -20,6 +20,7 @@ from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.document_durations import read_duration
 from pipeweave.spec.document_expressions import ITEM_ROOTS, LOOP_ROOTS, step_of
 from pipeweave.spec.document_graph import TooManyEdges
+from pipeweave.spec.document_rules import renamed
 from pipeweave.spec.document_steps import StepReader
 from pipeweave.spec.expressions import Path
 from pipeweave.spec.graph import validate_graph
@@ -33,7 +34,10 @@ _PIPELINE_KEYS = (
     *("id", "description", "failureMode", "priority", "defaults", "steps", "code"),
     *("timeout", "timeoutMs", "idleTimeout", "idleTimeoutMs", "inputSchema", "output", "schedule"),
     *("variables", *HOOK_STATUSES),
+    *("errorHandlers", "finally", "finallyTimeout", "finallyTimeoutMs"),
 )
+# The same keys as another notation writes them.
+_PIPELINE_NAMES = {"error_handlers": "errorHandlers", "finally_timeout": "finallyTimeout"}
 _MAX_VARIABLES = 100
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 _SMALLEST_INT, _LARGEST_INT = -(2**31), 2**31 - 1
@@ -98,11 +102,17 @@ class _DocumentReader(StepReader):
             self.refuse_if_wrong(document)
         self.errors += json_faults(document, budget=MAX_SPEC_BYTES, max_depth=_DEEPEST)
         self.refuse_if_wrong(document)
+        document = renamed(self, document, _PIPELINE_NAMES, "")
         self.unknown_keys(document, _PIPELINE_KEYS, "")
         spec_id, steps = self.pipeline_id(document, id), self.all_steps(document)
-        input_schema = self.input_schema(document)
+        input_schema, variables = self.input_schema(document), self.variables(document.get("variables"))
+        error_rules = self.calls.error_rules(document.get("errorHandlers"), "errorHandlers")
+        self.calls.check_conditions(error_rules, variables)
         return PipelineSpec(
-            variables=self.variables(document.get("variables")),
+            variables=variables,
+            error_rules=error_rules,
+            finally_call=self.calls.at_the_end(document.get("finally"), "finally"),
+            finally_timeout_ms=read_duration(self, document, "finallyTimeout"),
             id=spec_id,
             description=self.description(document),
             failure_mode=self.failure_mode(document),

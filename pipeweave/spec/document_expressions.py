@@ -24,6 +24,9 @@ STEP_ROOTS = frozenset({"input", "steps", "status", "errors", "variables", "trig
 ITEM_ROOTS = frozenset({"item", "mapIndex"})
 # And those that a loop has in each round; `last` is `loop.last`.
 LOOP_ROOTS = frozenset({"loop", "last"})
+# What a run has that takes care of an error.
+ERROR_ROOTS = frozenset({"error"})
+ALL_ROOTS = STEP_ROOTS | ITEM_ROOTS | LOOP_ROOTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Written:
         has_item: it is evaluated once for each item of a map.
         has_loop: it is evaluated in each round of a loop.
         is_inside: it is written in the body of a step: what it names around the body, the step refers to.
+        roots: those that may have a value at its place.
     """
 
     field: str
@@ -45,6 +49,7 @@ class Written:
     has_item: bool = False
     has_loop: bool = False
     is_inside: bool = False
+    roots: frozenset[str] = ALL_ROOTS
 
 
 @dataclass(slots=True)
@@ -96,6 +101,10 @@ class ExpressionReader:
         """Take over the expressions of a body."""
         self.written += [replace(each, is_inside=True) for each in inner.written]
 
+    def allow(self, first: int, roots: frozenset[str]) -> None:
+        """Let the expressions from this one on refer to these roots alone."""
+        self.written[first:] = [replace(each, roots=roots) for each in self.written[first:]]
+
     def check(self, variables: Mapping[str, Any], input_schema: Mapping[str, Any] | None) -> None:
         """Check what the expressions name and compare. Who reads the steps checks which steps they name.
 
@@ -103,11 +112,11 @@ class ExpressionReader:
             variables: of the pipeline, by name.
             input_schema: of the pipeline; None without a valid one.
         """
-        roots = STEP_ROOTS | ITEM_ROOTS | LOOP_ROOTS
-        known = Known(roots=roots, variables=tuple(variables), input_schema=input_schema)
+        of_steps = Known(roots=ALL_ROOTS, variables=tuple(variables), input_schema=input_schema)
         for each in self.written:
             if len(self.mistakes.errors) >= MOST_ERRORS:
                 return
+            known = of_steps if each.roots is ALL_ROOTS else replace(of_steps, roots=each.roots)
             for fault in check(each.expression, known):
                 self.fault(fault, each)
 

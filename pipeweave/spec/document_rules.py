@@ -48,7 +48,7 @@ def renamed(
     for key in names.keys() & members.keys():
         if names[key] in members:
             problem = f"is the same as `{names[key]}`: leave one of the two out"
-            mistakes.wrong(f"{path}.{key}", problem, "conflict")
+            mistakes.wrong(f"{path}.{key}" if path else key, problem, "conflict")
         else:
             result[names[key]] = members[key]
     return result

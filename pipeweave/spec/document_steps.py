@@ -11,6 +11,7 @@ from pipeweave.spec.async_defaults import NO_ASYNC_DEFAULTS
 from pipeweave.spec.child_steps import Body, LoopStep
 from pipeweave.spec.document_async import read_async
 from pipeweave.spec.document_blocks import BlockReader, Entry
+from pipeweave.spec.document_calls import CallReader
 from pipeweave.spec.document_children import IN_MAP, ChildReader
 from pipeweave.spec.document_durations import read_duration
 from pipeweave.spec.document_edges import EdgeReader
@@ -33,9 +34,10 @@ _DEEDS = (
 _STEP_KEYS = (
     *("id", *_DEEDS, "action", "needs", "params", "map", "parallel"),
     *("condition", "join", "retry", "timeout", "timeoutMs", "continueOnError", "async"),
+    *("onError", "compensate"),
 )
 # The same keys as another notation writes them.
-_STEP_NAMES = {"continue_on_error": "continueOnError"}
+_STEP_NAMES = {"continue_on_error": "continueOnError", "on_error": "onError"}
 # Options of `@task` that a step does not have, but that an author may look for there.
 _TASK_OPTIONS = ("retries", "retry_on", "concurrency", "rate_limit", "priority", "queue")
 _MAP_KEYS = ("over", "as", "maxParallel", "failure", "steps")
@@ -71,6 +73,7 @@ class StepReader(GraphMistakes):
         self._engine_steps = EngineStepReader(self, self.expressions)
         self._waits = WaitReader(self, self.expressions)
         self._children = ChildReader(self, self.expressions, self.body)
+        self.calls = CallReader(self, self.expressions, self._children)
 
     def body(self, listed: Any, path: str, roots: frozenset[str]) -> Body:
         """Read the steps of a body.
@@ -145,6 +148,7 @@ class StepReader(GraphMistakes):
                 )
         members = renamed(self, entry.members, _STEP_NAMES, entry.field)
         self.unknown_keys([each for each in members if each not in _TASK_OPTIONS], _STEP_KEYS, entry.field)
+        compensate = self.calls.compensate(members.get("compensate"), f"{entry.field}.compensate")
         first = len(self.expressions.written)
         deed = self.deed(members, entry)
         decides = self.decision(deed, members, entry, entries)
@@ -172,6 +176,8 @@ class StepReader(GraphMistakes):
             continue_on_error=read_flag(self, members, "continueOnError", entry.field),
             # The action of an adapter may always say that its work goes on elsewhere.
             suspends=suspends or (NO_ASYNC_DEFAULTS if deed == "adapter" else None),
+            on_error=self.calls.on_error(members.get("onError"), f"{entry.field}.onError"),
+            compensate=compensate,
         )
         if isinstance(decides, Gather):
             step = replace(step, join=SETTLED)

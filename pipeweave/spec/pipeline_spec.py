@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from pipeweave.spec.async_defaults import AsyncDefaults
+from pipeweave.spec.child_calls import ChildCall, ErrorRule
 from pipeweave.spec.child_steps import Body, LoopStep
 from pipeweave.spec.declared_schedule import DeclaredSchedule
 from pipeweave.spec.engine_steps import EngineStep, engine_json
@@ -99,6 +100,8 @@ class StepSpec:
         continue_on_error: a final failure is passed over like a false condition.
         suspends: how long the result of a call that suspends itself may take. A dict
             `{"status": "pending", …}` suspends only where this is not None; `Suspend` always does.
+        on_error: what runs when its last attempt has failed; None for what the pipeline says.
+        compensate: what runs if it had completed, and its run ends badly.
     """
 
     id: str
@@ -113,6 +116,8 @@ class StepSpec:
     timeout_ms: int | None = None
     continue_on_error: bool = False
     suspends: AsyncDefaults | None = None
+    on_error: ErrorRule | None = None
+    compensate: ChildCall | None = None
 
     @property
     def kind(self) -> StepKind:
@@ -164,12 +169,24 @@ class StepSpec:
         return None if self.map is None else self.map.name
 
     @property
+    def own_body(self) -> tuple[str, Body] | None:
+        """The body that its items, or its rounds, run, with its place in the pipeline, such as `review.loop`.
+        """
+        if isinstance(self.decides, Body):
+            return f"{self.id}.map", self.decides
+        if isinstance(self.decides, LoopStep) and isinstance(self.decides.body, Body):
+            return f"{self.id}.loop", self.decides.body
+        return None
+
+    @property
     def bodies(self) -> Iterator[tuple[str, Body]]:
         """The bodies that are written in it, by their places in the pipeline, such as `review.loop`."""
-        if isinstance(self.decides, Body):
-            yield f"{self.id}.map", self.decides
-        elif isinstance(self.decides, LoopStep) and isinstance(self.decides.body, Body):
-            yield f"{self.id}.loop", self.decides.body
+        if self.own_body is not None:
+            yield self.own_body
+        on_error = None if self.on_error is None else self.on_error.call
+        for word, call in (("onError", on_error), ("compensate", self.compensate)):
+            if call is not None and isinstance(call.runs, Body):
+                yield f"{self.id}.{word}", call.runs
 
     def to_json(self) -> dict[str, Any]:
         """The document of the step. One without the newer keys reads as it always did, so hashes stay."""
@@ -198,6 +215,10 @@ class StepSpec:
             shown["continueOnError"] = True
         if self.suspends is not None:
             shown["async"] = self.suspends.to_json()
+        if self.on_error is not None:
+            shown["onError"] = self.on_error.to_json()
+        if self.compensate is not None:
+            shown["compensate"] = self.compensate.to_json()
         return shown
 
 
@@ -223,6 +244,9 @@ class PipelineSpec:
         schedule: when its runs begin by themselves. It is no part of the version, and has no hash.
         hooks: what follows the end of a run, by `onSuccess`, `onPartial` and `onFailure`.
         variables: values by name for expressions, constants or expressions over the input.
+        error_rules: what runs when a step without `on_error` fails: the first whose condition is true.
+        finally_call: what runs when all steps have ended, however they did.
+        finally_timeout_ms: how long that, and all compensation, may take together (ms); None for 5 min.
     """
 
     id: str
@@ -239,6 +263,9 @@ class PipelineSpec:
     schedule: DeclaredSchedule | None = None
     hooks: Hooks = field(default_factory=dict)
     variables: Mapping[str, Any] = field(default_factory=dict)
+    error_rules: tuple[ErrorRule, ...] = ()
+    finally_call: ChildCall | None = None
+    finally_timeout_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The document of the spec, with its schedule."""
@@ -270,6 +297,12 @@ class PipelineSpec:
         if self.output is not None:
             shown["output"] = self.output
         shown |= hooks_to_json(self.hooks)
+        if self.error_rules:
+            shown["errorHandlers"] = [each.to_json() for each in self.error_rules]
+        if self.finally_call is not None:
+            shown["finally"] = self.finally_call.to_json()
+        if self.finally_timeout_ms is not None:
+            shown["finallyTimeoutMs"] = self.finally_timeout_ms
         shown["steps"] = [step.to_json() for step in self.steps]
         return shown
 
@@ -305,11 +338,20 @@ class PipelineSpec:
     def bodies(self) -> Mapping[str, PipelineSpec]:
         """What the child runs of steps with bodies run, by the places of the bodies; those in bodies, too."""
         bodies: dict[str, PipelineSpec] = {}
-        for step in self.steps:
-            for place, body in step.bodies:
-                bodies[place] = self._of_body(body)
-                bodies |= bodies[place].bodies
+        of_steps = (body for step in self.steps for body in step.bodies)
+        for place, body in (*of_steps, *self.own_bodies):
+            bodies[place] = self._of_body(body)
+            bodies |= bodies[place].bodies
         return bodies
+
+    @property
+    def own_bodies(self) -> Iterator[tuple[str, Body]]:
+        """The bodies that are written beside its steps, by their places, such as `finally`."""
+        rules = [(f"errorHandlers[{at}]", each.call) for at, each in enumerate(self.error_rules)]
+        finally_call = [] if self.finally_call is None else [("finally", self.finally_call)]
+        for place, call in (*rules, *finally_call):
+            if isinstance(call.runs, Body):
+                yield place, call.runs
 
     def _of_body(self, body: Body) -> PipelineSpec:
         # Nothing but its steps is its own: a body takes no input, and has no schedule, hook or time limit.
@@ -326,6 +368,8 @@ class PipelineSpec:
     def all_steps(self) -> Iterator[tuple[str, StepSpec]]:
         """All steps with their fields in the document of the version, such as `steps[2]`; bodies' as well."""
         yield from _fields_of(self.steps, "steps")
+        for place, body in self.own_bodies:
+            yield from _fields_of(body.steps, f"{place}.steps")
 
     @cached_property
     def by_id(self) -> Mapping[str, StepSpec]:

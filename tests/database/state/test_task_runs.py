@@ -45,7 +45,8 @@ def run_id(driver: RunDriver) -> UUID:
 
 _PUT = """
 UPDATE task_runs SET status = CAST(:status AS text), queued_at = :now, started_at = :now, worker = 'w1',
-    finished_at = CASE WHEN :is_final THEN CAST(:now AS timestamptz) END, error_code = 'X'
+    finished_at = CASE WHEN :is_final THEN CAST(:now AS timestamptz) END,
+    error_code = CASE WHEN :is_final THEN 'X' END
 WHERE run_id = :run_id AND id = :id
 """
 

@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from uuid import UUID
 
 import pytest
 from support.child_runs import child, children, loop, task_run
+from support.forgetful import Forgetful, heal, look_at_all, work_on
 from support.run_driver import RunDriver, settle
-from support.stored_values import VALUES
 
-from pipeweave import ids
 from pipeweave.errors import Conflict
-from pipeweave.orchestrator.deployment.reactions import reactions_to
-from pipeweave.orchestrator.diagnosis import verify
-from pipeweave.orchestrator.domain.facts import Fact
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.state import claiming
-from pipeweave.orchestrator.store.database import Database, Transaction, Verb
-from pipeweave.orchestrator.waits import left_children
-from pipeweave.orchestrator.waits.looking import look
+from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.spec import MapSpec, StepSpec
-
-
-class Forgetful:
-    """Reactions of processes that die after every second commit or so."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self.chance = chance
-
-    def __call__(self, fact: Fact) -> Iterator[Verb]:
-        return iter(()) if self.chance.random() < 0.5 else reactions_to(fact)
 
 
 def store(driver: RunDriver) -> None:
@@ -45,31 +28,6 @@ def store(driver: RunDriver) -> None:
         child("each", "inner", map=MapSpec([1, 2, 3], max_parallel=2)),
         StepSpec("end", "noop", ("down", "each")),
     )
-
-
-def tree(driver: RunDriver, root: UUID) -> list[UUID]:
-    rows = driver.rows("SELECT id FROM runs WHERE id = :id OR root_run_id = :id ORDER BY id", id=root)
-    return [row.id for row in rows]
-
-
-def work_on(driver: RunDriver, chance: random.Random, root: UUID) -> bool:
-    """Do one of the queued steps; False if there is none."""
-    queued = """SELECT t.run_id, t.id, t.attempt FROM task_runs AS t WHERE t.run_id = ANY(:runs)
-        AND t.status = 'queued' ORDER BY t.id"""
-    rows = driver.rows(queued, runs=tree(driver, root))
-    if not rows:
-        return False
-    row = chance.choice(rows)
-    with driver.database.transaction() as tx:
-        started = claiming.start(tx, row.run_id, [ids.ordinal_of(row.id)], row.attempt, worker="w1")
-        for each in started:
-            settle(tx, each, output={"n": chance.randrange(4)})
-    return True
-
-
-def look_at_all(driver: RunDriver, root: UUID) -> None:
-    keys = driver.rows("SELECT run_id, task_run_id FROM waits WHERE root_run_id = :id", id=root)
-    look(driver.database, VALUES, [tuple(each) for each in keys])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -106,15 +64,6 @@ def test_a_cancelled_tree_ends_whenever_it_is_cancelled(database: Database, seed
         heal(driver, root)
     finally:
         database.react = kept
-
-
-def heal(driver: RunDriver, root: UUID) -> None:
-    """Do what the chores do, until nothing of the tree is open; then nothing may be left of it."""
-    while any(driver.run(each).finished_at is None for each in tree(driver, root)):
-        left_children.check(driver.database)
-    assert driver.rows("SELECT 1 FROM waits WHERE root_run_id = :id", id=root) == []
-    with verify.snapshot(driver.database) as tx:
-        assert [verify.run(tx, each) for each in tree(driver, root)] == [[] for _ in tree(driver, root)]
 
 
 def test_a_child_ends_once_whoever_cancels_it_meanwhile(database: Database) -> None:

@@ -188,7 +188,7 @@ def test_what_a_step_of_another_notation_has_is_normalised() -> None:
         ({"adapter": "a", "action": "b"}, ".adapter", "cannot be given together with `task`"),
         ({"action": "b"}, ".action", "is not allowed next to `task`"),
         ({"retries": 3}, ".retries", "is an option of the task"),
-        ({"onError": []}, ".onError", "is not a known key"),
+        ({"onErrors": []}, ".onErrors", "did you mean 'onError'?"),
         ({"task": "pipeweave:choice"}, ".task", "is reserved"),
     ],
 )

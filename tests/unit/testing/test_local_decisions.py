@@ -138,7 +138,7 @@ def test_a_tolerated_failure_is_passed_over_and_told_to_expressions() -> None:
         "error": {
             "step": "a",
             "code": "BROKEN",
-            "message": "a failed",
+            "message": "Max retries (2) exceeded for step a: a failed",
             "kind": "MAX_RETRIES_EXCEEDED",
             "attempts": 2,
             "details": {"at": "a"},
