@@ -18,7 +18,7 @@ from pipeweave.durations import DURATION_PATTERN, MAX_MS
 from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
 from pipeweave.schema import TYPES
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_STEPS
-from pipeweave.spec import CODES, FAILURE_MODES, HOOK_STATUSES
+from pipeweave.spec import CODES, FAILURE_MODES, HOOK_NAMES
 from pipeweave.spec.child_calls import MAX_ERROR_RULES
 from pipeweave.spec.declared_schedule import MISSED_POLICIES, OVERLAP_POLICIES
 from pipeweave.spec.document_engine_steps import MAX_CASES
@@ -303,7 +303,7 @@ PIPELINE: dict[str, Any] = {
             "anyOf": [{"type": "null"}, {"type": "string", "maxLength": MAX_CRON_CHARS}, _SCHEDULE],
             "description": "When its runs begin by themselves: a cron line, or the members of a schedule.",
         },
-        **{name: _HOOKS for name in HOOK_STATUSES},
+        **{name: _HOOKS for name in HOOK_NAMES},
         "defaults": {"type": "object", "description": "Default values of fields of the run's input."},
         "steps": {
             "type": "array",

@@ -9,11 +9,12 @@ from pydantic import AfterValidator, Field
 from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.contract.requests import WHOLE, Name, Request
 from pipeweave.orchestrator.documents.triggers import Kind, On, Scheme
-from pipeweave.orchestrator.starts.triggers import TriggerSpec, storing, webhooks
+from pipeweave.orchestrator.starts.triggers import TriggerSignal, TriggerSpec, storing, webhooks
 
 MAX_HEADERS = 20
 MAX_OVERLAP_S = 30 * 86_400
 DEFAULT_OVERLAP_S = 86_400
+MAX_TEMPLATE_CHARS = 1_000
 
 HEADER_PATTERN = "^[A-Za-z0-9-]{1,100}$"
 # No control characters; a space at an end was copied by mistake.
@@ -37,6 +38,24 @@ Secret = Annotated[
         " characters, and no space at its ends. Its UTF-8 signs. It is stored encrypted and never shown.",
     ),
 ]
+
+
+Template = Annotated[str, Field(min_length=1, max_length=MAX_TEMPLATE_CHARS)]
+
+
+class TriggerSignalRequest(Request):
+    """What the deliveries of a webhook are sent as, in place of starting a run for each."""
+
+    name: Template = Field(description="Of the signal: a text, or a template such as `${input.body.kind}`.")
+    run_token: Template = Field(
+        description="A template of the `runToken` of the run that gets it: `${input.body.order}`."
+    )
+    payload: Any = Field(
+        None, description="A template of the payload. Absent: what `input` makes of the delivery."
+    )
+    or_start: bool = Field(
+        False, description="Start a run with this token first, if the pipeline has none: then signal it, too."
+    )
 
 
 class PutTriggerRequest(Request):
@@ -74,6 +93,9 @@ class PutTriggerRequest(Request):
         None, description="Of a webhook: so many deliveries are taken in a minute. Absent: 600."
     )
     paused: bool | None = Field(None, description="Absent: a stored trigger stays as it is.")
+    signal: TriggerSignalRequest | None = Field(
+        None, description="Of a webhook: signal a run that is there. Absent: each delivery starts a run."
+    )
 
     def spec(self) -> TriggerSpec:
         """The same for the verbs."""
@@ -89,6 +111,7 @@ class PutTriggerRequest(Request):
             self.on,
             self.allow_self,
             self.paused,
+            signal=None if self.signal is None else TriggerSignal(**dict(self.signal)),
         )
 
 

@@ -4,6 +4,8 @@ end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -100,9 +102,7 @@ def _sent(call: Call, run_id: UUID, name: str, payload: Any) -> Answer:
     # Large payloads go to storage before the transaction.
     kept = call.deployment.values.keep(payload)
     sent = call.change(
-        lambda tx: sending.send(
-            tx, call.tenant, run_id, name, kept, once=call.key, by=call.token_name or None
-        )
+        lambda tx: sending.send(tx, call.tenant, run_id, name, kept, once=call.key, by=_by(call))
     )
     assert sent.id is not None
     signal_id = sent.id
@@ -203,10 +203,21 @@ def reject(call: Call, id: str, body: RejectRequest) -> dict[str, Any]:
 def _voted(
     call: Call, id: str, body: DecisionRequest, *, is_approval: bool, choice: str | None
 ) -> dict[str, Any]:
-    task_run_id = ids.read(ids.TASK_RUN, id)
     vote = approvals.Vote(call.token_name, call.access.groups, is_approval, choice, body.form, body.comment)
-    call.change(lambda tx: approvals.vote(tx, call.tenant, task_run_id, vote))
-    return _state(call, task_run_id)
+    return _changed(call, id, partial(approvals.vote, vote=vote))
+
+
+def _changed(call: Call, id: str, verb: Callable[..., object]) -> dict[str, Any]:
+    """Do a verb of a wait, and tell what has become of it."""
+    task_run_id = _change(call, id, verb)
+    return call.read_first(lambda tx: wait_list.state(tx, call.tenant, task_run_id))
+
+
+def _change(call: Call, id: str, verb: Callable[..., object]) -> UUID:
+    """Do a verb of a wait, which takes the tenant and the task run; the task run."""
+    task_run_id = ids.read(ids.TASK_RUN, id)
+    call.change(lambda tx: verb(tx, call.tenant, task_run_id))
+    return task_run_id
 
 
 # --- repairs ----------------------------------------------------------------------------------------------
@@ -225,14 +236,10 @@ def _voted(
 )
 def resolve(call: Call, id: str, body: ResolveRequest) -> dict[str, Any]:
     """End a wait with this output or error, whatever it waits for: for people who repair."""
-    task_run_id = ids.read(ids.TASK_RUN, id)
     error = None if body.error is None else (body.error.code, body.error.message)
     kept = call.deployment.values.keep(body.output) if error is None else None
     resolution = repairing.Resolution(kept, error)
-    call.change(
-        lambda tx: repairing.resolve(tx, call.tenant, task_run_id, resolution, by=call.token_name or None)
-    )
-    return _state(call, task_run_id)
+    return _changed(call, id, partial(repairing.resolve, resolution=resolution, by=_by(call)))
 
 
 @routes.add(
@@ -249,9 +256,7 @@ def resolve(call: Call, id: str, body: ResolveRequest) -> dict[str, Any]:
 )
 def wake(call: Call, id: str, body: WakeRequest) -> dict[str, Any]:
     """Let a step that sleeps complete now."""
-    task_run_id = ids.read(ids.TASK_RUN, id)
-    call.change(lambda tx: repairing.wake(tx, call.tenant, task_run_id, by=call.token_name or None))
-    return _state(call, task_run_id)
+    return _changed(call, id, partial(repairing.wake, by=_by(call)))
 
 
 @routes.add(
@@ -267,10 +272,10 @@ def wake(call: Call, id: str, body: WakeRequest) -> dict[str, Any]:
 )
 def extend(call: Call, id: str, body: ExtendRequest) -> dict[str, Any]:
     """Let a wait end so long from now on, if nothing comes before; a sleep wakes then."""
-    task_run_id = ids.read(ids.TASK_RUN, id)
-    call.change(lambda tx: repairing.extend(tx, call.tenant, task_run_id, body.timeout))
+    _change(call, id, partial(repairing.extend, timeout=body.timeout, by=_by(call)))
     return get_wait(call, id)
 
 
-def _state(call: Call, task_run_id: UUID) -> dict[str, Any]:
-    return call.read_first(lambda tx: wait_list.state(tx, call.tenant, task_run_id))
+def _by(call: Call) -> str | None:
+    """Who asks, if that is known."""
+    return call.token_name or None

@@ -1,4 +1,4 @@
-"""The endpoint that others call to start a run. Their signature stands for a token."""
+"""The endpoint that others call to start or signal a run. Their signature stands for a token."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 from pipeweave.api.http import Call, PathId, RawBody, Routes, parse_json
 from pipeweave.errors import (
     Conflict,
+    NotFound,
     PipeWeaveError,
+    RunHasEnded,
     SignatureRefused,
     TooManyRequests,
+    TooManySignals,
     Unavailable,
     UploadNotUsable,
 )
@@ -30,12 +33,21 @@ routes = Routes("webhooks")
     },
     takes_bytes=True,
     answer=DeliveryAnswer,
-    errors=(SignatureRefused, Conflict, TooManyRequests, Unavailable, UploadNotUsable),
+    errors=(
+        SignatureRefused,
+        NotFound,
+        Conflict,
+        RunHasEnded,
+        TooManyRequests,
+        TooManySignals,
+        Unavailable,
+        UploadNotUsable,
+    ),
     links=dict.fromkeys(("runs.get_run",), "/pipelineRunId"),
 )
 def deliver(call: Call, tenant: str, id: str, body: RawBody) -> dict[str, Any]:
-    """Start a run of the trigger's pipeline. The body is JSON of at most 262,144 bytes, signed with the
-    secret of the trigger.
+    """Start a run of the trigger's pipeline, or send a signal to one, as the trigger says. The body is JSON
+    of at most 262,144 bytes, signed with the secret of the trigger.
 
     The same delivery again gets the same run. Whether there is no such trigger or the signature is wrong, the
     answer is the same.
@@ -56,6 +68,12 @@ def deliver(call: Call, tenant: str, id: str, body: RawBody) -> dict[str, Any]:
     return DeliveryAnswer.of(
         done,
         trigger_id=id,
-        outcome="ping" if done.is_ping else "filtered" if done.run_id is None else "started",
+        outcome=_outcome(done),
         pipeline_run_id=done.run_id,
     )
+
+
+def _outcome(done: webhooks.ReceivedDelivery) -> str:
+    if done.run_id is None:
+        return "ping" if done.is_ping else "filtered"
+    return "started" if done.signal_id is None else "signalled"

@@ -15,7 +15,7 @@ from pipeweave.errors import FieldError, InvalidInput, NotFound, WaitOver
 
 screens = Screens("waits")
 
-# No event tells that a wait was given another end.
+# How old waits are, and how long they have yet, changes by itself.
 EVERY_S = 5.0
 FILTERS = ("kind", "assignee", "pipelineId", "runId")
 KINDS = ("approval", "signal", "timer", "callback", "poll", "child")

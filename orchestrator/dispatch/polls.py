@@ -44,7 +44,8 @@ MAX_NOTE_CHARS = 300
 _HEADERS = {"Accept": "application/json", "User-Agent": "PipeWeave"}
 
 # SQL: whether there is anything for this chore.
-IS_DUE = f"EXISTS (SELECT 1 FROM waits AS w WHERE w.due_at <= now() AND w.kind = '{POLL}')"
+IS_DUE = f"""EXISTS (
+    SELECT 1 FROM waits AS w WHERE w.due_at <= now() AND w.kind = '{POLL}' AND NOT w.needs_storage)"""
 
 
 class _PollsUnderWay(CallsBesideTick):
@@ -55,10 +56,11 @@ class _PollsUnderWay(CallsBesideTick):
 
 
 _DUE = f"""
-SELECT w.run_id, w.task_run_id FROM waits AS w WHERE w.due_at <= :now AND w.kind = '{POLL}'
-ORDER BY w.due_at LIMIT :most
+SELECT w.run_id, w.task_run_id FROM waits AS w
+WHERE w.due_at <= :now AND w.kind = '{POLL}' AND NOT w.needs_storage ORDER BY w.due_at LIMIT :most
 """
-# Tenants take turns, each as far as it has places left. A wait that somebody ends now is left alone.
+# Tenants take turns, each as far as it has places left. A wait that somebody ends now is left alone, and one
+# whose answer is in storage.
 _CLAIM = f"""
 WITH picked AS MATERIALIZED (
     SELECT p.run_id, p.task_run_id FROM waits AS p
@@ -68,7 +70,7 @@ WITH picked AS MATERIALIZED (
             FROM (SELECT d.run_id, d.task_run_id, d.tenant_id, d.due_at FROM waits AS d
                   WHERE d.due_at <= :now AND d.kind = '{POLL}' AND d.timeout_at > :now
                       AND CAST(d.data ->> 'tries' AS integer) < CAST(d.data ->> 'maxTries' AS integer)
-                      AND {HAS_PLACES}
+                      AND NOT d.needs_storage AND {HAS_PLACES}
                   ORDER BY d.due_at LIMIT :window) AS o) AS w
         WHERE {IS_IN_SHARE}
         ORDER BY w.turn, w.due_at, w.task_run_id LIMIT :most)
@@ -94,7 +96,7 @@ def run_once(database: Database, values: Values, settings: Settings) -> int:
     """
     with database.statements() as tx:
         keys = [(row.run_id, row.task_run_id) for row in tx.execute(_DUE, {"now": tx.now, "most": due.BATCH})]
-    due.look_at_all(database, values, keys)
+    due.look_at_all(database, keys)
     calls = database.caches.own(_PollsUnderWay)
     return calls.begin(
         lambda most, shares: database.run(lambda tx: claim(tx, most, shares)),

@@ -130,17 +130,17 @@ class HookError(AnswerModel):
 
 
 class HookFire(AnswerModel):
-    """What a hook of a pipeline did after a run had ended."""
+    """What a hook of a pipeline did after a run had ended, or an approval had begun to wait."""
 
     id: str = Field(description="The same for each try of a call.")
-    hook: Literal["onSuccess", "onPartial", "onFailure"]
+    hook: Literal["onSuccess", "onPartial", "onFailure", "onWaiting"]
     pipeline_id: str | None = Field(description="The pipeline that it starts.")
     url: str | None = Field(description="The URL that it calls.")
     outcome: Literal["waiting", "fired", "failed", "skipped"] = Field(
         description="`waiting`: it is tried at `dueAt`; `failed`: it is not tried again."
     )
     attempts: int = Field(description="Tries of a call.")
-    reason: str | None = Field(description="Why it was skipped: `LOOP`.")
+    reason: str | None = Field(description="Why it was skipped: `LOOP`, or `over`.")
     error: HookError | None = Field(description="Of the last try.")
     run_id: RunId | None = Field(description="The run that it started.")
     created_at: AwareDatetime
@@ -161,7 +161,7 @@ class RunDetail(Run):
     task_runs_cursor: str | None = Field(
         description="Send it as `cursor` to `/task-runs` to get the next ones."
     )
-    hooks: list[HookFire] = Field(description="What the pipeline's hooks did since the run ended.")
+    hooks: list[HookFire] = Field(description="What the pipeline's hooks did for its ends and approvals.")
     ran_before: list[RanBefore] = Field(
         description="Steps that completed before a step right ahead of them was repaired by a retried dead"
         " letter: they have not seen its result. Run such steps again by a rerun from them."

@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, Field
 
 from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId
 from pipeweave.orchestrator.documents.parts import Fault
+from pipeweave.orchestrator.documents.waits import SignalId
 
 Kind = Literal["webhook", "event"]
 On = Literal["pipeline-completed", "task-completed"]
@@ -20,6 +21,15 @@ class TriggerError(AnswerModel):
     code: str
     message: str
     at: AwareDatetime
+
+
+class SignalOfTrigger(AnswerModel):
+    """What the deliveries of a webhook are sent as."""
+
+    name: str
+    run_token: str
+    payload: Any = Field(description="Null: what `input` makes of the delivery.")
+    or_start: bool
 
 
 class Trigger(AnswerModel):
@@ -36,6 +46,7 @@ class Trigger(AnswerModel):
     scheme: Scheme | None = Field(description="Of a webhook, as the three that follow.")
     headers: list[str]
     max_per_minute: int | None
+    signal: SignalOfTrigger | None = Field(description="Null: each delivery starts a run.")
     path: str | None = Field(description="Of a webhook: where deliveries are sent to.")
     reused_ids: int = Field(
         description="Of a webhook: so many deliveries came with the id of one before and another body, and"
@@ -94,10 +105,14 @@ class DeliveryAnswer(AnswerModel):
 
     trigger_id: str
     delivery_id: str = Field(description="As the sender named it, else made of its signature.")
-    outcome: Literal["started", "filtered", "ping"] = Field(
-        description="`filtered`: the filter of the trigger does not fit, so nothing started. `ping`: GitHub"
+    outcome: Literal["started", "signalled", "filtered", "ping"] = Field(
+        description="`signalled`: the run has got a signal; with `orStart`, it may have started for it."
+        " `filtered`: the filter of the trigger does not fit, so nothing happened. `ping`: GitHub"
         " asked whether the webhook is there; nothing started, unless the filter asks for pings."
     )
     pipeline_run_id: RunId | None
-    status: str | None = Field(description="Of the run; null when it is not known any more.")
-    is_repeated: bool = Field(description="The delivery came before; the run is the one that it started.")
+    signal_id: SignalId | None = Field(description="The signal that it sent.")
+    status: str | None = Field(description="Of the run, as far as it is known.")
+    is_repeated: bool = Field(
+        description="The delivery came before; the run is the one that it started or signalled."
+    )

@@ -354,6 +354,7 @@ _CHANGES: dict[str, Callable[[_Rebuilding, StoredEvent], None]] = {
     "task_run.mapped": _Rebuilding.lay_out,
     "task_run.waiting": _Rebuilding.wait,
     "task_run.handling": _Rebuilding.handle,
+    "task_run.extended": _Rebuilding.note,
     "task_run.voted": _Rebuilding.note,
     "run.signalled": _Rebuilding.note,
     "task_run.reopened": _Rebuilding.reopen,

@@ -46,6 +46,13 @@ def span_id(task_run_id: UUID, attempt: int) -> str:
     return hashlib.sha256(f"{task_run_id.hex}:{attempt}".encode()).hexdigest()[:16]
 
 
+def wait_span_id(task_run_id: UUID, attempt: int) -> str:
+    """The span id of the wait of an attempt that has suspended itself, whose span lies above: 16 hexadecimal
+    digits.
+    """
+    return hashlib.sha256(f"wait:{task_run_id.hex}:{attempt}".encode()).hexdigest()[:16]
+
+
 def run_span_id(run_id: UUID, end: int | None = None) -> str:
     """The span id of a run: 16 hexadecimal digits.
 

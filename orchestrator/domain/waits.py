@@ -105,6 +105,8 @@ class Wait:
             poll has `url`, `intervalMs`, `maxTries`, `tries` so far and its `lastAnswer`; it and a callback
             have `maxRetryDelayMs`, which no retry waits longer than, or null. The wait for a run that takes
             care of an error has its `rule`, the `outcome` of the attempt, and whether it `isDead`.
+        needs_storage: a look found that it needs something of storage: who waits for nothing leaves it
+            alone.
     """
 
     run_id: UUID
@@ -118,6 +120,7 @@ class Wait:
     timeout_at: datetime
     data: Mapping[str, Any]
     created_at: datetime
+    needs_storage: bool = False
 
     @property
     def child(self) -> UUID:

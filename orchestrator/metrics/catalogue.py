@@ -144,6 +144,12 @@ CACHE_HITS = _counter(
 DEAD_LETTERS_ADDED = _counter(
     "dead_letters_added", "Task runs that failed for good.", "tenant", "task", of="task"
 )
+WAIT_WAKEUP = _histogram(
+    "wait_wakeup_seconds",
+    "How long after what ended them had come waits ended: a time, a signal, a vote, the end of a run.",
+    "tenant",
+    "kind",
+)
 STATISTICS_LAG = _gauge("statistics_lag_seconds", "How old the numbers of what has ended are.")
 
 # --- open work --------------------------------------------------------------------------------------------
@@ -176,9 +182,12 @@ UNSERVED = _gauge(
 )
 OPEN_RUNS = _gauge(
     "runs_open",
-    "Runs that are not over. Standalone tasks have no pipeline.",
+    "Runs that are not over. Standalone tasks have no pipeline; child runs are apart.",
     *("tenant", "pipeline", "status"),
     of="pipeline",
+)
+CHILD_RUNS = _gauge(
+    "child_runs", "Runs that belong to a step of another run, and are not over.", "tenant", "state"
 )
 DEAD_LETTERS = _gauge(
     "dead_letters",
@@ -192,6 +201,12 @@ ENQUEUED_OLDEST = _gauge(
 )
 WAITS = _gauge("waits", "Steps that wait for a time, a signal or people.", "tenant", "kind")
 WAITS_OVERDUE = _gauge("waits_overdue", "Of them, those that are due to be looked at.", "tenant")
+WAITS_OVERDUE_OLDEST = _gauge(
+    "waits_overdue_oldest_seconds", "How long the oldest of those is due.", "tenant", is_greatest=True
+)
+APPROVALS_EXPIRING = _gauge(
+    "approvals_expiring", "Approvals that wait, of whose time four fifths are over.", "tenant"
+)
 SIGNALS_UNTAKEN = _gauge("signals_untaken", "Signals that no step has taken.", "tenant")
 COUNT_CAPPED = _gauge(
     "count_capped",

@@ -25,6 +25,7 @@ from pipeweave.orchestrator.metrics.catalogue import (
     STEP_DURATION,
     STEP_EXECUTIONS,
     STEP_WAIT,
+    WAIT_WAKEUP,
 )
 from pipeweave.orchestrator.metrics.samples import MOST_NAMES, Histogram, Samples
 from pipeweave.orchestrator.store.database import Transaction
@@ -48,6 +49,8 @@ def read(tx: Transaction) -> Samples:
         _add_runs(made, runs)
     for tasks in totals.tasks:
         _add_tasks(made, tasks)
+    for waits in totals.waits:
+        made.observe(WAIT_WAKEUP, of_durations(waits.late), waits.tenant, waits.kind)
     made.first.update(_first_pipelines(tx, totals.runs))
     made.first.update(_first_tasks(tx, totals.tasks))
     return made

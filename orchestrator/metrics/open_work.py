@@ -8,6 +8,7 @@ from __future__ import annotations
 from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.states import ACTIVE_RUN, RunStatus, sql_in
 from pipeweave.orchestrator.metrics.catalogue import (
+    CHILD_RUNS,
     COUNT_CAPPED,
     DEAD_LETTERS,
     ENQUEUED,
@@ -97,28 +98,36 @@ def note_cap(made: Samples, count: str, is_capped: bool) -> None:
 
 
 _ACTIVE = f"""
-SELECT o.tenant_id, coalesce(o.pipeline_id, '') AS pipeline_id, CAST(o.status AS text) AS status,
-       count(*) AS number,
+SELECT o.tenant_id, o.is_child,
+       CASE WHEN o.is_child THEN '' ELSE coalesce(o.pipeline_id, '') END AS pipeline_id,
+       CAST(o.status AS text) AS status, count(*) AS number,
        sum(count(*)) OVER () >= :most_of_all AS is_capped
-FROM (SELECT r.tenant_id, r.pipeline_id, r.status FROM runs AS r WHERE r.status IN {sql_in(ACTIVE_RUN)}
+FROM (SELECT r.tenant_id, r.pipeline_id, r.status, r.parent_run_id IS NOT NULL AS is_child
+      FROM runs AS r WHERE r.status IN {sql_in(ACTIVE_RUN)}
       LIMIT :most_of_all) AS o
-GROUP BY o.tenant_id, o.pipeline_id, o.status
+GROUP BY 1, 2, 3, 4
 """
 _PAUSED = f"""
-SELECT o.tenant_id, coalesce(o.pipeline_id, '') AS pipeline_id, '{RunStatus.PAUSED}' AS status,
-       count(*) AS number, sum(count(*)) OVER () >= :most AS is_capped
-FROM (SELECT p.tenant_id, (SELECT r.pipeline_id FROM runs AS r WHERE r.id = p.run_id) AS pipeline_id
-      FROM run_pauses AS p LIMIT :most) AS o
-GROUP BY o.tenant_id, o.pipeline_id
+SELECT o.tenant_id, o.is_child,
+       CASE WHEN o.is_child THEN '' ELSE coalesce(o.pipeline_id, '') END AS pipeline_id,
+       '{RunStatus.PAUSED}' AS status, count(*) AS number, sum(count(*)) OVER () >= :most AS is_capped
+FROM (SELECT p.tenant_id, r.pipeline_id, coalesce(r.is_child, false) AS is_child
+      FROM (SELECT p.tenant_id, p.run_id FROM run_pauses AS p LIMIT :most) AS p LEFT JOIN LATERAL (
+          SELECT r.pipeline_id, r.parent_run_id IS NOT NULL AS is_child FROM runs AS r
+          WHERE r.id = p.run_id OFFSET 0) AS r ON true) AS o
+GROUP BY 1, 2, 3
 """
 _OPEN_RUNS = f"({_ACTIVE})\nUNION ALL\n({_PAUSED})"
 
 
 def runs(tx: Transaction) -> Samples:
-    """The runs that are not over."""
+    """The runs that are not over; child runs apart."""
     made = Samples()
     for row in tx.execute(_OPEN_RUNS, _BOUNDS):
-        made.add(OPEN_RUNS, row.number, row.tenant_id, row.pipeline_id, row.status)
+        if row.is_child:
+            made.add(CHILD_RUNS, row.number, row.tenant_id, row.status)
+        else:
+            made.add(OPEN_RUNS, row.number, row.tenant_id, row.pipeline_id, row.status)
         note_cap(made, "runs", row.is_capped)
     return made
 

@@ -45,7 +45,7 @@ ZEROS: dict[str, tuple[tuple[Family, tuple[str, ...]], ...]] = {
         (c.QUEUE_OLDEST, ("pending", "ready")),
         (c.IN_PROGRESS, ("running", "waiting")),
     ),
-    "runs": ((c.OPEN_RUNS, _OPEN),),
+    "runs": ((c.OPEN_RUNS, _OPEN), (c.CHILD_RUNS, _OPEN)),
     "dead_letters": ((c.DEAD_LETTERS, ()),),
     "ended_work": (
         (c.RUNS, _ENDED),
@@ -62,9 +62,16 @@ ZEROS: dict[str, tuple[tuple[Family, tuple[str, ...]], ...]] = {
         (c.RETRIES, ()),
         (c.CACHE_HITS, ()),
         (c.DEAD_LETTERS_ADDED, ()),
+        (c.WAIT_WAKEUP, WAIT_KINDS),
     ),
     "enqueued": ((c.ENQUEUED, ()), (c.ENQUEUED_OLDEST, ())),
-    "waits": ((c.WAITS, WAIT_KINDS), (c.WAITS_OVERDUE, ()), (c.SIGNALS_UNTAKEN, ())),
+    "waits": (
+        (c.WAITS, WAIT_KINDS),
+        (c.WAITS_OVERDUE, ()),
+        (c.WAITS_OVERDUE_OLDEST, ()),
+        (c.APPROVALS_EXPIRING, ()),
+        (c.SIGNALS_UNTAKEN, ()),
+    ),
     "schedules": ((c.SCHEDULE_LAG, ()), (c.SCHEDULES_FAILING, ()), (c.TRIGGERS_FAILING, ())),
     "services": (
         (c.SERVICES, ("active", "inactive", "disconnected")),

@@ -1,4 +1,4 @@
-"""Read model of the hooks of a run: what each of them did after its end."""
+"""Read model of the hooks of a run: what each of them did after its end, or for its approvals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FROM hook_fires AS f WHERE f.run_id = :run_id ORDER BY f.seq, f.hook, f.place LI
 
 
 def of_run(tx: Transaction, id: UUID) -> list[Document]:
-    """The hooks that fired at the ends of a run, the oldest first; without any while it has not ended."""
+    """The hooks that fired for the ends and the approvals of a run, the oldest first."""
     return [_hook(each) for each in tx.execute(_HOOKS, {"run_id": id, "most": MOST})]
 
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from pipeweave.orchestrator.documents.triggers import Trigger, TriggerDetail, TriggerError, TriggerFire
+from pipeweave.orchestrator.documents.triggers import (
+    SignalOfTrigger,
+    Trigger,
+    TriggerDetail,
+    TriggerError,
+    TriggerFire,
+)
 from pipeweave.orchestrator.domain.json_shapes import run_id
 from pipeweave.orchestrator.starts.triggers.row import COLUMNS, WEBHOOK, not_found
+from pipeweave.orchestrator.starts.triggers.spec import TriggerSignal
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
@@ -77,6 +84,7 @@ def _trigger(tx: Transaction, row: Any, answer: type[Trigger] = Trigger, **more:
         on=row.event,
         allow_self=row.allows_self,
         headers=list(row.headers),
+        signal=None if row.signal is None else SignalOfTrigger.of(TriggerSignal.of_json(row.signal)),
         path=f"/api/webhooks/{row.tenant_id}/{row.id}" if row.kind == WEBHOOK else None,
         old_secret_until=until if until is not None and until > tx.now else None,
         last_error=_error(row.last_error_code, row.last_error, row.last_error_at),

@@ -146,7 +146,14 @@ CHORES = (
         is_due=due_attempts.IS_DUE,
         only_while=_OPEN_TASK_RUNS,
     ),
-    Chore("waits", _with_values(due.run_once), "waits_ended", is_due=due.IS_DUE, may_wait=True),
+    Chore("waits", _over(due.run_once), "waits_ended", is_due=due.IS_DUE, may_wait=True),
+    Chore(
+        "stored_waits",
+        _with_values(due.run_stored),
+        "stored_waits_ended",
+        is_due=due.IS_STORED_DUE,
+        may_wait=True,
+    ),
     Chore(
         "quiet_runs",
         _over(quiet.check_marks),

@@ -74,6 +74,7 @@ class Ticked:
     schedules_fired: int = 0
     triggers_fired: int = 0
     waits_ended: int = 0
+    stored_waits_ended: int = 0
     enqueued_started: int = 0
     enqueued_large_started: int = 0
     hooks_fired: int = 0

@@ -16,7 +16,7 @@ from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.spec import (
-    HOOK_STATUSES,
+    HOOK_NAMES,
     Parameters,
     PipelineSpec,
     StepSpec,
@@ -143,7 +143,7 @@ def _stored(spec: PipelineSpec) -> dict[str, str | None]:
     processes, which run beside this one during a deploy, refuse a spec with unknown members.
     """
     document = spec.version_json()
-    hooks = {name: document.pop(name) for name in HOOK_STATUSES if name in document}
+    hooks = {name: document.pop(name) for name in HOOK_NAMES if name in document}
     parts = {
         "input_schema": document.pop("inputSchema", None),
         "output": document.pop("output", None),

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeweave.orchestrator.feed import EventStretch, FeedEvent, consumers, stretch
-from pipeweave.orchestrator.starts import event_documents
+from pipeweave.orchestrator.starts import approval_documents, event_documents
+from pipeweave.orchestrator.starts.approval_documents import WAITING
 from pipeweave.orchestrator.starts.fires import depths as found_depths
 from pipeweave.orchestrator.starts.hooks import hook_fires
 from pipeweave.orchestrator.starts.triggers import event_fires
 from pipeweave.orchestrator.starts.triggers.row import PIPELINE_COMPLETED, TASK_COMPLETED
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.spec import ON_WAITING
 
 # The consumer of events that notes what fires for them.
 CONSUMER = "triggers"
@@ -45,14 +47,15 @@ def run_once(database: Database) -> int:
     return done
 
 
-# What fires for events: triggers of the ends of runs, of the ends of task runs, and hooks. Each is found
-# without reading all triggers.
-_WANTED = """
+# What fires for events: triggers of the ends of runs, of the ends of task runs, and hooks, of ends and of
+# approvals. Each is found without reading all triggers.
+_WANTED = f"""
 SELECT EXISTS (SELECT 1 FROM triggers AS t WHERE t.kind = 'event' AND t.enabled
                AND t.event = 'pipeline-completed') AS runs,
        EXISTS (SELECT 1 FROM triggers AS t WHERE t.kind = 'event' AND t.enabled
                AND t.event = 'task-completed') AS tasks,
-       EXISTS (SELECT 1 FROM pipeline_versions AS v WHERE v.hooks IS NOT NULL) AS hooks
+       EXISTS (SELECT 1 FROM pipeline_versions AS v WHERE v.hooks IS NOT NULL) AS hooks,
+       EXISTS (SELECT 1 FROM pipeline_versions AS v WHERE v.hooks ? '{ON_WAITING}') AS approvals
 """
 
 
@@ -78,6 +81,7 @@ def _record_all(tx: Transaction, span: EventStretch) -> int:
     wanted = tx.execute(_WANTED).one()
     kinds = {PIPELINE_COMPLETED: wanted.runs or wanted.hooks, TASK_COMPLETED: wanted.tasks}
     types = [name for name, (kind, _) in event_documents.KINDS.items() if kinds[kind]]
+    types += [WAITING] if wanted.approvals else []
     if not types:
         return 0
     batches = stretch.events(tx, span, types=types, limit=NOTED_AT_ONCE)
@@ -86,13 +90,17 @@ def _record_all(tx: Transaction, span: EventStretch) -> int:
 
 def _record(tx: Transaction, events: Sequence[FeedEvent], *, has_hooks: bool) -> int:
     """Note what fires for these events; how much that is."""
-    triggers = event_fires.triggers(tx, {each.tenant for each in events})
-    candidates = event_fires.candidates(triggers, events)
-    hooks = hook_fires.of_ends(tx, events) if has_hooks else {}
+    ends = [each for each in events if each.type != WAITING]
+    triggers = event_fires.triggers(tx, {each.tenant for each in ends})
+    candidates = event_fires.candidates(triggers, ends)
+    hooks = hook_fires.of_events(tx, events) if has_hooks else {}
     concerned = [each for each in events if each.seq in candidates or each.seq in hooks]
-    documents = event_documents.of_events(tx, concerned)
+    documents = {
+        **event_documents.of_events(tx, [each for each in concerned if each.type != WAITING]),
+        **approval_documents.of_events(tx, concerned),
+    }
     known = [each for each in concerned if each.seq in documents]
-    depths = found_depths(tx, {each.run_id for each in known})
+    depths = found_depths(tx, {each.run_id for each in known} | {each.root for each in hooks.values()})
     fires = [
         fire
         for each in known
@@ -101,7 +109,8 @@ def _record(tx: Transaction, events: Sequence[FeedEvent], *, has_hooks: bool) ->
     called = [
         fire
         for each in known
-        for fire in hook_fires.fires(tx, hooks.get(each.seq, ()), each, documents[each.seq], depths)
+        if each.seq in hooks
+        for fire in hook_fires.fires(tx, hooks[each.seq], each, documents[each.seq], depths)
     ]
     event_fires.write(tx, fires)
     hook_fires.write(tx, called)

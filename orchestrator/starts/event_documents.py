@@ -38,8 +38,9 @@ KINDS = {
 }
 
 _RUN = """
-SELECT r.id, r.pipeline_id, r.pipeline_version, r.status, r.error, r.input, r.input_path, r.input_size,
-    r.inputs_hash, r.started_at, r.finished_at, r.triggered_kind, r.triggered_id, r.triggered_actor
+SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, r.status, r.error, r.input, r.input_path,
+    r.input_size, r.inputs_hash, r.started_at, r.finished_at, r.triggered_kind, r.triggered_id,
+    r.triggered_actor
 FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant AND r.parent_run_id IS NULL
 """
 
@@ -153,5 +154,5 @@ def _readable(tx: Transaction, event: FeedEvent) -> Document | None:
 
 
 def key_of(event: Mapping[str, Any]) -> str:
-    """The id of what ended."""
-    return str(event.get("taskRunId") or event["runId"])
+    """The id of what ended, or waits."""
+    return str(event.get("taskRunId") or event.get("waitId") or event["runId"])

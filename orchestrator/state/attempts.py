@@ -24,7 +24,7 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.registry import task_rows
-from pipeweave.orchestrator.state import handled_errors, keys_released
+from pipeweave.orchestrator.state import handled_errors, keys_released, waited
 from pipeweave.orchestrator.state.ended_attempts import ENDED, OF_THE_ATTEMPT, archived, ended_row
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.rows import read
@@ -202,8 +202,8 @@ _MOVED_RETRY = Move(
         delay_ms bigint, next_version integer, next_hash text)""",
     event=MoveEvent(
         "'task_run.retrying'",
-        """jsonb_build_object('outcome', m.outcome, 'error', m.message, 'errorCode', m.code,
-        'nextAttempt', m.attempt, 'dueAt', m.due_at)""",
+        f"""jsonb_build_object('outcome', m.outcome, 'error', m.message, 'errorCode', m.code,
+        'nextAttempt', m.attempt, 'dueAt', m.due_at) || {waited.OF_A_FAILURE}""",
         attempt="m.ended",
     ),
     returning=f"{OF_THE_ATTEMPT}, t.due_at",
@@ -225,7 +225,8 @@ _MOVED_FINAL = Move(
         record jsonb)""",
     event=MoveEvent(
         "CASE WHEN m.status = 'timeout' THEN 'task_run.timed_out' ELSE 'task_run.failed' END",
-        "jsonb_build_object('outcome', m.outcome, 'error', m.message, 'errorCode', m.code)",
+        f"""jsonb_build_object('outcome', m.outcome, 'error', m.message, 'errorCode', m.code)
+            || {waited.OF_A_FAILURE}""",
     ),
     returning=f"{OF_THE_ATTEMPT}, f.letter, f.fingerprint, f.record",
 ).sql

@@ -20,6 +20,7 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import KeptValue, TaskRun
 from pipeweave.orchestrator.domain.waits import NEVER, NewWait, Wait
+from pipeweave.orchestrator.state import waited
 from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.rows import COLUMNS, of_row, read
 from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, status_is
@@ -115,8 +116,8 @@ def wait_again(tx: Transaction, run: RunHeader, task_run: TaskRun, data: Mapping
 # --- reading ----------------------------------------------------------------------------------------------
 
 WAIT_COLUMNS = """w.run_id, w.task_run_id, w.tenant_id, w.root_run_id, w.attempt, w.kind, w.names, w.due_at,
-    w.timeout_at, w.data, w.created_at"""
-_WIDTH = 11
+    w.timeout_at, w.data, w.created_at, w.needs_storage"""
+_WIDTH = 12
 
 
 def wait_of(row: Any) -> Wait:
@@ -163,7 +164,7 @@ def _waiting(row: Any) -> Waiting:
 
 # Who sent a signal meanwhile has changed the time: it stays.
 _POSTPONE = """
-UPDATE waits AS w SET due_at = :due_at
+UPDATE waits AS w SET due_at = :due_at, needs_storage = false
 WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.attempt = :attempt AND w.due_at = :seen
 """
 
@@ -172,6 +173,30 @@ def postpone(tx: Transaction, wait: Wait, due_at: datetime) -> None:
     """Look at a wait again at this time, unless something came since it was read."""
     if due_at != wait.due_at:
         tx.execute(_POSTPONE, {**_key(wait), "seen": wait.due_at, "due_at": due_at})
+
+
+_NEED_STORAGE = """
+UPDATE waits AS w SET needs_storage = true, due_at = least(w.due_at, :now)
+WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.attempt = :attempt AND NOT w.needs_storage
+"""
+
+
+def leave_to_storage(tx: Transaction, wait: Wait) -> None:
+    """Leave a wait to those who load and store values: it is due, and nobody else looks at it."""
+    if not wait.needs_storage:
+        tx.execute(_NEED_STORAGE, {**_key(wait), "now": tx.now})
+
+
+_ASK_LATER = """
+UPDATE waits AS w SET due_at = :due_at WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.needs_storage
+"""
+
+
+def ask_storage_later(tx: Transaction, key: tuple[UUID, UUID], due_at: datetime) -> None:
+    """Look again at this time at a wait, named by run and task run, which storage does not give what it
+    needs.
+    """
+    tx.execute(_ASK_LATER, {"run_id": key[0], "id": key[1], "due_at": due_at})
 
 
 _FORGET = "DELETE FROM waits AS w WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.attempt = :attempt"
@@ -211,7 +236,7 @@ def child_ended(tx: Transaction, task_run_id: UUID) -> None:
 
 
 _GO_ON = """
-UPDATE waits AS w SET data = CAST(:data AS jsonb), due_at = :due_at
+UPDATE waits AS w SET data = CAST(:data AS jsonb), due_at = :due_at, needs_storage = false
 WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.attempt = :attempt AND w.data ->> 'run' = :before
 """
 
@@ -248,14 +273,25 @@ def lock_for_children(tx: Transaction, run_id: UUID, waits: Sequence[Wait]) -> s
 
 
 _EXTEND = """
-UPDATE waits AS w SET timeout_at = :timeout_at, due_at = :due_at
-WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.attempt = :attempt
+WITH extended AS (
+    UPDATE waits AS w SET timeout_at = :timeout_at, due_at = :due_at
+    WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.attempt = :attempt
+    RETURNING w.run_id, w.task_run_id, w.attempt, w.timeout_at
+)
+INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
+SELECT e.run_id, :now, 'task_run.extended', e.task_run_id, e.attempt,
+    jsonb_strip_nulls(jsonb_build_object('timeoutAt', e.timeout_at, 'by', CAST(:by AS text)))
+FROM extended AS e
 """
 
 
-def extend(tx: Transaction, wait: Wait, *, timeout_at: datetime, due_at: datetime) -> bool:
-    """Let a wait end at another time. False when it was over."""
-    parameters = {**_key(wait), "timeout_at": timeout_at, "due_at": due_at}
+def extend(tx: Transaction, wait: Wait, *, timeout_at: datetime, due_at: datetime, by: str | None) -> bool:
+    """Let a wait end at another time. False when it was over.
+
+    Args:
+        by: who wants it; None if that is not known.
+    """
+    parameters = {**_key(wait), "timeout_at": timeout_at, "due_at": due_at, "by": by, "now": tx.now}
     return tx.execute(_EXTEND, parameters).rowcount > 0
 
 
@@ -268,9 +304,9 @@ _COMPLETE = Move(
     where=f"t.attempt = :attempt AND {status_is(TaskStatus.WAITING)}",
     event=MoveEvent(
         "'task_run.completed'",
-        """jsonb_strip_nulls(jsonb_build_object('outputHash', m.output_hash, 'cause', CAST(:cause AS text),
+        f"""jsonb_strip_nulls(jsonb_build_object('outputHash', m.output_hash, 'cause', CAST(:cause AS text),
         'by', CAST(:by AS text), 'handled', CAST(:handled AS boolean),
-        'selectedNext', to_jsonb(m.selected_next)))""",
+        'selectedNext', to_jsonb(m.selected_next), {waited.OF_A_COMPLETION}))""",
     ),
 ).sql
 _TAKEN = """taken AS (
@@ -288,6 +324,7 @@ def complete(
     cause: str,
     by: str | None,
     signals: Sequence[UUID],
+    came_at: datetime | None,
     chosen: Sequence[str] | None = None,
 ) -> TaskRun | None:
     """Complete the task run of a wait, take its signals and delete it. None when the wait was over.
@@ -296,10 +333,12 @@ def complete(
         cause: what ended it: its kind, `default`, or `repair`.
         by: who did; None where nobody did, or it is not known.
         signals: those that it takes; the caller has locked them (`signals.lock`).
+        came_at: when what ended it had come; None if that says nothing.
         chosen: the ids of the successors that it selects; None for all.
     """
     parameters = {
         **_key(wait),
+        **waited.parameters(wait, came_at, tx.now),
         "now": tx.now,
         "output": output.inline,
         "path": output.path,

@@ -16,9 +16,11 @@ PROMOTION = 0x70726F6D
 REGISTRATION = 0x72656769
 # The class of a lock per tenant: views are counted before one is added.
 VIEWS = 0x76696577
+# The class of a lock per run token: deliveries that may start the run of a token come one after the other.
+RUN_TOKEN = 0x746F6B65
 
 _UNTIL_COMMIT = "SELECT pg_advisory_xact_lock(:lock)"
-_TENANT_UNTIL_COMMIT = "SELECT pg_advisory_xact_lock(:class, hashtext(:tenant))"
+_NAMED_UNTIL_COMMIT = "SELECT pg_advisory_xact_lock(:class, hashtext(:name))"
 
 
 def hold_until_commit(tx: Transaction, lock: int) -> None:
@@ -28,4 +30,9 @@ def hold_until_commit(tx: Transaction, lock: int) -> None:
 
 def hold_tenant_until_commit(tx: Transaction, lock_class: int, tenant: str) -> None:
     """Wait for a tenant's lock of this class and hold it until the transaction ends."""
-    tx.execute(_TENANT_UNTIL_COMMIT, {"class": lock_class, "tenant": tenant})
+    hold_named_until_commit(tx, lock_class, tenant)
+
+
+def hold_named_until_commit(tx: Transaction, lock_class: int, name: str) -> None:
+    """Wait for the lock of this class and name and hold it until the transaction ends."""
+    tx.execute(_NAMED_UNTIL_COMMIT, {"class": lock_class, "name": name})

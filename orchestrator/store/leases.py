@@ -35,6 +35,7 @@ ENQUEUED = "enqueued"
 ENQUEUED_LARGE = "enqueued_large"
 # One process looks at due waits at a time.
 WAITS = "waits"
+STORED_WAITS = "stored_waits"
 
 
 def this_thread() -> str:

@@ -14,7 +14,8 @@ in which both stood still. So a transaction that waits for a row of one table ho
     trigger_fires         the deliveries of a trigger
     event_fires           the fires of a trigger of events, with the trigger
     hook_fires            the calls of a hook
-    run_tokens            a trigger with a token, in the order of the tokens
+    run_tokens            a trigger with a token, in the order of the tokens; a delivery that may start the
+                          run of one has its advisory lock, with its trigger
     tenants               verbs that give run slots
     idempotency_claims    keys, in the order of task and key (engine/idempotency.py, engine/key_waiters.py)
     runs                  verbs that end or reopen a run, and then lock all of its task runs

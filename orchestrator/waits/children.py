@@ -66,7 +66,13 @@ def endings(
         return []
     named = [each.wait.child for each in waiting]
     children: Mapping[UUID, Any] = {row.id: row for row in tx.execute(_CHILDREN, {"ids": named})}
-    return [(each, _ending(tx, run, each, children.get(each.wait.child), held)) for each in waiting]
+    pairs = ((each, children.get(each.wait.child)) for each in waiting)
+    return [(each, _dated(_ending(tx, run, each, child, held), child)) for each, child in pairs]
+
+
+def _dated(end: Ending | Need, child: Any) -> Ending | Need:
+    """The ending, with the time at which the child ended."""
+    return replace(end, came_at=child.finished_at) if isinstance(end, Completes) else end
 
 
 def _ending(tx: Transaction, run: RunHeader, waiting: Waiting, child: Any, held: Held) -> Ending | Need:

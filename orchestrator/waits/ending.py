@@ -16,7 +16,7 @@ What came before the time was over counts, however late it is looked at.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -60,6 +60,7 @@ class Completes:
         signals: those that it takes.
         stored: the signal whose payload is in storage, and belongs into the output.
         kept: the output, if it was stored before.
+        came_at: when what ended it had come; None where somebody ended it by hand.
     """
 
     output: Any
@@ -68,6 +69,7 @@ class Completes:
     signals: tuple[UUID, ...] = ()
     stored: Signal | None = None
     kept: KeptValue | None = None
+    came_at: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +114,14 @@ def decide(wait: Wait, signals: Sequence[Signal], now: datetime) -> Ending:
     if now < wait.timeout_at:
         return Later(wait.timeout_at)
     if "default" in wait.data:
-        return Completes(wait.data["default"], DEFAULT)
+        return Completes(wait.data["default"], DEFAULT, came_at=wait.timeout_at)
     return Fails(_timed_out(wait))
 
 
 def _timer(wait: Wait, signals: Sequence[Signal], now: datetime) -> Ending:
-    return Completes(None, TIMER) if now >= wait.due_at else Later(wait.due_at)
+    if now < wait.due_at:
+        return Later(wait.due_at)
+    return Completes(None, TIMER, came_at=wait.due_at)
 
 
 def _signal(wait: Wait, signals: Sequence[Signal], now: datetime) -> Ending | None:
@@ -125,7 +129,8 @@ def _signal(wait: Wait, signals: Sequence[Signal], now: datetime) -> Ending | No
         return None
     first = signals[0]
     stored = None if first.payload_path is None else first
-    return Completes(output_of(first, first.payload), SIGNAL, first.sent_by, (first.id,), stored)
+    output = output_of(first, first.payload)
+    return Completes(output, SIGNAL, first.sent_by, (first.id,), stored, came_at=first.sent_at)
 
 
 def output_of(signal: Signal, payload: Any) -> Any:
@@ -158,7 +163,7 @@ def _decided(wait: Wait, last: Signal, votes: Sequence[Signal], *, is_rejected: 
         **vote_of(last),
         "votes": [vote_of(each) for each in votes],
     }
-    return Completes(output, APPROVAL, last.sent_by, taken)
+    return Completes(output, APPROVAL, last.sent_by, taken, came_at=last.sent_at)
 
 
 def vote_of(signal: Signal) -> dict[str, Any]:
@@ -179,11 +184,12 @@ def _callback(wait: Wait, reports: Sequence[Signal], now: datetime) -> Ending | 
     first = reports[0]
     if first.payload_path is not None:
         # Only a result is large.
-        return Completes(None, wait.kind, None, (first.id,), first)
+        return Completes(None, wait.kind, None, (first.id,), first, came_at=first.sent_at)
     failure = async_reports.failure_of(first.payload)
     if failure is not None:
         return Fails(failure, (first.id,))
-    return Completes(async_reports.result_of(first.payload), wait.kind, None, (first.id,))
+    result = async_reports.result_of(first.payload)
+    return Completes(result, wait.kind, None, (first.id,), came_at=first.sent_at)
 
 
 def _poll(wait: Wait, answers: Sequence[Signal], now: datetime) -> Ending | None:

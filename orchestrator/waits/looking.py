@@ -17,7 +17,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from uuid import UUID
 
@@ -50,6 +50,8 @@ Key = tuple[UUID, UUID]
 Starting = Waiting | EndingRun
 # A look, or a start, that goes on after each value that it got from storage.
 MOST_VALUES = 5
+# After this long storage that did not answer is asked again.
+ASK_AGAIN_AFTER = timedelta(seconds=5)
 # Children that start right after something happened; the others are due, and start with what is.
 MOST_STARTS = 500
 # Children that start in one transaction, with their parent locked.
@@ -74,7 +76,8 @@ class Looked:
 def look(database: Database, values: Values, keys: Sequence[Key]) -> int:
     """Look at waits, and end those that are over. Returns how many it ended.
 
-    Values in storage are loaded and stored between two transactions. While storage is away, a wait stays.
+    Values in storage are loaded and stored between two transactions. While storage is away, a wait stays, and
+    is due again after ASK_AGAIN_AFTER.
 
     Raises:
         Unavailable: PostgreSQL did not answer.
@@ -89,6 +92,14 @@ def look(database: Database, values: Values, keys: Sequence[Key]) -> int:
     return looked.ended
 
 
+def look_without_storage(database: Database, keys: Sequence[Key]) -> int:
+    """As `look`, but what needs storage is left to those who wait for it (`due.run_stored`)."""
+    looked = database.run(lambda tx: look_at(tx, keys))
+    for some in _of_one_step(looked.starting):
+        looked.ended += _start_together(database, some)[1]
+    return looked.ended
+
+
 def _look_with(database: Database, values: Values, key: Key, need: Need) -> Looked:
     looked, held = Looked(lacking=[(key, need)]), NOTHING_HELD
     try:
@@ -98,7 +109,7 @@ def _look_with(database: Database, values: Values, key: Key, need: Need) -> Look
             held = held.with_need(values, looked.lacking[0][1])
             looked = database.run(lambda tx, held=held: look_at(tx, [key], held))  # type: ignore[misc]
     except (Unavailable, InvalidSetting) as error:
-        _log_delay(key, error)
+        _ask_later(database, key, error)
     return looked
 
 
@@ -116,12 +127,19 @@ def _step(waiting: Starting) -> tuple[UUID, str]:
 
 def _start_with(database: Database, values: Values, waiting: Sequence[Starting]) -> int:
     """Start children of one step. Returns how many waits ended by it: some cannot start."""
+    lacking, ended = _start_together(database, waiting)
+    return ended + sum(_start_alone(database, values, each, need) for each, need in lacking)
+
+
+def _start_together(
+    database: Database, waiting: Sequence[Starting]
+) -> tuple[list[tuple[Starting, Need]], int]:
+    """Start children of one step. Returns those that lack something of storage, and how many waits ended."""
     try:
-        lacking, ended = database.run(lambda tx: start(tx, waiting))
+        return database.run(lambda tx: start(tx, waiting))
     except (Unavailable, InvalidSetting) as error:
         _log_delay((waiting[0].wait.run_id, waiting[0].wait.task_run_id), error)
-        return 0
-    return ended + sum(_start_alone(database, values, each, need) for each, need in lacking)
+        return [], 0
 
 
 def _start_alone(database: Database, values: Values, waiting: Starting, need: Need) -> int:
@@ -135,13 +153,18 @@ def _start_alone(database: Database, values: Values, waiting: Starting, need: Ne
                 break
             need = lacking[0][1]
     except (Unavailable, InvalidSetting) as error:
-        _log_delay((waiting.wait.run_id, waiting.wait.task_run_id), error)
+        _ask_later(database, (waiting.wait.run_id, waiting.wait.task_run_id), error)
     return int(ended)
 
 
 def _log_delay(key: Key, error: PipeWeaveError) -> None:
     shown = ids.show(ids.TASK_RUN, key[1])
     log.warning("wait.delayed", extra={"task_run_id": shown, "reason": error.detail})
+
+
+def _ask_later(database: Database, key: Key, error: PipeWeaveError) -> None:
+    _log_delay(key, error)
+    database.run(lambda tx: waits.ask_storage_later(tx, key, tx.now + ASK_AGAIN_AFTER))
 
 
 def start(
@@ -152,10 +175,14 @@ def start(
     """
     if isinstance(waiting[0], EndingRun):
         need = run_endings.start(tx, waiting[0], held)
+        if need is not None:
+            waits.leave_to_storage(tx, waiting[0].wait)
         return ([] if need is None else [(waiting[0], need)]), 0
     left = child_starts.start(tx, [each for each in waiting if isinstance(each, Waiting)], held)
     failing = [(each, _unstarted(tx, each, why)) for each, why in left if isinstance(why, Failure)]
     lacking: list[tuple[Starting, Need]] = [(each, why) for each, why in left if not isinstance(why, Failure)]
+    for each, _ in lacking:
+        waits.leave_to_storage(tx, each.wait)
     run = run_headers.load(tx, waiting[0].wait.run_id) if failing else None
     if run is None:
         return lacking, 0
@@ -246,6 +273,8 @@ def _look_at_run(
     for each, end in endings:
         if isinstance(end, Later):
             waits.postpone(tx, each.wait, end.due_at)
+        elif isinstance(end, Signal | Paths | TooLarge):
+            waits.leave_to_storage(tx, each.wait)
         elif isinstance(end, GoesOn) and waits.go_on(tx, each.wait, end.data, end.due_at):
             _start_next(looked, each, end, tx.now)
     for each in waiting:
@@ -255,7 +284,7 @@ def _look_at_run(
 
 def _start_next(looked: Looked, waiting: Waiting, end: GoesOn, now: datetime) -> None:
     if end.due_at <= now:
-        wait = replace(waiting.wait, data=end.data, due_at=end.due_at)
+        wait = replace(waiting.wait, data=end.data, due_at=end.due_at, needs_storage=False)
         looked.starting.append(replace(waiting, wait=wait))
 
 
@@ -330,7 +359,14 @@ def _end(
                 return None
             kept = end.kept or keep_inline(end.output)
             done = waits.complete(
-                tx, wait, kept, cause=end.cause, by=end.by, signals=end.signals, chosen=chosen
+                tx,
+                wait,
+                kept,
+                cause=end.cause,
+                by=end.by,
+                signals=end.signals,
+                came_at=end.came_at,
+                chosen=chosen,
             )
             if done is None:
                 return None

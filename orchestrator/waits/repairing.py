@@ -92,7 +92,9 @@ def _end(tx: Transaction, tenant: str, task_run_id: UUID, decide: Callable[[Wait
     open_waits.find(tx, tenant, task_run_id)
 
 
-def extend(tx: Transaction, tenant: str, task_run_id: UUID, timeout: timedelta) -> datetime:
+def extend(
+    tx: Transaction, tenant: str, task_run_id: UUID, timeout: timedelta, *, by: str | None
+) -> datetime:
     """Let a wait end so long from now on, if nothing comes before. Returns when that is.
 
     Raises:
@@ -102,6 +104,6 @@ def extend(tx: Transaction, tenant: str, task_run_id: UUID, timeout: timedelta) 
     timeout_at = tx.now + timeout
     # A signal that came before the look after this stays: the look is due at once.
     due_at = timeout_at if wait.kind == TIMER else tx.now
-    if not waits.extend(tx, wait, timeout_at=timeout_at, due_at=due_at):
+    if not waits.extend(tx, wait, timeout_at=timeout_at, due_at=due_at, by=by):
         open_waits.find(tx, tenant, task_run_id)
     return timeout_at

@@ -100,20 +100,28 @@ def check(name: str, payload: KeptValue) -> None:
         )
 
 
+# A token starts a run for each input: the newest is meant.
 _BY_TOKEN = """
-SELECT o.run_id FROM run_tokens AS o
+SELECT o.run_id FROM run_tokens AS o JOIN runs AS r ON r.id = o.run_id
 WHERE o.tenant_id = :tenant AND o.pipeline_id = :pipeline AND o.run_token = :token
+ORDER BY r.created_at DESC, r.id DESC LIMIT 1
 """
 
 
+def find_run_of_token(tx: Transaction, tenant: str, pipeline_id: str, token: str) -> UUID | None:
+    """The run of a pipeline that was triggered last with this run token; None without any."""
+    parameters = {"tenant": tenant, "pipeline": pipeline_id, "token": token}
+    run_id: UUID | None = tx.execute(_BY_TOKEN, parameters).scalar_one_or_none()
+    return run_id
+
+
 def run_of_token(tx: Transaction, tenant: str, pipeline_id: str, token: str) -> UUID:
-    """The run of a pipeline that was triggered with this run token.
+    """As `find_run_of_token`.
 
     Raises:
         NotFound: there is none.
     """
-    parameters = {"tenant": tenant, "pipeline": pipeline_id, "token": token}
-    run_id: UUID | None = tx.execute(_BY_TOKEN, parameters).scalar_one_or_none()
+    run_id = find_run_of_token(tx, tenant, pipeline_id, token)
     if run_id is None:
         raise NotFound(f"pipeline {pipeline_id!r} has no run with the token {token[:100]!r}")
     return run_id

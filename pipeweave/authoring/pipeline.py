@@ -158,6 +158,7 @@ def pipeline(
     on_success: Hook | Sequence[Hook] | None = None,
     on_partial: Hook | Sequence[Hook] | None = None,
     on_failure: Hook | Sequence[Hook] | None = None,
+    on_waiting: Hook | Sequence[Hook] | None = None,
     variables: Mapping[str, Any] | None = None,
     error_handlers: Sequence[Any] = (),
     finally_: Any = None,
@@ -180,6 +181,7 @@ def pipeline(
     on_success: Hook | Sequence[Hook] | None = None,
     on_partial: Hook | Sequence[Hook] | None = None,
     on_failure: Hook | Sequence[Hook] | None = None,
+    on_waiting: Hook | Sequence[Hook] | None = None,
     variables: Mapping[str, Any] | None = None,
     error_handlers: Sequence[Any] = (),
     finally_: Any = None,
@@ -204,6 +206,7 @@ def pipeline(
         on_success: what follows a run that completed: a pipeline or its id, a Webhook, or several of them.
         on_partial: what follows a run that ended `partial`.
         on_failure: what follows a run that failed; a cancelled run did not.
+        on_waiting: what follows an approval of a run that begins to wait.
         variables: values by name for expressions that are written as texts: constants, and templates over the
             run's input: `{"limit": 1000, "gross": "${input.net * 1.2}"}`.
         error_handlers: what runs when a step without `on_error` has failed, the first whose `condition` is
@@ -225,6 +228,7 @@ def pipeline(
         "onSuccess": written_hooks(on_success),
         "onPartial": written_hooks(on_partial),
         "onFailure": written_hooks(on_failure),
+        "onWaiting": written_hooks(on_waiting),
     }
     if variables:
         options["variables"] = constant(variables, "variables")

@@ -1,4 +1,4 @@
-"""Define `Webhook`: a URL that is called when a run of a pipeline ends."""
+"""Define `Webhook`: a URL that is called when a run of a pipeline ends, or an approval begins to wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pipeweave.spec.hooks import DEFAULT_SECRET
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A URL that is called when a run ends: `@pipeline(on_failure=Webhook("https://alerts.example/runs"))`.
+    """A URL that is called when a run ends, or an approval begins to wait:
+    `@pipeline(on_failure=Webhook("https://alerts.example/runs"))`.
 
     Args:
         url: called by POST, with a signature.

@@ -91,6 +91,7 @@ def show(client: Client, trigger_id: str, as_json: bool) -> None:
     epilog=examples(
         "pipeweave triggers webhook orders import",
         "pipeweave triggers webhook pushes build --scheme github",
+        "pipeweave triggers webhook payments orders --signal paid --run-token '${input.body.order}'",
     )
 )
 @click.argument("trigger_id", metavar="TRIGGER")
@@ -108,11 +109,17 @@ def show(client: Client, trigger_id: str, as_json: bool) -> None:
     metavar="FILE",
     help="It holds the secret; without it, one is made.",
 )
+@click.option("--signal", metavar="NAME", help="Signal the run of --run-token instead of starting one.")
+@click.option("--run-token", metavar="TEMPLATE", help="The run token of the run that is signalled.")
+@click.option(
+    "--payload", callback=json_value, metavar="JSON", help="The payload of the signal; else the input."
+)
+@click.option("--or-start", is_flag=True, help="Start the run first, if there is none with the token.")
 @paused_option
 @json_option
 @connected
 def webhook(client: Client, trigger_id: str, pipeline: str, as_json: bool, **options: Any) -> None:
-    """Store a webhook that starts runs of a pipeline, or replace it.
+    """Store a webhook that starts or signals runs of a pipeline, or replace it.
 
     A new one prints its secret, this once. What is not given has its default, but the secret stays.
     """
@@ -126,6 +133,7 @@ def webhook(client: Client, trigger_id: str, pipeline: str, as_json: bool, **opt
         "maxPerMinute": options["max_per_minute"],
         "secret": options["secret"],
         "paused": options["paused"],
+        "signal": _signal(options),
     }
     body = {name: value for name, value in named.items() if value is not None}
     _show(client.put_trigger(trigger_id, body), as_json, client.url)
@@ -236,8 +244,28 @@ def print_hook_secret(name: str, tenant: str | None, data_dir: Path | None, as_j
     show_answer({"name": name, "secret": value}, as_json, value)
 
 
+def _signal(options: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The member `signal` of a webhook."""
+    if options["signal"] is None:
+        if options["run_token"] is not None or options["payload"] is not None or options["or_start"]:
+            raise click.UsageError("--run-token, --payload and --or-start belong to --signal.")
+        return None
+    if options["run_token"] is None:
+        raise click.UsageError("--signal needs --run-token: which run gets the signal.")
+    named = {"name": options["signal"], "runToken": options["run_token"], "payload": options["payload"]}
+    shown = {name: value for name, value in named.items() if value is not None}
+    return {**shown, "orStart": options["or_start"]}
+
+
 def _what(each: Mapping[str, Any]) -> str:
     return str(each["on"] or f"webhook ({each['scheme']})")
+
+
+def _sends(signal: Mapping[str, Any] | None) -> str | None:
+    if signal is None:
+        return None
+    start = ", or starts it first" if signal["orStart"] else ""
+    return f"{signal['name']} to the run with the token {signal['runToken']}{start}"
 
 
 def _as_json(value: Any) -> str | None:
@@ -265,6 +293,8 @@ def _show(trigger: Document, as_json: bool, server: str) -> None:
             "URL": url,
             "filter": _as_json(trigger["filter"] or None),
             "input": _as_json(trigger["input"]),
+            "signals": _sends(trigger["signal"]),
+            "payload": trigger["signal"] and _as_json(trigger["signal"]["payload"]),
             "headers": ", ".join(trigger["headers"]) or None,
             "at most": trigger["maxPerMinute"] and f"{trigger['maxPerMinute']:,} a minute",
             "its own pipeline": "fires it, too" if trigger["allowSelf"] else None,

@@ -25,7 +25,7 @@ from pipeweave.spec.engine_steps import (
     engine_task,
 )
 from pipeweave.spec.graph import DryRun, Graph, GraphError, dry_run, validate_graph
-from pipeweave.spec.hooks import HOOK_STATUSES, HookSpec
+from pipeweave.spec.hooks import HOOK_NAMES, HOOK_STATUSES, ON_WAITING, HookSpec
 from pipeweave.spec.joins import ALL, ALL_DONE, ANY, JoinRule
 from pipeweave.spec.kinds import (
     CALLED,
@@ -56,12 +56,14 @@ __all__ = [
     "ENGINE_TASK_PREFIX",
     "FAILURE_MODES",
     "FAIL_FAST",
+    "HOOK_NAMES",
     "HOOK_STATUSES",
     "ITEMS",
     "KINDS",
     "MAX_DEPTH",
     "NO_ASYNC_DEFAULTS",
     "NO_DEFAULT",
+    "ON_WAITING",
     "PINNED",
     "STEPS",
     "WITH_ITEMS",

@@ -24,7 +24,7 @@ from pipeweave.spec.document_rules import renamed
 from pipeweave.spec.document_steps import StepReader
 from pipeweave.spec.expressions import Path
 from pipeweave.spec.graph import validate_graph
-from pipeweave.spec.hooks import HOOK_STATUSES, Hooks, read_hooks
+from pipeweave.spec.hooks import HOOK_NAMES, Hooks, read_hooks
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 from pipeweave.spec.reference_syntax import show_path
 from pipeweave.spec.references import json_type
@@ -33,7 +33,7 @@ from pipeweave.spec.rules import ANY_CODE, CODES, FAIL_FAST, FAILURE_MODES
 _PIPELINE_KEYS = (
     *("id", "description", "failureMode", "priority", "defaults", "steps", "code"),
     *("timeout", "timeoutMs", "idleTimeout", "idleTimeoutMs", "inputSchema", "output", "schedule"),
-    *("variables", *HOOK_STATUSES),
+    *("variables", *HOOK_NAMES),
     *("errorHandlers", "finally", "finallyTimeout", "finallyTimeoutMs"),
 )
 # The same keys as another notation writes them.

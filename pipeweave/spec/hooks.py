@@ -1,4 +1,5 @@
-"""What follows the end of a run: the hooks that a pipeline declares, and the reading of them.
+"""What follows the end of a run, or an approval that begins to wait: the hooks that a pipeline declares, and
+the reading of them.
 
 A hook is a pipeline that is started, or a URL that is called with a signature. The spec holds no secret: it
 names one, which is computed from the deployment's own (`pipeweave.webhooks.hook_secret`).
@@ -17,8 +18,12 @@ from pipeweave.field_errors import MOST_ERRORS
 from pipeweave.ids import check_name
 from pipeweave.json_values import json_type
 
-# The members of a pipeline that hold hooks -> the status in which its run ended. A cancelled run has none.
+# The members of a pipeline that hold hooks for the end of a run -> the status in which it ended. A cancelled
+# run has none.
 HOOK_STATUSES: Final = {"onSuccess": "completed", "onPartial": "partial", "onFailure": "failed"}
+# The member that holds the hooks for approvals that begin to wait.
+ON_WAITING: Final = "onWaiting"
+HOOK_NAMES: Final = (*HOOK_STATUSES, ON_WAITING)
 MAX_HOOKS: Final = 5
 DEFAULT_SECRET: Final = "default"
 
@@ -54,7 +59,7 @@ Hooks = Mapping[str, tuple[HookSpec, ...]]
 
 def hooks_to_json(hooks: Hooks) -> dict[str, Any]:
     """The members of a document: `onFailure` and so on."""
-    return {name: [each.to_json() for each in hooks[name]] for name in HOOK_STATUSES if hooks.get(name)}
+    return {name: [each.to_json() for each in hooks[name]] for name in HOOK_NAMES if hooks.get(name)}
 
 
 def read_hooks(document: Mapping[str, Any], pipeline_id: str) -> tuple[Hooks, list[FieldError]]:
@@ -66,7 +71,7 @@ def read_hooks(document: Mapping[str, Any], pipeline_id: str) -> tuple[Hooks, li
     """
     hooks: dict[str, tuple[HookSpec, ...]] = {}
     errors: list[FieldError] = []
-    for name in HOOK_STATUSES:
+    for name in HOOK_NAMES:
         entry = document.get(name)
         if entry is None or entry == []:
             continue

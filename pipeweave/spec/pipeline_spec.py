@@ -242,7 +242,8 @@ class PipelineSpec:
         output: what the output of a run is made of, a JSON value with references; None for the output of the
             end step (see `output.py`).
         schedule: when its runs begin by themselves. It is no part of the version, and has no hash.
-        hooks: what follows the end of a run, by `onSuccess`, `onPartial` and `onFailure`.
+        hooks: what follows the end of a run, by `onSuccess`, `onPartial` and `onFailure`, and an approval
+            that begins to wait, by `onWaiting`.
         variables: values by name for expressions, constants or expressions over the input.
         error_rules: what runs when a step without `on_error` fails: the first whose condition is true.
         finally_call: what runs when all steps have ended, however they did.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -82,3 +83,17 @@ class MemoryStorage:
         if self.is_away:
             raise Unavailable("storage is away")
         self.before_use()
+
+
+class SilentStorage(MemoryStorage):
+    """A storage that answers nobody until `answers` is set; `asked` is released for each who asks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = threading.Event()
+        self.asked = threading.Semaphore(0)
+        self.before_use = self._wait
+
+    def _wait(self) -> None:
+        self.asked.release()
+        assert self.answers.wait(60)

@@ -128,7 +128,7 @@ def test_what_somebody_types_stays_when_the_page_looks_again(visit: Visit, runs:
     visit.page.get_by_label("Amount").focus()
     # Something else of the page has changed, and is shown.
     with runs.driver.database.transaction() as tx:
-        repairing.extend(tx, runs.driver.tenant, runs.task_run(run_id, "ok"), timedelta(minutes=30))
+        repairing.extend(tx, runs.driver.tenant, runs.task_run(run_id, "ok"), timedelta(minutes=30), by="ann")
     visit.page.locator("dl", has_text="in 29 min").wait_for()
     assert visit.page.get_by_label("Comment").input_value() == "too expensive"
 

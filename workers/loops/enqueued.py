@@ -7,20 +7,17 @@ would save the looks, and make every caller's commit wait for all others (docs/d
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
+from collections.abc import Callable
 
-from pipeweave.beside import Beside
-from pipeweave.failure_log import FailureLog
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.starts import enqueued
-from pipeweave.orchestrator.store import Database, Transaction
+from pipeweave.orchestrator.store import Transaction
 from pipeweave.orchestrator.waits import due as waits
 from pipeweave.workers.loops.loop import Turn
-
-log = logging.getLogger(__name__)
+from pipeweave.workers.loops.work_beside import WorkBeside
 
 # Between two looks (s): while runs are enqueued now and then, and when none was for an hour.
 EVERY_S = 0.03
@@ -62,14 +59,29 @@ class EnqueuedStarts:
 
     def __init__(self, deployment: Deployment) -> None:
         self._database = main = deployment.database
-        self._values = deployment.values
-        # Large inputs are rare: no connection is kept for them.
-        self._for_large = Database(main.url, pool_size=0, sender=main.sender, react=main.react)
-        self._failures_of_large = FailureLog(log, "enqueued.failed")
-        self._large: Beside[None] | None = None
-        self._for_waits = Database(main.url, pool_size=1, sender=main.sender, react=main.react)
-        self._failures_of_waits = FailureLog(log, "waits.failed")
-        self._waits: Beside[None] | None = None
+        self._values = values = deployment.values
+        # What needs storage is rare: no connection is kept for it.
+        self._large = WorkBeside(
+            main,
+            "enqueued-large",
+            "enqueued.failed",
+            lambda each: enqueued.run_large(each, values),
+            pool_size=0,
+        )
+        self._waits = WorkBeside(
+            main,
+            "waits",
+            "waits.failed",
+            lambda each: _until_none_ends(lambda: waits.run_once(each)),
+            pool_size=1,
+        )
+        self._stored_waits = WorkBeside(
+            main,
+            "waits-stored",
+            "waits.failed",
+            lambda each: _until_none_ends(lambda: waits.run_stored(each, values)),
+            pool_size=0,
+        )
         self._found_at: float | None = None
         self._next_look_for_others = 0.0
 
@@ -80,38 +92,22 @@ class EnqueuedStarts:
         if due is None:
             return 0.0
         if due.also:
-            has_attempts, has_waits = due.also
+            has_attempts, has_waits, has_stored_waits = due.also
             if has_attempts:
                 due_attempts.release_due(self._database)
             if has_waits:
-                self._waits = Beside(self._look_at_waits, "pipeweave-waits")
+                self._waits.begin()
+            if has_stored_waits:
+                self._stored_waits.begin()
         has_started = self._start(due) > 0
         # Another process starts them, or nothing is accepted at the moment.
         return EVERY_S if (due.small or due.large) and not has_started else 0.0
 
     def _start(self, due: enqueued.Due) -> int:
         """Start what is due; how much that was. Storage is waited for in another thread."""
-        if due.large and not (self._large and self._large.is_under_way):
-            self._large = Beside(self._start_large, "pipeweave-enqueued-large")
+        if due.large:
+            self._large.begin()
         return enqueued.run_once(self._database, self._values) if due.small else 0
-
-    def _start_large(self) -> None:
-        try:
-            enqueued.run_large(self._for_large, self._values)
-        except Exception as error:
-            self._failures_of_large.failed(error)
-        else:
-            self._failures_of_large.worked()
-
-    def _look_at_waits(self) -> None:
-        """Look at the waits that are due until none of them ends: many take their time, and no run waits."""
-        try:
-            while waits.run_once(self._for_waits, self._values):
-                pass
-        except Exception as error:
-            self._failures_of_waits.failed(error)
-        else:
-            self._failures_of_waits.worked()
 
     def _soon_due(self, tx: Transaction, end: threading.Event) -> enqueued.Due | None:
         """Look some times; the answer comes at once when a run or an attempt is due."""
@@ -119,7 +115,7 @@ class EnqueuedStarts:
             began = time.monotonic()
             due = enqueued.has_due(tx, *self._others(began))
             now = time.monotonic()
-            if due.small or (due.large and not (self._large and self._large.is_under_way)):
+            if due.small or (due.large and not self._large.is_under_way):
                 self._found_at = now
                 return due
             if any(due.also):
@@ -129,9 +125,20 @@ class EnqueuedStarts:
         return None
 
     def _others(self, now: float) -> tuple[str, ...]:
-        """SQL: whether attempts, and whether waits are due; nothing while it is too early to look again."""
+        """SQL: whether attempts, waits, and waits that need storage are due; nothing while it is too early to
+        look again.
+        """
         if now < self._next_look_for_others:
             return ()
         self._next_look_for_others = now + OTHERS_EVERY_S
-        is_looking = self._waits is not None and self._waits.is_under_way
-        return due_attempts.MAY_BE_RELEASED, "false" if is_looking else waits.MAY_BE_LOOKED_AT
+        return (
+            due_attempts.MAY_BE_RELEASED,
+            "false" if self._waits.is_under_way else waits.MAY_BE_LOOKED_AT,
+            "false" if self._stored_waits.is_under_way else waits.MAY_BE_LOADED,
+        )
+
+
+def _until_none_ends(look: Callable[[], int]) -> None:
+    """Look at waits that are due until none of them ends: many take their time, and no run waits for them."""
+    while look():
+        pass

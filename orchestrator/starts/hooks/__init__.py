@@ -1,1 +1,3 @@
-"""Hooks of pipelines: each end of a run that has hooks starts runs or calls URLs. Called by the tick."""
+"""Hooks of pipelines: the end of a run, or an approval that begins to wait, starts runs or calls URLs. Called
+by the tick.
+"""

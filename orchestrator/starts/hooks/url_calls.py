@@ -169,5 +169,6 @@ def body_of(claimed: Any, url: str | None) -> bytes:
         url: of the API; None where it is not known, so that the link is a path.
     """
     event = {name: value for name, value in claimed.event.items() if name not in _KEPT_BACK}
-    link = f"{(url or '').rstrip('/')}/api/runs/{event['runId']}"
+    page = f"/ui/waits/{event['waitId']}" if "waitId" in event else f"/api/runs/{event['runId']}"
+    link = f"{(url or '').rstrip('/')}{page}"
     return orjson.dumps({"id": str(claimed.id), "hook": claimed.hook, **event, "link": link})

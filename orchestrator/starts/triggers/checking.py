@@ -9,6 +9,7 @@ import orjson
 
 from pipeweave import webhooks
 from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.domain.waits import OWN_NAMES
 from pipeweave.orchestrator.starts.triggers import matching, row
 from pipeweave.orchestrator.starts.triggers.spec import TriggerSpec
 from pipeweave.schema import run_input_errors
@@ -49,6 +50,8 @@ def sure_refusals(spec: TriggerSpec, schema: Mapping[str, Any] | None) -> list[F
     Args:
         schema: of the pipeline's input.
     """
+    if not spec.starts_runs:
+        return []
     roots = FILTER_ROOTS[row.WEBHOOK] if spec.kind == row.WEBHOOK else ("event",)
     template = {each: f"${{input.{each}}}" for each in roots} if spec.input is None else spec.input
     if isinstance(template, str) and matching.has_references(template):
@@ -69,10 +72,12 @@ def _mistakes(spec: TriggerSpec) -> Iterator[FieldError]:
     roots = FILTER_ROOTS.get(row.WEBHOOK if is_webhook else spec.event or "", ())
     if roots:
         yield from matching.filter_mistakes(spec.filter, roots)
-    yield from matching.template_mistakes(spec.input, roots if is_webhook else ("event",))
+    for place, template in _templates(spec):
+        yield from matching.template_mistakes(template, roots if is_webhook else ("event",), place)
     if is_webhook:
         yield from _of_headers(spec)
-    for name, value in (("filter", spec.filter), ("input", spec.input)):
+        yield from _of_signal(spec)
+    for name, value in (("filter", spec.filter), *_templates(spec)):
         if (size := len(orjson.dumps(value))) > INLINE_BYTES:
             message = f"takes {size:,} bytes of JSON, at most {INLINE_BYTES:,} are stored with a trigger"
             yield FieldError(name, message, "too_big")
@@ -80,12 +85,30 @@ def _mistakes(spec: TriggerSpec) -> Iterator[FieldError]:
         yield from _of_events(spec)
 
 
+def _templates(spec: TriggerSpec) -> Iterator[tuple[str, Any]]:
+    """The templates of a trigger, by their places."""
+    yield "input", spec.input
+    if spec.signal is not None and spec.kind == row.WEBHOOK:
+        yield "signal.name", spec.signal.name
+        yield "signal.runToken", spec.signal.run_token
+        yield "signal.payload", spec.signal.payload
+
+
+def _of_signal(spec: TriggerSpec) -> Iterator[FieldError]:
+    if spec.signal is not None and spec.signal.name.startswith(OWN_NAMES):
+        yield FieldError("signal.name", "begins like a name of the engine", "invalid_value", "another name")
+
+
 def _of_headers(spec: TriggerSpec) -> Iterator[FieldError]:
     """Filters and references that name a header which no run gets: nothing would ever fit."""
     scheme = spec.scheme or webhooks.DEFAULT_SCHEME
     headers = {*row.GIVEN_HEADERS.get(scheme, ()), *spec.headers}
     wanted = [(f"filter.{path}", path.split(".")) for path in spec.filter]
-    wanted += [(place, list(path)) for place, path in matching.template_paths(spec.input)]
+    wanted += [
+        (place, list(path))
+        for field, template in _templates(spec)
+        for place, path in matching.template_paths(template, field)
+    ]
     for place, path in wanted:
         if path[0] == "headers" and path[1:] and path[1] not in headers:
             message = f"names the header {path[1][:100]!r}, which the run does not get"
@@ -100,6 +123,7 @@ def _of_another_kind(spec: TriggerSpec, is_webhook: bool) -> Iterator[FieldError
         "secret": (True, spec.secret is not None),
         "headers": (True, bool(spec.headers)),
         "maxPerMinute": (True, spec.max_per_minute is not None),
+        "signal": (True, spec.signal is not None),
         "on": (False, spec.event is not None),
         "allowSelf": (False, spec.allows_self),
     }

@@ -70,14 +70,24 @@ def input_of(template: Any, document: Mapping[str, Any]) -> Any:
     """The input of the run: the template with its references replaced; without one, the document.
 
     Raises:
+        InvalidInput: as `value_of`.
+    """
+    return dict(document) if template is None else value_of(template, document, "input")
+
+
+def value_of(template: Any, document: Mapping[str, Any], place: str) -> Any:
+    """A template with its references replaced.
+
+    Args:
+        place: of the template, in errors.
+
+    Raises:
         InvalidInput: the document has nothing at a path that the template names, or an expression fails.
     """
-    if template is None:
-        return dict(document)
     try:
         return compile_value(template).resolve(input=document, steps={})
     except (ExpressionFailed, InvalidReference) as error:
-        fault = FieldError("input", error.detail, "invalid_reference")
+        fault = FieldError(place, error.detail, "invalid_reference")
         raise InvalidInput(error.detail, errors=[fault], hint=error.hint) from None
 
 
@@ -86,27 +96,23 @@ def has_references(value: Any) -> bool:
     return bool(find_references(value, "input")[0])
 
 
-def template_paths(template: Any) -> list[tuple[str, tuple[str, ...]]]:
+def template_paths(template: Any, place: str = "input") -> list[tuple[str, tuple[str, ...]]]:
     """Where a template has references, and the path in the document that each names. What is no reference at
     all is left out: `template_mistakes` tells of it.
     """
     try:
-        references, _ = find_references(template, "input")
+        references, _ = find_references(template, place)
     except InvalidSpec:
         return []
-    return [
-        (place, tuple(map(str, each.path)))
-        for place, each in references
-        if each.root == "input" and each.path
-    ]
+    return [(at, tuple(map(str, each.path))) for at, each in references if each.root == "input" and each.path]
 
 
-def template_mistakes(template: Any, roots: tuple[str, ...]) -> list[FieldError]:
+def template_mistakes(template: Any, roots: tuple[str, ...], place: str = "input") -> list[FieldError]:
     """The mistakes of a template: its references are `${input.<root>…}`."""
     if template is None:
         return []
     try:
-        references, mistakes = find_references(template, "input")
+        references, mistakes = find_references(template, place)
     except InvalidSpec as error:
         return list(error.errors)
     expected = " or ".join(f"${{input.{each}}}" for each in roots)

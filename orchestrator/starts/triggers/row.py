@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.registry import unknown_names
+from pipeweave.orchestrator.starts.triggers.spec import TriggerSignal
 from pipeweave.orchestrator.store.database import Transaction
 
 WEBHOOK, EVENT = "webhook", "event"
@@ -30,7 +31,7 @@ GIVEN_HEADERS: dict[str, tuple[str, ...]] = {"pipeweave": (), "github": (GITHUB_
 COLUMNS = """t.tenant_id, t.id, t.kind, t.pipeline_id, t.filter, t.input, t.enabled, t.scheme, t.secret,
     t.old_secret, t.old_secret_until, t.headers, t.max_per_minute, t.on_time, t.last_fire_at,
     t.last_error_at, t.last_error_code, t.last_error, t.event, t.allows_self, t.enabled_at, t.created_at,
-    t.updated_at, t.reused_ids"""
+    t.updated_at, t.reused_ids, t.signal"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class StoredTrigger:
         event: one of EVENTS; None for a webhook, which has what comes before.
         allows_self: whether runs of its own pipeline fire it.
         enabled_at: what happened before does not fire it.
+        signal: what its deliveries are sent as; None: each starts a run.
     """
 
     tenant: str
@@ -64,6 +66,7 @@ class StoredTrigger:
     event: str | None = None
     allows_self: bool = False
     enabled_at: datetime | None = None
+    signal: TriggerSignal | None = None
 
 
 def of_row(row: Any) -> StoredTrigger:
@@ -86,6 +89,7 @@ def of_row(row: Any) -> StoredTrigger:
         row.event,
         row.allows_self,
         row.enabled_at,
+        None if row.signal is None else TriggerSignal.of_json(row.signal),
     )
 
 

@@ -40,14 +40,15 @@ class Put:
 
 _PUT = """
 INSERT INTO triggers AS t (tenant_id, id, kind, pipeline_id, filter, input, enabled, scheme, secret, headers,
-    max_per_minute, event, allows_self, enabled_at, created_at, updated_at)
+    max_per_minute, event, allows_self, signal, enabled_at, created_at, updated_at)
 VALUES (:tenant, :id, :kind, :pipeline_id, CAST(:filter AS jsonb), CAST(:input AS jsonb),
     coalesce(CAST(:enabled AS boolean), true), :scheme, :secret, CAST(:headers AS text[]), :max_per_minute,
-    :event, :allows_self, CAST(:enabled_at AS timestamptz), :now, :now)
+    :event, :allows_self, CAST(:signal AS jsonb), CAST(:enabled_at AS timestamptz), :now, :now)
 ON CONFLICT (tenant_id, id) DO UPDATE SET pipeline_id = EXCLUDED.pipeline_id, filter = EXCLUDED.filter,
     input = EXCLUDED.input, enabled = coalesce(CAST(:enabled AS boolean), t.enabled),
     scheme = EXCLUDED.scheme, secret = EXCLUDED.secret, headers = EXCLUDED.headers,
     max_per_minute = EXCLUDED.max_per_minute, event = EXCLUDED.event, allows_self = EXCLUDED.allows_self,
+    signal = EXCLUDED.signal,
     enabled_at = CASE WHEN t.enabled AND t.event = EXCLUDED.event THEN t.enabled_at
         ELSE EXCLUDED.enabled_at END,
     updated_at = EXCLUDED.updated_at,
@@ -129,6 +130,7 @@ def _columns(
         "max_per_minute": spec.max_per_minute or (DEFAULT_PER_MINUTE if is_webhook else None),
         "event": spec.event,
         "allows_self": spec.allows_self,
+        "signal": None if spec.signal is None else to_json(spec.signal.to_json()),
         "enabled_at": None if is_webhook else tx.now,
         "now": tx.now,
     }

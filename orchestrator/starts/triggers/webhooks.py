@@ -1,4 +1,4 @@
-"""Receives webhooks: checks who sent a delivery, and starts its run once.
+"""Receives webhooks: checks who sent a delivery, and starts its run, or sends its signal, once.
 
 Nothing is locked or stored before the signature was checked, and nothing but that says whether a trigger
 exists. A delivery that comes again gets the run of the first one: a delivery is known by its id, and by its
@@ -31,7 +31,8 @@ from pipeweave.orchestrator.domain.triggered_by import WEBHOOK, TriggeredBy
 from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.security import sealed_texts
 from pipeweave.orchestrator.starts import new_runs
-from pipeweave.orchestrator.starts.triggers import last_fire, matching, row, storing
+from pipeweave.orchestrator.starts.triggers import delivered_signals, last_fire, matching, row, storing
+from pipeweave.orchestrator.starts.triggers.delivered_signals import SignalledRun
 from pipeweave.orchestrator.starts.triggers.row import StoredTrigger
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values, canonical
@@ -73,10 +74,12 @@ class ReceivedDelivery:
 
     Args:
         delivery_id: the id that the sender gave it, or one made of its signature.
-        run_id: its run; None when the filter of the trigger does not fit, or it is a ping.
+        run_id: the run that it started or signalled; None when the filter of the trigger does not fit, or it
+            is a ping.
         status: of the run; None when it is not known any more.
         is_repeated: whether it came before.
         is_ping: the sender only asks whether somebody answers.
+        signal_id: the signal that it sent; None when it started a run alone.
     """
 
     delivery_id: str
@@ -84,6 +87,7 @@ class ReceivedDelivery:
     status: str | None = None
     is_repeated: bool = False
     is_ping: bool = False
+    signal_id: UUID | None = None
 
 
 def authenticate(
@@ -136,7 +140,7 @@ def _secrets(tx: Transaction, secret_key: str | None, trigger: StoredTrigger) ->
 
 
 def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> ReceivedDelivery:
-    """Start the run of a delivery, or give the one that it started before.
+    """Start the run of a delivery, or send its signal, or give what it did before.
 
     Args:
         body: the JSON value of the body.
@@ -147,7 +151,8 @@ def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> R
         DeliveryIdReused: its id is that of a delivery with another body.
         Conflict: the trigger is paused.
         TooManyRequests: more deliveries come than the trigger takes.
-        PipeWeaveError: no run can start (see `triggering.trigger`).
+        PipeWeaveError: no run can start (see `triggering.trigger`), or the signal is refused (see
+            `delivered_signals.send`).
     """
     trigger = row.lock(tx, delivery.trigger.tenant, delivery.trigger.id)
     if trigger is None:
@@ -174,10 +179,24 @@ def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> R
     by = TriggeredBy(WEBHOOK, trigger.id, delivery_id)
     input = matching.input_of(trigger.input, document)
     request = StartRequest(trigger.pipeline_id, input, metadata=metadata, triggered_by=by)
-    (run,) = new_runs.start(tx, values, trigger.tenant, [request])
-    tx.execute(_INSERT, {**fire, "run_id": run.id, "now": tx.now})
+    done = _fired(tx, values, trigger, document, request)
+    received = ReceivedDelivery(delivery_id, done.run_id, done.status, signal_id=done.signal_id)
+    tx.execute(_INSERT, {**fire, "run_id": done.run_id, "signal_id": done.signal_id, "now": tx.now})
     last_fire.record(tx, trigger.tenant, trigger.id, on_time=on_time)
-    return ReceivedDelivery(delivery_id, run.id, run.status)
+    return received
+
+
+def _fired(
+    tx: Transaction,
+    values: Values,
+    trigger: StoredTrigger,
+    document: Mapping[str, Any],
+    request: StartRequest,
+) -> SignalledRun:
+    if trigger.signal is not None:
+        return delivered_signals.send(tx, values, trigger.tenant, trigger.signal, document, request)
+    (run,) = new_runs.start(tx, values, trigger.tenant, [request])
+    return SignalledRun(run.id, None, run.status)
 
 
 def _delivery_id(scheme: str, delivery: Delivery, body: Any) -> str:
@@ -219,7 +238,7 @@ def _body_hash(scheme: str, body: Any) -> str | None:
 
 # Either the id or the signature makes it the same delivery; the signature is of this very body.
 _KNOWN = """
-SELECT f.key, f.run_id, r.status, f.signature = :signature OR f.body_hash IS NULL
+SELECT f.key, f.run_id, f.signal_id, r.status, f.signature = :signature OR f.body_hash IS NULL
     OR f.body_hash = CAST(:body_hash AS text) AS is_same
 FROM trigger_fires AS f LEFT JOIN runs AS r ON r.id = f.run_id
 WHERE f.tenant_id = :tenant AND f.trigger_id = :id AND (f.key = :key OR f.signature = :signature)
@@ -228,8 +247,8 @@ ORDER BY f.signature = :signature DESC LIMIT 1
 
 
 _INSERT = """
-INSERT INTO trigger_fires (tenant_id, trigger_id, key, signature, body_hash, fired_at, run_id)
-VALUES (:tenant, :id, :key, :signature, :body_hash, :now, :run_id)
+INSERT INTO trigger_fires (tenant_id, trigger_id, key, signature, body_hash, fired_at, run_id, signal_id)
+VALUES (:tenant, :id, :key, :signature, :body_hash, :now, :run_id, :signal_id)
 """
 
 
@@ -239,10 +258,12 @@ def _known(tx: Transaction, fire: Mapping[str, Any]) -> ReceivedDelivery | None:
         return None
     if fire["body_hash"] is not None and not first.is_same:
         raise DeliveryIdReused(
-            f"delivery {fire['key']!r} came before with another body, so this one starts nothing",
+            f"delivery {fire['key']!r} came before with another body, so this one does nothing",
             hint="give each delivery an id of its own; send one again with the body that it had",
         )
-    return ReceivedDelivery(first.key, first.run_id, first.status, is_repeated=True)
+    return ReceivedDelivery(
+        first.key, first.run_id, first.status, is_repeated=True, signal_id=first.signal_id
+    )
 
 
 def _on_time(tx: Transaction, trigger: StoredTrigger) -> Any:

@@ -23,6 +23,7 @@ TYPES = [
     "task_runs.cancelled",
 ]
 
+_NO_WAIT = "CAST(NULL AS text) AS wait_kind"
 _MINUTE = "CAST(floor(extract(epoch FROM e.at) / 60) AS bigint) AS minute"
 
 # SQL: the columns of a group that tell durations.
@@ -56,7 +57,7 @@ SELECT r.tenant_id, CAST(NULL AS text) AS task_id, r.pipeline_id, {_MINUTE}, e.t
     {_RUN_TOOK} AS took_ms,
     CASE WHEN e.type = 'run.running' THEN {_ms("e.at", "r.created_at")}
          WHEN e.type = 'run.created' AND e.data ->> 'status' IS NULL THEN 0 END AS wait_ms,
-    CASE WHEN e.type IN {ENDS} THEN r.task_run_count END AS size
+    CASE WHEN e.type IN {ENDS} THEN r.task_run_count END AS size, {_NO_WAIT}
 FROM e CROSS JOIN LATERAL (
     SELECT r.tenant_id, r.pipeline_id, r.created_at, r.started_at, r.reopened_at, r.paused_ms,
         r.task_run_count
@@ -86,7 +87,8 @@ CASE WHEN t.attempt = e.attempt AND e.type IN ('task_run.completed', 'task_run.f
 _ONES = f"""
 SELECT t.tenant_id, t.task_id, CAST(NULL AS text) AS pipeline_id, {_MINUTE}, e.type, {_OUTCOME} AS outcome,
     e.data ->> 'errorCode' AS code, e.type = 'task_run.completed' AND e.attempt > 1 AS is_again,
-    false AS is_started, {_TASK_TOOK} AS took_ms, {_TASK_WAIT} AS wait_ms, CAST(NULL AS integer) AS size
+    false AS is_started, {_TASK_TOOK} AS took_ms, {_TASK_WAIT} AS wait_ms, CAST(NULL AS integer) AS size,
+    {_NO_WAIT}
 FROM e CROSS JOIN LATERAL (
     SELECT t.tenant_id, t.task_id, t.attempt, t.queued_at, t.started_at
     FROM task_runs AS t WHERE t.run_id = e.run_id AND t.id = e.task_run_id AND {kind_sql.IS_CALLED} OFFSET 0
@@ -109,7 +111,7 @@ _CANCELLED = f"""
 SELECT t.tenant_id, t.task_id, CAST(NULL AS text) AS pipeline_id, {_MINUTE}, e.type,
     'cancelled' AS outcome, e.data ->> 'errorCode' AS code, false AS is_again, false AS is_started,
     {_ms("e.at", "t.started_at")} AS took_ms, CAST(NULL AS double precision) AS wait_ms,
-    CAST(NULL AS integer) AS size
+    CAST(NULL AS integer) AS size, {_NO_WAIT}
 FROM e CROSS JOIN LATERAL jsonb_array_elements(e.data -> 'ordinals') AS o CROSS JOIN LATERAL (
     SELECT t.tenant_id, t.task_id, t.started_at FROM task_runs AS t
     WHERE t.run_id = e.run_id AND {kind_sql.IS_CALLED} AND t.started_at IS NOT NULL AND t.status = 'cancelled'
@@ -118,15 +120,29 @@ FROM e CROSS JOIN LATERAL jsonb_array_elements(e.data -> 'ordinals') AS o CROSS 
 WHERE e.type = 'task_runs.cancelled'
 """
 
+# What ended a wait had come before: how late that was noticed.
+_WAITS = f"""
+SELECT t.tenant_id, CAST(NULL AS text) AS task_id, CAST(NULL AS text) AS pipeline_id, {_MINUTE},
+    'wait' AS type, CAST(NULL AS text) AS outcome, CAST(NULL AS text) AS code, false AS is_again,
+    false AS is_started, CAST(e.data ->> 'lateMs' AS double precision) AS took_ms,
+    CAST(NULL AS double precision) AS wait_ms, CAST(NULL AS integer) AS size, e.data ->> 'wait' AS wait_kind
+FROM e CROSS JOIN LATERAL (
+    SELECT t.tenant_id FROM task_runs AS t WHERE t.run_id = e.run_id AND t.id = e.task_run_id OFFSET 0
+) AS t
+WHERE e.task_run_id IS NOT NULL AND e.data ->> 'lateMs' IS NOT NULL
+"""
+
 _GROUP = (
-    "w.tenant_id, w.task_id, w.pipeline_id, w.minute, w.type, w.outcome, w.code, w.is_again, w.is_started"
+    "w.tenant_id, w.task_id, w.pipeline_id, w.minute, w.type, w.outcome, w.code, w.is_again, w.is_started,"
+    " w.wait_kind"
 )
 
 _GROUPS = f"""
 WITH e AS MATERIALIZED ({{events}})
 SELECT w.*, k.service_id FROM (
     SELECT {_GROUP}, count(*) AS number, {_DURATIONS}
-    FROM ({_RUNS} UNION ALL {_ONES} UNION ALL {_CANCELLED}) AS w GROUP BY {_GROUP}, took, wait, steps
+    FROM ({_RUNS} UNION ALL {_ONES} UNION ALL {_CANCELLED} UNION ALL {_WAITS}) AS w
+    GROUP BY {_GROUP}, took, wait, steps
 ) AS w LEFT JOIN tasks AS k ON k.tenant_id = w.tenant_id AND k.id = w.task_id
 """
 
@@ -136,7 +152,7 @@ def groups_sql(events: str) -> str:
 
     Runs that were created, started (`is_started`) or ended have a `pipeline_id`. Attempts that ended have a
     `task_id`, `service_id`, `code`, `is_again` and `outcome`; that is None for a task run that failed without
-    having begun.
+    having begun. Waits that ended have a `wait_kind`, and took as long as they ended late.
 
     Args:
         events: SQL that selects the events, of the types in its parameter `types`.

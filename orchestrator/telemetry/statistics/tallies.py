@@ -1,7 +1,8 @@
 """Adds groups of runs and attempts up to the rows of statistics (pure).
 
 Each group counts in several rows: those of its pipeline and of the tenant, or of its task, its service and
-the tenant; and of each of them those of its minute, its hour, its day, and of all time.
+the tenant; and of each of them those of its minute, its hour, its day, and of all time. Of waits that ended
+there is one row for each kind, of all time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from pipeweave.orchestrator.telemetry.statistics.grains import Grain, at_minute
 from pipeweave.orchestrator.telemetry.statistics.histogram import Durations, add_counts
 
-TENANT, PIPELINE, SERVICE, TASK = "tenant", "pipeline", "service", "task"
+TENANT, PIPELINE, SERVICE, TASK, WAIT = "tenant", "pipeline", "service", "task", "wait"
 
 RUN_COUNTS = ("created", "started", "completed", "partial", "failed", "cancelled", "steps_sum")
 RUN_ENDS = ("completed", "partial", "failed", "cancelled")
@@ -78,7 +79,9 @@ def of_groups(groups: Iterable[Any], now: datetime, *, has_totals: bool = True) 
     runs: _Minutes = {}
     tasks: _Minutes = {}
     for group in groups:
-        if group.task_id is None:
+        if group.wait_kind is not None:
+            _add(tasks, group, [(WAIT, group.wait_kind)], Tally({}, _took(group)))
+        elif group.task_id is None:
             _add(runs, group, ((PIPELINE, group.pipeline_id), (TENANT, "")), _of_runs(group))
         elif counts := dict.fromkeys(_names(group), group.number):
             scopes = [(TASK, group.task_id), (TENANT, "")]
@@ -145,6 +148,8 @@ def _by_grain(minutes: _Minutes, grains: Iterable[Grain], now: datetime) -> Tall
     for (tenant, scope, id, minute), tally in minutes.items():
         moment = at_minute(minute)
         for grain in grains:
+            if scope == WAIT and grain is not Grain.EVER:
+                continue
             if grain.kept is None or moment > now - grain.kept:
                 key = Key(tenant, scope, id, grain, grain.begin_of(moment))
                 tallies.setdefault(key, Tally()).add(tally)

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.telemetry.statistics.histogram import Durations
-from pipeweave.orchestrator.telemetry.statistics.tallies import OUTCOMES, RUN_COUNTS, RUN_ENDS, TASK_COUNTS
+from pipeweave.orchestrator.telemetry.statistics.tallies import (
+    OUTCOMES,
+    RUN_COUNTS,
+    RUN_ENDS,
+    TASK,
+    TASK_COUNTS,
+    WAIT,
+)
 
 # Pipelines and tasks that are told by themselves, those with the most runs or attempts first.
 MOST = 1_000
@@ -68,6 +75,15 @@ class TaskTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitTotals:
+    """The waits of a kind that ended, ever. `late`: how long after what ended them had come (ms)."""
+
+    tenant: str
+    kind: str
+    late: Durations
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
     """All counters.
 
@@ -77,26 +93,29 @@ class Totals:
 
     runs: Sequence[RunTotals]
     tasks: Sequence[TaskTotals]
+    waits: Sequence[WaitTotals]
     is_cut: bool
 
 
-def _select(table: str, scope: str, counts: Sequence[str], weight: str) -> str:
+def _select(table: str, scopes: str, counts: Sequence[str], weight: str) -> str:
     return f"""
-SELECT s.tenant_id, s.id, {", ".join(f"s.{each}" for each in counts)}, s.took, s.took_sum, s.took_min,
-    s.took_max, s.wait, s.wait_sum, s.wait_min, s.wait_max
-FROM {table} AS s WHERE s.scope = '{scope}' AND s.grain = 'ever'
+SELECT s.tenant_id, s.scope, s.id, {", ".join(f"s.{each}" for each in counts)}, s.took, s.took_sum,
+    s.took_min, s.took_max, s.wait, s.wait_sum, s.wait_min, s.wait_max
+FROM {table} AS s WHERE s.scope IN ({scopes}) AND s.grain = 'ever'
 ORDER BY {weight} DESC, s.tenant_id, s.id LIMIT :limit
 """
 
 
-_RUNS = _select("run_stats", "pipeline", (*RUN_COUNTS, "steps"), "s.created")
-_TASKS = _select("task_stats", "task", (*TASK_COUNTS, "codes"), "s.completed")
+_RUNS = _select("run_stats", "'pipeline'", (*RUN_COUNTS, "steps"), "s.created")
+# Waits have few rows, and come first.
+_TASKS = _select("task_stats", "'task', 'wait'", (*TASK_COUNTS, "codes"), "s.scope DESC, s.completed")
 
 
 def totals(tx: Transaction, most: int = MOST) -> Totals:
     """The counters of all tenants' pipelines and tasks, at most `most` of each, in two statements."""
     runs = tx.execute(_RUNS, {"limit": most + 1}).all()
-    tasks = tx.execute(_TASKS, {"limit": most + 1}).all()
+    of_tasks = tx.execute(_TASKS, {"limit": most + 1}).all()
+    tasks = [row for row in of_tasks if row.scope == TASK]
     return Totals(
         [
             RunTotals(
@@ -126,7 +145,12 @@ def totals(tx: Transaction, most: int = MOST) -> Totals:
             )
             for row in tasks[:most]
         ],
-        is_cut=max(len(runs), len(tasks)) > most,
+        [
+            WaitTotals(row.tenant_id, row.id, Durations.of_row(row, "took"))
+            for row in of_tasks
+            if row.scope == WAIT
+        ],
+        is_cut=max(len(runs), len(of_tasks)) > most,
     )
 
 

@@ -1,14 +1,16 @@
-"""Reads what has ended in a stretch of the event log: runs, and attempts of task runs."""
+"""Reads what has ended in a stretch of the event log: runs, attempts of task runs, and waits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from pipeweave.orchestrator.domain import kind_sql
+from pipeweave.orchestrator.domain.waits import CHILD
 from pipeweave.orchestrator.feed import stretch
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.telemetry.traces import spans
 from pipeweave.orchestrator.telemetry.traces.spans import TraceSpan
+from pipeweave.spec.kinds import BODY, WAIT
 
 _RUN_ENDS = ["run.completed", "run.partial", "run.failed", "run.cancelled"]
 _ATTEMPT_ENDS = ["task_run.completed", "task_run.retrying", "task_run.failed", "task_run.timed_out"]
@@ -71,12 +73,48 @@ CROSS JOIN LATERAL (
 """
 
 
+# A step that only waits has no attempt of a task: its wait is its span. A call that has suspended itself has
+# both; the event of its end says how long it waited.
+_IS_WAIT = kind_sql.kind_in((WAIT, BODY))
+_IS_BODY = kind_sql.kind_in((BODY,))
+_WAIT_KIND = f"coalesce(e.data ->> 'wait', CASE WHEN {_IS_BODY} THEN '{CHILD}' END) AS wait_kind"
+_WAITS = f"""
+SELECT e.run_id, e.task_run_id, e.attempt, t.tenant_id, t.step_id, t.map_index, NOT {_IS_WAIT} AS is_called,
+    r.pipeline_id, r.traceparent, {_WAIT_KIND},
+    CASE WHEN e.type = 'task_run.completed' THEN 'completed' ELSE e.data ->> 'outcome' END AS outcome,
+    CASE WHEN {_IS_WAIT} THEN t.started_at
+        ELSE e.at - CAST(e.data ->> 'waitedMs' AS bigint) * interval '1 millisecond' END AS started_at,
+    e.at AS ended_at, e.data ->> 'error' AS error, e.data ->> 'errorCode' AS error_code
+FROM ({stretch.EVENTS}) AS e CROSS JOIN LATERAL (
+    SELECT t.tenant_id, t.step_id, t.map_index, t.kind, t.attempt, t.started_at FROM task_runs AS t
+    WHERE t.run_id = e.run_id AND t.id = e.task_run_id OFFSET 0
+) AS t CROSS JOIN LATERAL ({_OF_RUN}) AS r
+WHERE CASE WHEN {_IS_WAIT} THEN t.attempt = e.attempt AND t.started_at IS NOT NULL
+        AND NOT coalesce(CAST(e.data ->> 'cached' AS boolean), false)
+    ELSE e.data ->> 'waitedMs' IS NOT NULL END
+"""
+_CANCELLED_WAITS = f"""
+SELECT e.run_id, t.id AS task_run_id, t.attempt, t.tenant_id, t.step_id, t.map_index, false AS is_called,
+    r.pipeline_id, r.traceparent, {_WAIT_KIND}, 'cancelled' AS outcome, t.started_at, e.at AS ended_at,
+    CAST(NULL AS text) AS error, CAST(NULL AS text) AS error_code
+FROM ({stretch.EVENTS}) AS e CROSS JOIN LATERAL jsonb_array_elements(e.data -> 'ordinals') AS o
+CROSS JOIN LATERAL (
+    SELECT t.* FROM task_runs AS t
+    WHERE t.run_id = e.run_id AND {_IS_WAIT} AND t.started_at IS NOT NULL AND t.status = 'cancelled'
+        AND t.id BETWEEN {_id_of("o ->> 0")} AND {_id_of("coalesce(o ->> 1, o ->> 0)")} OFFSET 0
+) AS t CROSS JOIN LATERAL ({_OF_RUN}) AS r
+"""
+
+
 def spans_of(tx: Transaction, stretch: stretch.EventStretch) -> Iterator[TraceSpan]:
     """The spans of what ended in a stretch, but of runs whose callers want no trace recorded."""
-    for statement, types in ((_ATTEMPTS, _ATTEMPT_ENDS), (_CANCELLED_ATTEMPTS, _CANCELLED)):
+    for statement, types, span_of in (
+        (_ATTEMPTS, _ATTEMPT_ENDS, spans.of_attempt),
+        (_CANCELLED_ATTEMPTS, _CANCELLED, spans.of_attempt),
+        (_WAITS, _ATTEMPT_ENDS, spans.of_wait),
+        (_CANCELLED_WAITS, _CANCELLED, spans.of_wait),
+        (_RUNS, _RUN_ENDS, spans.of_run),
+    ):
         for row in tx.execute(statement, {**stretch.parameters, "types": types}):
             if spans.is_recorded(row.traceparent):
-                yield spans.of_attempt(row)
-    for row in tx.execute(_RUNS, {**stretch.parameters, "types": _RUN_ENDS}):
-        if spans.is_recorded(row.traceparent):
-            yield spans.of_run(row)
+                yield span_of(row)

@@ -1,4 +1,4 @@
-"""The spans of runs and attempts (pure): names, ids and attributes.
+"""The spans of runs, attempts and waits (pure): names, ids and attributes.
 
 Ids follow from what a span stands for, so that a span which is sent twice is the same span.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from pipeweave import ids
 from pipeweave.orchestrator.domain import tracing
 
-RUN, STEP = "orchestrator.run", "orchestrator.step"
+RUN, STEP, WAIT = "orchestrator.run", "orchestrator.step", "orchestrator.wait"
 # Characters of an error's sentence.
 MOST_TEXT = 500
 # The end of a run, or the outcome of an attempt, that is no error.
@@ -91,6 +91,35 @@ def of_attempt(row: Any) -> TraceSpan:
         tracing.trace_id(row.run_id, row.traceparent),
         tracing.span_id(row.task_run_id, row.attempt),
         tracing.run_span_id(row.run_id) if row.pipeline_id is not None else _callers_span(row.traceparent),
+        row.started_at,
+        max(row.started_at, row.ended_at),
+        _known(attributes),
+        None if row.outcome in _FINE else _text(row.error, row.error_code, row.outcome),
+    )
+
+
+def of_wait(row: Any) -> TraceSpan:
+    """The span of a wait that ended: of a step that only waits, the span of the step; of a call that has
+    suspended itself, one below that of the attempt.
+    """
+    attributes = {
+        "tenant": row.tenant_id,
+        "dagId": row.pipeline_id,
+        "runId": ids.show(ids.RUN, row.run_id),
+        "stepId": row.step_id,
+        "taskRunId": ids.show(ids.TASK_RUN, row.task_run_id),
+        "attempt": row.attempt,
+        "mapIndex": row.map_index,
+        "waitKind": row.wait_kind,
+        "status": row.outcome,
+        "errorCode": row.error_code,
+    }
+    of_step = tracing.span_id(row.task_run_id, row.attempt)
+    return TraceSpan(
+        WAIT,
+        tracing.trace_id(row.run_id, row.traceparent),
+        tracing.wait_span_id(row.task_run_id, row.attempt) if row.is_called else of_step,
+        of_step if row.is_called else tracing.run_span_id(row.run_id),
         row.started_at,
         max(row.started_at, row.ended_at),
         _known(attributes),

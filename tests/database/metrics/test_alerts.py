@@ -150,6 +150,21 @@ def work_waits_beside_an_idle_worker(watched: Watched) -> None:
     watched.sql("UPDATE workers SET last_fetch_at = now() - interval '10 minutes', busy = 0")
 
 
+def a_wait(watched: Watched, kind: str, began: str, due: str) -> None:
+    """A wait that began and is due so long from now; no look ends it, as its run is not there."""
+    watched.sql(
+        """INSERT INTO waits (run_id, task_run_id, tenant_id, root_run_id, attempt, kind, due_at, timeout_at,
+            data, created_at)
+        SELECT n.id, n.id, :tenant, n.id, 1, :kind, now() + CAST(:due AS interval),
+            now() + CAST(:due AS interval), '{}', now() + CAST(:began AS interval)
+        FROM (SELECT gen_random_uuid() AS id) AS n""",
+        tenant=watched.driver.tenant,
+        kind=kind,
+        began=began,
+        due=due,
+    )
+
+
 # What goes wrong -> how, and the alerts it must bring, with a value where it is sure.
 TROUBLES: dict[str, tuple[Callable[[Watched], None], dict[str, float | None]]] = {
     "failures": (
@@ -220,6 +235,14 @@ TROUBLES: dict[str, tuple[Callable[[Watched], None], dict[str, float | None]]] =
         ),
         {"PipeWeaveEnqueuedRunsWait": None},
     ),
+    "a timer that is late": (
+        lambda each: a_wait(each, "timer", "-1 hour", "-1 minute"),
+        {"PipeWeaveWaitsLate": None},
+    ),
+    "an approval that nobody decides": (
+        lambda each: a_wait(each, "approval", "-9 hours", "1 hour"),
+        {"PipeWeaveApprovalsExpire": 1.0},
+    ),
     "a queue with more than is counted": (very_much_waits, {"PipeWeaveQueueDeep": 10_000.0}),
     "a trigger that fails": (a_trigger_that_fails, {"PipeWeaveTriggersFail": 1.0}),
     "an instance that does not answer": (
@@ -242,6 +265,7 @@ OF_PROCESSES = {
 AFTERWARDS = (
     "DELETE FROM schedules",
     "DELETE FROM enqueued_runs",
+    "DELETE FROM waits",
     "DELETE FROM triggers",
     "DELETE FROM service_instances",
     "DELETE FROM services WHERE kind = 'http'",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -9,15 +10,20 @@ import pytest
 from support.inline_worker import InlineWorker
 from support.plans import parts_of, plans_of
 from support.run_driver import PERMANENT, RunDriver
+from support.waiting_runs import WaitingRuns
 
 from pipeweave import ids
 from pipeweave.errors import InvalidInput, NotFound
+from pipeweave.orchestrator.diagnosis import verify
+from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.states import STATUS_LETTERS, TaskStatus
 from pipeweave.orchestrator.reading import step_columns as reading
 from pipeweave.orchestrator.reading.step_columns import step_states
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.waits import repairing
+from pipeweave.spec.wait_steps import Approval
 
 FAN = {"a": [], **{f"b{at}": ["a"] for at in range(200)}}
 
@@ -58,6 +64,21 @@ def test_after_a_cursor_come_only_the_steps_that_changed(driver: RunDriver) -> N
     assert last["status"] == "failed"
     assert dict(zip(last["ordinals"], last["statuses"], strict=True))[2] == "f"
     assert states(driver, run_id, last["cursor"])["ordinals"] == []
+
+
+def test_a_wait_that_was_given_another_end_is_among_what_has_changed(driver: RunDriver) -> None:
+    runs = WaitingRuns(driver)
+    run_id = runs.begin({"ok": Approval("Ship?", timeout_ms=60_000)})
+    first = states(driver, run_id)
+    with driver.database.transaction() as tx:
+        until = repairing.extend(tx, driver.tenant, runs.task_run(run_id, "ok"), timedelta(days=2), by="ann")
+    second = states(driver, run_id, first["cursor"])
+    assert (second["ordinals"], second["waits"]["2"]["until"]) == ([2], iso(until))
+    assert second["waits"] != first["waits"]
+    [event] = driver.events(run_id, "task_run.extended")
+    assert event.data["by"] == "ann"
+    with verify.snapshot(driver.database) as tx:
+        assert verify.run(tx, run_id) == []
 
 
 def test_changes_applied_to_the_first_answer_give_what_the_whole_says(driver: RunDriver) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg2
 import pytest
-from support.memory_storage import MemoryStorage
+from support.memory_storage import MemoryStorage, SilentStorage
 from support.run_driver import RunDriver
 from support.servers import wait_until
 from support.stored_values import values_in
@@ -24,29 +24,15 @@ from pipeweave.size_limits import INLINE_BYTES
 LARGE = {"text": "x" * INLINE_BYTES}
 
 
-class Store(MemoryStorage):
-    """A store that answers nobody until it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answers = threading.Event()
-        self.asked = threading.Semaphore(0)
-        self.before_use = self._wait
-
-    def _wait(self) -> None:
-        self.asked.release()
-        assert self.answers.wait(60)
-
-
 @pytest.fixture
-def store() -> Iterator[Store]:
-    made = Store()
+def store() -> Iterator[SilentStorage]:
+    made = SilentStorage()
     yield made
     made.answers.set()
 
 
 @pytest.fixture
-def hanging(deployment: Deployment, store: Store, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+def hanging(deployment: Deployment, store: SilentStorage, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     """The deployment over that store, whose ticks wait for nothing that may wait."""
     monkeypatch.setattr(late_chores, "WAIT_S", 0.0)
     settings = deployment.settings
@@ -76,7 +62,7 @@ def runs_of(driver: RunDriver) -> int:
 
 
 def test_enqueued_runs_of_others_start_while_a_large_input_waits_for_the_store(
-    driver: RunDriver, other: RunDriver, hanging: Deployment, store: Store
+    driver: RunDriver, other: RunDriver, hanging: Deployment, store: SilentStorage
 ) -> None:
     for each in (driver, other):
         each.store({"a": []})

@@ -72,7 +72,7 @@ def test_many_timers_that_are_due_together_share_transactions(isolated_runs: Wai
     with driver.database.transaction() as tx:
         tx.execute("UPDATE waits SET due_at = now() - interval '1 second', timeout_at = now()")
     with sent_statements() as sent:
-        assert due.run_once(driver.database, driver.values) == 10
+        assert due.run_once(driver.database) == 10
     # The mode, the lease and its end, what is due, and all timers.
     assert sent.commits == 5
     assert {driver.statuses(each)["sleep"] for each in runs} == {"completed"}

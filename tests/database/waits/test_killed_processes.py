@@ -60,6 +60,6 @@ def test_a_sender_that_is_killed_after_its_commit_has_sent(
     else:
         run_id = isolated_runs.begin({"paid": SignalWait(("paid",))})
         kill_after_commit(SEND, driver.database.url, str(run_id), driver.tenant)
-        wait_until(lambda: due.run_once(driver.database, driver.values) == 1, what="nobody looks at the wait")
+        wait_until(lambda: due.run_once(driver.database) == 1, what="nobody looks at the wait")
     assert isolated_runs.output(run_id, "paid")["payload"] == 7
     assert isolated_runs.waits(run_id) == []

@@ -112,7 +112,7 @@ def test_whoever_dies_before_the_look_is_made_up_for(isolated_runs: WaitingRuns,
     if dies != "waiter":
         assert driver.statuses(run_id)["paid"] == "waiting"
         assert is_due(driver.database)
-        assert due.run_once(driver.database, driver.values) == 1
+        assert due.run_once(driver.database) == 1
     assert driver.statuses(run_id)["paid"] == "completed"
     assert not is_due(driver.database)
 
@@ -127,7 +127,7 @@ def test_a_wait_and_a_signal_that_do_not_see_each_other_are_found_as_a_pair(
     with driver.database.transaction() as tx:
         tx.execute("UPDATE waits SET due_at = timeout_at")
     assert not is_due(driver.database)
-    assert due.run_once(driver.database, driver.values) == 1
+    assert due.run_once(driver.database) == 1
     assert driver.statuses(run_id)["paid"] == "completed"
 
 
@@ -138,7 +138,7 @@ def test_nothing_is_looked_at_in_maintenance(isolated_runs: WaitingRuns) -> None
         tx.execute("UPDATE orchestrator_state SET mode = 'maintenance'")
         tx.execute("UPDATE waits SET due_at = now() - interval '1 day'")
     assert not is_due(driver.database)
-    assert due.run_once(driver.database, driver.values) == 0
+    assert due.run_once(driver.database) == 0
     assert driver.statuses(run_id)["sleep"] == "waiting"
 
 
@@ -147,6 +147,7 @@ def test_a_large_payload_is_loaded_outside_of_the_transaction(isolated_runs: Wai
     run_id = isolated_runs.begin({"paid": SignalWait(("paid",))})
     isolated_runs.send(run_id, "paid", "x" * 100_000)
     assert driver.statuses(run_id)["paid"] == "waiting"
-    assert due.run_once(driver.database, driver.values) == 1
+    assert due.run_once(driver.database) == 0
+    assert due.run_stored(driver.database, driver.values) == 1
     [row] = [each for each in driver.task_runs(run_id) if each.step_id == "paid"]
     assert driver.values.load(None, row.output_path)["payload"] == "x" * 100_000

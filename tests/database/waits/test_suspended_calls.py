@@ -67,7 +67,7 @@ def test_a_large_result_goes_to_storage_and_ends_the_wait_at_the_next_look(
     run_id = runs.begin()
     runs.report(run_id, "x" * 100_000)
     assert runs.row(run_id).status == "waiting"
-    assert due.run_once(runs.driver.database, runs.driver.values) == 1
+    assert due.run_stored(runs.driver.database, runs.driver.values) == 1
     row = runs.row(run_id)
     assert (row.status, row.output_size) == ("completed", 100_002)
     assert runs.driver.values.load(None, row.output_path) == "x" * 100_000
@@ -247,5 +247,5 @@ def test_a_wait_and_its_report_that_did_not_see_each_other_are_found_as_a_pair(
         assert runs.row(run_id).status == "waiting"
     with database.statements() as tx:
         assert tx.execute(f"SELECT {due.IS_DUE}").scalar_one() is True
-    assert due.run_once(database, runs.driver.values) == 1
+    assert due.run_once(database) == 1
     assert runs.row(run_id).output == 5

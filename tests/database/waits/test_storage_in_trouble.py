@@ -1,0 +1,112 @@
+"""A store that hangs, or is away, delays those waits alone that need something of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from support.memory_storage import MemoryStorage, SilentStorage
+from support.run_driver import RunDriver
+from support.stored_values import VALUES, values_in
+from support.suspended_runs import SuspendedRuns
+from support.waiting_runs import WaitingRuns
+
+from pipeweave.beside import Beside
+from pipeweave.orchestrator.waits import due
+from pipeweave.orchestrator.waits.looking import ASK_AGAIN_AFTER
+from pipeweave.size_limits import INLINE_BYTES
+from pipeweave.spec.wait_steps import SignalWait, Sleep
+
+DAY_MS = 86_400_000
+LARGE = "x" * (2 * INLINE_BYTES)
+
+
+@pytest.fixture
+def store() -> Iterator[SilentStorage]:
+    """It has what the tests of this process store."""
+    made = SilentStorage()
+    made.objects = stored_objects()
+    yield made
+    made.answers.set()
+
+
+def stored_objects() -> dict[str, bytes]:
+    storage: Any = VALUES.backends.get(VALUES.backends.default_id)
+    objects: dict[str, bytes] = storage.objects
+    return objects
+
+
+def make_due(driver: RunDriver) -> None:
+    driver.rows("UPDATE waits SET due_at = now() - interval '1 s', timeout_at = now() RETURNING run_id")
+
+
+def is_true(driver: RunDriver, condition: str) -> bool:
+    [row] = driver.rows(f"SELECT {condition} AS holds")
+    return bool(row.holds)
+
+
+def test_timers_of_others_end_while_a_payload_waits_for_a_store_that_hangs(
+    isolated_runs: WaitingRuns, store: SilentStorage
+) -> None:
+    driver = isolated_runs.driver
+    database, others = driver.database, WaitingRuns(RunDriver(driver.database))
+    asleep = others.begin({"sleep": Sleep(ms=DAY_MS)})
+    make_due(driver)
+    paid = isolated_runs.begin({"paid": SignalWait(("paid",))})
+    isolated_runs.send(paid, "paid", LARGE)
+    loading = Beside(lambda: due.run_stored(database, values_in(store)), "loads")
+    assert store.asked.acquire(timeout=60)
+    assert due.run_once(database) == 1
+    assert driver.statuses(asleep)["sleep"] == "completed"
+    assert driver.statuses(paid)["paid"] == "waiting"
+    # Who loads has the lease: no second process asks the store for the same.
+    assert due.run_stored(database, driver.values) == 0
+    store.answers.set()
+    assert loading.result(60) == 1
+    assert driver.statuses(paid)["paid"] == "completed"
+
+
+def test_a_look_at_what_is_due_leaves_to_storage_what_needs_it(isolated_runs: WaitingRuns) -> None:
+    driver = isolated_runs.driver
+    run_id = isolated_runs.begin({"paid": SignalWait(("paid",))})
+    isolated_runs.send(run_id, "paid", LARGE, look=False)
+    assert not is_true(driver, due.IS_STORED_DUE)
+    assert due.run_once(driver.database) == 0
+    assert (is_true(driver, due.IS_DUE), is_true(driver, due.IS_STORED_DUE)) == (False, True)
+    assert due.run_stored(driver.database, driver.values) == 1
+
+
+def test_a_store_that_is_away_is_asked_again_in_a_while(isolated_runs: WaitingRuns) -> None:
+    driver = isolated_runs.driver
+    run_id = isolated_runs.begin({"paid": SignalWait(("paid",))})
+    isolated_runs.send(run_id, "paid", LARGE)
+    assert due.run_stored(driver.database, values_in(MemoryStorage(is_away=True))) == 0
+    [wait] = isolated_runs.waits(run_id)
+    assert timedelta() < wait.due_at - driver.database.now() <= ASK_AGAIN_AFTER
+    assert not is_true(driver, due.IS_STORED_DUE)
+    driver.rows("UPDATE waits SET due_at = now() RETURNING run_id")
+    assert due.run_stored(driver.database, driver.values) == 1
+    assert driver.statuses(run_id)["paid"] == "completed"
+
+
+def test_nothing_is_loaded_in_maintenance(isolated_runs: WaitingRuns) -> None:
+    driver = isolated_runs.driver
+    run_id = isolated_runs.begin({"paid": SignalWait(("paid",))})
+    isolated_runs.send(run_id, "paid", LARGE)
+    driver.rows("UPDATE orchestrator_state SET mode = 'maintenance' RETURNING mode")
+    assert not is_true(driver, due.MAY_BE_LOADED)
+    assert due.run_stored(driver.database, driver.values) == 0
+    assert driver.statuses(run_id)["paid"] == "waiting"
+
+
+def test_a_report_that_is_in_storage_ends_its_wait_when_it_is_loaded(
+    isolated_suspended: SuspendedRuns,
+) -> None:
+    runs = isolated_suspended
+    run_id = runs.begin()
+    runs.report(run_id, LARGE)
+    assert due.run_once(runs.driver.database) == 0
+    assert due.run_stored(runs.driver.database, runs.driver.values) == 1
+    assert runs.driver.values.load(None, runs.row(run_id).output_path) == LARGE
