@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pipeweave.errors import FieldError, InvalidId
@@ -12,6 +13,7 @@ from pipeweave.suggestions import nearest
 
 MOST_ERRORS = 100
 _MOST_HINTS = 10
+_NO_WORDS: Mapping[str, str] = MappingProxyType({})
 
 
 class FieldErrors:
@@ -24,11 +26,21 @@ class FieldErrors:
         """Add one mistake."""
         self.errors.append(FieldError(path, message, code, expected))
 
-    def unknown_keys(self, members: Iterable[str], allowed: tuple[str, ...], path: str) -> None:
-        """Add a mistake for each key that is not allowed, with the nearest allowed key as a hint."""
+    def unknown_keys(
+        self,
+        members: Iterable[str],
+        allowed: tuple[str, ...],
+        path: str,
+        words: Mapping[str, str] = _NO_WORDS,
+    ) -> None:
+        """Add a mistake for each key that is not allowed, with the nearest allowed key as a hint.
+
+        Args:
+            words: allowed keys by what others call them; they are nearer than any key that looks alike.
+        """
         for key in members:
             if key not in allowed:
-                near = self.nearest(key, allowed, cutoff=0.5)
+                near = words.get(key) or self.nearest(key, allowed, cutoff=0.5)
                 hint = f"did you mean {near!r}?" if near else f"the known keys are {', '.join(allowed)}"
                 place = f"{path}.{key}" if path else key
                 self.wrong(place, f"is not a known key; {hint}", "unknown_key", near)

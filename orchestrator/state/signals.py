@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from pipeweave import ids
 from pipeweave.orchestrator.domain.facts import SignalSent
 from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.waits import Signal, Wait
@@ -80,8 +81,8 @@ SELECT (SELECT s.id FROM sent AS s) AS id, EXISTS (SELECT 1 FROM run) AS is_open
 
 
 _SEND = _send_to("w.root_run_id = s.run_id")
-# One wait alone may take it: a run may have thousands of others.
-_SEND_TO_ONE = _send_to("w.run_id = s.run_id AND w.task_run_id = CAST(:about AS uuid)")
+# One wait alone may take it: a run may have thousands of others. It may be one of a run below.
+_SEND_TO_ONE = _send_to("w.run_id = CAST(:waiting_run AS uuid) AND w.task_run_id = CAST(:about AS uuid)")
 _BEFORE = """
 SELECT s.id, s.taken_at IS NOT NULL AS is_taken FROM signals AS s
 WHERE s.run_id = :run_id AND s.name = :name AND s.once = :once AND s.tenant_id = :tenant
@@ -134,7 +135,7 @@ def send(
 def _sent(tx: Transaction, about: UUID | None, stored: dict[str, Any]) -> Any:
     if about is None:
         return tx.execute(_SEND, stored).one()
-    return tx.execute(_SEND_TO_ONE, stored).one()
+    return tx.execute(_SEND_TO_ONE, stored | {"waiting_run": ids.run_id_of(about)}).one()
 
 
 _COLUMNS = "s.id, s.name, s.payload, s.payload_path, s.sent_by, s.sent_at, s.once"

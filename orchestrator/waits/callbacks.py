@@ -29,10 +29,10 @@ _GOES_ON = (TaskStatus.RUNNING, TaskStatus.WAITING)
 
 # Of the same attempt: an extended wait lets its token live as long.
 _ROW = """
-SELECT t.tenant_id, t.status, t.attempt,
+SELECT t.tenant_id, t.status, t.attempt, coalesce(r.root_run_id, r.id) AS root_run_id,
     (SELECT w.timeout_at FROM waits AS w WHERE w.run_id = t.run_id AND w.task_run_id = t.id
         AND w.attempt = :attempt) AS timeout_at
-FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id
+FROM task_runs AS t JOIN runs AS r ON r.id = t.run_id WHERE t.run_id = :run_id AND t.id = :id
 """
 _BEFORE = """
 SELECT s.size, s.payload_path, s.payload = CAST(:payload AS jsonb) AS is_same FROM signals AS s
@@ -76,7 +76,8 @@ def receive(tx: Transaction, named: Callback, payload: KeptValue) -> bool:
     row: Any = tx.execute(_ROW, parameters).one_or_none()
     if row is None:
         raise NotFound("there is no such callback")
-    signal = NewSignal(run_id, row.tenant_id, callback_name(named.task_run_id, named.attempt), payload, ONCE)
+    name = callback_name(named.task_run_id, named.attempt)
+    signal = NewSignal(row.root_run_id, row.tenant_id, name, payload, ONCE)
     if _has_come(tx, signal):
         return False
     _check_goes_on(row, named, tx)

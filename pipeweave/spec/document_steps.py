@@ -25,6 +25,7 @@ from pipeweave.spec.joins import MAX_EARLY_PREDECESSORS, SETTLED
 from pipeweave.spec.pipeline_spec import MapSpec, StepSpec
 from pipeweave.spec.references import json_type
 from pipeweave.spec.rules import FAILS_RUN, ITEM_FAILURES, ItemFailure
+from pipeweave.spec.words_of_others import WORDS
 
 # What a step does: it has exactly one of these.
 _DEEDS = (
@@ -147,7 +148,8 @@ class StepReader(GraphMistakes):
                     "unknown_key",
                 )
         members = renamed(self, entry.members, _STEP_NAMES, entry.field)
-        self.unknown_keys([each for each in members if each not in _TASK_OPTIONS], _STEP_KEYS, entry.field)
+        unchecked = [each for each in members if each not in _TASK_OPTIONS]
+        self.unknown_keys(unchecked, _STEP_KEYS, entry.field, WORDS)
         compensate = self.calls.compensate(members.get("compensate"), f"{entry.field}.compensate")
         first = len(self.expressions.written)
         deed = self.deed(members, entry)

@@ -40,7 +40,7 @@ def test_examples_in_the_documents_can_be_read(page: Path) -> None:
     for block in blocks(page, "python"):
         ast.parse(block)
     for block in blocks(page, "yaml"):
-        yaml.safe_load(block)
+        list(yaml.safe_load_all(block))
     for block in blocks(page, "json"):
         json.loads(block)
 

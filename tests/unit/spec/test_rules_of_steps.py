@@ -10,6 +10,7 @@ from pipeweave.errors import InvalidSpec
 from pipeweave.spec import ALL, ALL_DONE, ANY, JoinRule, StepRetry, dry_run, parse_spec
 from pipeweave.spec.async_defaults import AsyncDefaults
 from pipeweave.spec.pipeline_spec import StepSpec
+from pipeweave.spec.words_of_others import WORDS
 
 
 def step_of(**keys: Any) -> StepSpec:
@@ -283,3 +284,8 @@ def test_variables_are_part_of_the_version() -> None:
     assert spec.variables == document["variables"]
     assert parse_spec(spec.to_json()) == spec
     assert spec.spec_hash != parse_spec({"id": "p", "steps": [{"task": "t"}]}).spec_hash
+
+
+@pytest.mark.parametrize(("word", "key"), WORDS.items())
+def test_a_word_of_other_tools_is_refused_with_the_word_that_is_right_here(word: str, key: str) -> None:
+    assert f"did you mean '{key}'?" in mistakes(**{word: "x"})[f"steps[1].{word}"]
