@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pipeweave import errors
 from pipeweave.authoring.context import Context, TaskResult
 from pipeweave.authoring.deciding import otherwise, settle, transform, when
+from pipeweave.authoring.looping import loop
 from pipeweave.authoring.pipeline import Pipeline, pipeline, run_plain_calls_with
 from pipeweave.authoring.placeholder import either
 from pipeweave.authoring.retry import Retry
@@ -48,6 +49,7 @@ __all__ = [
     "enqueue_many",
     "enqueue_many_async",
     "errors",
+    "loop",
     "otherwise",
     "pipeline",
     "settle",

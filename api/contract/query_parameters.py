@@ -195,6 +195,15 @@ class RunsQuery(RunFilterQuery, PageQuery):
     """Filters of the list of runs."""
 
 
+class ChildRunsQuery(PageQuery):
+    """Filters of the list of child runs."""
+
+    task_run_id: TaskRunId | None = Field(
+        None,
+        description="Only those that this step, or this item of a map, has started: its rounds and tries.",
+    )
+
+
 class FindTaskRunsQuery(PageQuery):
     """Filters of the list of all task runs."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from pipeweave import ids
-from pipeweave.api.contract.query_parameters import Query
+from pipeweave.api.contract.query_parameters import Query, truth
 from pipeweave.api.contract.requests import Name
 from pipeweave.orchestrator.documents.base import type_id_pattern
 
@@ -17,6 +17,11 @@ class StreamQuery(Query):
 
     run: Annotated[str, Field(pattern=type_id_pattern(ids.RUN))] | None = Field(
         None, description="Only changes of this run."
+    )
+    tree: Annotated[bool, BeforeValidator(truth)] = Field(
+        False,
+        description="With `run`: also changes of the runs inside of it, and of those inside of them. Of a run"
+        " that is inside of another one: of the whole tree.",
     )
     pipeline: Name | None = Field(None, description="Only changes of runs of this pipeline.")
     types: Annotated[str, Field(min_length=1, max_length=1_000)] | None = Field(

@@ -10,9 +10,9 @@ from pydantic.alias_generators import to_camel
 
 from pipeweave import ids
 from pipeweave.api.contract.query_parameters import (
+    ChildRunsQuery,
     EventsQuery,
     FindTaskRunsQuery,
-    PageQuery,
     RunQuery,
     RunsQuery,
     SearchQuery,
@@ -138,16 +138,18 @@ def list_task_runs(call: Call, id: str, query: TaskRunsQuery) -> dict[str, Any]:
     "/api/runs/{id}/children",
     "List a run's child runs",
     ids=RUN,
-    query=PageQuery,
+    query=ChildRunsQuery,
     answer=ChildRunList,
     errors=(NotFound,),
 )
-def list_children(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
+def list_children(call: Call, id: str, query: ChildRunsQuery) -> dict[str, Any]:
     """The runs that steps of this run have started, newest first."""
     run_id = ids.read(ids.RUN, id)
+    step = None if query.task_run_id is None else ids.read(ids.TASK_RUN, query.task_run_id)
     with call.reading() as tx:
         reading.require_run(tx, call.tenant, run_id)
-        page = reading.run_list(tx, call.tenant, query.page(), kept.RunFilter(parent=run_id))
+        chosen = kept.RunFilter(parent=run_id, parent_step=step)
+        page = reading.run_list(tx, call.tenant, query.page(), chosen)
     return query.named("runs", page)
 
 

@@ -120,5 +120,6 @@ def _wanted(call: Call, query: StreamQuery) -> tuple[WantedChanges, Place | None
             errors = [each for error in wrong for each in error.errors]
             raise InvalidInput("; ".join(error.detail for error in wrong), errors=errors, hint=wrong[0].hint)
         if run_id is not None:
-            reading.require_run(tx, call.tenant, run_id)
-    return WantedChanges(call.tenant, types, query.pipeline, run_id), place
+            root = reading.root_of(tx, call.tenant, run_id)
+            run_id = root if query.tree else run_id
+    return WantedChanges(call.tenant, types, query.pipeline, run_id, query.tree), place

@@ -88,7 +88,7 @@ def _drawn(
         failed = {at: each.get("f", 0) + each.get("t", 0) for at, each in counts.items()}
         pairs = zip(known["ordinals"], known["statuses"], strict=True)
         statuses = {at: words.seen(_WORDS[letter], failed.get(at, 0)) for at, letter in pairs}
-        left = {int(at): _left(view, each["until"]) for at, each in known["waits"].items() if each["until"]}
+        left = {int(at): _left(view, each) for at, each in known["waits"].items()}
     marked = {at for at, step in enumerate(graph["steps"]["ids"], 1) if step in changed}
     shape, layout = drawing.read_document(graph)
     # The drawing escapes every text and address itself.
@@ -106,9 +106,11 @@ def _drawn(
     )
 
 
-def _left(view: View, until: str) -> str:
-    """How long a step waits yet: `3 h left`."""
-    minutes = max(0.0, (datetime.fromisoformat(until) - view.now).total_seconds() / 60)
+def _left(view: View, wait: dict[str, Any]) -> str:
+    """How long a step waits yet, or in which round it is: `3 h left`; empty where neither is known."""
+    if wait["text"] or not wait["until"]:
+        return wait["text"] or ""
+    minutes = max(0.0, (datetime.fromisoformat(wait["until"]) - view.now).total_seconds() / 60)
     if minutes < 60:
         return f"{minutes:.0f} min left"
     return f"{minutes / 60:.1f} h left" if minutes < 2 * 24 * 60 else f"{minutes / (24 * 60):.1f} d left"

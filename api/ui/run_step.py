@@ -10,10 +10,12 @@ from pipeweave.api.ui import waits
 from pipeweave.api.ui.tracebacks import TracedLine, traced
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.domain import TaskStatus
-from pipeweave.spec import ITEMS, WITH_ITEMS
+from pipeweave.spec import CHILD_TASKS, ITEMS, WITH_ITEMS
 
 # Items of a map that are listed with it.
 ITEMS_SHOWN = 20
+# Runs of a step that are listed with it.
+RUNS_SHOWN = 20
 # The values of a condition are told of runs with at most so many steps: all of them are read for that.
 MOST_EVALUATED = 1_000
 CONDITION_FALSE = "CONDITION_FALSE"
@@ -32,8 +34,9 @@ class Selected:
         letter: its open dead letter.
         items: of a map, those that failed, else the first.
         title: what it is called, where the step's id says little.
-        wait: of a step that waits for a time, a signal or people.
+        wait: of a step that waits for a time, a signal, people or another system.
         condition: of a step that its condition has passed over: {text, values}.
+        runs: of a step that runs a pipeline, its newest runs: rounds and tries.
     """
 
     step_id: str
@@ -46,6 +49,7 @@ class Selected:
     title: str = ""
     wait: Mapping[str, Any] | None = None
     condition: Mapping[str, Any] | None = None
+    runs: Sequence[Mapping[str, Any]] = ()
 
     @property
     def name(self) -> str:
@@ -84,7 +88,9 @@ def selected(view: View, run: Mapping[str, Any], step_id: str) -> Selected | Non
         return Selected(step_id, index, step)
     task_run = view.ask("runs.get_task_run", id=id)
     is_map = task_run["kind"] in WITH_ITEMS
+    # What a child run waits for is told by the reasons.
     is_waiting = task_run["status"] == TaskStatus.WAITING and not is_map
+    is_waiting = is_waiting and task_run["taskId"] not in CHILD_TASKS
     return Selected(
         step_id,
         index,
@@ -95,7 +101,17 @@ def selected(view: View, run: Mapping[str, Any], step_id: str) -> Selected | Non
         _items(view, run["id"], step) if is_map else (),
         wait=waits.wait_of(view, id) if is_waiting else None,
         condition=_condition(view, run, step_id) if task_run["errorCode"] == CONDITION_FALSE else None,
+        runs=_runs(view, task_run),
     )
+
+
+def _runs(view: View, task_run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The runs that a step has started, the newest first; none are asked for of one that starts none."""
+    if task_run["childRunId"] is None:
+        return []
+    query = {"taskRunId": task_run["id"], "limit": str(RUNS_SHOWN)}
+    listed: list[Mapping[str, Any]] = view.ask("runs.list_children", query, id=task_run["runId"])["runs"]
+    return listed
 
 
 def _condition(view: View, run: Mapping[str, Any], step_id: str) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator.diagnosis import why_dispatched, why_held, why_pending, why_waiting
+from pipeweave.orchestrator.diagnosis import why_dispatched, why_held, why_inside, why_pending, why_waiting
 from pipeweave.orchestrator.diagnosis.why_held import Oldest
 from pipeweave.orchestrator.diagnosis.why_reasons import Reason, reason, seconds
 from pipeweave.orchestrator.documents.run_questions import WhyAnswer
@@ -105,6 +105,7 @@ def _reasons(tx: Transaction, row: Any, oldest: Oldest, is_serverless: bool) -> 
             yield _running(row)
         case T.WAITING:
             yield _waiting(tx, row)
+            yield from _inside(tx, row, oldest, is_serverless)
         case T.PENDING:
             yield from why_pending.pending_reasons(tx, row)
             yield from why_held.limit_reasons(tx, row)
@@ -119,6 +120,17 @@ def _reasons(tx: Transaction, row: Any, oldest: Oldest, is_serverless: bool) -> 
                 yield from why_held.line_reasons(tx, row, None if is_serverless else oldest)
             else:
                 yield from why_held.queue_reasons(tx, row, oldest)
+
+
+def _inside(tx: Transaction, row: Any, oldest: Oldest, is_serverless: bool) -> Iterator[Reason]:
+    """What holds up the child run that a step waits for, and the runs inside of that one."""
+    task_run = None if row.kind in WITH_ITEMS else why_inside.decisive(tx, row)
+    inner = None if task_run is None else _rows(tx, row.tenant_id, [task_run]).get(task_run)
+    if inner is None:
+        return
+    for each in _reasons(tx, inner, oldest, is_serverless):
+        # What was found further inside says where that is.
+        yield each if "insideRunId" in each.numbers else why_inside.told_of(inner, each)
 
 
 # --- finished, running or waiting -------------------------------------------------------------------------

@@ -64,6 +64,13 @@ _SHORT = {
     "waiting": "something outside",
     "items_open": "their items",
     "handles_error": "what takes care of their error",
+    "sleeps_until": "a time",
+    "waits_for_signal": "a signal",
+    "waits_for_approval": "a decision",
+    "waits_for_callback": "a callback",
+    "polls": "another system",
+    "waits_for_run": "another run",
+    "round_delay": "the next round",
 }
 
 

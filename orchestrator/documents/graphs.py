@@ -26,6 +26,10 @@ class GraphBoxes(AnswerModel):
     tasks: list[int] = Field(description="The place of the task in `tasks`.")
     maps: list[int] = Field(description="Numbers of the boxes whose steps are maps.")
     steps: list[list[int]] = Field(description="Ordinals of the steps of each box.")
+    inside: dict[str, str] = Field(
+        description="By the number of the box: the pipeline that its step runs as a run of its own, or"
+        " `steps` for a body."
+    )
     x: list[int] | None = Field(description="The left side; null without layout.")
     y: list[int] | None = Field(description="The top; null without layout.")
 
@@ -62,8 +66,9 @@ class GraphLinks(AnswerModel):
 
     sources: list[int]
     targets: list[int]
-    labels: dict[str, Literal["1:1", "1:n", "n:1", "n:m"]] = Field(
-        description="By the number of the link: how the members of two classes belong together."
+    labels: dict[str, str] = Field(
+        description="By the number of the link: how the members of two classes belong together (`1:1`, `1:n`,"
+        " `n:1`, `n:m`); of the link of a choice, the case that takes it."
     )
     bends: dict[str, list[int]] = Field(
         description="By the number of the link: x and y of each point between its ends. Between points of the"

@@ -90,6 +90,10 @@ class StepState(AnswerModel):
     inputs_hash: Sha256 | None
     outputs_hash: Sha256 | None
     cached_from: TaskRunId | None
+    child_run_id: RunId | None = Field(
+        description="Of a step that runs a pipeline: the run that it started last."
+    )
+    round: int | None = Field(description="Of a loop: the round that it is in, or ended with, from 1.")
     items: StateItems | None
     logs_ref: str
     metrics_ref: str
@@ -164,6 +168,7 @@ class StepWait(AnswerModel):
     until: AwareDatetime | None = Field(
         description="When a sleep ends, or when another wait ends if nothing comes; null for no end."
     )
+    text: str | None = Field(description="Of a loop: `round 3 of at most 5`.")
 
 
 class StepStates(AnswerModel):

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import AwareDatetime, Field
 
 from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId, TaskRunId
-from pipeweave.orchestrator.documents.task_runs import TaskRun
+from pipeweave.orchestrator.documents.task_runs import MapItem
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 from pipeweave.spec import StepKind
 
@@ -18,6 +18,7 @@ WaitKind = Literal[
     "asleep",
     "approval",
     "signal",
+    "child",
     "outside",
     "queue",
     "taskLimit",
@@ -37,7 +38,8 @@ class LedgerSum(AnswerModel):
     label: str = Field(description="The same in words.", examples=["waiting for a slot of resize (limit 4)"])
     task_id: str | None = Field(description="The task whose limit it waited for; null for any other kind.")
     waits_for: str | None = Field(
-        description="The people or signals that it waited for, as the pipeline names them; null for others."
+        description="The people or signals that it waited for, as the pipeline names them, or the pipeline"
+        " that a step runs; null for others."
     )
     limit: int | None = Field(description="The task's limit as it is now; null without one.")
     ms: float
@@ -57,7 +59,11 @@ class LedgerStep(AnswerModel):
 
 
 class LedgerAnswer(AnswerModel):
-    """What the duration of a run was spent on, along its critical path. The sums add up to the total."""
+    """What the duration of a run was spent on, along its critical path. The sums add up to the total.
+
+    In place of the time of a step that waited for its child runs, what those were doing is told: of the 20
+    longest ones.
+    """
 
     run_id: RunId
     pipeline_id: str
@@ -104,7 +110,8 @@ class TimelineStep(AnswerModel):
     error_code: str | None
     map_count: int | None
     waits_for: str | None = Field(
-        description="Of a step that waits for people or signals: as the pipeline names them."
+        description="Of a step that waits for people or signals: as the pipeline names them; of one that runs"
+        " a pipeline: that one."
     )
     level: int = Field(description="Steps of the longest way to it.")
     is_critical: bool = Field(description="Whether it is on the critical path, as the ledger follows it.")
@@ -163,7 +170,7 @@ class ItemsAnswer(AnswerModel):
     status: TaskStatus
     total: int
     seq: int = Field(description="The number of the run's newest event: another number, another answer.")
-    items: list[TaskRun] | None
+    items: list[MapItem] | None
     next_cursor: str | None
     matrix: Matrix | None
     lane: Lane | None

@@ -111,6 +111,11 @@ class StepProgress(AnswerModel):
     started_at: AwareDatetime | None = Field(description="The start of the first attempt.")
     finished_at: AwareDatetime | None
     duration_ms: float | None = Field(description="Of all attempts, with the waiting between them.")
+    child_run_id: RunId | None = Field(
+        description="Of a step that runs a pipeline: the run that it started last; those of a map are at its"
+        " items."
+    )
+    round: int | None = Field(description="Of a loop: the round that it is in, or ended with, from 1.")
 
 
 class RanBefore(AnswerModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field
 
@@ -48,6 +48,12 @@ class TaskRun(_TaskRun):
     """One step of one run, or one item of a map."""
 
     run_id: RunId
+
+
+class MapItem(TaskRun):
+    """One item of a map."""
+
+    child_run_id: RunId | None = Field(description="Of a map of pipelines: the run that it started last.")
 
 
 class TaskRunList(Paged):
@@ -104,6 +110,8 @@ class TaskRunDetail(_TaskRun):
     """A task run in full. `runId` and `pipelineId` are null for a standalone task."""
 
     run_id: RunId | None
+    child_run_id: RunId | None = Field(description="Where it runs a pipeline: the run that it started last.")
+    round: int | None = Field(description="Of a loop: the round that it is in, or ended with, from 1.")
     pipeline_id: str | None
     pipeline_version: int | None
     input_source: Literal["run", "params"]
@@ -114,7 +122,9 @@ class TaskRunDetail(_TaskRun):
     output: Any
     output_ref: Reference | MapReference | None
     selected_next: list[str] | None
-    code_hash: CodeHash
+    code_hash: Annotated[str, Field(pattern="^([0-9a-f]{16,64}|engine)$")] = Field(
+        description="`engine`: the engine decides the step, which has no task."
+    )
     current_code_version: int | None
     current_code_hash: CodeHash | None
     code_changed: bool = Field(description="Whether the task's code changed since the task run was queued.")

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain.run_kinds_sql import of_both
 from pipeweave.orchestrator.export.position import END, Position, digest
 from pipeweave.orchestrator.kept.run_filter import MATCHES, RunFilter, first_id, match_parameters
 from pipeweave.orchestrator.store.database import Transaction
@@ -63,18 +64,20 @@ _COLUMNS = f"""r.id, (r.pipeline_id IS NULL) = :is_standalone
         AND {MATCHES} AS matches"""
 _WHERE = "r.tenant_id = :tenant AND r.id BETWEEN :first AND :last"
 # Each kind of run has an index of its own, and so has each pipeline, and each status.
-_OF_PIPELINES = f"""
+_OF_EITHER = f"""
 SELECT {_COLUMNS} FROM runs AS r
-WHERE {_WHERE} AND r.pipeline_id IS NOT NULL ORDER BY r.id LIMIT :slice
+WHERE {_WHERE} AND r.pipeline_id IS NOT NULL AND {{kind}} ORDER BY r.id LIMIT :slice
 """
+_OF_PIPELINES = f"SELECT * FROM ({of_both(_OF_EITHER)}) AS c ORDER BY c.id LIMIT :slice"
 _OF_TASKS = f"""
 SELECT {_COLUMNS} FROM runs AS r
 WHERE {_WHERE} AND r.pipeline_id IS NULL ORDER BY r.id LIMIT :slice
 """
 # A value in the statement tells PostgreSQL how many runs have it: of a rare one, it reads the value's index.
-_OF_PIPELINE = f"""
-(SELECT {_COLUMNS} FROM runs AS r WHERE {_WHERE} AND r.pipeline_id = :only ORDER BY r.id LIMIT :slice)
-"""
+_OF_PIPELINE = of_both(
+    f"SELECT {_COLUMNS} FROM runs AS r WHERE {_WHERE} AND r.pipeline_id = :only AND {{kind}}"
+    " ORDER BY r.id LIMIT :slice"
+)
 _OF_STATUS = f"""
 (SELECT {_COLUMNS} FROM runs AS r WHERE {_WHERE} AND r.status = :only ORDER BY r.id LIMIT :slice)
 """

@@ -38,6 +38,7 @@ class FeedEvent:
         type: `run.completed`, for example.
         step_id: of its task run; None for an event of the run, or of many task runs.
         pipeline_id: None: a standalone task.
+        root_run_id: the first run above its run; None for a run without a parent.
     """
 
     seq: int
@@ -50,6 +51,7 @@ class FeedEvent:
     step_id: str | None
     attempt: int | None
     data: dict[str, Any]
+    root_run_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,24 +176,26 @@ WRITTEN_HERE = """
 """
 
 _COLUMNS = (
-    "e.seq, e.at, e.type, e.run_id, e.task_run_id, e.attempt, e.data, e.txid, r.tenant_id, r.pipeline_id"
+    "e.seq, e.at, e.type, e.run_id, e.task_run_id, e.attempt, e.data, e.txid, r.tenant_id, r.pipeline_id,"
+    " r.root_run_id"
 )
 
 # OFFSET 0 keeps the planner from joining whole tables: the owner of each event is looked up by its key.
 _EVENTS = f"""
 SELECT {_COLUMNS} FROM events AS e CROSS JOIN LATERAL (
-    SELECT r.tenant_id, r.pipeline_id FROM runs AS r WHERE r.id = e.run_id OFFSET 0
+    SELECT r.tenant_id, r.pipeline_id, r.root_run_id FROM runs AS r WHERE r.id = e.run_id OFFSET 0
 ) AS r
 WHERE {WRITTEN_HERE}
   AND (CAST(:types AS text[]) IS NULL OR e.type = ANY(:types))
   AND (CAST(:run_id AS uuid) IS NULL OR e.run_id = :run_id)
+  AND (CAST(:root AS uuid) IS NULL OR e.run_id = :root OR r.root_run_id = :root)
   AND (CAST(:tenant AS text) IS NULL OR r.tenant_id = :tenant)
   AND (CAST(:pipeline AS text) IS NULL OR r.pipeline_id = :pipeline)
 """
 
 _SHOWN = """
 p.seq, p.at, p.type, p.run_id, p.task_run_id, p.attempt, p.data, CAST(p.txid AS text) AS txid,
-p.tenant_id, p.pipeline_id, t.step_id
+p.tenant_id, p.pipeline_id, p.root_run_id, t.step_id
 """
 
 _STEP = """
@@ -247,6 +251,7 @@ def read_after(
     tenant: str | None = None,
     pipeline: str | None = None,
     run_id: UUID | None = None,
+    root: UUID | None = None,
     limit: int = BATCH,
 ) -> Batch:
     """The events that became visible after a place, and the place after them.
@@ -255,6 +260,7 @@ def read_after(
 
     Args:
         types: only events of these types; None: all. So with `tenant`, `pipeline` and `run_id`.
+        root: only events of this run and of those inside of it.
         limit: at most so many events.
 
     Raises:
@@ -265,6 +271,7 @@ def read_after(
         "tenant": tenant,
         "pipeline": pipeline,
         "run_id": run_id,
+        "root": root,
     }
     if place.next is not None:
         return _rest(tx, place, place.next, filters, limit)
@@ -321,4 +328,5 @@ def _event(row: Any) -> FeedEvent:
         row.step_id,
         row.attempt,
         row.data or {},
+        row.root_run_id,
     )

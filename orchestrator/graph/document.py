@@ -86,6 +86,7 @@ def _boxes(shape: Shape, number: dict[str, int], geometry: Layout | None) -> Doc
         tasks=[number[box.task] for box in boxes],
         maps=[at for at, box in enumerate(boxes) if box.is_map],
         steps=[list(box.steps) for box in boxes],
+        inside={str(at): box.inside for at, box in enumerate(boxes) if box.inside},
         x=None if geometry is None else [x for x, _ in geometry.places[: len(boxes)]],
         y=None if geometry is None else [y for _, y in geometry.places[: len(boxes)]],
     )
@@ -146,6 +147,7 @@ def read_document(document: Document) -> tuple[Shape, Layout]:
                 tuple(steps),
                 key in is_open,
                 tuple(ids[each - 1] for each in steps[:MEMBERS_SHOWN]) if key in is_open else (),
+                boxes["inside"].get(str(at), ""),
             )
             for at, (key, steps) in enumerate(zip(boxes["keys"], boxes["steps"], strict=True))
         ),

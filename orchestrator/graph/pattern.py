@@ -12,6 +12,7 @@ from enum import Enum
 
 from pipeweave.orchestrator.domain.plan import Plan, PlannedStep
 from pipeweave.orchestrator.domain.step_classes import SHOWN_SINGLY
+from pipeweave.orchestrator.graph.engine_words import case_of, inside
 from pipeweave.orchestrator.graph.junctions import with_junctions
 from pipeweave.orchestrator.graph.shapes import MEMBERS_SHOWN, Box, Link, Shape
 
@@ -43,12 +44,16 @@ def shape_of(plan: Plan, view: DrawingView, opened: Collection[str] = ()) -> Sha
 
 def _all(plan: Plan) -> Shape:
     boxes = tuple(_single(each) for each in plan.steps)
-    links = tuple(Link(source - 1, each.ordinal - 1) for each in plan.steps for source in each.predecessors)
+    links = tuple(
+        Link(source - 1, each.ordinal - 1, case_of(plan[source], each))
+        for each in plan.steps
+        for source in each.predecessors
+    )
     return Shape(boxes, *with_junctions(len(boxes), links))
 
 
 def _single(step: PlannedStep) -> Box:
-    return Box(step.id, step.id, step.step.task, step.step.has_items, (step.ordinal,))
+    return Box(step.id, step.id, step.step.task, step.step.has_items, (step.ordinal,), inside=inside(step))
 
 
 def _pattern(plan: Plan, opened: Collection[str]) -> Shape:
@@ -87,7 +92,8 @@ def _links(plan: Plan, boxes: tuple[Box, ...], class_of: dict[int, int]) -> Iter
     for source, target in sorted(edges):
         is_wide = len(boxes[source].steps) > 1 or len(boxes[target].steps) > 1
         several = most_entering[source, target] > 1, most_leaving[source, target] > 1
-        yield Link(source, target, _LABELS[several] if is_wide else "")
+        first, last = boxes[source].steps[0], boxes[target].steps[0]
+        yield Link(source, target, _LABELS[several] if is_wide else case_of(plan[first], plan[last]))
 
 
 # Whether a step needs several of the others, and whether several need the same one.

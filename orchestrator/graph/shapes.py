@@ -25,6 +25,9 @@ ICONS: Mapping[str, str] = {
     "sleep": "M6 1A4.5 4.5 0 1 0 9 7A4.5 4.5 0 0 1 6 1",
     "signal": "M1 9V6M5 9V4M9 9V1",
     "approval": "M7 3A2 2 0 1 1 3 3A2 2 0 1 1 7 3M1 9A4 3 0 0 1 9 9",
+    "pipeline": "M1 1H9V9H1ZM3 4H7M3 6H7",
+    "loop": "M8 2A4 4 0 1 0 9 6M9 1V4H6",
+    "steps": "M1 1H9V9H1ZM3 3H7V7H3Z",
 }
 
 
@@ -40,6 +43,7 @@ class Box:
         steps: the ordinals of its steps, in document order.
         is_open: whether it is a block that shows its members.
         names: the ids of the members that a block shows.
+        inside: what its step runs as a run of its own: a pipeline; empty for any other box.
     """
 
     key: str
@@ -49,6 +53,7 @@ class Box:
     steps: tuple[int, ...]
     is_open: bool = False
     names: tuple[str, ...] = ()
+    inside: str = ""
 
     @property
     def engine_word(self) -> str:
@@ -78,7 +83,8 @@ class Link:
     Args:
         source: the number of the element where it begins.
         target: the number of the element where it ends.
-        label: how the members of two classes belong together: `1:1`, `1:n`, `n:1`, `n:m`; else empty.
+        label: how the members of two classes belong together: `1:1`, `1:n`, `n:1`, `n:m`; of the link of a
+            choice, the case that takes it; else empty.
     """
 
     source: int

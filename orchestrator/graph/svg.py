@@ -173,7 +173,8 @@ def _labels(shape: Shape, layout: Layout) -> Iterator[str]:
             start, end = _ends(layout, link.source, link.target)
             left, top = bends[-1] if bends else start
             x, y = (left + end[0]) // 2, (top + end[1]) // 2
-            yield _rect("graph-ground", (x - 14, y - 8), (28, 16), CANVAS)
+            half = max(14, round(_WIDTH * 5.5 * len(link.label)) + 4)
+            yield _rect("graph-ground", (x - half, y - 8), (2 * half, 16), CANVAS)
             yield _text(x, y + 4, link.label, 11, MUTED, "graph-muted", anchor="middle")
 
 
@@ -195,6 +196,8 @@ def _box(box: Box, place: Point, size: Point, known: RunMarks) -> Iterator[str]:
     if len(box.steps) > 1:
         yield _frame(x + 5, y + 4, width, height, None)
     yield _frame(x, y, width, height, status)
+    if box.inside:
+        yield _frame(x + 3, y + 3, width - 6, height - 6, status)
     indent = 10
     if status is not None:
         yield _mark(x + 10, y + 20, status, 14)
@@ -215,7 +218,8 @@ def _below(box: Box, place: Point, size: Point, known: RunMarks) -> Iterator[str
     is_changed = not set(box.steps).isdisjoint(known.changed)
     left = known.left.get(box.steps[0], "") if len(box.steps) == 1 else ""
     right = " ".join(filter(None, (CHANGED if is_changed else "", _done(box, known.statuses), lost, left)))
-    words, indent = f"map of {box.task}" if box.is_map else box.engine_word or box.task, 10
+    word, indent = box.inside or box.engine_word or box.task, 10
+    words = f"map of {word}" if box.is_map else word
     if icon := ICONS.get(box.engine_word):
         yield _lines(icon, x + 10, y + 26, MUTED, "graph-icon", 1.4)
         indent = 26

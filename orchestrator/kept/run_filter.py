@@ -14,6 +14,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain import triggered_by
+from pipeweave.orchestrator.domain.run_kinds_sql import TOP
 
 # A text that begins so is an id, or the beginning of one.
 _ID = f"{ids.RUN}_"
@@ -37,6 +38,7 @@ class RunFilter:
         task_id: with a step that is this task.
         has_children: with those that belong to a step of another run, which are left out otherwise.
         parent: of those, the children of this run.
+        parent_step: of those, the ones that this task run of it has started.
     """
 
     status: Sequence[str] = ()
@@ -52,6 +54,7 @@ class RunFilter:
     task_id: str | None = None
     has_children: bool = False
     parent: UUID | None = None
+    parent_step: UUID | None = None
 
     @property
     def sought_id(self) -> str | None:
@@ -89,10 +92,11 @@ def indexed(chosen: RunFilter, after: UUID | None) -> tuple[list[str], dict[str,
         "r.id <= :last": last,
         "r.triggered_kind = :triggered_kind": chosen.triggered_kind,
         "r.parent_run_id = :parent": chosen.parent,
+        "r.parent_task_run_id = :parent_step": chosen.parent_step,
     }
     where = ["r.tenant_id = :tenant", "r.pipeline_id IS NOT NULL"]
     if not chosen.has_children and chosen.parent is None:
-        where.append("r.parent_run_id IS NULL")
+        where.append(TOP)
     parameters: dict[str, Any] = {}
     if chosen.triggered_kind not in (None, triggered_by.API):
         # Said by itself, so that the index of these runs can be used whatever the parameter is.

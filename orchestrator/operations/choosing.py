@@ -15,6 +15,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.deadletters.filters import OPEN
+from pipeweave.orchestrator.domain.run_kinds_sql import TOP, of_both
 from pipeweave.orchestrator.domain.states import FINAL_RUN, OPEN_RUN, RunStatus
 from pipeweave.orchestrator.kept.run_filter import MATCHES, first_id, match_parameters
 from pipeweave.orchestrator.operations.bulk_requests import MOST_RUNS, BulkAction, Selection
@@ -120,11 +121,11 @@ _COLUMNS = """r.id, r.status, (r.status = ANY(CAST(:statuses AS text[]))
         AND {condition} AND {matches}) AS matches"""
 _WHERE = "r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL AND r.id BETWEEN :first AND :last"
 _OF_EACH = """
-SELECT c.* FROM unnest(CAST({keys} AS text[])) AS k(key) CROSS JOIN LATERAL (
-    SELECT {columns} FROM runs AS r WHERE {where} AND {column} = k.key
-    ORDER BY r.id {order} LIMIT :slice) AS c
+SELECT c.* FROM unnest(CAST({keys} AS text[])) AS k(key) CROSS JOIN LATERAL ({runs}) AS c
 ORDER BY c.id {order} LIMIT :slice
 """
+_OF_KEY = """SELECT {columns} FROM runs AS r WHERE {where} AND {column} = k.key AND {{kind}}
+    ORDER BY r.id {order} LIMIT :slice"""
 _NAMED = """
 SELECT {columns} FROM runs AS r WHERE {where} AND r.id = ANY(CAST(:ids AS uuid[]))
 ORDER BY r.id {order} LIMIT :slice
@@ -177,9 +178,13 @@ def _statement(action: BulkAction, selection: Selection, condition: str) -> str:
         return _NAMED.format(**parts)
     # Few runs are open, and of those that ended the index of their pipeline has fewer than that of a status.
     is_of_ended = action in (BulkAction.RERUN, BulkAction.RETRY)
+    keys, column = ":statuses", "r.status"
     if selection.filter.pipeline_id and is_of_ended:
-        return _OF_EACH.format(keys=":pipelines", column="r.pipeline_id", **parts)
-    return _OF_EACH.format(keys=":statuses", column="r.status", **parts)
+        keys, column = ":pipelines", "r.pipeline_id"
+    of_key = _OF_KEY.format(column=column, **parts)
+    # As in the list of runs. But the dead letters of a run are in the runs inside of it, too.
+    runs = of_both(of_key) if action is BulkAction.RETRY else of_key.replace("{kind}", TOP)
+    return _OF_EACH.format(keys=keys, runs=runs, order=parts["order"])
 
 
 def _bounds(action: BulkAction, selection: Selection, bulk: UUID, after: UUID | None) -> tuple[UUID, UUID]:

@@ -25,7 +25,7 @@ from pipeweave.orchestrator.reading.run_comparison import compare_runs
 from pipeweave.orchestrator.reading.run_events import run_events
 from pipeweave.orchestrator.reading.run_forecast import run_forecast
 from pipeweave.orchestrator.reading.run_grid import MOST_RUNS, MOST_STEPS, Window, grid
-from pipeweave.orchestrator.reading.runs import require_run, run, run_task_runs
+from pipeweave.orchestrator.reading.runs import require_run, root_of, run, run_task_runs
 from pipeweave.orchestrator.reading.schedule_calendar import schedule_calendar
 from pipeweave.orchestrator.reading.schedule_list import schedule, schedules
 from pipeweave.orchestrator.reading.searching import search
@@ -68,6 +68,7 @@ __all__ = [
     "queue_status",
     "queues",
     "require_run",
+    "root_of",
     "run",
     "run_attempts",
     "run_events",

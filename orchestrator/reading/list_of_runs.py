@@ -7,6 +7,7 @@ from string import ascii_lowercase
 from typing import Any
 from uuid import UUID
 
+from pipeweave.orchestrator.domain.run_kinds_sql import by_kind
 from pipeweave.orchestrator.kept.run_filter import MATCHES, RunFilter, indexed, match_parameters
 from pipeweave.orchestrator.reading.runs import COLUMNS, FROM, PAUSE, listed_row
 from pipeweave.orchestrator.reading.scanning import SLICE, scan
@@ -36,8 +37,8 @@ def run_list(tx: Transaction, tenant: str, page: PageRequest, chosen: RunFilter 
 
 # --- by index ---------------------------------------------------------------------------------------------
 
-# Of several statuses or pipelines, the newest of each: a statement of its own reads each from its own part of
-# an index. One statement for all of them would not know which values it gets, and read all runs.
+# Of several statuses, pipelines or kinds, the newest of each: a statement of its own reads each from its own
+# part of an index. One statement for all of them would not know which values it gets, and read all runs.
 _OF_ONE = "(SELECT r.* FROM runs AS r WHERE {where} ORDER BY r.id DESC LIMIT :limit)"
 
 
@@ -49,6 +50,8 @@ def _listed(
     parameters["tenant"] = tenant
     condition = " AND ".join(where)
     parts = _parts(chosen, parameters)
+    if chosen.has_children and chosen.parent is None:
+        parts = [each for part in parts or ["true"] for each in by_kind(part)]
     source = "runs"
     if parts:
         ones = (_OF_ONE.format(where=f"{condition} AND {each}") for each in parts)

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain.run_kinds_sql import by_kind
 from pipeweave.orchestrator.domain.states import FINAL_TASK, OPEN_RUN
 from pipeweave.orchestrator.kept.run_filter import first_id
 from pipeweave.orchestrator.reading.scanning import SLICE, scan
@@ -78,7 +79,7 @@ _BOUNDS = "r.tenant_id = :tenant AND r.id <= :newest AND r.id >= :oldest"
 _RUNS = (
     f"(SELECT r.id, r.task_run_count FROM runs AS r WHERE {_BOUNDS} AND {{}} ORDER BY r.id DESC LIMIT :slice)"
 )
-_ALONE, _OF_PIPELINES = "r.pipeline_id IS NULL", "r.pipeline_id IS NOT NULL"
+_ALONE, _OF_PIPELINES = "r.pipeline_id IS NULL", by_kind("r.pipeline_id IS NOT NULL")
 
 
 def _newest_of(*conditions: str) -> str:
@@ -88,7 +89,7 @@ def _newest_of(*conditions: str) -> str:
 
 
 _OPEN = [f"r.status = '{status}'" for status in sorted(OPEN_RUN)]
-_ALL_IDS = _newest_of(_OF_PIPELINES, _ALONE)
+_ALL_IDS = _newest_of(*_OF_PIPELINES, _ALONE)
 _STANDALONE_IDS = _newest_of(_ALONE)
 _OPEN_IDS = _newest_of(*_OPEN)
 _OPEN_STANDALONE_IDS = _newest_of(*(f"{each} AND {_ALONE}" for each in _OPEN))

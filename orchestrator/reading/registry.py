@@ -9,6 +9,7 @@ from pipeweave.orchestrator.documents.pipelines import Pipeline, PipelineSummary
 from pipeweave.orchestrator.documents.tasks import CodeVersion, InputSchemaAnswer, Task
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import duration_ms
+from pipeweave.orchestrator.domain.run_kinds_sql import of_both
 from pipeweave.orchestrator.reading.service_list import require_service
 from pipeweave.orchestrator.registry import code_versions, pipelines, unknown_names
 from pipeweave.orchestrator.registry.loaded_tasks import last_seen_sql
@@ -161,10 +162,11 @@ WHERE p.tenant_id = :tenant AND {where} ORDER BY p.id LIMIT :limit
 
 
 # Of one pipeline: its index has them in this order, and a statement for many would read all runs instead.
-_RECENT = """
+_OF_PIPELINE = """
 SELECT r.id, r.status, r.created_at, r.started_at, r.finished_at FROM runs AS r
-WHERE r.tenant_id = :tenant AND r.pipeline_id = :pipeline ORDER BY r.id DESC LIMIT :recent
+WHERE r.tenant_id = :tenant AND r.pipeline_id = :pipeline AND {kind} ORDER BY r.id DESC LIMIT :recent
 """
+_RECENT = f"SELECT r.* FROM ({of_both(_OF_PIPELINE)}) AS r ORDER BY r.id DESC LIMIT :recent"
 
 
 def _recent_runs(tx: Transaction, tenant: str, pipeline_id: str, number: int) -> list[Document]:

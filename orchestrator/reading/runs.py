@@ -156,6 +156,22 @@ def require_run(tx: Transaction, tenant: str, id: UUID) -> str | None:
     return traceparent
 
 
+_ROOT = "SELECT root_run_id FROM runs WHERE id = :id AND tenant_id = :tenant AND pipeline_id IS NOT NULL"
+
+
+def root_of(tx: Transaction, tenant: str, id: UUID) -> UUID:
+    """The first run of the tree that a run is in; itself, if it has no parent.
+
+    Raises:
+        NotFound: the tenant has no such run.
+    """
+    row = tx.execute(_ROOT, {"id": id, "tenant": tenant}).one_or_none()
+    if row is None:
+        raise enqueued_runs.missing(tx, tenant, id)
+    root: UUID = row.root_run_id or id
+    return root
+
+
 def run_task_runs(
     tx: Transaction,
     tenant: str,

@@ -34,10 +34,11 @@ from pipeweave.orchestrator.domain.json_shapes import (
 )
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.kept.given_hashes import GivenHashes
-from pipeweave.orchestrator.reading import enqueued_runs, map_items
+from pipeweave.orchestrator.reading import enqueued_runs, map_items, runs_of_steps
 from pipeweave.orchestrator.reading import steps as step_reading
 from pipeweave.orchestrator.reading.map_items import ERROR, MESSAGE_CHARS, MapItems
 from pipeweave.orchestrator.reading.runs import phase
+from pipeweave.orchestrator.reading.runs_of_steps import NO_RUN, RunOfStep
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
@@ -94,7 +95,11 @@ def run_state(tx: Transaction, tenant: str, id: UUID) -> Document:
     firsts = step_reading.first_starts(tx, id, [each.id for each in rows if each.attempt > 1])
     outputs = {each.step_id: items.hashes.get(ids.ordinal_of(each.id), each.output_hash) for each in rows}
     input_hashes = GivenHashes(row.inputs_hash, stored.spec.by_id)
-    steps = {each.step_id: _step(each, items, firsts, input_hashes, outputs) for each in rows}
+    inside = runs_of_steps.of_task_runs(tx, id, ((each.id, each.task_id, each.kind) for each in rows))
+    steps = {
+        each.step_id: _step(each, items, firsts, input_hashes, outputs, inside.get(each.id, NO_RUN))
+        for each in rows
+    }
     return RunState.of(
         row,
         tenant=row.tenant_id,
@@ -165,6 +170,7 @@ def _step(
     firsts: Mapping[UUID, datetime],
     input_hashes: GivenHashes,
     outputs: Mapping[str, str | None],
+    inside: RunOfStep,
 ) -> Document:
     ordinal = ids.ordinal_of(row.id)
     is_again = row.attempt > 1 and row.status in ("pending", "ready", "queued")
@@ -184,6 +190,8 @@ def _step(
         error=_error(row),
         inputs_hash=input_hashes.of(row.step_id, row.kind, outputs),
         outputs_hash=outputs[row.step_id] if is_completed else None,
+        child_run_id=inside.run,
+        round=inside.round,
         items=_items_of(row, items) if row.kind in WITH_ITEMS else None,
         logs_ref=logs_ref(row.id),
         metrics_ref=metrics_ref(row.id, row.step_id),

@@ -26,7 +26,7 @@ from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, cursor_of, read_cursor
-from pipeweave.spec import WITH_ITEMS
+from pipeweave.spec import WITH_ITEMS, LoopStep
 
 # After more events than this, all steps are read anew.
 MOST_EVENTS = 10_000
@@ -108,7 +108,7 @@ def step_states(tx: Transaction, tenant: str, id: UUID, after: str | None = None
     run: Any = tx.execute(_RUN, {"id": id, "tenant": tenant}).one_or_none()
     if run is None:
         raise enqueued_runs.missing(tx, tenant, id)
-    steps, maps = _steps_of(tx, tenant, run)
+    steps, maps, loops = _steps_of(tx, tenant, run)
     # Before the rows are read: they are at least as new.
     newest = _newest(tx, id)
     counted = _counted(tx, id, newest, maps, is_over=run.status in FINAL_RUN) if maps else None
@@ -116,7 +116,8 @@ def step_states(tx: Transaction, tenant: str, id: UUID, after: str | None = None
     if changed is None:
         rows = tx.execute(_ALL, {"id": id, "last": ids.task_run_id(id, steps)}).all()
     else:
-        wanted = [ids.task_run_id(id, each) for each in changed]
+        # The next round of a loop is no event of its run.
+        wanted = [ids.task_run_id(id, each) for each in sorted({*changed, *loops})]
         rows = tx.execute(_SOME, {"id": id, "ids": wanted}).all() if wanted else []
     is_news = counted is not None and (changed is None or seen is None or counted.seq > seen[1])
     return StepStates.of(
@@ -126,7 +127,7 @@ def step_states(tx: Transaction, tenant: str, id: UUID, after: str | None = None
         is_whole=changed is None,
         **_columns(rows, run.started_at or run.created_at),
         items=dict(counted.items) if counted is not None and is_news else {},
-        waits=_waits(tx, id, [each.id for each in rows if _may_wait(each)]),
+        waits=_waits(tx, id, [each.id for each in rows if _may_wait(each)], loops),
     )
 
 
@@ -135,21 +136,30 @@ def _may_wait(row: Any) -> bool:
 
 
 _WAITS = """
-SELECT w.task_run_id, w.kind, w.timeout_at, w.due_at FROM waits AS w
+SELECT w.task_run_id, w.kind, w.timeout_at, w.due_at, CAST(w.data ->> 'round' AS integer) AS round
+FROM waits AS w
 WHERE w.run_id = :id AND w.task_run_id = ANY(:ids) ORDER BY w.task_run_id
 """
 
 
-def _waits(tx: Transaction, id: UUID, waiting: Sequence[UUID]) -> dict[str, Document]:
+def _waits(
+    tx: Transaction, id: UUID, waiting: Sequence[UUID], loops: Mapping[int, LoopStep]
+) -> dict[str, Document]:
     """What these steps wait for, by their ordinals."""
     if not waiting:
         return {}
     shown: dict[str, Document] = {}
     for row in tx.execute(_WAITS, {"id": id, "ids": list(waiting)}):
         until = row.due_at if row.kind == TIMER else row.timeout_at
-        ordinal = str(ids.ordinal_of(row.task_run_id))
-        shown[ordinal] = StepWait.of(kind=row.kind, until=None if until >= NEVER else until)
+        ordinal = ids.ordinal_of(row.task_run_id)
+        text = None if ordinal not in loops else _round(loops[ordinal], row.round + 1)
+        shown[str(ordinal)] = StepWait.of(kind=row.kind, until=None if until >= NEVER else until, text=text)
     return shown
+
+
+def _round(loop: LoopStep, number: int) -> str:
+    most = "of" if loop.until is None else "of at most"
+    return f"round {number:,} {most} {loop.max_rounds:,}"
 
 
 def _place(after: str) -> tuple[int, int]:
@@ -165,13 +175,19 @@ def _place(after: str) -> tuple[int, int]:
     return seq, counted
 
 
-def _steps_of(tx: Transaction, tenant: str, run: Any) -> tuple[int, tuple[int, ...]]:
-    """How many steps the run has, and the ordinals of its maps. A standalone task is one step."""
+def _steps_of(tx: Transaction, tenant: str, run: Any) -> tuple[int, tuple[int, ...], Mapping[int, LoopStep]]:
+    """How many steps the run has, the ordinals of its maps, and those of its loops until it has ended. A
+    standalone task is one step.
+    """
     if run.pipeline_id is None:
-        return 1, ()
+        return 1, (), {}
     plan = pipelines.of_run(tx, run).plan
     maps = tuple(each.ordinal for each in plan.steps if each.step.has_items)
-    return len(plan.steps), maps
+    if run.status in FINAL_RUN:
+        return len(plan.steps), maps, {}
+    decided = ((each.ordinal, each.step.decides) for each in plan.steps)
+    loops = {ordinal: each for ordinal, each in decided if isinstance(each, LoopStep)}
+    return len(plan.steps), maps, loops
 
 
 def _newest(tx: Transaction, id: UUID) -> int:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain import kind_sql
+from pipeweave.orchestrator.domain.run_kinds_sql import of_both
 from pipeweave.orchestrator.domain.states import TaskStatus, sql_in
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import PipelineSpec
@@ -21,13 +22,15 @@ WINDOW = 500
 MOST_ROWS = 50_000
 MOST_EDGES = 500_000
 
-_RUNS = """
+_OF_PIPELINE = """
+SELECT r.id, r.status, r.task_run_count,
+    greatest(0, extract(epoch FROM r.finished_at - r.started_at) * 1000 - r.paused_ms - r.over_ms) AS took_ms
+FROM runs AS r WHERE r.tenant_id = :tenant AND r.pipeline_id = :pipeline_id AND {kind}
+ORDER BY r.id DESC LIMIT :window
+"""
+_RUNS = f"""
 SELECT w.id, w.task_run_count, w.took_ms FROM (
-    SELECT r.id, r.status, r.task_run_count,
-        greatest(0, extract(epoch FROM r.finished_at - r.started_at) * 1000 - r.paused_ms - r.over_ms)
-            AS took_ms
-    FROM runs AS r WHERE r.tenant_id = :tenant AND r.pipeline_id = :pipeline_id
-    ORDER BY r.id DESC LIMIT :window) AS w
+    SELECT r.* FROM ({of_both(_OF_PIPELINE)}) AS r ORDER BY r.id DESC LIMIT :window) AS w
 WHERE w.status = 'completed' ORDER BY w.id DESC LIMIT :most
 """
 

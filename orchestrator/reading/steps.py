@@ -10,8 +10,10 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain import kind_sql
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, task_run_id
+from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
 from pipeweave.orchestrator.domain.states import FINAL_TASK
+from pipeweave.orchestrator.reading import runs_of_steps
+from pipeweave.orchestrator.reading.runs_of_steps import NO_RUN, RunOfStep
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.size_limits import MAX_STEPS
@@ -64,7 +66,12 @@ def run_steps(tx: Transaction, id: UUID, run: Document) -> list[Document]:
         items = _count(tx, id) if run["taskRunCount"] > len(rows) else {}
     retried = [ids.read(ids.TASK_RUN, each["id"]) for each in rows if each["attempt"] > 1]
     first = {task_run_id(each): iso(at) for each, at in first_starts(tx, id, retried).items()}
-    return [_step(each, items.get(each["id"], {}), first.get(each["id"])) for each in rows]
+    named = ((ids.read(ids.TASK_RUN, each["id"]), each["taskId"], each["kind"]) for each in rows)
+    inside = {task_run_id(each): run for each, run in runs_of_steps.of_task_runs(tx, id, named).items()}
+    return [
+        _step(each, items.get(each["id"], {}), first.get(each["id"]), inside.get(each["id"], NO_RUN))
+        for each in rows
+    ]
 
 
 def _step_row(row: Any) -> Document:
@@ -123,7 +130,7 @@ def first_starts(tx: Transaction, id: UUID, retried: Sequence[UUID]) -> dict[UUI
     return {row.task_run_id: row.started_at for row in rows if row.started_at is not None}
 
 
-def _step(row: Document, items: Mapping[str, int], first_start: str | None) -> Document:
+def _step(row: Document, items: Mapping[str, int], first_start: str | None, inside: RunOfStep) -> Document:
     is_map = row["kind"] in WITH_ITEMS
     counts = items if is_map else {row["status"]: 1}
     return {
@@ -142,6 +149,8 @@ def _step(row: Document, items: Mapping[str, int], first_start: str | None) -> D
         "durationMs": row["durationMs"]
         if first_start is None
         else duration_between(first_start, row["finishedAt"]),
+        "childRunId": None if inside.run is None else run_id(inside.run),
+        "round": inside.round,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from pipeweave.orchestrator.documents.task_runs import (
     Attempt,
     FoundTaskRun,
     KeptAttempt,
+    MapItem,
     TaskRun,
     TaskRunDetail,
 )
@@ -21,6 +22,8 @@ from pipeweave.orchestrator.domain.json_shapes import duration_ms, reference, ta
 from pipeweave.orchestrator.kept import outputs
 from pipeweave.orchestrator.kept.stored_values import Loading
 from pipeweave.orchestrator.objects import paths
+from pipeweave.orchestrator.reading import runs_of_steps
+from pipeweave.orchestrator.reading.runs_of_steps import NO_RUN
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, PageRequest
@@ -71,6 +74,19 @@ def of_run(
 def task_run_row(row: Any) -> Document:
     """A task run as lists of one run show it."""
     return TaskRun.of(row, duration_ms=duration_ms(row.started_at, row.finished_at))
+
+
+def item_rows(tx: Transaction, run: UUID, rows: Sequence[Any]) -> dict[UUID, Document]:
+    """The items of a map as its list shows them, by their ids."""
+    inside = runs_of_steps.of_task_runs(tx, run, ((each.id, each.task_id, each.kind) for each in rows))
+    return {
+        row.id: MapItem.of(
+            row,
+            duration_ms=duration_ms(row.started_at, row.finished_at),
+            child_run_id=inside.get(row.id, NO_RUN).run,
+        )
+        for row in rows
+    }
 
 
 def task_run_of_any(row: Any, answer: type[AnswerModel] = FoundTaskRun, **more: Any) -> Document:
@@ -140,12 +156,15 @@ def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> D
     if row is None:
         raise NotFound(f"task run {task_run_id(id)} not found", taskRunId=task_run_id(id))
     output, where, loading = None, None, Loading(load)
+    inside = runs_of_steps.of_task_runs(tx, row.run_id, [(id, row.task_id, row.kind)]).get(id, NO_RUN)
     cause = triggered_by.of_row(row)
     if row.status == "completed":
         output, where = outputs.of_task_run(tx, row.run_id, row, loading)
     return task_run_of_any(
         row,
         TaskRunDetail,
+        child_run_id=inside.run,
+        round=inside.round,
         **_input(tx, tenant, row, loading),
         output=output,
         output_ref=where,

@@ -27,12 +27,14 @@ class WantedChanges:
 
     Args:
         types: only these; None: all. So with `pipeline` and `run_id`.
+        is_tree: those of the runs inside of `run_id`, too, which is no run inside of another one.
     """
 
     tenant: str
     types: frozenset[str] | None = None
     pipeline: str | None = None
     run_id: UUID | None = None
+    is_tree: bool = False
 
     @property
     def has_logs(self) -> bool:
@@ -43,10 +45,13 @@ class WantedChanges:
         """Whether the event is among them."""
         return (
             event.tenant == self.tenant
-            and (self.run_id is None or event.run_id == self.run_id)
+            and (self.run_id is None or self.run_id in self._runs_of(event))
             and (self.pipeline is None or event.pipeline_id == self.pipeline)
             and (self.types is None or event.type in self.types)
         )
+
+    def _runs_of(self, event: FeedEvent) -> tuple[UUID | None, ...]:
+        return (event.run_id, event.root_run_id) if self.is_tree else (event.run_id,)
 
 
 def types_of(words: list[str], field: str = "types", *, is_of_run: bool = False) -> frozenset[str]:

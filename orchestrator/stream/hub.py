@@ -252,6 +252,7 @@ class Hub:
             of_run.setdefault(each.wanted.run_id, []).append(each)
         for index, event in enumerate(batch.events):
             near = [*of_run.get(event.run_id, ()), *of_run.get(None, ())]
+            near += of_run.get(event.root_run_id, ()) if event.root_run_id is not None else ()
             wanting = [each for each in near if each not in full and each.wanted.has(event)]
             if not wanting:
                 continue
@@ -329,7 +330,8 @@ def _page(tx: Transaction, place: Place, wanted: WantedChanges) -> Batch:
         types=None if wanted.types is None else sorted(wanted.types),
         tenant=wanted.tenant,
         pipeline=wanted.pipeline,
-        run_id=wanted.run_id,
+        run_id=None if wanted.is_tree else wanted.run_id,
+        root=wanted.run_id if wanted.is_tree else None,
         limit=PAGE,
     )
 

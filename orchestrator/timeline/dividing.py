@@ -26,6 +26,7 @@ _ORDER = (
     PhaseKind.ASLEEP,
     PhaseKind.APPROVAL,
     PhaseKind.SIGNAL,
+    PhaseKind.CHILD,
     PhaseKind.OUTSIDE,
     PhaseKind.FAILED_WORK,
     PhaseKind.WORK,

@@ -12,7 +12,7 @@ from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator.documents.run_times import ErrorCodeItems, ItemsAnswer, Matrix
 from pipeweave.orchestrator.domain.states import FAILED_TASK, sql_in
-from pipeweave.orchestrator.reading.task_runs import COLUMNS, task_run_row
+from pipeweave.orchestrator.reading.task_runs import COLUMNS, item_rows
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, PageRequest
@@ -280,7 +280,9 @@ def item_list(
     if order == SLOWEST:
         took, after = page.after("slowest-items", int, UUID) or (_LONGEST, _LOWEST)
         rows = tx.execute(_SLOWEST_FIRST, {**parameters, "took": took, "after": after}).all()
-        return page.cut(rows, "slowest-items", lambda row: (row.took, row.id), task_run_row)
+        shown = item_rows(tx, run_map.run.id, rows)
+        return page.cut(rows, "slowest-items", lambda row: (row.took, row.id), lambda row: shown[row.id])
     [last] = page.after("items", UUID) or (_LOWEST,)
     rows = tx.execute(_BY_INDEX, {**parameters, "after": last}).all()
-    return page.cut(rows, "items", lambda row: (row.id,), task_run_row)
+    shown = item_rows(tx, run_map.run.id, rows)
+    return page.cut(rows, "items", lambda row: (row.id,), lambda row: shown[row.id])

@@ -9,26 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from pipeweave.orchestrator.timeline.critical_path import PathStep
 from pipeweave.orchestrator.timeline.dividing import clipped, laid_over, spans
-from pipeweave.orchestrator.timeline.spans import PhaseKind, RunTimes, TaskRunTimes, TimeSpan
-
-
-class PathPart(NamedTuple):
-    """A span of the critical path, and the task run that it belongs to.
-
-    Args:
-        times: None for what the run itself waited for.
-    """
-
-    span: TimeSpan
-    times: TaskRunTimes | None = None
-
-    @property
-    def length(self) -> int:
-        return self.span.end - self.span.begin
+from pipeweave.orchestrator.timeline.spans import PathPart, PhaseKind, RunTimes, TaskRunTimes, TimeSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +21,7 @@ class Sum:
 
     Args:
         task_id: the task, of kinds that a task causes; else None.
-        waits_for: the people or signals, of kinds that wait for some; else None.
+        waits_for: the people, signals or pipeline, of kinds that wait for some; else None.
         length: microseconds.
         steps: in how many steps of the path.
     """
@@ -52,7 +36,7 @@ class Sum:
 # What a setting of a task decides: told for each task.
 _BY_TASK = frozenset({PhaseKind.TASK_LIMIT})
 # What waits for somebody: told for each of them.
-_BY_NAME = frozenset({PhaseKind.APPROVAL, PhaseKind.SIGNAL})
+_BY_NAME = frozenset({PhaseKind.APPROVAL, PhaseKind.SIGNAL, PhaseKind.CHILD})
 
 
 def parts(run: RunTimes, path: Sequence[PathStep]) -> list[PathPart]:
@@ -81,10 +65,27 @@ def _of_step(run: RunTimes, step: PathStep) -> Iterator[PathPart]:
     for span in _covering(run, times, step.begin, step.end):
         item = run.last_items.get(step.ordinal)
         if span.kind is not PhaseKind.ITEMS or item is None:
-            yield PathPart(span, times)
+            yield from _with_inside(run, PathPart(span, times))
             continue
         # A map takes as long as the item that ends last: its time is that item's.
-        yield from (PathPart(each, item) for each in _covering(run, item, span.begin, span.end))
+        for each in _covering(run, item, span.begin, span.end):
+            yield from _with_inside(run, PathPart(each, item))
+
+
+def _with_inside(run: RunTimes, part: PathPart) -> Iterator[PathPart]:
+    """The part; in its place, as far as that is known, what the child runs did that it waited for."""
+    inside = () if part.times is None else run.inside.get(part.times.ordinal, ())
+    at, until = part.span.begin, part.span.end
+    for each in inside if part.span.kind is PhaseKind.CHILD else ():
+        begin, end = max(at, each.span.begin), min(until, each.span.end)
+        if begin >= end:
+            continue
+        if at < begin:
+            yield part._replace(span=part.span._replace(begin=at, end=begin))
+        yield PathPart(each.span._replace(begin=begin, end=end), part.times, each.inner or each.times)
+        at = end
+    if at < until:
+        yield part._replace(span=part.span._replace(begin=at))
 
 
 def _covering(run: RunTimes, times: TaskRunTimes, begin: int, end: int) -> list[TimeSpan]:
@@ -105,7 +106,7 @@ def sums(run_parts: Sequence[PathPart]) -> list[Sum]:
     lengths: dict[tuple[PhaseKind, str | None, str | None], int] = defaultdict(int)
     steps: dict[tuple[PhaseKind, str | None, str | None], set[str]] = defaultdict(set)
     for part in run_parts:
-        key = part.span.kind, *_causes(part)
+        key = part.span.kind, *causes(part)
         lengths[key] += part.length
         if part.times is not None:
             steps[key].add(part.times.step_id)
@@ -118,9 +119,9 @@ def sums(run_parts: Sequence[PathPart]) -> list[Sum]:
     ]
 
 
-def _causes(part: PathPart) -> tuple[str | None, str | None]:
-    """The task, and the people or signals, that a part is told of by name."""
-    times, kind = part.times, part.span.kind
+def causes(part: PathPart) -> tuple[str | None, str | None]:
+    """The task, and the people, signals or pipeline, that a part is told of by name."""
+    times, kind = part.inner or part.times, part.span.kind
     if times is None:
         return None, None
     return times.task_id if kind in _BY_TASK else None, times.waits_for if kind in _BY_NAME else None

@@ -9,10 +9,10 @@ from pipeweave.orchestrator.documents.run_times import LedgerAnswer, LedgerStep,
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.orchestrator.timeline import reading
-from pipeweave.orchestrator.timeline.critical_path import PathStep, critical_path
-from pipeweave.orchestrator.timeline.ledger import PathPart, Sum, parts, sums
-from pipeweave.orchestrator.timeline.reading import RunRow
-from pipeweave.orchestrator.timeline.spans import PhaseKind, RunTimes
+from pipeweave.orchestrator.timeline.critical_path import PathStep
+from pipeweave.orchestrator.timeline.inside import whole
+from pipeweave.orchestrator.timeline.ledger import Sum, causes, sums
+from pipeweave.orchestrator.timeline.spans import PathPart, PhaseKind, RunTimes
 from pipeweave.orchestrator.timeline.words import label, listed, sentence
 
 # Steps of the critical path that are listed: those that took the longest.
@@ -34,8 +34,7 @@ def ledger(tx: Transaction, tenant: str, id: UUID) -> Document:
         NotFound: the tenant has no such run, or its month was dropped.
     """
     run = reading.run_row(tx, tenant, id)
-    times, path = measure(tx, run)
-    run_parts = parts(times, path)
+    times, path, run_parts = whole(tx, tenant, run)
     summed = sums(run_parts)
     limits = _limits(tx, tenant, summed)
     shown = [_sum(each, limits) for each in summed]
@@ -49,14 +48,6 @@ def ledger(tx: Transaction, tenant: str, id: UUID) -> Document:
         path_length=len(path),
         text=sentence(ms(times.end), shown),
     )
-
-
-def measure(tx: Transaction, run: RunRow) -> tuple[RunTimes, list[PathStep]]:
-    """The times of a run that its ledger needs, and its critical path."""
-    times = reading.step_times(tx, run)
-    path = critical_path(times)
-    times = reading.with_last_items(tx, run, times, [each.ordinal for each in path])
-    return reading.with_events(tx, run, times), path
 
 
 def ms(microseconds: int) -> float:
@@ -82,6 +73,10 @@ def _sum(kind_sum: Sum, limits: Mapping[str, int]) -> Document:
     )
 
 
+# A kind of work or wait, with the task, and the people, signals or pipeline, that it is told of by name.
+_Cause = tuple[PhaseKind, str | None, str | None]
+
+
 # --- the steps of the path --------------------------------------------------------------------------------
 
 
@@ -89,11 +84,11 @@ def _steps(
     times: RunTimes, path: Sequence[PathStep], run_parts: Sequence[PathPart], limits: Mapping[str, int]
 ) -> list[Document]:
     """The steps of the path that took the longest, in their order: each with what it did and waited for."""
-    lengths: dict[str, dict[PhaseKind, int]] = {}
+    lengths: dict[str, dict[_Cause, int]] = {}
     for part in run_parts:
         if part.times is not None:
-            of_step = lengths.setdefault(part.times.step_id, {})
-            of_step[part.span.kind] = of_step.get(part.span.kind, 0) + part.length
+            of_step, cause = lengths.setdefault(part.times.step_id, {}), (part.span.kind, *causes(part))
+            of_step[cause] = of_step.get(cause, 0) + part.length
     longest = sorted(path, key=lambda each: (each.begin - each.end, each.ordinal))[:STEPS_SHOWN]
     in_order = sorted(longest, key=lambda each: (each.begin, each.end))
     return [
@@ -103,21 +98,24 @@ def _steps(
 
 
 def _step(
-    times: RunTimes, ordinal: int, lengths: Mapping[PhaseKind, int], limits: Mapping[str, int]
+    times: RunTimes, ordinal: int, lengths: Mapping[_Cause, int], limits: Mapping[str, int]
 ) -> Document:
     row, item = times.steps[ordinal], times.last_items.get(ordinal)
-    longest = sorted(lengths.items(), key=lambda each: (-each[1], each[0]))
+    longest = sorted(lengths.items(), key=lambda each: (-each[1], each[0][0]))
     sums = [
-        {"label": label(kind, row.task_id, limits.get(row.task_id), row.waits_for), "ms": ms(length)}
-        for kind, length in longest
+        {"label": label(kind, task, limits.get(task or ""), waits_for), "ms": ms(length)}
+        for (kind, task, waits_for), length in longest
         if length
     ]
+    kinds: dict[str, int] = {}
+    for (kind, *_), length in longest:
+        kinds[kind.value] = kinds.get(kind.value, 0) + length
     return LedgerStep.of(
         row,
         # Where an item is named, its end is told: that of its map may be the end of the run.
         status=row.status if item is None else item.status,
         ms=ms(sum(lengths.values())),
         map_index=None if item is None else item.map_index,
-        kinds={kind.value: ms(length) for kind, length in longest if length},
+        kinds={kind: ms(length) for kind, length in kinds.items() if length},
         text=listed(sums),
     )

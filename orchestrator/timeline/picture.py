@@ -166,7 +166,7 @@ def colour_of(kind: PhaseKind, status: str) -> str:
             return "f-running" if status in ("running", "waiting") else "f-completed"
         case PhaseKind.FAILED_WORK:
             return "f-failed"
-        case PhaseKind.ASLEEP | PhaseKind.APPROVAL | PhaseKind.SIGNAL | PhaseKind.OUTSIDE:
+        case PhaseKind.ASLEEP | PhaseKind.APPROVAL | PhaseKind.SIGNAL | PhaseKind.CHILD | PhaseKind.OUTSIDE:
             return "f-waiting"
         case PhaseKind.QUEUE | PhaseKind.TASK_LIMIT | PhaseKind.TENANT_LIMIT:
             return "f-queued"

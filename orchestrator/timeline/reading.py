@@ -31,7 +31,7 @@ from pipeweave.orchestrator.timeline.spans import (
 )
 from pipeweave.orchestrator.timeline.waiting_for import waiting_for
 from pipeweave.size_limits import MAX_STEPS
-from pipeweave.spec import WITH_ITEMS
+from pipeweave.spec import CHILD_TASKS, WITH_ITEMS
 from pipeweave.spec.kinds import WAIT
 
 EVENTS_AT_AN_END = 10_000
@@ -87,6 +87,11 @@ def run_row(tx: Transaction, tenant: str, id: UUID) -> RunRow:
     tx.hold()
     tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     tx.execute(_IN_ORDER)
+    return further_row(tx, tenant, id)
+
+
+def further_row(tx: Transaction, tenant: str, id: UUID) -> RunRow:
+    """The row of a further run, of the same moment. Raises NotFound like `run_row`."""
     row: Any = tx.execute(_RUN, {"id": id, "tenant": tenant}).one_or_none()
     if row is None:
         raise enqueued_runs.missing(tx, tenant, id)
@@ -159,7 +164,9 @@ def times_of_row(
 ) -> TaskRunTimes:
     """The times of a row with COLUMNS; `ended` has its ended attempts."""
     ordinal = ids.ordinal_of(row.id)
-    wait, waits_for = (None, None) if row.kind != WAIT else waiting_for(run.plan[ordinal].step)
+    is_waiting = row.kind not in WITH_ITEMS and (row.kind == WAIT or row.task_id in CHILD_TASKS)
+    step = run.plan[run.plan.ordinals[row.step_id]].step if is_waiting else None
+    wait, waits_for = (None, None) if step is None else waiting_for(step)
     return TaskRunTimes(
         ordinal=ordinal,
         step_id=row.step_id,

@@ -20,6 +20,7 @@ class PhaseKind(StrEnum):
     ASLEEP = "asleep"  # a step that waits for a time
     APPROVAL = "approval"  # a step that waits for people
     SIGNAL = "signal"  # a step that waits for a signal
+    CHILD = "child"  # a step that waits for a run that it has started
     OUTSIDE = "outside"  # anything else that is no worker and no item of a map
     QUEUE = "queue"  # a message is out; no worker has taken it
     TASK_LIMIT = "taskLimit"  # the concurrency or the rate of its task had no room
@@ -72,7 +73,8 @@ class TaskRunTimes:
         first_item: the ordinal of a map's first item.
         items: how many items a map has.
         wait: of a step that waits, what it does then; None for any other.
-        waits_for: the people or the signals that the pipeline names; None where it names none.
+        waits_for: the people or the signals that the pipeline names, or the pipeline that its step runs; None
+            where it names none.
     """
 
     ordinal: int
@@ -103,6 +105,24 @@ class Interval:
     end: int
 
 
+class PathPart(NamedTuple):
+    """A span of the critical path, and the task run that it belongs to.
+
+    Args:
+        times: None for what the run itself waited for.
+        inner: of what a child run did meanwhile, the task run of the child; `times` is then the one that
+            waited for the child.
+    """
+
+    span: TimeSpan
+    times: TaskRunTimes | None = None
+    inner: TaskRunTimes | None = None
+
+    @property
+    def length(self) -> int:
+        return self.span.end - self.span.begin
+
+
 @dataclass(frozen=True, slots=True)
 class RunTimes:
     """The times of a run.
@@ -117,6 +137,7 @@ class RunTimes:
         pauses: when the whole run was paused.
         overs: when the run was final and was reopened afterwards.
         last_items: of maps on the critical path, by the map's ordinal, the item that ended last.
+        inside: by the ordinal of a step, or an item, that waited for child runs: what those did, in order.
     """
 
     started: int | None
@@ -128,3 +149,4 @@ class RunTimes:
     pauses: Sequence[Interval] = ()
     overs: Sequence[Interval] = ()
     last_items: Mapping[int, TaskRunTimes] = field(default_factory=dict)
+    inside: Mapping[int, Sequence[PathPart]] = field(default_factory=dict)

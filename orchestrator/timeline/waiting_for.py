@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeweave.orchestrator.timeline.spans import PhaseKind
-from pipeweave.spec import StepSpec
+from pipeweave.spec import Body, ChildPipeline, LoopStep, StepSpec, body_of
 from pipeweave.spec.wait_steps import Approval, SignalWait, Sleep
 
 _GROUP = "group:"
@@ -23,6 +23,9 @@ def waiting_for(step: StepSpec) -> tuple[PhaseKind | None, str | None]:
             return PhaseKind.APPROVAL, _named([each.removeprefix(_GROUP) for each in assignees], ", ")
         case SignalWait(names=names):
             return PhaseKind.SIGNAL, _named(names, " or ")
+        case ChildPipeline() | LoopStep() | Body() as runs:
+            body = body_of(runs)
+            return PhaseKind.CHILD, body.id if isinstance(body, ChildPipeline) else None
     return None, None
 
 

@@ -15,6 +15,7 @@ WORDS: Mapping[PhaseKind, str] = {
     PhaseKind.ASLEEP: "asleep",
     PhaseKind.APPROVAL: "waiting for an approval",
     PhaseKind.SIGNAL: "waiting for a signal",
+    PhaseKind.CHILD: "waiting for runs inside",
     PhaseKind.OUTSIDE: "waiting for the outside",
     PhaseKind.QUEUE: "queue",
     PhaseKind.TASK_LIMIT: "waiting for a slot",
@@ -50,6 +51,7 @@ def listed(sums: Sequence[Mapping[str, Any]]) -> str:
 _NAMED: Mapping[PhaseKind, str] = {
     PhaseKind.APPROVAL: "waiting for the approval of",
     PhaseKind.SIGNAL: "for signal",
+    PhaseKind.CHILD: "for a run of",
 }
 
 

@@ -26,7 +26,7 @@ from pipeweave.orchestrator.store.values import keep_inline
 from pipeweave.orchestrator.waits.child_outputs import value_at
 from pipeweave.orchestrator.waits.children import LATEST
 from pipeweave.orchestrator.waits.held import NOTHING_HELD, Held, Need, Paths, TooLarge
-from pipeweave.spec import Body, ChildPipeline, ChildStep, StepSpec, body_of, engine_results
+from pipeweave.spec import Body, ChildPipeline, ChildStep, StepSpec, body_of, engine_results, rounds
 from pipeweave.spec.references import compile_value
 
 # A wait whose child did not start, with what it lacks, or why it cannot start.
@@ -155,7 +155,7 @@ def _input(tx: Transaction, run: RunHeader, step: StepSpec, waiting: Waiting, he
     scope = referred_values.find(tx, run, wanted, held.loaded).scope(wanted)
     if wanted.roots & {"loop", "last"}:
         last = value_at(wait.data.get("last", {}), held)
-        scope = {**scope, "last": last, "loop": {"index": wait.data["round"], "last": last}}
+        scope = {**scope, **rounds.scope_of_round(wait.data["round"], last)}
     if step.has_items:
         scope = {**scope, "item": item, "mapIndex": waiting.task_run.map_index}
     return {**named, **engine_results.fill(dict(step.params), scope, tx.now)}

@@ -35,17 +35,16 @@ from pipeweave.orchestrator.waits.ending import Completes, Ending, Fails, GoesOn
 from pipeweave.orchestrator.waits.error_runs import CHILD_CANCELLED as CHILD_CANCELLED
 from pipeweave.orchestrator.waits.held import Held, Need, Paths, TooLarge
 from pipeweave.size_limits import INLINE_BYTES
-from pipeweave.spec import WITH_OUTPUT, LoopStep, StepSpec
+from pipeweave.spec import WITH_OUTPUT, LoopStep, StepSpec, rounds
+from pipeweave.spec.engine_results import RESULT_TOO_LARGE
 from pipeweave.spec.expressions import parse_condition
 from pipeweave.spec.reference_syntax import Reference
+from pipeweave.spec.rounds import AfterRound
 
 CHILD_FAILED = "CHILD_FAILED"
-LOOP_LIMIT, RESULT_TOO_LARGE = "LOOP_LIMIT", "RESULT_TOO_LARGE"
 # A process of an earlier version ends a child without telling its parent. So an open child is looked at again
 # after as long as it has run, within these bounds.
 SOONEST, LATEST = timedelta(minutes=1), timedelta(hours=1)
-# What a loop collects is in the row of its wait (bytes).
-MAX_COLLECTED = 1_000_000
 
 _CHILDREN = """
 SELECT r.id, r.status, r.error, r.created_at, r.finished_at FROM runs AS r
@@ -136,15 +135,14 @@ def _completed(
     collected = wait.data.get("outputs", [])
     if loop.collect:
         collected = [*collected, value_of(output, held)]
-        if len(canonical(collected)) > MAX_COLLECTED:
-            message = f"the outputs of the rounds have more than {MAX_COLLECTED:,} bytes together"
-            return Fails(Failure(RESULT_TOO_LARGE, message, "ResultTooLarge", False))
-    is_last = index + 1 >= loop.max_rounds
-    if _is_over(tx, run, loop, index, output, held) or (loop.until is None and is_last):
+        # They are in the row of its wait.
+        if len(canonical(collected)) > rounds.MAX_COLLECTED:
+            return Fails(Failure(RESULT_TOO_LARGE, rounds.collected_message(), "ResultTooLarge", False))
+    after = rounds.after_round(loop, index, lambda: _is_over(tx, run, loop, index, output, held))
+    if after is AfterRound.OVER:
         return _collected(child.id, collected, held) if loop.collect else Completes(None, CHILD, kept=output)
-    if is_last:
-        message = f"the condition of the loop was false after {loop.max_rounds:,} rounds"
-        return Fails(Failure(LOOP_LIMIT, message, "LoopLimit", False))
+    if after is AfterRound.LIMIT:
+        return Fails(Failure(rounds.LOOP_LIMIT, rounds.limit_message(loop), "LoopLimit", False))
     data = {**_new_child(tx.now), "round": index + 1, "try": 1, "last": place_of(output)}
     if loop.collect:
         data["outputs"] = collected
@@ -154,13 +152,12 @@ def _completed(
 def _is_over(
     tx: Transaction, run: RunHeader, loop: LoopStep, index: int, output: KeptValue, held: Held
 ) -> bool:
-    if loop.until is None:
-        return False
+    assert loop.until is not None
     condition = parse_condition(loop.until)
     paths = [Reference(each.text, each.root, each.step, each.path) for each in condition.references]
     last = value_of(output, held) if any(_names_last(each) for each in paths) else None
     scope = referred_values.find(tx, run, Wanted.of(paths), held.loaded).scope(Wanted.of(paths))
-    return condition.is_true({**scope, "last": last, "loop": {"index": index, "last": last}}, now=tx.now)
+    return condition.is_true({**scope, **rounds.scope_of_round(index, last)}, now=tx.now)
 
 
 def _names_last(path: Reference) -> bool:

@@ -13,7 +13,7 @@ from pipeweave.authoring.context import Context, Progress, TaskResult
 from pipeweave.authoring.document_loading import SUFFIXES, load_documents
 from pipeweave.authoring.hint_checks import check_hints
 from pipeweave.authoring.idempotency_keys import KEY_CHARACTERS, KEY_EXPECTED, is_key, key_of
-from pipeweave.authoring.pipeline import Pipeline, registered_pipelines
+from pipeweave.authoring.pipeline import Pipeline, registered_pipeline, registered_pipelines
 from pipeweave.authoring.raised import Raised, describe
 from pipeweave.authoring.retry import Retry, RetryPolicy, classify_error
 from pipeweave.authoring.schedule import Schedule
@@ -74,6 +74,7 @@ __all__ = [
     "load_documents",
     "outcome_of",
     "read_literal",
+    "registered_pipeline",
     "registered_pipelines",
     "registered_tasks",
 ]

@@ -143,3 +143,5 @@ def _conditions(step: Mapping[str, Any]) -> Iterator[str]:
     for each in (step, *step.get("choice", ()), *failures):
         if _CONDITION in each:
             yield each[_CONDITION]
+    if "until" in step.get("loop", ()):
+        yield step["loop"]["until"]

@@ -1,37 +1,36 @@
-"""Build a pipeline's steps from the task calls of a `@pipeline` function.
+"""Build a pipeline's steps from the calls of tasks and pipelines in a `@pipeline` function.
 
-While the function runs, each call of a task adds a step instead of running the task. The call returns a
+While the function runs, each such call adds a step instead of running what is called. It returns a
 Placeholder for the step's later output. `placeholder[…]` names a part of that output. Passing a placeholder
-to another task makes an edge. Steps that the engine decides (deciding.py, waiting.py) are added the same way;
+to another call makes an edge. Steps that the engine decides (deciding.py, waiting.py) are added the same way;
 `with when(…):` opens a branch, which the steps of its block are drawn into (blocks.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
 from pipeweave.authoring import formulas
 from pipeweave.authoring.blocks import Blocks
+from pipeweave.authoring.call_targets import (
+    CallableTask,
+    CallTarget,
+    item_of_pipeline,
+    target_of_pipeline,
+    target_of_task,
+)
 from pipeweave.authoring.calling import call_plan
 from pipeweave.authoring.context import Context
 from pipeweave.authoring.placeholder import Placeholder, step_of
 from pipeweave.authoring.written_values import written
 from pipeweave.errors import InvalidSpec, InvalidTask
+from pipeweave.spec.rules import FAILS_RUN
 from pipeweave.suggestions import did_you_mean
 
 _current: ContextVar[GraphBuilder | None] = ContextVar("pipeweave_graph_builder", default=None)
-
-
-class CallableTask(Protocol):
-    """The attributes of a task that the builder reads."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def fn(self) -> Any: ...
 
 
 class GraphBuilder:
@@ -40,12 +39,14 @@ class GraphBuilder:
     Attributes:
         steps: every step, in the order in which they were drawn, without the blocks around them.
         tasks: the tasks that the steps use, by id.
+        pipelines: the pipelines that the steps run, by id.
         blocks: where the steps stand in the document.
     """
 
     def __init__(self) -> None:
         self.steps: list[dict[str, Any]] = []
         self.tasks: dict[str, CallableTask] = {}
+        self.pipelines: dict[str, CallableTask] = {}
         self.blocks = Blocks()
         self._ids: set[str] = set()
         # The last number in the ids of the steps of a task, or of the same word.
@@ -75,10 +76,9 @@ class GraphBuilder:
         Args:
             rules: further members of the step: `condition`, `retry` and so on.
         """
-        params = {**_by_name(task, args, kwargs), **kwargs}
-        _require(task, params, None)
-        members = {"params": written(params, "params")} if params else {}
-        return self._step(task, step_id, needs, {**members, **(rules or {})})
+        self._know(self.tasks, task, "tasks of this pipeline")
+        members = {"task": task.id, **_params(target_of_task(task), args, kwargs), **(rules or {})}
+        return self.add(task.id, members, step_id=step_id, needs=needs)
 
     def map(
         self,
@@ -92,21 +92,68 @@ class GraphBuilder:
         rules: Mapping[str, Any] | None = None,
     ) -> Placeholder:
         """Add a step that runs the task once for each item of `over`."""
-        _by_name(task, (), {**params, **({name: None} if name is not None else {})})
-        if params:
-            _require(task, params, name or item_parameter(task, params))
-        if not isinstance(over, Placeholder):
-            over = _items(task, over)
-        members: dict[str, Any] = {"params": written(params, "params")} if params else {}
-        members["map"] = {"over": written(over, "map.over"), "as": name}
-        return self._step(task, step_id, needs, {**members, **(rules or {})})
+        self._know(self.tasks, task, "tasks of this pipeline")
+        target = target_of_task(task)
+        item = name if name is not None or not params else target.item_parameter(params)
+        members = {"task": task.id, **_mapped(target, task.id, over, name, item, params), **(rules or {})}
+        return self.add(task.id, members, step_id=step_id, needs=needs)
 
-    def _step(
-        self, task: CallableTask, step_id: str | None, needs: Iterable[Any], members: Mapping[str, Any]
+    def run(
+        self,
+        pipeline: CallableTask,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        loop: Mapping[str, Any] | None = None,
+        step_id: str | None = None,
+        needs: Iterable[Any] = (),
+        rules: Mapping[str, Any] | None = None,
     ) -> Placeholder:
-        if self.tasks.setdefault(task.id, task) is not task:
-            raise InvalidSpec(f"two different tasks of this pipeline have the id {task.id!r}")
-        return self.add(task.id, {"task": task.id, **members}, step_id=step_id, needs=needs)
+        """Add a step that runs another pipeline as a run of its own.
+
+        Args:
+            loop: what the document has of a loop besides its pipeline; None for a step that runs it once.
+            rules: as in `call`.
+        """
+        self._know(self.pipelines, pipeline, "pipelines that this one runs")
+        deed = {"pipeline": pipeline.id}
+        members = {**(deed if loop is None else {"loop": {**deed, **loop}}), **(rules or {})}
+        members |= _params(target_of_pipeline(pipeline), args, kwargs)
+        return self.add(pipeline.id, members, step_id=step_id, needs=needs)
+
+    def run_each(
+        self,
+        pipeline: CallableTask,
+        over: Any,
+        name: str | None,
+        params: Mapping[str, Any],
+        *,
+        max_parallel: int | None = None,
+        failure: str = FAILS_RUN,
+        step_id: str | None = None,
+        needs: Iterable[Any] = (),
+        rules: Mapping[str, Any] | None = None,
+    ) -> Placeholder:
+        """Add a step that runs another pipeline once for each item of `over`.
+
+        Args:
+            max_parallel: how many are open at once; None for the default of a document.
+            failure: what a run that failed does.
+        """
+        self._know(self.pipelines, pipeline, "pipelines that this one runs")
+        item = item_of_pipeline(pipeline, name, params)
+        mapped = _mapped(target_of_pipeline(pipeline), pipeline.id, over, item, item, params)
+        if max_parallel is not None:
+            mapped["map"]["maxParallel"] = max_parallel
+        if failure != FAILS_RUN:
+            mapped["map"]["failure"] = failure
+        members = {"pipeline": pipeline.id, **mapped, **(rules or {})}
+        return self.add(pipeline.id, members, step_id=step_id, needs=needs)
+
+    @staticmethod
+    def _know(known: dict[str, CallableTask], called: CallableTask, what: str) -> None:
+        if known.setdefault(called.id, called) is not called:
+            raise InvalidSpec(f"two different {what} have the id {called.id!r}")
 
     def add(
         self, word: str, members: Mapping[str, Any], *, step_id: str | None = None, needs: Iterable[Any] = ()
@@ -142,10 +189,37 @@ class GraphBuilder:
         return Placeholder(formulas.path("steps", (step_id,)), step_id)
 
 
-def _items(task: CallableTask, over: Any) -> list[Any]:
+def _params(target: CallTarget, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The params of a step, as a member of it; none without arguments."""
+    params = target.by_name(args, kwargs)
+    target.require(params)
+    return {"params": written(params, "params")} if params else {}
+
+
+def _mapped(
+    target: CallTarget, id: str, over: Any, name: str | None, item: str | None, params: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The members `params` and `map` of a step.
+
+    Args:
+        id: of what it calls.
+        name: the parameter that takes the items, as the document has it.
+        item: that parameter itself; None if it is not known, or each item is a whole input.
+    """
+    target.by_name((), {**params, **({name: None} if name is not None else {})})
+    if item is not None:
+        target.require(params, item)
+    members: dict[str, Any] = {"params": written(params, "params")} if params else {}
+    members["map"] = {"over": written(_items(id, over), "map.over"), "as": name}
+    return members
+
+
+def _items(id: str, over: Any) -> Any:
+    if isinstance(over, Placeholder):
+        return over
     if not isinstance(over, Iterable) or isinstance(over, str | bytes | Mapping):
         raise InvalidSpec(
-            f"{task.id}.map takes a list, not {over!r}"[:300],
+            f"{id}.map takes a list, not {over!r}"[:300],
             hint="pass a list, a step's result, or a parameter of the pipeline",
         )
     return list(over)
@@ -179,25 +253,18 @@ def collect_steps() -> Iterator[GraphBuilder]:
     """Collect the task calls made inside the block as steps.
 
     Raises:
-        InvalidSpec: a `@pipeline` function called another pipeline.
+        InvalidSpec: a `@pipeline` function asked for the spec of another pipeline.
     """
     if _current.get() is not None:
-        raise InvalidSpec("a pipeline cannot be called inside another pipeline: call its tasks instead")
+        raise InvalidSpec(
+            "a pipeline cannot be drawn while another one is: call it there, which makes a step"
+        )
     builder = GraphBuilder()
     token = _current.set(builder)
     try:
         yield builder
     finally:
         _current.reset(token)
-
-
-def item_parameter(task: CallableTask, names: Iterable[str]) -> str:
-    """The parameter that takes the items of a map: the first parameter that is not in `names`."""
-    taken = set(names)
-    for each in call_plan(task.fn).parameters:
-        if each.name not in taken:
-            return each.name
-    raise InvalidSpec(f"task {task.id!r} has no parameter left to take the items")
 
 
 def call_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -214,43 +281,6 @@ def call_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping
     return fn(**{plan.context: Context()}, **placed, **kwargs)
 
 
-def _by_name(task: CallableTask, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Map positional arguments to parameter names, as Python does; callers never pass the Context."""
-    plan = call_plan(task.fn)
-    positional = [each.name for each in plan.parameters if not each.is_keyword_only]
-    known = [each.name for each in plan.parameters]
-    if len(args) > len(positional):
-        were = "was" if len(args) == 1 else "were"
-        takes = f"takes {_arguments(len(positional))}, but {len(args)} {were} given"
-        raise InvalidSpec(f"task {task.id!r} {takes}", hint=_signature_hint(known))
-    placed = dict(zip(positional, args, strict=False))
-    for name in kwargs:
-        if name in placed:
-            raise InvalidSpec(f"task {task.id!r} got the argument {name!r} twice")
-        if name not in known and not plan.takes_any:
-            hint = did_you_mean(name, known, _signature_hint(known))
-            raise InvalidSpec(f"task {task.id!r} has no parameter {name!r}", hint=hint)
-    return placed
-
-
-def _require(task: CallableTask, params: Mapping[str, Any], item: str | None) -> None:
-    """Refuse a call with arguments that lacks a required one; without any, the run's input fills them all."""
-    if not params:
-        return
-    missing = [
-        each.name
-        for each in call_plan(task.fn).parameters
-        if each.is_required and each.name not in params and each.name not in (item, "input")
-    ]
-    if missing:
-        names = ", ".join(map(repr, missing))
-        noun = "parameter" if len(missing) == 1 else "parameters"
-        raise InvalidSpec(
-            f"task {task.id!r} needs the {noun} {names}",
-            hint="give each required parameter, or call the task without arguments: the run's input fills it",
-        )
-
-
 def _step_of(value: Any, known: set[str]) -> str:
     step_id: Any = step_of(value) if isinstance(value, Placeholder) else value
     if not isinstance(step_id, str):
@@ -263,11 +293,3 @@ def _step_of(value: Any, known: set[str]) -> str:
             f"needs names {step_id!r}, which is not an earlier step of this pipeline", hint=hint
         )
     return step_id
-
-
-def _arguments(count: int) -> str:
-    return f"{count} positional argument{'' if count == 1 else 's'}"
-
-
-def _signature_hint(known: Sequence[str]) -> str:
-    return f"its parameters are {', '.join(known)}" if known else "it has no parameters"

@@ -6,9 +6,10 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from pipeweave.authoring.call_targets import CallableTask
 from pipeweave.authoring.calling import call_plan
 from pipeweave.authoring.context_uses import may_read_input
-from pipeweave.authoring.graph_builder import CallableTask, GraphBuilder
+from pipeweave.authoring.graph_builder import GraphBuilder
 from pipeweave.authoring.hint_fields import field_of
 from pipeweave.authoring.signatures import FunctionSignature, hints_of
 from pipeweave.errors import InvalidTask

@@ -1,17 +1,20 @@
-"""Define the `@pipeline` decorator, which turns a function that calls tasks into a pipeline."""
+"""Define the `@pipeline` decorator, which turns a function that calls tasks or pipelines into a pipeline."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from pipeweave.authoring import formulas, graph_builder
+from pipeweave.authoring.call_targets import item_of_pipeline
 from pipeweave.authoring.drawing import watch_drawing
 from pipeweave.authoring.input_schema import pipeline_schema
 from pipeweave.authoring.placeholder import Placeholder
+from pipeweave.authoring.retry import Retry
+from pipeweave.authoring.rules_of_steps import Join, written_rules
 from pipeweave.authoring.schedule import Schedule
 from pipeweave.authoring.webhook import Hook
 from pipeweave.authoring.webhook import written as written_hooks
@@ -20,6 +23,7 @@ from pipeweave.authoring.written_values import constant, written
 from pipeweave.errors import InvalidSpec
 from pipeweave.json_conversion import to_json_value
 from pipeweave.spec import ALL, PipelineSpec, StepSpec, parse_spec
+from pipeweave.spec.rules import FAILS_RUN, ItemFailure
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,9 +58,9 @@ class Pipeline(Generic[P, R]):
     """A function that defines a pipeline by calling tasks.
 
     The function runs when `spec` is first read, so the tasks it calls may be defined after it. Calling the
-    Pipeline itself calls the plain function: its tasks then run in this process. A pipeline whose steps have
-    conditions, or are decided by the engine, is run by `pipeweave.testing` then: a block of `with when(…):`
-    could not be left out otherwise.
+    Pipeline in another `@pipeline` function makes a step that runs it. Elsewhere it calls the plain function:
+    its tasks then run in this process. A pipeline whose steps have conditions, or are decided by the engine,
+    is run by `pipeweave.testing` then: a block of `with when(…):` could not be left out otherwise.
 
     Attributes:
         fn: the plain function.
@@ -70,12 +74,65 @@ class Pipeline(Generic[P, R]):
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if graph_builder.current_builder() is not None:
-            raise InvalidSpec("a pipeline cannot be called inside another pipeline: call its tasks instead")
+        builder = graph_builder.current_builder()
+        if builder is not None:
+            return cast(R, builder.run(self, args, kwargs))
         if all(_is_just_called(each) for each in self.spec.steps):
             return self.fn(*args, **kwargs)
         arguments = inspect.signature(self.fn).bind(*args, **kwargs).arguments
         return cast(R, _run_here(self, constant(arguments, "input")))
+
+    def map(
+        self,
+        over: Iterable[Any],
+        /,
+        *,
+        name: str | None = None,
+        max_parallel: int | None = None,
+        failure: ItemFailure = FAILS_RUN,
+        **params: Any,
+    ) -> list[R]:
+        """Run the pipeline once for each item of a list, each in a run of its own.
+
+        Example: `one_file.map(list_files(folder), max_parallel=20)`.
+
+        Args:
+            over: a step's result, a part of it, a parameter of the pipeline, or a list.
+            name: the parameter that takes the item; by default the first that `params` does not supply. A
+                pipeline without parameters gets the item as its whole input.
+            max_parallel: how many of the runs are open at once, 1 to 1,000; 100 by default.
+            failure: what a failed run does: `run`, what the failure mode says; `settle`, the others go on,
+                and then the step fails; `partial`, the step completes, with null for it, unless all failed.
+            params: further arguments, the same for every item.
+        """
+        return self.options().map(over, name=name, max_parallel=max_parallel, failure=failure, **params)
+
+    def options(
+        self,
+        *,
+        step_id: str | None = None,
+        needs: Iterable[Any] = (),
+        condition: Any = None,
+        join: Join | None = None,
+        retry: Retry | None = None,
+        continue_on_error: bool = False,
+    ) -> PipelineWithOptions[P, R]:
+        """Set options of the step that the next call adds; a call outside a pipeline ignores them.
+
+        Example: `charge_card.options(retry=Retry(attempts=2), needs=[stock])(order)`.
+
+        Args:
+            step_id: the step's id; by default the pipeline's id, with `_2`, `_3` … if it is taken.
+            needs: as of a task's `options`; so are `condition`, `join` and `continue_on_error`.
+            retry: how often and when the pipeline is run again after a run of it failed; never by default.
+
+        Raises:
+            InvalidSpec: the condition is known while the pipeline is drawn, or `retry` is no Retry.
+        """
+        rules = written_rules(
+            condition=condition, join=join, retry=retry, continue_on_error=continue_on_error
+        )
+        return PipelineWithOptions(self, step_id, tuple(needs), rules)
 
     @cached_property
     def spec(self) -> PipelineSpec:
@@ -91,8 +148,13 @@ class Pipeline(Generic[P, R]):
         """The tasks that the pipeline uses, by id."""
         return self._built[1]
 
+    @property
+    def pipelines(self) -> Mapping[str, Any]:
+        """The pipelines that its steps run, by id."""
+        return self._built[2]
+
     @cached_property
-    def _built(self) -> tuple[PipelineSpec, Mapping[str, Any]]:
+    def _built(self) -> tuple[PipelineSpec, Mapping[str, Any], Mapping[str, Any]]:
         inputs: dict[str, Any] = {}
         defaults: dict[str, Any] = {}
         for name, each in inspect.signature(self.fn).parameters.items():
@@ -112,7 +174,7 @@ class Pipeline(Generic[P, R]):
         document["output"] = self._output(result)
         document["schedule"] = self._schedule()
         try:
-            return parse_spec(document), builder.tasks
+            return parse_spec(document), builder.tasks, builder.pipelines
         except InvalidSpec as error:
             code = self.fn.__code__
             detail = f"{error.detail} ({code.co_filename}:{code.co_firstlineno})"
@@ -138,6 +200,52 @@ class Pipeline(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<pipeline {self.id!r}>"
+
+
+class PipelineWithOptions(Generic[P, R]):
+    """A pipeline with what its next step has besides its input; see `Pipeline.options`."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline[P, R],
+        step_id: str | None,
+        needs: tuple[Any, ...],
+        rules: Mapping[str, Any],
+    ) -> None:
+        self.pipeline = pipeline
+        self._place: dict[str, Any] = {"step_id": step_id, "needs": needs, "rules": rules}
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        builder = graph_builder.current_builder()
+        if builder is None:
+            return self.pipeline(*args, **kwargs)
+        return cast(R, builder.run(self.pipeline, args, kwargs, **self._place))
+
+    def map(
+        self,
+        over: Iterable[Any],
+        /,
+        *,
+        name: str | None = None,
+        max_parallel: int | None = None,
+        failure: ItemFailure = FAILS_RUN,
+        **params: Any,
+    ) -> list[R]:
+        """See `Pipeline.map`."""
+        builder = graph_builder.current_builder()
+        if builder is not None:
+            step = builder.run_each(
+                self.pipeline, over, name, params, max_parallel=max_parallel, failure=failure, **self._place
+            )
+            return cast("list[R]", step)
+        taking = item_of_pipeline(self.pipeline, name, params)
+        call: Callable[..., R] = self.pipeline
+        return [call(**({} if taking is None else {taking: item}), **params) for item in over]
+
+    def in_rounds(self, loop: Mapping[str, Any], args: tuple[Any, ...], params: Mapping[str, Any]) -> Any:
+        """Add a step that runs the pipeline in rounds; see `loop`."""
+        builder = graph_builder.open_builder("loop")
+        return builder.run(self.pipeline, args, params, loop=loop, **self._place)
 
 
 @overload
@@ -268,3 +376,8 @@ def registered_pipelines() -> dict[str, PipelineSpec]:
         InvalidSpec: one of the pipelines is invalid.
     """
     return {id: each.spec for id, each in _registry.items()}
+
+
+def registered_pipeline(id: str) -> Pipeline[..., Any] | None:
+    """The `@pipeline` with an id that was defined last in this process; None without one."""
+    return _registry.get(id)

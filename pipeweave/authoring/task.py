@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from pipeweave.authoring import graph_builder
+from pipeweave.authoring.call_targets import target_of_task
 from pipeweave.authoring.context import Context
 from pipeweave.authoring.input_schema import task_parameters
 from pipeweave.authoring.retry import Retry
@@ -175,7 +176,7 @@ class TaskWithOptions(Generic[P, R]):
             step = builder.map(self.task, over, name, params, **self._place)
             return cast("list[R]", step)
         if name is None:
-            name = graph_builder.item_parameter(self.task, params)
+            name = target_of_task(self.task).item_parameter(params)
         return [graph_builder.call_function(self.task.fn, (), {name: item, **params}) for item in over]
 
 

@@ -115,9 +115,10 @@ class AsyncClient(AsyncMethods):
         pipeline: str | None = None,
         types: Sequence[str] | None = None,
         cursor: str | None = None,
+        tree: bool = False,
     ) -> AsyncIterator[Document]:
         """As `Client.watch`, for `async for`; up to 16 at once, with the waits that use a stream."""
-        changes = self._target.watch(run, pipeline=pipeline, types=types, cursor=cursor)
+        changes = self._target.watch(run, pipeline=pipeline, types=types, cursor=cursor, tree=tree)
         async with self._waits.place() as has_place:
             if not has_place:
                 raise TooManyStreams(f"this client watches {POOLED_CONNECTIONS} streams already")

@@ -165,6 +165,7 @@ class RunMethods(Methods):
         pipeline: str | None = None,
         types: Sequence[str] | None = None,
         cursor: str | None = None,
+        tree: bool = False,
     ) -> Changes:
         """Iterate over changes as they come, each once; over an interruption, a restart of the API or of
         PostgreSQL, it goes on where it was. It has no end: leave the loop, or `close` it from another thread.
@@ -174,6 +175,7 @@ class RunMethods(Methods):
             pipeline: only changes of runs of this pipeline.
             types: only changes of these types: `run.completed`, or `run` for all of that kind.
             cursor: `Changes.cursor` of an earlier iteration, to go on after it.
+            tree: with `run`: those of the runs inside of it, too.
 
         Raises:
             NotFound: there is no such run.
@@ -181,7 +183,7 @@ class RunMethods(Methods):
             CursorExpired: what came after the cursor cannot be read any more.
         """
         id = None if run is None else run_id_of(run)
-        return Changes(self._http, run=id, pipeline=pipeline, types=types, cursor=cursor)
+        return Changes(self._http, run=id, pipeline=pipeline, types=types, cursor=cursor, tree=tree)
 
     def runs(
         self,
@@ -217,18 +219,21 @@ class RunMethods(Methods):
         }
         return self._page("/api/runs", "runs", query)
 
-    def children(self, run_id: str, limit: int | None = None, cursor: str | None = None) -> Page:
+    def children(
+        self, run_id: str, limit: int | None = None, cursor: str | None = None, task_run_id: str | None = None
+    ) -> Page:
         """List one page of the runs that steps of a run have started, newest first.
 
         Args:
             limit: rows per page, 1 to 1,000; None for 50.
             cursor: `next_cursor` of the page before.
+            task_run_id: only those of this step, or of this item of a map: its rounds and tries.
 
         Raises:
             NotFound: there is no such run.
         """
         path = f"/api/runs/{checked_id(run_id)}/children"
-        return self._page(path, "runs", {"limit": limit, "cursor": cursor})
+        return self._page(path, "runs", {"limit": limit, "cursor": cursor, "taskRunId": task_run_id})
 
     def cancel(self, run_id: str, reason: str | None = None, *, now: bool = False) -> Run:
         """Cancel a run. What its pipeline says about the end of a run follows, unless that is under way.

@@ -139,9 +139,10 @@ class Changes(Iterator[Document]):
         types: Sequence[str] | None = None,
         cursor: str | None = None,
         outage: float = 15.0,
+        tree: bool = False,
     ) -> None:
         self._http = http
-        self._query = {"run": run, "pipeline": pipeline, "types": types}
+        self._query = {"run": run, "pipeline": pipeline, "types": types, "tree": "true" if tree else None}
         self.cursor = cursor
         self._outage = outage
         self._connection: OpenStream | None = None

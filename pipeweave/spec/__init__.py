@@ -6,7 +6,7 @@ a task, read a file or touch the database.
 
 from __future__ import annotations
 
-from pipeweave.spec import references, rules, time_limits, timetable
+from pipeweave.spec import references, rounds, rules, time_limits, timetable
 from pipeweave.spec.async_defaults import NO_ASYNC_DEFAULTS, AsyncDefaults
 from pipeweave.spec.child_calls import DEFAULT_FINALLY_MS, ChildCall, ErrorRule
 from pipeweave.spec.child_steps import MAX_DEPTH, Body, ChildPipeline, ChildStep, LoopStep, body_of
@@ -112,6 +112,7 @@ __all__ = [
     "parse_spec",
     "read_schedule",
     "references",
+    "rounds",
     "rules",
     "run_output",
     "show_path",

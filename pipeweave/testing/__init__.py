@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +17,18 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.attempt import Files, call_to_end
-from pipeweave.authoring import (
-    CallResult,
-    Context,
-    Pipeline,
-    Progress,
-    Task,
-    TaskSpec,
-    bind,
-    check_hints,
-    outcome_of,
-    registered_tasks,
-)
+from pipeweave.authoring import CallResult, Context, Pipeline, Progress, Task, bind, outcome_of
 from pipeweave.errors import InputValidationFailed, InvalidInput, InvalidSpec
 from pipeweave.json_values import json_faults
 from pipeweave.schema import run_input_errors
 from pipeweave.size_limits import MAX_JSON_DEPTH
-from pipeweave.spec import CHILD_TASKS, PipelineSpec, parse_spec, timetable, validate_graph
+from pipeweave.spec import PipelineSpec, timetable
+from pipeweave.testing import local_definitions
 from pipeweave.testing.local_attempts import Function
 from pipeweave.testing.local_files import LocalFiles, added_assets, given_assets, values_of
 from pipeweave.testing.local_result import RunResult, StepResult
 from pipeweave.testing.local_run import LocalRun
+from pipeweave.testing.local_tree import LocalTree
 from pipeweave.testing.local_waits import Decision, outside_of
 
 __all__ = ["RunResult", "StepResult", "due_times", "run_pipeline", "run_task"]
@@ -115,18 +105,20 @@ def run_pipeline(
     input: Any = None,
     *,
     tasks: Mapping[str, Any] | Iterable[Task[..., Any]] | None = None,
+    pipelines: Iterable[Pipeline[..., Any] | PipelineSpec | Mapping[str, Any]] = (),
     failure_mode: str | None = None,
     tenant: str = "test",
     uploads: Mapping[str, Path] | None = None,
     signals: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None,
-    approvals: Mapping[str, Decision] | None = None,
+    approvals: Mapping[str, Decision | Sequence[Decision]] | None = None,
     now: datetime | None = None,
 ) -> RunResult:
     """Run a pipeline to its end in this process.
 
     Nothing is waited for: a sleep ends at once, and a signal or an approval that the test does not give ends
     as if its time were over: with its default, or failed with WAIT_TIMEOUT. `waited_ms` of the step says how
-    long it would have waited.
+    long it would have waited. A pipeline that a step runs is run here, too; `runs` of the step has its
+    results.
 
     Args:
         pipeline: a `@pipeline` function, a spec, or a document.
@@ -134,45 +126,36 @@ def run_pipeline(
         tasks: tasks, or plain functions by task id that replace tasks. A function is retried as often as the
             task that it replaces; if it replaces no known task, it runs once. Other tasks are taken from the
             pipeline and from the tasks defined in this process.
+        pipelines: pipelines that its steps run, in place of those of the same ids that are defined in this
+            process. A step that names a version runs this one, too.
         failure_mode: a failure mode that replaces the pipeline's own; None for the pipeline's own.
         tenant: the tenant of the run.
         uploads: the files of uploads, by id.
         signals: payloads by the names of signals; each ends one wait. Pairs of name and payload, where a name
             comes twice, or where their order matters: the oldest comes first.
         approvals: decisions by the ids of approvals: True or False, or an object of `approved`, `choice`,
-            `by`, `comment` and `form`.
+            `by`, `comment` and `form`. A list of them: one for each time that the step asks. An approval of a
+            pipeline that a step runs is named with that step: `review.approval`.
         now: when the run begins, an aware datetime; the present by default. Waits move it on.
 
     Raises:
-        InvalidSpec: the pipeline is invalid, or uses a task that is not defined.
+        InvalidSpec: a pipeline is invalid, or uses a task or a pipeline that is not defined.
         InvalidTask: values cannot be checked against a type hint of a task.
         InvalidInput: the input is not JSON, or `approvals` decides what the pipeline does not ask.
         InputValidationFailed: the input does not fit the pipeline's signature, or a form its approval.
     """
-    spec = _spec_of(pipeline)
-    functions, options = _functions(pipeline, tasks)
-    called = {step.task for step in spec.steps if step.has_task}
-    unknown = sorted(called - functions.keys())
-    if unknown:
-        raise InvalidSpec(f"pipeline {spec.id!r} uses tasks that are not defined: {', '.join(unknown[:20])}")
-    inner = [each.id for each in spec.steps if each.task in CHILD_TASKS]
-    if inner:
-        raise InvalidSpec(
-            f"step {inner[0]!r} runs a pipeline: a test in its own process cannot",
-            hint="test that pipeline by itself, and this one with a task in place of the step",
-        )
-    check_hints({task_id: functions[task_id] for task_id in called if isfunction(functions[task_id])})
+    definitions = local_definitions.find(pipeline, tasks, pipelines)
+    spec = definitions.root
     checked = _json(input, "input")
     _check_input(spec, checked)
+    tree = LocalTree(
+        definitions, tenant=tenant, uploads=uploads, outside=outside_of(definitions, signals, approvals)
+    )
     run = LocalRun(
         spec,
         spec.input_with_defaults(checked),
-        functions,
-        options,
+        tree,
         mode=failure_mode or spec.failure_mode,
-        tenant=tenant,
-        uploads=uploads,
-        outside=outside_of(spec, signals, approvals),
         now=now or datetime.now(UTC),
     )
     return run.to_end()
@@ -191,40 +174,10 @@ def due_times(
     Raises:
         InvalidSpec: the pipeline is invalid, or declares no schedule.
     """
-    spec = _spec_of(pipeline)
+    spec = local_definitions.spec_of(pipeline)
     if spec.schedule is None:
         raise InvalidSpec(f"pipeline {spec.id!r} declares no schedule", hint="give it one: schedule=…")
     return timetable.first_times(spec.schedule.times(after), after, count)
-
-
-def _spec_of(pipeline: Pipeline[..., Any] | PipelineSpec | Mapping[str, Any]) -> PipelineSpec:
-    if isinstance(pipeline, Pipeline):
-        return pipeline.spec
-    if isinstance(pipeline, PipelineSpec):
-        faults = validate_graph(pipeline)
-        if faults:
-            raise InvalidSpec(faults[0].message)
-        return pipeline
-    if isinstance(pipeline, Task):
-        raise InvalidSpec(
-            f"run_pipeline runs a pipeline, and {pipeline.id!r} is a task", hint="run a task with run_task"
-        )
-    return parse_spec(pipeline)
-
-
-def _functions(pipeline: Any, tasks: Any) -> tuple[dict[str, Function], dict[str, TaskSpec]]:
-    """Return the function to call for each task id, and the options of each task."""
-    known: dict[str, Any] = {**registered_tasks()}
-    if isinstance(pipeline, Pipeline):
-        known |= pipeline.tasks
-    overrides = tasks if isinstance(tasks, Mapping) else {task.id: task for task in tasks or ()}
-    both = {**known, **overrides}
-    functions = {id: each.fn if isinstance(each, Task) else each for id, each in both.items()}
-    # The options of a task also apply to a plain function that replaces it.
-    options = {
-        id: each.spec for all in (known, overrides) for id, each in all.items() if isinstance(each, Task)
-    }
-    return functions, options
 
 
 def _check_input(spec: PipelineSpec, value: Any) -> None:

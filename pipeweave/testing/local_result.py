@@ -23,7 +23,10 @@ class StepResult:
         assets: the values of the assets that the step has added, by key; of a map, those of its last items.
         follows_failure: true if the step was skipped because of a failure before it.
         is_passed_over: true if its condition was false, or its failure is tolerated: the steps behind it run.
-        waited_ms: how long it would have waited for a time, a signal or a person, ms.
+        waited_ms: how long it would have waited for a time, a signal, a person or the runs of its pipeline,
+            ms.
+        runs: of a step that runs a pipeline: the results of its rounds and tries, in order. Those of a map
+            are at its items.
     """
 
     status: str
@@ -38,6 +41,7 @@ class StepResult:
     is_passed_over: bool = False
     waited_ms: int = 0
     assets: Mapping[str, Any] = field(default_factory=dict)
+    runs: list[RunResult] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,15 @@ class RunResult:
         output: the run's output, as the API shows it: what the `@pipeline` function returns (`output` of a
             document), else the output of the end step; if the pipeline has several end steps, their outputs
             by step id. None if the run is neither `completed` nor `partial`.
+        id: of the run, in the form that the API shows.
+        waited_ms: how long its steps would have waited until its end, ms.
     """
 
     status: str
     steps: Mapping[str, StepResult]
     output: Any
+    id: str = ""
+    waited_ms: int = 0
 
     @property
     def error(self) -> BaseException | None:

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from pipeweave import ids
 from pipeweave.attempt import Files
-from pipeweave.authoring import (
-    Context,
-    TaskSpec,
-    bind,
-    encode,
-    key_of,
+from pipeweave.authoring import Context, bind, encode, key_of
+from pipeweave.errors import (
+    InvalidAsyncResult,
+    LimitExceeded,
+    MapSourceInvalid,
+    PipeWeaveError,
+    TaskError,
 )
-from pipeweave.errors import InvalidAsyncResult, InvalidSpec, MapSourceInvalid, PipeWeaveError, TaskError
 from pipeweave.size_limits import INLINE_BYTES, MAX_ITEM_BYTES, MAX_MAP_ITEMS
 from pipeweave.spec import (
+    MAX_DEPTH,
     WITH_OUTPUT,
     Body,
     ChildPipeline,
@@ -44,24 +44,28 @@ from pipeweave.spec import (
 )
 from pipeweave.spec.engine_results import Refused
 from pipeweave.spec.expressions import parse_condition
-from pipeweave.spec.references import json_type, resolve
+from pipeweave.spec.references import json_type
 from pipeweave.spec.rules import (
     FAIL_FAST,
     FAILED,
-    PARTIAL_MERGE,
+    FAILS_RUN,
     Decision,
     Predecessor,
     decide_step,
     final_run_status,
     follows_failure,
     is_taken,
+    map_completes,
     select_next,
 )
 from pipeweave.testing.local_attempts import Called, Function, called, may_retry, previous_attempt, retries_of
+from pipeweave.testing.local_children import ChildrenOfStep, accepted, input_of
+from pipeweave.testing.local_definitions import called_by
 from pipeweave.testing.local_files import Kept, LocalFiles, values_of
 from pipeweave.testing.local_result import RunResult, StepResult
-from pipeweave.testing.local_scope import outcomes_of, values_of_run
-from pipeweave.testing.local_waits import Outside, end_of
+from pipeweave.testing.local_scope import outcomes_of, values_of_run, within
+from pipeweave.testing.local_tree import LocalParent, LocalTree
+from pipeweave.testing.local_waits import end_of
 
 
 class LocalRun:
@@ -70,45 +74,36 @@ class LocalRun:
     Args:
         spec: the pipeline.
         input: the run's input.
-        functions: the function to call, by task id.
-        options: the options of tasks, by task id. A function without options gets one attempt.
+        tree: what it shares with the runs inside of it.
         mode: the run's failure mode.
-        tenant: the tenant of the run.
-        uploads: the files of uploads, by id.
-        outside: the signals and decisions that come.
         now: when the run begins, aware.
+        parent: the run that it belongs to; None for the run of a test itself.
     """
 
     def __init__(
         self,
         spec: PipelineSpec,
         input: Any,
-        functions: Mapping[str, Function],
-        options: Mapping[str, TaskSpec],
+        tree: LocalTree,
         *,
         mode: str,
-        tenant: str,
-        uploads: Mapping[str, Path] | None = None,
-        outside: Outside,
         now: datetime,
+        parent: LocalParent | None = None,
     ) -> None:
         self.spec = spec
         self.graph = Graph(spec)
         self.input = input
-        self.functions = functions
-        self.options = options
+        self.tree = tree
+        self.functions = tree.definitions.functions
+        self.options = tree.definitions.options
         self.mode = mode
-        self.tenant = tenant
-        self.uploads = uploads
-        self.outside = outside
         self.began_at = now
+        self.parent = parent
         self.id = ids.new_id()
         self.count = 0
         self.results: dict[str, StepResult] = {}
         # When each step would have ended.
         self.ends: dict[str, datetime] = {}
-        # Outcomes by task and idempotency key; a later call with the same key reuses the outcome.
-        self.outcomes: dict[tuple[str, str], Called] = {}
         # The assets of completed steps.
         self.assets: dict[str, dict[str, Kept]] = {}
         gathers = [each.decides for each in spec.steps if isinstance(each.decides, Gather)]
@@ -126,7 +121,13 @@ class LocalRun:
             self.ends[step_id] = start + timedelta(milliseconds=result.waited_ms)
             has_failed |= self.mode == FAIL_FAST and self.is_failure(step_id)
         status = final_run_status(self.mode, self.statuses())
-        return RunResult(status, self.results, self.output() if status in WITH_OUTPUT else None)
+        waited_ms = (max(self.ends.values()) - self.began_at) // timedelta(milliseconds=1)
+        output = self.output() if status in WITH_OUTPUT else None
+        return RunResult(status, self.results, output, self.shown_id, waited_ms)
+
+    @property
+    def shown_id(self) -> str:
+        return ids.show(ids.RUN, self.id)
 
     def is_failure(self, step_id: str) -> bool:
         """Whether a step, by itself, lets the run fail."""
@@ -136,8 +137,10 @@ class LocalRun:
     def statuses(self) -> Iterator[str]:
         """The statuses that the status of the run is made of, those of items among them."""
         for step_id, result in self.results.items():
-            is_excused = step_id in self.held or self.spec.by_id[step_id].continue_on_error
-            for each in (result, *result.items):
+            step = self.spec.by_id[step_id]
+            is_excused = step_id in self.held or step.continue_on_error
+            # Under a rule of its own, a map says by itself what the failures of its items mean.
+            for each in (result, *(result.items if step.item_failure == FAILS_RUN else ())):
                 yield "completed" if is_excused and each.status in FAILED else each.status
 
     def output(self) -> Any:
@@ -161,7 +164,7 @@ class LocalRun:
         try:
             if not self.is_wanted(step, start):
                 return StepResult("skipped", is_passed_over=True)
-            if step.decides is not None:
+            if step.decides is not None and not step.has_items:
                 return self.decided(step, step.decides, start)
         except PipeWeaveError as error:
             return StepResult("failed", error=error)
@@ -179,7 +182,7 @@ class LocalRun:
             case Choice() | Transform() | Gather():
                 return self.made(step, decides, now)
             case ChildPipeline() | LoopStep() | Body():
-                raise InvalidSpec(f"step {step.id!r} runs a pipeline, which no test does in its own process")
+                return self.inside(step, None, None)
             case _:
                 return self.waited(step, decides, now)
 
@@ -206,7 +209,11 @@ class LocalRun:
     def waited(self, step: StepSpec, wait: WaitStep, start: datetime) -> StepResult:
         scope = self.scope(step)
         ended = end_of(
-            step.id, wait, lambda each: engine_results.fill(each, scope, start), start, self.outside
+            self.path_of(step),
+            wait,
+            lambda each: engine_results.fill(each, scope, start),
+            start,
+            self.tree.outside,
         )
         waited_ms = (ended.at - start) // timedelta(milliseconds=1)
         if ended.error is None:
@@ -214,17 +221,57 @@ class LocalRun:
         status = "timeout" if ended.is_timeout else "failed"
         return StepResult(status, error=ended.error, waited_ms=waited_ms)
 
+    def inside(self, step: StepSpec, item: Any, index: int | None) -> StepResult:
+        """The result of a step, or of one item of its map, that runs a pipeline or a body."""
+        scope = {**self.scope(step), **({} if index is None else {"item": item, "mapIndex": index})}
+
+        def begin(of_round: Mapping[str, Any], now: datetime) -> RunResult:
+            body = next((self.spec.bodies[place] for place, _ in step.bodies), None)
+            if body is not None:
+                return self.child(step, body, self.input, now, {**scope, **of_round})
+            inner = self.tree.definitions.pipelines[str(called_by(step))]
+            params = input_of(step, {**scope, **of_round}, item, now)
+            return self.child(step, inner, accepted(inner, params), now, {})
+
+        return ChildrenOfStep(step, scope, self.start_of(step), begin).to_end()
+
+    def child(
+        self, step: StepSpec, inner: PipelineSpec, value: Any, now: datetime, around: Mapping[str, Any]
+    ) -> RunResult:
+        """Run what a step runs.
+
+        Args:
+            around: what a body sees of the steps around it.
+
+        Raises:
+            LimitExceeded: there are too many runs above it.
+        """
+        depth = 0 if self.parent is None else self.parent.depth
+        if depth >= MAX_DEPTH:
+            raise LimitExceeded(
+                f"{depth + 1} runs would be inside of each other; at most {MAX_DEPTH} may be",
+                hint="let a pipeline not run itself without end",
+            )
+        parent = LocalParent(self.shown_id, depth + 1, f"{self.path_of(step)}.", around)
+        return LocalRun(inner, value, self.tree, mode=inner.failure_mode, now=now, parent=parent).to_end()
+
+    def path_of(self, step: StepSpec) -> str:
+        """The step's id behind those of the steps that lead to its run."""
+        return step.id if self.parent is None else f"{self.parent.path}{step.id}"
+
     def predecessor(self, id: str) -> Predecessor:
         result = self.results[id]
         return Predecessor(result.status, result.run_next, result.follows_failure, result.is_passed_over)
 
     def scope(self, step: StepSpec) -> dict[str, Any]:
         """The values that the expressions of a step may name, by their roots."""
-        return {**self.of_run, "steps": self.upstream(step), **outcomes_of(self.results)}
+        own = {**self.of_run, "steps": self.upstream(step), **outcomes_of(self.results)}
+        return own if self.parent is None else within(self.parent.around, own)
 
     @cached_property
     def of_run(self) -> Mapping[str, Any]:
-        return values_of_run(self.spec, ids.show(ids.RUN, self.id), self.input, self.began_at)
+        parent = None if self.parent is None else self.parent.run_id
+        return values_of_run(self.spec, self.shown_id, self.input, self.began_at, parent)
 
     def upstream(self, step: StepSpec) -> dict[str, Any]:
         before = self.graph.ancestors(step.id)
@@ -257,15 +304,9 @@ class LocalRun:
         try:
             params = None
             if step.params is not None:
-                params = resolve(
-                    step.params,
-                    input=self.input,
-                    steps=upstream,
-                    item=item,
-                    map_index=index,
-                    scope=self.scope(step),
-                    now=self.start_of(step),
-                )
+                of_item = {} if index is None else {"item": item, "mapIndex": index}
+                scope = {**self.scope(step), **of_item}
+                params = engine_results.fill(dict(step.params), scope, self.start_of(step))
             ctx = self.context(step, params, upstream, item, index, failed)
             outcome, assets = self.call(step.task, fn, ctx, self.files(step))
             if outcome.suspend is not None:
@@ -289,9 +330,9 @@ class LocalRun:
         if options is None or options.idempotency_key is None:
             return called(fn, arguments, files)
         name = task, key_of(options.idempotency_key, fn, ctx)
-        if name not in self.outcomes:
-            self.outcomes[name] = called(fn, arguments, files)
-        return self.outcomes[name]
+        if name not in self.tree.outcomes:
+            self.tree.outcomes[name] = called(fn, arguments, files)
+        return self.tree.outcomes[name]
 
     def files(self, step: StepSpec) -> Files:
         """The files of an attempt of a step: assets of direct predecessors come first."""
@@ -299,7 +340,7 @@ class LocalRun:
         before = self.graph.ancestors(step.id)
         known = [id for id in reversed(self.assets) if id in before]
         nearest = sorted(known, key=lambda id: id not in direct)
-        return Files(LocalFiles([self.assets[id] for id in nearest], self.uploads))
+        return Files(LocalFiles([self.assets[id] for id in nearest], self.tree.uploads))
 
     def context(
         self,
@@ -311,7 +352,7 @@ class LocalRun:
         failed: Sequence[Mapping[str, Any]],
     ) -> Context:
         return Context(
-            run_id=ids.show(ids.RUN, self.id),
+            run_id=self.shown_id,
             task_run_id=ids.show(ids.TASK_RUN, ids.task_run_id(self.id, self.count)),
             task_id=step.task,
             pipeline_id=self.spec.id,
@@ -324,7 +365,7 @@ class LocalRun:
             item=item,
             map_index=index,
             map_name=step.item_name,
-            tenant=self.tenant,
+            tenant=self.tree.tenant,
         )
 
     def mapped(self, step: StepSpec) -> StepResult:
@@ -333,20 +374,25 @@ class LocalRun:
         except PipeWeaveError as error:
             return StepResult("failed", error=error)
         is_excused = step.continue_on_error or step.id in self.held
+        is_of_run = step.item_failure == FAILS_RUN
         results: list[StepResult] = []
         for index, item in enumerate(items):
-            results.append(self.once(step, item, index))
-            if results[-1].error is not None and self.mode == FAIL_FAST and not is_excused:
+            runs_task = step.decides is None
+            results.append(self.once(step, item, index) if runs_task else self.inside(step, item, index))
+            if results[-1].error is not None and self.mode == FAIL_FAST and not is_excused and is_of_run:
                 break
+        # As if all items began at once.
+        waited_ms = max((each.waited_ms for each in results), default=0)
         failed = [each for each in results if each.status == "failed"]
-        if failed and (self.mode != PARTIAL_MERGE or len(failed) == len(items)):
+        if not map_completes(self.mode, step.item_failure, len(failed), len(items)):
             first = results.index(failed[0])
             message = f"{len(failed)} of {len(items)} items failed, the first at index {first}"
             failure = TaskError(message, code="MAP_ITEMS_FAILED", retryable=False)
             failure.__cause__ = failed[0].error
-            return StepResult("failed", error=failure, items=results)
+            return StepResult("failed", error=failure, items=results, waited_ms=waited_ms)
         assets = {key: value for each in results for key, value in each.assets.items()}
-        return StepResult("completed", [each.output for each in results], items=results, assets=assets)
+        output = [each.output for each in results]
+        return StepResult("completed", output, items=results, assets=assets, waited_ms=waited_ms)
 
     def items(self, step: StepSpec) -> list[Any]:
         source = engine_results.fill(step.over, self.scope(step), self.start_of(step))

@@ -14,17 +14,23 @@ from pipeweave.testing.local_result import StepResult
 from pipeweave.testing.local_waits import iso
 
 
-def values_of_run(spec: PipelineSpec, run_id: str, run_input: Any, began_at: datetime) -> dict[str, Any]:
+def values_of_run(
+    spec: PipelineSpec, run_id: str, run_input: Any, began_at: datetime, parent: str | None = None
+) -> dict[str, Any]:
     """The values of the run itself: `input`, `variables`, `trigger` and `run`.
+
+    Args:
+        parent: the id of the run that it belongs to; None for a run of its own.
 
     Raises:
         InvalidReference, ExpressionFailed: a variable has no value.
     """
     moment = iso(began_at)
+    cause = "api" if parent is None else "parent"
     return {
         "input": run_input,
         "variables": resolve(spec.variables, input=run_input, steps={}),
-        "trigger": {"type": "api", "id": None, "actor": None, "timestamp": moment, "payload": run_input},
+        "trigger": {"type": cause, "id": parent, "actor": None, "timestamp": moment, "payload": run_input},
         "run": {"id": run_id, "pipeline": spec.id, "createdAt": moment, "outcome": None},
     }
 
@@ -44,3 +50,18 @@ def _seen_error(step_id: str, result: StepResult) -> dict[str, Any] | None:
     raised = describe(result.error)
     stored = {"message": raised.message, "details": raised.details}
     return error_kinds.as_seen(step_id, raised.code, stored, result.attempts)
+
+
+# What a body sees both of its own steps and of those around it.
+_OF_STEPS = ("steps", "status", "errors")
+
+
+def within(around: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that a step of a body may name.
+
+    Args:
+        around: those of the step with the body; none for a step of a pipeline.
+        own: those of the step, as if it were in a pipeline.
+    """
+    both = {root: {**around.get(root, {}), **own[root]} for root in _OF_STEPS}
+    return {**around, **own, **both}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from pipeweave.durations import DURATION_EXPECTED, in_words, milliseconds
@@ -12,6 +13,7 @@ from pipeweave.errors import InputValidationFailed, InvalidInput, InvalidWait, T
 from pipeweave.schema import run_input_errors
 from pipeweave.spec import NO_DEFAULT, Approval, PipelineSpec, SignalWait, Sleep, WaitStep
 from pipeweave.suggestions import did_you_mean
+from pipeweave.testing.local_definitions import Definitions
 
 # Gives the value of a JSON value of the document: what stands in `${…}` is replaced.
 Fill = Callable[[Any], Any]
@@ -19,6 +21,8 @@ Fill = Callable[[Any], Any]
 Decision = bool | Mapping[str, Any]
 
 _DECISION_KEYS = ("approved", "choice", "by", "comment", "form")
+# A wrong name is answered with so many right ones, of pipelines that are so deep inside.
+_MOST_NAMED, _NAMED_DEPTH = 20, 2
 
 
 @dataclass(slots=True)
@@ -27,11 +31,19 @@ class Outside:
 
     Args:
         signals: by name and payload, the oldest first; each ends one wait, and is gone then.
-        decisions: of people, by the ids of the steps.
+        decisions: of people, by the ids of the steps, behind those of the steps that lead to their runs; one
+            for each time that a step asks, or one for all times.
     """
 
     signals: list[tuple[str, Any]]
-    decisions: Mapping[str, Mapping[str, Any]]
+    decisions: Mapping[str, list[Mapping[str, Any]] | Mapping[str, Any]]
+
+    def decision(self, path: str) -> Mapping[str, Any] | None:
+        """The next decision for a step; None if nobody decides."""
+        decisions = self.decisions.get(path)
+        if isinstance(decisions, list):
+            return decisions.pop(0) if decisions else None
+        return decisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +64,54 @@ class Ended:
 
 
 def outside_of(
-    spec: PipelineSpec,
+    definitions: Definitions,
     signals: Mapping[str, Any] | Iterable[tuple[str, Any]] | None,
-    approvals: Mapping[str, Decision] | None,
+    approvals: Mapping[str, Decision | Sequence[Decision]] | None,
 ) -> Outside:
     """What a test gives, checked.
 
     Raises:
-        InvalidInput: a decision names no approval of the pipeline, or says what nobody can decide.
+        InvalidInput: a decision names no approval, or says what nobody can decide.
         InputValidationFailed: the form of a decision has mistakes.
     """
     listed = signals.items() if isinstance(signals, Mapping) else signals or ()
-    asked = {each.id: each.decides for each in spec.steps if isinstance(each.decides, Approval)}
-    decisions: dict[str, Mapping[str, Any]] = {}
-    for step_id, decision in (approvals or {}).items():
-        if step_id not in asked:
-            hint = did_you_mean(step_id, asked, f"its approvals are {', '.join(asked) or 'none'}")
-            raise InvalidInput(f"pipeline {spec.id!r} has no approval {step_id!r}", hint=hint)
-        decisions[step_id] = _checked(decision, asked[step_id], f"approvals.{step_id}")
+    decisions: dict[str, list[Mapping[str, Any]] | Mapping[str, Any]] = {}
+    for path, decision in (approvals or {}).items():
+        step = _asked(definitions, definitions.root, path)
+        if step is None:
+            asked = list(islice(_approvals(definitions, definitions.root), _MOST_NAMED))
+            hint = did_you_mean(path, asked, f"its approvals are {', '.join(asked) or 'none'}")
+            raise InvalidInput(f"pipeline {definitions.root.id!r} has no approval {path!r}", hint=hint)
+        if isinstance(decision, bool | Mapping):
+            decisions[path] = _checked(decision, step, f"approvals.{path}")
+        else:
+            decisions[path] = [
+                _checked(each, step, f"approvals.{path}[{place}]") for place, each in enumerate(decision)
+            ]
     return Outside([(name, payload) for name, payload in listed], decisions)
+
+
+def _asked(definitions: Definitions, spec: PipelineSpec, path: str) -> Approval | None:
+    """The approval that a path names: `approval`, or `review.approval` in the pipeline that a step runs."""
+    for step in spec.steps:
+        if step.id == path and isinstance(step.decides, Approval):
+            return step.decides
+        inner = definitions.inside(spec, step) if path.startswith(f"{step.id}.") else None
+        asked = None if inner is None else _asked(definitions, inner, path[len(step.id) + 1 :])
+        if asked is not None:
+            return asked
+    return None
+
+
+def _approvals(
+    definitions: Definitions, spec: PipelineSpec, before: str = "", depth: int = 0
+) -> Iterator[str]:
+    """The paths of the approvals, for people: those of the pipeline itself, and some levels below."""
+    yield from (before + each.id for each in spec.steps if isinstance(each.decides, Approval))
+    for step in spec.steps if depth < _NAMED_DEPTH else ():
+        inner = definitions.inside(spec, step)
+        if inner is not None:
+            yield from _approvals(definitions, inner, f"{before}{step.id}.", depth + 1)
 
 
 def _checked(decision: Decision, step: Approval, path: str) -> Mapping[str, Any]:
@@ -93,10 +134,11 @@ def _checked(decision: Decision, step: Approval, path: str) -> Mapping[str, Any]
     return members
 
 
-def end_of(step_id: str, step: WaitStep, fill: Fill, start: datetime, outside: Outside) -> Ended:
+def end_of(path: str, step: WaitStep, fill: Fill, start: datetime, outside: Outside) -> Ended:
     """How a wait ends: at once by what has come from outside, else when its time is over.
 
     Args:
+        path: the id of the step, behind those of the steps that lead to its run.
         fill: gives the values of what the step says.
         start: when the wait begins.
 
@@ -114,7 +156,7 @@ def end_of(step_id: str, step: WaitStep, fill: Fill, start: datetime, outside: O
             )
         case Approval():
             fill([step.title, list(step.assignees), step.context])
-            decision = outside.decisions.get(step_id)
+            decision = outside.decision(path)
             if decision is not None:
                 return _decided(step, decision, start)
             return _timed_out(step, fill, start, "nobody decided")

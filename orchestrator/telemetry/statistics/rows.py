@@ -9,6 +9,7 @@ from typing import Any
 from pipeweave.orchestrator.documents.pipelines import RecentRun
 from pipeweave.orchestrator.documents.statistics import PipelineRow, TaskRow
 from pipeweave.orchestrator.domain.json_shapes import run_took_ms
+from pipeweave.orchestrator.domain.run_kinds_sql import TOP
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.orchestrator.telemetry.statistics import documents, series
@@ -90,10 +91,10 @@ def failing_pipelines(tx: Transaction, tenant: str, chosen: StatsWindow, most: i
 
 
 # The index of a pipeline's runs gives the newest, one pipeline after the other.
-_LAST = """
+_LAST = f"""
 SELECT w.id AS pipeline_id, r.* FROM unnest(CAST(:ids AS text[])) AS w(id) CROSS JOIN LATERAL (
     SELECT r.id, r.status, r.created_at, r.started_at, r.finished_at, r.over_ms FROM runs AS r
-    WHERE r.tenant_id = :tenant AND r.pipeline_id = w.id ORDER BY r.id DESC LIMIT :most
+    WHERE r.tenant_id = :tenant AND r.pipeline_id = w.id AND {TOP} ORDER BY r.id DESC LIMIT :most
 ) AS r ORDER BY r.id DESC
 """
 

@@ -95,7 +95,7 @@ def _lines(client: Client, run_id: str, timeout: float | None) -> Run:
 def _key(step: StepProgress) -> tuple[object, ...]:
     """When this changes, the step gets a further line: not for each item or percent, to keep logs short."""
     share = step.done * 4 // step.total if step.is_map and step.total else 0
-    return step.status, step.attempt, share, int((step.progress or 0) // 25), step.message
+    return step.status, step.attempt, share, int((step.progress or 0) // 25), step.message, step.child
 
 
 def _line(step: StepProgress) -> str:
@@ -104,6 +104,7 @@ def _line(step: StepProgress) -> str:
     parts = [step.status]
     if step.is_map and step.total:
         parts.append(step.counts())
+    parts += [inside] if (inside := step.inside()) else []
     if step.is_final:
         parts += [f"attempt {step.attempts()}"] if step.attempt > 1 and not step.is_map else []
         return "  ".join([*parts, step.duration()])

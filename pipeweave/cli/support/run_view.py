@@ -64,6 +64,7 @@ def show_run(run: Run, waits: str | None = None) -> None:
             ("waits", waits),
             ("triggered by", _triggered_by(document)),
             ("rerun of", _rerun_of(document)),
+            ("step of", document.get("parentRunId")),
             ("created (UTC)", when(document.get("createdAt"))),
             ("took", run_took(document)),
         ]

@@ -27,6 +27,8 @@ class StepProgress:
         message: what the running attempt reported.
         due_at: when the next attempt is due, while the step waits for that.
         started_at: start of the first attempt.
+        child: the run that it started last, where it runs a pipeline.
+        round: of a loop, the round that it is in, from 1.
     """
 
     id: str
@@ -46,6 +48,8 @@ class StepProgress:
     error_code: str | None = None
     started_at: str | None = None
     finished_at: str | None = None
+    child: str | None = None
+    round: int | None = None
 
     @property
     def is_final(self) -> bool:
@@ -72,9 +76,13 @@ class StepProgress:
         """What the step does or waits for, or the code of its error."""
         if self.is_retrying:
             return f"retry {self.attempts()} {_until(self.due_at, now)}"
-        if self.is_final:
-            return self.error_code
-        return self.reported()
+        shown = [self.inside(), self.error_code if self.is_final else self.reported()]
+        return "  ".join(each for each in shown if each) or None
+
+    def inside(self) -> str | None:
+        """Its round, and the run that it started last: `round 3, prun_01…`."""
+        of_round = None if self.round is None else f"round {self.round:,}"
+        return ", ".join(each for each in (of_round, self.child) if each) or None
 
     def reported(self) -> str | None:
         """The progress that the task reported: `30 %: asking the bank`."""
@@ -111,6 +119,8 @@ def _step(each: Mapping[str, Any]) -> StepProgress:
         error_code=each.get("errorCode"),
         started_at=each.get("startedAt"),
         finished_at=each.get("finishedAt"),
+        child=each.get("childRunId"),
+        round=each.get("round"),
     )
 
 

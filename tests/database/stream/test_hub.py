@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import orjson
 import pytest
+from support.child_runs import child, only_child
 from support.run_driver import RunDriver
 from support.servers import wait_until
 
@@ -95,6 +96,23 @@ def watch(
     hub.watch(wanted, sink, place)
     assert sink.is_ready.wait(60)
     return sink
+
+
+def test_who_watches_a_tree_gets_what_happens_in_the_runs_inside(driver: RunDriver, watched: Hub) -> None:
+    driver.store({"a": []}, id="inner")
+    driver.store_steps(child("call", "inner"), id="outer")
+    root = driver.trigger("outer")
+    inner = only_child(driver, root)
+    of_tree = watch(watched, WantedChanges(driver.tenant, run_id=root, is_tree=True))
+    of_run = watch(watched, WantedChanges(driver.tenant, run_id=root))
+    write(driver, inner, "run.paused")
+    write(driver, root, "run.resumed")
+    assert of_tree.has("run.paused", "run.resumed")
+    assert of_run.has("run.resumed")
+    again = watch(
+        watched, WantedChanges(driver.tenant, run_id=root, is_tree=True), of_tree.cursors[0], driver
+    )
+    assert again.has("run.paused", "run.resumed")
 
 
 def test_each_watcher_gets_what_it_wants(driver: RunDriver, run_id: UUID, watched: Hub) -> None:

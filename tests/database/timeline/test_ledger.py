@@ -21,7 +21,7 @@ from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.runs import admission, pausing
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database, to_json
-from pipeweave.orchestrator.timeline import ledger, ledger_document, reading
+from pipeweave.orchestrator.timeline import inside, ledger, reading
 
 
 def ledger_of(driver: RunDriver, run_id: UUID) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def test_it_reads_the_steps_and_a_bounded_part_of_the_events(
     assert minutes(ledger_of(driver, run_id)) == {"work": 9}
     with driver.database.reading() as tx:
         run = reading.run_row(tx, driver.tenant, run_id)
-        plans = plans_of(tx, lambda: ledger_document.measure(tx, run), monkeypatch)
+        plans = plans_of(tx, lambda: inside.measure(tx, run), monkeypatch)
     parts = [part for plan in plans for part in parts_of(plan) if "Scan" in part["Node Type"]]
     events = [part for part in parts if part.get("Relation Name", "").startswith("events_")]
     assert 0 < sum(part["Actual Rows"] for part in events) <= 10

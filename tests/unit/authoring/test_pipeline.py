@@ -165,7 +165,7 @@ wrongly: Any = count
             "already has a step 's'",
         ),
         (lambda x: None, "is neither a task"),
-        (lambda x: called_inside(), "inside another"),
+        (lambda x: inner.spec, "call it there"),
     ],
 )
 def test_mistakes_in_the_calls_of_a_pipeline_function_are_reported(mistake: Any, why: str | None) -> None:
@@ -179,10 +179,6 @@ def test_mistakes_in_the_calls_of_a_pipeline_function_are_reported(mistake: Any,
     with pytest.raises(InvalidSpec) as refused:
         _ = drawn.spec
     assert why in refused.value.detail
-
-
-def called_inside() -> None:
-    inner()
 
 
 @pipeline

@@ -155,3 +155,30 @@ def test_a_task_of_celery_is_told_apart_from_a_function(
     (tmp_path / "shop_celery.py").write_text(source)
     monkeypatch.chdir(tmp_path)
     assert "is a task of Celery already: put @task alone" in refused("shop_celery.py").detail
+
+
+INNER = """
+from pipeweave import pipeline, task
+
+@task
+def send(to: str) -> None: ...
+
+@pipeline
+def one_letter(to: str):
+    send(to)
+"""
+OUTER = """
+from letters_inside import one_letter
+from pipeweave import pipeline
+
+@pipeline
+def all_letters(names: list[str]):
+    one_letter.map(names)
+"""
+
+
+def test_a_pipeline_that_another_one_calls_is_loaded_with_it(tmp_path: Path) -> None:
+    (tmp_path / "letters_inside.py").write_text(INNER)
+    (tmp_path / "letters.py").write_text(OUTER)
+    loaded = task_loading.load([str(tmp_path / "letters.py")])
+    assert {each.id for each, _ in loaded.pipelines} == {"one_letter", "all_letters"}

@@ -12,6 +12,7 @@ from pipeweave import (
     Retry,
     approval,
     either,
+    loop,
     otherwise,
     pipeline,
     settle,
@@ -195,8 +196,73 @@ output: {total: "${steps.total.first}", both: "${input.places[0] + input.places[
 """
 
 
+@pipeline
+def one_place(place: str, after: Any = None) -> Any:
+    return publish(place)
+
+
+@pipeline
+def ask(question: str, before: Any) -> Any:
+    return approval("Is it right?", context=before)
+
+
+@pipeline
+def publish_all(places: list[str]) -> Any:
+    stock = reserve.options(step_id="stock")({})
+    done = one_place.map(places, max_parallel=20, failure="partial", after=stock)
+    first = one_place.options(retry=Retry(attempts=2), needs=[done], condition=places[0] != "")(places[0])
+    right = loop(
+        ask.options(step_id="review", continue_on_error=True),
+        "right?",
+        before=loop.last["form"],
+        until=lambda out: out["approved"] & (stock["shelf"] > 3),
+        max_iterations=5,
+        delay="1h",
+        collect=True,
+    )
+    return {"first": first, "rounds": right}
+
+
+PUBLISH_ALL = """
+id: publish_all
+inputSchema:
+  strict: true
+  fields:
+    - name: places
+      label: Places
+      type: array
+      required: true
+      items: {name: item, label: Item, type: string}
+steps:
+  - {id: stock, task: reserve, params: {order: {}}}
+  - id: one_place
+    needs: []
+    pipeline: one_place
+    map: {over: "${input.places}", as: place, maxParallel: 20, failure: partial}
+    params: {after: "${steps.stock}"}
+  - id: one_place_2
+    needs: [one_place]
+    pipeline: one_place
+    params: {place: "${input.places[0]}"}
+    condition: "input.places[0] != ''"
+    retry: {attempts: 2}
+  - id: review
+    needs: []
+    loop:
+      pipeline: ask
+      until: "last.approved && steps.stock.shelf > 3"
+      maxIterations: 5
+      delay: 1h
+      collect: true
+    params: {question: "right?", before: "${loop.last.form}"}
+    continueOnError: true
+output: {first: "${steps.one_place_2}", rounds: "${steps.review}"}
+"""
+
+
 @pytest.mark.parametrize(
-    ("drawn", "document"), [(process_order, PROCESS_ORDER), (publish_everywhere, PUBLISH)]
+    ("drawn", "document"),
+    [(process_order, PROCESS_ORDER), (publish_everywhere, PUBLISH), (publish_all, PUBLISH_ALL)],
 )
 def test_both_forms_have_the_same_spec(drawn: Any, document: str) -> None:
     spec = parse_spec(yaml.safe_load(document))

@@ -266,6 +266,12 @@ def test_the_countdown_of_a_retry(left_s: float, shown: str) -> None:
     assert waiting.detail(NOW) == shown
 
 
+def test_a_step_that_runs_a_pipeline_shows_its_round_and_its_run() -> None:
+    assert StepProgress("a", "waiting", child="prun_1").detail() == "prun_1"
+    ended = StepProgress("a", "failed", child="prun_2", round=3, error_code="CHILD_FAILED")
+    assert ended.detail() == "round 3, prun_2  CHILD_FAILED"
+
+
 def steps(*shown: tuple[str, str]) -> list[StepProgress]:
     return [StepProgress(id, status, failed=int(status == "failed"), started_at="t") for id, status in shown]
 

@@ -47,21 +47,26 @@ def test_what_the_page_says_of_edges_is_so() -> None:
 def test_the_pipeline_in_python_runs_as_the_test_on_the_other_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [program] = blocks(ROOT / "docs/flows.md", "python")
+    program = "\n\n".join(blocks(ROOT / "docs/flows.md", "python"))
     [test] = [each for each in blocks(ROOT / "docs/tasks-and-pipelines.md", "python") if "sell, " in each]
     (tmp_path / "flows_page.py").write_text(program)
     monkeypatch.syspath_prepend(tmp_path)
-    sell = importlib.import_module("flows_page").sell
+    page = importlib.import_module("flows_page")
+    sell = page.sell
     names: dict[str, Any] = {"run_pipeline": run_pipeline, "sell": sell}
     exec(compile(test, "docs/tasks-and-pipelines.md", "exec", dont_inherit=True), names)
     names["test_a_large_order_is_sold_if_finance_says_so"]()
     assert run_pipeline(sell, {"order": {"id": "o-1", "total": 5000}}).output["receipt"] is None
+    yes = {"approved": True, "form": {"reason": "it is right"}}
+    parcels = {"order": {"id": "o-1"}, "parcels": [{"kg": 1}, {"kg": 2}]}
+    sent = run_pipeline(page.send_all, parcels, approvals={"ask_for_review.approval": [False, yes]})
+    assert (sent.status, len(sent.steps["one_parcel"].items)) == ("completed", 2)
 
 
 def test_every_name_in_the_table_of_python_is_one_of_ours() -> None:
     table = text_of("docs/flows.md").partition("| Python | document |")[2].partition("\n\n")[0]
     named = {"when", "otherwise", "either", "settle", "transform", "sleep", "sleep_until"}
-    named |= {"wait_for_signal", "approval"}
+    named |= {"wait_for_signal", "approval", "loop"}
     assert named <= set(pipeweave.__all__)
     assert named == {each for each in named if f"{each}(" in table}
 

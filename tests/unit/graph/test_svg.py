@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from xml.etree import ElementTree
 
 import pytest
@@ -12,7 +13,7 @@ from support.pages import ROOT
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
 from pipeweave.orchestrator.graph import ICONS, DrawingView, layout, shape_of, svg
 from pipeweave.orchestrator.graph.svg import Statuses
-from pipeweave.spec import Case, PipelineSpec, StepSpec, engine_task
+from pipeweave.spec import Case, ChildPipeline, LoopStep, MapSpec, PipelineSpec, StepSpec, engine_task
 from pipeweave.spec.wait_steps import Sleep
 
 NAME = "{http://www.w3.org/2000/svg}"
@@ -23,10 +24,16 @@ def drawn(
     view: DrawingView = DrawingView.ALL,
     opened: tuple[str, ...] = (),
     statuses: Statuses | None = None,
+    left: Mapping[int, str] | None = None,
 ) -> ElementTree.Element:
     shape = shape_of(plan, view, opened)
     text = svg(
-        shape, layout(shape), title="a <drawing>", statuses=statuses, href=lambda box: f"?step={box.key}&a"
+        shape,
+        layout(shape),
+        title="a <drawing>",
+        statuses=statuses,
+        href=lambda box: f"?step={box.key}&a",
+        left=left,
     )
     assert "style=" not in text
     return ElementTree.fromstring(text)
@@ -120,3 +127,34 @@ def test_a_wait_shows_how_much_time_is_left() -> None:
 def test_the_canvas_draws_the_same_small_marks() -> None:
     script = (ROOT / "api/ui/static/js/graph/looks.js").read_text()
     assert all(f'{word}: "{path}"' in script for word, path in ICONS.items())
+
+
+CHILD = ChildPipeline("charge-card")
+LOOP = LoopStep(ChildPipeline("ask"), 5, "last.ok")
+INSIDE = compile_plan(
+    PipelineSpec(
+        "p",
+        (
+            choice("size", Case("input.big", ("call",), "large"), Case(None, ("again",))),
+            StepSpec("call", engine_task(CHILD), ("size",), decides=CHILD),
+            StepSpec("again", engine_task(LOOP), ("size",), decides=LOOP),
+            StepSpec("each", engine_task(CHILD), decides=CHILD, map=MapSpec([1])),
+        ),
+    )
+)
+
+
+def test_a_step_that_runs_a_pipeline_has_two_frames_and_the_name_of_that_pipeline() -> None:
+    root = drawn(INSIDE, left={3: "round 3 of at most 5"}, statuses={3: "waiting"})
+    frames = [each for each in root.iter(f"{NAME}rect") if (each.get("class") or "").startswith("graph-box")]
+    assert len(frames) == 6
+    found = texts(root)
+    assert "charge-card" in found
+    assert "map of charge-card" in found
+    assert "round 3 of at most 5" in found
+
+
+def test_the_links_of_a_choice_have_the_names_of_its_cases() -> None:
+    found = texts(drawn(INSIDE))
+    assert {"large", "else"} <= set(found)
+    assert "input.big" in texts(drawn(ENGINE))

@@ -60,6 +60,7 @@ function drawBox(pen, look, box, zoom) {
   const isChoice = scene.engine(box) === "choice";
   if (scene.isClass(box)) frame(pen, x + 5, y + 4, w, h, colours.panel, colours.muted, isChoice);
   frame(pen, x, y, w, h, zoom < NAME ? fillOf(look, box) : ground, edge, isChoice);
+  if (scene.graph.boxes.inside[box] && zoom >= NAME) frame(pen, x + 3, y + 3, w - 6, h - 6, ground, edge);
   pen.setLineDash([]);
   if (zoom < NAME) return;
   const isCard = zoom >= CARD && !isChoice, indent = (letter ? 28 : 10) + (isChoice ? 24 : 0);
@@ -78,7 +79,7 @@ function drawCard(pen, look, box) {
   const right = figures(look, box);
   pen.font = SMALL;
   pen.fillStyle = look.shades ? colours.ink : colours.muted;
-  const left = scene.maps.has(box) ? `map of ${scene.task(box)}` : scene.task(box);
+  const word = scene.graph.boxes.inside[box] ?? scene.task(box), left = scene.maps.has(box) ? `map of ${word}` : word;
   const icon = ICONS[scene.engine(box)], indent = icon ? 16 : 0;
   pen.fillText(fitted(pen, SMALL, left, w - 26 - indent - pen.measureText(right).width), x + 10 + indent, low - 9);
   if (icon) drawIcon(pen, icon, x + 10, low - 18, colours.muted);
@@ -116,7 +117,7 @@ export function figures({ scene, states }, box) {
     return [delta, ended, failed ? `· ${failed.toLocaleString("en")} failed` : ""].filter(Boolean).join(" ");
   }
   if (steps.length > 1) return delta;
-  if (states.until[steps[0]] > 0) return `${shortDuration(Math.max(0, states.until[steps[0]] - Date.now()))} left`;
+  if (states.notes[steps[0]] || states.until[steps[0]] > 0) return states.notes[steps[0]] || `${shortDuration(Math.max(0, states.until[steps[0]] - Date.now()))} left`;
   const took = states.finished[steps[0]] - states.started[steps[0]], attempt = states.attempts[steps[0]];
   return [delta, attempt > 1 ? `↻${attempt}` : "", Number.isNaN(took) ? "" : shortDuration(took)].filter(Boolean).join(" ");
 }
@@ -189,5 +190,5 @@ function cutTo(pen, text, width) {
     if (pen.measureText(`${text.slice(0, middle)}…`).width <= width) low = middle;
     else high = middle - 1;
   }
-  return `${text.slice(0, low)}…`;
+  return low ? `${text.slice(0, low)}…` : "";
 }

@@ -171,10 +171,11 @@ export class PwGraph extends HTMLElement {
     this.draw();
   }
 
-  /** Open or close a class in its place; a step's own page opens, and the items of a map. @param {number} box */
+  /** Open or close a class in its place; a step's own page opens, and the items of a map; of a run inside, its page. @param {number} box */
   toggle(box) {
     const { scene } = this;
     if (!scene || box < 0) return;
+    if (scene.graph.boxes.inside[box]) return /** @type {HTMLElement | null} */ (document.querySelector("[data-opens-run]"))?.click();
     if (!scene.isClass(box)) return this.tell("pw-open", { step: scene.title(box), isMap: scene.maps.has(box) });
     const key = scene.graph.boxes.keys[box], { open } = scene.graph;
     this.go({ open: open.includes(key) ? open.filter((each) => each !== key) : [...open, key] });
@@ -242,9 +243,7 @@ export class PwGraph extends HTMLElement {
 
 /** @param {string} tag @param {string} name */
 function make(tag, name) {
-  const made = document.createElement(tag);
-  made.className = `graph-${name}`;
-  return made;
+  return Object.assign(document.createElement(tag), { className: `graph-${name}` });
 }
 
 customElements.define("pw-graph", PwGraph);

@@ -93,9 +93,9 @@ function drawEnds(pen, { scene, colours }, links) {
   pen.textAlign = "center";
   for (const at of links) {
     if (!labels[at]) continue;
-    const [left, top, x, y] = scene.links[at].slice(-4), middle = (left + x) / 2, low = (top + y) / 2;
+    const [left, top, x, y] = scene.links[at].slice(-4), middle = (left + x) / 2, low = (top + y) / 2, wide = pen.measureText(labels[at]).width + 10;
     pen.fillStyle = colours.canvas;
-    pen.fillRect(middle - 14, low - 8, 28, 16);
+    pen.fillRect(middle - wide / 2, low - 8, wide, 16);
     pen.fillStyle = colours.muted;
     pen.fillText(labels[at], middle, low + 4);
   }

@@ -43,8 +43,8 @@ const MARKS = {
 };
 /** The small marks of what the engine decides, in a square of 10; as in orchestrator/graph/shapes.py. @type {Record<string, Path2D>} */
 export const ICONS = Object.fromEntries(Object.entries({
-  transform: "M1 2H5M1 5H9M1 8H5M7 3L9 5L7 7", gather: "M1 1L5 5V9M9 1L5 5", signal: "M1 9V6M5 9V4M9 9V1",
-  sleep: "M6 1A4.5 4.5 0 1 0 9 7A4.5 4.5 0 0 1 6 1", approval: "M7 3A2 2 0 1 1 3 3A2 2 0 1 1 7 3M1 9A4 3 0 0 1 9 9",
+  transform: "M1 2H5M1 5H9M1 8H5M7 3L9 5L7 7", gather: "M1 1L5 5V9M9 1L5 5", signal: "M1 9V6M5 9V4M9 9V1", pipeline: "M1 1H9V9H1ZM3 4H7M3 6H7",
+  sleep: "M6 1A4.5 4.5 0 1 0 9 7A4.5 4.5 0 0 1 6 1", approval: "M7 3A2 2 0 1 1 3 3A2 2 0 1 1 7 3M1 9A4 3 0 0 1 9 9", loop: "M8 2A4 4 0 1 0 9 6M9 1V4H6", steps: "M1 1H9V9H1ZM3 3H7V7H3Z",
 }).map(([word, path]) => [word, new Path2D(path)]));
 const PATHS = Object.fromEntries(
   Object.entries(MARKS).map(([letter, paths]) => [letter, paths.map((each) => new Path2D(each))]));

@@ -30,7 +30,7 @@ function tapped(graph, left, top, isWide) {
   if (!scene || box < 0) return graph.select("");
   const member = membersOf(graph.look(), box)
     .find(({ x, y, w, h }) => left >= x && left <= x + w && top >= y && top <= y + h);
-  if (box === marked.box && !member && scene.isClass(box)) return graph.toggle(box);
+  if (box === marked.box && !member && (scene.isClass(box) || scene.graph.boxes.inside[box])) return graph.toggle(box);
   return graph.select(scene.id(member?.ordinal ?? scene.steps(box)[0]), { isWide });
 }
 

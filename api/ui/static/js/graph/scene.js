@@ -4,7 +4,7 @@
  * What the endpoint of a graph answers, with its layout.
  * @typedef {{pipelineId: string, version: number, view: "all" | "pattern", direction: "right" | "down", open: string[], stepCount: number,
  *   width: number, height: number, tasks: string[], steps: {ids: string[], tasks: number[]},
- *   boxes: {keys: string[], tasks: number[], maps: number[], steps: number[][], x: number[], y: number[]},
+ *   boxes: {keys: string[], tasks: number[], maps: number[], steps: number[][], inside: Record<string, string>, x: number[], y: number[]},
  *   box: {width: number, height: number},
  *   blocks: {box: number, width: number, height: number, rows: number, shown: number}[],
  *   junctions: {x: number[], y: number[], width: number, height: number},

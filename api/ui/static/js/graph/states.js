@@ -8,7 +8,7 @@ import { isFailure, OVER, WORST_FIRST } from "./looks.js";
  * @typedef {{status: string, isWhole: boolean, cursor: string, ordinals: number[], statuses: string,
  *   attempts: number[], queuedMs: (number | null)[], startedMs: (number | null)[],
  *   finishedMs: (number | null)[], codeVersions: number[], items: Record<string, Items>,
- *   waits?: Record<string, {until: string | null}>}} StepStates
+ *   waits?: Record<string, {until: string | null, text: string | null}>}} StepStates
  */
 
 export class States {
@@ -21,8 +21,9 @@ export class States {
     this.queued = new Float64Array(count + 1).fill(NaN);
     this.started = new Float64Array(count + 1).fill(NaN);
     this.finished = new Float64Array(count + 1).fill(NaN);
-    /** When a wait ends (ms since 1970). */
+    /** When a wait ends (ms since 1970), and in which round a loop is. */
     this.until = new Float64Array(count + 1).fill(NaN);
+    this.notes = /** @type {string[]} */ ([]);
     /** @type {Map<number, Items>} */
     this.items = new Map();
     this.runStatus = this.cursor = "";
@@ -40,16 +41,14 @@ export class States {
       this.started[ordinal] = given.startedMs[at] ?? NaN;
       this.finished[ordinal] = given.finishedMs[at] ?? NaN;
       this.until[ordinal] = Date.parse(given.waits?.[ordinal]?.until ?? "");
+      this.notes[ordinal] = given.waits?.[ordinal]?.text ?? "";
     });
-    const counted = Object.entries(given.items).map(([ordinal, items]) => {
-      this.items.set(Number(ordinal), items);
-      return Number(ordinal);
-    });
+    for (const [ordinal, items] of Object.entries(given.items)) this.items.set(Number(ordinal), items);
     this.runStatus = given.status;
     this.cursor = given.cursor;
     this.isKnown = true;
     // The time that is left of a wait changes by itself.
-    return new Set([...given.ordinals, ...counted, ...[...this.until.keys()].filter((each) => this.until[each] > 0)]);
+    return new Set([...given.ordinals, ...Object.keys(given.items).map(Number), ...[...this.until.keys()].filter((each) => this.until[each] > 0)]);
   }
 
   /**

@@ -13,7 +13,7 @@ const HATCHED = ["taskLimit", "tenantLimit", "pause", "sameKey"];
 export function colourOf(kind, status) {
   if (kind === "work" || kind === "items") return status === "running" || status === "waiting" ? "running" : "completed";
   if (kind === "failedWork") return "failed";
-  if (["asleep", "approval", "signal", "outside"].includes(kind)) return "waiting";
+  if (["asleep", "approval", "signal", "child", "outside"].includes(kind)) return "waiting";
   return kind === "queue" || kind === "taskLimit" || kind === "tenantLimit" ? "queued" : "pending";
 }
 

@@ -1,0 +1,22 @@
+"""SQL: runs without a parent, and child runs. Each of the two has indexes of its own (pure)."""
+
+from __future__ import annotations
+
+# SQL: whether the run `r` has no parent, and whether it has one.
+TOP = "r.parent_run_id IS NULL"
+INSIDE = "r.parent_run_id IS NOT NULL"
+_BOTH = TOP, INSIDE
+
+
+def of_both(part: str) -> str:
+    """SQL: what a SELECT gives of either kind of runs, each by its own index.
+
+    Args:
+        part: of rows `r`, with an order and a limit, and with `{kind}` among its conditions.
+    """
+    return " UNION ALL ".join(f"({part.replace('{kind}', each)})" for each in _BOTH)
+
+
+def by_kind(condition: str) -> list[str]:
+    """SQL: a condition on runs `r`, as one condition for each of the two kinds."""
+    return [f"{condition} AND {each}" for each in _BOTH]

@@ -1,0 +1,84 @@
+"""Random pipelines that run each other end as they do in `pipeweave.testing`, run by run and step by step."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+from uuid import UUID
+
+import pytest
+from support.child_runs import children, task_run
+from support.run_driver import RunDriver
+from support.stored_values import VALUES
+from support.trees import random_tree
+
+from pipeweave.orchestrator.diagnosis import verify
+from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.waits.looking import look
+from pipeweave.spec import parse_spec
+from pipeweave.testing import RunResult, StepResult, run_pipeline
+
+# A release tries far more of them.
+TREES = int(os.environ.get("RANDOM_TREES", "40"))
+_OPEN = """
+SELECT w.run_id, w.task_run_id FROM waits AS w WHERE w.root_run_id = :root ORDER BY w.run_id, w.task_run_id
+"""
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_runs_inside_of_runs_end_as_in_a_test_of_users(database: Database, part: int) -> None:
+    driver = RunDriver(database)
+    for seed in range(part, TREES, 4):
+        try:
+            _tell(driver, seed)
+        except BaseException:
+            print(f"seed {seed}")
+            raise
+
+
+def _tell(driver: RunDriver, seed: int) -> None:
+    documents = random_tree(random.Random(seed), f"tree-{seed}")
+    for each in documents:
+        spec = parse_spec(each)
+        driver.store_steps(*spec.steps, id=spec.id, failure_mode=spec.failure_mode, output=spec.output)
+    root = documents[-1]
+    expected = run_pipeline(root, {"n": 1}, pipelines=documents[:-1])
+    run_id = driver.trigger(root["id"], {"n": 1})
+    while waiting := driver.rows(_OPEN, root=run_id):
+        look(driver.database, VALUES, [(row.run_id, row.task_run_id) for row in waiting])
+    _compare(driver, run_id, expected)
+
+
+def _compare(driver: RunDriver, run_id: UUID, expected: RunResult) -> None:
+    assert driver.run(run_id).status == expected.status
+    for step_id, result in expected.steps.items():
+        row = task_run(driver, run_id, step_id)
+        if row.kind == "map" and row.error_code == "RUN_FAILED":
+            # An item, or another step, has ended the run, and that has cancelled the map.
+            assert result.status in ("failed", "cancelled")
+            continue
+        assert (step_id, row.status) == (step_id, result.status)
+        # The output of a map is that of its items.
+        if result.status == "completed" and row.kind != "map":
+            assert row.output == result.output
+        if result.error is not None:
+            assert row.error_code == getattr(result.error, "task_code", None) or result.error.code
+        _compare_runs(driver, row, result)
+    with verify.snapshot(driver.database) as tx:
+        assert verify.run(tx, run_id) == []
+
+
+def _compare_runs(driver: RunDriver, row: Any, result: StepResult) -> None:
+    """The runs of a step; of a map that failed, some were not needed any more."""
+    if result.items:
+        if result.status == "completed":
+            rows = driver.task_runs(row.run_id)
+            items = [each for each in rows if each.kind == "item" and each.step_id == row.step_id]
+            items.sort(key=lambda each: each.map_index)
+            for item, expected in zip(items, result.items, strict=True):
+                _compare_runs(driver, item, expected)
+        return
+    ran = [each for each in children(driver, row.run_id) if each.parent_task_run_id == row.id]
+    for child, inner in zip(ran, result.runs, strict=True):
+        _compare(driver, child.id, inner)
