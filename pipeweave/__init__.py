@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipeweave import errors
+from pipeweave.authoring.adapter import action, adapter
 from pipeweave.authoring.context import Context, TaskResult
 from pipeweave.authoring.deciding import otherwise, settle, transform, when
 from pipeweave.authoring.looping import loop
@@ -42,6 +43,8 @@ __all__ = [
     "TaskError",
     "TaskResult",
     "Webhook",
+    "action",
+    "adapter",
     "approval",
     "either",
     "enqueue",

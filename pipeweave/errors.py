@@ -154,7 +154,7 @@ class PayloadTooLarge(InvalidInput):
 
 
 class TargetRefused(InvalidInput):
-    """The address of an HTTP service is not one that dispatches may reach."""
+    """The address is not one that requests of the deployment may reach."""
 
     code = "TARGET_REFUSED"
 

@@ -93,6 +93,12 @@ MAX_ASSET_BYTES = 5_000_000_000
 MAX_LOG_BYTES = 1_000_000
 """The stored log of one attempt (1 MB); what is logged after that is left out, and a last line says so."""
 
+MAX_NAMED_BYTES = 10_000_000
+"""One value that the adapter `storage` keeps under a name (10 MB of JSON)."""
+
+MAX_ACTION_ANSWER_BYTES = 1_000_000
+"""The answer to a request of the adapter `http` or `webhook` (1 MB)."""
+
 MAX_UPLOAD_BYTES = 100 * 1024 * 1024
 """One temp upload (100 MiB)."""
 

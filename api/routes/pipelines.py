@@ -182,8 +182,9 @@ def validate(call: Call, body: PipelineDocument) -> dict[str, Any]:
     with call.reading() as tx:
         tasks = task_rows.tasks(tx, call.tenant, spec.tasks)
         parameters = pipelines.task_parameters(tx, call.tenant, spec)
-        unknown = pipelines.unknown_tasks(tx, call.tenant, spec, parameters)
-    wrong = [*unknown, *(each.as_field_error() for each in parameter_errors(spec, parameters))]
+        unknown = pipelines.unknown_steps(tx, call.tenant, spec, parameters)
+    wrong = [each.as_field_error() for each in unknown]
+    wrong += [each.as_field_error() for each in parameter_errors(spec, parameters)]
     warnings = [each.to_json() for each in plan_of(spec, tasks).warnings] + _time_warnings(call, spec, tasks)
     return _checked([each.to_json() for each in wrong], warnings, spec)
 
@@ -294,7 +295,8 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
             schedule = spec.schedule
         tasks = task_rows.tasks(tx, call.tenant, spec.tasks)
         known = {name: row for name, row in tasks.items() if row.orphaned_at is None}
-        answer = plan_of(spec, known).to_json()
+        names = pipelines.names_of_tasks(tx, call.tenant, spec, known)
+        answer = plan_of(spec, known, names).to_json()
         wrong = parameter_errors(spec, pipelines.task_parameters(tx, call.tenant, spec))
         answer["errors"] += [each.as_graph_error().to_json() for each in wrong]
         answer["valid"] = answer["valid"] and not wrong

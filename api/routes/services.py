@@ -11,12 +11,13 @@ from pipeweave.api.contract.worker_reports import InstanceQuery, RemovedInstance
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound, TargetRefused, TaskOwnedElsewhere
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.dispatch import Networks, address_of, tokens
+from pipeweave.orchestrator.dispatch import address_of, tokens
 from pipeweave.orchestrator.documents.services import ServiceAnswer, ServiceList
 from pipeweave.orchestrator.documents.tasks import TaskList
 from pipeweave.orchestrator.registry import Registration, TaskRegistration, instances, service_settings
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.security import WORKER, WRITE
+from pipeweave.sending import Networks
 
 routes = Routes("services")
 SERVICE = {"id": PathId(None, "The service's id.")}

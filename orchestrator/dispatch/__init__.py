@@ -5,14 +5,13 @@ in. Every result is stored by the one turn of the engine. This room must never h
 for a service or for storage, and must never send anything to an address that the settings do not allow.
 """
 
+from pipeweave.orchestrator.dispatch.addresses import address_of
 from pipeweave.orchestrator.dispatch.dispatcher import Dispatcher
 from pipeweave.orchestrator.dispatch.report import Report
 from pipeweave.orchestrator.dispatch.reports import ReportReceiver
-from pipeweave.orchestrator.dispatch.targets import Networks, address_of
 
 __all__ = [
     "Dispatcher",
-    "Networks",
     "Report",
     "ReportReceiver",
     "address_of",

@@ -9,9 +9,9 @@ from enum import Enum
 
 from pipeweave.authoring import classify_error
 from pipeweave.errors import AttemptTimedOut, DispatchFailed, DispatchRefused, PipeWeaveError
-from pipeweave.orchestrator.dispatch.sender import NoReply, Reply
 from pipeweave.orchestrator.domain.failure import Failure, Outcome
 from pipeweave.safe_text import storable
+from pipeweave.sending import NoReply, Reply
 
 # An instance that has no room is not asked for so long (s), at least.
 BUSY_S = 0.5

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeweave.orchestrator.dispatch.sender import Sender
+from pipeweave.sending import Sender
 
 log = logging.getLogger(__name__)
 

@@ -25,9 +25,7 @@ from pipeweave.orchestrator.dispatch.answers import AnswerVerdict
 from pipeweave.orchestrator.dispatch.database_away import DatabaseAway, database_needed
 from pipeweave.orchestrator.dispatch.payload import PreparedDispatch
 from pipeweave.orchestrator.dispatch.preparing import Preparing
-from pipeweave.orchestrator.dispatch.sender import NoReply, Reply, Sender
 from pipeweave.orchestrator.dispatch.services import DispatchService, Services
-from pipeweave.orchestrator.dispatch.targets import Networks
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -37,6 +35,7 @@ from pipeweave.orchestrator.registry import instances
 from pipeweave.orchestrator.registry.instances import Instance
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
+from pipeweave.sending import Networks, NoReply, Reply, Sender
 from pipeweave.settings import Settings
 
 # Requests of one process that are under way at the same time.

@@ -22,8 +22,6 @@ from pipeweave.orchestrator.dispatch.beside_tick import (
     CallsBesideTick,
     Shares,
 )
-from pipeweave.orchestrator.dispatch.sender import NoReply, Reply, Sender
-from pipeweave.orchestrator.dispatch.targets import Networks, path_of
 from pipeweave.orchestrator.domain.waits import POLL
 from pipeweave.orchestrator.state import signals
 from pipeweave.orchestrator.state.signals import NewSignal
@@ -31,6 +29,7 @@ from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.orchestrator.waits import async_reports, due
 from pipeweave.safe_text import storable
+from pipeweave.sending import Networks, NoReply, Reply, Sender, path_of
 from pipeweave.settings import Settings
 
 log = logging.getLogger(__name__)

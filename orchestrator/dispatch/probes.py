@@ -11,11 +11,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 
 from pipeweave.errors import PipeWeaveError, TargetRefused
-from pipeweave.orchestrator.dispatch.sender import NoReply, Reply, Sender
-from pipeweave.orchestrator.dispatch.targets import Networks
 from pipeweave.orchestrator.registry import instances
 from pipeweave.orchestrator.registry.instances import Instance
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.sending import Networks, NoReply, Reply, Sender
 
 log = logging.getLogger(__name__)
 

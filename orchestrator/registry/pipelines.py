@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from pipeweave.errors import FieldError, InvalidSpec, NotFound
+from pipeweave.errors import InvalidSpec, NotFound
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.registry.tenants import ensure_tenant
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction, to_json
-from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.spec import (
     HOOK_NAMES,
     Parameters,
     PipelineSpec,
-    StepSpec,
+    UnknownTask,
     named_in,
     output_template,
     parameter_errors,
     parse_spec,
+    unknown_tasks,
 )
-from pipeweave.suggestions import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +176,13 @@ def _check(tx: Transaction, tenant: str, spec: PipelineSpec) -> None:
     """
     parse_spec(spec.to_json())
     known = task_parameters(tx, tenant, spec)
-    faults = unknown_tasks(tx, tenant, spec, known)
+    faults = unknown_steps(tx, tenant, spec, known)
     if faults:
         raise InvalidSpec(
             f"pipeline {spec.id!r}: {faults[0].message}",
-            errors=faults,
+            errors=[each.as_field_error() for each in faults],
             hint="start a worker that has the task, or correct its name",
-            graphErrors=[_graph_error(spec, fault) for fault in faults],
+            graphErrors=[each.as_graph_error().to_json() for each in faults],
         )
     wrong = parameter_errors(spec, known)
     latest = {"tenant": tenant, "id": spec.id, "spec_hash": spec.spec_hash}
@@ -194,11 +193,6 @@ def _check(tx: Transaction, tenant: str, spec: PipelineSpec) -> None:
             errors=[each.as_field_error() for each in wrong],
             graphErrors=[each.as_graph_error().to_json() for each in wrong],
         )
-
-
-def _graph_error(spec: PipelineSpec, fault: FieldError) -> Document:
-    step = dict(spec.all_steps)[fault.field.removesuffix(".task")]
-    return {"code": fault.code.upper(), "message": fault.message, "steps": [step.id]}
 
 
 _KNOWN = """
@@ -213,23 +207,19 @@ def task_parameters(tx: Transaction, tenant: str, spec: PipelineSpec) -> dict[st
     return {row.id: row.parameters for row in tx.execute(_KNOWN, {"tenant": tenant, "ids": wanted})}
 
 
-def unknown_tasks(
+def unknown_steps(
     tx: Transaction, tenant: str, spec: PipelineSpec, known: Collection[str]
-) -> list[FieldError]:
-    """An error for each step whose task no service of the tenant has registered, at most 100."""
-    unknown = [each for each in spec.all_steps if each[1].has_task and each[1].task not in known][:100]
-    names = unknown_names.names(tx, tenant, "task") if unknown else ()
-    return [_unknown_task(f"{place}.task", step, names) for place, step in unknown]
+) -> list[UnknownTask]:
+    """The steps whose task no service of the tenant has registered, at most 100."""
+    return unknown_tasks(spec, known, names_of_tasks(tx, tenant, spec, known))
 
 
-def _unknown_task(field: str, step: StepSpec, names: Sequence[str]) -> FieldError:
-    near = nearest(step.task, names)
-    hint = "" if near is None else f"; did you mean {near!r}?"
-    problem = f"step {step.id!r} runs task {step.task!r}, which no service has registered{hint}"
-    adapter, _, _ = step.task.rpartition(".")
-    if not adapter or any(each.startswith(f"{adapter}.") for each in names):
-        return FieldError(field, problem, "unknown_task", near)
-    return FieldError(field, f"Adapter not found: {adapter}; {problem}", "adapter_not_found", near)
+def names_of_tasks(
+    tx: Transaction, tenant: str, spec: PipelineSpec, known: Collection[str]
+) -> Collection[str]:
+    """The tasks of a tenant, for suggestions; read only if one of the pipeline's tasks is not known."""
+    is_complete = all(not step.has_task or step.task in known for _, step in spec.all_steps)
+    return known if is_complete else unknown_names.names(tx, tenant, "task")
 
 
 LATEST_VERSION = "SELECT latest_version FROM pipelines WHERE tenant_id = :tenant AND id = :id"

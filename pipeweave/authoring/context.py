@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeweave.authoring.attempt_files import AttemptFiles
+from pipeweave.authoring.deployment_means import DeploymentMeans
 from pipeweave.errors import InvalidInput, InvalidSetting
 from pipeweave.json_conversion import to_json_value
 
@@ -45,6 +46,7 @@ class Context:
         files: the attempt's assets, uploads and temporary files; None if it was called as a plain function.
         cancelled: whether the attempt was cancelled or taken away; None if nothing can do that.
         make_callback_url: makes the attempt's `callback_url`; None if nobody could report to it.
+        deployment: what the actions that PipeWeave brings use of the deployment; None outside of its workers.
     """
 
     run_id: str = ""
@@ -69,6 +71,7 @@ class Context:
     files: AttemptFiles | None = None
     cancelled: Callable[[], bool] | None = None
     make_callback_url: Callable[[], str] | None = None
+    deployment: DeploymentMeans | None = field(default=None, repr=False)
     _callback_url: str | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

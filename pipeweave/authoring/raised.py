@@ -17,7 +17,7 @@ MAX_TRACEBACK = 16_000
 MAX_MESSAGE = 4_000
 
 # The modules that call users' functions.
-_CALLERS = ("pipeweave.workers.", "pipeweave.http_worker.")
+_CALLERS = ("pipeweave.workers.", "pipeweave.http_worker.", "pipeweave.authoring.adapter")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,11 @@ from pipeweave.suggestions import did_you_mean
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# The attribute of an adapter's class that holds its tasks.
+TASKS_OF_ADAPTER = "__pipeweave_tasks__"
+# The modules of the actions that PipeWeave brings.
+BUILT_IN_ACTIONS = "pipeweave.adapters."
+
 _registry: dict[str, Task[..., Any]] = {}
 _duplicates: dict[str, tuple[str, str]] = {}
 
@@ -241,8 +246,8 @@ def task(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """
     _refuse_unknown(options)
     if fn is not None:
-        return _make(fn, options)
-    return lambda decorated: _make(decorated, options)
+        return make_task(fn, options)
+    return lambda decorated: make_task(decorated, options)
 
 
 _OPTIONS = (
@@ -261,7 +266,13 @@ def _refuse_unknown(options: Mapping[str, Any]) -> None:
         )
 
 
-def _make(fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
+def make_task(fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
+    """Make a function a task, and register it.
+
+    Raises:
+        InvalidTask: as `task`.
+    """
+    _refuse_unknown(options)
     _require_plain_function(fn)
     spec_options = _with_seconds(_with_retry(options))
     _require_concurrent_function(fn, spec_options)
@@ -341,11 +352,25 @@ def _require_plain_function(fn: Any) -> None:
     if _is_method(fn):
         raise InvalidTask(
             f"{name} is a method, and no worker has the object it belongs to",
-            hint="write the task as a function outside the class, and give it what it needs as parameters",
+            hint="write the task as a function outside the class, or the class as an adapter: "
+            "@adapter before it, @action before its methods",
         )
+    require_named_parameters(fn)
+
+
+def require_named_parameters(fn: Callable[..., Any], *, bound: int = 0) -> None:
+    """Refuse a function that cannot be called with its parameters by name, or that gives no result at once.
+
+    Args:
+        bound: so many of its first parameters are filled already: 1 for a method.
+
+    Raises:
+        InvalidTask: it is a generator, or has further positional-only parameters.
+    """
+    name = fn.__qualname__
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise InvalidTask(f"{name} is a generator: return a list")
-    if fn.__code__.co_posonlyargcount:
+    if fn.__code__.co_posonlyargcount > bound:
         raise InvalidTask(f"{name} has positional-only parameters, but parameters are filled by name")
 
 
@@ -379,18 +404,31 @@ def _require_concurrent_function(fn: Callable[..., Any], options: dict[str, Any]
 def _register(made: Task[..., Any]) -> None:
     """Register a task under its id; a newer task replaces an older one.
 
-    If two different functions define the same id, note both: a worker that loads both refuses to start.
+    If two different functions define the same id, note both: a worker that loads both refuses to start. An
+    action that PipeWeave brings gives way to a task of the user's.
     """
     before = _registry.get(made.id)
+    if before is not None and _is_built_in(made) and not _is_built_in(before):
+        return
     _registry[made.id] = made
-    if before is None or _source(before) == _source(made) or "<locals>" in _source(made) + _source(before):
+    if (
+        before is None
+        or _is_built_in(before)
+        or _source(before) == _source(made)
+        or "<locals>" in _source(made) + _source(before)
+    ):
         return
     _duplicates[made.id] = (str(before.spec.name), str(made.spec.name))
 
 
+def _is_built_in(made: Task[..., Any]) -> bool:
+    return made.fn.__module__.startswith(BUILT_IN_ACTIONS)
+
+
 def _source(made: Task[..., Any]) -> str:
     """The file and name of a task's function; equal if a module is imported twice, once as __main__."""
-    code = made.fn.__code__ if inspect.isfunction(made.fn) else None
+    plain = inspect.unwrap(made.fn)
+    code = plain.__code__ if inspect.isfunction(plain) else None
     return f"{code.co_filename if code else ''}:{getattr(made.fn, '__qualname__', made.id)}"
 
 
@@ -405,14 +443,20 @@ def duplicate_tasks() -> dict[str, tuple[str, str]]:
 
 
 def collect(module: ModuleType) -> dict[str, Task[..., Any]]:
-    """The tasks in a module's namespace by id, including imported tasks.
+    """The tasks in a module's namespace by id, including imported tasks and those of adapters.
 
     Raises:
         InvalidTask: two of them have the same id.
     """
     tasks: dict[str, Task[..., Any]] = {}
-    for each in vars(module).values():
-        if isinstance(each, Task) and tasks.setdefault(each.id, each) is not each:
+    for each in (task for member in vars(module).values() for task in _tasks_of(member)):
+        if tasks.setdefault(each.id, each) is not each:
             places = f"{tasks[each.id].spec.name} and {each.spec.name}"
             raise InvalidTask(f"{module.__name__} has two tasks {each.id!r}: {places}")
     return tasks
+
+
+def _tasks_of(member: Any) -> Iterable[Task[..., Any]]:
+    if isinstance(member, type):
+        return cast("Iterable[Task[..., Any]]", vars(member).get(TASKS_OF_ADAPTER, ()))
+    return (member,) if isinstance(member, Task) else ()

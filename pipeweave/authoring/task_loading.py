@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +28,9 @@ from pipeweave.spec import PipelineSpec, derive
 
 log = logging.getLogger(__name__)
 
+# The module of the adapters that PipeWeave brings.
+BUILT_IN_APP = "pipeweave.adapters"
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -43,9 +46,13 @@ class Loaded:
         return hashlib.sha256("\n".join(code).encode()).hexdigest()[:12]
 
 
-def load(apps: Iterable[str]) -> Loaded:
+def load(apps: Collection[str], *, with_adapters: bool = False) -> Loaded:
     """Import what `--app` names: a module (`shop.tasks`), a file (`tasks.py`, `nightly.yaml`) or a folder
     of those.
+
+    Args:
+        with_adapters: whether the adapters that PipeWeave brings are loaded beside them; an app may then hold
+            pipelines alone.
 
     Raises:
         InvalidInput: one cannot be imported, or there is no task in any of them.
@@ -54,15 +61,17 @@ def load(apps: Iterable[str]) -> Loaded:
     documents: list[PipelineSpec] = []
     for app in apps:
         documents += _load(app)
-    tasks = dict(registered_tasks())
-    _refuse_doubles()
-    if not tasks:
+    declared = list(registered_pipelines().values())
+    if not (registered_tasks() or (with_adapters and (documents or declared))):
         raise InvalidInput(
             f"no tasks found in {', '.join(apps)}",
             hint="decorate a function with @task (from pipeweave import task)",
         )
+    if with_adapters:
+        importlib.import_module(BUILT_IN_APP)
+    tasks = dict(registered_tasks())
+    _refuse_doubles()
     check_hints({id_: each.fn for id_, each in tasks.items()})
-    declared = list(registered_pipelines().values())
     named = {each.id for each in [*declared, *documents]}
     derived = [each for each in derive(each.spec for each in tasks.values()) if each.id not in named]
     pipelines = [(each, "decorator") for each in declared]

@@ -111,6 +111,12 @@ def api(host: str | None, port: int | None, processes: int, data_dir: Path | Non
     metavar="NAME,NAME",
     help="Serve only these queues; `default` is that of tasks that name none. Defaults to all of its tasks.",
 )
+@click.option(
+    "--adapters",
+    "with_adapters",
+    is_flag=True,
+    help="Run the adapters that PipeWeave brings (http, webhook, storage, log, celery) beside the tasks.",
+)
 @_with_health
 @_tenant
 @_data_dir
@@ -123,6 +129,7 @@ def worker(
     concurrency: int | None,
     grace: float,
     queues: str | None,
+    with_adapters: bool,
     tenant: str | None,
     data_dir: Path | None,
     health: HealthAddress | None,
@@ -145,6 +152,7 @@ def worker(
         concurrency=concurrency,
         grace_s=grace,
         queues=[each.strip() for each in (queues or "").split(",") if each.strip()],
+        with_adapters=with_adapters,
         health=health,
     )
 

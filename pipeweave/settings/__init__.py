@@ -64,6 +64,7 @@ class Settings:
     data_dir: str = ".pipeweave"
     storage_backends: tuple[Mapping[str, Any], ...] = ()
     default_storage_backend_id: str | None = None
+    adapter_secrets: tuple[Mapping[str, Any], ...] = ()
     storage_grace_hours: int = 24
     run_retention_days: int | None = None
     archive_runs: bool = True

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pipeweave.settings import backend_entries
+from pipeweave.settings import adapter_secrets, backend_entries
 from pipeweave.settings import readers as values
 from pipeweave.settings.sentinels import FORM
 
@@ -131,7 +131,7 @@ TABLE: tuple[Setting, ...] = (
         "DISPATCH_NETWORKS",
         "dispatch_networks",
         values.networks,
-        "networks besides public addresses that dispatches to HTTP workers and calls of hooks may reach: "
+        "networks besides public addresses that dispatches, calls of hooks, polls and actions may reach: "
         "loopback, private or CIDR, separated by commas",
         is_common=True,
     ),
@@ -214,6 +214,13 @@ TABLE: tuple[Setting, ...] = (
         values.words,
         "id of one of STORAGE_BACKENDS; by default the backend marked isDefault, else the first backend",
         is_common=True,
+    ),
+    Setting(
+        "ADAPTER_SECRETS",
+        "adapter_secrets",
+        adapter_secrets.adapter_secrets,
+        "JSON list of {name, value, hosts}: headers that actions send to these hosts, by name; of workers",
+        mask=adapter_secrets.masked_secrets,
     ),
     Setting(
         "STORAGE_GRACE_HOURS",

@@ -24,7 +24,8 @@ from pipeweave.spec.engine_steps import (
     Transform,
     engine_task,
 )
-from pipeweave.spec.graph import DryRun, Graph, GraphError, dry_run, validate_graph
+from pipeweave.spec.graph import DryRun, Graph, dry_run, validate_graph
+from pipeweave.spec.graph_error import GraphError
 from pipeweave.spec.hooks import HOOK_NAMES, HOOK_STATUSES, ON_WAITING, HookSpec
 from pipeweave.spec.joins import ALL, ALL_DONE, ANY, JoinRule
 from pipeweave.spec.kinds import (
@@ -42,6 +43,7 @@ from pipeweave.spec.parameter_checks import Parameters, parameter_errors
 from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepRetry, StepSpec
 from pipeweave.spec.reference_syntax import escape, show_path
 from pipeweave.spec.rules import CODES, FAIL_FAST, FAILURE_MODES, PINNED, Decision, Predecessor
+from pipeweave.spec.unknown_tasks import UnknownTask, unknown_tasks
 from pipeweave.spec.wait_steps import NO_DEFAULT, Approval, SignalWait, Sleep, WaitStep, default_value
 
 __all__ = [
@@ -99,6 +101,7 @@ __all__ = [
     "StepSpec",
     "TaskRunKind",
     "Transform",
+    "UnknownTask",
     "WaitStep",
     "body_of",
     "default_value",
@@ -118,5 +121,6 @@ __all__ = [
     "show_path",
     "time_limits",
     "timetable",
+    "unknown_tasks",
     "validate_graph",
 ]

@@ -9,7 +9,7 @@ from typing import Protocol
 from pipeweave.errors import FieldError, InvalidSpec
 from pipeweave.size_limits import MAX_STEPS
 from pipeweave.spec.edges import find_cycles, reachable, successors_of, topological_order
-from pipeweave.spec.graph import GraphError
+from pipeweave.spec.graph_error import GraphError
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 from pipeweave.suggestions import did_you_mean
 

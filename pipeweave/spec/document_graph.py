@@ -10,7 +10,7 @@ from pipeweave.size_limits import MAX_EDGES
 from pipeweave.spec.document_blocks import Entry
 from pipeweave.spec.document_expressions import Written
 from pipeweave.spec.engine_steps import Choice
-from pipeweave.spec.graph import GraphError
+from pipeweave.spec.graph_error import GraphError
 from pipeweave.spec.pipeline_spec import StepSpec
 from pipeweave.spec.references import json_type
 

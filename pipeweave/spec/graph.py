@@ -6,7 +6,7 @@ Everything is linear in steps and edges and does not recurse, because users' spe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -15,9 +15,11 @@ from typing import Any, Protocol
 from pipeweave.errors import InvalidSpec
 from pipeweave.size_limits import MAX_EDGES, MAX_STEPS
 from pipeweave.spec.edges import Edges, find_cycles, parts, reachable, successors_of, topological_order
+from pipeweave.spec.graph_error import GraphError
 from pipeweave.spec.joins import ALL_DONE
 from pipeweave.spec.pipeline_spec import PipelineSpec
 from pipeweave.spec.rules import FAIL_FAST
+from pipeweave.spec.unknown_tasks import unknown_tasks
 from pipeweave.suggestions import nearest
 
 _DEEP = 20
@@ -88,24 +90,6 @@ class Graph:
     def descendants(self, step: str) -> frozenset[str]:
         """All steps after this step, direct and indirect."""
         return reachable(step, self.successors)
-
-
-@dataclass(frozen=True, slots=True)
-class GraphError:
-    """An error in a graph, or a warning about it; `steps` names the steps it concerns.
-
-    Errors: NO_ENTRY, TOO_MANY_STEPS, DUPLICATE_STEP, UNKNOWN_STEP, CYCLE (`steps` is the closed path),
-    UNKNOWN_TASK.
-    Warnings: DISCONNECTED (`steps` is the first step of each part), DEPTH_OVER_20, CONCURRENCY_LIMIT,
-    TIMEOUT_BEYOND_RUN, JOIN_SEES_NO_FAILURE.
-    """
-
-    code: str
-    message: str
-    steps: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {"code": self.code, "message": self.message, "steps": list(self.steps)}
 
 
 class KnownTask(Protocol):
@@ -203,15 +187,19 @@ class DryRun:
         }
 
 
-def dry_run(spec: PipelineSpec, tasks: Mapping[str, KnownTask] | None = None) -> DryRun:
+def dry_run(
+    spec: PipelineSpec, tasks: Mapping[str, KnownTask] | None = None, names: Collection[str] | None = None
+) -> DryRun:
     """Check a pipeline and plan its levels without running it.
 
     Args:
         spec: the pipeline's spec; it may be invalid.
         tasks: the known tasks by id; None to skip the checks of tasks.
+        names: of further known tasks, for suggestions; by default those of `tasks`.
     """
     errors = validate_graph(spec)
-    errors_of_tasks = [] if tasks is None else list(islice(_unknown_tasks(spec, tasks), _MOST_ERRORS))
+    unknown = [] if tasks is None else unknown_tasks(spec, tasks, tasks if names is None else names)
+    errors_of_tasks = [each.as_graph_error() for each in unknown]
     if errors:
         return DryRun((*errors, *errors_of_tasks), (), ())
     graph = Graph(spec)
@@ -229,17 +217,6 @@ def _plan(spec: PipelineSpec, graph: Graph) -> Iterator[PlanEntry]:
         kind = "entry" if number == 0 else "join" if joins else "parallel" if len(level) > 1 else alone
         kind = "end" if number == last else kind
         yield PlanEntry(number, level, kind, joins, maps)
-
-
-def _unknown_tasks(spec: PipelineSpec, tasks: Mapping[str, KnownTask]) -> Iterator[GraphError]:
-    for step in spec.steps:
-        if step.has_task and step.task not in tasks:
-            near = _near(step.task, tasks)
-            yield GraphError(
-                "UNKNOWN_TASK",
-                f"step {step.id!r} runs task {step.task!r}, which is not registered{near}",
-                (step.id,),
-            )
 
 
 def _warnings(spec: PipelineSpec, graph: Graph, tasks: Mapping[str, KnownTask]) -> Iterator[GraphError]:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from pipeweave.errors import FieldError
-from pipeweave.spec.graph import GraphError
+from pipeweave.spec.graph_error import GraphError
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 from pipeweave.suggestions import did_you_mean
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pipeweave.durations import in_words
-from pipeweave.spec.graph import GraphError
+from pipeweave.spec.graph_error import GraphError
 from pipeweave.spec.pipeline_spec import PipelineSpec
 
 # The time limit of a task whose author named none (s): it says nothing about how long the task takes.

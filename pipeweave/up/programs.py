@@ -80,8 +80,9 @@ class Programs:
         name = f"worker-{number}"
         apps = [part for app in self._options.apps for part in ("--app", app)]
         how = ("--concurrency", str(self._options.concurrency), "--service", "python", "--name", name)
-        grace = ("--grace", f"{_CALLS_GRACE_S:g}")
-        launch = self._launch(("worker", *apps, *how, *grace), environment.for_worker(self._settings()))
+        # The adapters that PipeWeave brings get no process of their own: it would cost something when idle.
+        more = ("--adapters", "--grace", f"{_CALLS_GRACE_S:g}")
+        launch = self._launch(("worker", *apps, *how, *more), environment.for_worker(self._settings()))
         return ProcessSpec(
             name,
             lambda: launch,

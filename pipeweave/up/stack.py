@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pipeweave.authoring.task_loading import BUILT_IN_APP
 from pipeweave.errors import PortInUse
 from pipeweave.up import database, environment, http_workers, leftovers, requests
 from pipeweave.up.changes import FileWatch
@@ -140,6 +141,7 @@ def _notes(
         yield f"{which} runs, not that of pipeweave[up]: {installed.folder}"
     if not options.workers:
         yield f"No worker runs, because there are no tasks to load: {HOW_TO_ADD_TASKS}"
+        yield f"To run the adapters of PipeWeave without tasks of yours: --app {BUILT_IN_APP}"
         yield from http_workers.how_to_join(options)
     elif options.is_reloading:
         yield f"Workers restart when code below {Path.cwd()} changes"

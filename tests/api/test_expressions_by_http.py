@@ -63,6 +63,16 @@ def test_an_adapter_that_nobody_has_is_told_from_an_action_that_it_lacks(api: Ap
     assert error["code"] == "adapter_not_found"
     refused = api.put("/api/pipelines/adapters", {"steps": [step]}).json
     assert refused["graphErrors"][0]["code"] == "ADAPTER_NOT_FOUND"
+    assert refused["errors"][0]["field"] == "steps[0].task"
+    planned = api.post("/api/pipelines/adapters/dry-run", {"spec": {"steps": [step]}}).json
+    assert [each["code"] for each in planned["errors"]] == ["ADAPTER_NOT_FOUND"]
+
+
+def test_an_adapter_that_pipeweave_brings_says_what_runs_it(api: Api) -> None:
+    step = {"adapter": "http", "action": "request", "params": {"url": "https://example.com"}}
+    (error,) = api.post("/api/pipelines/validate", {"steps": [step]}).json["errors"]
+    assert error["code"] == "adapter_not_found"
+    assert "pipeweave worker --app pipeweave.adapters" in error["message"]
 
 
 def test_a_join_that_sees_no_failure_is_warned_of(api: Api) -> None:

@@ -17,7 +17,7 @@ _CELERY = (sys.executable, "-m", "celery")
 
 @contextmanager
 def celery_worker(
-    app: str, folder: Path, log: Path, variables: Mapping[str, str]
+    app: str, folder: Path, log: Path, variables: Mapping[str, str], *, pool: str = "solo"
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a Celery worker of one process for the block, once it takes messages.
 
@@ -26,6 +26,7 @@ def celery_worker(
         folder: where the module lies.
         log: the file that gets what the worker says.
         variables: further variables of its environment.
+        pool: `prefork` for one whose process may die.
     """
     argv = [
         *_CELERY,
@@ -33,7 +34,9 @@ def celery_worker(
         app,
         "worker",
         "--pool",
-        "solo",
+        pool,
+        "--concurrency",
+        "1",
         "--loglevel",
         "info",
         "--hostname",

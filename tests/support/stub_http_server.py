@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Answer = tuple[int, Any]
+# Status and body, and headers of the answer's own, if it has any.
+Answer = tuple[int, Any] | tuple[int, Any, dict[str, str]]
 NOT_FOUND: Answer = (404, {"title": "the test has no answer to this"})
 
 
@@ -55,14 +56,17 @@ def serving() -> Iterator[Served]:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             request = f"{self.command} {self.path}"
             here.asked.append((request, dict(self.headers), _document(body)))
-            status, document = here.next(request)
+            status, document, *headers = here.next(request)
             data = document if isinstance(document, bytes) else json.dumps(document).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
+            for name, value in (headers[0] if headers else {}).items():
+                self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(data)
+            if self.command != "HEAD":
+                self.wfile.write(data)
 
-        do_GET = do_POST = do_PUT = do_DELETE = respond
+        do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = respond
 
         def log_message(self, *_: object) -> None:
             pass

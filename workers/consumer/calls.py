@@ -33,6 +33,7 @@ from pipeweave.spec import references, rules
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_files import CallFiles
 from pipeweave.workers.consumer.call_logs import CallLogs
+from pipeweave.workers.consumer.deployment_access import DeploymentAccess
 from pipeweave.workers.consumer.inputs import Inputs, UpstreamOutputs
 from pipeweave.workers.consumer.progress import ProgressWriter
 from pipeweave.workers.consumer.spoiling import Belongings
@@ -65,7 +66,7 @@ class Calls:
     """The tasks of one worker process, by id.
 
     Args:
-        settings: with the secret and the address of callback URLs.
+        settings: with the secret and the address of callback URLs, and what built-in actions may reach.
 
     Attributes:
         spoilt: what a task has changed in this process so that it should call no more; None for nothing.
@@ -80,6 +81,7 @@ class Calls:
     ) -> None:
         self.database = database
         self._settings = settings
+        self._access = DeploymentAccess(settings, values.backends)
         self.values = values
         self.tasks = tasks
         self.inputs = Inputs(database, values)
@@ -327,6 +329,7 @@ class Calls:
             files=files,
             cancelled=self.limit.is_over,
             make_callback_url=lambda: self._callback_url(run, task_run),
+            deployment=self._access,
         )
 
     def _callback_url(self, run: RunHeader, task_run: TaskRun) -> str:

@@ -95,6 +95,7 @@ def run_worker(
     concurrency: int | None = None,
     grace_s: float = GRACE_S,
     queues: Sequence[str] = (),
+    with_adapters: bool = False,
     health: HealthAddress | None = None,
 ) -> None:
     """Register an app's tasks and pipelines, then run task runs until told to stop.
@@ -109,13 +110,14 @@ def run_worker(
         concurrency: task runs at once; MAX_CONCURRENCY by default.
         grace_s: seconds that task runs under way may take after a TERM; then other workers start them anew.
         queues: names of the queues to serve; by default `default` and those of all loaded tasks.
+        with_adapters: whether it runs the adapters that PipeWeave brings beside the tasks of its apps.
         health: where `GET /health` is answered; None for nowhere.
 
     Raises:
         PipeWeaveError: nothing to load, a definition is wrong, or database or broker cannot be used.
     """
     json_logs.configure(settings.log_level, settings.log_levels)
-    loaded = load(apps) if apps else Loaded({}, [])
+    loaded = load(apps, with_adapters=with_adapters) if apps else Loaded({}, [])
     printed_lines.enable_loggers()
     concurrency = concurrency or settings.max_concurrency
     deployment = Deployment.open(settings, pool_size=1)

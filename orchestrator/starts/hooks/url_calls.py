@@ -23,12 +23,11 @@ from pipeweave.orchestrator.dispatch.beside_tick import (
     CallsBesideTick,
     Shares,
 )
-from pipeweave.orchestrator.dispatch.sender import NoReply, Sender
-from pipeweave.orchestrator.dispatch.targets import Networks, path_of
 from pipeweave.orchestrator.dispatch.tokens import secret_of
 from pipeweave.orchestrator.starts.failures import MAX_ERROR_CHARS
 from pipeweave.orchestrator.starts.hooks import repeated_ends
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.sending import Networks, NoReply, Sender, path_of
 from pipeweave.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -231,7 +231,8 @@ def _on_terminal(columns: Sequence[Column], rows: list[list[str]]) -> None:
         _print_row(row, kept, sides, layout)
     if len(kept) < len(columns):
         hidden = ", ".join(column.name.upper() for i, column in enumerate(columns) if i not in layout.shown)
-        click.secho(f"Not shown on this narrow terminal: {hidden}", fg="bright_black")
+        note = fold(f"Not shown on this narrow terminal: {hidden}", width())
+        click.secho("\n".join(note), fg="bright_black")
 
 
 def _print_row(

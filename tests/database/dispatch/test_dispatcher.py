@@ -14,7 +14,6 @@ from support.memory_storage import MemoryStorage
 from support.run_driver import header
 from support.stored_values import values_in
 
-from pipeweave.orchestrator.dispatch import sender
 from pipeweave.orchestrator.dispatch.dispatcher import AT_ONCE, Dispatcher
 from pipeweave.orchestrator.dispatch.services import Services
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -26,6 +25,7 @@ from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
+from pipeweave.sending import sender
 from pipeweave.settings import Settings
 from pipeweave.spec.document import parse_spec
 from pipeweave.storage import Backends

@@ -16,8 +16,8 @@ from support.suspended_runs import SuspendedRuns
 
 from pipeweave import Suspend
 from pipeweave.orchestrator.dispatch import polls
-from pipeweave.orchestrator.dispatch.sender import NoReply, Reply
 from pipeweave.orchestrator.runs import pausing
+from pipeweave.sending import NoReply, Reply
 from pipeweave.settings import Settings
 
 RUNNING = (200, {"status": "running"})
@@ -146,7 +146,7 @@ def test_an_address_that_is_not_allowed_is_never_asked(runs: SuspendedRuns, jobs
     run_id = poll(runs, jobs)
     tick(runs, "10.0.0.0/8")
     assert jobs.asked == []
-    assert "no address that dispatches may reach" in runs.waits(run_id)[0].data["lastAnswer"]
+    assert "no address that requests may reach" in runs.waits(run_id)[0].data["lastAnswer"]
 
 
 def test_who_claims_at_once_claims_no_try_twice(runs: SuspendedRuns, jobs: Served) -> None:

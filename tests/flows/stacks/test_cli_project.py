@@ -14,6 +14,8 @@ from support.pages import ROOT
 from support.servers import wait_until
 from support.stub_http_server import Served, serving
 
+from pipeweave import adapters
+from pipeweave.authoring import collect
 from pipeweave.settings import environment
 
 
@@ -57,11 +59,8 @@ def test_everything_is_listed(project: StackFolder) -> None:
     assert run["id"] in project.call("runs", "--status", "completed").stdout
     assert f"run            {run['id']}" in project.call("status", run["id"]).stdout
     assert project.call("status", run["id"], "--watch").returncode == 0
-    assert {row["id"] for row in json.loads(project.call("tasks", "--json").stdout)["tasks"]} == {
-        "split",
-        "measure",
-        "summarise",
-    }
+    tasks = {row["id"] for row in json.loads(project.call("tasks", "--json").stdout)["tasks"]}
+    assert tasks == {"split", "measure", "summarise", *collect(adapters)}
     assert "python" in project.call("services").stdout
     assert "hello" in project.call("pipelines").stdout
     assert "${steps.split}" in project.call("pipelines", "show", "hello").stdout

@@ -47,7 +47,18 @@ DOORS = {
 }
 # What lies in ./pipeweave, from below to above; what lies beside the folders is the base.
 PIPEWEAVE_ROOMS = (
-    *("base", "schema", "spec", "authoring", "settings", "storage", "attempt", "client"),
+    *(
+        "base",
+        "schema",
+        "spec",
+        "authoring",
+        "settings",
+        "sending",
+        "storage",
+        "attempt",
+        "adapters",
+        "client",
+    ),
     *("testing", "demo", "http_worker", "conformance", "enqueueing", "embedding", "up", "cli.support", "cli"),
 )
 # The rooms of the API, in the same order; `app` is its package itself, where `create_app` is.

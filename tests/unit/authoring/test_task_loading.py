@@ -30,6 +30,8 @@ def clean_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys.modules["pipeweave.authoring.pipeline"], "_registry", {})
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = dict(sys.modules)
+    for name in [each for each in before if each.startswith(task_loading.BUILT_IN_APP)]:
+        del sys.modules[name]
     yield
     for name in set(sys.modules) - set(before):
         del sys.modules[name]
@@ -182,3 +184,46 @@ def test_a_pipeline_that_another_one_calls_is_loaded_with_it(tmp_path: Path) -> 
     (tmp_path / "letters.py").write_text(OUTER)
     loaded = task_loading.load([str(tmp_path / "letters.py")])
     assert {each.id for each, _ in loaded.pipelines} == {"one_letter", "all_letters"}
+
+
+OWN_REQUEST = """
+from pipeweave import action, adapter, task
+
+@task(id="http.request")
+def request(url: str) -> str:
+    return url
+
+@adapter("log")
+class Log:
+    @action
+    def count(self) -> int:
+        return 1
+"""
+
+
+def test_a_task_of_the_users_takes_the_place_of_a_built_in_action(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN_REQUEST)
+    tasks = task_loading.load([str(tmp_path / "own.py")], with_adapters=True).tasks
+    assert tasks["http.request"].fn("a") == "a"
+    assert {"log.count", "log.write", "webhook.send"} <= tasks.keys()
+
+
+def test_a_built_in_action_that_is_loaded_first_gives_way_too(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN_REQUEST)
+    tasks = task_loading.load([task_loading.BUILT_IN_APP, str(tmp_path / "own.py")]).tasks
+    assert tasks["http.request"].fn("a") == "a"
+
+
+def test_an_app_without_tasks_is_refused_beside_the_built_in_adapters_too(tmp_path: Path) -> None:
+    (tmp_path / "empty.py").write_text("")
+    with pytest.raises(InvalidInput, match=r"no tasks found in .*empty\.py"):
+        task_loading.load([str(tmp_path / "empty.py")], with_adapters=True)
+    assert "http.request" in task_loading.load([task_loading.BUILT_IN_APP]).tasks
+
+
+def test_documents_need_no_tasks_of_the_users_beside_the_built_in_adapters(tmp_path: Path) -> None:
+    (tmp_path / "ping.yaml").write_text(
+        "id: ping\nsteps: [{adapter: http, action: request, params: {url: x}}]"
+    )
+    loaded = task_loading.load([str(tmp_path)], with_adapters=True)
+    assert [spec.id for spec, _ in loaded.pipelines] == ["ping"]

@@ -54,6 +54,14 @@ def test_eighty_columns_show_whole_ids_and_name_the_columns_left_out(shown: Show
     assert note == "Not shown on this narrow terminal: VERSION"
 
 
+def test_the_names_of_many_columns_that_are_left_out_continue_below(shown: Shown) -> None:
+    columns = [Column("task"), *(Column(f"column number {number}", drop=number) for number in range(1, 9))]
+    _, _, *note = shown(60, columns, ["webhook.hand_off", *["a rather long text"] * 8]).splitlines()
+    assert all(len(line) <= 60 for line in note)
+    assert len(note) > 1
+    assert " ".join(note).endswith("COLUMN NUMBER 8")
+
+
 def test_where_not_even_the_needed_columns_fit_each_row_is_a_block_with_everything(shown: Shown) -> None:
     out = shown(40, RUNS, ROW, ROW)
     first, second = out.split("\n\n")

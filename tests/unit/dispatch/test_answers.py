@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeweave.orchestrator.dispatch.answers import MAX_RETRY_AFTER_S, AnswerVerdict, judge, retry_after
-from pipeweave.orchestrator.dispatch.sender import NoReply, Reply
 from pipeweave.orchestrator.domain.failure import Outcome
+from pipeweave.sending import NoReply, Reply
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 URL = "http://worker:3001"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from pipeweave.errors import InvalidSpec
-from pipeweave.spec.graph import Graph, GraphError, dry_run, validate_graph
+from pipeweave.spec.graph import Graph, dry_run, validate_graph
+from pipeweave.spec.graph_error import GraphError
 from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepSpec
 
 

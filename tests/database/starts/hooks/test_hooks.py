@@ -17,7 +17,6 @@ from support.stub_http_server import Served, serving
 
 from pipeweave import ids, webhooks
 from pipeweave.orchestrator.dispatch import beside_tick
-from pipeweave.orchestrator.dispatch.sender import Sender
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.reading import run as read_run
 from pipeweave.orchestrator.runs import deadlines, triggering
@@ -25,6 +24,7 @@ from pipeweave.orchestrator.starts import event_consumer
 from pipeweave.orchestrator.starts.fires import MAX_DEPTH
 from pipeweave.orchestrator.starts.hooks import run_starts, url_calls
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.sending import Sender
 from pipeweave.settings import Settings
 
 FAILED = Failure("BROKEN", "it broke", "Broken", retryable=False)

@@ -1,4 +1,4 @@
-"""Dispatches reach public addresses, and the networks that the settings name; nothing else."""
+"""Requests reach public addresses, and the networks that the settings name; nothing else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 
 from pipeweave.errors import TargetRefused
-from pipeweave.orchestrator.dispatch.targets import Networks, address_of
+from pipeweave.sending import Networks
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "2001:4860:4860::8888"])
@@ -74,13 +74,13 @@ def test_an_address_that_carries_another_is_allowed_as_that_one_is() -> None:
 def test_a_name_that_leads_inside_is_refused_without_its_address() -> None:
     with pytest.raises(TargetRefused) as refused:
         Networks(()).check("http://localhost:4000")
-    assert str(refused.value.detail) == "localhost leads to no address that dispatches may reach"
+    assert str(refused.value.detail) == "localhost leads to no address that requests may reach"
     [fault] = refused.value.errors
     assert fault.field == "baseUrl"
     assert "DISPATCH_NETWORKS" in str(refused.value.hint)
 
 
-def test_a_name_that_is_not_known_yet_is_checked_by_the_dispatch() -> None:
+def test_a_name_that_is_not_known_yet_is_checked_by_the_request() -> None:
     Networks(()).check("http://no-such-host.invalid:4000")
 
 
@@ -89,20 +89,3 @@ def test_a_target_keeps_the_name_for_the_host_header_and_the_path() -> None:
     assert target.host_header == "localhost:4000"
     assert ip_address(target.address).is_loopback
     assert (target.port, target.path) == (4000, "/base")
-
-
-@pytest.mark.parametrize(
-    ("override", "uses_peer", "expected"),
-    [
-        (None, False, "http://localhost:3001/x"),
-        (None, True, "http://10.0.0.7:3001/x"),
-        ("peer", False, "http://10.0.0.7:3001/x"),
-        ("http://worker.internal:80", True, "http://worker.internal:80"),
-    ],
-)
-def test_the_address_of_an_instance(override: str | None, uses_peer: bool, expected: str) -> None:
-    assert address_of("http://localhost:3001/x", "10.0.0.7", override, uses_peer=uses_peer) == expected
-
-
-def test_the_peer_may_have_an_ipv6_address() -> None:
-    assert address_of("http://localhost:3001", "fd00::7", None, uses_peer=True) == "http://[fd00::7]:3001"

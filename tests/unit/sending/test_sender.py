@@ -15,9 +15,7 @@ from support.servers import wait_until
 from urllib3.connection import HTTPConnection
 
 from pipeweave.errors import TargetRefused
-from pipeweave.orchestrator.dispatch import resolving, sender, targets
-from pipeweave.orchestrator.dispatch.sender import NoReply, Sender
-from pipeweave.orchestrator.dispatch.targets import Networks, Target
+from pipeweave.sending import Networks, NoReply, Sender, Target, resolving, sender, targets
 
 LOCAL = Networks(("loopback",))
 # The test waits so long (s) for what must happen; a thread that is held would be held for ever.

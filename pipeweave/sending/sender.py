@@ -1,4 +1,4 @@
-"""Sends dispatches: one POST each, to an address that was checked, with a deadline for the whole exchange.
+"""Sends requests: each to an address that was checked, with a deadline for the whole exchange.
 
 Connections are kept for a moment and used again, because opening one costs as much as the request. One that
 was idle for longer is closed instead: services close idle connections, some after two seconds, and a request
@@ -20,9 +20,9 @@ from typing import Any
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
-from pipeweave.orchestrator.dispatch.targets import Target
+from pipeweave.sending.targets import Target
 
-# A service has to take a dispatch within this long (s); it works afterwards.
+# A service has to take a dispatch, or a hook, within this long (s); it works afterwards.
 ANSWER_WITHIN_S = 5.0
 # Connections that were idle for longer (s) are not used again.
 MAX_IDLE_S = 1.0
@@ -37,14 +37,18 @@ class Reply:
 
     Args:
         retry_after: of the header Retry-After; None without one.
-        text: the body, or its beginning.
+        text: the body, or its beginning; what is no UTF-8 is replaced.
         is_whole: whether that is all of it.
+        headers: by their names in lower case; of several with one name, all, joined by commas.
+        content: the bytes that `text` was made of.
     """
 
     status: int
     retry_after: str | None
     text: str
     is_whole: bool = True
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,16 @@ class Sender:
     def limit_s(self) -> float:
         """How long an exchange may take (s)."""
         return ANSWER_WITHIN_S if self.within_s is None else self.within_s
+
+    def request(
+        self, method: str, target: Target, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Reply | NoReply:
+        """Send one request; redirects are not followed.
+
+        Args:
+            path: with the path of the target, and the query.
+        """
+        return self._exchange(method, target, path, body, headers)
 
     def post(self, target: Target, path: str, body: bytes, headers: Mapping[str, str]) -> Reply | NoReply:
         """Send one POST request; redirects are not followed.
@@ -214,8 +228,9 @@ def _read(connection: HTTPConnection, most: int) -> Reply:
     content = answer.read(most + 1, decode_content=False) or b""
     if len(content) > most or answer.headers.get("Connection", "").lower() == "close":
         connection.close()
-    text = content[:most].decode(errors="replace")
-    return Reply(answer.status, answer.headers.get("Retry-After"), text, len(content) <= most)
+    read, headers = content[:most], {name.lower(): value for name, value in answer.headers.itermerged()}
+    text = read.decode(errors="replace")
+    return Reply(answer.status, headers.get("retry-after"), text, len(content) <= most, headers, read)
 
 
 def _no_reply(error: Exception, within_s: float, *, is_certain: bool, is_late: bool) -> NoReply:

@@ -1,7 +1,7 @@
-"""Checks where dispatches may go: public addresses, and the networks that DISPATCH_NETWORKS names.
+"""Checks where requests may go: public addresses, and the networks that DISPATCH_NETWORKS names.
 
-A service says itself where it listens, so its address is hostile until it is checked. The check resolves the
-host, and the dispatch connects to the address that was checked: a name that resolves to another address a
+Somebody else says where a request goes, so its address is hostile until it is checked. The check resolves the
+host, and the request connects to the address that was checked: a name that resolves to another address a
 moment later leads nowhere else.
 """
 
@@ -11,16 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from pipeweave.errors import FieldError, TargetRefused
-from pipeweave.orchestrator.dispatch import resolving
+from pipeweave.sending import resolving
 
 Address = IPv4Address | IPv6Address
 
 # A check of an address waits so long (s) for its name: it holds a thread of the API, and is made again by the
-# dispatch.
+# request.
 CHECKED_WITHIN_S = 0.5
 
 _HINT = "allow its network with DISPATCH_NETWORKS, e.g. DISPATCH_NETWORKS=private or 10.1.0.0/16"
@@ -28,7 +27,7 @@ _HINT = "allow its network with DISPATCH_NETWORKS, e.g. DISPATCH_NETWORKS=privat
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An address that may be dispatched to.
+    """An address that requests may be sent to.
 
     Args:
         host: as the URL names it: for the Host header, and for the certificate of an https URL.
@@ -82,7 +81,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Networks:
-    """The networks that dispatches may reach.
+    """The networks that requests may reach.
 
     Args:
         names: of the setting DISPATCH_NETWORKS: `loopback`, `private` or CIDR.
@@ -91,11 +90,11 @@ class Networks:
     def __init__(self, names: Sequence[str]) -> None:
         self._names = frozenset(names)
         self._ranges = [ip_network(each) for each in names if each not in ("loopback", "private")]
-        # Most dispatches of a process go to a few addresses.
+        # Most requests of a process go to a few addresses.
         self._is_allowed = lru_cache(1_024)(lambda address: self.allow(_plain(address)))
 
     def allow(self, address: Address) -> bool:
-        """Whether dispatches may go to this address."""
+        """Whether requests may go to this address."""
         if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
             address = address.ipv4_mapped
         if any(address in each for each in self._ranges if each.version == address.version):
@@ -139,10 +138,10 @@ class Networks:
         try:
             self.resolve(base_url, tenant, CHECKED_WITHIN_S)
         except TargetRefused as error:
-            fault = FieldError(field, str(error.detail), "refused", "an address that dispatches may reach")
+            fault = FieldError(field, str(error.detail), "refused", "an address that requests may reach")
             raise TargetRefused(error.detail, errors=[fault], hint=error.hint) from None
         except (OSError, UnicodeError):
-            return  # A name that is not known yet: the dispatch will check it.
+            return  # A name that is not known yet: the request will check it.
 
 
 def path_of(url: str) -> str:
@@ -158,22 +157,4 @@ def _plain(address: str) -> Address:
 
 def _refused(host: str) -> TargetRefused:
     # Where a name leads inside a network is not for who named it.
-    return TargetRefused(f"{host[:300]} leads to no address that dispatches may reach", hint=_HINT)
-
-
-def address_of(registered: str, peer: str | None, override: str | None, *, uses_peer: bool) -> str:
-    """Where dispatches to an instance go.
-
-    Args:
-        registered: the URL that it registers; the SDK always says `http://localhost:<port>`.
-        peer: the address that the registration came from.
-        override: of the service: a URL, or `peer`; None for what the deployment says.
-        uses_peer: whether the deployment takes the peer's address (WORKER_ADDRESS=peer).
-    """
-    if override is not None and override != "peer":
-        return override
-    if peer is None or not (uses_peer or override == "peer"):
-        return registered
-    parts: Any = urlsplit(registered)
-    host = f"[{peer}]" if ":" in peer else peer
-    return str(urlunsplit(parts._replace(netloc=host if parts.port is None else f"{host}:{parts.port}")))
+    return TargetRefused(f"{host[:300]} leads to no address that requests may reach", hint=_HINT)
