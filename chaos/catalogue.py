@@ -20,6 +20,8 @@ TASKS = {
         "late",
         "awaited",
         "tardy",
+        "asked",
+        "polled",
     ),
     "team_one": ("by_one",),
     "team_two": ("by_two",),
@@ -29,6 +31,11 @@ TASKS = {
 }
 # The tasks of the HTTP service. Their dispatches may fail, which uses up attempts without a call.
 REMOTE = frozenset(TASKS["remote"])
+
+# All tasks: every other task run is the engine's own, and nobody is called for it.
+CALLED = frozenset(each for several in TASKS.values() for each in several)
+# Tasks whose calls hand their work on: they hold their slot until its result has come.
+SUSPENDING = frozenset({"asked", "polled"})
 
 # The parts that a worker always loads, by its name.
 TEAMS = {"worker-1": ("common", "team_one"), "worker-2": ("common", "team_two")}
@@ -42,7 +49,7 @@ ATTEMPTS = {"hopeless": 3, "endless": 3, "stubborn": 1}
 # Tasks that always fail, whatever the input asks.
 DOOMED = frozenset(ATTEMPTS)
 # Tasks with a concurrency limit.
-LIMITS = {"limited": 2, "single": 1}
+LIMITS = {"limited": 2, "single": 1, "asked": 3}
 # Tasks that do what the input says.
 OBEDIENT = frozenset(
     {
@@ -65,9 +72,13 @@ PADDING = "x" * 60_000
 
 
 def without_padding(output: Any) -> Any:
-    """An output as its task noted it: without what makes it large. A list of them item by item."""
+    """An output as its task noted it: without what makes it large, and without what an answer to a poll has
+    beside it. A list of them item by item.
+    """
     if isinstance(output, list):
         return [without_padding(each) for each in output]
+    if isinstance(output, dict) and output.keys() == {"status", "token"}:
+        return output["token"]
     return output.partition(" ")[0] if isinstance(output, str) else output
 
 

@@ -43,14 +43,14 @@ def _closed(events: list[Event]) -> Iterator[Interval]:
 
 
 def every_cancel_ended_its_run(seen: Evidence) -> Iterator[str]:
-    """A run whose cancel was answered is cancelled, and no other run is."""
+    """A run whose cancel was answered is cancelled, and no other run is, except those inside of it."""
     for change in seen.changes:
         if change.kind == "cancel" and change.is_done:
             status = seen.records.runs[change.run_id].status
             if status != "cancelled":
                 yield f"{change.run_id}: its cancel was answered, but it is {status}"
     for run in seen.records.runs.values():
-        if run.status == "cancelled" and run.id not in seen.asked_to_cancel:
+        if run.status == "cancelled" and run.parent is None and run.id not in seen.asked_to_cancel:
             yield f"{run.id} ({run.pipeline_id}) is cancelled, but nobody asked for it"
 
 

@@ -35,7 +35,7 @@ def no_attempt_was_used_up_without_a_call(seen: Evidence) -> Iterator[str]:
     """Attempts that failed or timed out were called. Those that were interrupted, or never began because
     storage was away, are not counted.
     """
-    for row in seen.records.task_runs.values():
+    for row in filter(lambda each: each.is_called, seen.records.task_runs.values()):
         ended = seen.records.attempts.get(row.id, {})
         unbegun = [
             each for each in ended.values() if each.code == _AWAY and (row.id, each.number) not in seen.begun
@@ -43,7 +43,7 @@ def no_attempt_was_used_up_without_a_call(seen: Evidence) -> Iterator[str]:
         for each in ended.values():
             if each in unbegun or (row.task_id in REMOTE and each.code in _NOT_BEGUN):
                 continue
-            if row.kind != "map" and each.status in _CALLED and (row.id, each.number) not in seen.begun:
+            if each.status in _CALLED and (row.id, each.number) not in seen.begun:
                 how = f"{each.status} ({each.code})"
                 yield f"{row.id} attempt {each.number} ({row.task_id}): {how}, but was never called"
         more = row.max_attempts - ATTEMPTS.get(row.task_id, PLENTY)

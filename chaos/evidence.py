@@ -13,8 +13,9 @@ from chaos.faults import Injected
 from chaos.model import Expected, expect, settled
 from chaos.notes import Note
 from chaos.plan import PlannedRun
-from chaos.records import Event, Records, Run, TaskRun
+from chaos.records import BegunWait, Event, Records, Run, SentSignal, TaskRun
 from chaos.schedules import Scheduled, started
+from chaos.waits.values import Waited
 from chaos.watching import Watched
 
 # What is promised: every run goes on so soon (s) after a fault ended or a host vanished.
@@ -33,6 +34,7 @@ class Evidence:
         schedules: those that started runs.
         watched: what a client of the stream has seen; None without one.
         hook_calls: by the id of a fire: how often what it calls has answered.
+        waited: what is known of runs that wait.
     """
 
     planned_runs: Sequence[PlannedRun]
@@ -45,6 +47,7 @@ class Evidence:
     schedules: Sequence[Scheduled] = ()
     watched: Watched | None = None
     hook_calls: Mapping[str, int] = field(default_factory=dict)
+    waited: Waited = field(default_factory=Waited)
 
     @cached_property
     def offset(self) -> float:
@@ -134,6 +137,50 @@ class Evidence:
                 found[each.task_run_id, each.type].append(each)
         return dict(found)
 
+    @cached_property
+    def begun_waits(self) -> dict[tuple[str, int], list[BegunWait]]:
+        """By task run and attempt: the waits that it began; more than one is wrong."""
+        begun: dict[tuple[str, int], list[BegunWait]] = defaultdict(list)
+        for each in self.records.begun_waits:
+            begun[each.task_run_id, each.attempt].append(each)
+        return dict(begun)
+
+    @cached_property
+    def children(self) -> dict[str, list[Run]]:
+        """By the task run that waits for them: the runs inside of it, oldest first."""
+        children: dict[str, list[Run]] = defaultdict(list)
+        for each in self.records.runs.values():
+            if each.waiter is not None:
+                children[each.waiter].append(each)
+        for several in children.values():
+            several.sort(key=lambda each: (each.created, each.id))
+        return dict(children)
+
+    @cached_property
+    def taken(self) -> dict[str, list[SentSignal]]:
+        """By task run: the signals that its waits took."""
+        taken: dict[str, list[SentSignal]] = defaultdict(list)
+        for each in self.records.signals:
+            if each.taken_by is not None:
+                taken[each.taken_by].append(each)
+        return dict(taken)
+
+    def root(self, run_id: str) -> str:
+        """The first run of the tree that a run is in."""
+        return self.line(run_id)[-1]
+
+    def line(self, run_id: str) -> list[str]:
+        """A run, and those above it, the first one last."""
+        run = self.records.runs.get(run_id)
+        return [run_id, *(self.line(run.parent) if run is not None and run.parent is not None else ())]
+
+    def ended(self, row: TaskRun, attempt: int) -> float | None:
+        """When an attempt of a task run ended (s since the epoch); None where it did not."""
+        before = self.records.attempts.get(row.id, {}).get(attempt)
+        if before is not None:
+            return before.finished
+        return row.finished if row.attempt == attempt else None
+
     def is_cut_short(self, run: Run) -> bool:
         """Whether this run ended before all its steps did, as fail-fast or a cancel wants."""
         is_cancelled = run.status == "cancelled" and run.id in self.asked_to_cancel
@@ -142,7 +189,9 @@ class Evidence:
     @cached_property
     def asked_to_cancel(self) -> set[str]:
         """The runs that somebody wanted to cancel: whether it came in time is not always known."""
-        return {each.run_id for each in self.changes if each.kind == "cancel"} | self._superseded
+        changed = {each.run_id for each in self.changes if each.kind == "cancel"}
+        felled = {each.run_id for each in self.waited.asked if each.deed == "cancel"}
+        return changed | felled | self._superseded
 
     @cached_property
     def _superseded(self) -> set[str]:

@@ -19,7 +19,7 @@ from chaos import (
     server_faults,
     service_faults,
 )
-from chaos.aim import Aim, Hit, Missed
+from chaos.aim import PATIENCE_S, Aim, Hit, Missed
 from chaos.plan import Fault
 
 
@@ -29,6 +29,7 @@ class Injected:
 
     Args:
         began: seconds of the machine's steady clock.
+        ended: likewise; the servers answered again.
         pids: the ids of the processes that it hit.
         more: further counts.
     """
@@ -52,6 +53,8 @@ def inject(aim: Aim, fault: Fault) -> Injected:
         WAYS[fault.kind](aim, fault, hit)
     except (Missed, RedisError, OSError, psycopg2.Error) as error:
         missed = str(error) or type(error).__name__
+    # A server that was killed recovers for a while, longer where the disk is busy: nobody can work meanwhile.
+    aim.up.wait_for_servers(PATIENCE_S)
     return Injected(fault.kind, fault.at, began, time.monotonic(), hit.pids, dict(hit.more), missed)
 
 

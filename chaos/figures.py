@@ -13,6 +13,7 @@ from chaos.faults import Injected
 from chaos.notes import Note
 from chaos.records import Attempt
 from chaos.trial import Trial
+from chaos.waits import wakes
 from chaos.watching import Watched
 
 # Error code of an attempt that a fault cut off -> the faults that cause it.
@@ -66,6 +67,7 @@ def figures(trial: Trial) -> dict[str, Any]:
         },
         "changes": dict(Counter(each.kind for each in trial.evidence.changes if each.is_done)),
         "fires": dict(Counter(each.outcome for each in records.fires)),
+        "waits": _of_waits(trial.evidence),
         "stream": _of_stream(trial.evidence.watched),
         "restarts": dict(trial.restarts),
         "children": len({each.pid for each in notes}),
@@ -74,7 +76,7 @@ def figures(trial: Trial) -> dict[str, Any]:
         "taskRuns": dict(Counter(each.status for each in rows)),
         "calls": sum(each.what == "begin" for each in notes),
         "attempts": {
-            "completed": sum(each.status == "completed" and each.kind != "map" for each in rows),
+            "completed": sum(each.status == "completed" and each.is_called for each in rows),
             **Counter(each.status for each in ended),
         },
         "deadLetters": sum(records.dead_letters.values()),
@@ -92,6 +94,18 @@ def figures(trial: Trial) -> dict[str, Any]:
         "wentOnAfter": {
             kind: asdict(_spread(seconds)) for kind, seconds in progress.recoveries(trial.evidence).items()
         },
+    }
+
+
+def _of_waits(seen: Evidence) -> dict[str, Any]:
+    late = [max(0.0, each.came - each.due) for each in wakes.wakes(seen)]
+    return {
+        **Counter(each.kind for each in seen.records.begun_waits),
+        "inside": sum(each.parent is not None for each in seen.records.runs.values()),
+        "answers": dict(sorted(Counter(str(each.status) for each in seen.waited.asked).items())),
+        "askedAgain": sum(each.tries > 1 for each in seen.waited.asked),
+        # From what ends a wait until its end, faults included (s).
+        "wokeAfter": asdict(_spread(late)) if late else {},
     }
 
 

@@ -21,9 +21,12 @@ class Span:
 
 
 def span(seen: Evidence, row: TaskRun, attempt: int, begun: Note) -> Span:
-    """The time from the begin of a call to its end, or to the recorded end of its attempt if earlier."""
+    """The time from the begin of a call to its end, or to the recorded end of its attempt if earlier. A call
+    that has handed its work on holds its slot until that end.
+    """
     key = (row.id, attempt)
-    ends = [each.wall for each in (*seen.returned.get(key, ()), *seen.raised.get(key, ()))]
+    returned = () if key in seen.begun_waits else seen.returned.get(key, ())
+    ends = [each.wall for each in (*returned, *seen.raised.get(key, ()))]
     recorded = seen.records.attempts.get(row.id, {}).get(attempt)
     if recorded is not None:
         ends.append(recorded.finished)

@@ -89,7 +89,8 @@ def recoveries(seen: Evidence) -> Mapping[str, list[float]]:
 
 def _busy(seen: Evidence) -> dict[str, list[Interval]]:
     """By run: when something of it happened or was under way, in order. A run that waits for a slot of a
-    limit goes on with the calls of others that hold one.
+    limit goes on with the calls of others that hold one. What waits is under way until its wait ends; that
+    this is soon is proved elsewhere (waits/wakes.py).
     """
     found: dict[str, list[Interval]] = defaultdict(list)
     limited: dict[str, list[Interval]] = {task_id: [] for task_id in LIMITS}
@@ -104,6 +105,10 @@ def _busy(seen: Evidence) -> dict[str, list[Interval]]:
             end = ends.get((note.task_run_id, note.attempt), note.wall)
             found[note.run_id].append((note.wall, max(note.wall, end)))
             limited.get(note.task_id, []).append(found[note.run_id][-1])
+    for wait in seen.records.begun_waits:
+        if (row := seen.records.task_runs.get(wait.task_run_id)) is not None:
+            found[wait.run_id].append((wait.at, max(wait.at, seen.ended(row, wait.attempt) or wait.at)))
+            limited.get(row.task_id, []).append(found[wait.run_id][-1])
     for run_id, task_id in sorted({(row.run_id, row.task_id) for row in seen.records.task_runs.values()}):
         own = found[run_id]
         if task_id in limited and own:

@@ -10,6 +10,8 @@ from chaos.catalogue import LIMITS
 from chaos.evidence import Evidence
 from chaos.notes import Note
 from chaos.records import Run, TaskRun
+from chaos.waits import proofs as wait_proofs
+from chaos.waits import wakes
 
 FINAL_RUN = frozenset({"completed", "partial", "failed", "cancelled"})
 FINAL = frozenset({"completed", "failed", "timeout", "cancelled", "skipped"})
@@ -19,7 +21,8 @@ BADLY = frozenset({"failed", "timeout"})
 ENDED = frozenset({"failed", "timeout", "lost", "interrupted"})
 # The codes of errors that tasks.py raises.
 RAISED = frozenset({"ValueError", "REFUSED"})
-MAP_FAILED = "MAP_ITEMS_FAILED"
+# The codes of failures that have their dead letter where they come from: an item, or another run.
+WITHOUT_LETTER = frozenset({"MAP_ITEMS_FAILED", "CHILD_FAILED", "CHILD_CANCELLED"})
 
 Proof = Callable[[Evidence], Iterator[str]]
 
@@ -36,8 +39,9 @@ def every_accepted_run_is_stored_once(seen: Evidence) -> Iterator[str]:
         yield from (
             f"{planned.token}: {run} is not stored" for run in answered if run not in seen.records.runs
         )
+    asked_for = {each.token for each in seen.waited.runs}
     for run in seen.records.runs.values():
-        if run.id not in seen.planned_of:
+        if run.id not in seen.planned_of and run.parent is None and run.token not in asked_for:
             yield f"{run.id}: nobody asked for it (token {run.token})"
 
 
@@ -94,7 +98,7 @@ def completed_task_runs_completed_once(seen: Evidence) -> Iterator[str]:
             yield f"{row.id} ({row.step_id}): {row.status}, but {count} events say it completed"
         if row.cached_from is not None:
             yield from _wrongly_reused(seen, row)
-        elif row.status == "completed" and row.kind != "map":
+        elif row.status == "completed" and row.is_called:
             tokens = [each.token for each in seen.returned.get((row.id, row.attempt), ())]
             if tokens != [row.output]:
                 yield f"{row.id} attempt {row.attempt}: output {row.output}, but the task returned {tokens}"
@@ -127,8 +131,8 @@ def no_attempt_began_without_a_reason(seen: Evidence) -> Iterator[str]:
 def attempt_numbers_match_recorded_attempts(seen: Evidence) -> Iterator[str]:
     """A row's attempt is one more than its number of failed attempts, and none of them is invented."""
     for row in seen.records.task_runs.values():
-        if row.kind == "map":
-            continue  # a map is never called
+        if not row.is_called:
+            continue
         ended = seen.records.attempts.get(row.id, {})
         last = row.attempt if row.status in BADLY else row.attempt - 1
         if sorted(ended) != list(range(1, last + 1)):
@@ -195,7 +199,7 @@ def every_exhausted_task_run_has_one_dead_letter(seen: Evidence) -> Iterator[str
     letters = dict(seen.records.dead_letters)
     for row in seen.records.task_runs.values():
         count = letters.pop(row.id, 0)
-        is_due = row.status in BADLY and row.code != MAP_FAILED
+        is_due = row.status in BADLY and row.code not in WITHOUT_LETTER
         if count != (1 if is_due else 0):
             yield f"{row.id} ({row.step_id}): {row.status} ({row.code}), {count} dead letters"
     yield from (f"{each}: a dead letter of nothing" for each in letters)
@@ -246,6 +250,14 @@ ALL: tuple[Proof, ...] = (
     cause_proofs.every_end_called_its_hook,
     cause_proofs.every_end_started_its_run_soon,
     cause_proofs.nobody_waited_whom_a_fault_did_not_concern,
+    wait_proofs.every_run_that_waits_ended_as_its_document_demands,
+    wait_proofs.every_wait_ended_once_by_what_was_sent_first,
+    wait_proofs.no_accepted_signal_was_lost_or_taken_twice,
+    wait_proofs.nobody_without_the_right_ended_a_wait,
+    wait_proofs.no_wait_is_left_and_none_is_missing,
+    wait_proofs.no_child_outlived_its_parent,
+    wakes.no_more_children_were_open_than_their_step_says,
+    wakes.every_wait_ended_soon,
     stream_proofs.the_stream_showed_every_event_once,
     progress.every_run_went_on_soon,
     events_rebuild_the_stored_rows,

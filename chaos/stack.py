@@ -8,7 +8,7 @@ import http.client
 import json
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,6 +31,8 @@ from chaos.proxy import Proxy
 from chaos.sentinels import Broker, Sentinel
 from chaos.shifted_clock import COMPILER, shifted
 from chaos.waiting import waited
+from chaos.waits import elsewhere
+from chaos.waits.elsewhere import Elsewhere
 from pipeweave.settings import environment
 from pipeweave.up import valkey
 from pipeweave.up.launch import Launch
@@ -84,6 +86,7 @@ class Stack:
         lines: by the name of a process: its connections to the servers.
         deployed: by the name of a worker: the part of its code that deploys replace.
         listener: what hooks call.
+        elsewhere: the other system of calls that suspend themselves.
         odd_rows: the rows of enqueued runs that nobody can read.
     """
 
@@ -98,6 +101,7 @@ class Stack:
     meddlers: dict[str, tuple[Meddler, Meddler]] = field(default_factory=dict)
     deployed: dict[str, str] = field(default_factory=lambda: dict(DEPLOYED))
     listener: Listener = field(default_factory=Listener)
+    elsewhere: Elsewhere = field(default_factory=Elsewhere)
     odd_rows: list[UUID] = field(default_factory=list)
     token: str = ""
     # With which the HTTP service registers.
@@ -113,14 +117,31 @@ class Stack:
     def notes(self) -> Path:
         return self.folder / "notes.jsonl"
 
-    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
-        """Send one request, without repeats."""
-        headers = {"Authorization": f"Bearer {self.token}", "X-Tenant": TENANT}
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str | None = None,
+        once: str | None = None,
+        port: int | None = None,
+    ) -> Answer:
+        """Send one request, without repeats.
+
+        Args:
+            token: of whom; None for the test's own, empty for none.
+            once: the Idempotency-Key.
+            port: of what stands before the API; None for the API itself.
+        """
+        bearer = self.token if token is None else token
+        headers = {"Authorization": f"Bearer {bearer}", "X-Tenant": TENANT} if bearer else {}
+        headers |= {} if once is None else {"Idempotency-Key": once}
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
             headers["Content-Type"] = "application/json"
         try:
-            with closing(http.client.HTTPConnection(LOOPBACK, self.port, timeout=ANSWER_S)) as connection:
+            with closing(_connection(port or self.port)) as connection:
                 connection.request(method, path, content, headers)
                 answer = connection.getresponse()
                 return Answer(answer.status, json.loads(answer.read()))
@@ -166,6 +187,10 @@ class Stack:
         return waited(self.servers_answer, seconds)
 
 
+def _connection(port: int) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(LOOPBACK, port, timeout=ANSWER_S)
+
+
 @contextmanager
 def stack(folder: Path, *, broker: str = "alone", has_standby: bool = False) -> Iterator[Stack]:
     """Start the stack in a folder for the block, and stop everything at the end.
@@ -193,6 +218,7 @@ def stack(folder: Path, *, broker: str = "alone", has_standby: bool = False) -> 
         for each in up.lines.values():
             each.close()
         up.listener.close()
+        up.elsewhere.close()
         up.store.proxy.close()
         for pair in up.meddlers.values():
             for meddler in pair:
@@ -223,7 +249,7 @@ def _start_processes(up: Stack) -> None:
     from pipeweave.orchestrator.deployment import migrate
 
     migrate.upgrade(up.database.url)
-    up.token, up.worker_token = (_token(up.database.url, each) for each in ("write", "worker"))
+    up.token, up.worker_token = (make_token(up, each, each) for each in ("write", "worker"))
     for name in ("beat-1", "beat-2", *CONCURRENCY, "api"):
         port = up.broker.port
         up.lines[name] = Lines(up.databases.lines(), None if port is None else Proxy(port))
@@ -262,11 +288,13 @@ def _launch(up: Stack, name: str) -> Launch:
         "DATABASE_URL": up.databases.url_through(up.lines[name].postgres),
         "BROKER_URL": _broker_url(up, name),
         "PIPEWEAVE_SECRET_KEY": up.secret_key,
+        "PIPEWEAVE_ORCHESTRATOR_URL": f"http://{LOOPBACK}:{up.port}",
         "DISPATCH_NETWORKS": "loopback",
         "STORAGE_BACKENDS": json.dumps([up.store.entry]),
         "PIPEWEAVE_DATA_DIR": str(up.folder / "data"),
         "MAX_TASKS_PER_CHILD": str(MESSAGES_PER_CHILD),
         VARIABLE: str(up.notes),
+        elsewhere.VARIABLE: up.elsewhere.url,
         **_wrong_clock(up.folder, name),
     }
     arguments: tuple[str, ...] = (name.partition("-")[0],)
@@ -305,10 +333,16 @@ def _is_ready(up: Stack) -> bool:
     return is_complete and up.ask("GET", "/health").status == 200
 
 
-def _token(database_url: str, scope: str) -> str:
+def make_token(up: Stack, name: str, scope: str, groups: Collection[str] = ()) -> str:
+    """Make an access token.
+
+    Args:
+        scope: `read`, `approve`, `write` or `worker`.
+        groups: of people, for which it may decide approvals.
+    """
     from pipeweave.orchestrator.security import access_tokens
     from pipeweave.orchestrator.store import Database
 
-    with Database(database_url, pool_size=0).transaction() as tx:
-        scopes = [access_tokens.WORKER if scope == "worker" else access_tokens.WRITE]
-        return access_tokens.create_token(tx, name=scope, tenants=[TENANT], scopes=scopes)
+    with Database(up.database.url, pool_size=0).transaction() as tx:
+        scopes = [f"orchestrator:{scope}"]
+        return access_tokens.create_token(tx, name=name, tenants=[TENANT], scopes=scopes, groups=groups)

@@ -22,6 +22,7 @@ from chaos.plan import Plan
 from chaos.stack import NotUp, Stack, stack
 from chaos.triggering import Triggers
 from chaos.waiting import waited
+from chaos.waits.waiters import Waiters
 from chaos.watching import Watcher
 
 # After a fault, the servers have this long (s) to answer before the next one.
@@ -74,14 +75,19 @@ def run(plan: Plan, folder: Path, *, settle_s: float, within_s: float, say: Say)
         scheduled = schedules.store(up, plan.seconds)
         causes = Causes(up, up.listener, plan.seed)
         causes.store()
+        waiters = Waiters(up, plan.seed)
+        waiters.store()
         triggers.start()
         changes.start()
         causes.start()
+        waiters.start()
         faults = _inject(plan, Aim(up, reading, lambda: triggers.open > 0), say)
         calm = time.monotonic()
         changes.finish(settle_s)
         causes.finish(settle_s)
+        waiters.finish(settle_s)
         settled_s = _settle(up, triggers, settle_s, say) - calm
+        waiters.close()
         watcher.finish(QUIET_S)
         _stop_workers(up)
         records.keep(up, folder)
@@ -105,6 +111,7 @@ def run(plan: Plan, folder: Path, *, settle_s: float, within_s: float, say: Say)
             scheduled,
             watcher.watched,
             dict(up.listener.calls),
+            waiters.waited,
         )
         restarts = {name: each.starts - 1 for name, each in up.processes.items()}
         return Trial(evidence, faults, triggers.refused, settled_s, triggers.repeated, restarts)

@@ -15,6 +15,8 @@ THREADS = 8
 PAUSE_S = 0.2
 # At most this many runs are active: the next run is triggered when one of them has ended.
 MOST_UNDER_WAY = 25
+# Runs that only wait take nobody's time, and those inside of others come with them.
+_UNDER_WAY = "finished_at IS NULL AND quiet_since IS NULL AND parent_run_id IS NULL"
 # Statuses after which a repeat is of no use: the test itself is wrong.
 HOPELESS = frozenset({400, 401, 403, 404, 413, 422})
 
@@ -85,7 +87,7 @@ class Triggers:
     def _is_enough(self) -> bool:
         """True if so many runs are active that more runs would only wait."""
         try:
-            row = self.up.rows("SELECT count(*) FROM runs WHERE finished_at IS NULL")
+            row = self.up.rows(f"SELECT count(*) FROM runs WHERE {_UNDER_WAY}")
         except Exception:
             return False  # PostgreSQL is away: just then it is worth asking
         return int(row[0][0]) >= MOST_UNDER_WAY

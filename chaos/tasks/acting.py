@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import signal
 import time
+import urllib.request
 from typing import Any
 
 from chaos.catalogue import PADDING, PLENTY, without_padding
 from chaos.notes import VARIABLE, Notebook
-from pipeweave import Context, Retry, TaskError, TaskResult
+from chaos.waits import elsewhere
+from pipeweave import Context, Retry, Suspend, TaskError, TaskResult
 from pipeweave.settings import environment
 
 notebook = Notebook(environment()[VARIABLE])
@@ -35,6 +40,41 @@ async def act_async(ctx: Context) -> Any:
     with notebook.noted(ctx, saw) as token:
         await asyncio.sleep(_seconds(ctx))
         return _end(ctx, saw, token)
+
+
+# How long (s) a call waits for the other system to take the work, and how long that may take for it.
+HAND_OVER_S = 5.0
+_LONG = "1h"
+
+
+def hand_on(ctx: Context) -> Suspend:
+    """Hand the work on, and then die or stay for a while, as the input says."""
+    behaviour = _behaviour(ctx)
+    with notebook.noted(ctx, {}) as token:
+        _hand_over(ctx, token, behaviour)
+        if ctx.attempt <= behaviour.get("dies", 0):
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(_seconds(ctx))
+        return Suspend.callback(timeout=_LONG)
+
+
+def _hand_over(ctx: Context, token: str, behaviour: dict[str, Any]) -> None:
+    ids = {"run_id": ctx.run_id, "task_run_id": ctx.task_run_id, "attempt": ctx.attempt}
+    work = {"delay": behaviour.get("delay", 0.0), "fails": ctx.attempt <= behaviour.get("failures", 0)}
+    body = json.dumps({**ids, **work, "path": ctx.callback_url, "token": token}).encode()
+    url = elsewhere.url_of_call(environment()[elsewhere.VARIABLE])
+    with urllib.request.urlopen(urllib.request.Request(url, body), timeout=HAND_OVER_S) as answer:
+        answer.read()
+
+
+def be_polled(ctx: Context) -> Suspend:
+    """Let the other system be asked for the result."""
+    behaviour = _behaviour(ctx)
+    with notebook.noted(ctx, {}) as token:
+        final = "failed" if ctx.attempt <= behaviour.get("failures", 0) else "completed"
+        base = environment()[elsewhere.VARIABLE]
+        url = elsewhere.url_of_poll(base, token, behaviour.get("ways", []), final)
+        return Suspend.poll(url, interval=1, tries=3_000, timeout=_LONG)
 
 
 def _seconds(ctx: Context) -> float:

@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from chaos.catalogue import ATTEMPTS, LIMITS
-from chaos.tasks.acting import MANY, act, act_async, notebook
-from pipeweave import Context, Retry, task
+from chaos.tasks.acting import MANY, act, act_async, be_polled, hand_on, notebook
+from pipeweave import Context, Retry, Suspend, task
 
 # An attempt that is to exceed its time limit (s) would go on for this long (s).
 LIMIT_S = 1.0
@@ -87,3 +87,15 @@ async def tardy(ctx: Context) -> Any:
         if ctx.attempt == 1:
             await asyncio.sleep(FAR_TOO_LONG_S)
         return token
+
+
+@task(retry=MANY, concurrency=LIMITS["asked"])
+def asked(ctx: Context) -> Suspend:
+    """Hand the work on to another system, which reports to the URL of the attempt."""
+    return hand_on(ctx)
+
+
+@task(retry=MANY)
+def polled(ctx: Context) -> Suspend:
+    """Hand the work on to another system, which is asked for the result."""
+    return be_polled(ctx)

@@ -11,7 +11,7 @@ from support.waiting_runs import WaitingRuns
 from pipeweave.orchestrator.queueing import maintenance_mode, run_slots
 from pipeweave.orchestrator.queueing.maintenance_mode import mode
 from pipeweave.orchestrator.recovery import stuck_joins
-from pipeweave.orchestrator.runs import admission
+from pipeweave.orchestrator.runs import admission, triggering
 from pipeweave.orchestrator.waits import quiet
 from pipeweave.spec.wait_steps import SignalWait, Sleep
 
@@ -26,6 +26,14 @@ def test_a_run_is_quiet_while_all_of_it_waits_and_lively_again_after_that(runs: 
     run_id = runs.begin({"paid": SignalWait(("paid",)), "sleep": Sleep(ms=DAY_MS)})
     assert is_quiet(runs, run_id)
     runs.send(run_id, "paid")
+    assert not is_quiet(runs, run_id)
+
+
+def test_a_run_that_is_cancelled_while_it_waits_is_not_quiet_any_more(runs: WaitingRuns) -> None:
+    run_id = runs.begin({"paid": SignalWait(("paid",))})
+    assert is_quiet(runs, run_id)
+    with runs.driver.database.transaction() as tx:
+        triggering.cancel(tx, runs.driver.tenant, run_id)
     assert not is_quiet(runs, run_id)
 
 

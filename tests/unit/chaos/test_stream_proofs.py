@@ -16,8 +16,8 @@ STORED: list[Seen] = [
 ]
 
 
-def contradictions(seen: list[Seen], *refused: str) -> list[str]:
-    events = [Event(run_id, 0.0, seq, type, task_run, None) for run_id, seq, type, task_run in STORED]
+def contradictions(seen: list[Seen], *refused: str, stored: list[Seen] = STORED) -> list[str]:
+    events = [Event(run_id, 0.0, seq, type, task_run, None) for run_id, seq, type, task_run in stored]
     evidence = Evidence(
         [], {}, Records({}, {}, {}, events, {}), [], watched=Watched(seen, 1, refused=list(refused))
     )
@@ -27,6 +27,11 @@ def contradictions(seen: list[Seen], *refused: str) -> list[str]:
 def test_every_event_once_is_fine_whatever_the_order_of_runs() -> None:
     assert contradictions(STORED) == []
     assert contradictions([STORED[1], STORED[0], STORED[2]]) == []
+
+
+def test_a_signal_may_be_shown_after_what_happened_meanwhile() -> None:
+    signal: Seen = ("a", 2, "run.signalled", None)
+    assert contradictions([STORED[2], signal], stored=[signal, STORED[2]]) == []
 
 
 @pytest.mark.parametrize(
