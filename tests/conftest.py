@@ -89,18 +89,25 @@ def _rank(item: pytest.Item) -> tuple[int, int, bool, str]:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """`--dist loadfile`, except that all tests on the oldest PostgreSQL are one process's."""
+    """`--dist loadfile`, except that one process has all tests on the oldest PostgreSQL, and one has all of
+    the architecture.
+    """
     return _ByFileAndServer(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 class _ByFileAndServer(LoadFileScheduling):
-    """Spares the other processes a second server: to change it takes them as long as many tests."""
+    """Spares the other processes a second server, to change which takes them as long as many tests, and the
+    syntax trees of all sources.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        return _OLDEST if _is_on_oldest(nodeid) else super()._split_scope(nodeid)
+        if _is_on_oldest(nodeid):
+            return _OLDEST
+        return _ARCHITECTURE if nodeid.startswith(_ARCHITECTURE) else super()._split_scope(nodeid)
 
 
 _OLDEST = "oldest-postgres"
+_ARCHITECTURE = "tests/unit/architecture/"
 
 
 def _is_on_oldest(nodeid: str) -> bool:

@@ -18,7 +18,7 @@ from pipeweave.up.folder import DataFolder, Secrets, StackAddress
 from pipeweave.up.launch import server_account
 from pipeweave.up.options import HOW_TO_ADD_TASKS, UpOptions
 from pipeweave.up.output import Console
-from pipeweave.up.ports import free_port, is_free
+from pipeweave.up.ports import free_port, is_free, take
 from pipeweave.up.processes import write_rows
 from pipeweave.up.programs import FLOWER_USER, Programs
 from pipeweave.up.requests import RequestFolder
@@ -58,7 +58,7 @@ def run(options: UpOptions, console: Console, on_ready: Callable[[Announcement],
     with folder.held():
         swept = leftovers.sweep(folder.processes, folder.connection)
         folder.connection.unlink(missing_ok=True)
-        options = replace(options, port=_api_port(options))
+        options, secrets = with_ports(options, folder.secrets())
         supervisor = Supervisor(folder.logs, console, partial(write_rows, folder.processes))
         if swept:
             supervisor.say(f"ended processes that an earlier stack left behind: {', '.join(swept)}")
@@ -66,7 +66,7 @@ def run(options: UpOptions, console: Console, on_ready: Callable[[Announcement],
         supervisor.take_requests = asked.take
         with _signals_go_to(supervisor):
             try:
-                announcement = _start(options, folder, supervisor)
+                announcement = _start(options, folder, secrets, supervisor)
                 asked.open()
                 with _reloading(options, supervisor):
                     on_ready(announcement)
@@ -80,8 +80,7 @@ def run(options: UpOptions, console: Console, on_ready: Callable[[Announcement],
                 folder.processes.unlink(missing_ok=True)
 
 
-def _start(options: UpOptions, folder: DataFolder, supervisor: Supervisor) -> Announcement:
-    secrets = _with_ports(folder.secrets())
+def _start(options: UpOptions, folder: DataFolder, secrets: Secrets, supervisor: Supervisor) -> Announcement:
     # Also a key that the user gave: `pipeweave services secret` reads it, and the next `up` has the same.
     secrets.secret_key = options.secret_key or secrets.secret_key
     folder.keep(secrets)
@@ -152,6 +151,24 @@ def _notes(
         yield f"{', '.join(ignored)} ignored: `up` runs its own PostgreSQL and Valkey"
 
 
+def with_ports(options: UpOptions, secrets: Secrets) -> tuple[UpOptions, Secrets]:
+    """Choose the ports of a stack: no two are the same, and none is that of a stack which starts beside it.
+
+    The API's comes first, because the user may have named it. The servers keep those of the last start if
+    they can, so that noted addresses stay valid.
+
+    Raises:
+        PortInUse: another process listens on the port that the user named.
+    """
+    options = replace(options, port=_api_port(options))
+    return options, replace(
+        secrets,
+        postgres_port=free_port(secrets.postgres_port),
+        valkey_port=free_port(secrets.valkey_port),
+        flower_port=free_port(secrets.flower_port),
+    )
+
+
 def _api_port(options: UpOptions) -> int:
     if options.port == 0:
         return free_port()
@@ -159,17 +176,8 @@ def _api_port(options: UpOptions) -> int:
         raise PortInUse(
             f"port {options.port} on {options.host} is in use", hint="choose another port with --port"
         )
+    take(options.port)
     return options.port
-
-
-def _with_ports(secrets: Secrets) -> Secrets:
-    """Reuse the ports of the last start if they are free, so that noted addresses stay valid."""
-    return replace(
-        secrets,
-        postgres_port=free_port(secrets.postgres_port),
-        valkey_port=free_port(secrets.valkey_port),
-        flower_port=free_port(secrets.flower_port),
-    )
 
 
 @contextmanager

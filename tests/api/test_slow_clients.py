@@ -7,7 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,11 @@ import orjson
 import pytest
 import urllib3
 from support.api_samples import TENANT
-from support.api_server import Server, running_api
+from support.api_server import STOP_DEADLINE_S, Server, running_api
 from support.raw_clients import ANSWER_DEADLINE_S, connect, crowd, exchange, read_all, status_of
 
 from pipeweave import Client
-from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, THREADS
+from pipeweave.api.serve import THREADS
 from pipeweave.api.server.deadlines import HEAD_S, MAX_CONNECTIONS, MAX_TAKEN_IN, SMALL_ANSWER
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE
@@ -35,7 +35,15 @@ CROWD = 3 * THREADS
 
 @pytest.fixture(scope="module")
 def server(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running_api(deployment.settings, tmp_path_factory.mktemp("served")) as server:
+    with awake_api(deployment, tmp_path_factory.mktemp("served")) as server:
+        yield server
+
+
+@contextmanager
+def awake_api(deployment: Deployment, folder: Path) -> Iterator[Server]:
+    """A server that has written its OpenAPI document, for which it computes longer than for other answers."""
+    with running_api(deployment.settings, folder) as server:
+        exchange(server.url, get("/api/openapi.json", "Connection: close"))
         yield server
 
 
@@ -189,12 +197,12 @@ def test_who_has_no_token_gets_small_answers_only(server: Server) -> None:
 
 def test_slow_clients_do_not_keep_the_process_from_stopping(deployment: Deployment, tmp_path: Path) -> None:
     closes = get("/health", "Connection: close")
-    with running_api(deployment.settings, tmp_path) as server, ExitStack() as stack:
+    with awake_api(deployment, tmp_path) as server, ExitStack() as stack:
         for sent in (b"", b"GET /hea", closes):
             stack.enter_context(crowd(server.url, CROWD, sent))
         assert answers_others(server)
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(GRACEFUL_TIMEOUT_S + 10) == 0
+        assert server.process.wait(STOP_DEADLINE_S) == 0
 
 
 def test_a_small_body_that_comes_later_is_waited_for(server: Server, tokens: Tokens) -> None:

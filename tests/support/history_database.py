@@ -19,6 +19,7 @@ from pipeweave.storage.local import LocalStorage
 from pipeweave.up.postgres import Postgres
 from support.counted_events import fold_all
 from support.empty_broker import NOWHERE, EmptyBroker
+from support.plans import flush_counters
 from support.run_driver import Clock, RunDriver
 from support.servers import new_database
 from support.stored_values import values_in
@@ -70,10 +71,7 @@ class HistoryDatabase:
 
     def _counted(self) -> dict[str, Read]:
         database = self.driver.database
-        # The tick holds its lock on one connection and works on the other.
-        with database.transaction() as one, database.transaction() as other, database.reading() as reader:
-            for tx in (one, other, reader):
-                tx.execute("SELECT pg_stat_force_next_flush()")
+        flush_counters(database)
         with database.transaction() as tx:
             return {row.relname: Read(*row[1:]) for row in tx.execute(_COUNTERS, {"small": SMALL})}
 
@@ -88,8 +86,6 @@ WHERE c.relispartition AND c.reltuples > :small
 @contextmanager
 def database_with_history(postgres: Postgres, template: str, folder: Path) -> Iterator[HistoryDatabase]:
     """A database with finished runs over the partitions of several months.
-
-    Two connections write and one reads, so that no other has counters to give.
 
     Args:
         postgres: the server that gets the database.

@@ -45,9 +45,10 @@ def running_s3(folder: Path) -> Iterator[str]:
 
 
 def _answers(url: str) -> bool:
+    """Whether it lists its buckets: it loads what it needs for that with the first request."""
     try:
         with urllib3.PoolManager() as pool:
-            return pool.request("GET", f"{url}/moto-api/", retries=False, timeout=10.0).status == 200
+            return pool.request("GET", f"{url}/", retries=False, timeout=60.0).status == 200
     except urllib3.exceptions.HTTPError:
         return False
 

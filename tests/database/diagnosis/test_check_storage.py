@@ -31,7 +31,7 @@ def test_a_backend_that_is_not_swept_is_a_warning(
     assert verdict.level is Severity.WARNING
     assert "local: the objects in storage backend 'local' may be of another deployment" in verdict.line
     with fresh_database.transaction() as tx:
-        tx.execute("UPDATE storage_sweeps SET finished_at = now() - interval '1 h'")
+        tx.execute("UPDATE storage_sweeps SET finished_at = now() - interval '2 h'")
     tick(is_own_folder=True)
     verdict = check_storage.swept(settings)
     assert (verdict.level, verdict.line[:33]) == (Severity.OK, "the tick looks for old objects, l")

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 from support import failed_runs
+from support.plans import flush_counters
 from support.run_driver import PERMANENT, TRANSIENT, RunDriver, finish_task_run, header
 from support.servers import new_database
 from support.stored_values import VALUES
@@ -80,8 +81,7 @@ def fetched(driver: RunDriver, work: Callable[[], object]) -> int:
 
 
 def _count(driver: RunDriver) -> int:
-    with driver.database.transaction() as tx:
-        tx.execute("SELECT pg_stat_force_next_flush()")
+    flush_counters(driver.database)
     with driver.database.transaction() as tx:
         return int(tx.execute(_FETCHED).scalar_one())
 

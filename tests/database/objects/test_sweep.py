@@ -422,7 +422,7 @@ def test_the_tick_sweeps_a_backend_once_an_hour(
     large(driver, "other")
     age(storage)
     assert tick(driver) == 0
-    driver.rows("UPDATE storage_sweeps SET finished_at = finished_at - interval '1 h' RETURNING 1")
+    driver.rows("UPDATE storage_sweeps SET finished_at = finished_at - interval '2 h' RETURNING 1")
     assert tick(driver) == 1
     row = driver.rows("SELECT * FROM storage_sweeps")[0]
     assert (row.backend_id, row.last_path is None, row.doomed) == ("local", False, None)

@@ -34,7 +34,7 @@ from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
-from pipeweave.workers.consumer import child_slots
+from pipeweave.workers.consumer import child_slots, runner
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slots
@@ -304,8 +304,12 @@ def test_a_repeated_give_back_leaves_the_claim_of_another_worker_alone(child: Ch
 
 
 @pytest.mark.parametrize(("attempt", "expected"), [(1, [3, 3, 3]), (2, [1, 1, 1])])
-def test_another_attempt_is_claimed_alone(child: Child, attempt: int, expected: list[int]) -> None:
+def test_another_attempt_is_claimed_alone(
+    child: Child, attempt: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Should its worker die, nobody has to guess whether it had begun."""
+    # All three fit in a turn, however long they take here.
+    monkeypatch.setattr(runner, "TURN_S", 3_600.0)
     run_id = child.driver.begin({"a": [], "b": [], "c": []})
     child.driver.rows(
         "UPDATE task_runs SET attempt = :to WHERE run_id = :id RETURNING 1", to=attempt, id=run_id
@@ -314,7 +318,6 @@ def test_another_attempt_is_claimed_alone(child: Child, attempt: int, expected: 
     child.on_call = lambda: running.append(
         [row.status for row in child.driver.task_runs(run_id)].count("running")
     )
-    # Many would fit in a turn.
     runners[-1].durations.record(child.driver.tenant, "noop", 0.001)
     APP.tasks[RUN_TASK](run_id.hex, [1, 2, 3], attempt, -1, [])
     assert child.calls == ["a", "b", "c"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import stat
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from pipeweave.up.binaries import postgres_programs
 from pipeweave.up.folder import DataFolder, StackAddress
 from pipeweave.up.launch import Account, Launch, run
 from pipeweave.up.options import UpOptions, default_apps, default_concurrency
-from pipeweave.up.ports import free_port, is_free
 
 CONNECTION = StackAddress(
     "http://127.0.0.1:3000", "default", "pw_x", "postgresql://x", "redis://x", {"PORT": "3000"}
@@ -150,14 +148,6 @@ def test_concurrency_follows_the_processors_unless_somebody_says(monkeypatch: py
 )
 def test_the_url_is_one_that_this_machine_can_reach(host: str, url: str) -> None:
     assert UpOptions(Path(), host, 3000, 1, 1, (), "default").url == url
-
-
-def test_a_port_somebody_listens_on_is_not_free() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert not is_free(port)
-        assert free_port(port) != port
-    assert free_port(port) == port
 
 
 def test_data_of_a_version_that_is_not_installed_are_not_touched() -> None:
