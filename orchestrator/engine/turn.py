@@ -162,7 +162,8 @@ class Turn:
         advance.settle(final, _selected_next(completions))
         advance.postpone([each for each in self.outcomes if isinstance(each, Postponed)])
         claimed = self._hand_over_or_claim(tx)
-        return advance.close() + claimed, len(final) + len(ended.retried) + len(suspended)
+        number = len(final) + len(ended.retried) + len(ended.handled) + len(suspended)
+        return advance.close() + claimed, number
 
     def _suspend(self, tx: Transaction) -> list[TaskRun]:
         suspended = [each for each in self.outcomes if isinstance(each, Suspended)]

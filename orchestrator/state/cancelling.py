@@ -30,11 +30,6 @@ PREDECESSOR_FAILED = "PREDECESSOR_FAILED"
 CONDITION_FALSE = "CONDITION_FALSE"
 
 
-# What a cancel answers: its task runs, and whether one of them waited for a child run.
-_CANCELLED = (
-    "m.*, EXISTS (SELECT 1 FROM left_waits AS l WHERE l.kind = 'child') AS left_child FROM moved AS m"
-)
-
 _SKIP = Move(
     to=T.SKIPPED,
     changes=", finished_at = :now, error_code = :code",
@@ -75,7 +70,10 @@ def cancel_all(
     Args:
         end: the event of the end of their run, which is written behind theirs; None where the run goes on.
     """
-    return _cancel(tx, run_id, "true", {}, code, message, *(() if end is None else (end,)))
+    cancelled = _cancel(tx, run_id, "true", {}, code, message, *(() if end is None else (end,)))
+    if waits.forget_all(tx, run_id):
+        tx.announce(ChildrenLeft(run_id))
+    return cancelled
 
 
 def _cancel(
@@ -93,10 +91,7 @@ def _cancel(
         error_code = :code"""
     change = Move(to=T.CANCELLED, changes=changes, where=where)
     parameters = {"error": error, "code": code, "run_id": run_id, "now": tx.now, **parameters}
-    rows: list[Any] = list(tx.execute(f"WITH {change.sql}, {waits.LEFT} SELECT {_CANCELLED}", parameters))
-    cancelled = read(rows)
+    cancelled = read(tx.execute(f"WITH {change.sql} SELECT * FROM moved", parameters))
     append(tx, [*together("task_runs.cancelled", cancelled, errorCode=code), *last])
     keys_released.announce(tx, cancelled)
-    if rows and rows[0].left_child:
-        tx.announce(ChildrenLeft(run_id))
     return cancelled

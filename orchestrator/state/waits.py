@@ -19,17 +19,17 @@ from pipeweave.orchestrator.domain.facts import ChildEnded, WaitBegan
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import KeptValue, TaskRun
-from pipeweave.orchestrator.domain.waits import NEVER, NewWait, Wait
+from pipeweave.orchestrator.domain.waits import CHILD, NEVER, NewWait, Wait
 from pipeweave.orchestrator.state import waited
 from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.rows import COLUMNS, of_row, read
 from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, status_is
 from pipeweave.orchestrator.store.database import Transaction
 
-# SQL: the common table expression that deletes the waits of task runs that a move `moved` has ended.
-LEFT = """left_waits AS (
+# SQL: the common table expression that deletes the waits of task runs that a move `moved` has ended. Whoever
+# moved them has read their waits before.
+_LEFT = """left_waits AS (
     DELETE FROM waits AS w USING moved AS m WHERE w.run_id = m.run_id AND w.task_run_id = m.id
-    RETURNING w.kind
 )"""
 
 _SHOWN = """jsonb_strip_nulls(jsonb_build_object('kind', m.wait, 'names', m.names,
@@ -207,6 +207,22 @@ def forget(tx: Transaction, wait: Wait) -> None:
     tx.execute(_FORGET, _key(wait))
 
 
+# That of the run itself is for what follows its end.
+_FORGET_ALL = """
+DELETE FROM waits AS w WHERE w.run_id = :run_id AND w.task_run_id <> :run_id RETURNING w.kind
+"""
+
+
+def forget_all(tx: Transaction, run_id: UUID) -> bool:
+    """Delete the waits of a run of which this transaction has ended every task run. True if one of them was
+    for a child.
+
+    A statement of its own: the one that ended them may have waited for a transaction that let one of them
+    wait, and does not see its wait.
+    """
+    return CHILD in list(tx.execute(_FORGET_ALL, {"run_id": run_id}).scalars())
+
+
 def _key(wait: Wait) -> dict[str, Any]:
     return {"run_id": wait.run_id, "id": wait.task_run_id, "attempt": wait.attempt}
 
@@ -313,7 +329,7 @@ _TAKEN = """taken AS (
     UPDATE signals AS s SET taken_by = m.id, taken_at = :now FROM moved AS m
     WHERE s.run_id = :root AND s.id = ANY(CAST(:signals AS uuid[])) AND s.taken_at IS NULL
 )"""
-_COMPLETED = f"WITH {_COMPLETE}, {_TAKEN}, {LEFT} SELECT * FROM moved"
+_COMPLETED = f"WITH {_COMPLETE}, {_TAKEN}, {_LEFT} SELECT * FROM moved"
 
 
 def complete(
@@ -356,7 +372,7 @@ def complete(
 
 
 _OVER = f"""
-WITH moved AS (SELECT CAST(:run_id AS uuid) AS run_id, CAST(:id AS uuid) AS id), {_TAKEN}, {LEFT}
+WITH moved AS (SELECT CAST(:run_id AS uuid) AS run_id, CAST(:id AS uuid) AS id), {_TAKEN}, {_LEFT}
 SELECT 1
 """
 

@@ -17,7 +17,7 @@ from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.waits import callback_name
 from pipeweave.orchestrator.queueing import maintenance_mode
-from pipeweave.orchestrator.state import signals
+from pipeweave.orchestrator.state import handled_errors, signals
 from pipeweave.orchestrator.state.signals import MAX_UNTAKEN, NewSignal
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.waits import async_reports
@@ -29,7 +29,7 @@ _GOES_ON = (TaskStatus.RUNNING, TaskStatus.WAITING)
 
 # Of the same attempt: an extended wait lets its token live as long.
 _ROW = """
-SELECT t.tenant_id, t.status, t.attempt, coalesce(r.root_run_id, r.id) AS root_run_id,
+SELECT t.tenant_id, t.status, t.attempt, t.error_code, coalesce(r.root_run_id, r.id) AS root_run_id,
     (SELECT w.timeout_at FROM waits AS w WHERE w.run_id = t.run_id AND w.task_run_id = t.id
         AND w.attempt = :attempt) AS timeout_at
 FROM task_runs AS t JOIN runs AS r ON r.id = t.run_id WHERE t.run_id = :run_id AND t.id = :id
@@ -117,7 +117,8 @@ def _check_goes_on(row: Any, named: Callback, tx: Transaction) -> None:
     lives_until = max(named.expires_at, row.timeout_at or named.expires_at)
     if tx.now >= lives_until:
         raise CallbackExpired("the time of this callback URL is over")
-    if row.attempt != named.attempt or row.status not in _GOES_ON:
+    is_over = row.status not in _GOES_ON or handled_errors.is_handled(row)
+    if row.attempt != named.attempt or is_over:
         shown = ids.show(ids.TASK_RUN, named.task_run_id)
         raise WaitOver(
             f"attempt {named.attempt} of {shown} is over: attempt {row.attempt} is {row.status}",

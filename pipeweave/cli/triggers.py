@@ -91,7 +91,6 @@ def show(client: Client, trigger_id: str, as_json: bool) -> None:
     epilog=examples(
         "pipeweave triggers webhook orders import",
         "pipeweave triggers webhook pushes build --scheme github",
-        "pipeweave triggers webhook payments orders --signal paid --run-token '${input.body.order}'",
     )
 )
 @click.argument("trigger_id", metavar="TRIGGER")
@@ -119,7 +118,7 @@ def show(client: Client, trigger_id: str, as_json: bool) -> None:
 @json_option
 @connected
 def webhook(client: Client, trigger_id: str, pipeline: str, as_json: bool, **options: Any) -> None:
-    """Store a webhook that starts or signals runs of a pipeline, or replace it.
+    """Store a webhook that starts or signals runs, or replace it.
 
     A new one prints its secret, this once. What is not given has its default, but the secret stays.
     """
@@ -284,7 +283,7 @@ def _show(trigger: Document, as_json: bool, server: str) -> None:
         return
     reused = trigger["reusedIds"]
     url = f"{server}{trigger['path']}" if trigger["path"] else None
-    error = trigger["lastError"]
+    error, signal = trigger["lastError"], trigger.get("signal")
     show_fields(
         {
             "trigger": trigger["id"],
@@ -293,8 +292,8 @@ def _show(trigger: Document, as_json: bool, server: str) -> None:
             "URL": url,
             "filter": _as_json(trigger["filter"] or None),
             "input": _as_json(trigger["input"]),
-            "signals": _sends(trigger["signal"]),
-            "payload": trigger["signal"] and _as_json(trigger["signal"]["payload"]),
+            "signals": _sends(signal),
+            "payload": signal and _as_json(signal["payload"]),
             "headers": ", ".join(trigger["headers"]) or None,
             "at most": trigger["maxPerMinute"] and f"{trigger['maxPerMinute']:,} a minute",
             "its own pipeline": "fires it, too" if trigger["allowSelf"] else None,

@@ -170,8 +170,7 @@ class StepSpec:
 
     @property
     def own_body(self) -> tuple[str, Body] | None:
-        """The body that its items, or its rounds, run, with its place in the pipeline, such as `review.loop`.
-        """
+        """The body that its items, or its rounds, run, with its place, such as `review.loop`."""
         if isinstance(self.decides, Body):
             return f"{self.id}.map", self.decides
         if isinstance(self.decides, LoopStep) and isinstance(self.decides.body, Body):

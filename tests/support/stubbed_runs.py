@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -184,7 +184,7 @@ class StubbedRuns:
             time: as `timedelta` takes it.
         """
         self.clock.now += timedelta(**time)
-        while most and (self._release() or self._look()):
+        while most and (self._release() or self._look() or self.worker.waiting):
             self.worker.consume_all()
             most -= 1
 
@@ -218,11 +218,20 @@ class StubbedRuns:
         with self.driver.database.transaction() as tx:
             return sending.run_of_token(tx, self.driver.tenant, pipeline, token)
 
-    def vote(self, run_id: UUID, step: str, is_approval: bool = True, **vote: Any) -> None:
-        """Let a person decide about an approval; see `Vote`. It is `ann` unless the test says otherwise."""
-        decided = Vote(**{"by": "ann", "groups": (), "is_approval": is_approval} | vote)
+    def vote(
+        self,
+        run_id: UUID,
+        step: str,
+        is_approval: bool = True,
+        *,
+        by: str = "ann",
+        groups: Sequence[str] = (),
+        comment: str | None = None,
+    ) -> None:
+        """Let a person decide about an approval."""
+        vote = Vote(by, groups, is_approval, comment=comment)
         with self.driver.database.transaction() as tx:
-            approvals.vote(tx, self.driver.tenant, self.task_run(run_id, step).id, decided)
+            approvals.vote(tx, self.driver.tenant, self.task_run(run_id, step).id, vote)
         self.worker.consume_all()
 
     def report(self, url: str, body: Any) -> bool:
@@ -237,11 +246,14 @@ class StubbedRuns:
     # --- what came of it ----------------------------------------------------------------------------------
 
     def outcome(self, run_id: UUID) -> tuple[str, Any]:
-        """Status and output of a run; a run that is final is checked against its events."""
+        """Status and output of a run. What is final is checked against its events, with all runs below."""
         row = self.driver.run(run_id)
+        tree = [run_id] if row.status in FINAL else []
+        for each in tree:
+            tree += self.children(each)
         with verify.snapshot(self.driver.database) as tx:
-            if row.status in FINAL:
-                assert verify.run(tx, run_id) == []
+            for each in tree:
+                assert verify.run(tx, each) == []
             output = outputs.of_run(tx, self.driver.tenant, row, Loading(False))["output"]
         return row.status, output
 

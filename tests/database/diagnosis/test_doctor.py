@@ -76,10 +76,14 @@ def saw(verdict: Verdict) -> tuple[Severity, str]:
 # --- all together -----------------------------------------------------------------------------------------
 
 
-def test_a_deployment_that_holds_is_fine(settings: Settings) -> None:
-    levels = {check.name: check.run(settings).level for check in checks()}
-    assert set(levels.values()) == {OK}, levels
-    assert len(levels) == 33
+def test_a_deployment_that_holds_is_fine(settings: Settings, driver: RunDriver) -> None:
+    verdicts: dict[str, Verdict] = {}
+    for check in checks():
+        # However long the checks before took.
+        beat(driver)
+        verdicts[check.name] = check.run(settings)
+    assert {name: each.line for name, each in verdicts.items() if each.level is not OK} == {}
+    assert len(verdicts) == 33
 
 
 def test_the_command_shows_a_line_for_each_check(settings: Settings, driver: RunDriver) -> None:

@@ -22,8 +22,11 @@ from support.run_driver import (
     settle,
 )
 from support.stored_values import VALUES
+from support.suspended_runs import SuspendedRuns
 
+from pipeweave.errors import WaitOver
 from pipeweave.orchestrator.diagnosis import verify
+from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.recovery.closed_joins import closed_joins
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import triggering
@@ -340,6 +343,18 @@ def test_a_late_report_of_the_failed_attempt_changes_nothing(driver: RunDriver) 
     assert len(children(driver, run_id)) == 1
 
 
+def test_a_report_of_a_failure_that_is_handled_ended_its_attempt(driver: RunDriver) -> None:
+    run_id = begin(driver, on_error=rule("remedy"))
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 2)
+    assert started is not None
+    with driver.database.transaction() as tx:
+        turn = Turn(header(tx, run_id), [(started, PERMANENT)], "q", max_retry_delay_ms=None)
+        assert turn.end_attempts(tx) == 1
+    with driver.database.transaction() as tx:
+        assert turn.end_attempts(tx) == 0
+
+
 def test_only_one_of_several_steps_that_fail_at_once_needs_a_rule(driver: RunDriver) -> None:
     driver.store_steps(
         StepSpec("a", "noop", on_error=rule("remedy")),
@@ -387,3 +402,20 @@ def test_the_steps_of_a_rule_see_the_error_and_what_their_step_sees(driver: RunD
     assert task_run(driver, run_id, "work").output == "told"
     assert driver.run(run_id).status == "completed"
     assert verified(driver, run_id, body) == []
+
+
+def test_a_report_after_the_time_of_its_call_is_refused_while_its_error_is_taken_care_of(
+    driver: RunDriver,
+) -> None:
+    suspended = SuspendedRuns(driver)
+    run_id = suspended.begin(step={"onError": "remedy"})
+    driver.rows(
+        "UPDATE waits SET timeout_at = now(), due_at = now() WHERE run_id = :id RETURNING 1", id=run_id
+    )
+    while not children(driver, run_id):
+        look(driver.database, VALUES, [(run_id, suspended.row(run_id).id)])
+    with pytest.raises(WaitOver):
+        suspended.report(run_id, 7)
+    driver.finish(last_child(driver, run_id), "cure", output=8)
+    assert suspended.row(run_id).output == 8
+    assert verified(driver, run_id) == []

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from support.concurrency import BackgroundCall, wait_for_lock
 from support.due_waits import is_due
-from support.run_driver import Clock
+from support.run_driver import Clock, finish_step
 from support.stored_values import VALUES
 from support.waiting_runs import WaitingRuns
 
@@ -83,6 +85,21 @@ def test_of_vote_timeout_cancel_and_repair_one_ends_the_wait(
         together(vote, time_out, cancel, resolve)
         assert ends(isolated_runs, run_id, "ok") == 1
         assert isolated_runs.waits(run_id) == []
+
+
+def test_a_wait_that_begins_while_its_run_is_cancelled_is_not_left(runs: WaitingRuns) -> None:
+    driver = runs.driver
+    run_id = runs.trigger({"paid": SignalWait(("paid",))})
+
+    def cancel() -> None:
+        driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, run_id))
+
+    with ExitStack() as meanwhile, driver.database.transaction() as tx:
+        finish_step(tx, run_id, "start")
+        meanwhile.enter_context(BackgroundCall(cancel))
+        wait_for_lock(driver.database)
+    assert driver.statuses(run_id) == {"start": "completed", "paid": "cancelled", "end": "cancelled"}
+    assert runs.waits(run_id) == []
 
 
 def test_a_doubled_signal_is_one(runs: WaitingRuns) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support.child_runs import child, children
 from support.memory_storage import MemoryStorage, SilentStorage
 from support.run_driver import RunDriver
 from support.stored_values import VALUES, values_in
@@ -17,6 +18,7 @@ from pipeweave.beside import Beside
 from pipeweave.orchestrator.waits import due
 from pipeweave.orchestrator.waits.looking import ASK_AGAIN_AFTER
 from pipeweave.size_limits import INLINE_BYTES
+from pipeweave.spec import StepSpec
 from pipeweave.spec.wait_steps import SignalWait, Sleep
 
 DAY_MS = 86_400_000
@@ -110,3 +112,21 @@ def test_a_report_that_is_in_storage_ends_its_wait_when_it_is_loaded(
     assert due.run_once(runs.driver.database) == 0
     assert due.run_stored(runs.driver.database, runs.driver.values) == 1
     assert runs.driver.values.load(None, runs.row(run_id).output_path) == LARGE
+
+
+def test_a_child_whose_params_are_in_storage_starts_when_they_are_loaded(
+    isolated_runs: WaitingRuns,
+) -> None:
+    driver = isolated_runs.driver
+    driver.store({"work": []}, id="inner")
+    call = child("call", "inner", ("start",), params={"text": "${steps.start}"})
+    driver.store_steps(StepSpec("start", "noop"), call)
+    run_id = driver.trigger()
+    driver.finish(run_id, "start", output=LARGE)
+    assert is_true(driver, due.IS_STORED_DUE)
+    assert not is_true(driver, due.IS_DUE)
+    assert children(driver, run_id) == []
+    due.run_stored(driver.database, driver.values)
+    [inner] = children(driver, run_id)
+    driver.finish(inner.id, "work", output=1)
+    assert driver.run(run_id).status == "completed"

@@ -56,6 +56,8 @@ def test_no_fault_loses_or_repeats_work(tmp_path: Path) -> None:
     assert report["ok"]
     assert report["figures"]["faults"].keys() == KINDS, "the plan has all of them"
     assert report["figures"]["taskRuns"]["completed"] > 0
+    waits = report["figures"]["waits"]
+    assert waits.keys() >= {"timer", "signal", "approval", "callback", "poll", "child"}, "runs wait for all"
 
 
 def test_a_fault_that_does_not_exist_is_refused_with_the_names_of_those_that_do() -> None:

@@ -34,6 +34,7 @@ def a_trigger(**more: Any) -> dict[str, Any]:
     found |= {"input": None, "paused": False, "scheme": "pipeweave", "headers": [], "maxPerMinute": 600}
     found |= {"on": None, "allowSelf": False, "reusedIds": 0, "path": "/api/webhooks/acme/orders"}
     found |= {"oldSecretUntil": None, "lastFireAt": TIME, "lastError": None, "lastFires": []}
+    found |= {"signal": None}
     return found | more
 
 
@@ -55,6 +56,26 @@ def test_what_is_given_is_stored_and_the_secret_is_printed_once(served: Served, 
     wanted = {"kind": "webhook", "pipelineId": "import", "scheme": "github", "filter": {"body.a": 1}}
     assert served.asked[-1][2] == wanted | {"secret": "k" * 32, "headers": ["X-Shop"]}
     assert done.output.count("whsec_made") == 1
+
+
+def test_a_webhook_that_signals_is_stored_and_says_whom_it_signals(served: Served, call: Call) -> None:
+    signal = {"name": "paid", "runToken": "${input.body.order}", "payload": {"n": 1}, "orStart": True}
+    served.put("PUT /api/triggers/orders", (201, a_trigger(signal=signal)))
+    options = (
+        "--signal",
+        "paid",
+        "--run-token",
+        "${input.body.order}",
+        "--payload",
+        '{"n": 1}',
+        "--or-start",
+    )
+    done = call("webhook", "orders", "import", *options)
+    assert done.exit_code == 0, done.output
+    assert served.asked[-1][2]["signal"] == signal
+    assert "paid to the run with the token ${input.body.order}, or starts it first" in done.output
+    assert call("webhook", "orders", "import", "--signal", "paid").exit_code == 2
+    assert call("webhook", "orders", "import", "--or-start").exit_code == 2
 
 
 def test_a_trigger_of_events_is_stored(served: Served, call: Call) -> None:

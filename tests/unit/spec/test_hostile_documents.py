@@ -39,7 +39,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(KEYS), values, max_size=5), max_size=5), values)
 @example([{"choice": [{"condition": "input.a", "steps": [{"choice": [{"steps": [None]}]}]}]}], None)
 @example([{"task": "a", "needs": ["a"]}, {"gather": ["a"], "id": "a"}], {"a": {"b": "${steps.a}"}})

@@ -130,7 +130,7 @@ hour_fields = st.one_of(
 
 
 @given(st.sampled_from(CHANGES), minute_fields, hour_fields, st.integers(-3_000, 300), st.integers(0, 59))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_the_next_due_time_does_not_depend_on_where_one_starts(
     change: tuple[str, datetime], minute: str, hour: str, before: int, second: int
 ) -> None:
