@@ -15,6 +15,11 @@ Backoff = Literal["fixed", "linear", "exponential"]
 BACKOFFS: tuple[Backoff, ...] = get_args(Backoff)
 """How the delay grows from attempt to attempt."""
 
+OnExhausted = Literal["fail", "pause"]
+ON_EXHAUSTED: tuple[OnExhausted, ...] = get_args(OnExhausted)
+"""What follows the last attempt of a step: its failure, or a pause of its run until people resume it."""
+FAIL, PAUSE = ON_EXHAUSTED
+
 MAX_RETRIES = 10_000
 """The most retries that a task or a step may ask for."""
 

@@ -22,6 +22,9 @@ MAX_DESCRIPTION = 10_000
 MAX_VALUE_DEPTH = 64
 """Nested lists and objects in a step's `params`."""
 
+MAX_EDITED_PARAMS = 256 * 1024
+"""Characters of JSON of the params that a rerun gives one step (256 KiB); they are stored in its row."""
+
 MAX_JSON_DEPTH = 200
 """Nested lists and objects of one value that is stored (an input, an output, an item of a map), and of a
 request body; pydantic's parser has the same limit. Answers and archives have values inside of documents, and

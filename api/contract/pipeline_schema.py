@@ -13,6 +13,7 @@ from pipeweave.authoring import (
     MAX_CODES,
     MAX_MULTIPLIER,
     MAX_RETRIES,
+    ON_EXHAUSTED,
 )
 from pipeweave.durations import DURATION_PATTERN, MAX_MS
 from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
@@ -143,6 +144,10 @@ _DEEDS: dict[str, Any] = {
     "approval": {"type": "object", "required": ["title"], "properties": {"title": _TEXT}},
 }
 
+_ON_EXHAUSTED = {
+    "enum": [*ON_EXHAUSTED, None],
+    "description": "What follows the last attempt: `pause` pauses the run until it is resumed.",
+}
 _STEP: dict[str, Any] = {
     "type": "object",
     "description": "Does exactly one of `task`, `adapter`, and what the engine decides itself.",
@@ -159,6 +164,7 @@ _STEP: dict[str, Any] = {
         "continueOnError": {"type": ["boolean", "null"], "description": "Its failure is passed over."},
         "onError": _call("Runs when its last attempt has failed.", handled=_HANDLED),
         "compensate": _call("Runs if the step had completed, and its run ends badly."),
+        "onExhausted": _ON_EXHAUSTED,
         "needs": {
             "type": ["array", "null"],
             "items": _NAME,
@@ -303,6 +309,7 @@ PIPELINE: dict[str, Any] = {
             "anyOf": [{"type": "null"}, {"type": "string", "maxLength": MAX_CRON_CHARS}, _SCHEDULE],
             "description": "When its runs begin by themselves: a cron line, or the members of a schedule.",
         },
+        "onExhausted": {**_ON_EXHAUSTED, "description": "For steps that say nothing themselves."},
         **{name: _HOOKS for name in HOOK_NAMES},
         "defaults": {"type": "object", "description": "Default values of fields of the run's input."},
         "steps": {

@@ -301,7 +301,9 @@ class AttemptsQuery(_Filtered):
 class EventsQuery(_Filtered):
     """Filters of the list of a run's events."""
 
-    type: Annotated[str, Field(pattern="^[a-z_]{1,50}[.][a-z_]{1,50}$")] | None = None
+    type: Annotated[str, Field(pattern="^([a-z_]{1,50}[.][a-z_]{1,50}|state_updated)$")] | None = Field(
+        None, description="`state_updated`: all events that change the state, told by this name."
+    )
     task_run_id: TaskRunId | None = Field(
         None, description="Only events that are about this task run alone, not those about many at once."
     )

@@ -30,6 +30,7 @@ from pipeweave.authoring import (
     MAX_RETRIES,
     QUEUE_PATTERN,
     Backoff,
+    OnExhausted,
 )
 from pipeweave.errors import FieldError
 from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
@@ -295,6 +296,9 @@ class TaskOptions(Request):
     retry_jitter: Annotated[float, Field(ge=0, le=1)] = Field(0, description="The random part of each delay.")
     retry_on: Annotated[list[ErrorCode], Field(min_length=1, max_length=MAX_CODES)] | None = Field(
         None, description="Error codes that are retried; absent: every retryable error."
+    )
+    on_exhausted: OnExhausted = Field(
+        "fail", description="What follows the last attempt: `pause` pauses its run."
     )
     heartbeat_interval_ms: Annotated[int, Field(gt=0, le=TEN_YEARS_MS), WHOLE] = 60_000
     concurrency: Annotated[int, Field(ge=0, le=MAX_INT32), WHOLE] = Field(

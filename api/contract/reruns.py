@@ -9,7 +9,7 @@ from pydantic import Field
 from pipeweave.api.contract.dead_letters import Time
 from pipeweave.api.contract.requests import MAX_INT32, MAX_TOKEN, WHOLE, Name, Request, ValidationMode
 from pipeweave.orchestrator.documents.base import AnswerModel, RunId
-from pipeweave.orchestrator.documents.parts import Fault
+from pipeweave.orchestrator.documents.parts import EditsAnswer, Fault
 from pipeweave.orchestrator.domain import RunStatus
 
 # Runs that one request runs again at most: each is written in a transaction of its own.
@@ -29,10 +29,16 @@ class RerunRequest(Request):
         None, description="The step to begin at. Absent: every step runs, and nothing is reused."
     )
     input: Any = Field(None, description="Another input. Absent: that of the run.")
+    params: dict[str, Any] | None = Field(
+        None,
+        description="Other params of the step to begin at, for the new run alone; they may hold expressions."
+        " Absent: those that it had in the run. null: those of the version.",
+    )
     version: Version = Field("same", description="`same`, `latest`, or the number of a version.")
     run_token: RunToken | None = Field(
         None,
-        description="A second rerun of the run with the same token, step, input and version is the first.",
+        description="A second rerun of the run with the same token, step, input, params and version is the"
+        " first.",
     )
     validation_mode: ValidationMode | None = Field(
         None, description="What errors in the input do, as for a trigger."
@@ -50,6 +56,7 @@ class RerunAnswer(AnswerModel):
     rerun_of: RunId
     from_step: str | None
     reused_steps: list[str] = Field(description="Steps that do not run: they have the results of the run.")
+    edits: EditsAnswer | None = Field(description="What is edited for the new run alone; null: nothing.")
     created: bool = Field(description="false: an earlier request with this run token created the rerun.")
     validation_warnings: dict[str, list[Fault]] = Field(
         {}, description="Errors of the input by pipeline and entry task."

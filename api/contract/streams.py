@@ -27,7 +27,8 @@ class StreamQuery(Query):
     types: Annotated[str, Field(min_length=1, max_length=1_000)] | None = Field(
         None,
         description="Only changes of these types, separated by commas: `run.completed`, or `run` for all of "
-        "that kind. `log`, only with `run`: what a task run logs has grown.",
+        "that kind. `log`, only with `run`: what a task run logs has grown. `state_updated`: every change of "
+        "the state by this one name, with the place of its snapshot.",
         examples=["run,task_run.failed"],
     )
     cursor: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,6000}$")] | None = Field(

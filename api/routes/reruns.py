@@ -41,8 +41,12 @@ def rerun(call: Call, id: str, body: RerunRequest) -> dict[str, Any]:
 
     With `fromStep`, that step and everything behind it run. The results of other steps are reused where they
     completed and nothing before them runs again; what had failed or was never reached runs, too. A map is
-    reused as a whole. Another `input` is refused with 409 if a reused step has read the run's input, another
-    `version` if it has changed a reused step; `errors` names the steps.
+    reused as a whole. Another `version` is refused with 409 if it has changed a reused step; `errors` names
+    the steps.
+
+    Another `input` is that of the steps that run. Reused steps keep the results that they have; those that
+    had read the other input are named in `edits.otherInput`. `params` replace those of the step to begin at,
+    and no version is stored for them. A rerun of this run has them, too.
 
     Answers 409 while the run is open.
     """
@@ -61,6 +65,7 @@ def rerun(call: Call, id: str, body: RerunRequest) -> dict[str, Any]:
         idempotency_header.of_body(call.key, body.run_token, "runToken"),
         call.cause.actor,
         call.traceparent,
+        rerunning.EditedParams(body.params) if "params" in body.model_fields_set else None,
     )
     made = _made(call, request, None if body.validation_mode == "none" else check)
     answer = {
@@ -72,6 +77,7 @@ def rerun(call: Call, id: str, body: RerunRequest) -> dict[str, Any]:
         "rerunOf": ids.show(ids.RUN, request.run_id),
         "fromStep": body.from_step,
         "reusedSteps": list(made.reused),
+        "edits": reading.edits_shown(made.edits),
         "created": made.created,
     }
     return {**answer, "validationWarnings": faults.to_json()} if faults else answer

@@ -7,12 +7,13 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract.query_parameters import AttemptsQuery, CompareQuery
+from pipeweave.api.contract.query_parameters import AttemptsQuery, CompareQuery, PageQuery
 from pipeweave.api.contract.run_questions import StateAtQuery, VerifyRequest
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import rebuilding, run_verification, why_run
+from pipeweave.orchestrator.documents.checkpoints import CheckpointDetail, CheckpointList
 from pipeweave.orchestrator.documents.comparisons import RunComparison
 from pipeweave.orchestrator.documents.run_questions import RunAt, RunForecast, RunVerification, RunWhyAnswer
 from pipeweave.orchestrator.documents.task_runs import AttemptList
@@ -20,6 +21,7 @@ from pipeweave.orchestrator.security import READ
 
 routes = Routes("runs")
 RUN = {"id": PathId(ids.RUN, "The run's id.")}
+CHECKPOINT = {**RUN, "checkpoint": PathId(None, "The checkpoint's id.")}
 RUNS = {"id": PathId(ids.RUN, "The run on the left."), "other": PathId(ids.RUN, "The run on the right.")}
 
 
@@ -124,3 +126,49 @@ def state_at(call: Call, id: str, query: StateAtQuery) -> dict[str, Any]:
     """The statuses of a run and its steps after its events up to one, rebuilt from these events alone."""
     with call.reading() as tx:
         return rebuilding.rebuilt_at(tx, call.tenant, ids.read(ids.RUN, id), query.seq)
+
+
+@routes.add(
+    "GET",
+    "/api/runs/{id}/checkpoints",
+    "List a run's checkpoints",
+    ids=RUN,
+    query=PageQuery,
+    answer=CheckpointList,
+    errors=(NotFound,),
+)
+def list_checkpoints(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
+    """The events after which the run stood still, oldest first: it began, something of it ended or waits, or
+    it was paused. They are a view of its event log: what was done by then is durable.
+    """
+    with call.reading() as tx:
+        return query.named(
+            "checkpoints", reading.checkpoints(tx, call.tenant, ids.read(ids.RUN, id), query.page())
+        )
+
+
+@routes.add(
+    "GET",
+    "/api/runs/{id}/checkpoints/{checkpoint}",
+    "Show a checkpoint of a run",
+    ids=CHECKPOINT,
+    answer=CheckpointDetail,
+    errors=(NotFound, LimitExceeded),
+)
+def get_checkpoint(call: Call, id: str, checkpoint: str) -> dict[str, Any]:
+    """A checkpoint with the state of the run, rebuilt from the events up to it."""
+    run_id, seq = ids.read(ids.RUN, id), _seq(checkpoint)
+    with call.reading() as tx:
+        shown = reading.checkpoint(tx, call.tenant, run_id, seq)
+        return {**shown, "state": rebuilding.rebuilt_at(tx, call.tenant, run_id, seq)}
+
+
+def _seq(text: str) -> int:
+    """The number of the event of a checkpoint.
+
+    Raises:
+        NotFound: it is no number of an event.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) <= 16):
+        raise NotFound(f"no run has a checkpoint {text[:80]!r}", hint="checkpoints have numbers as their ids")
+    return int(text)

@@ -102,9 +102,10 @@ def _wanted(call: Call, query: StreamQuery) -> tuple[WantedChanges, Place | None
     """
     wrong: list[InvalidInput] = []
     types, place = None, None
+    words = [] if query.types is None else query.types.split(",")
     try:
         if query.types is not None:
-            types = changes.types_of(query.types.split(","), is_of_run=query.run is not None)
+            types = changes.types_of(words, is_of_run=query.run is not None)
     except InvalidInput as error:
         wrong.append(error)
     run_id = None if query.run is None else ids.read(ids.RUN, query.run)
@@ -122,4 +123,5 @@ def _wanted(call: Call, query: StreamQuery) -> tuple[WantedChanges, Place | None
         if run_id is not None:
             root = reading.root_of(tx, call.tenant, run_id)
             run_id = root if query.tree else run_id
-    return WantedChanges(call.tenant, types, query.pipeline, run_id, query.tree), place
+    as_state = changes.STATE in words
+    return WantedChanges(call.tenant, types, query.pipeline, run_id, query.tree, as_state), place

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import orjson
 
 from pipeweave.api.ui.verbs import REASON, VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
+from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 
 VERSIONS = (("same", "the same version"), ("latest", "the newest version"))
@@ -54,7 +57,49 @@ def _rerun_effects(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     step = body.get("fromStep")
     if not step:
         return Effects(["Starts 1 new run, in which every step runs."])
-    return Effects([f"Starts 1 new run. `{step}` and all steps behind it run; others keep their results."])
+    sentences = [f"Starts 1 new run. `{step}` and all steps behind it run; others keep their results."]
+    if "input" in body:
+        sentences.append("Steps that keep their results have not read this input; the new run names them.")
+    if "params" in body:
+        sentences.append(f"The parameters of `{step}` hold for the new run alone: no version is stored.")
+    return Effects(sentences)
+
+
+_PARAMS = Field(
+    "params",
+    "Parameters of that step",
+    "json",
+    about="Empty: those of the run. They hold for the new run alone, and may have ${…}.",
+    flag="--params",
+)
+_RERUN_FIELDS = (
+    Field("fromStep", "From step", about="Empty: every step runs.", flag="--from"),
+    Field("version", "Version", "choice", choices=VERSIONS, default="same", flag="--version"),
+    Field("input", "Another input", "json", about="Empty: that of the run.", flag="--input"),
+    _PARAMS,
+)
+
+
+def _rerun_fields(view: View) -> Sequence[Field]:
+    """The fields of a rerun; where its step is known, with the parameters that this has."""
+    params = _params_of(view, view.parameters.get("id", ""), view.parameters.get("fromStep", ""))
+    shown = "" if params is None else orjson.dumps(params, option=orjson.OPT_INDENT_2).decode()
+    return [*_RERUN_FIELDS[:-1], replace(_PARAMS, default=shown)]
+
+
+def _params_of(view: View, run_id: str, step: str) -> Mapping[str, Any] | None:
+    """The parameters of a step of a run; None if it has none, or there is no such step."""
+    if not step:
+        return None
+    try:
+        steps = view.ask("runs.get_run", {"taskRuns": "0"}, id=run_id)["steps"]
+    except (InvalidInput, NotFound):
+        return None
+    for each in steps:
+        if each["id"] == step:
+            params: Mapping[str, Any] | None = view.ask("runs.get_task_run", id=each["taskRunId"])["params"]
+            return params
+    return None
 
 
 VERBS.add(
@@ -118,11 +163,8 @@ VERBS.add(
         "Run this run again?",
         "The new run has started.",
         command="pipeweave rerun {id}",
-        fields=(
-            Field("fromStep", "From step", about="Empty: every step runs.", flag="--from"),
-            Field("version", "Version", "choice", choices=VERSIONS, default="same", flag="--version"),
-            Field("input", "Another input", "json", about="Empty: that of the run.", flag="--input"),
-        ),
+        fields=_RERUN_FIELDS,
+        fields_of=_rerun_fields,
         effects=_rerun_effects,
         after="/runs/{pipelineRunId}",
     )

@@ -22,13 +22,14 @@ from pipeweave.orchestrator.domain.facts import (
     Fact,
     KeysReleased,
     RunEnded,
+    RunPaused,
     RunQuiet,
     SignalSent,
     WaitBegan,
 )
 from pipeweave.orchestrator.engine import key_waiters
 from pipeweave.orchestrator.queueing import maintenance_mode
-from pipeweave.orchestrator.runs import admission, child_runs
+from pipeweave.orchestrator.runs import admission, child_runs, pausing
 from pipeweave.orchestrator.store.database import Verb
 from pipeweave.orchestrator.waits import looking
 
@@ -76,6 +77,11 @@ def _look_above(quiet: RunQuiet) -> Verb | None:
     return None if above is None else functools.partial(looking.follow, keys=[(ids.run_id_of(above), above)])
 
 
+def _hold_all(paused: RunPaused) -> Verb | None:
+    """Take back what is queued of the run, and pause its children."""
+    return functools.partial(pausing.hold_all, run_id=paused.run_id)
+
+
 def _cancel_children(left: ChildrenLeft) -> Verb | None:
     """Cancel the children that nothing waits for any more."""
     return functools.partial(child_runs.cancel_left, parent=left.run_id)
@@ -83,6 +89,7 @@ def _cancel_children(left: ChildrenLeft) -> Verb | None:
 
 REACTIONS: Mapping[type[Fact], tuple[Reaction, ...]] = {
     RunEnded: (_enter_maintenance, _admit_next_run),
+    RunPaused: (_hold_all,),
     RunQuiet: (_enter_maintenance, _admit_next_run, _look_above),
     ChildEnded: (_look_at_parent,),
     ChildrenLeft: (_cancel_children,),

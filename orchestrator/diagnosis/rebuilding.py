@@ -56,6 +56,8 @@ def rebuilt_at(tx: Transaction, tenant: str, id: UUID, seq: int) -> Document:
         seq=seq,
         at=tx.execute(_AT, {"id": id, "seq": seq}).scalar_one_or_none(),
         events=row.events,
+        edited_params=list(run.edited_params),
+        other_input=list(run.other_input),
         counts=dict(Counter(each.status.value for each in run.task_runs.values())),
         steps=_steps(id, names, run),
     )

@@ -18,6 +18,7 @@ from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain import replay
 from pipeweave.orchestrator.domain.replay import RebuiltAttempt, RebuiltRun, RebuiltTaskRun, ReplayFault
+from pipeweave.orchestrator.domain.run_edits import RunEdits
 from pipeweave.orchestrator.domain.stored_event import StoredEvent
 from pipeweave.orchestrator.store.database import Database, Transaction
 
@@ -106,7 +107,7 @@ def run(tx: Transaction, run_id: UUID) -> list[Difference]:
     return list(islice(_differences(tx, run_id, row, rebuilt), MOST_PER_RUN))
 
 
-_RUN = "SELECT r.status, r.error_code, r.started_at FROM runs AS r WHERE r.id = :run_id"
+_RUN = "SELECT r.status, r.error_code, r.started_at, r.edits FROM runs AS r WHERE r.id = :run_id"
 
 _EVENTS = """
 SELECT e.seq, e.type, e.task_run_id, e.attempt, e.data FROM events AS e
@@ -186,10 +187,13 @@ FIELDS = (
 
 
 def _differences(tx: Transaction, run_id: UUID, row: Any, rebuilt: RebuiltRun) -> Iterator[Difference]:
+    edits = RunEdits.of_json(row.edits)
     stored = {
         "status": row.status,
         "error_code": row.error_code,
         "has_started": row.started_at is not None,
+        "edited_params": tuple(sorted(edits.params)),
+        "other_input": tuple(sorted(edits.seen)),
     }
     for name, value in stored.items():
         if value != (expected := getattr(rebuilt, name)):

@@ -9,7 +9,7 @@ from typing import Any
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.diagnosis.why_reasons import MOST_COUNTED, Reason, nth, reason, seconds, up_to
 from pipeweave.orchestrator.domain import gcra, queue_names
-from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id
 from pipeweave.orchestrator.messaging.publisher import level
 from pipeweave.orchestrator.queueing import limits, pauses, placement
 from pipeweave.orchestrator.queueing.limits import TaskLimits
@@ -40,12 +40,13 @@ def run_paused(row: Any, what: str) -> Reason:
     """The pause of a run.
 
     Args:
-        row: `paused_at`, `paused_by` and `pause_reason`.
+        row: `run_id`, `paused_at`, `paused_by` and `pause_reason`.
         what: what the run is called.
     """
     who = f" by {row.paused_by}" if row.paused_by else ""
     because = f": {row.pause_reason}" if row.pause_reason else ""
-    text = f"{what} is paused since {iso(row.paused_at)}{who}{because}"
+    ends = f"`pipeweave resume {run_id(row.run_id)}` ends that"
+    text = f"{what} is paused since {iso(row.paused_at)}{who}{because}; {ends}"
     numbers = {"since": iso(row.paused_at), "by": row.paused_by, "reason": row.pause_reason}
     return reason("run_paused", text, **numbers)
 

@@ -14,6 +14,7 @@ from uuid import UUID
 from pipeweave.orchestrator.diagnosis import why, why_held, why_waiting
 from pipeweave.orchestrator.diagnosis.why_held import Oldest
 from pipeweave.orchestrator.documents.run_questions import RunWhyAnswer, SummedReason
+from pipeweave.orchestrator.domain.run_edits import RunEdits
 from pipeweave.orchestrator.domain.states import OPEN_TASK, TaskStatus, sql_in
 from pipeweave.orchestrator.reading.runs import require_run
 from pipeweave.orchestrator.state import run_endings
@@ -33,8 +34,10 @@ SELECT g.*, CAST(CASE WHEN g.status = 'ready' THEN g.newest ELSE g.oldest END AS
 ORDER BY g.number DESC, g.oldest
 """
 
+_EDITS = "SELECT r.edits FROM runs AS r WHERE r.id = :id"
+
 _PAUSE = """
-SELECT p.paused_at, p.paused_by, p.reason AS pause_reason FROM run_pauses AS p WHERE p.run_id = :id
+SELECT p.run_id, p.paused_at, p.paused_by, p.reason AS pause_reason FROM run_pauses AS p WHERE p.run_id = :id
 """
 
 _WAITS = "The run waits to be resumed"
@@ -90,6 +93,7 @@ def why_run(
         NotFound: the tenant has no such run.
     """
     require_run(tx, tenant, id)
+    edits = RunEdits.of_json(tx.execute(_EDITS, {"id": id}).scalar_one())
     groups = tx.execute(_GROUPS, {"id": id}).all()
     running = sum(each.number for each in groups if each.status == TaskStatus.RUNNING)
     waiting = [each for each in groups if each.status != TaskStatus.RUNNING]
@@ -112,6 +116,8 @@ def why_run(
         reason=held and held.to_json(),
         reasons=reasons,
         is_complete=len(waiting) <= MOST_GROUPS,
+        edited_params=sorted(edits.params),
+        other_input=sorted(edits.seen),
     )
 
 

@@ -33,7 +33,7 @@ class InputComparison(AnswerModel):
 
 
 class VersionComparison(AnswerModel):
-    """The versions of two runs, and the steps in which they differ."""
+    """The versions of two runs, and the steps in which they differ, also by params edited for one of them."""
 
     left: int
     right: int

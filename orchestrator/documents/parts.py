@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field
 
@@ -42,6 +42,17 @@ class TriggeredByAnswer(AnswerModel):
     kind: TriggerKind
     id: str | None = Field(description="The schedule, webhook, run or dead letter; null for a request.")
     actor: str | None = Field(description="The name of the access token, if one is known.")
+
+
+class EditsAnswer(AnswerModel):
+    """What was edited for a rerun. It holds for this run alone."""
+
+    params: dict[str, dict[str, Any]] = Field(
+        description="By step, the params in place of those that the version has."
+    )
+    other_input: list[str] = Field(
+        description="Reused steps that have read another input than this run's: that of a run before."
+    )
 
 
 class Scanned(Paged):

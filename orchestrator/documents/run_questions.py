@@ -75,6 +75,8 @@ class RunWhyAnswer(AnswerModel):
     )
     reasons: list[SummedReason] = Field(description="Those first that hold most task runs.")
     is_complete: bool = Field(description="false: there are further groups, which were only counted.")
+    edited_params: list[str] = Field(description="Steps whose params were edited for this run alone.")
+    other_input: list[str] = Field(description="Reused steps that have read another input than the run's.")
 
 
 class StepAt(AnswerModel):
@@ -98,6 +100,8 @@ class RunAt(AnswerModel):
     events: int = Field(description="How many events happened up to it.")
     status: RunStatus | None = Field(description="null before its first event.")
     error_code: str | None
+    edited_params: list[str] = Field(description="Steps whose params were edited for this run alone.")
+    other_input: list[str] = Field(description="Reused steps that have read another input.")
     counts: dict[str, int] = Field(description="Task runs by status.")
     steps: list[StepAt]
 
@@ -108,4 +112,5 @@ class WhyAnswer(AnswerModel):
     task_run_id: TaskRunId
     run_id: RunId | None
     status: TaskStatus
+    is_edited: bool = Field(description="Whether its params were edited for this run alone.")
     reasons: list[Reason] = Field(description="In the order in which they have to be resolved.")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, Field
 
 from pipeweave.orchestrator.documents.base import AnswerModel, Percent, RunId, TaskRunId
-from pipeweave.orchestrator.documents.parts import MapReference, Reference, TraceId, TriggerKind
+from pipeweave.orchestrator.documents.parts import EditsAnswer, MapReference, Reference, TraceId, TriggerKind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.waits import WaitKind
 from pipeweave.spec import StepKind
@@ -135,6 +135,7 @@ class RunState(AnswerModel):
     phase: str
     trace_id: TraceId
     inputs_hash: Sha256
+    edits: EditsAnswer | None
     trigger: StateTrigger
     variables: dict[str, Any] = Field(description="What params can refer to besides steps: the input.")
     steps: dict[str, StepState] = Field(description="By step, in the order of the pipeline.")

@@ -16,6 +16,7 @@ from pipeweave.orchestrator.documents.base import (
     TaskRunId,
 )
 from pipeweave.orchestrator.documents.parts import (
+    EditsAnswer,
     MapReference,
     Reference,
     Scanned,
@@ -160,6 +161,7 @@ class RunDetail(Run):
     input: Any
     input_ref: Reference | None
     inputs_hash: CodeHash
+    edits: EditsAnswer | None = Field(description="What a rerun edited for this run alone; null for most.")
     counts: dict[str, int] = Field(description="Task runs by status.")
     steps: list[StepProgress] = Field(description="In the order of the pipeline.")
     task_runs: list[TaskRun] = Field(description="The first task runs, as many as `taskRuns` asked for.")

@@ -118,6 +118,10 @@ class TaskRunDetail(_TaskRun):
     input: Any
     input_ref: Reference | None
     params: dict[str, Any] | None
+    is_edited: bool = Field(description="Whether `params` hold for this run alone: its version has others.")
+    has_other_input: bool = Field(
+        description="Whether it was reused and has read the input of a run before, which is not `input`."
+    )
     item: Any
     output: Any
     output_ref: Reference | MapReference | None

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, Field
 
-from pipeweave.authoring import Backoff
+from pipeweave.authoring import Backoff, OnExhausted
 from pipeweave.orchestrator.documents.base import AnswerModel, CodeHash, Paged
 
 
@@ -29,6 +29,7 @@ class Task(AnswerModel):
     retry_on: list[str] | None = Field(
         description="Error codes that are retried; null: every retryable error."
     )
+    on_exhausted: OnExhausted = Field(description="What follows the last attempt: `pause` pauses its run.")
     heartbeat_interval_ms: int
     concurrency: int = Field(description="How many may run at once; 0 is unlimited.")
     rate_limit: str | None = Field(description="How often it may start over all workers, e.g. `100/m`.")

@@ -37,6 +37,13 @@ class KeysReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class RunPaused:
+    """A run was paused because a step of it has no attempt left."""
+
+    run_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class RunQuiet:
     """Every open task run of a run waits: nothing of it works.
 
@@ -102,4 +109,4 @@ class ChildrenLeft:
     run_id: UUID
 
 
-Fact = RunEnded | KeysReleased | RunQuiet | WaitBegan | SignalSent | ChildEnded | ChildrenLeft
+Fact = RunEnded | RunPaused | KeysReleased | RunQuiet | WaitBegan | SignalSent | ChildEnded | ChildrenLeft

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any
 
 from pipeweave import error_kinds
+from pipeweave.option_checks import PAUSE
 from pipeweave.orchestrator.domain import error_rules, step_classes
 from pipeweave.orchestrator.domain.states import FAILED_TASK
 from pipeweave.orchestrator.domain.step_values import StepValues, Wanted, wanted_around
@@ -84,6 +85,7 @@ class Plan:
         finally_call: what runs at the end of its runs; None for nothing.
         finally_ms: how long all that follows the last step may take together (ms).
         own_bodies: the bodies beside the steps, by their places.
+        on_exhausted: what the pipeline says of steps without an attempt left; None: nothing.
     """
 
     steps: tuple[PlannedStep, ...]
@@ -96,6 +98,7 @@ class Plan:
     finally_call: ChildCall | None = None
     finally_ms: int = DEFAULT_FINALLY_MS
     own_bodies: tuple[tuple[str, Body], ...] = ()
+    on_exhausted: str | None = None
 
     @functools.cached_property
     def classes(self) -> dict[str, list[int]]:
@@ -231,6 +234,24 @@ class Plan:
         """The ids of the steps of which a failure ends no run by itself, and is none for the run's status."""
         return frozenset(self[each].id for each in self.tolerated | self.held)
 
+    def pauses(self, ordinal: int, by_task: str | None) -> bool:
+        """Whether the run is paused when a step, or an item of a map, has no attempt left. A step says it,
+        else the pipeline, else its task. What is tolerated, or what its map settles, pauses nothing.
+
+        Args:
+            ordinal: of the step; of the map for an item.
+            by_task: what its task says; None: nothing.
+        """
+        step = self[ordinal].step
+        if step.on_exhausted is None and (step.continue_on_error or ordinal in self.settling):
+            return False
+        return (step.on_exhausted or self.on_exhausted or by_task) == PAUSE
+
+    @functools.cached_property
+    def may_pause(self) -> bool:
+        """Whether the pipeline or a step of it says so; a task may say it, too."""
+        return PAUSE in (self.on_exhausted, *(each.step.on_exhausted for each in self.steps))
+
     def passes_over(self, ordinal: int, status: str) -> bool:
         """Whether a step that ended so is passed over because its failure is tolerated."""
         return ordinal in self.tolerated and status in FAILED_TASK
@@ -361,6 +382,7 @@ def compile_plan(spec: PipelineSpec) -> Plan:
         spec.finally_call,
         spec.finally_timeout_ms or DEFAULT_FINALLY_MS,
         tuple(spec.own_bodies),
+        spec.on_exhausted,
     )
 
 

@@ -66,6 +66,8 @@ class RebuiltRun:
         task_runs: by ordinal.
         attempts: by ordinal and number.
         faults: events that cannot have followed those before them.
+        edited_params: the steps whose params were edited for it.
+        other_input: the reused steps that have read another input.
     """
 
     status: RunStatus | None
@@ -74,6 +76,8 @@ class RebuiltRun:
     task_runs: Mapping[int, RebuiltTaskRun]
     attempts: Mapping[tuple[int, int], RebuiltAttempt]
     faults: Sequence[ReplayFault]
+    edited_params: tuple[str, ...] = ()
+    other_input: tuple[str, ...] = ()
 
 
 def rebuild(events: Iterable[StoredEvent]) -> RebuiltRun:
@@ -88,6 +92,8 @@ def rebuild(events: Iterable[StoredEvent]) -> RebuiltRun:
         run.task_runs,
         run.attempts,
         run.faults,
+        run.edited_params,
+        run.other_input,
     )
 
 
@@ -101,6 +107,8 @@ class _Rebuilding:
     task_runs: dict[int, RebuiltTaskRun] = field(default_factory=dict)
     attempts: dict[tuple[int, int], RebuiltAttempt] = field(default_factory=dict)
     faults: list[ReplayFault] = field(default_factory=list)
+    edited_params: tuple[str, ...] = ()
+    other_input: tuple[str, ...] = ()
 
     def apply(self, event: StoredEvent) -> None:
         change = _CHANGES.get(event.type)
@@ -122,6 +130,8 @@ class _Rebuilding:
         if self.status is not None:
             self._fault(event, f"the run is {self.status} already")
         self._enter(_status(event))
+        self.edited_params = event.texts("editedParams") or ()
+        self.other_input = event.texts("otherInput") or ()
         self.task_runs |= dict.fromkeys(range(1, steps + 1), RebuiltTaskRun())
 
     def move_run(self, event: StoredEvent) -> None:
@@ -362,6 +372,8 @@ _CHANGES: dict[str, Callable[[_Rebuilding, StoredEvent], None]] = {
 
 # The types of events.
 TYPES = frozenset(_CHANGES)
+# Those that move nothing.
+NOTES = frozenset(type for type, change in _CHANGES.items() if change is _Rebuilding.note)
 
 
 # --- statuses ---------------------------------------------------------------------------------------------

@@ -117,6 +117,8 @@ def _wanted(plan: Plan, step: PlannedStep) -> Wanted:
     params = None if step.step.params is None else dict(step.step.params)
     named = references.compile_value({"params": params, "over": step.step.over}).references
     wanted = Wanted.of(named)
+    for place, _ in step.step.bodies:
+        wanted |= plan.around[place]
     return wanted | plan.values[step.ordinal].wanted if step.ordinal in plan.values else wanted
 
 

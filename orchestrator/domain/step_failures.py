@@ -17,6 +17,8 @@ STEP_FAILED = "STEP_FAILED"
 MOST_LISTED = 100
 # The error of a run repeats so much of its step's message (characters), and names so many causes.
 MOST_OF_A_CAUSE = 500
+# The reason of a pause has so many at most.
+MOST_OF_A_REASON = 1_000
 MOST_OF_ONE_OF_SEVERAL = 160
 NAMED_CAUSES = 3
 
@@ -133,6 +135,16 @@ def of_a_step(step_id: str, code: str | None, message: str | None, *, is_cancell
     """The message of a run that ended badly because of one step."""
     verb = "was cancelled" if is_cancelled else "failed"
     return f"step {step_id} {verb}{_why(code, message and message[:MOST_OF_A_CAUSE])}"
+
+
+def without_attempts(step_id: str, code: str | None, message: str | None, *, others: int = 0) -> str:
+    """Why a run is paused: a step has no attempt left, and the run waits for people.
+
+    Args:
+        others: how many more task runs have none.
+    """
+    more = f" (and {others:,} more)" if others else ""
+    return f"step {step_id}{more} has no attempt left{_why(code, _part(message))}"[:MOST_OF_A_REASON]
 
 
 def _why(code: str | None, message: str | None) -> str:

@@ -24,7 +24,7 @@ from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import Postponed, TaskRun
-from pipeweave.orchestrator.engine import acting, endings, maps
+from pipeweave.orchestrator.engine import acting, endings, exhausted, maps
 from pipeweave.orchestrator.engine.chords import ChordAccounting, Counting
 from pipeweave.orchestrator.engine.decide import (
     PASSED_OVER,
@@ -141,15 +141,18 @@ class Advance:
 
         Under fail-fast a failure locks its own row, then the run's row, then the rows of all other task runs:
         concurrent failures would deadlock. With the run's row locked first they queue up, and the later ones
-        find their task runs cancelled.
+        find their task runs cancelled. The pause for a step without an attempt left locks that row, too;
+        where only the task says so, it does so behind the step's row.
 
         Args:
             max_retry_delay_ms: no retry waits for longer (ms); None for no such limit.
         """
-        if failures and self.run.failure_mode == rules.FAIL_FAST:
+        if failures and (self.run.failure_mode == rules.FAIL_FAST or self.run.plan.may_pause):
             run_transitions.lock(self.tx, self.run.id)
         self._causes |= {task_run.id: failure for task_run, failure in failures}
         ended = attempts.end(self.tx, self.run, failures, max_retry_delay_ms=max_retry_delay_ms)
+        if ended.exhausted:
+            exhausted.pause(self.tx, self.run, ended.exhausted)
         self._note_freed(ended.retried)
         if ended.handled:
             # A task run of whose error a run takes care holds no slot any more.

@@ -12,7 +12,7 @@ from uuid import UUID
 from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.json_shapes import iso, reference, run_id, task_run_id
 from pipeweave.orchestrator.reading.run_events import event_row
-from pipeweave.orchestrator.reading.runs import run_row
+from pipeweave.orchestrator.reading.runs import edits_row, run_row
 from pipeweave.orchestrator.reading.state_document import logs_ref, metrics_ref
 from pipeweave.orchestrator.reading.task_runs import attempt_row, task_run_row
 from pipeweave.orchestrator.store.keyset import Document
@@ -29,6 +29,7 @@ def of_run(row: Any) -> Document:
         "input": row.input,
         "inputRef": reference(row.input_path, row.input_size, row.inputs_hash),
         "inputsHash": row.inputs_hash,
+        "edits": edits_row(row),
         "logsRef": f"/api/export/logs?run={run_id(row.id)}",
         "metricsRef": f"/api/runs/{run_id(row.id)}/state#/metrics",
     }

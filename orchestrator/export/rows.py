@@ -128,7 +128,7 @@ class Hashes:
             if each.pipeline_id is None:
                 continue
             spec = pipelines.of_run(tx, each).spec
-            hashes = self._recorded[each.id] = GivenHashes(each.inputs_hash, spec.by_id)
+            hashes = self._recorded[each.id] = GivenHashes.of_run(each, spec)
             steps = spec.by_id.values()
             if any(each.has_items or hashes.referenced(each.id, each.kind) for each in steps):
                 lasts[each.id] = ids.task_run_id(each.id, len(steps))

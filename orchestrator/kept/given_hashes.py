@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeweave.orchestrator.domain.run_edits import RunEdits
 from pipeweave.orchestrator.store.values import canonical
-from pipeweave.spec import CALLED, ITEMS, STEPS, WITH_ITEMS, StepSpec
+from pipeweave.spec import CALLED, ITEMS, STEPS, WITH_ITEMS, PipelineSpec, StepSpec
 from pipeweave.spec.references import Reference, compile_value
 
 
@@ -24,12 +25,25 @@ class GivenHashes:
 
     Args:
         input: the hash of the run's input.
-        steps: the steps of the pipeline, by id.
+        steps: the steps of the pipeline, by id, as the run has them.
+        seen: the hash of the input that a reused step has read, where it is not that of the run.
     """
 
     input: str
     steps: Mapping[str, StepSpec]
+    seen: Mapping[str, str] = field(default_factory=dict)
     _references: dict[tuple[str, str], tuple[Reference, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of_run(cls, row: Any, spec: PipelineSpec) -> GivenHashes:
+        """Those of a run.
+
+        Args:
+            row: has its `inputs_hash` and its `edits`.
+            spec: its version.
+        """
+        edits = RunEdits.of_json(row.edits)
+        return cls(row.inputs_hash, edits.steps(spec.by_id), edits.seen)
 
     def of(
         self,
@@ -50,17 +64,17 @@ class GivenHashes:
         step = self.steps.get(step_id)
         if step is None:
             return None
-        content = _written(step, kind)
+        content, read = _written(step, kind), self.seen.get(step_id, self.input)
         if not content and kind in STEPS:
-            return self.input
+            return read
         references = self._references_of(step, kind, content)
         if kind in ITEMS:
             content["item"] = item
         if "params" not in content and kind in CALLED:
-            content["input"] = self.input
+            content["input"] = read
         for each in references:
             if each.root == "input":
-                content["input"] = self.input
+                content["input"] = read
             elif each.root == "mapIndex":
                 content["mapIndex"] = map_index
             elif each.step is not None:

@@ -2,6 +2,7 @@
 
 Called by `api`; retention uses the same shapes for archives. This room must never write to PostgreSQL."""
 
+from pipeweave.orchestrator.reading.checkpoints import checkpoint, checkpoints
 from pipeweave.orchestrator.reading.deploys import deploys
 from pipeweave.orchestrator.reading.expression_scope import expression_scope
 from pipeweave.orchestrator.reading.list_of_enqueued_runs import enqueued_list
@@ -25,7 +26,7 @@ from pipeweave.orchestrator.reading.run_comparison import compare_runs
 from pipeweave.orchestrator.reading.run_events import run_events
 from pipeweave.orchestrator.reading.run_forecast import run_forecast
 from pipeweave.orchestrator.reading.run_grid import MOST_RUNS, MOST_STEPS, Window, grid
-from pipeweave.orchestrator.reading.runs import require_run, root_of, run, run_task_runs
+from pipeweave.orchestrator.reading.runs import edits_shown, require_run, root_of, run, run_task_runs
 from pipeweave.orchestrator.reading.schedule_calendar import schedule_calendar
 from pipeweave.orchestrator.reading.schedule_list import schedule, schedules
 from pipeweave.orchestrator.reading.searching import search
@@ -50,8 +51,11 @@ __all__ = [
     "PageRequest",
     "TaskRunFilter",
     "Window",
+    "checkpoint",
+    "checkpoints",
     "compare_runs",
     "deploys",
+    "edits_shown",
     "enqueued_list",
     "expression_scope",
     "find_in_log",

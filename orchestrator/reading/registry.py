@@ -25,7 +25,8 @@ from pipeweave.schema import task_input_errors, task_input_schema
 _TASKS = f"""
 SELECT t.id, t.service_id, t.code_hash, t.code_version, t.allowed_next, t.timeout_seconds, t.max_attempts,
        t.retry_backoff, t.retry_delay_ms, t.max_retry_delay_ms, t.retry_multiplier, t.retry_jitter,
-       t.retry_on, t.heartbeat_interval_ms, t.concurrency, t.rate_limit, t.rate_seconds, t.priority,
+       t.retry_on, coalesce(t.on_exhausted, 'fail') AS on_exhausted, t.heartbeat_interval_ms,
+       t.concurrency, t.rate_limit, t.rate_seconds, t.priority,
        t.declared_concurrency, t.declared_rate, t.concurrency_override, t.rate_override, t.limits_set_at,
        t.limits_set_by, t.limits_reason,
        t.idempotency_ttl_seconds, t.description,

@@ -20,6 +20,7 @@ from pipeweave.orchestrator.documents.comparisons import (
 from pipeweave.orchestrator.domain import json_differences, kind_sql, run_comparison
 from pipeweave.orchestrator.domain.json_shapes import iso, run_took_ms
 from pipeweave.orchestrator.domain.run_comparison import OutcomeInRun, StepComparison
+from pipeweave.orchestrator.domain.run_edits import RunEdits
 from pipeweave.orchestrator.reading import enqueued_runs, map_items
 from pipeweave.orchestrator.reading import steps as step_reading
 from pipeweave.orchestrator.reading.runs import COLUMNS, FROM, listed_row
@@ -33,7 +34,7 @@ from pipeweave.spec import WITH_ITEMS
 DIFFERENCES_SHOWN = 200
 
 _RUN = f"""
-SELECT {COLUMNS}, r.input, r.input_path, r.inputs_hash
+SELECT {COLUMNS}, r.input, r.input_path, r.inputs_hash, r.edits
 {FROM} WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
 """
 
@@ -112,13 +113,14 @@ def _input(left: Any, right: Any) -> Document:
 
 
 def _version(tx: Transaction, tenant: str, left: Any, right: Any) -> Document:
-    """Which steps the version of the right run added, removed and changed."""
+    """Which steps the version of the right run added, removed and changed, with what was edited for a run."""
     versions = {"left": left.pipeline_version, "right": right.pipeline_version}
-    if left.pipeline_version == right.pipeline_version:
+    edits = [RunEdits.of_json(each.edits) for each in (left, right)]
+    if left.pipeline_version == right.pipeline_version and edits[0].params == edits[1].params:
         return VersionComparison.of(**versions, added=[], removed=[], changed=[])
     before, after = (
-        pipelines.get(tx, tenant, each.pipeline_id, each.pipeline_version).spec.by_id
-        for each in (left, right)
+        own.steps(pipelines.get(tx, tenant, each.pipeline_id, each.pipeline_version).spec.by_id)
+        for each, own in zip((left, right), edits, strict=True)
     )
     return VersionComparison.of(
         **versions,

@@ -9,6 +9,7 @@ rarely notices; the rest follows with the next request.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import takewhile
@@ -18,6 +19,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.orchestrator.documents.runs import KeptEvent, RunEvent
 from pipeweave.orchestrator.domain import tracing
+from pipeweave.orchestrator.domain.checkpoints import MOVING, STATE_UPDATED, as_state_updated
 from pipeweave.orchestrator.reading.runs import require_run
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, PageRequest
@@ -44,7 +46,8 @@ _EVENTS = """
 SELECT e.seq, e.at, e.type, e.task_run_id, e.attempt, e.data,
        e.written_at IS NULL OR e.written_at < CAST(:before AS timestamptz) AS is_settled
 FROM events AS e
-WHERE e.run_id = :id AND e.seq > :after AND (CAST(:type AS text) IS NULL OR e.type = :type)
+WHERE e.run_id = :id AND e.seq > :after
+  AND (CAST(:types AS text[]) IS NULL OR e.type = ANY(CAST(:types AS text[])))
   AND (CAST(:task_run AS uuid) IS NULL OR e.task_run_id = :task_run)
 ORDER BY e.seq LIMIT :limit
 """
@@ -62,6 +65,7 @@ def run_events(
     """The events of a run, oldest first: {items, nextCursor}.
 
     Args:
+        type: only events of this type; STATE_UPDATED for all that change the state, told by this name.
         task_run_id: only events about this task run alone.
 
     An event that is not shown yet, because one with a lower number may still come, is on a later page.
@@ -70,11 +74,43 @@ def run_events(
         NotFound: the tenant has no such run.
     """
     trace_id = tracing.trace_id(id, require_run(tx, tenant, id))
+    if type == STATE_UPDATED:
+        show = partial(_as_state_updated, id=id, trace_id=trace_id)
+        return _page(tx, id, page, MOVING, show, task_run_id)
+    types = None if type is None else frozenset((type,))
+    return _page(tx, id, page, types, partial(_with_trace, trace_id=trace_id), task_run_id)
+
+
+def events_of_types(
+    tx: Transaction,
+    tenant: str,
+    id: UUID,
+    page: PageRequest,
+    types: Collection[str],
+    show: Callable[[Any], Document],
+) -> Document:
+    """The events of a run that have one of these types, as `run_events` pages them, shown otherwise.
+
+    Raises:
+        NotFound: the tenant has no such run.
+    """
+    require_run(tx, tenant, id)
+    return _page(tx, id, page, types, show)
+
+
+def _page(
+    tx: Transaction,
+    id: UUID,
+    page: PageRequest,
+    types: Collection[str] | None,
+    show: Callable[[Any], Document],
+    task_run_id: str | None = None,
+) -> Document:
     after = page.after("events", int)
     parameters = {
         "id": id,
         "after": after[0] if after else -1,
-        "type": type,
+        "types": None if types is None else sorted(types),
         "task_run": task_run_id and ids.read(ids.TASK_RUN, task_run_id),
         "limit": page.limit + 1,
     }
@@ -85,7 +121,6 @@ def run_events(
         rows: list[Any] = tx.execute(_EVENTS, {**parameters, "before": before}).all()
         settled = list(takewhile(lambda row: row.is_settled, rows))
         if len(settled) == len(rows) or time.monotonic() > until:
-            show = partial(_with_trace, trace_id=trace_id)
             return page.cut(settled, "events", lambda row: (row.seq,), show)
         time.sleep(PAUSE_S)
 
@@ -98,6 +133,10 @@ def settled_before(tx: Transaction) -> datetime:
 
 def _with_trace(row: Any, trace_id: str) -> Document:
     return event_row(row, RunEvent, trace_id=trace_id)
+
+
+def _as_state_updated(row: Any, id: UUID, trace_id: str) -> Document:
+    return _with_trace(row, trace_id) | as_state_updated(id, row.seq, row.type)
 
 
 def event_row(row: Any, answer: type[KeptEvent] = KeptEvent, **more: Any) -> Document:

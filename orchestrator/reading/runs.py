@@ -6,10 +6,12 @@ from collections import Counter
 from typing import Any
 from uuid import UUID
 
+from pipeweave.orchestrator.documents.parts import EditsAnswer
 from pipeweave.orchestrator.documents.runs import KeptRun, Run
 from pipeweave.orchestrator.domain import tracing, triggered_by
 from pipeweave.orchestrator.domain.json_shapes import reference, run_took_ms
 from pipeweave.orchestrator.domain.plan import Plan
+from pipeweave.orchestrator.domain.run_edits import NO_EDITS, RunEdits
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.kept import outputs
 from pipeweave.orchestrator.kept.stored_values import Loading
@@ -54,10 +56,24 @@ def listed_row(row: Any) -> Document:
     return run_row(row, Run)
 
 
+def edits_row(row: Any) -> Document | None:
+    """What was edited for a run, as its row has it; None if nothing was. Lists leave it out, as it may be
+    long.
+    """
+    return edits_shown(RunEdits.of_json(getattr(row, "edits", None)))
+
+
+def edits_shown(edits: RunEdits) -> Document | None:
+    """What was edited for a run; None if nothing was."""
+    if edits == NO_EDITS:
+        return None
+    return EditsAnswer.of(params=dict(edits.params), other_input=sorted(edits.seen))
+
+
 # --- one run ----------------------------------------------------------------------------------------------
 
 _RUN = f"""
-SELECT {COLUMNS}, r.input, r.input_path, r.input_size, r.inputs_hash, r.reopened_at,
+SELECT {COLUMNS}, r.input, r.input_path, r.input_size, r.inputs_hash, r.edits, r.reopened_at,
        r.quiet_since,
        (SELECT e.type FROM events AS e WHERE e.run_id = r.id ORDER BY e.seq DESC LIMIT 1) AS latest_event
 {FROM} WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
@@ -92,6 +108,7 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False, shown: in
         "input": loading.value_of(row.input, row.input_path, row.input_size),
         "inputRef": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
         "inputsHash": row.inputs_hash,
+        "edits": edits_row(row),
         "counts": _counts(tx, id, first),
         "taskRuns": first["items"],
         "taskRunsCursor": first["nextCursor"],

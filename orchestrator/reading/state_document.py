@@ -37,7 +37,7 @@ from pipeweave.orchestrator.kept.given_hashes import GivenHashes
 from pipeweave.orchestrator.reading import enqueued_runs, map_items, runs_of_steps
 from pipeweave.orchestrator.reading import steps as step_reading
 from pipeweave.orchestrator.reading.map_items import ERROR, MESSAGE_CHARS, MapItems
-from pipeweave.orchestrator.reading.runs import phase
+from pipeweave.orchestrator.reading.runs import edits_row, phase
 from pipeweave.orchestrator.reading.runs_of_steps import NO_RUN, RunOfStep
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
@@ -94,7 +94,7 @@ def run_state(tx: Transaction, tenant: str, id: UUID) -> Document:
     items = map_items.read(tx, id) if any(each.kind in WITH_ITEMS for each in rows) else map_items.NONE
     firsts = step_reading.first_starts(tx, id, [each.id for each in rows if each.attempt > 1])
     outputs = {each.step_id: items.hashes.get(ids.ordinal_of(each.id), each.output_hash) for each in rows}
-    input_hashes = GivenHashes(row.inputs_hash, stored.spec.by_id)
+    input_hashes = GivenHashes.of_run(row, stored.spec)
     inside = runs_of_steps.of_task_runs(tx, id, ((each.id, each.task_id, each.kind) for each in rows))
     steps = {
         each.step_id: _step(each, items, firsts, input_hashes, outputs, inside.get(each.id, NO_RUN))
@@ -105,6 +105,7 @@ def run_state(tx: Transaction, tenant: str, id: UUID) -> Document:
         tenant=row.tenant_id,
         phase=_phase(row, rows),
         trace_id=tracing.trace_id(row.id, row.traceparent),
+        edits=edits_row(row),
         trigger=_trigger(row),
         variables={"input": row.input},
         steps=steps,

@@ -19,6 +19,7 @@ from pipeweave.orchestrator.documents.task_runs import (
 )
 from pipeweave.orchestrator.domain import tracing, triggered_by
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, reference, task_run_id
+from pipeweave.orchestrator.domain.run_edits import RunEdits
 from pipeweave.orchestrator.kept import outputs
 from pipeweave.orchestrator.kept.stored_values import Loading
 from pipeweave.orchestrator.objects import paths
@@ -132,7 +133,7 @@ _ONE = f"""
 SELECT {COLUMNS}, t.error, t.item, t.output, t.output_path, t.output_hash, t.selected_next, t.map_first,
        t.idempotency_key, t.cached_from, t.awaits, t.dispatched_at, t.assets, t.logs_path,
        r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, r.input, r.input_path, r.input_size,
-       r.inputs_hash, r.metadata,
+       r.inputs_hash, r.edits, r.metadata,
        r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent,
        k.code_version AS current_version, k.code_hash AS current_hash
 FROM task_runs AS t JOIN runs AS r ON r.id = t.run_id
@@ -195,15 +196,17 @@ def _assets(stored: Mapping[str, Any]) -> Document:
 
 def _input(tx: Transaction, tenant: str, row: Any, loading: Loading) -> dict[str, Any]:
     """The run's input, the step's own `params` with their references, and the item of a map."""
-    params = None
+    params, edits = None, RunEdits.of_json(row.edits)
     if row.pipeline_id is not None:
-        params = pipelines.of_run(tx, row).spec.by_id[row.step_id].params
+        params = edits.step(pipelines.of_run(tx, row).spec.by_id[row.step_id]).params
     is_stored = row.input_path is not None and not loading.is_wanted
     return {
         "input_source": "run" if params is None else "params",
         "input": loading.value_of(row.input, row.input_path, row.input_size),
         "input_ref": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
         "params": None if params is None else dict(params),
+        "is_edited": row.step_id in edits.params,
+        "has_other_input": row.step_id in edits.seen,
         "item": row.item,
     }
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from pipeweave.authoring import PAUSE
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
 from pipeweave.orchestrator.store.database import Transaction, to_json
@@ -65,6 +66,7 @@ _COLUMNS = (
     "input_schema",
     "parameters",
     "orphaned_at",
+    "on_exhausted",
 )
 
 # True when the task moves to another service or queue, or gets its first limit: task_moves.py then updates
@@ -184,5 +186,6 @@ def _row(task: TaskRegistration, service_id: str, code_version: int, stored: Any
         None if schema is None else dict(schema),
         None if task.parameters is None else dict(task.parameters),
         None,
+        task.on_exhausted if task.on_exhausted == PAUSE else None,
     )
     return {"id": task.id, **dict(zip(_COLUMNS, values, strict=True))}

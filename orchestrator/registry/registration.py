@@ -13,8 +13,10 @@ from pipeweave import ids
 from pipeweave.authoring import (
     BACKOFFS,
     CODES_EXPECTED,
+    FAIL,
     MAX_MULTIPLIER,
     MAX_RETRIES,
+    ON_EXHAUSTED,
     QUEUE_EXPECTED,
     are_codes,
     is_queue,
@@ -58,6 +60,7 @@ class TaskRegistration:
         retry_multiplier: factor by which an exponential delay grows.
         retry_jitter: the share of each delay that is random, 0 to 1.
         retry_on: error codes that are retried; None for every retryable error.
+        on_exhausted: what follows its last attempt: `fail`, or `pause`, a pause of its run.
         rate_limit: starts per unit of time over all workers, as `100/m`; None for no limit.
         idempotency_ttl: how long a result is valid for its idempotency key (s).
         concurrency: attempts at a time over all workers; 0 for no limit.
@@ -79,6 +82,7 @@ class TaskRegistration:
     retry_multiplier: float = 2
     retry_jitter: float = 0
     retry_on: Sequence[str] | None = None
+    on_exhausted: str = FAIL
     heartbeat_interval_ms: int = 60_000
     concurrency: int = 0
     rate_limit: str | None = None
@@ -193,6 +197,7 @@ RULES: dict[str, _Rule] = {
     ),
     "retryJitter": _Rule("retry_jitter", "a number from 0 to 1", _number(0, 1)),
     "retryOn": _Rule("retry_on", CODES_EXPECTED, lambda value: value is None or are_codes(value)),
+    "onExhausted": _Rule("on_exhausted", "fail or pause", lambda value: value in ON_EXHAUSTED),
     "heartbeatIntervalMs": _Rule(
         "heartbeat_interval_ms", _MS.replace("from 0", "from 1"), _whole(1, _TEN_YEARS_S * 1000)
     ),

@@ -22,7 +22,7 @@ import orjson
 from pipeweave.orchestrator.domain.json_shapes import iso, reference, run_id, task_run_id
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.reading.run_events import event_row
-from pipeweave.orchestrator.reading.runs import run_row
+from pipeweave.orchestrator.reading.runs import edits_row, run_row
 from pipeweave.orchestrator.reading.signals import signal_row
 from pipeweave.orchestrator.reading.task_runs import attempt_row, task_run_row
 from pipeweave.orchestrator.retention.default_partition import key_column
@@ -96,6 +96,7 @@ def _run(row: Any) -> Document:
         "input": row.input,
         "inputRef": reference(row.input_path, row.input_size, row.inputs_hash),
         "inputsHash": row.inputs_hash,
+        "edits": edits_row(row),
         "runToken": row.run_token,
     }
 

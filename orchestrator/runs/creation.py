@@ -15,6 +15,7 @@ from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.events import QUEUED, Event, held, together
 from pipeweave.orchestrator.domain.plan import Plan, PlannedStep
 from pipeweave.orchestrator.domain.run import Parent, RunHeader
+from pipeweave.orchestrator.domain.run_edits import NO_EDITS, RunEdits
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import KeptValue, TaskRun
 from pipeweave.orchestrator.domain.triggered_by import API
@@ -53,6 +54,7 @@ class NewRun:
     # The run that this one repeats, and the results that it takes over if it begins at a step.
     rerun_of: UUID | None = None
     reused: Reused | None = None
+    edits: RunEdits = NO_EDITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +84,17 @@ WITH accepting AS MATERIALIZED (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
         deadline_at, idle_timeout_ms, triggered_kind, triggered_id, triggered_actor,
-        traceparent, rerun_of, rerun_from{columns})
+        traceparent, rerun_of, rerun_from, edits{columns})
     SELECT r.id, :tenant, r.pipeline_id, r.version, r.status, r.failure_mode, r.priority, r.input,
         r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, r.started_at,
         r.started_at + r.timeout_ms * interval '1 millisecond', r.idle_timeout_ms, r.triggered_kind,
-        r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from{values}
+        r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from, r.edits{values}
     FROM accepting, jsonb_to_recordset(CAST(:runs AS jsonb)) AS r(id uuid, pipeline_id text, version integer,
         status text, started_at timestamptz, failure_mode text, priority integer, input jsonb, path text,
         size integer, hash text, run_token text,
         metadata jsonb, steps integer, timeout_ms bigint, idle_timeout_ms bigint, triggered_kind text,
-        triggered_id text, triggered_actor text, traceparent text, rerun_of uuid, rerun_from text{types})
+        triggered_id text, triggered_actor text, traceparent text, rerun_of uuid, rerun_from text,
+        edits jsonb{types})
 ), new_task_runs AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority,
         queue, is_limited, code_version, code_hash, idempotency_key, timeout_ms, created_at, queued_at)
@@ -283,6 +286,7 @@ def _run_row(new: NewRun, status: RunStatus, now: datetime) -> str:
             "idle_timeout_ms": new.idle_timeout_ms,
             "rerun_of": new.rerun_of,
             "rerun_from": run.rerun_from,
+            **({} if new.edits is NO_EDITS else {"edits": new.edits.to_json()}),
             **({} if run.triggered_by is None else run.triggered_by.to_row()),
             **({} if run.parent is None else _columns_of_child(run, run.parent)),
         }
@@ -387,7 +391,7 @@ def _task_run_row(task_run: TaskRun, step: StepSpec, task: TaskRow | None) -> di
 
 def _events(new: NewRun, written: WrittenRun) -> list[Event]:
     run, rows = new.header, written.task_runs
-    data = {
+    data: dict[str, Any] = {
         "pipelineId": run.pipeline_id,
         "pipelineVersion": run.pipeline_version,
         "failureMode": run.failure_mode,
@@ -398,7 +402,7 @@ def _events(new: NewRun, written: WrittenRun) -> list[Event]:
         data["body"] = run.body
     data |= _cause(run)
     if new.rerun_of is not None:
-        data |= {"rerunOf": ids.show(ids.RUN, new.rerun_of), "rerunFrom": run.rerun_from}
+        data |= {"rerunOf": ids.show(ids.RUN, new.rerun_of), "rerunFrom": run.rerun_from} | new.edits.names
     if written.status is not RunStatus.RUNNING:
         data["status"] = written.status.value
     events = [Event(run.id, "run.created", data=data)]

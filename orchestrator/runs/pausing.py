@@ -59,10 +59,19 @@ def pause(
         return False
     _log("run.paused", tx, tenant, run_id, by)
     # After the commit, because every later release sees the pause.
-    tx.afterwards(lambda after: paused_runs.take_back_all(after, run_id))
+    tx.afterwards(lambda after: hold_all(after, run_id, by))
+    return True
+
+
+def hold_all(tx: Transaction, run_id: UUID, by: str | None = None) -> None:
+    """Take back what is still queued of a paused run, and pause its children.
+
+    Args:
+        by: who paused the run.
+    """
+    paused_runs.take_back_all(tx, run_id)
     if _has_children(tx, run_id):
         tx.afterwards(functools.partial(_pause_children, run_id=run_id, by=by))
-    return True
 
 
 def resume(tx: Transaction, tenant: str, run_id: UUID, *, by: str | None = None) -> bool:

@@ -3,6 +3,9 @@
 A rerun from a step takes over the results of the steps that need not run again (domain/reuse.py decides,
 state/reusing.py copies); every other step runs as in any run. The run before is only read. Its status and
 its steps are read without a lock, as in a trigger; the statements that take results over check them again.
+
+The input, and the params of the step that a rerun begins at, can be others (edited_params.py). What that
+makes of the new run is in its row (domain/run_edits.py).
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, Unava
 from pipeweave.orchestrator.domain import reuse
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.run_edits import NO_EDITS, Params, RunEdits
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.triggered_by import RERUN, TriggeredBy
@@ -27,7 +31,7 @@ from pipeweave.orchestrator.registry import pipelines, snapshot
 from pipeweave.orchestrator.registry.pipelines import StoredPipeline
 from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOutdated
 from pipeweave.orchestrator.registry.task_rows import TaskRow
-from pipeweave.orchestrator.runs import creation, triggering
+from pipeweave.orchestrator.runs import creation, edited_params, triggering
 from pipeweave.orchestrator.runs.creation import NewRun
 from pipeweave.orchestrator.state import reusing
 from pipeweave.orchestrator.state.reusing import Reused
@@ -51,6 +55,13 @@ class Edited:
 
 
 @dataclass(frozen=True, slots=True)
+class EditedParams:
+    """Params that replace those of the step that a rerun begins at; None for those of its version."""
+
+    value: Params | None
+
+
+@dataclass(frozen=True, slots=True)
 class Rerun:
     """A request for a rerun.
 
@@ -59,9 +70,10 @@ class Rerun:
         from_step: the step to begin at; None for the beginning.
         edited: another input; None for that of the run.
         version: SAME, LATEST or the number of a version.
-        run_token: a second rerun with the same token, run, step, input and version is the first one.
+        run_token: a second rerun with the same token, run, step, input, params and version is the first one.
         by: who asks for it.
         traceparent: the trace context of the request; None without one.
+        params: other params of the step to begin at; None for those that it had in the run.
     """
 
     run_id: UUID
@@ -71,11 +83,17 @@ class Rerun:
     run_token: str | None = None
     by: str | None = None
     traceparent: str | None = None
+    params: EditedParams | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedRerun:
-    """An accepted rerun, or the earlier one with the same token. `reused` has the ids of reused steps."""
+    """An accepted rerun, or the earlier one with the same token.
+
+    Args:
+        reused: the ids of the steps that it takes over.
+        edits: what was edited for it.
+    """
 
     id: UUID
     pipeline_id: str
@@ -83,6 +101,7 @@ class CreatedRerun:
     status: str
     reused: tuple[str, ...]
     created: bool
+    edits: RunEdits = NO_EDITS
 
 
 # Called with the version's spec, its tasks and the input before anything is written; may raise to refuse it.
@@ -100,9 +119,9 @@ def rerun(
 
     Raises:
         NotFound: the tenant has no such run, or its pipeline no such version.
-        Conflict: the run is open; a task is no longer registered; the step would be skipped again; reused
-            steps have read another input, or the version has changed them.
-        InvalidInput: the version has no such step.
+        Conflict: the run is open; a task is no longer registered; the step would be skipped again; the
+            version has changed reused steps.
+        InvalidInput: the version has no such step, or the step does not take these params.
         Unavailable: storage cannot be reached, or maintenance is on. Nothing was written.
     """
     old = _old_run(tx, tenant, request.run_id)
@@ -136,6 +155,7 @@ class _OldRun:
     priority: int | None
     metadata: Mapping[str, Any] | None
     kept: KeptValue
+    edits: RunEdits
 
     @property
     def shown(self) -> str:
@@ -144,7 +164,7 @@ class _OldRun:
 
 _OLD = """
 SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority, r.metadata,
-    r.body, r.root_run_id, CAST(r.input AS text) AS input, r.input_path, r.input_size, r.inputs_hash,
+    r.body, r.root_run_id, r.edits, CAST(r.input AS text) AS input, r.input_path, r.input_size, r.inputs_hash,
     ARRAY(SELECT c.upload_id FROM upload_claims AS c WHERE c.run_id = r.id ORDER BY c.upload_id) AS uploads
 FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
 """
@@ -173,6 +193,7 @@ def _old_run(tx: Transaction, tenant: str, run_id: UUID) -> _OldRun:
         row.priority,
         row.metadata,
         KeptValue(inline, row.input_path, row.input_size, row.inputs_hash, tuple(row.uploads)),
+        RunEdits.of_json(row.edits),
     )
 
 
@@ -210,9 +231,10 @@ def _new_run(
     _require_step(stored, request.from_step)
     tasks = triggering.runnable(catalog.tasks, stored.spec.tasks)
     value, kept = _input(values, old, stored, request)
+    edits = _edits(tx, old, stored, tasks, request)
     is_new_to_it = request.edited is not None or stored.version != old.version
     if check is not None and is_new_to_it:
-        check(stored.spec, tasks, value)
+        check(edits.spec(stored.spec), tasks, value)
     header = RunHeader(
         new_id,
         old.tenant,
@@ -222,7 +244,7 @@ def _new_run(
         old.priority,
         None if kept.inline is None else orjson.loads(kept.inline),
         kept.path,
-        stored.plan,
+        edits.plan(stored.plan),
         TriggeredBy(RERUN, old.shown, request.by, request.traceparent),
         request.from_step,
     )
@@ -237,7 +259,34 @@ def _new_run(
         spec.idle_timeout_ms,
         value=value,
         rerun_of=old.id,
+        edits=edits,
     )
+
+
+def _edits(
+    tx: Transaction,
+    old: _OldRun,
+    stored: StoredPipeline,
+    tasks: Mapping[str, TaskRow],
+    request: Rerun,
+) -> RunEdits:
+    """The params that are not those of the version: those of the run before, and what the request edits.
+
+    Another version keeps those of the steps that it has not changed.
+    """
+    kept = old.edits.params_of(stored.plan.ordinals)
+    if kept.params and stored.version != old.version:
+        before = pipelines.get(tx, old.tenant, old.pipeline_id, old.version).plan
+        kept = kept.params_of(reuse.same_steps(before, stored.plan))
+    if request.params is None:
+        return kept
+    step = stored.spec.by_id[edited_params.require_begin(request.from_step)]
+    # Those of the version are no edit.
+    params = None if request.params.value == step.params else request.params.value
+    edited = kept.with_params(step.id, params)
+    if params is not None:
+        edited_params.check(tx, old.tenant, stored, edited.step(step), tasks)
+    return edited
 
 
 def _require_step(stored: StoredPipeline, step_id: str | None) -> None:
@@ -281,11 +330,10 @@ def _write(
         reused = _reused(tx, old, new, request.from_step)
         plan = new.header.plan
         steps = tuple(plan[each.ordinal].id for each in reused.steps)
-        new = replace(new, reused=reused)
+        new = replace(new, reused=reused, edits=replace(new.edits, seen=_seen(old, new, reused)))
     [written] = creation.write(tx, [new], catalog)
-    return CreatedRerun(
-        written.id, old.pipeline_id, catalog.pipeline.version, written.status.value, steps, created=True
-    )
+    version, status = catalog.pipeline.version, written.status.value
+    return CreatedRerun(written.id, old.pipeline_id, version, status, steps, created=True, edits=new.edits)
 
 
 def _claim_token(tx: Transaction, old: _OldRun, request: Rerun, new: NewRun) -> CreatedRerun | None:
@@ -293,7 +341,8 @@ def _claim_token(tx: Transaction, old: _OldRun, request: Rerun, new: NewRun) -> 
 
     The claim also has the run, the step and the version, so that a token names one rerun of one run.
     """
-    asked = [str(old.id), request.from_step, new.input.hash, request.version]
+    asked: list[Any] = [str(old.id), request.from_step, new.input.hash, request.version]
+    asked += [] if request.params is None else [request.params.value]
     digest = hashlib.sha256(b"rerun" + orjson.dumps(asked)).hexdigest()
     claim = replace(new, input=replace(new.input, hash=digest))
     earlier_run = triggering.claim_token(tx, claim)
@@ -306,14 +355,18 @@ def _claim_token(tx: Transaction, old: _OldRun, request: Rerun, new: NewRun) -> 
         earlier_run.status,
         tuple(reusing.taken_over(tx, earlier_run.id)),
         created=False,
+        edits=RunEdits.of_json(tx.execute(_EDITS, {"id": earlier_run.id}).scalar_one()),
     )
+
+
+_EDITS = "SELECT r.edits FROM runs AS r WHERE r.id = :id"
 
 
 def _reused(tx: Transaction, old: _OldRun, new: NewRun, begin: str) -> Reused:
     ended, there = reusing.old_steps(tx, old.id)
     plan = new.header.plan
     if new.header.pipeline_version != old.version:
-        before = pipelines.get(tx, old.tenant, old.pipeline_id, old.version).plan
+        before = old.edits.plan(pipelines.get(tx, old.tenant, old.pipeline_id, old.version).plan)
         _require_kept(before, new, reuse.decide(before, old.failure_mode, ended, begin).steps, begin)
         alike = reuse.same_steps(before, plan)
         ended = {step_id: each for step_id, each in ended.items() if step_id in alike}
@@ -324,18 +377,16 @@ def _reused(tx: Transaction, old: _OldRun, new: NewRun, begin: str) -> Reused:
             errors=[FieldError("fromStep", "would be skipped again", "skipped_step")],
             hint="begin at the step that chooses it",
         )
-    _require_same_input(old, new, reuse.readers_of_input(plan, decided.steps))
     return Reused(old.id, [replace(there[plan[each].id], ordinal=each) for each in decided.steps])
 
 
-def _require_same_input(old: _OldRun, new: NewRun, readers: list[str]) -> None:
-    if readers and new.input.hash != old.kept.hash:
-        raise Conflict(
-            f"the input differs from that of run {old.shown}, and steps whose results would be reused have"
-            f" read it: {_listed(readers)}",
-            errors=[FieldError("input", f"was read by step {each!r}", "input_reused") for each in readers],
-            hint=f"begin at {readers[0]!r} or at the beginning, or leave the input as it was",
-        )
+def _seen(old: _OldRun, new: NewRun, reused: Reused) -> Mapping[str, str]:
+    """The hashes of inputs that reused steps have read, where they are not that of the new run. A step that
+    the run before had reused itself may have read that of an earlier run.
+    """
+    readers = reuse.readers_of_input(new.header.plan, [each.ordinal for each in reused.steps])
+    hashes = {each: old.edits.seen.get(each, old.kept.hash) for each in readers}
+    return {each: hash for each, hash in hashes.items() if hash != new.input.hash}
 
 
 def _require_kept(before: Plan, new: NewRun, reused: Sequence[int], begin: str) -> None:

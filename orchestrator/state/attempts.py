@@ -1,6 +1,8 @@
 """Ends failed attempts: the task run waits for its next attempt, for the run that takes care of its error, or
 fails for good with a dead letter.
 
+Where the step says so, it does not fail for good: it gets further attempts, and the caller pauses the run.
+
 One statement per outcome writes the task run's move, its event, the attempt's record and, when no attempt is
 left, the dead letter. So each task run that has no attempt left, and failed, has exactly one dead letter.
 """
@@ -21,10 +23,10 @@ from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.log_names import names_of
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.registry import task_rows
-from pipeweave.orchestrator.state import handled_errors, keys_released, waited
+from pipeweave.orchestrator.state import handled_errors, keys_released, run_transitions, waited
 from pipeweave.orchestrator.state.ended_attempts import ENDED, OF_THE_ATTEMPT, archived, ended_row
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.rows import read
@@ -37,6 +39,8 @@ log = logging.getLogger(__name__)
 # The delay (ms) before the attempt that replaces one whose worker was lost or stopped. The task did not fail:
 # waiting gains nothing.
 AT_ONCE_MS = 0
+# Why another attempt follows that nothing had promised: people resume the run.
+EXHAUSTED = "exhausted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +52,15 @@ class EndedAttempts:
         final: task runs that have no attempt left.
         retried: task runs that wait for their next attempt.
         due: the ids of `retried` task runs without a delay.
+        exhausted: of `retried`, those that had no attempt left, and their failures: the run has to be paused
+            before they are released. Its row is locked.
         handled: task runs that wait for the run that takes care of their error.
     """
 
     final: list[TaskRun]
     retried: list[TaskRun]
     due: list[UUID]
+    exhausted: list[tuple[TaskRun, Failure]]
     handled: list[TaskRun] = field(default_factory=list)
 
 
@@ -74,9 +81,10 @@ def end(
         chance: gives a number in [0, 1) for the jitter of a delay.
     """
     if not failures:
-        return EndedAttempts([], [], [])
+        return EndedAttempts([], [], [], [])
     failures = [(task_run, _tolerated(run, task_run, failure)) for task_run, failure in failures]
     rows = _look(tx, run.id, failures)
+    exhaustion = _Exhaustion(tx, run)
     retries: list[dict[str, Any]] = []
     finals: list[dict[str, Any]] = []
     handled: list[dict[str, Any]] = []
@@ -93,6 +101,8 @@ def end(
             retries.append(_retry_row(run, task_run, row, failure, delay_ms))
         elif (rule := handled_errors.rule_for(run, task_run, failure)) is not None:
             handled.append(handled_errors.row_of(tx, task_run, row, failure, rule))
+        elif exhaustion.pauses(task_run, row, failure):
+            retries.append(_further_row(run, task_run, row, failure))
         else:
             finals.append(_final_row(task_run, row, failure, tx.new_id() if failure.is_dead else None))
     retried = _write(tx, run.id, _RETRY, retries)
@@ -101,7 +111,41 @@ def end(
     waiting = handled_errors.begin(tx, run, handled)
     keys_released.announce(tx, [*final, *waiting])
     tx.after_commit(lambda: _log(run, failures, {each.id for each in final}, retries, handled))
-    return EndedAttempts(final, retried, due, waiting)
+    return EndedAttempts(final, retried, due, exhaustion.failures, waiting)
+
+
+@dataclass(slots=True)
+class _Exhaustion:
+    """Tells which task runs without an attempt left pause their run instead of failing.
+
+    Args:
+        failures: those task runs so far, with how their last attempts failed.
+    """
+
+    tx: Transaction
+    run: RunHeader
+    failures: list[tuple[TaskRun, Failure]] = field(default_factory=list)
+    _is_open: bool | None = None
+
+    def pauses(self, task_run: TaskRun, row: Any, failure: Failure) -> bool:
+        """Whether a task run does."""
+        # A standalone task has no run that people could resume. Without its task, or where its condition
+        # cannot be decided, there is nothing to try again.
+        is_called = row.current_version is not None and row.status != TaskStatus.PENDING
+        if self.run.pipeline_id is None or not is_called:
+            return False
+        ordinal = self.run.plan.ordinals[task_run.step_id]
+        if not self.run.plan.pauses(ordinal, row.on_exhausted) or not self._may_be_paused():
+            return False
+        self.failures.append((task_run, failure))
+        return True
+
+    def _may_be_paused(self) -> bool:
+        """Whether the run is open. Its row is locked, so that it stays so."""
+        if self._is_open is None:
+            status = run_transitions.lock_status(self.tx, self.run.id)
+            self._is_open = status in (RunStatus.RUNNING, RunStatus.PAUSED)
+        return self._is_open
 
 
 def _step(run: RunHeader, task_run: TaskRun) -> StepSpec:
@@ -133,6 +177,9 @@ def _log(
             level = logging.ERROR if failure.is_dead else logging.WARNING
             _log_failure(level, "task_run.failed", run, task_run, failure, {})
         elif (row := retried.get(task_run.id)) is not None:
+            if row["cause"] is not None:
+                _log_failure(logging.ERROR, "task_run.exhausted", run, task_run, failure, {})
+                continue
             more = {"max_attempts": row["max_attempts"], "retry_in_ms": row["delay_ms"]}
             _log_failure(logging.WARNING, "task_run.retrying", run, task_run, failure, more)
         elif (rule := rules.get(task_run.id)) is not None:
@@ -153,7 +200,8 @@ _LOOK = f"""
 SELECT t.id, t.status, t.attempt, t.max_attempts, t.worker, t.code_version, t.code_hash, t.started_at,
        t.dispatched_at, t.error_code,
        k.retry_backoff, k.retry_delay_ms, k.max_retry_delay_ms, k.retry_multiplier, k.retry_jitter,
-       k.retry_on, k.code_version AS current_version, k.code_hash AS current_hash
+       k.retry_on, k.on_exhausted, k.max_attempts AS usual_attempts, k.code_version AS current_version,
+       k.code_hash AS current_hash
 FROM {NAMED} JOIN task_runs AS t ON {by_key()}
     LEFT JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
 ORDER BY t.id FOR UPDATE OF t
@@ -199,14 +247,15 @@ _MOVED_RETRY = Move(
     rows=by_key("f.id"),
     where="t.attempt = f.attempt",
     source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({ENDED}, max_attempts integer,
-        delay_ms bigint, next_version integer, next_hash text)""",
+        delay_ms bigint, next_version integer, next_hash text, cause text)""",
     event=MoveEvent(
         "'task_run.retrying'",
         f"""jsonb_build_object('outcome', m.outcome, 'error', m.message, 'errorCode', m.code,
-        'nextAttempt', m.attempt, 'dueAt', m.due_at) || {waited.OF_A_FAILURE}""",
+        'nextAttempt', m.attempt, 'dueAt', m.due_at) || {waited.OF_A_FAILURE}
+        || CASE WHEN m.cause IS NULL THEN '{{}}' ELSE jsonb_build_object('cause', m.cause) END""",
         attempt="m.ended",
     ),
-    returning=f"{OF_THE_ATTEMPT}, t.due_at",
+    returning=f"{OF_THE_ATTEMPT}, t.due_at, f.cause",
 ).sql
 
 _RETRY = f"WITH {_MOVED_RETRY}, {archived()} SELECT * FROM moved"
@@ -270,7 +319,16 @@ def _retry_row(
         "delay_ms": delay_ms,
         "next_version": row.code_version if is_pinned else row.current_version,
         "next_hash": row.code_hash if is_pinned else row.current_hash,
+        "cause": None,
     }
+
+
+def _further_row(run: RunHeader, task_run: TaskRun, row: Any, failure: Failure) -> dict[str, Any]:
+    """As many further attempts as its step says, or else its task: as after the retry of a dead letter."""
+    own = _step(run, task_run).retry
+    more = row.usual_attempts if own is None else own.attempts
+    further = {"max_attempts": row.attempt + more, "cause": EXHAUSTED}
+    return _retry_row(run, task_run, row, failure, AT_ONCE_MS) | further
 
 
 def _final_row(task_run: TaskRun, row: Any, failure: Failure, letter: UUID | None) -> dict[str, Any]:

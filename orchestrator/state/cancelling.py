@@ -62,15 +62,22 @@ def cancel_tasks(
     return _cancel(tx, run_id, where, {"task_ids": list(task_ids)}, code, message)
 
 
+# A paused run fails or is cancelled; it does not end well. The statement that ends the run does not do this,
+# because a pause that came while it waited for the row of the run is not in its snapshot.
+_UNPAUSED = "unpaused AS (DELETE FROM run_pauses AS p WHERE p.run_id = :run_id)"
+
+
 def cancel_all(
     tx: Transaction, run_id: UUID, *, code: str, message: str, end: Event | None = None
 ) -> list[TaskRun]:
-    """Cancel every open task run of a run. Running attempts are fenced: their outcome will find no row.
+    """Cancel every open task run of a run that this transaction has ended, and end its pause. Running
+    attempts are fenced: their outcome will find no row.
 
     Args:
         end: the event of the end of their run, which is written behind theirs; None where the run goes on.
     """
-    cancelled = _cancel(tx, run_id, "true", {}, code, message, *(() if end is None else (end,)))
+    last = () if end is None else (end,)
+    cancelled = _cancel(tx, run_id, "true", {}, code, message, *last, also=f", {_UNPAUSED}")
     if waits.forget_all(tx, run_id):
         tx.announce(ChildrenLeft(run_id))
     return cancelled
@@ -84,6 +91,7 @@ def _cancel(
     code: str,
     message: str,
     *last: Event,
+    also: str = "",
 ) -> list[TaskRun]:
     error = orjson.dumps({"code": code, "message": message}).decode()
     # A row that was claimed after this transaction began has a later start; it must not finish before it.
@@ -91,7 +99,7 @@ def _cancel(
         error_code = :code"""
     change = Move(to=T.CANCELLED, changes=changes, where=where)
     parameters = {"error": error, "code": code, "run_id": run_id, "now": tx.now, **parameters}
-    cancelled = read(tx.execute(f"WITH {change.sql} SELECT * FROM moved", parameters))
+    cancelled = read(tx.execute(f"WITH {change.sql}{also} SELECT * FROM moved", parameters))
     append(tx, [*together("task_runs.cancelled", cancelled, errorCode=code), *last])
     keys_released.announce(tx, cancelled)
     return cancelled

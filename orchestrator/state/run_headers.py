@@ -9,6 +9,7 @@ from pipeweave.orchestrator.domain import triggered_by
 from pipeweave.orchestrator.domain.places import BodyScope
 from pipeweave.orchestrator.domain.plan import Plan, standalone_plan
 from pipeweave.orchestrator.domain.run import Parent, RunHeader
+from pipeweave.orchestrator.domain.run_edits import RunEdits
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
@@ -22,9 +23,9 @@ COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mod
     CASE WHEN r.pipeline_id IS NULL THEN
         (SELECT o.task_id FROM task_runs AS o WHERE o.run_id = r.id LIMIT 1) END AS only_task,
     r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_from,
-    r.parent_run_id, r.parent_task_run_id, r.root_run_id, r.depth, r.body, r.scope"""
+    r.parent_run_id, r.parent_task_run_id, r.root_run_id, r.depth, r.body, r.scope, r.edits"""
 
-WIDTH = 20
+WIDTH = 21
 # Of them, the first columns are fields of the header as they are.
 _OWN = 8
 _HEADER = f"SELECT {COLUMNS} FROM runs AS r WHERE r.id = :id"
@@ -66,4 +67,4 @@ def _parent(row: Any) -> Parent | None:
 def _plan(tx: Transaction, row: Any) -> Plan:
     if row.pipeline_id is None:
         return standalone_plan(row.only_task)
-    return pipelines.of_run(tx, row).plan
+    return RunEdits.of_json(row.edits).plan(pipelines.of_run(tx, row).plan)

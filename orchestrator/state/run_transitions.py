@@ -121,19 +121,13 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at
     """The only UPDATE that ends a run, as common table expressions."""
     failed = ", error = CAST(:error AS jsonb), error_code = :code" if has_error else ""
     guard = ", ".join(f"'{each}'" for each in states.run_before(to))
-    # A run fails or is cancelled while it is paused, or quiet; it does not end well so.
-    unpaused = f", {_UNPAUSED}" if to in (RunStatus.FAILED, RunStatus.CANCELLED) else ""
-    woken = ", quiet_since = NULL" if unpaused else ""
+    # A run may fail or be cancelled while it is quiet; it does not end well so.
+    woken = ", quiet_since = NULL" if to in (RunStatus.FAILED, RunStatus.CANCELLED) else ""
     return f"""run AS (
             UPDATE runs SET status = '{to.value}', finished_at = CAST({at} AS timestamptz){failed}{woken}
             WHERE id = :run_id AND status IN ({guard}) AND {where}
             RETURNING id, tenant_id, pipeline_id, status, error, error_code, started_at, finished_at,
                 over_ms, traceparent, parent_task_run_id
-        ){unpaused}"""
-
-
-_UNPAUSED = """unpaused AS (
-            DELETE FROM run_pauses AS p USING run AS m WHERE p.run_id = m.id
         )"""
 
 

@@ -9,6 +9,7 @@ import orjson
 
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.domain import json_shapes
+from pipeweave.orchestrator.domain.checkpoints import MOVING, STATE_UPDATED, as_state_updated
 from pipeweave.orchestrator.domain.replay import TYPES as EVENT_TYPES
 from pipeweave.orchestrator.feed.feed import FeedEvent
 from pipeweave.suggestions import did_you_mean
@@ -17,6 +18,8 @@ from pipeweave.suggestions import did_you_mean
 TYPES = tuple(sorted(EVENT_TYPES))
 # What a task run logs has grown: no event tells so.
 LOG = "log"
+# Whoever watches it gets every change of the state by this one name, with the place of its snapshot.
+STATE = STATE_UPDATED
 # The first words of types; each stands for all of its types.
 KINDS = tuple(sorted({each.partition(".")[0] for each in TYPES}))
 
@@ -28,6 +31,7 @@ class WantedChanges:
     Args:
         types: only these; None: all. So with `pipeline` and `run_id`.
         is_tree: those of the runs inside of `run_id`, too, which is no run inside of another one.
+        as_state: whether each is told as a change of the state, whatever its own type.
     """
 
     tenant: str
@@ -35,6 +39,7 @@ class WantedChanges:
     pipeline: str | None = None
     run_id: UUID | None = None
     is_tree: bool = False
+    as_state: bool = False
 
     @property
     def has_logs(self) -> bool:
@@ -63,7 +68,7 @@ def types_of(words: list[str], field: str = "types", *, is_of_run: bool = False)
     Raises:
         InvalidInput: some words name nothing, or need a run; all of them are told.
     """
-    known = {*TYPES, *KINDS, LOG}
+    known = {*TYPES, *KINDS, LOG, STATE}
     errors = [
         FieldError(field, f"{each[:80]!r} is no type of a change", "unknown", _expected(each))
         for each in words or [""]
@@ -73,18 +78,26 @@ def types_of(words: list[str], field: str = "types", *, is_of_run: bool = False)
     if LOG in words and not is_of_run:
         hint = hint if errors else "name a run: run=prun_…"
         errors.append(FieldError(field, f"{LOG!r} needs a run", "invalid", f"{LOG!r} together with run"))
+    if STATE in words and not {STATE, LOG}.issuperset(words):
+        hint = hint if errors else f"without {STATE}, each change has its own type"
+        errors.append(FieldError(field, f"{STATE!r} stands for all types", "conflict", f"{STATE!r} alone"))
     if errors:
         raise InvalidInput(f"{field} {errors[0].message}", errors=errors, hint=hint)
-    return frozenset(each for each in (*TYPES, LOG) if each in words or each.partition(".")[0] in words)
+    named = frozenset(each for each in (*TYPES, LOG) if each in words or each.partition(".")[0] in words)
+    return named | MOVING if STATE in words else named
 
 
 def _expected(word: str) -> str:
-    near = did_you_mean(word, [*TYPES, *KINDS, LOG])
-    return near or ", ".join((*KINDS, LOG))
+    near = did_you_mean(word, [*TYPES, *KINDS, LOG, STATE])
+    return near or ", ".join((*KINDS, LOG, STATE))
 
 
-def content(event: FeedEvent) -> bytes:
-    """A change as JSON."""
+def content(event: FeedEvent, *, as_state: bool = False) -> bytes:
+    """A change as JSON.
+
+    Args:
+        as_state: tell it as a change of the state.
+    """
     task_run = event.task_run_id
     return orjson.dumps(
         {
@@ -97,5 +110,6 @@ def content(event: FeedEvent) -> bytes:
             "step": event.step_id,
             "attempt": event.attempt,
             "data": event.data,
+            **(as_state_updated(event.run_id, event.seq, event.type) if as_state else {}),
         }
     )

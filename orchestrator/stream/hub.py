@@ -257,10 +257,13 @@ class Hub:
             if not wanting:
                 continue
             cursor = place_text.write(batch.place_after(index), self._known, event.tenant)
-            content = changes.content(event)
+            contents: dict[bool, bytes] = {}
             for each in wanting:
+                as_state = each.wanted.as_state
+                if as_state not in contents:
+                    contents[as_state] = changes.content(event, as_state=as_state)
                 if each.sink.has_room:
-                    each.sink.change(cursor, content)
+                    each.sink.change(cursor, contents[as_state])
                 else:
                     full.add(each)
                     each.place, each.is_near = batch.place_after(index - 1), False

@@ -22,6 +22,7 @@ from pipeweave.authoring.written_calls import written_call, written_rules_for_er
 from pipeweave.authoring.written_values import constant, written
 from pipeweave.errors import InvalidSpec
 from pipeweave.json_conversion import to_json_value
+from pipeweave.option_checks import OnExhausted
 from pipeweave.spec import ALL, PipelineSpec, StepSpec, parse_spec
 from pipeweave.spec.rules import FAILS_RUN, ItemFailure
 
@@ -261,6 +262,7 @@ def pipeline(
     priority: int | None = None,
     timeout: float | str | None = None,
     idle_timeout: float | str | None = None,
+    on_exhausted: OnExhausted | None = None,
     code: str = "any",
     schedule: str | Schedule | None = None,
     on_success: Hook | Sequence[Hook] | None = None,
@@ -284,6 +286,7 @@ def pipeline(
     priority: int | None = None,
     timeout: float | str | None = None,
     idle_timeout: float | str | None = None,
+    on_exhausted: OnExhausted | None = None,
     code: str = "any",
     schedule: str | Schedule | None = None,
     on_success: Hook | Sequence[Hook] | None = None,
@@ -308,6 +311,8 @@ def pipeline(
         timeout: how long a run may take: seconds, or a text such as `30s`, `5m` or `2h`; None for the
             deployment's limit.
         idle_timeout: how long nothing may happen in a run: as `timeout`, but None for no limit.
+        on_exhausted: what follows the last attempt of its steps: `fail`, or `pause`, which pauses the run
+            until people resume it; None for what each task says. A step may say otherwise.
         code: `any`: a step calls the code of whichever worker takes it; `pinned`: only the code that its task
             had when the run began, while a deploy goes on.
         schedule: when its runs begin by themselves: a cron line in UTC, or a Schedule.
@@ -338,6 +343,8 @@ def pipeline(
         "onFailure": written_hooks(on_failure),
         "onWaiting": written_hooks(on_waiting),
     }
+    if on_exhausted is not None:
+        options["onExhausted"] = on_exhausted
     if variables:
         options["variables"] = constant(variables, "variables")
     if error_handlers:

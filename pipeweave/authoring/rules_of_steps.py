@@ -77,6 +77,7 @@ def written_rules(
     continue_on_error: bool = False,
     on_error: Any = None,
     compensate: Any = None,
+    on_exhausted: str | None = None,
 ) -> dict[str, Any]:
     """The members of a step's document for these rules; none for those that are left out."""
     shown: dict[str, Any] = {}
@@ -94,6 +95,8 @@ def written_rules(
         shown["onError"] = written_call(on_error, "on_error")
     if compensate is not None:
         shown["compensate"] = written_call(compensate, "compensate")
+    if on_exhausted is not None:
+        shown["onExhausted"] = on_exhausted
     return shown
 
 

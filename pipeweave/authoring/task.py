@@ -21,7 +21,7 @@ from pipeweave.authoring.rules_of_steps import Join, written_rules
 from pipeweave.authoring.task_spec import DEFAULT_CONCURRENT, MAX_CONCURRENT, TaskSpec, code_hash
 from pipeweave.durations import MAX_MS, milliseconds
 from pipeweave.errors import FieldError, InvalidTask
-from pipeweave.option_checks import Backoff
+from pipeweave.option_checks import Backoff, OnExhausted
 from pipeweave.suggestions import did_you_mean
 
 P = ParamSpec("P")
@@ -93,6 +93,7 @@ class Task(Generic[P, R]):
         continue_on_error: bool = False,
         on_error: Any = None,
         compensate: Any = None,
+        on_exhausted: OnExhausted | None = None,
     ) -> TaskWithOptions[P, R]:
         """Set options of the step that the next call adds; a call outside a pipeline ignores them.
 
@@ -113,6 +114,8 @@ class Task(Generic[P, R]):
             on_error: what runs when its last attempt has failed, and completes the step: a pipeline, its id,
                 or a mapping with `pipeline`, `params` and `handled`, whose texts are templates.
             compensate: what runs if it had completed, and its run ends badly; as `on_error`.
+            on_exhausted: what follows its last attempt, in place of what the pipeline and its task say:
+                `fail`, or `pause`, which pauses the run until people resume it.
 
         Raises:
             InvalidSpec: the condition is known while the pipeline is drawn, or `retry` is no Retry.
@@ -125,6 +128,7 @@ class Task(Generic[P, R]):
             continue_on_error=continue_on_error,
             on_error=on_error,
             compensate=compensate,
+            on_exhausted=on_exhausted,
         )
         return TaskWithOptions(self, step_id, tuple(needs), rules)
 
@@ -219,6 +223,7 @@ def task(
     retry_multiplier: float = 2,
     retry_jitter: float = 0,
     retry_on: Sequence[str] | None = None,
+    on_exhausted: OnExhausted = "fail",
     heartbeat_interval_ms: int = 60_000,
     concurrency: int = 0,
     concurrent: int = ...,

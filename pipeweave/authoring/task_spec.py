@@ -14,9 +14,12 @@ from pipeweave.durations import DURATION_EXPECTED
 from pipeweave.errors import FieldError, InvalidTask
 from pipeweave.option_checks import (
     BACKOFFS,
+    FAIL,
     MAX_MULTIPLIER,
     MAX_RETRIES,
+    ON_EXHAUSTED,
     Backoff,
+    OnExhausted,
     choice_mistakes,
     code_mistakes,
     name_mistakes,
@@ -76,6 +79,8 @@ class TaskSpec:
         retry_multiplier: the factor by which an exponential delay grows, from 1.
         retry_jitter: the part of each delay that is random, 0 to 1.
         retry_on: the error codes that are retried; None for every retryable error.
+        on_exhausted: what follows the last attempt: `fail`, or `pause`, which pauses its run until people
+            resume it. A pipeline and its steps may say otherwise; a standalone task always fails.
         heartbeat_interval_ms: the time between two heartbeats, ms.
         concurrency: how many may run at once over all workers; 0 for any number.
         concurrent: how many calls of an `async def` task one process of a worker runs at once, 1 to
@@ -109,6 +114,7 @@ class TaskSpec:
     retry_multiplier: float = 2
     retry_jitter: float = 0
     retry_on: tuple[str, ...] | None = None
+    on_exhausted: OnExhausted = FAIL
     heartbeat_interval_ms: int = 60_000
     concurrency: int = 0
     concurrent: int = 1
@@ -140,6 +146,7 @@ class TaskSpec:
                 yield from number_mistakes(value, option, kind, lowest, highest)
         yield from choice_mistakes(self.retry_backoff, "retry_backoff", BACKOFFS)
         yield from code_mistakes(self.retry_on, "retry_on")
+        yield from choice_mistakes(self.on_exhausted, "on_exhausted", ON_EXHAUSTED)
         yield from rate_mistakes(self.rate_limit, "rate_limit")
         yield from queue_mistakes(self.queue)
         yield from key_mistakes(self.idempotency_key)
@@ -190,6 +197,7 @@ class TaskSpec:
             "description": self.description,
             "inputSchema": self.input_schema,
             "retryOn": None if self.retry_on is None else list(self.retry_on),
+            "onExhausted": None if self.on_exhausted == FAIL else self.on_exhausted,
             "rateLimit": self.rate_limit,
             "queue": self.queue,
         }

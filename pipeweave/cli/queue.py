@@ -199,6 +199,8 @@ def why(client: Client, run: str, step: str | None, is_all: bool, as_json: bool)
         show_json(explanation)
         return
     click.echo(f"{explanation['taskRunId']} is {explanation['status']}")
+    if explanation.get("isEdited"):
+        click.echo("  its params were edited for this run alone")
     for each in explanation["reasons"]:
         click.echo(f"  {text(each['text'])}")
 
@@ -208,6 +210,8 @@ def _show_all(report: Document) -> None:
     click.echo(f"{report['summary']}; {running}" if report["summary"] else f"nothing waits; {running}")
     if report.get("reason"):
         click.echo(f"  {text(report['reason']['text'])}")
+    if report.get("editedParams"):
+        click.echo(f"  its params were edited for this run: {', '.join(report['editedParams'])}")
     for each in report["reasons"]:
         click.echo(f"  {each['count']:,} of {text(each['taskId'])}, {each['status']}: {text(each['text'])}")
 

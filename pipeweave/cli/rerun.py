@@ -11,7 +11,14 @@ from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import show_json, show_warnings
 from pipeweave.cli.support.rerun_all import FINAL_STATUSES, Matching, rerun_all
-from pipeweave.cli.support.run_options import follow_to_end, given_input, timeout_option, with_input
+from pipeweave.cli.support.run_options import (
+    follow_to_end,
+    given_input,
+    json_value,
+    timeout_option,
+    with_input,
+)
+from pipeweave.cli.support.run_view import edits_of
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
         "pipeweave rerun latest --wait",
         "pipeweave rerun 01m80arwk4e7 --from report",
         'pipeweave rerun 01m80arwk4e7 -i \'{"day": "2026-11-22"}\' --version latest',
+        "pipeweave rerun latest --from charge --params '{\"amount\": 5}'",
         "pipeweave rerun --status failed --pipeline nightly --dry-run",
     )
 )
@@ -43,6 +51,12 @@ if TYPE_CHECKING:
     "--from", "from_step", metavar="STEP", help="Begin at this step, and reuse the results of others."
 )
 @with_input
+@click.option(
+    "--params",
+    metavar="JSON",
+    callback=lambda ctx, param, value: None if value is None else (json_value(ctx, param, value),),
+    help="Other params of the step that --from names, for the new run alone; null for those of its version.",
+)
 @click.option("--version", metavar="VERSION", help="same (the default), latest, or a number.")
 @click.option(
     "--run-token", help="Makes the rerun repeatable: with the same token, the first rerun is returned."
@@ -64,6 +78,7 @@ def rerun(
     from_step: str | None,
     inline: str | None,
     file: Any,
+    params: tuple[Any] | None,
     version: str | None,
     run_token: str | None,
     wait: bool,
@@ -73,16 +88,16 @@ def rerun(
     """Run a run again that has ended, as a new run.
 
     RUN is an id, the beginning of one, or `latest`. With --from, the step and all that follows it run, and
-    the results of other steps are reused. Without --input or --file, the input is that of the run. With
-    --status instead of RUN, all runs that match run again, each with its own input; exit 0 only if none was
-    refused.
+    the results of other steps are reused. Without --input or --file, the input is that of the run; with them,
+    reused steps keep the results that they have. --params are those of the step to begin at. With --status
+    instead of RUN, all runs that match run again, each with its own input; exit 0 only if none was refused.
     """
     options: dict[str, Any]
     chosen = {"createdAfter": created_after, "createdBefore": created_before}
     if status is not None:
-        if run is not None or wait or timeout is not None or inline is not None or file is not None:
+        if run is not None or wait or any(each is not None for each in (timeout, inline, file, params)):
             raise click.UsageError(
-                "--status cannot be combined with RUN, --input, --file, --wait or --timeout"
+                "--status cannot be combined with RUN, --input, --file, --params, --wait or --timeout"
             )
         options = {"fromStep": from_step, "version": _version(version), "runToken": run_token, **chosen}
         members = {name: value for name, value in options.items() if value is not None}
@@ -94,6 +109,8 @@ def rerun(
     options = {"from_step": from_step, "run_token": run_token, "version": _version(version)}
     if inline is not None or file is not None:
         options["input"] = given_input(inline, file)
+    if params is not None:
+        [options["params"]] = params
     made = client.rerun(id_arguments.run(client, run, pipeline), **options)
     show_warnings(made.document)
     if wait:
@@ -103,6 +120,8 @@ def rerun(
     else:
         reused = ", ".join(made.document["reusedSteps"])
         click.echo(f"{made.id} {made.status}" + (f", reuses the results of {reused}" if reused else ""))
+        for line in edits_of(made.document):
+            click.echo(f"edited: {line}")
 
 
 def _version(version: str | None) -> str | int | None:

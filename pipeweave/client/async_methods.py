@@ -24,6 +24,8 @@ class AsyncMethods(InThreads):
     change_runs = awaited(Client.change_runs)
     change_service = awaited(Client.change_service)
     check_pipeline = awaited(Client.check_pipeline)
+    checkpoint = awaited(Client.checkpoint)
+    checkpoints = iterated(Client.checkpoints)
     children = awaited(Client.children)
     compare = awaited(Client.compare)
     delete_schedule = awaited(Client.delete_schedule)

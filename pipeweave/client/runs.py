@@ -110,6 +110,24 @@ class RunMethods(Methods):
         """
         return document_of(self._http.get(f"/api/runs/{checked_id(run_id)}/state"))
 
+    def checkpoints(self, run_id: str) -> Iterator[Document]:
+        """Iterate over the checkpoints of a run, oldest first: {checkpointId, createdAt, event, href, …}.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        path = f"/api/runs/{checked_id(run_id)}/checkpoints"
+        return self._all(path, "checkpoints", {"limit": PAGE_SIZE})
+
+    def checkpoint(self, run_id: str, checkpoint_id: str) -> Document:
+        """Read a checkpoint of a run with the state that the run had then (`state`).
+
+        Raises:
+            NotFound: there is no such run or checkpoint. LimitExceeded: too many events lie before it.
+        """
+        path = f"/api/runs/{checked_id(run_id)}/checkpoints/{checked_id(checkpoint_id)}"
+        return document_of(self._http.get(path))
+
     def timeline(self, run_id: str) -> Document:
         """Read what each step of a run did when: {totalMs, steps: [{stepId, bars, lane, …}], …}, all steps.
 
@@ -253,6 +271,7 @@ class RunMethods(Methods):
         *,
         from_step: str | None = None,
         input: Any = _KEEP,
+        params: Mapping[str, Any] | None = _KEEP,
         version: str | int | None = None,
         run_token: str | None = None,
         validation_mode: str | None = None,
@@ -263,20 +282,24 @@ class RunMethods(Methods):
             run_id: the run that ended.
             from_step: the step to begin at: it and all behind it run, results of other steps are reused; None
                 for the beginning.
-            input: another input, any JSON value or what a task may return; by default that of the run.
+            input: another input, any JSON value or what a task may return; by default that of the run. Reused
+                steps keep their results; `document["edits"]` names those that have read the other input.
+            params: other params of the step `from_step`, for the new run alone; they may hold expressions. By
+                default those that it had in the run; None for those of its version.
             version: `same`, `latest` or a number; None for the version of the run.
-            run_token: a second rerun with the same token, run, step, input and version is the first one.
-            validation_mode: as for `trigger`.
+            run_token: a second rerun with the same token, run, step, input, params and version is the first
+                one.
+            validation_mode: as for `trigger`, of the input.
 
         Raises:
             NotFound: there is no such run or version.
-            Conflict: the run is open, or results that would be reused do not fit the input or the version.
+            InvalidInput: there is no such step, or it does not take these params.
+            Conflict: the run is open, or results that would be reused do not fit the version.
         """
         body = without_none(
             fromStep=from_step, version=version, runToken=run_token, validationMode=validation_mode
         )
-        if input is not _KEEP:
-            body["input"] = input
+        body |= {name: each for name, each in (("input", input), ("params", params)) if each is not _KEEP}
         answer = self._http.send("POST", f"/api/runs/{checked_id(run_id)}/rerun", body)
         return Run(answer["pipelineRunId"], answer["pipelineId"], answer["status"], answer)
 

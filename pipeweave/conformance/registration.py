@@ -79,7 +79,9 @@ _TASK_RULES: Mapping[str, _AnswerRule] = {
     "inputSchema": _AnswerRule("a JSON schema of an object", lambda value: isinstance(value, dict)),
 }
 # Further fields that the orchestrator knows; it checks them itself.
-_OTHERS = frozenset({"parameters", "queue", "rateLimit", "retryJitter", "retryMultiplier", "retryOn"})
+_OTHERS = frozenset(
+    {"onExhausted", "parameters", "queue", "rateLimit", "retryJitter", "retryMultiplier", "retryOn"}
+)
 _REQUIRED = ("id", "codeHash")
 _SERVICE_FIELDS = frozenset(
     {"serviceId", "version", "baseUrl", "tasks", "tokenFormat", "storageAccess", "kind"}

@@ -13,6 +13,7 @@ from pipeweave.spec.child_steps import MAX_DEPTH, Body, ChildPipeline, ChildStep
 from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.derivation import derive
 from pipeweave.spec.document import parse_spec
+from pipeweave.spec.edited_params import edited_params_errors, takes_params
 from pipeweave.spec.engine_steps import (
     CHILD_TASKS,
     ENGINE_TASK_PREFIX,
@@ -107,6 +108,7 @@ __all__ = [
     "default_value",
     "derive",
     "dry_run",
+    "edited_params_errors",
     "engine_task",
     "escape",
     "named_in",
@@ -119,6 +121,7 @@ __all__ = [
     "rules",
     "run_output",
     "show_path",
+    "takes_params",
     "time_limits",
     "timetable",
     "unknown_tasks",

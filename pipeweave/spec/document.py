@@ -20,7 +20,7 @@ from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.document_durations import read_duration
 from pipeweave.spec.document_expressions import ITEM_ROOTS, LOOP_ROOTS, step_of
 from pipeweave.spec.document_graph import TooManyEdges
-from pipeweave.spec.document_rules import renamed
+from pipeweave.spec.document_rules import read_on_exhausted, renamed
 from pipeweave.spec.document_steps import StepReader
 from pipeweave.spec.expressions import Path
 from pipeweave.spec.graph import validate_graph
@@ -33,7 +33,7 @@ from pipeweave.spec.rules import ANY_CODE, CODES, FAIL_FAST, FAILURE_MODES
 _PIPELINE_KEYS = (
     *("id", "description", "failureMode", "priority", "defaults", "steps", "code"),
     *("timeout", "timeoutMs", "idleTimeout", "idleTimeoutMs", "inputSchema", "output", "schedule"),
-    *("variables", *HOOK_NAMES),
+    *("variables", "onExhausted", *HOOK_NAMES),
     *("errorHandlers", "finally", "finallyTimeout", "finallyTimeoutMs"),
 )
 # The same keys as another notation writes them.
@@ -126,6 +126,7 @@ class _DocumentReader(StepReader):
             output=self.output(document.get("output"), steps),
             schedule=self.schedule(document.get("schedule"), input_schema),
             hooks=self.hooks(document, spec_id),
+            on_exhausted=read_on_exhausted(self, document),
         )
 
     def pipeline_id(self, document: Mapping[str, Any], id: str | None) -> str:

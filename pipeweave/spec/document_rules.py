@@ -11,6 +11,8 @@ from pipeweave.option_checks import (
     BACKOFFS,
     MAX_MULTIPLIER,
     MAX_RETRIES,
+    ON_EXHAUSTED,
+    PAUSE,
     choice_mistakes,
     code_mistakes,
     number_mistakes,
@@ -63,6 +65,25 @@ def read_flag(mistakes: FieldErrors, members: Mapping[str, Any], key: str, path:
         )
         return False
     return bool(flag)
+
+
+def read_on_exhausted(mistakes: FieldErrors, members: Mapping[str, Any], path: str = "") -> str | None:
+    """Read what follows the last attempt; None where nothing is said.
+
+    Args:
+        path: of the step; empty for the pipeline.
+    """
+    written = members.get("onExhausted")
+    if written is None:
+        return None
+    field = f"{path}.onExhausted" if path else "onExhausted"
+    for each in choice_mistakes(written, field, ON_EXHAUSTED):
+        mistakes.wrong(field, each.message, each.code, each.expected)
+        return None
+    if written == PAUSE and members.get("continueOnError"):
+        problem = "cannot be given together with `continueOnError`: the run either pauses or goes on"
+        mistakes.wrong(field, problem, "conflict")
+    return str(written)
 
 
 def read_join(mistakes: FieldErrors, written: Any, path: str) -> JoinRule:

@@ -18,7 +18,13 @@ from pipeweave.spec.document_edges import EdgeReader
 from pipeweave.spec.document_engine_steps import EngineStepReader
 from pipeweave.spec.document_expressions import ExpressionReader
 from pipeweave.spec.document_graph import GraphMistakes, StepDraft
-from pipeweave.spec.document_rules import read_flag, read_join, read_retry, renamed
+from pipeweave.spec.document_rules import (
+    read_flag,
+    read_join,
+    read_on_exhausted,
+    read_retry,
+    renamed,
+)
 from pipeweave.spec.document_waits import WaitReader
 from pipeweave.spec.engine_steps import ENGINE_TASK_PREFIX, Choice, EngineStep, Gather, engine_task
 from pipeweave.spec.joins import MAX_EARLY_PREDECESSORS, SETTLED
@@ -34,17 +40,21 @@ _DEEDS = (
 )
 _STEP_KEYS = (
     *("id", *_DEEDS, "action", "needs", "params", "map", "parallel"),
-    *("condition", "join", "retry", "timeout", "timeoutMs", "continueOnError", "async"),
+    *("condition", "join", "retry", "timeout", "timeoutMs", "continueOnError", "onExhausted", "async"),
     *("onError", "compensate"),
 )
 # The same keys as another notation writes them.
-_STEP_NAMES = {"continue_on_error": "continueOnError", "on_error": "onError"}
+_STEP_NAMES = {
+    "continue_on_error": "continueOnError",
+    "on_error": "onError",
+    "on_exhausted": "onExhausted",
+}
 # Options of `@task` that a step does not have, but that an author may look for there.
 _TASK_OPTIONS = ("retries", "retry_on", "concurrency", "rate_limit", "priority", "queue")
 _MAP_KEYS = ("over", "as", "maxParallel", "failure", "steps")
 MAX_PARALLEL = 1_000
 # What only a step with a task has, and what a step of the engine does not have besides.
-_OF_TASKS = ("params", "map", "retry", "timeout", "timeoutMs", "action", "async")
+_OF_TASKS = ("params", "map", "retry", "timeout", "timeoutMs", "onExhausted", "action", "async")
 # What a step with child runs has all the same.
 _OF_CHILDREN = {
     "pipeline": ("params", "retry", "map"),
@@ -176,6 +186,7 @@ class StepReader(GraphMistakes):
             retry=read_retry(self, members.get("retry"), f"{entry.field}.retry"),
             timeout_ms=timeout_ms or (ADAPTER_TIMEOUT_MS if deed == "adapter" else None),
             continue_on_error=read_flag(self, members, "continueOnError", entry.field),
+            on_exhausted=read_on_exhausted(self, members, entry.field),
             # The action of an adapter may always say that its work goes on elsewhere.
             suspends=suspends or (NO_ASYNC_DEFAULTS if deed == "adapter" else None),
             on_error=self.calls.on_error(members.get("onError"), f"{entry.field}.onError"),

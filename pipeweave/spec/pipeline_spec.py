@@ -98,6 +98,8 @@ class StepSpec:
         retry: how often and when it is retried; None for what its task says.
         timeout_ms: the time limit of one attempt (ms); None for what its task says.
         continue_on_error: a final failure is passed over like a false condition.
+        on_exhausted: `pause`: its last failure pauses the run, `fail`: it is one; None for what the pipeline
+            says, or else its task.
         suspends: how long the result of a call that suspends itself may take. A dict
             `{"status": "pending", …}` suspends only where this is not None; `Suspend` always does.
         on_error: what runs when its last attempt has failed; None for what the pipeline says.
@@ -115,6 +117,7 @@ class StepSpec:
     retry: StepRetry | None = None
     timeout_ms: int | None = None
     continue_on_error: bool = False
+    on_exhausted: str | None = None
     suspends: AsyncDefaults | None = None
     on_error: ErrorRule | None = None
     compensate: ChildCall | None = None
@@ -212,6 +215,8 @@ class StepSpec:
             shown["timeoutMs"] = self.timeout_ms
         if self.continue_on_error:
             shown["continueOnError"] = True
+        if self.on_exhausted is not None:
+            shown["onExhausted"] = self.on_exhausted
         if self.suspends is not None:
             shown["async"] = self.suspends.to_json()
         if self.on_error is not None:
@@ -247,6 +252,7 @@ class PipelineSpec:
         error_rules: what runs when a step without `on_error` fails: the first whose condition is true.
         finally_call: what runs when all steps have ended, however they did.
         finally_timeout_ms: how long that, and all compensation, may take together (ms); None for 5 min.
+        on_exhausted: for its steps that say nothing themselves; None for what their tasks say.
     """
 
     id: str
@@ -266,6 +272,7 @@ class PipelineSpec:
     error_rules: tuple[ErrorRule, ...] = ()
     finally_call: ChildCall | None = None
     finally_timeout_ms: int | None = None
+    on_exhausted: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The document of the spec, with its schedule."""
@@ -288,6 +295,8 @@ class PipelineSpec:
             shown["idleTimeoutMs"] = self.idle_timeout_ms
         if self.code != ANY_CODE:
             shown["code"] = self.code
+        if self.on_exhausted is not None:
+            shown["onExhausted"] = self.on_exhausted
         if self.defaults:
             shown["defaults"] = dict(self.defaults)
         if self.input_schema is not None:
@@ -362,6 +371,7 @@ class PipelineSpec:
             priority=self.priority,
             code=self.code,
             variables=self.variables,
+            on_exhausted=self.on_exhausted,
         )
 
     @property

@@ -118,7 +118,7 @@ def run_pipeline(
     Nothing is waited for: a sleep ends at once, and a signal or an approval that the test does not give ends
     as if its time were over: with its default, or failed with WAIT_TIMEOUT. `waited_ms` of the step says how
     long it would have waited. A pipeline that a step runs is run here, too; `runs` of the step has its
-    results.
+    results. Nobody resumes a run here, so a step with `on_exhausted="pause"` fails.
 
     Args:
         pipeline: a `@pipeline` function, a spec, or a document.

@@ -46,6 +46,23 @@ def test_mistakes_of_a_rerun_are_named(api: Api, pipeline: str) -> None:
     assert {each["field"].split(".")[0] for each in wrong["errors"]} == {"version", "fromStep"}
 
 
+def test_another_input_and_other_params_are_shown_with_the_new_run(api: Api, pipeline: str) -> None:
+    first = cancelled(api, pipeline)
+    made = api.post(f"/api/runs/{first}/rerun", {"fromStep": "report", "params": {}, "input": {"n": 2}}).json
+    assert made["edits"] == {"params": {"report": {}}, "otherInput": []}
+    shown = api.get(f"/api/runs/{made['pipelineRunId']}").json
+    assert (shown["edits"], shown["input"]) == (made["edits"], {"n": 2})
+
+
+def test_params_without_their_step_are_refused(api: Api, pipeline: str) -> None:
+    first = cancelled(api, pipeline)
+    refused = api.post(f"/api/runs/{first}/rerun", {"params": {}})
+    assert (refused.status_code, refused.json["errors"][0]["field"]) == (400, "fromStep")
+    wrong = api.post(f"/api/runs/{first}/rerun", {"fromStep": "report", "params": {"x": "${steps.none}"}})
+    assert (wrong.status_code, wrong.json["errors"][0]["field"]) == (400, "params.x")
+    assert api.post(f"/api/runs/{first}/rerun", {"fromStep": "report", "params": [1]}).status_code == 400
+
+
 def test_many_runs_run_again_by_a_filter(api: Api, pipeline: str) -> None:
     mine = [cancelled(api, pipeline) for _ in range(3)]
     body = {"status": "cancelled", "pipelineId": pipeline, "limit": 2}

@@ -51,6 +51,26 @@ def test_two_runs_are_compared(api: Api, neighbour: Api, pipeline: str, run_id: 
     assert neighbour.get(f"/api/runs/{run_id}/compare/{other}").status_code == 404
 
 
+def test_checkpoints_are_shown_with_the_state_of_then(api: Api, neighbour: Api, run_id: str) -> None:
+    [created] = api.get(f"/api/runs/{run_id}/checkpoints").json["checkpoints"]
+    assert (created["runId"], created["event"]) == (run_id, "run.created")
+    shown = api.get(created["href"]).json
+    assert shown["state"] == api.get(f"/api/runs/{run_id}/at", seq=created["seq"]).json
+    assert {name: shown[name] for name in created} == created
+    for wrong in ("0", "first", "9" * 30):
+        assert api.get(f"/api/runs/{run_id}/checkpoints/{wrong}").status_code == 404
+    assert neighbour.get(created["href"]).status_code == 404
+    assert neighbour.get(f"/api/runs/{run_id}/checkpoints").status_code == 404
+
+
+def test_changes_of_the_state_are_events_by_another_name(api: Api, run_id: str) -> None:
+    events = api.get(f"/api/runs/{run_id}/events").json["events"]
+    changes = api.get(f"/api/runs/{run_id}/events", type="state_updated").json["events"]
+    assert [each["data"]["event"] for each in changes] == [each["type"] for each in events]
+    assert api.get(changes[0]["data"]["stateSnapshot"]).json["seq"] == changes[0]["seq"]
+    assert api.get(f"/api/runs/{run_id}/events", type="state").status_code == 400
+
+
 def test_a_run_is_verified_by_who_may_read(reader: Api, neighbour: Api, run_id: str) -> None:
     found = reader.post(f"/api/runs/{run_id}/verify").json
     assert (found["runId"], found["isEqual"], found["differences"]) == (run_id, True, [])

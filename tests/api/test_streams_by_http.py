@@ -412,6 +412,11 @@ def test_logs_without_a_run_are_refused(api: Api) -> None:
     assert answer.json["errors"][0]["field"] == "types"
 
 
+def test_changes_of_the_state_stand_for_all_types(api: Api) -> None:
+    refused = api.get("/api/stream", types="state_updated,run")
+    assert (refused.status_code, refused.json["errors"][0]["field"]) == (400, "types")
+
+
 def test_a_foreign_run_is_not_found(neighbour: Api, run_id: str) -> None:
     assert neighbour.get("/api/stream", run=run_id).status_code == 404
     assert neighbour.get("/api/stream", run="prun_nonsense").status_code == 400

@@ -17,6 +17,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.security import READ, WRITE
+from pipeweave.spec import StepSpec
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&{{7*7}}"
 TRACEBACK = """Traceback (most recent call last):
@@ -59,6 +60,31 @@ def test_from_the_list_to_the_traceback_and_to_the_end(
     visit.see("The task run is tried again.")
     worker.take_over()
     visit.page.locator(".run-head strong", has_text="completed").wait_for()
+
+
+def test_a_step_runs_again_with_other_parameters_and_the_new_run_shows_them(
+    visit: Visit, worker: InlineWorker
+) -> None:
+    steps = (
+        StepSpec("load", "noop"),
+        StepSpec("send", "noop", ("load",), {"to": "old", "what": "${steps.load}"}),
+    )
+    worker.driver.store_steps(*steps, id="mail")
+    run_id = worker.driver.trigger("mail", {"day": 1})
+    worker.consume_all()
+    page = visit.open(f"/runs/{id_of(run_id)}?step=send")
+    page.locator("#step").get_by_role("link", name="Run again from here").click()
+    dialog = page.get_by_role("dialog")
+    field = dialog.get_by_label("Parameters of that step")
+    assert '"what": "${steps.load}"' in field.input_value()
+    field.fill('{"to": "new", "what": "${steps.load}"}')
+    dialog.get_by_label("Another input").fill('{"day": 2}')
+    dialog.get_by_role("button", name="Run again").click()
+    visit.see("Its own parameters for send")
+    visit.see("Its input is not the one that load has read")
+    visit.axe()
+    page.get_by_role("link", name="send", exact=True).first.click()
+    visit.see("They were edited for this run alone.")
 
 
 def test_without_scripts_and_on_a_phone_the_same_way_is_open(

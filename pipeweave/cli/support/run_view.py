@@ -65,6 +65,7 @@ def show_run(run: Run, waits: str | None = None) -> None:
             ("triggered by", _triggered_by(document)),
             ("rerun of", _rerun_of(document)),
             ("step of", document.get("parentRunId")),
+            *(("edited", each) for each in edits_of(document)),
             ("created (UTC)", when(document.get("createdAt"))),
             ("took", run_took(document)),
         ]
@@ -117,6 +118,16 @@ def _triggered_by(document: Mapping[str, Any]) -> str | None:
 def _rerun_of(document: Mapping[str, Any]) -> str | None:
     run_id, step = document.get("rerunOf"), document.get("rerunFrom")
     return f"{run_id} from step {step}" if run_id and step else run_id
+
+
+def edits_of(document: Mapping[str, Any]) -> list[str]:
+    """What was edited for a rerun alone, a line each: the params of steps, and the input that reused steps
+    have not read.
+    """
+    edits = document.get("edits") or {}
+    params, other = ", ".join(edits.get("params", ())), ", ".join(edits.get("otherInput", ()))
+    lines = [f"the params of {params}"] if params else []
+    return lines + ([f"the input; kept results have read another: {other}"] if other else [])
 
 
 def show_end(run: Run, *, shows_output: bool = True) -> None:

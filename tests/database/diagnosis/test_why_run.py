@@ -85,7 +85,7 @@ def test_a_run_that_was_paused_while_its_last_step_ran_waits_to_be_resumed(drive
     assert (found["open"], found["reasons"], found["summary"]) == (0, [], "The run waits to be resumed")
     assert found["reason"]["code"] == "run_paused"
     assert found["reason"]["text"].startswith("the run is paused since 20")
-    assert found["reason"]["text"].endswith(" by ana: holiday")
+    assert " by ana: holiday; `pipeweave resume prun_" in found["reason"]["text"]
 
 
 def test_a_paused_run_that_has_not_begun_is_not_in_line(driver: RunDriver) -> None:

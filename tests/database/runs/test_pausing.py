@@ -306,7 +306,8 @@ def test_why_says_since_when_and_by_whom(driver: RunDriver) -> None:
         texts = [each["text"] for each in found["reasons"] if each["code"] == "run_paused"]
         assert len(texts) == 1
         assert texts[0].startswith("its run is paused since ")
-        assert texts[0].endswith(" by ann: the bank is away")
+        ends = f"; `pipeweave resume {ids.show(ids.RUN, run_id)}` ends that"
+        assert texts[0].endswith(f" by ann: the bank is away{ends}")
 
 
 # --- runs that wait for their turn ------------------------------------------------------------------------
@@ -457,6 +458,18 @@ def test_a_cancel_beside_a_resume_always_ends_the_run(driver: RunDriver) -> None
     call_concurrently(lambda: _resume_if_open(driver, run_id), lambda: cancel(driver, run_id))
     assert status(driver, run_id) == "cancelled"
     assert set(driver.statuses(run_id).values()) == {"cancelled"}
+
+
+def test_a_cancel_that_waited_for_a_pause_ends_that_too(driver: RunDriver) -> None:
+    run_id = driver.begin(CHAIN)
+    cancelling = BackgroundCall(lambda: cancel(driver, run_id))
+    with driver.database.transaction() as tx:
+        assert pausing.pause(tx, driver.tenant, run_id)
+        cancelling.__enter__()
+        wait_for_lock(driver.database)
+    cancelling.wait()
+    assert (status(driver, run_id), cancelling.error) == ("cancelled", None)
+    assert driver.rows("SELECT 1 FROM run_pauses WHERE run_id = :id", id=run_id) == []
 
 
 def _resume_if_open(driver: RunDriver, run_id: UUID) -> None:

@@ -128,6 +128,17 @@ def test_each_watcher_gets_what_it_wants(driver: RunDriver, run_id: UUID, watche
     assert of_type.has("run.paused", "run.paused")
 
 
+def test_changes_of_the_state_come_by_one_name_beside_those_with_their_own(
+    driver: RunDriver, run_id: UUID, watched: Hub
+) -> None:
+    types = frozenset({"run.paused", "run.resumed"})
+    plain = watch(watched, WantedChanges(driver.tenant, types))
+    states = watch(watched, WantedChanges(driver.tenant, types, as_state=True))
+    write(driver, run_id, "run.paused", "run.signalled", "run.resumed")
+    assert plain.has("run.paused", "run.resumed")
+    assert states.has("state_updated", "state_updated")
+
+
 def test_one_more_than_allowed_is_refused(driver: RunDriver, watched: Hub) -> None:
     sinks = [watch(watched, WantedChanges(driver.tenant)) for _ in range(3)]
     with pytest.raises(TooManyStreams):

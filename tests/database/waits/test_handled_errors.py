@@ -408,7 +408,7 @@ def test_a_report_after_the_time_of_its_call_is_refused_while_its_error_is_taken
     driver: RunDriver,
 ) -> None:
     suspended = SuspendedRuns(driver)
-    run_id = suspended.begin(step={"onError": "remedy"})
+    run_id = suspended.begin(step={"onError": "remedy", "retry": {"attempts": 1}})
     driver.rows(
         "UPDATE waits SET timeout_at = now(), due_at = now() WHERE run_id = :id RETURNING 1", id=run_id
     )

@@ -6,7 +6,7 @@ from support.live_stack import LiveStack
 
 from pipeweave import ids
 from pipeweave.orchestrator.runs import rerunning
-from pipeweave.orchestrator.runs.rerunning import Rerun
+from pipeweave.orchestrator.runs.rerunning import Edited, EditedParams, Rerun
 
 
 def test_a_rerun_from_a_step_reads_the_outputs_of_the_run_before(stack: LiveStack) -> None:
@@ -33,3 +33,28 @@ def test_a_rerun_from_a_step_reads_the_outputs_of_the_run_before(stack: LiveStac
     assert stack.output(new["sum"]) == stack.output(old["sum"])
     cause = {"kind": "rerun", "id": ids.show(ids.RUN, first.id), "actor": "ops"}
     assert stack.output(new["cause"]) == cause
+
+
+def test_a_worker_calls_a_step_with_edited_params_and_the_edited_input(stack: LiveStack) -> None:
+    document = {
+        "id": "edited-sums",
+        "steps": [
+            {"id": "numbers", "task": "numbers", "params": {"count": "${input.count}"}},
+            {"id": "sum", "task": "total", "needs": ["numbers"], "params": {"rows": "${steps.numbers}"}},
+            {"id": "again", "task": "numbers", "needs": ["sum"], "params": {"count": "${input.count}"}},
+        ],
+    }
+    first = stack.ran(document, {"count": 4})
+    assert first.status == "completed"
+    params = {"rows": [1, "${len(steps.numbers)}", "${input.count}"]}
+    request = Rerun(first.id, "sum", Edited({"count": 2}), params=EditedParams(params))
+    deployment, tenant = stack.deployment, stack.settings.tenant
+    made = deployment.database.run(
+        lambda tx: rerunning.rerun(tx, deployment.values, tenant, request), is_one=False
+    )
+    again = stack.finished(made.id)
+    assert (again.status, made.reused, sorted(made.edits.seen)) == ("completed", ("numbers",), ["numbers"])
+    steps = stack.steps(again.id)
+    assert len(stack.output(steps["numbers"])) == 4, "it has kept its result"
+    assert stack.output(steps["sum"]) == 1 + 4 + 2
+    assert len(stack.output(steps["again"])) == 2

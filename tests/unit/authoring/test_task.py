@@ -102,6 +102,7 @@ def test_every_option_is_registered() -> None:
         retry_multiplier=1.5,
         retry_jitter=0.1,
         retry_on=["HTTP_503", "TIMEOUT"],
+        on_exhausted="pause",
         heartbeat_interval_ms=500,
         concurrency=2,
         rate_limit="100/m",
@@ -120,6 +121,7 @@ def test_every_option_is_registered() -> None:
     assert (wire["retryDelayMs"], wire["maxRetryDelayMs"], wire["heartbeatIntervalMs"]) == (5, 50, 500)
     assert (wire["retryMultiplier"], wire["retryJitter"]) == (1.5, 0.1)
     assert (wire["retryOn"], wire["rateLimit"]) == (["HTTP_503", "TIMEOUT"], "100/m")
+    assert wire["onExhausted"] == "pause"
     assert (wire["concurrency"], wire["priority"], wire["idempotencyTTL"]) == (2, -1, 60)
     assert (wire["description"], wire["inputSchema"]) == ("Charges.", schema)
     assert "idempotencyKey" not in wire
@@ -161,6 +163,7 @@ def test_a_text_that_is_no_duration_is_refused_with_examples(option: str, wrong:
         ({"retry_multiplier": float("inf")}, "retry_multiplier"),
         ({"retry_jitter": 1.1}, "retry_jitter"),
         ({"retry_jitter": "much"}, "retry_jitter"),
+        ({"on_exhausted": "stop"}, "on_exhausted"),
         ({"retry_on": "HTTP_503"}, "retry_on"),
         ({"retry_on": []}, "retry_on"),
         ({"retry_on": [503]}, "retry_on"),

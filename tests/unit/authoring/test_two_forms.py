@@ -147,7 +147,7 @@ steps:
 """
 
 
-@pipeline(failure_mode="continue")
+@pipeline(failure_mode="continue", on_exhausted="fail")
 def publish_everywhere(places: list[str], at: str) -> Any:
     start = sleep_until(at)
     with settle(step_id="everywhere") as everywhere:
@@ -159,7 +159,7 @@ def publish_everywhere(places: list[str], at: str) -> Any:
         condition="status.web == 'completed'",
         step_id="total",
     )
-    archive.options(join="all-done", needs=[total])(everywhere)
+    archive.options(join="all-done", needs=[total], on_exhausted="pause")(everywhere)
     archive.options(join=1, needs=[start, total])("anywhere")
     return {"total": total["first"], "both": places[0] + places[1]}
 
@@ -167,6 +167,7 @@ def publish_everywhere(places: list[str], at: str) -> Any:
 PUBLISH = """
 id: publish_everywhere
 failureMode: continue
+onExhausted: fail
 inputSchema:
   strict: true
   fields:
@@ -190,7 +191,11 @@ steps:
       failIf:
         - {condition: "steps.everywhere.web == null", code: NOT_PUBLISHED, message: "not at ${input.at}"}
     condition: "status.web == 'completed'"
-  - {task: archive, join: all-done, needs: [total], params: {places: "${steps.everywhere}"}}
+  - task: archive
+    join: all-done
+    needs: [total]
+    onExhausted: pause
+    params: {places: "${steps.everywhere}"}
   - {task: archive, join: any, needs: [sleep, total], params: {places: anywhere}}
 output: {total: "${steps.total.first}", both: "${input.places[0] + input.places[1]}"}
 """

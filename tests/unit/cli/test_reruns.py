@@ -56,6 +56,21 @@ def test_a_rerun_says_what_it_reuses(call: Call) -> None:
     assert json.loads(call("rerun", OLD_ID, "--json").stdout) == MADE
 
 
+@pytest.mark.parametrize(("written", "sent"), [('{"amount": 5}', {"amount": 5}), ("null", None)])
+def test_a_rerun_sends_edited_params_and_says_what_is_edited(
+    served: Served, call: Call, written: str, sent: object
+) -> None:
+    edits = {"params": {"c": {"amount": 5}}, "otherInput": ["a"]}
+    served.put(f"POST /api/runs/{OLD_ID}/rerun", (200, {**MADE, "edits": edits}))
+    result = call("rerun", OLD_ID, "--from", "c", "--params", written)
+    assert served.asked[-1][2] == {"fromStep": "c", "params": sent}
+    assert result.stdout.splitlines()[1:] == [
+        "edited: the params of c",
+        "edited: the input; kept results have read another: a",
+    ]
+    assert call("rerun", OLD_ID, "--from", "c", "--params", "{").exit_code == 2
+
+
 def test_a_refused_rerun_is_one_line(served: Served, call: Call) -> None:
     problem = {"code": "CONFLICT", "detail": f"run {OLD_ID} is running", "status": 409}
     served.put(f"POST /api/runs/{OLD_ID}/rerun", (409, problem))

@@ -57,6 +57,43 @@ def test_the_end_of_the_run_also_waits_for_steps_that_an_early_join_may_leave_op
     assert [plan.successors(each) for each in (1, 2, 3)] == [(3, END), (3, END), (END,)]
 
 
+@pytest.mark.parametrize(
+    ("of_step", "of_pipeline", "of_task", "pauses"),
+    [
+        (None, None, None, False),
+        (None, None, "pause", True),
+        (None, "fail", "pause", False),
+        (None, "pause", None, True),
+        ("fail", "pause", "pause", False),
+        ("pause", "fail", None, True),
+    ],
+)
+def test_the_nearest_place_says_whether_a_run_is_paused(
+    of_step: str | None, of_pipeline: str | None, of_task: str | None, pauses: bool
+) -> None:
+    spec = PipelineSpec("p", (StepSpec("a", "t", on_exhausted=of_step),), on_exhausted=of_pipeline)
+    plan = compile_plan(spec)
+    assert plan.pauses(1, of_task) is pauses
+    assert plan.may_pause is ("pause" in (of_step, of_pipeline))
+
+
+def test_a_tolerated_failure_pauses_nothing() -> None:
+    spec = PipelineSpec("p", (StepSpec("a", "t", continue_on_error=True),), on_exhausted="pause")
+    assert not compile_plan(spec).pauses(1, "pause")
+    mapped = {"id": "m", "task": "t", "map": {"over": [1], "failure": "settle"}}
+    settling = compile_plan(parse_spec({"id": "p", "onExhausted": "pause", "steps": [mapped]}))
+    assert not settling.pauses(1, "pause")
+    own = compile_plan(parse_spec({"id": "p", "steps": [{**mapped, "onExhausted": "pause"}]}))
+    assert own.pauses(1, None)
+
+
+def test_the_steps_of_a_body_have_what_the_pipeline_says() -> None:
+    inner = {"id": "inner", "task": "t"}
+    steps = [{"id": "again", "loop": {"maxIterations": 2, "steps": [inner]}}]
+    spec = parse_spec({"id": "p", "onExhausted": "pause", "steps": steps})
+    assert compile_plan(spec.bodies["again.loop"]).pauses(1, None)
+
+
 def test_a_step_without_a_task_has_the_queue_of_the_nearest_one_with_a_task() -> None:
     made = [transform(each, 1) for each in ("m", "n", "o")]
     steps = (made[0], StepSpec("a", "first"), made[1], StepSpec("b", "last"), made[2])

@@ -112,3 +112,13 @@ def test_reused_steps_complete_in_the_run_that_begins_anew_too(seed: int, mode: 
     there = {id for id, each in old.items() if each.is_completed} - behind
     free = {step["id"] for step in document["steps"] if set(step["needs"]) <= kept}
     assert there & free <= kept, "all that can be reused is"
+
+
+def test_a_body_that_reads_the_input_makes_its_step_a_reader() -> None:
+    def looping(value: str) -> Plan:
+        inner = {"id": "inner", "task": "t", "params": {"x": value}}
+        steps = [{"id": "again", "loop": {"maxIterations": 2, "steps": [inner]}}]
+        return compile_plan(parse_spec({"id": "p", "steps": steps}))
+
+    assert reuse.readers_of_input(looping("${input.x}"), [1]) == ["again"]
+    assert reuse.readers_of_input(looping("${loop.index}"), [1]) == []

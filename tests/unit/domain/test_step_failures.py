@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain.step_failures import Cause, Failures, of_a_step
+from pipeweave.orchestrator.domain.step_failures import Cause, Failures, of_a_step, without_attempts
 
 REVIEW = Cause("review", "OperationalError", 39, UUID(int=1), "Error 111 connecting to db\nand a second line")
 CHARGE = Cause("charge", "HTTP_422", 4, UUID(int=2), "no such card")
@@ -67,3 +67,11 @@ def test_long_messages_are_cut() -> None:
     error = Failures([long], 2, 0, of=2).to_error()
     assert len(error["message"]) < 300
     assert error["details"]["causes"][0]["message"].endswith("a…")
+
+
+def test_a_pause_says_which_step_has_no_attempt_left_in_one_line() -> None:
+    assert without_attempts("charge", "HTTP_422", "no such card\nat all") == (
+        "step charge has no attempt left: HTTP_422: no such card"
+    )
+    assert without_attempts("m", None, None, others=2) == "step m (and 2 more) has no attempt left"
+    assert len(without_attempts("x" * 200, "C" * 2_000, "m" * 9_000)) == 1_000

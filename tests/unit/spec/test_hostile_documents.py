@@ -13,7 +13,8 @@ from pipeweave.spec import parse_spec
 
 KEYS = (
     *("id", "task", "adapter", "action", "needs", "params", "map", "parallel", "condition", "join", "retry"),
-    *("timeout", "timeoutMs", "continueOnError", "continue_on_error", "choice", "transform", "gather"),
+    *("timeout", "timeoutMs", "continueOnError", "continue_on_error", "onExhausted", "choice", "transform"),
+    *("gather", "on_exhausted"),
     *("sleep", "sleepMs", "sleepUntil", "signal", "approval", "steps", "next", "failure", "failIf", "code"),
     *("message", "output", "title", "names", "default", "atLeast", "attempts", "retryOn", "form", "fields"),
 )

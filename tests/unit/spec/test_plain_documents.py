@@ -16,7 +16,7 @@ from support.pages import ROOT, blocks
 from pipeweave.spec import parse_spec
 
 KNOWN: list[dict[str, Any]] = json.loads((Path(__file__).parent / "plain_documents.json").read_text())
-NEW_KEYS = {"condition", "join", "retry", "timeout", "timeoutMs", "continueOnError"}
+NEW_KEYS = {"condition", "join", "retry", "timeout", "timeoutMs", "continueOnError", "onExhausted"}
 
 
 @pytest.mark.parametrize("known", KNOWN, ids=[str(place) for place in range(len(KNOWN))])

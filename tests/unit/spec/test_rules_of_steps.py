@@ -94,6 +94,28 @@ def test_both_notations_of_a_tolerated_failure_are_the_same() -> None:
     assert not step_of(continueOnError=False).continue_on_error
 
 
+def test_both_notations_of_a_pause_are_the_same_and_a_step_without_one_reads_as_ever() -> None:
+    assert step_of(on_exhausted="pause") == step_of(onExhausted="pause")
+    assert step_of(onExhausted="fail").to_json()["onExhausted"] == "fail"
+    assert step_of(onExhausted=None).on_exhausted is None
+    assert "onExhausted" not in step_of().to_json()
+
+
+def test_a_pipeline_says_it_for_its_steps() -> None:
+    document = {"id": "p", "onExhausted": "pause", "steps": [{"id": "t", "task": "t"}]}
+    spec = parse_spec(document)
+    assert (spec.on_exhausted, spec.steps[0].on_exhausted) == ("pause", None)
+    assert parse_spec(spec.to_json()) == spec
+    with pytest.raises(InvalidSpec, match="use one of fail, pause"):
+        parse_spec({**document, "onExhausted": "stop"})
+
+
+def test_only_what_runs_a_task_may_pause() -> None:
+    for each in ({"sleep": "1h"}, {"pipeline": "other"}, {"transform": 1}):
+        with pytest.raises(InvalidSpec, match="onExhausted is not allowed next to"):
+            parse_spec({"id": "p", "steps": [{"id": "s", "onExhausted": "pause", **each}]})
+
+
 @pytest.mark.parametrize(("written", "ms"), [("30s", 30_000), (1.5, 1_500), ("2h", 7_200_000)])
 def test_the_time_limit_of_an_attempt_is_kept_in_ms(written: Any, ms: int) -> None:
     assert step_of(timeout=written).timeout_ms == ms == step_of(timeoutMs=ms).timeout_ms
@@ -169,6 +191,8 @@ def test_what_a_step_of_another_notation_has_is_normalised() -> None:
         ({"timeout": 5, "timeoutMs": 5}, ".timeoutMs", "cannot be given together"),
         ({"continueOnError": "yes"}, ".continueOnError", "must be true or false"),
         ({"continueOnError": True, "continue_on_error": True}, ".continue_on_error", "leave one of the two"),
+        ({"onExhausted": "stop"}, ".onExhausted", "use one of fail, pause"),
+        ({"onExhausted": "pause", "continueOnError": True}, ".onExhausted", "either pauses or goes on"),
         ({"condition": True}, ".condition", "must be an expression"),
         ({"condition": " "}, ".condition", "not an empty text"),
         ({"condition": "input.a >"}, ".condition", "ends too early (column 10)"),

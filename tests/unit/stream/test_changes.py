@@ -26,7 +26,7 @@ def test_all_wrong_types_are_told_with_the_nearest() -> None:
         changes.types_of(["run.complete", "task_run.started", "banana"])
     assert [each.expected for each in caught.value.errors] == [
         "did you mean 'run.completed'?",
-        "run, task_run, task_runs, log",
+        "run, task_run, task_runs, log, state_updated",
     ]
 
 
@@ -44,6 +44,28 @@ def test_logs_are_those_of_one_run_and_only_if_they_are_named() -> None:
     assert WantedChanges("default", frozenset({"log"}), run_id=run_id).has_logs
     assert not WantedChanges("default", None, run_id=run_id).has_logs
     assert "log" not in changes.types_of(["run", "task_run", "task_runs"])
+
+
+def test_one_name_stands_for_every_change_of_the_state() -> None:
+    named = changes.types_of(["state_updated"])
+    assert {"run.created", "task_runs.queued", "task_run.completed"} <= named
+    assert not named & {"run.signalled", "task_run.voted"}
+    with pytest.raises(InvalidInput, match="stands for all types"):
+        changes.types_of(["state_updated", "run"])
+
+
+def test_a_change_of_the_state_names_its_event_and_its_snapshot() -> None:
+    run_id = ids.new_id()
+    shown = ids.show(ids.RUN, run_id)
+    at = datetime.now(UTC)
+    event = FeedEvent(7, at, "task_run.completed", "default", "p", run_id, None, None, 1, {"outputHash": "x"})
+    change = orjson.loads(changes.content(event, as_state=True))
+    assert (change["type"], change["seq"], change["runId"]) == ("state_updated", 7, shown)
+    assert change["data"] == {
+        "event": "task_run.completed",
+        "stateSnapshot": f"/api/runs/{shown}/at?seq=7",
+        "checkpoint": f"/api/runs/{shown}/checkpoints/7",
+    }
 
 
 @pytest.mark.parametrize("words", [[], [""]])
