@@ -30,7 +30,7 @@ from pipeweave.authoring.context import Context
 from pipeweave.authoring.retry import Retry
 from pipeweave.authoring.task import TASKS_OF_ADAPTER, Task, make_task, require_named_parameters
 from pipeweave.errors import FieldError, InvalidTask
-from pipeweave.option_checks import Backoff, name_mistakes
+from pipeweave.option_checks import Backoff, OnExhausted, name_mistakes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,6 +61,7 @@ class ActionOptions(TypedDict, total=False):
     queue: str
     idempotency_ttl: int | str
     idempotency_key: Callable[..., str]
+    on_exhausted: OnExhausted
     description: str
     input_schema: Mapping[str, Any]
     version: str

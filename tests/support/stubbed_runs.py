@@ -40,6 +40,7 @@ from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.child_slots import Slots
 from pipeweave.workers.consumer.runner import ChildProcess, Runner
 from support.factories import a_task, a_worker, register
+from support.failed_runs import retry, still_open
 from support.inline_worker import InlineWorker
 from support.pages import ROOT, blocks
 from support.run_driver import RunDriver, header
@@ -172,6 +173,12 @@ class StubbedRuns:
         """Let a paused run go on."""
         with self.driver.database.transaction() as tx:
             pausing.resume(tx, self.driver.tenant, run_id)
+        self.worker.consume_all()
+
+    def retry(self, run_id: UUID) -> None:
+        """Retry the only dead letter of a run."""
+        [letter] = still_open(self.driver, run_id)
+        retry(self.driver, letter)
         self.worker.consume_all()
 
     # --- what comes from outside --------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.stubbed_runs import StubbedRuns
 
-from pipeweave import Context, Suspend
+from pipeweave import Context, Suspend, TaskError
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.waits import callback_urls
 
@@ -27,6 +27,10 @@ def begin(runs: StubbedRuns, *steps: dict[str, Any], input: Any = None, **docume
     """Store a pipeline of these steps, and begin a run of it."""
     put(runs, *steps, **document)
     return runs.begin("trouble", input)
+
+
+def fail() -> None:
+    raise TaskError("it broke", code="BROKEN")
 
 
 # --- Temporal ---------------------------------------------------------------------------------------------
@@ -141,26 +145,70 @@ def test_kestra_9416_what_follows_a_tolerated_wait_runs_when_nothing_came(runs: 
 
 def test_kestra_9794_a_wait_that_is_over_leads_to_the_steps_that_are_meant_for_it(runs: StubbedRuns) -> None:
     """There, the steps for errors did not run when the time of a pause was over."""
-    runs.serve(escalate=lambda code: code, thank=lambda: "thanks")
+    runs.serve(escalate=lambda code: code)
+    escalate = {"id": "escalate", "task": "escalate", "params": {"code": "${error.code}"}}
     run_id = begin(
         runs,
-        {"id": "go", "signal": {"name": "go", "timeout": "5s"}, "continueOnError": True},
-        {
-            "id": "came",
-            "choice": [
-                {
-                    "condition": "errors.go.code == 'WAIT_TIMEOUT'",
-                    "steps": [
-                        {"id": "escalate", "task": "escalate", "params": {"code": "${errors.go.code}"}}
-                    ],
-                },
-                {"steps": [{"id": "thank", "task": "thank"}]},
-            ],
-        },
+        {"id": "go", "signal": {"name": "go", "timeout": "5s"}, "onError": [escalate]},
+        {"id": "after", "transform": "${steps.go}"},
     )
     runs.wait(seconds=6)
-    assert runs.outcome(run_id)[0] == "completed"
+    assert runs.outcome(run_id) == ("completed", "WAIT_TIMEOUT")
     assert runs.called == [("escalate", {"code": "WAIT_TIMEOUT"})]
+
+
+@pytest.mark.parametrize(("handled", "status"), [(True, "completed"), (False, "failed")])
+def test_kestra_2111_a_run_whose_error_is_handled_comes_to_an_end(
+    runs: StubbedRuns, handled: bool, status: str
+) -> None:
+    """There, a graph with a failing task and a handler never ended."""
+    runs.serve(fail=fail, log=lambda text: text)
+    handler = {"steps": [{"id": "error", "task": "log", "params": {"text": "error"}}], "handled": handled}
+    run_id = begin(
+        runs,
+        {"id": "failing", "task": "fail"},
+        {"id": "after", "task": "log", "params": {"text": "after"}},
+        errorHandlers=[handler],
+    )
+    assert runs.outcome(run_id)[0] == status
+    assert [each["text"] for each in runs.calls("log")] == (["error", "after"] if handled else ["error"])
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed", "completed"])
+def test_kestra_9852_what_comes_finally_comes_after_a_cancel_too(runs: StubbedRuns, end: str) -> None:
+    """There, it came after success and failure, but not for a run that somebody had stopped."""
+    runs.serve(alert=lambda outcome: outcome, fail=fail)
+    alert = {"id": "alert", "task": "alert", "params": {"outcome": "${run.outcome}"}}
+    first = {"id": "go", "signal": "go"}
+    run_id = begin(
+        runs,
+        first,
+        {"id": "maybe", "task": "fail", "condition": "input.fails"},
+        input={"fails": end == "failed"},
+        **{"finally": [alert]},
+    )
+    if end == "cancelled":
+        runs.cancel(run_id)
+    else:
+        runs.signal(run_id, "go")
+    assert runs.outcome(run_id)[0] == end
+    assert runs.calls("alert") == [{"outcome": end}]
+
+
+def test_kestra_10155_a_run_that_has_had_its_end_goes_on_from_where_it_failed(runs: StubbedRuns) -> None:
+    """There, the restart saw that the last block was done, and ended the run at once."""
+    runs.serve(fail=fail, log=lambda: "logged", end=lambda: "end")
+    run_id = begin(
+        runs,
+        {"id": "fail_here", "task": "fail"},
+        {"id": "log", "task": "log"},
+        **{"finally": [{"id": "end", "task": "end"}]},
+    )
+    assert runs.outcome(run_id)[0] == "failed"
+    runs.serve(fail=lambda: "mended", log=lambda: "logged", end=lambda: "end")
+    runs.retry(run_id)
+    assert runs.outcome(run_id) == ("completed", "logged")
+    assert len(runs.calls("end")) == 2
 
 
 # --- Inngest and Hatchet ----------------------------------------------------------------------------------
