@@ -17,7 +17,7 @@ from typing import Any
 
 from pipeweave import error_kinds
 from pipeweave.option_checks import PAUSE
-from pipeweave.orchestrator.domain import error_rules, step_classes
+from pipeweave.orchestrator.domain import step_classes
 from pipeweave.orchestrator.domain.states import FAILED_TASK
 from pipeweave.orchestrator.domain.step_values import StepValues, Wanted, wanted_around
 from pipeweave.spec import (
@@ -31,6 +31,7 @@ from pipeweave.spec import (
     Gather,
     PipelineSpec,
     StepSpec,
+    error_rules,
 )
 from pipeweave.spec.references import compile_value
 from pipeweave.spec.rules import FAILS_RUN, ItemFailure

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from pipeweave.errors import NotFound, PipeWeaveError
-from pipeweave.orchestrator.domain import error_rules
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.places import LAST_ROUND
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -26,7 +25,16 @@ from pipeweave.orchestrator.store.values import keep_inline
 from pipeweave.orchestrator.waits.child_outputs import value_at
 from pipeweave.orchestrator.waits.children import LATEST
 from pipeweave.orchestrator.waits.held import NOTHING_HELD, Held, Need, Paths, TooLarge
-from pipeweave.spec import Body, ChildPipeline, ChildStep, StepSpec, body_of, engine_results, rounds
+from pipeweave.spec import (
+    Body,
+    ChildPipeline,
+    ChildStep,
+    StepSpec,
+    body_of,
+    engine_results,
+    error_rules,
+    rounds,
+)
 from pipeweave.spec.references import compile_value
 
 # A wait whose child did not start, with what it lacks, or why it cannot start.

@@ -43,8 +43,8 @@ class Definitions:
     def inside(self, spec: PipelineSpec, step: StepSpec) -> PipelineSpec | None:
         """The pipeline or the body that a step of a pipeline runs; None if it runs none."""
         called = called_by(step)
-        bodies = (spec.bodies[place] for place, _ in step.bodies)
-        return next(bodies, None) if called is None else self.pipelines[called]
+        body = None if step.own_body is None else spec.bodies[step.own_body[0]]
+        return body if called is None else self.pipelines[called]
 
 
 def called_by(step: StepSpec) -> str | None:
@@ -113,19 +113,31 @@ def _inside(
     while callers:
         caller = callers.pop()
         called = caller.pipelines if isinstance(caller, Pipeline) else {}
-        for _, step in spec_of(caller).all_steps:
-            id = called_by(step)
-            if id is None or id in seen:
+        for where, id in _called_in(spec_of(caller)):
+            if id in seen:
                 continue
             seen.add(id)
             inner = supplied.get(id) or called.get(id) or registered_pipeline(id)
             if inner is None:
                 raise InvalidSpec(
-                    f"step {step.id!r} runs pipeline {id!r}, which is not defined",
+                    f"{where} runs pipeline {id!r}, which is not defined",
                     hint="import the module that defines it, or give it: run_pipeline(…, pipelines=[…])",
                 )
             callers.append(inner)
             yield inner
+
+
+def _called_in(spec: PipelineSpec) -> Iterator[tuple[str, str]]:
+    """The ids of the pipelines that a pipeline runs, each behind what runs it."""
+    calls = [("finally", spec.finally_call), *(("errorHandlers", each.call) for each in spec.error_rules)]
+    for _, step in spec.all_steps:
+        where, id = f"step {step.id!r}", called_by(step)
+        if id is not None:
+            yield where, id
+        calls += [(where, step.compensate), (where, None if step.on_error is None else step.on_error.call)]
+    for where, call in calls:
+        if call is not None and isinstance(call.runs, ChildPipeline):
+            yield where, call.runs.id
 
 
 def _check_tasks(spec: PipelineSpec, functions: Mapping[str, Function]) -> None:

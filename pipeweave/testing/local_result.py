@@ -27,6 +27,8 @@ class StepResult:
             ms.
         runs: of a step that runs a pipeline: the results of its rounds and tries, in order. Those of a map
             are at its items.
+        handler: the run that took care of its error; None if nothing did.
+        handled_error: the error that was taken care of: the step completed by the run's success.
     """
 
     status: str
@@ -42,6 +44,8 @@ class StepResult:
     waited_ms: int = 0
     assets: Mapping[str, Any] = field(default_factory=dict)
     runs: list[RunResult] = field(default_factory=list)
+    handler: RunResult | None = None
+    handled_error: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,10 @@ class RunResult:
             document), else the output of the end step; if the pipeline has several end steps, their outputs
             by step id. None if the run is neither `completed` nor `partial`.
         id: of the run, in the form that the API shows.
-        waited_ms: how long its steps would have waited until its end, ms.
+        waited_ms: how long its steps, and what follows them, would have waited until its end, ms.
+        ending: the runs that followed its steps, in their order: `compensate:<step id>`, then `finally`.
+        ending_error: why it failed, if no step of it is the reason: what follows its steps failed, or it
+            could not start.
     """
 
     status: str
@@ -63,12 +70,14 @@ class RunResult:
     output: Any
     id: str = ""
     waited_ms: int = 0
+    ending: Mapping[str, RunResult] = field(default_factory=dict)
+    ending_error: BaseException | None = None
 
     @property
     def error(self) -> BaseException | None:
-        """The error of the first failed step; None if no step failed, or only such as are passed over."""
+        """The error of the first failed step that is not passed over, else that of the ending."""
         failed = (each for each in self.steps.values() if each.error is not None and not each.is_passed_over)
-        return next((each.error for each in failed), None)
+        return next((each.error for each in failed), self.ending_error)
 
     def raise_error(self) -> RunResult:
         """Raise the error of the first failed step; return this result if no step failed."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from pipeweave import ids
+from pipeweave import error_kinds, ids
 from pipeweave.attempt import Files
 from pipeweave.authoring import Context, bind, encode, key_of
 from pipeweave.errors import (
@@ -28,6 +28,7 @@ from pipeweave.spec import (
     MAX_DEPTH,
     WITH_OUTPUT,
     Body,
+    ChildCall,
     ChildPipeline,
     Choice,
     EngineStep,
@@ -39,6 +40,7 @@ from pipeweave.spec import (
     Transform,
     WaitStep,
     engine_results,
+    error_rules,
     output_template,
     run_output,
 )
@@ -61,11 +63,14 @@ from pipeweave.spec.rules import (
 from pipeweave.testing.local_attempts import Called, Function, called, may_retry, previous_attempt, retries_of
 from pipeweave.testing.local_children import ChildrenOfStep, accepted, input_of
 from pipeweave.testing.local_definitions import called_by
+from pipeweave.testing.local_endings import LocalEnding, outside_of_branches, parts_of
 from pipeweave.testing.local_files import Kept, LocalFiles, values_of
 from pipeweave.testing.local_result import RunResult, StepResult
-from pipeweave.testing.local_scope import outcomes_of, values_of_run, within
+from pipeweave.testing.local_scope import outcomes_of, seen_error, values_of_run, within
 from pipeweave.testing.local_tree import LocalParent, LocalTree
 from pipeweave.testing.local_waits import end_of
+
+MAP_ITEMS_FAILED = "MAP_ITEMS_FAILED"
 
 
 class LocalRun:
@@ -116,14 +121,76 @@ class LocalRun:
             step = self.spec.by_id[step_id]
             start = self.start_of(step)
             result = StepResult("cancelled") if has_failed else self.decide(step, start)
+            if result.error is not None:
+                self.take_care(step, result, start)
             result.is_passed_over |= step.continue_on_error and result.status in ("failed", "timeout")
             self.results[step_id] = result
             self.ends[step_id] = start + timedelta(milliseconds=result.waited_ms)
             has_failed |= self.mode == FAIL_FAST and self.is_failure(step_id)
         status = final_run_status(self.mode, self.statuses())
-        waited_ms = (max(self.ends.values()) - self.began_at) // timedelta(milliseconds=1)
+        ending = self.follow(status)
+        waited_ms = (ending.now - self.began_at) // timedelta(milliseconds=1)
+        status = "failed" if ending.error is not None else status
         output = self.output() if status in WITH_OUTPUT else None
-        return RunResult(status, self.results, output, self.shown_id, waited_ms)
+        return RunResult(status, self.results, output, self.shown_id, waited_ms, ending.runs, ending.error)
+
+    # --- what follows failed steps and the last step ------------------------------------------------------
+
+    def take_care(self, step: StepSpec, result: StepResult, start: datetime) -> None:
+        """Run what the pipeline says of the error of a step. Its success completes the step."""
+        error = seen_error(step.id, result)
+        constants = error_rules.constants_of(self.spec.variables)
+        name = error_rules.fitting(step, self.spec.error_rules, constants, error or {})
+        if name is None:
+            return
+        rule = error_rules.named(step, self.spec.error_rules, name)
+        now = start + timedelta(milliseconds=result.waited_ms)
+        scope = {**self.scope(step), "error": error}
+        place = error_rules.place_of(step, name)
+        result.handler = self.called(rule.call, place, self.path_of(step), scope, {"error": error}, now)
+        result.waited_ms += result.handler.waited_ms
+        if result.handler.status in WITH_OUTPUT and rule.is_handled:
+            result.status, result.output = "completed", result.handler.output
+            result.handled_error, result.error = result.error, None
+            result.run_next = outside_of_branches(step, self.graph.successors[step.id])
+
+    def follow(self, status: str) -> LocalEnding:
+        """Run what follows the last step."""
+        end = max(self.ends.values())
+        run = {**self.of_run["run"], "outcome": status}
+        of_steps = {id: each.output for id, each in self.results.items() if each.status == "completed"}
+        own = {**self.of_run, "run": run, "steps": of_steps, **outcomes_of(self.results)}
+        scope = own if self.parent is None else within(self.parent.around, own)
+        ending = LocalEnding(end)
+        for part, place, call in parts_of(self.spec, status, self.results, self.ends):
+            ending.add(part, self.called(call, place, part, scope, None, ending.now))
+        return ending
+
+    def called(
+        self,
+        call: ChildCall,
+        place: str,
+        path: str,
+        scope: Mapping[str, Any],
+        usual: Any,
+        now: datetime,
+    ) -> RunResult:
+        """Run what follows a failed step, or the last one.
+
+        Args:
+            place: of its body.
+            path: of the step that it is for, or the name of what follows the steps.
+            scope: the values that its params, or its body, may name.
+            usual: the input of a pipeline without params.
+        """
+        try:
+            if isinstance(call.runs, Body):
+                return self.child(path, self.spec.bodies[place], self.input, now, scope)
+            inner = self.tree.definitions.pipelines[call.runs.id]
+            params = usual if call.params is None else engine_results.fill(dict(call.params), scope, now)
+            return self.child(path, inner, accepted(inner, params), now, {})
+        except PipeWeaveError as error:
+            return RunResult("failed", {}, None, ending_error=error)
 
     @property
     def shown_id(self) -> str:
@@ -140,7 +207,8 @@ class LocalRun:
             step = self.spec.by_id[step_id]
             is_excused = step_id in self.held or step.continue_on_error
             # Under a rule of its own, a map says by itself what the failures of its items mean.
-            for each in (result, *(result.items if step.item_failure == FAILS_RUN else ())):
+            counts_items = step.item_failure == FAILS_RUN and result.handled_error is None
+            for each in (result, *(result.items if counts_items else ())):
                 yield "completed" if is_excused and each.status in FAILED else each.status
 
     def output(self) -> Any:
@@ -226,21 +294,22 @@ class LocalRun:
         scope = {**self.scope(step), **({} if index is None else {"item": item, "mapIndex": index})}
 
         def begin(of_round: Mapping[str, Any], now: datetime) -> RunResult:
-            body = next((self.spec.bodies[place] for place, _ in step.bodies), None)
-            if body is not None:
-                return self.child(step, body, self.input, now, {**scope, **of_round})
+            if step.own_body is not None:
+                body = self.spec.bodies[step.own_body[0]]
+                return self.child(self.path_of(step), body, self.input, now, {**scope, **of_round})
             inner = self.tree.definitions.pipelines[str(called_by(step))]
             params = input_of(step, {**scope, **of_round}, item, now)
-            return self.child(step, inner, accepted(inner, params), now, {})
+            return self.child(self.path_of(step), inner, accepted(inner, params), now, {})
 
         return ChildrenOfStep(step, scope, self.start_of(step), begin).to_end()
 
     def child(
-        self, step: StepSpec, inner: PipelineSpec, value: Any, now: datetime, around: Mapping[str, Any]
+        self, path: str, inner: PipelineSpec, value: Any, now: datetime, around: Mapping[str, Any]
     ) -> RunResult:
-        """Run what a step runs.
+        """Run what belongs to this run.
 
         Args:
+            path: of the step that it is for, or the name of what follows the steps.
             around: what a body sees of the steps around it.
 
         Raises:
@@ -252,7 +321,7 @@ class LocalRun:
                 f"{depth + 1} runs would be inside of each other; at most {MAX_DEPTH} may be",
                 hint="let a pipeline not run itself without end",
             )
-        parent = LocalParent(self.shown_id, depth + 1, f"{self.path_of(step)}.", around)
+        parent = LocalParent(self.shown_id, depth + 1, f"{path}.", around)
         return LocalRun(inner, value, self.tree, mode=inner.failure_mode, now=now, parent=parent).to_end()
 
     def path_of(self, step: StepSpec) -> str:
@@ -373,7 +442,7 @@ class LocalRun:
             items = self.items(step)
         except PipeWeaveError as error:
             return StepResult("failed", error=error)
-        is_excused = step.continue_on_error or step.id in self.held
+        is_excused = step.continue_on_error or step.id in self.held or self.is_taken_care_of(step)
         is_of_run = step.item_failure == FAILS_RUN
         results: list[StepResult] = []
         for index, item in enumerate(items):
@@ -387,12 +456,18 @@ class LocalRun:
         if not map_completes(self.mode, step.item_failure, len(failed), len(items)):
             first = results.index(failed[0])
             message = f"{len(failed)} of {len(items)} items failed, the first at index {first}"
-            failure = TaskError(message, code="MAP_ITEMS_FAILED", retryable=False)
+            failure = TaskError(message, code=MAP_ITEMS_FAILED, retryable=False)
             failure.__cause__ = failed[0].error
             return StepResult("failed", error=failure, items=results, waited_ms=waited_ms)
         assets = {key: value for each in results for key, value in each.assets.items()}
         output = [each.output for each in results]
         return StepResult("completed", output, items=results, assets=assets, waited_ms=waited_ms)
+
+    def is_taken_care_of(self, step: StepSpec) -> bool:
+        """Whether a rule takes care of the failed items of a map, all together: none of them ends the run."""
+        error = error_kinds.as_seen(step.id, MAP_ITEMS_FAILED, None, 1)
+        constants = error_rules.constants_of(self.spec.variables)
+        return error_rules.fitting(step, self.spec.error_rules, constants, error) is not None
 
     def items(self, step: StepSpec) -> list[Any]:
         source = engine_results.fill(step.over, self.scope(step), self.start_of(step))

@@ -39,11 +39,11 @@ def outcomes_of(results: Mapping[str, StepResult]) -> dict[str, Any]:
     """The values of `status` and `errors`."""
     return {
         "status": {step_id: each.status for step_id, each in results.items()},
-        "errors": {step_id: _seen_error(step_id, each) for step_id, each in results.items()},
+        "errors": {step_id: seen_error(step_id, each) for step_id, each in results.items()},
     }
 
 
-def _seen_error(step_id: str, result: StepResult) -> dict[str, Any] | None:
+def seen_error(step_id: str, result: StepResult) -> dict[str, Any] | None:
     """The error of a step as an expression sees it; None if it has none."""
     if result.error is None:
         return None
@@ -64,4 +64,4 @@ def within(around: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
         own: those of the step, as if it were in a pipeline.
     """
     both = {root: {**around.get(root, {}), **own[root]} for root in _OF_STEPS}
-    return {**around, **own, **both}
+    return {**own, **around, **both}

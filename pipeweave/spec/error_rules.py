@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.spec import ErrorRule, StepSpec
+from pipeweave.spec.child_calls import ErrorRule
 from pipeweave.spec.expressions import parse_condition
+from pipeweave.spec.pipeline_spec import StepSpec
 from pipeweave.spec.references import compile_value
 
 log = logging.getLogger(__name__)
