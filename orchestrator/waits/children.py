@@ -108,7 +108,9 @@ def _failed(step: StepSpec, wait: Wait, child: Any, now: datetime) -> Ending:
     code, why = error.get("code"), error.get("message")
     if step.retry is not None and wait.data["try"] < step.retry.attempts:
         policy = task_rows.policy_of_step(step.retry)
-        if policy.may_retry(code or CHILD_FAILED, is_retryable=True):
+        # `retryOn` may name the code of the step, or that of the run that failed.
+        codes = (CHILD_FAILED, code or CHILD_FAILED)
+        if any(policy.may_retry(each, is_retryable=True) for each in codes):
             delay = timedelta(milliseconds=policy.delay_ms(wait.data["try"], random.random()))
             return GoesOn({**wait.data, **_new_child(now), "try": wait.data["try"] + 1}, now + delay)
     details = {"runId": shown, "code": code, "message": why, "step": error.get("stepId")}

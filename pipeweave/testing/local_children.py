@@ -20,6 +20,8 @@ from pipeweave.testing.local_result import RunResult, StepResult
 
 # What a run that ended badly has as its code.
 STEP_FAILED = "STEP_FAILED"
+# And what the step has that runs it.
+CHILD_FAILED = "CHILD_FAILED"
 
 
 @dataclass(slots=True)
@@ -66,7 +68,8 @@ class ChildrenOfStep:
             self.now += timedelta(milliseconds=run.waited_ms)
             if run.status in WITH_OUTPUT:
                 return run.output
-            if number == tries or not policy.may_retry(STEP_FAILED, is_retryable=True):
+            codes = (CHILD_FAILED, STEP_FAILED)
+            if number == tries or not any(policy.may_retry(each, is_retryable=True) for each in codes):
                 break
             self.now += timedelta(milliseconds=policy.delay_ms(number, 0))
         raise _failure(run)
@@ -126,6 +129,6 @@ def _failure(run: RunResult) -> TaskError:
     failed = next(id for id, each in run.steps.items() if each.error is error)
     why = f"step {failed} failed: {raised.code}: {raised.message}"
     details = {"runId": run.id, "code": STEP_FAILED, "message": why, "step": failed}
-    failure = TaskError(f"run {run.id} failed: {why}", code="CHILD_FAILED", retryable=False, details=details)
+    failure = TaskError(f"run {run.id} failed: {why}", code=CHILD_FAILED, retryable=False, details=details)
     failure.__cause__ = error
     return failure

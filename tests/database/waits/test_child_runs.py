@@ -149,8 +149,11 @@ def test_pipelines_that_run_each_other_without_end_are_stopped_at_a_depth(driver
     assert driver.run(run_id).status == "failed"
 
 
-def test_a_step_that_is_retried_runs_its_pipeline_again(driver: RunDriver) -> None:
-    outer(driver, retry=StepRetry(attempts=2, delay_ms=1, backoff="fixed"))
+@pytest.mark.parametrize("retry_on", [None, ("CHILD_FAILED",), ("STEP_FAILED",)])
+def test_a_step_that_is_retried_runs_its_pipeline_again(
+    driver: RunDriver, retry_on: tuple[str, ...] | None
+) -> None:
+    outer(driver, retry=StepRetry(attempts=2, delay_ms=1, backoff="fixed", retry_on=retry_on))
     run_id = driver.trigger()
     driver.finish(run_id, "start", output={"amount": 7})
     driver.finish(only_child(driver, run_id), "work", failure=PERMANENT)

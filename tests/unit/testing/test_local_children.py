@@ -78,7 +78,8 @@ def test_a_failed_child_fails_its_step_and_says_where() -> None:
     assert error.__cause__ is inner.error
 
 
-def test_a_retried_step_runs_its_pipeline_again() -> None:
+@pytest.mark.parametrize("retry_on", [None, ["CHILD_FAILED"], ["STEP_FAILED"]])
+def test_a_retried_step_runs_its_pipeline_again(retry_on: list[str] | None) -> None:
     def flaky(value: Any) -> Any:
         CALLS.append(value)
         if len(CALLS) < 3:
@@ -87,7 +88,7 @@ def test_a_retried_step_runs_its_pipeline_again() -> None:
 
     @pipeline(id="outer")
     def outer() -> Any:
-        return taking.options(retry=Retry(attempts=3, delay_ms=1000, backoff="fixed"))(1)
+        return taking.options(retry=Retry(attempts=3, delay_ms=1000, backoff="fixed", retry_on=retry_on))(1)
 
     result = run_pipeline(outer, tasks={"take": flaky})
     assert result.output == 3
