@@ -57,8 +57,9 @@ def test_the_state_of_a_run_tells_what_was_handled(driver: RunDriver, asked: Api
     assert (state["status"], state["phase"]) == ("running", "error_handling")
     assert [(each["stepId"], each["handled"], each["at"]) for each in state["errors"]] == [("a", False, None)]
     step = ids.show(ids.TASK_RUN, task_run(driver, run_id, "a").id)
-    [reason] = asked.get(f"/api/task-runs/{step}/why").json["reasons"]
+    reason, *inside = asked.get(f"/api/task-runs/{step}/why").json["reasons"]
     inner = last_child(driver, run_id)
+    assert {each["insideRunId"] for each in inside} == {shown(inner)}
     assert (reason["code"], reason["runId"], reason["handler"]) == ("handles_error", shown(inner), "onError")
     driver.finish(inner, "cure", output=7)
     driver.finish(run_id, "b")

@@ -40,7 +40,7 @@ def quiet(deployment: Deployment) -> Iterator[None]:
             if row.pipeline_id is None:
                 triggering.cancel_task(tx, row.tenant_id, ids.task_run_id(row.id, 1))
             else:
-                triggering.cancel(tx, row.tenant_id, row.id)
+                triggering.cancel(tx, row.tenant_id, row.id, now=True)
     yield
     with deployment.database.transaction() as tx:
         tx.execute("UPDATE orchestrator_state SET mode = 'running', reason = NULL")
