@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeweave.errors import NotFound, PipeWeaveError
@@ -15,7 +15,7 @@ from pipeweave.orchestrator.domain.step_values import Wanted
 from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.waits import Wait
 from pipeweave.orchestrator.engine import referred_values
-from pipeweave.orchestrator.engine.referred_values import NotLoaded
+from pipeweave.orchestrator.engine.referred_values import NotLoaded, ReferredValues
 from pipeweave.orchestrator.runs import child_runs
 from pipeweave.orchestrator.runs.child_runs import NewChild, TooLargeForRow
 from pipeweave.orchestrator.state import handled_errors, run_headers, run_transitions, waits
@@ -72,12 +72,15 @@ def _start(tx: Transaction, run: RunHeader, waiting: Sequence[Waiting], held: He
     left: list[NotStarted] = []
     children: list[NewChild] = []
     by_child = {each.wait.child: each for each in waiting}
+    around: dict[str, AroundBody] = {}
     for each in waiting:
         try:
-            children.append(_new_child(tx, run, each, held))
+            children.append(_new_child(tx, run, each, held, around))
         except NotLoaded as missing:
             left.append((each, Paths(missing.paths)))
         except PipeWeaveError as error:
+            if error.status == 503:
+                raise
             left.append((each, failure_of(error)))
     try:
         refused = child_runs.start(tx, children) if children else {}
@@ -89,11 +92,20 @@ def _start(tx: Transaction, run: RunHeader, waiting: Sequence[Waiting], held: He
     return left
 
 
-def _new_child(tx: Transaction, run: RunHeader, waiting: Waiting, held: Held) -> NewChild:
+def _new_child(
+    tx: Transaction, run: RunHeader, waiting: Waiting, held: Held, around: dict[str, AroundBody]
+) -> NewChild:
+    """The child of a wait.
+
+    Args:
+        around: what was read for bodies of this run so far, by their places.
+    """
     wait, step = waiting.wait, run.plan[run.plan.ordinals[waiting.task_run.step_id]].step
     runs, place, own = _started(tx, run, step, waiting)
     if isinstance(runs, Body):
-        return of_body(tx, run, wait, place, own)
+        if place not in around:
+            around[place] = around_body(tx, run, place)
+        return of_body(run, wait, place, own, around[place])
     value, kept = _input(tx, run, step, waiting, held), held.kept.get(wait.child)
     return NewChild(wait.child, runs, run, wait.task_run_id, wait.attempt, value, kept)
 
@@ -113,7 +125,29 @@ def _input_of(tx: Transaction, run: RunHeader) -> KeptValue:
     return KeptValue(None, run.input_path, row.input_size, row.inputs_hash, tuple(row.uploads))
 
 
-def of_body(tx: Transaction, run: RunHeader, wait: Wait, body: str, own: Mapping[str, Any]) -> NewChild:
+@dataclass(frozen=True, slots=True)
+class AroundBody:
+    """What all children have in common that run the same body of a run.
+
+    Args:
+        values: where the values are that the body may refer to.
+        input: that of the run.
+    """
+
+    values: ReferredValues
+    input: KeptValue
+
+
+def around_body(tx: Transaction, run: RunHeader, body: str) -> AroundBody:
+    """Read what children that run a body see of their parent.
+
+    Args:
+        body: its place in the version.
+    """
+    return AroundBody(referred_values.find(tx, run, run.plan.around[body]), _input_of(tx, run))
+
+
+def of_body(run: RunHeader, wait: Wait, body: str, own: Mapping[str, Any], around: AroundBody) -> NewChild:
     """A child that runs a body: it sees of its parent what may be referred to at the place of the body.
 
     Args:
@@ -121,15 +155,16 @@ def of_body(tx: Transaction, run: RunHeader, wait: Wait, body: str, own: Mapping
         own: what it is given besides, by root.
     """
     wanted = run.plan.around[body]
-    scope = referred_values.find(tx, run, wanted).around_body(wanted, own)
+    scope = around.values.around_body(wanted, own)
     if "loop" in own and "loop" in wanted.roots:
         last = wait.data.get("last", {})
         place = (last.get("value"), last.get("path"))
         scope = replace(scope, places={**scope.places, LAST_ROUND: place})
     assert run.pipeline_id is not None
     version = ChildPipeline(run.pipeline_id, run.pipeline_version)
-    kept = _input_of(tx, run)
-    return NewChild(wait.child, version, run, wait.task_run_id, wait.attempt, run.input, kept, body, scope)
+    return NewChild(
+        wait.child, version, run, wait.task_run_id, wait.attempt, run.input, around.input, body, scope
+    )
 
 
 def _started(

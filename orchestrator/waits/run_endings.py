@@ -26,7 +26,7 @@ from pipeweave.orchestrator.runs.child_runs import NewChild, TooLargeForRow
 from pipeweave.orchestrator.state import run_headers, run_transitions, waits
 from pipeweave.orchestrator.state.run_endings import EndingRun
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.waits.child_starts import of_body
+from pipeweave.orchestrator.waits.child_starts import around_body, of_body
 from pipeweave.orchestrator.waits.ending import WAIT_TIMEOUT
 from pipeweave.orchestrator.waits.error_runs import error_of_child
 from pipeweave.orchestrator.waits.held import Held, Need, Paths, TooLarge
@@ -125,7 +125,8 @@ def _start(
 def _child(tx: Transaction, run: RunHeader, ending_run: EndingRun, held: Held) -> NewChild:
     wait, runs = ending_run.wait, call_of(run.plan, ending_run.part).runs
     if isinstance(runs, Body):
-        return of_body(tx, run, wait, place_of(ending_run.part), {"run": _run(run, ending_run)})
+        place = place_of(ending_run.part)
+        return of_body(run, wait, place, {"run": _run(run, ending_run)}, around_body(tx, run, place))
     value, kept = _input(tx, run, ending_run, held), held.kept.get(wait.child)
     return NewChild(wait.child, runs, run, run.id, wait.attempt, value, kept)
 

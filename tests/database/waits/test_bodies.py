@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from support.child_runs import children, only_child, task_run
 from support.run_driver import PERMANENT, RunDriver
+from support.sent_statements import sent_statements
 from support.stored_values import VALUES
 
 from pipeweave.errors import Conflict
@@ -201,3 +202,25 @@ def test_a_body_is_not_repeated_without_the_run_around_it(driver: RunDriver) -> 
     child = only_child(driver, run_id)
     with driver.database.transaction() as tx, pytest.raises(Conflict, match="runs the body"):
         rerunning.rerun(tx, VALUES, driver.tenant, rerunning.Rerun(child))
+
+
+def test_bodies_that_start_together_read_what_is_around_them_once(driver: RunDriver) -> None:
+    def cost(items: int) -> int:
+        run_id = driver.trigger("outer", {"list": list(range(items))})
+        with sent_statements() as sent:
+            driver.finish(run_id, "start", output=1)
+        assert len(children(driver, run_id)) == items
+        return len(sent)
+
+    store(
+        driver,
+        {"id": "start", "task": "noop"},
+        {
+            "id": "each",
+            "map": {
+                "over": "${input.list}",
+                "steps": [{"id": "w", "task": "noop", "params": {"v": "${steps.start} ${item}"}}],
+            },
+        },
+    )
+    assert cost(40) == cost(2)
