@@ -200,6 +200,11 @@ def hold_item(path: str, number: int, ctx: Context) -> str:
     return _hold(path, ctx)
 
 
+@task(concurrency=2)
+def hold_limited(path: str, ctx: Context) -> str:
+    return _hold(path, ctx)
+
+
 @task(concurrency=1)
 def hold_single(path: str, ctx: Context) -> str:
     return _hold(path, ctx)

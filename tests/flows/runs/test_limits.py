@@ -43,8 +43,24 @@ def test_a_limit_holds_across_the_workers_for_runs(stack: LiveStack) -> None:
     assert {stack.finished(run_id).status for run_id in runs} == {"completed"}
     calls = calls_of(stack, runs)
     assert len(calls) == 20
-    assert most_at_once(calls) == LIMIT
+    assert most_at_once(calls) <= LIMIT
     assert len({call.pid for call in calls}) > 1
+
+
+def test_as_many_calls_run_at_once_as_the_limit_lets_runs(stack: LiveStack, tmp_path: Path) -> None:
+    stack.store({"id": "hold-limited", "steps": [{"id": "only", "task": "hold_limited"}]})
+    gates = [tmp_path / f"gate-{number}" for number in range(LIMIT)]
+    holding = [stack.trigger("hold-limited", {"path": str(gate)}) for gate in gates]
+    for gate in gates:
+        stack.until(gate.with_name(f"{gate.name}.held").exists, "a run does not hold its slot")
+    go = tmp_path / "go"
+    go.touch()
+    waiting = stack.trigger("hold-limited", {"path": str(go)})
+    assert stack.statuses(waiting) == {"only": "ready"}
+    gates[0].touch()
+    assert stack.finished(waiting).status == "completed"
+    gates[1].touch()
+    assert {stack.finished(run_id).status for run_id in holding} == {"completed"}
 
 
 def test_a_limit_holds_inside_a_map_and_its_join_runs(stack: LiveStack) -> None:
@@ -59,7 +75,7 @@ def test_a_limit_holds_inside_a_map_and_its_join_runs(stack: LiveStack) -> None:
     assert run.status == "completed"
     calls = [call for call in stack.calls(run.id) if call.step_id == "each"]
     assert sorted(str(call.map_index) for call in calls) == sorted(map(str, range(20)))
-    assert most_at_once(calls) == LIMIT
+    assert most_at_once(calls) <= LIMIT
 
 
 @pytest.mark.parametrize("is_gathered", [True, False], ids=["gathered", "irregular"])
