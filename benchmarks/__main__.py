@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import against, history, open_pages, report
+from benchmarks import against, history, open_pages, report, sleepers
 from benchmarks.environment import Environment, environment
 from benchmarks.figures import Benchmark, Figures, middle
 from benchmarks.measure import benchmarks, warm_up
@@ -24,15 +24,18 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the requested benchmarks and return the exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.results and (options.only or options.smoke or options.watched):
-        parser.error("--results takes the whole: not with --only, --smoke or --watched")
-    if options.against and (options.results or options.watched or options.history or options.out):
-        parser.error("--against prints ratios: not with --results, --watched, --history or --out")
+    if options.results and (options.only or options.smoke or options.watched or options.sleepers):
+        parser.error("--results takes the whole: not with --only, --smoke, --watched or --sleepers")
+    further = options.watched or options.history or options.sleepers
+    if options.against and (options.results or further or options.out):
+        parser.error("--against prints ratios: not with --results, --watched, --history, --sleepers or --out")
     sizes = QUICK if options.quick else SMOKE if options.smoke else FULL
     rounds = options.rounds or sizes.rounds
     # With pages the rounds alternate: each measures every figure once without and once with them.
     sizes = replace(sizes, rounds=1 if options.watched else rounds)
     chosen = [each for each in benchmarks(sizes) if _is_chosen(each, options.only)]
+    if options.sleepers:
+        chosen = [_asleep(options.sleepers, sizes)]
     if not chosen:
         names = ", ".join(each.name for each in benchmarks(sizes))
         print(f"no such benchmark; there are {names}", file=sys.stderr)
@@ -47,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     print("\n" + report.table(figures, again))
     print("\n" + report.costs(figures))
-    is_whole = not (options.only or options.smoke or options.watched)
+    is_whole = not (options.only or options.smoke or options.watched or options.sleepers)
     file = options.out or (report.LATEST if is_whole else report.LATEST.with_name("partial.json"))
     report.write_json(figures, file, again)
     print(f"\nwritten to {file}")
@@ -116,6 +119,10 @@ def _with_history(chosen: list[Benchmark], up: Environment, sizes: Sizes, count:
     return Again(without, _measure_settled(chosen, up, sizes))
 
 
+def _asleep(count: int, sizes: Sizes) -> Benchmark:
+    return Benchmark(f"sleepers_{count}", lambda up: sleepers.measure(up, count, sizes.idle_s))
+
+
 def _watched(chosen: list[Benchmark], alone: Environment, count: int, rounds: int) -> Again:
     """Measure each figure without and with open pages, in turns: a machine that slows down disturbs both."""
     without: dict[str, Figures] = {}
@@ -181,6 +188,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         default=0,
         help="instead, measure ours without and with N open pages of the dashboard",
+    )
+    parser.add_argument(
+        "--sleepers",
+        type=_whole,
+        metavar="N",
+        default=0,
+        help="instead, measure what N sleeping runs cost, and how fast they wake when all are due at once",
     )
     parser.add_argument(
         "--against", metavar="REF", help="instead, measure this tree and another commit in turns"

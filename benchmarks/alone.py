@@ -8,7 +8,7 @@ from statistics import median, quantiles
 
 from benchmarks import enqueueing, idle_schedules, open_pages, watchers
 from benchmarks.environment import Environment
-from benchmarks.figures import Benchmark, Figures
+from benchmarks.figures import Benchmark, Figures, seconds_of
 from benchmarks.sizes import Sizes
 from benchmarks.tasks import WORK_S
 from benchmarks.usage import largest_during
@@ -23,6 +23,7 @@ def benchmarks(sizes: Sizes) -> list[Benchmark]:
         Benchmark("trigger", lambda environment: _trigger(environment, sizes)),
         Benchmark("trigger_batch", lambda environment: _trigger_batch(environment, sizes)),
         Benchmark("chain_10ms", lambda environment: _worked(environment, sizes)),
+        Benchmark("conditions", lambda environment: _conditions(environment, sizes)),
         Benchmark("claim", lambda environment: _claim(environment, sizes)),
         Benchmark("memory", lambda environment: _memory(environment, sizes)),
         Benchmark("run_list", lambda environment: _run_list(environment, sizes)),
@@ -49,12 +50,20 @@ def _trigger_batch(environment: Environment, sizes: Sizes) -> Figures:
 
 def _worked(environment: Environment, sizes: Sizes) -> Figures:
     """Run steps of 10 ms: the wall time beyond the time of the steps themselves."""
-    times = []
-    for _ in range(sizes.rounds):
-        began = time.perf_counter()
-        environment.pipeweave.worked(sizes.worked)
-        times.append((time.perf_counter() - began) / (sizes.worked * WORK_S))
+    pipeweave, work_s = environment.pipeweave, sizes.worked * WORK_S
+    times = [seconds_of(lambda: pipeweave.worked(sizes.worked)) / work_s for _ in range(sizes.rounds)]
     return _median(f"wall / work, {sizes.worked} steps", times, "<= 1.15")
+
+
+def _conditions(environment: Environment, sizes: Sizes) -> Figures:
+    """Compare a chain with conditions and parameters by expression with a plain chain, in turns."""
+    pipeweave = environment.pipeweave
+    pipeweave.chain_with_conditions(sizes.chain)
+    ratios = []
+    for _ in range(3 * sizes.rounds):
+        plain = seconds_of(lambda: pipeweave.chain(sizes.chain))
+        ratios.append(seconds_of(lambda: pipeweave.chain_with_conditions(sizes.chain)) / plain)
+    return _median(f"x of a plain chain of {sizes.chain}", ratios, "<= 1.2")
 
 
 def _claim(environment: Environment, sizes: Sizes) -> Figures:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,13 @@ class Benchmark:
 
     name: str
     measure: Callable[[Environment], Figures]
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """How long the work takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:

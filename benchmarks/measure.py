@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median, quantiles
 from typing import Any
 
 from benchmarks import alone, costs, over_http
-from benchmarks.figures import Benchmark, Figures, percentile
+from benchmarks.figures import Benchmark, Figures, percentile, seconds_of
 from benchmarks.sizes import Sizes
 from benchmarks.systems import System
 from benchmarks.usage import idle
@@ -44,7 +43,7 @@ def warm_up(systems: Sequence[System], sizes: Sizes) -> None:
 
 def _chain(systems: Sequence[System], sizes: Sizes) -> Figures:
     def sample(system: System) -> float:
-        return 1000 * _seconds(lambda: system.chain(sizes.chain)) / sizes.chain
+        return 1000 * seconds_of(lambda: system.chain(sizes.chain)) / sizes.chain
 
     # A chain takes milliseconds, so three times as many samples are cheap.
     samples = _alternate(systems, 3 * sizes.rounds, sample)
@@ -56,7 +55,7 @@ def _fan(systems: Sequence[System], sizes: Sizes) -> Figures:
     steps = sizes.fan + 2
 
     def sample(system: System) -> float:
-        return steps / _seconds(lambda: system.fan(sizes.fan))
+        return steps / seconds_of(lambda: system.fan(sizes.fan))
 
     samples = _alternate(systems, sizes.rounds, sample)
     slowest = _slowest(samples, lambda rate: 1000 * steps / rate)
@@ -68,7 +67,7 @@ def _mapped(systems: Sequence[System], sizes: Sizes) -> Figures:
     """Celery as written is measured once, maybe in a smaller size: its chords slow down with their width."""
 
     def sample_of(count: int) -> Sample:
-        return lambda system: count / _seconds(lambda: system.mapped(count))
+        return lambda system: count / seconds_of(lambda: system.mapped(count))
 
     once = [each for each in systems if each.name == "celery"]
     samples = _alternate(
@@ -84,7 +83,7 @@ def _mapped(systems: Sequence[System], sizes: Sizes) -> Figures:
 
 def _diamonds(systems: Sequence[System], sizes: Sizes) -> Figures:
     def sample(system: System) -> float:
-        return sizes.diamonds / _seconds(lambda: system.diamonds(sizes.diamonds, sizes.clients))
+        return sizes.diamonds / seconds_of(lambda: system.diamonds(sizes.diamonds, sizes.clients))
 
     samples = _alternate(systems, sizes.rounds, sample)
     slowest = _slowest(samples, lambda rate: 1000 * sizes.diamonds / rate)
@@ -165,9 +164,3 @@ def _medians(
     shown = {name: [round(each, 3) for each in seen] for name, seen in samples.items()}
     values = {name: median(seen) for name, seen in samples.items()}
     return Figures(unit, values, {"samples": shown, **(more or {})})
-
-
-def _seconds(work: Callable[[], None]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began

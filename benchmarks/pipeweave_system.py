@@ -70,6 +70,11 @@ class PipeWeaveSystem:
         self._expected += length
         self._run_notified(f"chain-{length}", shapes.chain(length))
 
+    def chain_with_conditions(self, length: int) -> None:
+        """Run a chain whose steps have conditions that hold, and parameters by expression."""
+        self._expected += length
+        self._run_notified(f"conditions-{length}", shapes.chain_with_conditions(length))
+
     def fan(self, width: int) -> None:
         self._expected += width + 2
         self._run(f"fan-{width}", shapes.fan(width))
@@ -117,6 +122,15 @@ class PipeWeaveSystem:
             took = time.perf_counter() - began
         self._wait(answer["runs"], DRAIN_S)
         return took
+
+    def slept(self, document: shapes.Document, until: str, count: int, batch: int) -> None:
+        """Store so many runs that sleep until then, `batch` with each request; they are not awaited."""
+        self._expected += count
+        path = self._path("sleepers", document) + "/batch"
+        with self._sender.connect() as connection:
+            for start in range(0, count, batch):
+                runs = [{"input": {"at": until}}] * min(batch, count - start)
+                self._sender.send(connection, "POST", path, {"runs": runs})
 
     def wait_for(self, runs: Sequence[str]) -> None:
         """Wait for the end of runs of one step that were started without the API."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 Document = dict[str, Any]
@@ -10,6 +11,16 @@ Document = dict[str, Any]
 def chain(length: int, task: str = "noop") -> Document:
     """One step after the other."""
     return {"steps": [_step(f"step_{n}", [f"step_{n - 1}"] if n else [], task) for n in range(length)]}
+
+
+def chain_with_conditions(length: int) -> Document:
+    """The same; each step but the first has a condition, which holds, and a parameter by expression."""
+    steps = chain(length, "same")["steps"]
+    steps[0]["params"] = {"number": 0}
+    for before, step in itertools.pairwise(steps):
+        step["condition"] = f"${{steps.{before['id']} >= 0}}"
+        step["params"] = {"number": f"${{steps.{before['id']} + 1}}"}
+    return {"steps": steps}
 
 
 def fan(width: int) -> Document:
