@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import orjson
-
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.step_values import StepValues
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import referred_values
+from pipeweave.orchestrator.store.stored_json import read_back
 
 _NONE: Final = frozenset[int]()
 
@@ -49,7 +48,7 @@ def known_true(run: RunHeader, completion: Completion, held: HeldValues) -> froz
     successors = [each for each in plan.successors(done.ordinal) if each in plan.conditional]
     if not successors:
         return _NONE
-    outputs = {**held.outputs, done.step_id: orjson.loads(completion.output.inline or "null")}
+    outputs = {**held.outputs, done.step_id: read_back(completion.output.inline or "null")}
     return frozenset(each for each in successors if _is_true(run, plan.values[each], outputs, held))
 
 

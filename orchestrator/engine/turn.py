@@ -90,7 +90,7 @@ class Turn:
         if self._is_dispatches_only:
             database.run(self._note_dispatches, is_one=False)
             continued: list[TaskRun] = []
-        elif (completion := self._fast_completion()) is not None and self.claimant is not None:
+        elif (completion := self.fast_completion()) is not None and self.claimant is not None:
             claimant = self.claimant
             continued = database.run(
                 lambda tx: fast_path.complete_and_go_on(tx, self.run, completion, claimant), is_one=False
@@ -112,7 +112,7 @@ class Turn:
         Raises:
             Unavailable: as `apply`.
         """
-        if (completion := self._fast_completion()) is not None:
+        if (completion := self.fast_completion()) is not None:
             return database.run(
                 lambda tx: fast_path.complete_reported(tx, self.run, completion, self.queue), is_one=False
             )
@@ -126,7 +126,7 @@ class Turn:
     def _note_dispatches(self, tx: Transaction) -> None:
         dispatches.taken(tx, [each for each in self.outcomes if isinstance(each, Dispatched)])
 
-    def _fast_completion(self) -> Completion | None:
+    def fast_completion(self) -> Completion | None:
         """The completion that the fast path takes, if the turn is one."""
         if self.unstarted is not None or len(self.outcomes) != 1:
             return None

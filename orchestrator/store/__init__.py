@@ -5,6 +5,7 @@ run or a task run does next."""
 
 from pipeweave.orchestrator.store.database import Database, Transaction, Verb
 from pipeweave.orchestrator.store.keyset import DEFAULT_LIMIT, MAX_LIMIT, Document, PageRequest
+from pipeweave.orchestrator.store.stored_json import read_back
 from pipeweave.orchestrator.store.values import Values
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "Transaction",
     "Values",
     "Verb",
+    "read_back",
 ]

@@ -94,9 +94,8 @@ def a_child(deployment: Deployment) -> Runner:
     def numbers(count: int) -> list[int]:
         return list(range(count))
 
-    tasks = {
-        each.__name__: Task(each, TaskSpec(id=each.__name__, code_hash="0" * 64)) for each in (noop, numbers)
-    }
+    functions = (noop, numbers)
+    tasks = {each.__name__: Task(each, TaskSpec(id=each.__name__, code_hash="0" * 64)) for each in functions}
     slot = Slots(1).take(0, os.getpid())
     assert slot is not None
     process = ChildProcess(f"w#{os.getpid()}", (f"pipeweave.{TENANT}.python",), slot)
@@ -187,6 +186,17 @@ def test_an_item_costs_nothing_beside_the_message_that_carries_it(plant: Plant, 
     assert_costs(
         lambda: plant.run("map", count), (15 + 2 * MESSAGES_PER_FAN_OUT, 4 + 2 * MESSAGES_PER_FAN_OUT)
     )
+    assert plant.unfinished() == []
+
+
+def test_a_parameter_that_is_the_output_before_it_costs_nothing_more(plant: Plant) -> None:
+    """The process that stored the output goes on with the next step, and need not read it again."""
+    count = {"params": {"count": "${input.count}"}}
+    again = {"params": {"count": "${len(steps.s0)}"}}
+    plant.store(
+        "passed-on", {"id": "s0", "task": "numbers", **count}, {"id": "s1", "task": "numbers", **again}
+    )
+    assert_costs(lambda: plant.run("passed-on", 2), (2 + 2, 2 + 2))
     assert plant.unfinished() == []
 
 

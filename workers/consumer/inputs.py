@@ -10,11 +10,22 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.domain import LAST_ROUND, Places, RunHeader, StepOutcome, Wanted
+from pipeweave.orchestrator.domain import (
+    LAST_ROUND,
+    Completion,
+    Places,
+    RunHeader,
+    StepOutcome,
+    TaskRun,
+    Wanted,
+)
 from pipeweave.orchestrator.engine import HeldValues, referred_values
 from pipeweave.orchestrator.state import outputs
-from pipeweave.orchestrator.store import Database, Values
+from pipeweave.orchestrator.store import Database, Values, read_back
 from pipeweave.workers.consumer import reconcile
+
+# Outputs of up to so many characters are kept instead of being read again: reading them back is cheap.
+MOST_KEPT = 4_096
 
 
 class Inputs:
@@ -55,6 +66,14 @@ class Inputs:
     def _outcomes(self, run: RunHeader, step_ids: Collection[str]) -> Mapping[str, StepOutcome]:
         with self.database.transaction() as tx:
             return outputs.places_and_outcomes(tx, run, {}, step_ids)[1]
+
+    def keep(self, run: RunHeader, next_one: TaskRun, done: Completion) -> None:
+        """Keep a stored output, if it is short and the parameters of the next step refer to it."""
+        text, wanted = done.output.inline or "null", run.plan.params.get(next_one.ordinal)
+        if wanted is None or done.task_run.step_id not in wanted.outputs or len(text) > MOST_KEPT:
+            return
+        if run.id == self._run_id and done.task_run.map_parent is None:
+            self._outputs[done.task_run.step_id] = read_back(text)
 
     def held(self, run: RunHeader) -> HeldValues:
         """What is held of a run at this moment; nothing is read."""

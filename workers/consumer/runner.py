@@ -463,6 +463,17 @@ class Runner:
     def report(self, turn: Turn, work: Work) -> list[TaskRun]:
         """Apply a turn; repeat it while PostgreSQL is away, because the outcomes must not be lost."""
         self.watchdog.settle()
-        return reconcile.when_it_answers(
+        claimed = reconcile.when_it_answers(
             lambda: turn.apply(self.deployment.database), "turn", on_doubt=work.mark_in_doubt
         )
+        self._keep_result(turn, claimed)
+        return claimed
+
+    def _keep_result(self, turn: Turn, claimed: Sequence[TaskRun]) -> None:
+        """Spare the step behind a result that is stored for certain the reading of what was just written."""
+        completion = turn.fast_completion() if len(claimed) == 1 else None
+        if completion is None or completion.output.path is not None:
+            return
+        # A successor that the same statement released: the attempt was not fenced.
+        if claimed[0].ordinal in turn.run.plan.successors(completion.task_run.ordinal):
+            self.calls.inputs.keep(turn.run, claimed[0], completion)
