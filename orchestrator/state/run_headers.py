@@ -17,13 +17,16 @@ from pipeweave.orchestrator.store.database import Transaction
 # A worker works on few runs at a time. A header holds at most an inline input; plans are shared.
 HEADERS = CacheSpec[UUID, RunHeader]("run headers", 256)
 
+_ONLY_TASK = """CASE WHEN r.pipeline_id IS NULL THEN
+        (SELECT o.task_id FROM task_runs AS o WHERE o.run_id = r.id LIMIT 1) END AS only_task"""
 # The columns of a run `r` that `of_row` reads.
-COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mode, r.priority, r.input,
-    r.input_path,
-    CASE WHEN r.pipeline_id IS NULL THEN
-        (SELECT o.task_id FROM task_runs AS o WHERE o.run_id = r.id LIMIT 1) END AS only_task,
+COLUMNS = f"""r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mode, r.priority, r.input,
+    r.input_path, {_ONLY_TASK},
     r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_from,
     r.parent_run_id, r.parent_task_run_id, r.root_run_id, r.depth, r.body, r.scope, r.edits"""
+
+# Those that `plan_of` reads, and the id.
+PLAN_COLUMNS = f"r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, r.edits, {_ONLY_TASK}"
 
 WIDTH = 21
 # Of them, the first columns are fields of the header as they are.
@@ -51,7 +54,13 @@ def of_row(tx: Transaction, row: Any) -> RunHeader:
     It is cached at once, before the commit: if this transaction created the run and is rolled back, nothing
     will ask for the run's id again.
     """
-    values: list[Any] = [*row[:_OWN], _plan(tx, row), triggered_by.of_row(row), row.rerun_from, _parent(row)]
+    values: list[Any] = [
+        *row[:_OWN],
+        plan_of(tx, row),
+        triggered_by.of_row(row),
+        row.rerun_from,
+        _parent(row),
+    ]
     values += [row.body, None if row.scope is None else BodyScope.of_json(row.scope)]
     header = RunHeader(*values)
     tx.cache(HEADERS).put(header.id, header)
@@ -64,7 +73,12 @@ def _parent(row: Any) -> Parent | None:
     return Parent(row.parent_run_id, row.parent_task_run_id, row.root_run_id, row.depth)
 
 
-def _plan(tx: Transaction, row: Any) -> Plan:
+def plan_of(tx: Transaction, row: Any) -> Plan:
+    """The plan of a run by its row with PLAN_COLUMNS.
+
+    Raises:
+        NotFound: its version is not there any more.
+    """
     if row.pipeline_id is None:
         return standalone_plan(row.only_task)
     return RunEdits.of_json(row.edits).plan(pipelines.of_run(tx, row).plan)

@@ -8,7 +8,7 @@ transactions one sees what the other did.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -16,28 +16,33 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain.facts import RunQuiet
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.states import ADMITTED_RUN, sql_in
+from pipeweave.orchestrator.domain.states import ADMITTED_RUN, OPEN_RUN, sql_in
 from pipeweave.orchestrator.state import deployment_mode, run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
 
-# Runs whose marks one pass looks at.
+# Runs whose marks one pass looks at, and of them those that are read together, with so many steps in all.
 BATCH = 1_000
+PIECE = 100
+MOST_STEPS = 10_000
 _BEFORE_ALL = UUID(int=0)
 
 _LOCK_LIVELY = f"""
 SELECT 1 FROM runs AS r WHERE r.id = :id AND r.finished_at IS NULL AND r.quiet_since IS NULL
     AND r.status IN {sql_in(ADMITTED_RUN)} FOR UPDATE
 """
-# Not the items of maps: a map that waits for its items is no wait, and keeps its run lively.
+# Not the items of maps: a map that waits for its items is no wait, and keeps its run lively. Each run is read
+# by its own span of ids (OFFSET 0), however many runs there are.
 _OPEN_STEPS = """
-SELECT t.id, t.status, t.due_at,
-    w.task_run_id IS NOT NULL AND (w.kind <> 'child' OR EXISTS (SELECT 1 FROM runs AS c
-        WHERE c.id = CAST(w.data ->> 'run' AS uuid) AND c.quiet_since IS NOT NULL)
-        OR w.due_at > :now AND NOT EXISTS (SELECT 1 FROM runs AS c
-            WHERE c.id = CAST(w.data ->> 'run' AS uuid))) AS has_wait FROM task_runs AS t
-    LEFT JOIN waits AS w ON w.run_id = t.run_id AND w.task_run_id = t.id AND w.attempt = t.attempt
-WHERE t.run_id = :id AND t.id BETWEEN :first AND :last AND t.finished_at IS NULL
+SELECT n.id AS run_id, o.* FROM unnest(CAST(:ids AS uuid[]), CAST(:firsts AS uuid[]), CAST(:lasts AS uuid[]))
+    AS n(id, first, last) CROSS JOIN LATERAL (
+        SELECT t.id, t.status, t.due_at,
+            w.task_run_id IS NOT NULL AND (w.kind <> 'child' OR EXISTS (SELECT 1 FROM runs AS c
+                WHERE c.id = CAST(w.data ->> 'run' AS uuid) AND c.quiet_since IS NOT NULL)
+                OR w.due_at > :now AND NOT EXISTS (SELECT 1 FROM runs AS c
+                    WHERE c.id = CAST(w.data ->> 'run' AS uuid))) AS has_wait FROM task_runs AS t
+            LEFT JOIN waits AS w ON w.run_id = t.run_id AND w.task_run_id = t.id AND w.attempt = t.attempt
+        WHERE t.run_id = n.id AND t.id BETWEEN n.first AND n.last AND t.finished_at IS NULL OFFSET 0) AS o
 """
 _MARK = f"""
 WITH run AS (
@@ -67,13 +72,21 @@ def mark(tx: Transaction, run: RunHeader) -> bool:
 
 
 def _is_quiet(tx: Transaction, run: RunHeader) -> bool:
-    span = {
-        "id": run.id,
-        "first": ids.task_run_id(run.id, 1),
-        "last": ids.task_run_id(run.id, len(run.plan.steps)),
+    return is_quiet(run.plan, _open_steps(tx, {run.id: run.plan}).get(run.id, {}))
+
+
+def _open_steps(tx: Transaction, plans: Mapping[UUID, Plan]) -> dict[UUID, dict[int, Any]]:
+    """The open steps of each run, by ordinal, as `is_quiet` takes them."""
+    spans = {
+        "ids": list(plans),
+        "firsts": [ids.task_run_id(run_id, 1) for run_id in plans],
+        "lasts": [ids.task_run_id(run_id, len(plan.steps)) for run_id, plan in plans.items()],
         "now": tx.now,
     }
-    return is_quiet(run.plan, {ids.ordinal_of(row.id): row for row in tx.execute(_OPEN_STEPS, span)})
+    open_steps: dict[UUID, dict[int, Any]] = {}
+    for row in tx.execute(_OPEN_STEPS, spans):
+        open_steps.setdefault(row.run_id, {})[ids.ordinal_of(row.id)] = row
+    return open_steps
 
 
 def is_quiet(plan: Plan, open_steps: Mapping[int, Any]) -> bool:
@@ -126,12 +139,13 @@ def _wake_run(tx: Transaction, run_id: UUID) -> None:
 
 # --- marks that are wrong ---------------------------------------------------------------------------------
 
-_MARKED_OR_WAITING = """
-SELECT o.id FROM (
+_MARKED_OR_WAITING = f"""
+SELECT {run_headers.PLAN_COLUMNS}, r.quiet_since, r.status FROM (
     (SELECT r.id FROM runs AS r WHERE r.finished_at IS NULL AND r.quiet_since IS NOT NULL AND r.id > :after
      ORDER BY r.id LIMIT :batch)
     UNION
     (SELECT DISTINCT w.run_id FROM waits AS w WHERE w.run_id > :after ORDER BY w.run_id LIMIT :batch)) AS o
+    JOIN runs AS r ON r.id = o.id
 ORDER BY o.id LIMIT :batch
 """
 
@@ -158,19 +172,51 @@ def check_marks(database: Database) -> int:
         PartlyFailed: some runs could not be looked at.
         Unavailable: PostgreSQL cannot be reached.
     """
-    under_way = database.caches.own(_Pass)
+    under_way, isolation = database.caches.own(_Pass), Isolation(database)
     with database.statements() as tx:
-        parameters = {"after": under_way.after, "batch": BATCH}
-        runs: Sequence[UUID] = list(tx.execute(_MARKED_OR_WAITING, parameters).scalars())
-    under_way.after = runs[-1] if len(runs) == BATCH else _BEFORE_ALL
-    isolation = Isolation(database)
+        rows = tx.execute(_MARKED_OR_WAITING, {"after": under_way.after, "batch": BATCH}).all()
+    under_way.after = rows[-1].id if len(rows) == BATCH else _BEFORE_ALL
+    doubtful: list[UUID] = []
+
+    def compare(some: Sequence[Any]) -> int:
+        doubtful.extend(_doubtful(database, some))
+        return 0
 
     def check(run_id: UUID) -> int:
         return int(database.run(lambda tx: _check(tx, run_id)))
 
+    for start in range(0, len(rows), PIECE):
+        isolation.run_together(rows[start : start + PIECE], compare, "run")
     return isolation.finish(
-        sum(isolation.run(lambda each=each: check(each), run_id=each) for each in runs)  # type: ignore[misc]
+        sum(isolation.run(lambda each=each: check(each), run_id=each) for each in doubtful)  # type: ignore[misc]
     )
+
+
+def _doubtful(database: Database, rows: Sequence[Any]) -> list[UUID]:
+    """The runs of which the mark does not fit what is read now, without a lock: most marks are right."""
+    marks = {row.id: row.quiet_since is not None for row in rows if row.status in OPEN_RUN}
+    with database.statements() as tx:
+        plans = {row.id: run_headers.plan_of(tx, row) for row in rows if row.id in marks}
+        steps: dict[UUID, dict[int, Any]] = {}
+        for some in _pieces(plans):
+            steps |= _open_steps(tx, some)
+    return [
+        each for each, is_marked in marks.items() if is_quiet(plans[each], steps.get(each, {})) != is_marked
+    ]
+
+
+def _pieces(plans: Mapping[UUID, Plan]) -> Iterator[dict[UUID, Plan]]:
+    """The plans, so many at a time that they have MOST_STEPS steps in all, or a single one has more."""
+    piece: dict[UUID, Plan] = {}
+    count = 0
+    for run_id, plan in plans.items():
+        if piece and count + len(plan.steps) > MOST_STEPS:
+            yield piece
+            piece, count = {}, 0
+        piece[run_id] = plan
+        count += len(plan.steps)
+    if piece:
+        yield piece
 
 
 _LOCK_MARKED = """

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from uuid import UUID
 
+import pytest
 from support.run_driver import Clock
+from support.sent_statements import sent_statements
 from support.waiting_runs import WaitingRuns
 
 from pipeweave.orchestrator.queueing import maintenance_mode, run_slots
@@ -82,3 +84,15 @@ def test_a_wrong_mark_is_corrected(isolated_runs: WaitingRuns) -> None:
     assert is_quiet(isolated_runs, quiet_one)
     assert not is_quiet(isolated_runs, lively)
     assert quiet.check_marks(driver.database) == 0
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_right_marks_cost_two_statements_however_many_there_are(
+    isolated_runs: WaitingRuns, count: int
+) -> None:
+    for _ in range(count):
+        isolated_runs.begin({"paid": SignalWait(("paid",))})
+    quiet.check_marks(isolated_runs.driver.database)
+    with sent_statements(of_all_threads=False) as sent:
+        assert quiet.check_marks(isolated_runs.driver.database) == 0
+    assert sent.cost == (2, 2), sent
