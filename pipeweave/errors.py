@@ -606,6 +606,11 @@ class AttemptTimedOut(PipeWeaveError):
 
     code = "TIMEOUT"
 
+    @classmethod
+    def after(cls, seconds: float) -> AttemptTimedOut:
+        """The error of an attempt that took longer than its limit (s)."""
+        return cls(f"the attempt took longer than {seconds:g} s", timeoutMs=round(seconds * 1000))
+
 
 class AttemptFenced(PipeWeaveError):
     """The worker no longer owns the attempt: the run was cancelled, or the attempt was declared lost.

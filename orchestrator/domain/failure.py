@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -14,6 +15,8 @@ from pipeweave.errors import AttemptFailed, AttemptTimedOut, Unavailable
 
 # The next attempt (ms) of one that needed a server which is away: it would fail at once, again and again.
 AWAY_PAUSE_MS = 5_000
+# The member of the details of what took too long, of attempts and of runs: its limit (ms).
+TIMEOUT_MS = "timeoutMs"
 
 
 class Outcome(StrEnum):
@@ -58,6 +61,14 @@ class Failure:
     handler_error: dict[str, Any] | None = None
     cause: BaseException | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def timeout_ms(self) -> int | None:
+        """The limit that the attempt exceeded (ms); None if it did not, or its worker does not say which."""
+        if self.outcome is not Outcome.TIMEOUT or not isinstance(self.details, Mapping):
+            return None
+        limit = self.details.get(TIMEOUT_MS)
+        return limit if isinstance(limit, int) else None
+
     def to_json(self) -> dict[str, Any]:
         shown = {
             "code": self.code,
@@ -93,14 +104,17 @@ def _failure_of(error: BaseException) -> Failure:
 
 def silent(interval_ms: int) -> Failure:
     """The failure of an attempt without a heartbeat for twice its interval (ms), though its worker lives."""
-    message = f"no heartbeat for {in_words(2 * interval_ms)}"
-    return Failure("HEARTBEAT_LOST", message, "HeartbeatLost", outcome=Outcome.TIMEOUT)
+    limit_ms = 2 * interval_ms
+    message = f"no heartbeat for {in_words(limit_ms)}"
+    details = {TIMEOUT_MS: limit_ms}
+    return Failure("HEARTBEAT_LOST", message, "HeartbeatLost", details=details, outcome=Outcome.TIMEOUT)
 
 
 def overdue(seconds: float) -> Failure:
     """The failure of an attempt that exceeded its task's time limit (s)."""
-    message = f"the attempt took longer than {seconds:g} s"
-    return Failure(AttemptTimedOut.code, message, AttemptTimedOut.__qualname__, outcome=Outcome.TIMEOUT)
+    error = AttemptTimedOut.after(seconds)
+    kind = type(error).__qualname__
+    return Failure(error.code, error.detail, kind, details=error.context, outcome=Outcome.TIMEOUT)
 
 
 def lost(message: str, *, is_certain: bool = True) -> Failure:

@@ -30,12 +30,10 @@ A late or doubled report changes no row and releases nothing: the guards are in 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
-from pipeweave.orchestrator.domain.log_names import names_of
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, Postponed, Suspended, TaskRun
 from pipeweave.orchestrator.engine import fast_path, idempotency, suspending
@@ -45,8 +43,6 @@ from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
 from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.state import completing, dispatches
 from pipeweave.orchestrator.store.database import Database, Transaction
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +148,7 @@ class Turn:
         free_keys = idempotency.lock(tx, self.run.tenant, self.outcomes)
         failures = [each for each in self.outcomes if isinstance(each, tuple)]
         ended = advance.fail(failures, max_retry_delay_ms=self.max_retry_delay_ms)
-        done = completing.complete(tx, completions)
-        final = ended.final + done
-        if again := [each for each in done if each.attempt > 1]:
-            tx.after_commit(lambda: _log_success(self.run, again))
+        final = ended.final + completing.complete(tx, completions, run=self.run)
         self._note_dispatches(tx)
         suspended = self._suspend(tx)
         idempotency.settle(tx, self.run, self.outcomes, final, free_keys, advance.touched)
@@ -180,12 +173,6 @@ class Turn:
             hand_over(tx, self.run.id, self.unstarted, worker=self.worker)
             return []
         return [] if self.claim_next is None else self.claim_next(tx)
-
-
-def _log_success(run: RunHeader, completed: Sequence[TaskRun]) -> None:
-    """Log task runs that completed after another attempt had failed."""
-    for each in completed:
-        log.info("task_run.retry_succeeded", extra=names_of(run, each))
 
 
 def _selected_next(completions: Sequence[Completion]) -> dict[int, tuple[str, ...]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.durations import in_words
+from pipeweave.orchestrator.domain.failure import TIMEOUT_MS
+from pipeweave.orchestrator.domain.log_names import names_of_run
 from pipeweave.orchestrator.domain.queue_names import is_parking_sql
 from pipeweave.orchestrator.domain.states import ACTIVE_RUN, RunStatus, TaskStatus, sql_in
 from pipeweave.orchestrator.engine import endings
@@ -16,6 +19,8 @@ from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
+
+log = logging.getLogger(__name__)
 
 # One call ends at most this many late runs and as many idle ones; the next tick continues.
 BATCH = 100
@@ -101,25 +106,39 @@ def enforce(database: Database, limit: timedelta | None) -> int:
 
 def _end_late(database: Database, row: Any, limit: timedelta | None) -> int:
     source = "MAX_EXECUTION_TIMEOUT" if row.own_limit is None else "the pipeline's timeout"
-    allowed = row.own_limit or limit or timedelta()
-    message = f"the run took longer than {in_words(allowed.total_seconds() * 1000)} ({source})"
-    database.run(lambda tx: time_out_run(tx, row.tenant_id, row.id, RUN_TIMEOUT, message))
+    allowed: timedelta = row.own_limit or limit or timedelta()
+    limit_ms = round(allowed.total_seconds() * 1000)
+    message = f"the run took longer than {in_words(limit_ms)} ({source})"
+    database.run(lambda tx: time_out_run(tx, row.tenant_id, row.id, RUN_TIMEOUT, message, limit_ms))
     return 1
 
 
 def _end_idle(database: Database, row: Any) -> int:
-    allowed = in_words(row.idle_timeout_ms)
-    message = f"nothing happened in the run for longer than {allowed} (the pipeline's idle timeout)"
-    database.run(lambda tx: time_out_run(tx, row.tenant_id, row.id, RUN_IDLE, message))
+    limit_ms = row.idle_timeout_ms
+    message = (
+        f"nothing happened in the run for longer than {in_words(limit_ms)} (the pipeline's idle timeout)"
+    )
+    database.run(lambda tx: time_out_run(tx, row.tenant_id, row.id, RUN_IDLE, message, limit_ms))
     return 1
 
 
-def time_out_run(tx: Transaction, tenant: str, run_id: UUID, code: str, message: str) -> bool:
-    """Fail an open run with this error and cancel its open task runs. False when the run had ended before."""
+def time_out_run(
+    tx: Transaction, tenant: str, run_id: UUID, code: str, message: str, limit_ms: int | None = None
+) -> bool:
+    """Fail an open run with this error and cancel its open task runs. False when the run had ended before.
+
+    Args:
+        limit_ms: the limit that it exceeded (ms); None if that is not known.
+    """
     run = run_headers.load(tx, run_id)
-    early = EarlyEnd(RunStatus.FAILED, {"code": code, "message": message}, code, message)
-    cancelled = None if run is None else endings.end_early(tx, run, early)
+    if run is None:
+        return False
+    error = {"code": code, "message": message}
+    details = {} if limit_ms is None else {"details": {TIMEOUT_MS: limit_ms}}
+    cancelled = endings.end_early(tx, run, EarlyEnd(RunStatus.FAILED, {**error, **details}, code, message))
     if cancelled is None:
         return False
+    said = {**names_of_run(run), "error_code": code, "timeout_ms": limit_ms}
+    tx.after_commit(lambda: log.warning("run.timeout_exceeded", extra=said))
     limits.fill(tx, tenant, {each.task_id for each in cancelled if each.takes_slot})
     return True

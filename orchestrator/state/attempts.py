@@ -171,8 +171,7 @@ def _log(
     for task_run, failure in failures:
         if task_run.id in final:
             if failure.handler_error is not None:
-                said = {"original_error": failure.message, "handler_error": failure.handler_error["message"]}
-                log.error("error_handler.failed", extra={**names_of(run, task_run), **said})
+                log.error("error_handler.failed", extra={**names_of(run, task_run), **_codes(failure)})
             # A map fails because of its items, and each of those has its line.
             level = logging.ERROR if failure.is_dead else logging.WARNING
             _log_failure(level, "task_run.failed", run, task_run, failure, {})
@@ -186,9 +185,22 @@ def _log(
             _log_failure(logging.WARNING, "task_run.handling", run, task_run, failure, {"handler": rule})
 
 
+def _codes(failure: Failure) -> dict[str, Any]:
+    handler_error = failure.handler_error or {}
+    return {
+        "original_error": failure.code,
+        "handler_error": handler_error.get("code"),
+        "handler_run_id": handler_error.get("runId"),
+    }
+
+
 def _log_failure(
     level: int, event: str, run: RunHeader, task_run: TaskRun, failure: Failure, more: Mapping[str, Any]
 ) -> None:
+    # A failure whose rule has run has its line from before.
+    if failure.timeout_ms is not None and not failure.follows_rule:
+        limit = {"timeout_ms": failure.timeout_ms, "error_code": failure.code}
+        log.warning("task_run.timeout_exceeded", extra={**names_of(run, task_run), **limit})
     what = {"error": failure.message, "error_code": failure.code, "error_type": failure.type}
     cause = failure.cause
     exc_info = None if cause is None else (type(cause), cause, users_traceback(cause))

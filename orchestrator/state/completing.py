@@ -13,8 +13,10 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain import kind_sql
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus as T
 from pipeweave.orchestrator.domain.task_run import Completion, KeptValue, TaskRun
+from pipeweave.orchestrator.state import succeeded_retries
 from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.releasing import UNDECIDED
 from pipeweave.orchestrator.state.rows import read
@@ -48,24 +50,33 @@ def _complete(columns: str = "", changes: str = "", data: str = "", returning: s
 
 # For a statement that goes on: what follows begins when the task run ended.
 COMPLETE = _complete(returning=", t.finished_at")
-_COMPLETE_ALONE = f"WITH {_complete()} SELECT * FROM moved"
+_COMPLETE_ALONE = f"WITH {_complete(returning=', t.max_attempts')} SELECT * FROM moved"
 # Completes with the result of another task run, found by an idempotency key.
 _CACHED = _complete(
     ", key text, origin uuid, shown text",
     ", idempotency_key = o.key, cached_from = o.origin",
     " || jsonb_build_object('cached', true, 'cachedFrom', m.shown)",
-    ", o.shown",
+    ", o.shown, t.max_attempts",
 )
 
 _COMPLETE_CACHED = f"WITH {_CACHED} SELECT * FROM moved"
 
 
-def complete(tx: Transaction, completions: Sequence[Completion]) -> list[TaskRun]:
-    """Store results and complete the attempts. Attempts that are fenced are left out of the answer."""
+def complete(
+    tx: Transaction, completions: Sequence[Completion], *, run: RunHeader | None = None
+) -> list[TaskRun]:
+    """Store results and complete the attempts. Attempts that are fenced are left out of the answer.
+
+    Args:
+        run: that of the attempts, for the log; None for no lines.
+    """
     cached = [each for each in completions if each.cached_from is not None]
     own = [each for each in completions if each.cached_from is None] if cached else completions
-    done = read(tx.execute(_COMPLETE_ALONE, completed(tx, own))) if own else []
-    return done + (read(tx.execute(_COMPLETE_CACHED, completed(tx, cached))) if cached else [])
+    rows = tx.execute(_COMPLETE_ALONE, completed(tx, own)).all() if own else []
+    more = tx.execute(_COMPLETE_CACHED, completed(tx, cached)).all() if cached else []
+    if run is not None:
+        succeeded_retries.log_after_commit(tx, run, [*rows, *more])
+    return read(rows) + read(more)
 
 
 def completed(tx: Transaction, completions: Sequence[Completion]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain import states, tracing
 from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.domain.facts import RunEnded, WaitBegan
+from pipeweave.orchestrator.domain.log_names import names_of_run
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.run_ending import RunEnding
 from pipeweave.orchestrator.domain.states import RunStatus
@@ -95,8 +96,7 @@ def announce_start(tx: Transaction, *runs: RunHeader) -> None:
 
 def _log_start(runs: Sequence[RunHeader]) -> None:
     for run in runs:
-        names = {"tenant": run.tenant, "pipeline_id": run.pipeline_id, "run_id": ids.show(ids.RUN, run.id)}
-        log.info("run.started", extra={**names, "trace_id": run.trace_id})
+        log.info("run.started", extra=names_of_run(run))
 
 
 def _log_end(

@@ -20,7 +20,7 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import KeptValue, TaskRun
 from pipeweave.orchestrator.domain.waits import CHILD, NEVER, NewWait, Wait
-from pipeweave.orchestrator.state import waited
+from pipeweave.orchestrator.state import succeeded_retries, waited
 from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.rows import COLUMNS, of_row, read
 from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, status_is
@@ -324,6 +324,7 @@ _COMPLETE = Move(
         'by', CAST(:by AS text), 'handled', CAST(:handled AS boolean),
         'selectedNext', to_jsonb(m.selected_next), {waited.OF_A_COMPLETION}))""",
     ),
+    returning=", t.max_attempts",
 ).sql
 _TAKEN = """taken AS (
     UPDATE signals AS s SET taken_by = m.id, taken_at = :now FROM moved AS m
@@ -334,6 +335,7 @@ _COMPLETED = f"WITH {_COMPLETE}, {_TAKEN}, {_LEFT} SELECT * FROM moved"
 
 def complete(
     tx: Transaction,
+    run: RunHeader,
     wait: Wait,
     output: KeptValue,
     *,
@@ -346,6 +348,7 @@ def complete(
     """Complete the task run of a wait, take its signals and delete it. None when the wait was over.
 
     Args:
+        run: that of the task run.
         cause: what ended it: its kind, `default`, or `repair`.
         by: who did; None where nobody did, or it is not known.
         signals: those that it takes; the caller has locked them (`signals.lock`).
@@ -367,8 +370,9 @@ def complete(
         "root": wait.root_run_id,
         "signals": list(signals),
     }
-    rows = read(tx.execute(_COMPLETED, parameters))
-    return rows[0] if rows else None
+    rows = tx.execute(_COMPLETED, parameters).all()
+    succeeded_retries.log_after_commit(tx, run, rows)
+    return of_row(rows[0]) if rows else None
 
 
 _OVER = f"""

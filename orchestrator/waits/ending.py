@@ -22,7 +22,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.durations import in_words
-from pipeweave.orchestrator.domain.failure import Failure, Outcome
+from pipeweave.orchestrator.domain.failure import TIMEOUT_MS, Failure, Outcome
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.waits import (
@@ -207,7 +207,7 @@ def _poll(wait: Wait, answers: Sequence[Signal], now: datetime) -> Ending | None
 
 
 def _timed_out(wait: Wait) -> Failure:
-    waited = in_words((wait.timeout_at - wait.created_at).total_seconds() * 1000)
+    limit_ms = round((wait.timeout_at - wait.created_at).total_seconds() * 1000)
     what = {
         SIGNAL: f"no signal {' or '.join(map(repr, wait.names or ()))} came",
         APPROVAL: "nobody decided",
@@ -216,8 +216,9 @@ def _timed_out(wait: Wait) -> Failure:
     }.get(wait.kind, "what it waits for did not come")
     return Failure(
         WAIT_TIMEOUT,
-        f"{what} within {waited}",
+        f"{what} within {in_words(limit_ms)}",
         "WaitTimeout",
+        details={TIMEOUT_MS: limit_ms},
         # A call may be made again; what people were asked is not asked again.
         retryable=wait.kind in SUSPENDED,
         outcome=Outcome.TIMEOUT,

@@ -25,9 +25,10 @@ from pipeweave import ids
 from pipeweave.errors import InvalidSetting, PipeWeaveError, Unavailable
 from pipeweave.orchestrator.domain.facts import Name
 from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.domain.log_names import names_of
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Completion, KeptValue, TaskRun
-from pipeweave.orchestrator.domain.waits import APPROVAL, CHILD, Signal
+from pipeweave.orchestrator.domain.waits import APPROVAL, CHILD, POLL, Signal
 from pipeweave.orchestrator.engine import idempotency, key_waiters
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.chords import Counting
@@ -360,6 +361,7 @@ def _end(
             kept = end.kept or keep_inline(end.output)
             done = waits.complete(
                 tx,
+                advance.run,
                 wait,
                 kept,
                 cause=end.cause,
@@ -379,6 +381,9 @@ def _end(
             # Only calls that have suspended themselves are retried.
             cap_ms = wait.data.get("maxRetryDelayMs")
             failed = advance.fail([(waiting.task_run, end.failure)], max_retry_delay_ms=cap_ms)
+            if wait.kind == POLL and (failed.final or failed.retried or failed.handled):
+                level = logging.ERROR if failed.final else logging.WARNING
+                _log_failed_poll(tx, advance.run, waiting, end.failure, level)
             if failed.handled:
                 waits.take_signals(tx, wait, end.signals)
                 return []
@@ -388,6 +393,15 @@ def _end(
             return failed.final
         case Later() | GoesOn() | Starts():
             return None
+
+
+def _log_failed_poll(tx: Transaction, run: RunHeader, waiting: Waiting, failure: Failure, level: int) -> None:
+    """Log after the commit that a poll came to no result; what the other system said is no part of that."""
+    data = waiting.wait.data
+    said = {"error_code": failure.code, "tries": data["tries"], "max_tries": data["maxTries"]}
+    limit = {} if failure.timeout_ms is None else {"timeout_ms": failure.timeout_ms}
+    extra = {**names_of(run, waiting.task_run), **said, **limit}
+    tx.after_commit(lambda: log.log(level, "poll.failed", extra=extra))
 
 
 def _settle_key(tx: Transaction, advance: Advance, task_run: TaskRun, kept: KeptValue) -> None:

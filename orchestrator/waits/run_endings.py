@@ -7,6 +7,7 @@ not run.
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,8 @@ from pipeweave import ids
 from pipeweave.durations import in_words
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain.facts import ChildrenLeft, WaitBegan
-from pipeweave.orchestrator.domain.failure import failure_of
+from pipeweave.orchestrator.domain.failure import TIMEOUT_MS, failure_of
+from pipeweave.orchestrator.domain.log_names import names_of_run
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.run_ending import call_of, place_of
 from pipeweave.orchestrator.domain.states import RunStatus
@@ -32,6 +34,8 @@ from pipeweave.orchestrator.waits.error_runs import error_of_child
 from pipeweave.orchestrator.waits.held import Held, Need, Paths, TooLarge
 from pipeweave.spec import WITH_OUTPUT, Body, engine_results
 from pipeweave.spec.references import compile_value
+
+log = logging.getLogger(__name__)
 
 # A part that is under way is looked at again at the latest after this long: its end makes that due at once.
 AGAIN = timedelta(minutes=1)
@@ -77,10 +81,13 @@ def _next(tx: Transaction, run: RunHeader, ending_run: EndingRun, error: dict[st
 
 def _time_out(tx: Transaction, run: RunHeader, ending_run: EndingRun) -> None:
     wait = ending_run.wait
-    said = f"the end of the run took longer than {in_words(run.plan.finally_ms)}"
-    error = {"code": WAIT_TIMEOUT, "message": said}
+    limit_ms = run.plan.finally_ms
+    said = f"the end of the run took longer than {in_words(limit_ms)}"
+    error = {"code": WAIT_TIMEOUT, "message": said, "details": {TIMEOUT_MS: limit_ms}}
     left = ending_run.ending.parts[wait.data["part"] :]
     if endings.finish_ending(tx, run, ending_run, {**wait.data["errors"], **dict.fromkeys(left, error)}):
+        names = {**names_of_run(run), "error_code": WAIT_TIMEOUT, "timeout_ms": limit_ms}
+        tx.after_commit(lambda: log.warning("run.timeout_exceeded", extra=names))
         tx.announce(ChildrenLeft(run.id))
 
 

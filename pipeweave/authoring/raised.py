@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from pipeweave.authoring.retry import classify_error
-from pipeweave.errors import AttemptFailed, TaskError, TaskNotLoaded
+from pipeweave.errors import AttemptFailed, AttemptTimedOut, TaskError, TaskNotLoaded
 from pipeweave.json_conversion import details_of
 from pipeweave.safe_text import call_safely, safe_text, storable
 
@@ -28,7 +28,8 @@ class Raised:
         type: the exception's qualified name.
         retryable: whether another attempt may help.
         traceback: of users' code; None for an error that says all in its message.
-        details: a JSON value that a TaskError carries, or the mistakes of an AttemptFailed.
+        details: a JSON value that a TaskError carries, the mistakes of an AttemptFailed, or the limit of an
+            AttemptTimedOut, {timeoutMs}.
     """
 
     code: str
@@ -54,6 +55,9 @@ def describe(error: BaseException) -> Raised:
             return Raised(code, text, name, is_retryable)
         case AttemptFailed():
             return Raised(code, text, name, is_retryable, None, call_safely(lambda: _shown(error), None))
+        case AttemptTimedOut():
+            # A function may raise it, too, with whatever it likes.
+            return Raised(code, text, name, is_retryable, _trace(error), details_of(error.context or None))
         case _:
             return Raised(code, text, name, is_retryable, _trace(error))
 

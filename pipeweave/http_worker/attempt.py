@@ -107,7 +107,9 @@ class AttemptUnderWay:
 
     def time_out(self) -> None:
         """Give the attempt up, because its time limit is over."""
-        self.give_up(AttemptTimedOut(f"the attempt took longer than {self.dispatch.timeout_s:g} s"))
+        # Who calls this has waited for as long.
+        assert self.dispatch.timeout_s is not None
+        self.give_up(AttemptTimedOut.after(self.dispatch.timeout_s))
 
     def names(self) -> Mapping[str, Any]:
         """Its ids, for lines of the log."""

@@ -149,7 +149,7 @@ async def _limited(call: LoopCall) -> None:
             call.error = call.reason
         elif isinstance(error, TimeoutError) and limit.expired():
             where = error.__cause__ or error
-            call.error = AttemptTimedOut(f"the attempt took longer than {call.limit:g} s")
+            call.error = AttemptTimedOut.after(call.limit)
             call.error.__traceback__ = where.__traceback__
         else:
             call.error = error

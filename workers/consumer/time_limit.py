@@ -88,6 +88,6 @@ class TimeLimit:
             raise self._interruption[1]
         if left <= 0:
             self._call = None
-            raise AttemptTimedOut(f"the attempt took longer than {self._seconds:g} s")
+            raise AttemptTimedOut.after(self._seconds)
         # The alarm was meant for an earlier call, or came from a timer of the function itself.
         signal.setitimer(signal.ITIMER_REAL, left)

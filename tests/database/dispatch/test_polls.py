@@ -14,7 +14,7 @@ from support.servers import wait_until
 from support.stub_http_server import Served, serving
 from support.suspended_runs import SuspendedRuns
 
-from pipeweave import Suspend
+from pipeweave import Suspend, ids
 from pipeweave.orchestrator.dispatch import polls
 from pipeweave.orchestrator.runs import pausing
 from pipeweave.sending import NoReply, Reply
@@ -104,6 +104,43 @@ def test_its_time_ends_a_poll(runs: SuspendedRuns, jobs: Served, clock: Clock) -
     clock.ahead = timedelta(seconds=9)
     tick(runs)
     assert kept(runs.driver, run_id) == [(1, "timeout", "WAIT_TIMEOUT")]
+    assert runs.row(run_id).error["details"] == {"timeoutMs": 8_000}
+
+
+@pytest.mark.parametrize(
+    ("attempts", "level", "follows"), [(1, "ERROR", "task_run.failed"), (2, "WARNING", "task_run.retrying")]
+)
+def test_a_poll_that_came_to_no_result_has_a_line(
+    runs: SuspendedRuns,
+    jobs: Served,
+    caplog: pytest.LogCaptureFixture,
+    attempts: int,
+    level: str,
+    follows: str,
+) -> None:
+    jobs.put("GET /jobs/7?key=1", (200, {"status": "failed", "error": "secret of theirs"}))
+    retry = {"retry": {"attempts": attempts, "delayMs": 1, "backoff": "fixed"}}
+    run_id = runs.begin(Suspend.poll(f"{jobs.url}/jobs/7?key=1", tries=5), retry)
+    tick(runs)
+    shown = ids.show(ids.RUN, run_id)
+    told = [each for each in caplog.records if getattr(each, "run_id", None) == shown]
+    line = vars(next(each for each in told if each.message == "poll.failed"))
+    assert (line["levelname"], line["step_id"], line["error_code"]) == (level, "ask", "ASYNC_FAILED")
+    assert (line["tries"], line["max_tries"]) == (1, 5)
+    assert "secret of theirs" not in str(line)
+    assert follows in [each.message for each in told]
+
+
+def test_a_poll_beyond_its_time_has_a_line_with_its_limit(
+    runs: SuspendedRuns, jobs: Served, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs.put("GET /jobs/7?key=1", RUNNING)
+    poll(runs, jobs, timeout="8s", interval="1h")
+    tick(runs)
+    clock.ahead = timedelta(seconds=9)
+    tick(runs)
+    [line] = [vars(each) for each in caplog.records if each.message == "poll.failed"]
+    assert (line["error_code"], line["timeout_ms"]) == ("WAIT_TIMEOUT", 8_000)
 
 
 def test_a_process_that_dies_with_a_try_costs_this_try(

@@ -58,9 +58,30 @@ def test_a_run_beyond_its_own_time_limit_ends_with_its_open_task_runs(driver: Ru
     assert (
         run(driver, run_id).error["message"] == "the run took longer than 5 minutes (the pipeline's timeout)"
     )
+    assert run(driver, run_id).error["details"] == {"timeoutMs": 300_000}
     assert set(driver.statuses(run_id).values()) == {"cancelled"}
     assert len(driver.events(run_id, "run.failed")) == 1
     assert deadlines.enforce(driver.database, NEVER) == 0
+
+
+@pytest.mark.parametrize(
+    ("member", "code"), [("timeout", "RUN_TIMEOUT"), ("idleTimeout", "RUN_IDLE_TIMEOUT")]
+)
+def test_a_run_beyond_a_limit_has_a_line_with_the_limit(
+    driver: RunDriver, caplog: pytest.LogCaptureFixture, member: str, code: str
+) -> None:
+    run_id = driver.begin(STEPS, **{member: "5m"})
+    park(driver, run_id)
+    begun_ago(driver, run_id, 6)
+    assert deadlines.enforce(driver.database, NEVER) == 1
+    [line] = [vars(each) for each in caplog.records if each.message == "run.timeout_exceeded"]
+    assert (line["levelname"], line["run_id"], line["pipeline_id"]) == (
+        "WARNING",
+        ids.show(ids.RUN, run_id),
+        "driven",
+    )
+    assert (line["error_code"], line["timeout_ms"]) == (code, 300_000)
+    assert run(driver, run_id).error["details"] == {"timeoutMs": 300_000}
 
 
 def test_a_report_for_a_timed_out_run_changes_nothing(driver: RunDriver) -> None:
