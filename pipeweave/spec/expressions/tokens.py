@@ -34,6 +34,8 @@ _SEGMENT = re.compile(
     rf"(\?)?\.({NAME})|(\?\.)?\[(?:(-?[0-9]{{1,9}})|({_DOUBLE}|{_SINGLE})|(\*))\]",
     re.DOTALL,
 )
+_SLICE = re.compile(r"[^\]'\"?:]*:[^\]'\"?]*")
+_IN_BRACKETS: Final = 'write [0], [-1], ["any key"] or [*]'
 _SPACE = re.compile(r"\s*")
 _IN_SINGLE = re.compile(r"\\.|\"", re.DOTALL)
 
@@ -144,10 +146,17 @@ class Tokens:
     def _bad_segment(self) -> BadExpression:
         column = self.end + 1
         if self.text.startswith("[", self.end):
-            return BadExpression('write [0], [-1], ["any key"] or [*]', column, "bad_path")
+            return BadExpression(f"{_IN_BRACKETS}; {self._instead()}", column, "bad_path")
         return BadExpression(
             'a name must follow the dot; write ["any key"] for other names', column, "bad_path"
         )
+
+    def _instead(self) -> str:
+        """What to do in place of a part that is computed, or of several parts of a list."""
+        end = self.text.find("]", self.end, self._limit)
+        if _SLICE.fullmatch(self.text, self.end + 1, max(end, self.end + 1)):
+            return "a list is not cut into slices: let a task do that"
+        return "a place or key is not computed: map over the list, or let a task pick the part"
 
 
 def _too_long(column: int) -> BadExpression:

@@ -29,6 +29,10 @@ SCOPE: dict[str, Any] = {
     "steps": {"list-files": {"paths": ["a", "b"]}, "a.b": 5},
 }
 
+BRACKETS = 'write [0], [-1], ["any key"] or [*]'
+NOT_COMPUTED = "a place or key is not computed: map over the list, or let a task pick the part"
+NOT_SLICED = "a list is not cut into slices: let a task do that"
+
 
 def value_of(text: str) -> Any:
     return parse_expression(text).evaluate(SCOPE)
@@ -179,7 +183,14 @@ def test_an_expression_is_parsed_once() -> None:
         ("has(1)", 1, "wrong_arguments", "has takes a path: write has(input.name)"),
         ("input.", 6, "bad_path", 'a name must follow the dot; write ["any key"] for other names'),
         ("input..x", 6, "bad_path", 'a name must follow the dot; write ["any key"] for other names'),
-        ("input[x]", 6, "bad_path", 'write [0], [-1], ["any key"] or [*]'),
+        ("input[x]", 6, "bad_path", f"{BRACKETS}; {NOT_COMPUTED}"),
+        ("steps.a.list[input.n]", 13, "bad_path", f"{BRACKETS}; {NOT_COMPUTED}"),
+        ("steps.a.list[loop.index + 1].id", 13, "bad_path", f"{BRACKETS}; {NOT_COMPUTED}"),
+        ("input.list[input.a ? 1 : 2]", 11, "bad_path", f"{BRACKETS}; {NOT_COMPUTED}"),
+        ("input.list[", 11, "bad_path", f"{BRACKETS}; {NOT_COMPUTED}"),
+        ("input.list[1:3]", 11, "bad_path", f"{BRACKETS}; {NOT_SLICED}"),
+        ("input.list[:-1]", 11, "bad_path", f"{BRACKETS}; {NOT_SLICED}"),
+        ("input.list[input.n:]", 11, "bad_path", f"{BRACKETS}; {NOT_SLICED}"),
         ("steps", 1, "no_step", "names no step: write steps.<step id>"),
         ("steps[0]", 1, "no_step", "names no step: write steps.<step id>"),
         ("status[*]", 1, "no_step", "names no step: write status.<step id>"),
