@@ -49,11 +49,12 @@ class Vote:
 def vote(tx: Transaction, tenant: str, task_run_id: UUID, vote: Vote) -> None:
     """Store a vote on an open approval; the look that follows ends it, if enough people agree.
 
-    The same vote again changes nothing.
+    The same vote of the same person again changes nothing, also where it has decided: the answer to the first
+    one may have been lost.
 
     Raises:
         NotFound: the tenant has no such wait.
-        WaitOver: it has ended, or its time is over.
+        WaitOver: it has ended, or its time is over, and this person has not voted so.
         Conflict: it is no approval, or this person has voted otherwise.
         Forbidden: the person is no assignee, or began the run and may not decide about it.
         InputValidationFailed: the form has mistakes.
@@ -61,12 +62,12 @@ def vote(tx: Transaction, tenant: str, task_run_id: UUID, vote: Vote) -> None:
         Unavailable: maintenance has begun.
     """
     maintenance_mode.check_open(tx)
-    wait = open_waits.find(tx, tenant, task_run_id).wait
-    shown = ids.show(ids.TASK_RUN, task_run_id)
-    if wait.kind != APPROVAL:
-        raise Conflict(f"{shown} waits for a {wait.kind}, not for a decision", taskRunId=shown)
-    if tx.now >= wait.timeout_at:
-        raise WaitOver(f"the time of the wait of {shown} is over", taskRunId=shown)
+    try:
+        wait = _open_wait(tx, tenant, task_run_id)
+    except WaitOver:
+        if _has_voted_so(tx, tenant, task_run_id, vote):
+            return
+        raise
     _check_voter(tx, wait, vote)
     payload = {"choice": _choice(wait, vote), "form": vote.form, "comment": vote.comment}
     _check_form(wait, vote)
@@ -76,28 +77,70 @@ def vote(tx: Transaction, tenant: str, task_run_id: UUID, vote: Vote) -> None:
             f"the form has {kept.size:,} bytes; it takes at most {INLINE_BYTES:,}",
             errors=[FieldError("form", "is too large", "too_big", f"at most {INLINE_BYTES} bytes")],
         )
+    signal = NewSignal(wait.root_run_id, tenant, approval_name(task_run_id), kept, vote.by, vote.by)
     data = {"by": vote.by, "approved": vote.is_approval, "choice": payload["choice"]}
-    sent = signals.send(
-        tx,
-        NewSignal(wait.root_run_id, tenant, approval_name(task_run_id), kept, vote.by, vote.by),
-        event="task_run.voted",
-        data=orjson.dumps(data).decode(),
-        about=task_run_id,
-    )
-    if sent.is_repeated:
+    if not _is_new(tx, wait, signal, data):
         _check_repeated(tx, wait, vote, payload["choice"])
 
 
-_BEFORE = """
-SELECT s.payload ->> 'choice' FROM signals AS s WHERE s.run_id = :run AND s.name = :name AND s.once = :by
+def _is_new(tx: Transaction, wait: Wait, signal: NewSignal, data: dict[str, Any]) -> bool:
+    """Store a vote. False when the person has voted before, in this attempt of the step."""
+
+    def send(once: str) -> bool:
+        said, about = orjson.dumps(data).decode(), wait.task_run_id
+        sent = signals.send(tx, replace(signal, once=once), event="task_run.voted", data=said, about=about)
+        return not sent.is_repeated
+
+    if send(data["by"]):
+        return True
+    # What was taken before the wait began has decided an attempt before.
+    before = _vote_before(tx, wait, data["by"])
+    is_old = before is not None and before.is_taken and before.sent_at < wait.created_at
+    return bool(is_old) and send(f"{data['by']}\n{wait.attempt}")
+
+
+def _open_wait(tx: Transaction, tenant: str, task_run_id: UUID) -> Wait:
+    wait = open_waits.find(tx, tenant, task_run_id).wait
+    shown = ids.show(ids.TASK_RUN, task_run_id)
+    if wait.kind != APPROVAL:
+        raise Conflict(f"{shown} waits for a {wait.kind}, not for a decision", taskRunId=shown)
+    if tx.now >= wait.timeout_at:
+        raise WaitOver(f"the time of the wait of {shown} is over", taskRunId=shown)
+    return wait
+
+
+_OF_ENDED = """
+SELECT s.payload ->> 'choice' FROM runs AS r
+    JOIN signals AS s ON s.run_id = coalesce(r.root_run_id, r.id) AND s.name = :name AND s.sent_by = :by
+WHERE r.id = :run AND r.tenant_id = :tenant ORDER BY s.id DESC LIMIT 1
 """
 
 
+def _has_voted_so(tx: Transaction, tenant: str, task_run_id: UUID, vote: Vote) -> bool:
+    """Whether this is a vote that was stored before the wait ended."""
+    run, name = ids.run_id_of(task_run_id), approval_name(task_run_id)
+    key = {"run": run, "tenant": tenant, "name": name, "by": vote.by}
+    before = tx.execute(_OF_ENDED, key).scalar_one_or_none()
+    said = (vote.choice or APPROVE) if vote.is_approval else REJECT
+    return before == said
+
+
+_BEFORE = """
+SELECT s.payload ->> 'choice' AS choice, s.taken_at IS NOT NULL AS is_taken, s.sent_at FROM signals AS s
+WHERE s.run_id = :run AND s.name = :name AND s.sent_by = :by ORDER BY s.id DESC LIMIT 1
+"""
+
+
+def _vote_before(tx: Transaction, wait: Wait, by: str) -> Any | None:
+    """The last vote of a person on this step: {choice, is_taken, sent_at}; None if there is none."""
+    key = {"run": wait.root_run_id, "name": approval_name(wait.task_run_id), "by": by}
+    return tx.execute(_BEFORE, key).first()
+
+
 def _check_repeated(tx: Transaction, wait: Wait, vote: Vote, choice: str) -> None:
-    key = {"run": wait.root_run_id, "name": approval_name(wait.task_run_id), "by": vote.by}
-    before = tx.execute(_BEFORE, key).scalar_one_or_none()
-    if before != choice:
-        raise Conflict(f"{vote.by!r} has voted {before!r} before", hint="a vote cannot be changed")
+    before = _vote_before(tx, wait, vote.by)
+    if before is not None and before.choice != choice:
+        raise Conflict(f"{vote.by!r} has voted {before.choice!r} before", hint="a vote cannot be changed")
 
 
 def _check_voter(tx: Transaction, wait: Wait, vote: Vote) -> None:

@@ -178,6 +178,30 @@ def test_several_people_must_agree_and_one_person_counts_once(runs: WaitingRuns,
     assert bob.post(f"/api/waits/{wait}/approve").json["status"] == "completed"
 
 
+def test_the_vote_that_decided_may_be_repeated_by_who_gave_it(runs: WaitingRuns, ann: Api, api: Api) -> None:
+    """Its answer may have been lost on the way."""
+    run_id = runs.begin({"ok": Approval("Ship?", needs=2)})
+    wait, bob = wait_of(runs, run_id), person(runs, api, "bob", APPROVE)
+    assert bob.post(f"/api/waits/{wait}/approve").json["status"] == "waiting"
+    first = ann.post(f"/api/waits/{wait}/approve", {"comment": "fine"})
+    for who in (ann, bob):
+        again = who.post(f"/api/waits/{wait}/approve", {"comment": "fine"})
+        assert (again.status_code, again.json) == (200, first.json)
+        assert problem(who.post(f"/api/waits/{wait}/reject")) == (409, "WAIT_OVER")
+    eve = person(runs, api, "eve", APPROVE)
+    assert problem(eve.post(f"/api/waits/{wait}/approve")) == (409, "WAIT_OVER")
+    assert [each["by"] for each in runs.output(run_id, "ok")["votes"]] == ["bob", "ann"]
+
+
+def test_a_no_and_an_option_that_decided_may_be_repeated(runs: WaitingRuns, ann: Api) -> None:
+    refused = wait_of(runs, runs.begin({"ok": Approval("Ship?")}))
+    chosen = wait_of(runs, runs.begin({"ok": Approval("What now?", options=("ship", "refund"))}))
+    for _ in range(2):
+        assert ann.post(f"/api/waits/{refused}/reject").json["status"] == "completed"
+        assert ann.post(f"/api/waits/{chosen}/approve", {"choice": "ship"}).json["status"] == "completed"
+    assert problem(ann.post(f"/api/waits/{chosen}/approve", {"choice": "refund"})) == (409, "WAIT_OVER")
+
+
 def test_only_assignees_decide_by_name_or_by_group(runs: WaitingRuns, ann: Api, api: Api) -> None:
     wait = wait_of(runs, runs.begin({"ok": Approval("Ship?", assignees=("group:finance",))}))
     assert ann.get("/api/waits?assignee=me").json["waits"] == []
@@ -208,6 +232,19 @@ def test_a_rejection_may_fail_the_step(runs: WaitingRuns, ann: Api) -> None:
     run_id = runs.begin({"ok": Approval("Ship?", fails_when_rejected=True)})
     assert ann.post(f"/api/waits/{wait_of(runs, run_id)}/reject").json["status"] == "failed"
     assert runs.driver.run(run_id).status == "failed"
+
+
+def test_who_rejected_a_step_votes_again_when_it_is_retried(runs: WaitingRuns, ann: Api) -> None:
+    run_id = runs.begin({"ok": Approval("Ship?", fails_when_rejected=True)})
+    wait = wait_of(runs, run_id)
+    ann.post(f"/api/waits/{wait}/reject")
+    [letter] = runs.driver.rows("SELECT id FROM dead_letters WHERE run_id = :id", id=run_id)
+    assert ann.post(f"/api/dlq/{ids.show(ids.DEAD_LETTER, letter.id)}/retry").status_code == 200
+    for _ in range(2):
+        answer = ann.post(f"/api/waits/{wait}/approve")
+        assert (answer.status_code, answer.json["status"], answer.json["attempt"]) == (200, "completed", 2)
+    assert runs.output(run_id, "ok")["approved"] is True
+    assert problem(ann.post(f"/api/waits/{wait}/reject")) == (409, "WAIT_OVER")
 
 
 def test_the_waits_of_one_run_are_listed(runs: WaitingRuns, ann: Api) -> None:
