@@ -1,8 +1,9 @@
 """Decides what a rerun from a step reuses of the run before it (pure).
 
 A step is *settled* when the new run comes to the same end of it without doing anything: it completed and is
-reused, or the choices of reused steps skip it again. A step is reused if it completed, is not the step that
-the rerun begins at, and each of its predecessors is settled. So nothing behind the step is reused, nor
+reused, its condition was false and it is passed over again, or the choices of reused steps skip it again. A
+step is reused, or passed over, if it ended so, is not the step that the rerun begins at, and each of its
+predecessors is settled. So nothing behind the step is reused, nor
 anything behind a step that failed: under partial-merge such a step completed without the output that the new
 run may have. All other steps run anew, as in any run.
 """
@@ -25,10 +26,12 @@ class OldStep:
         is_completed: whether it has an output that can be reused. A map of which an item did not complete has
             none: a map is reused as a whole, or not at all.
         selected_next: the successors that it chose; None for all.
+        is_passed_over: whether it was skipped because its condition was false.
     """
 
     is_completed: bool
     selected_next: Collection[str] | None = None
+    is_passed_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,12 @@ class Reuse:
     Args:
         steps: the ordinals of the reused steps, lowest first.
         is_skipped: whether the reused steps chose the step away that the rerun begins at: it would not run.
+        passed_over: the ordinals of the steps whose conditions stay false, lowest first.
     """
 
     steps: tuple[int, ...]
     is_skipped: bool = False
+    passed_over: tuple[int, ...] = ()
 
 
 def decide(plan: Plan, mode: str, old: Mapping[str, OldStep], begin: str) -> Reuse:
@@ -55,6 +60,7 @@ def decide(plan: Plan, mode: str, old: Mapping[str, OldStep], begin: str) -> Reu
     """
     settled: dict[int, Predecessor] = {}
     reused: list[int] = []
+    passed_over: list[int] = []
     is_skipped = False
     for ordinal in _in_order(plan):
         step = plan[ordinal]
@@ -64,10 +70,15 @@ def decide(plan: Plan, mode: str, old: Mapping[str, OldStep], begin: str) -> Reu
         if rules.decide_step(mode, before, step.id, step.step.join) is Decision.SKIP:
             settled[ordinal] = Predecessor("skipped")
             is_skipped = is_skipped or step.id == begin
-        elif step.id != begin and (old_step := old.get(step.id)) is not None and old_step.is_completed:
+        elif step.id == begin or (old_step := old.get(step.id)) is None:
+            continue
+        elif old_step.is_completed:
             settled[ordinal] = Predecessor("completed", old_step.selected_next)
             reused.append(ordinal)
-    return Reuse(tuple(sorted(reused)), is_skipped)
+        elif old_step.is_passed_over:
+            settled[ordinal] = Predecessor("skipped", is_passed_over=True)
+            passed_over.append(ordinal)
+    return Reuse(tuple(sorted(reused)), is_skipped, tuple(sorted(passed_over)))
 
 
 def _in_order(plan: Plan) -> Iterator[int]:
@@ -83,11 +94,14 @@ def _in_order(plan: Plan) -> Iterator[int]:
                 ready.append(after)
 
 
-def first_steps(plan: Plan, reused: Collection[int]) -> list[int]:
+def first_steps(plan: Plan, taken_over: Collection[int]) -> list[int]:
     """The steps that a rerun decides at its start: not reused, and with reused predecessors only, or none. An
     early join may go on by one of them.
+
+    Args:
+        taken_over: the ordinals of the steps that it reuses or passes over again.
     """
-    there = frozenset(reused)
+    there = frozenset(taken_over)
     return [
         each.ordinal
         for each in plan.steps
@@ -104,10 +118,19 @@ def readers_of_input(plan: Plan, steps: Collection[int]) -> list[str]:
     return [plan[each].id for each in sorted(steps) if _reads_input(plan, plan[each])]
 
 
+def decided_by_input(plan: Plan, steps: Collection[int]) -> list[str]:
+    """The ids of those steps whose conditions refer to the run's input."""
+    conditions = ((each, plan.values[each].wanted) for each in sorted(steps))
+    return [plan[each].id for each, wanted in conditions if _has_input(plan, wanted)]
+
+
 def _reads_input(plan: Plan, step: PlannedStep) -> bool:
     if step.step.has_task and step.step.params is None:
         return True
-    wanted = _wanted(plan, step)
+    return _has_input(plan, _wanted(plan, step))
+
+
+def _has_input(plan: Plan, wanted: Wanted) -> bool:
     by_variables = "variables" in wanted.roots and not references.compile_value(plan.variables).is_constant
     return "input" in wanted.roots or wanted.has_payload or by_variables
 

@@ -367,7 +367,8 @@ def _reused(tx: Transaction, old: _OldRun, new: NewRun, begin: str) -> Reused:
     plan = new.header.plan
     if new.header.pipeline_version != old.version:
         before = old.edits.plan(pipelines.get(tx, old.tenant, old.pipeline_id, old.version).plan)
-        _require_kept(before, new, reuse.decide(before, old.failure_mode, ended, begin).steps, begin)
+        there_before = reuse.decide(before, old.failure_mode, ended, begin)
+        _require_kept(before, new, (*there_before.steps, *there_before.passed_over), begin)
         alike = reuse.same_steps(before, plan)
         ended = {step_id: each for step_id, each in ended.items() if step_id in alike}
     decided = reuse.decide(plan, old.failure_mode, ended, begin)
@@ -377,14 +378,21 @@ def _reused(tx: Transaction, old: _OldRun, new: NewRun, begin: str) -> Reused:
             errors=[FieldError("fromStep", "would be skipped again", "skipped_step")],
             hint="begin at the step that chooses it",
         )
-    return Reused(old.id, [replace(there[plan[each].id], ordinal=each) for each in decided.steps])
+    return Reused(
+        old.id,
+        [replace(there[plan[each].id], ordinal=each) for each in decided.steps],
+        {each: there[plan[each].id].old for each in decided.passed_over},
+    )
 
 
 def _seen(old: _OldRun, new: NewRun, reused: Reused) -> Mapping[str, str]:
-    """The hashes of inputs that reused steps have read, where they are not that of the new run. A step that
-    the run before had reused itself may have read that of an earlier run.
+    """The hashes of inputs that reused steps have read, or the conditions of steps that are passed over, if
+    they are not that of the new run. A step that the run before had reused itself may have read that of an
+    earlier run.
     """
-    readers = reuse.readers_of_input(new.header.plan, [each.ordinal for each in reused.steps])
+    plan = new.header.plan
+    readers = reuse.readers_of_input(plan, [each.ordinal for each in reused.steps])
+    readers += reuse.decided_by_input(plan, reused.passed_over)
     hashes = {each: old.edits.seen.get(each, old.kept.hash) for each in readers}
     return {each: hash for each, hash in hashes.items() if hash != new.input.hash}
 

@@ -2,13 +2,14 @@
 
 The row of a reused step is completed without an attempt. It has the output, or its path, and the assets of
 the task run that made them, and names that task run in `cached_from`: housekeeping of storage keeps its files
-as long as the row is there. The items of a reused map are written as completed rows.
+as long as the row is there. The items of a reused map are written as completed rows. A step whose condition
+was false is skipped again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -19,8 +20,9 @@ from pipeweave.orchestrator.domain.reuse import OldStep
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import FINAL_RUN, sql_in
 from pipeweave.orchestrator.domain.states import TaskStatus as T
-from pipeweave.orchestrator.state import completing
-from pipeweave.orchestrator.state.named_rows import by_key
+from pipeweave.orchestrator.state import cancelling, completing
+from pipeweave.orchestrator.state.cancelling import CONDITION_FALSE
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, move
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -46,10 +48,16 @@ class ReusedStep:
 
 @dataclass(frozen=True, slots=True)
 class Reused:
-    """The steps that a new run takes over from a run before."""
+    """The steps that a new run takes over from a run before.
+
+    Args:
+        passed_over: those whose conditions were false, by their ordinals in the new run: their task runs in
+            the run before.
+    """
 
     old_run: UUID
     steps: Sequence[ReusedStep]
+    passed_over: Mapping[int, UUID] = field(default_factory=dict)
 
     @property
     def items(self) -> int:
@@ -58,7 +66,7 @@ class Reused:
 
 
 _STEPS = f"""
-SELECT t.id, t.step_id, t.status, t.selected_next, t.cached_from, t.map_first,
+SELECT t.id, t.step_id, t.status, t.selected_next, t.cached_from, t.map_first, t.error_code,
     coalesce(t.map_count, 0) AS items
 FROM task_runs AS t WHERE t.run_id = :run_id AND {kind_sql.IS_STEP} ORDER BY t.id
 """
@@ -80,7 +88,8 @@ def old_steps(tx: Transaction, run_id: UUID) -> tuple[Mapping[str, OldStep], Map
         ordinal = ids.ordinal_of(row.id)
         is_completed = row.status == T.COMPLETED and ordinal not in broken
         chosen = None if row.selected_next is None else frozenset(row.selected_next)
-        ended[row.step_id] = OldStep(is_completed, chosen)
+        is_passed_over = row.status == T.SKIPPED and row.error_code == CONDITION_FALSE
+        ended[row.step_id] = OldStep(is_completed, chosen, is_passed_over)
         origin = row.cached_from or row.id
         reusable_steps[row.step_id] = ReusedStep(ordinal, row.id, origin, row.map_first, row.items)
     return ended, reusable_steps
@@ -107,6 +116,21 @@ def reuse(tx: Transaction, run: RunHeader, reused: Reused) -> None:
             first += each.count
     if reused.steps and len(_take_steps(tx, run, reused)) < len(reused.steps):
         raise _changed(reused)
+    if reused.passed_over:
+        _pass_over(tx, run, reused)
+
+
+_PASSED_OVER = f"""
+SELECT count(*) FROM {NAMED} JOIN task_runs AS t ON {by_key()}
+WHERE t.status = 'skipped' AND t.error_code = '{CONDITION_FALSE}'
+"""
+
+
+def _pass_over(tx: Transaction, run: RunHeader, reused: Reused) -> None:
+    there = {"run_id": reused.old_run, "ids": sorted(reused.passed_over.values())}
+    if tx.execute(_PASSED_OVER, there).scalar_one() < len(reused.passed_over):
+        raise _changed(reused)
+    cancelling.skip(tx, run.id, sorted(reused.passed_over), code=CONDITION_FALSE)
 
 
 def _changed(reused: Reused) -> Conflict:
@@ -201,14 +225,17 @@ def taken_over(tx: Transaction, run_id: UUID) -> Sequence[str]:
     return list(tx.execute(_TAKEN_OVER, {"run_id": run_id}).scalars())
 
 
-_REUSED = """
+_REUSED = f"""
 SELECT t.id FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.status = 'completed'
+WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last
+    AND (t.status = 'completed' OR t.error_code = '{CONDITION_FALSE}')
 """
 
 
 def reused_steps(tx: Transaction, run: RunHeader) -> frozenset[int]:
-    """The ordinals of the steps that a run had taken over when it was written. No step of it has run yet."""
+    """The ordinals of the steps that a run had taken over when it was written, those that are passed over
+    among them. No step of it has run yet.
+    """
     span = {"first": ids.task_run_id(run.id, 1), "last": ids.task_run_id(run.id, len(run.plan.steps))}
     rows = tx.execute(_REUSED, {"run_id": run.id, **span}).scalars()
     return frozenset(ids.ordinal_of(each) for each in rows)

@@ -53,6 +53,18 @@ def test_a_step_that_was_chosen_away_says_so() -> None:
     assert reused(plan, completed("a", "b", "d", a=["b"]), "d") == "ab"
 
 
+def test_a_condition_that_was_false_stays_false_in_front_of_the_step() -> None:
+    plan = plan_of(DIAMOND, b={"condition": "input.n > 5"})
+    old = {**completed("a", "c", "d"), "b": OldStep(False, is_passed_over=True)}
+    decided = reuse.decide(plan, FAIL_FAST, old, "d")
+    assert (decided.steps, decided.passed_over) == ((1, 3), (2,))
+    assert reuse.first_steps(plan, {1, 2, 3}) == [4]
+    # From the step itself it is decided anew; and behind a step that runs again, too.
+    assert reuse.decide(plan, FAIL_FAST, old, "b").passed_over == ()
+    assert reuse.decide(plan, FAIL_FAST, old, "a").passed_over == ()
+    assert reuse.decided_by_input(plan, [2]) == ["b"]
+
+
 def test_the_first_steps_have_reused_predecessors_only() -> None:
     plan = plan_of({**DIAMOND, "x": []})
     assert reuse.first_steps(plan, {1, 2}) == [3, 5]
