@@ -26,7 +26,11 @@ class StoredAnswer(AnswerModel):
     version: int
     spec_hash: CodeHash
     is_new: bool
-    warnings: list[GraphFault] = Field([], description="Steps whose task may take longer than the run.")
+    warnings: list[GraphFault] = Field(
+        [],
+        description="Steps whose task may take longer than the run, and those that run a pipeline which is"
+        " not stored.",
+    )
 
 
 class PlanEntry(AnswerModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -33,9 +33,9 @@ from pipeweave.orchestrator.security import READ, WRITE
 from pipeweave.orchestrator.starts.schedules import declaring, firing
 from pipeweave.orchestrator.store import Transaction
 from pipeweave.spec import (
+    ChildPipeline,
     DeclaredSchedule,
     PipelineSpec,
-    parameter_errors,
     parse_spec,
     time_limits,
     timetable,
@@ -107,7 +107,8 @@ def put_pipeline(call: Call, id: str, body: PipelineDocument) -> Answer:
     there. Without it, the one that an earlier document declared starts nothing any more.
 
     An invalid document is not stored: `errors` names every wrong field, `graphErrors` the steps of each error
-    in the graph. `warnings` lists the steps whose task may take longer than the run.
+    in the graph. `warnings` lists the steps whose task may take longer than the run, and those that run a
+    pipeline which is not stored.
     """
     spec = parse_spec(body.root, id=id)
 
@@ -116,7 +117,8 @@ def put_pipeline(call: Call, id: str, body: PipelineDocument) -> Answer:
         stored = pipelines.store(tx, call.tenant, spec, source="api")
         declaring.declare(tx, call.tenant, spec, source="api")
         tasks = task_rows.tasks(tx, call.tenant, spec.tasks)
-        return stored, _time_warnings(call, spec, tasks)
+        children = pipelines.children_of(tx, call.tenant, spec)
+        return stored, _time_warnings(call, spec, tasks) + _child_warnings(tx, call, spec, children)
 
     firing.run_due(call.deployment.database, call.deployment.values, call.tenant, {spec.id})
     stored, warnings = call.change(store)
@@ -183,9 +185,11 @@ def validate(call: Call, body: PipelineDocument) -> dict[str, Any]:
         tasks = task_rows.tasks(tx, call.tenant, spec.tasks)
         parameters = pipelines.task_parameters(tx, call.tenant, spec)
         unknown = pipelines.unknown_steps(tx, call.tenant, spec, parameters)
+        children = pipelines.children_of(tx, call.tenant, spec)
+        warnings = _child_warnings(tx, call, spec, children)
     wrong = [each.as_field_error() for each in unknown]
-    wrong += [each.as_field_error() for each in parameter_errors(spec, parameters)]
-    warnings = [each.to_json() for each in plan_of(spec, tasks).warnings] + _time_warnings(call, spec, tasks)
+    wrong += [each.as_field_error() for each in pipelines.param_errors(spec, parameters, children)]
+    warnings += [each.to_json() for each in plan_of(spec, tasks).warnings] + _time_warnings(call, spec, tasks)
     return _checked([each.to_json() for each in wrong], warnings, spec)
 
 
@@ -297,10 +301,13 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
         known = {name: row for name, row in tasks.items() if row.orphaned_at is None}
         names = pipelines.names_of_tasks(tx, call.tenant, spec, known)
         answer = plan_of(spec, known, names).to_json()
-        wrong = parameter_errors(spec, pipelines.task_parameters(tx, call.tenant, spec))
+        parameters = pipelines.task_parameters(tx, call.tenant, spec)
+        children = pipelines.children_of(tx, call.tenant, spec)
+        wrong = pipelines.param_errors(spec, parameters, children)
         answer["errors"] += [each.as_graph_error().to_json() for each in wrong]
         answer["valid"] = answer["valid"] and not wrong
         answer["warnings"] += _time_warnings(call, spec, known)
+        answer["warnings"] += _child_warnings(tx, call, spec, children)
         if answer["valid"]:
             past = reading.past_runs(tx, call.tenant, spec)
             answer["forecast"] = forecast(spec, past).to_json()
@@ -316,6 +323,17 @@ def _time_warnings(call: Call, spec: PipelineSpec, tasks: Mapping[str, TaskRow])
     seconds = {task_id: task.timeout_seconds for task_id, task in tasks.items()}
     limit = call.deployment.settings.max_execution_timeout
     return [each.to_json() for each in time_limits.beyond_run(spec, seconds, limit)]
+
+
+def _child_warnings(
+    tx: Transaction, call: Call, spec: PipelineSpec, known: Collection[ChildPipeline]
+) -> list[dict[str, Any]]:
+    """A warning for each place that runs a pipeline which is not stored.
+
+    Args:
+        known: of those that it runs, those that are stored.
+    """
+    return [each.to_json() for each in pipelines.unknown_children(tx, call.tenant, spec, known)]
 
 
 def _planned(schedule: DeclaredSchedule, now: datetime) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -16,13 +16,19 @@ from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.spec import (
     HOOK_NAMES,
+    ChildPipeline,
+    GraphError,
+    ParameterError,
     Parameters,
     PipelineSpec,
     UnknownTask,
+    child_errors,
+    child_references,
     named_in,
     output_template,
     parameter_errors,
     parse_spec,
+    unknown_pipelines,
     unknown_tasks,
 )
 
@@ -104,16 +110,19 @@ WHERE tenant_id = :tenant AND id = :id
 """
 
 
-def store(tx: Transaction, tenant: str, spec: PipelineSpec, *, source: str) -> StoredVersion:
+def store(
+    tx: Transaction, tenant: str, spec: PipelineSpec, *, source: str, beside: Iterable[PipelineSpec] = ()
+) -> StoredVersion:
     """Store a pipeline as its next version, unless its latest version has the same spec.
 
     Args:
         source: `decorator`, `document`, `derived` or `api`.
+        beside: pipelines that the same transaction stores: it may run them as they will be.
 
     Raises:
         InvalidSpec: with every error found, each with its steps; nothing is stored.
     """
-    _check(tx, tenant, spec)
+    _check(tx, tenant, spec, beside)
     ensure_tenant(tx, tenant)
     parameters = {
         "tenant": tenant,
@@ -168,11 +177,12 @@ WHERE p.tenant_id = :tenant AND p.id = :id AND v.spec_hash = :spec_hash
 """
 
 
-def _check(tx: Transaction, tenant: str, spec: PipelineSpec) -> None:
-    """Refuse a spec that `parse_spec` would refuse, or that does not fit the registered tasks.
+def _check(tx: Transaction, tenant: str, spec: PipelineSpec, beside: Iterable[PipelineSpec]) -> None:
+    """Refuse a spec that `parse_spec` would refuse, or that does not fit the registered tasks, or the
+    pipelines that it runs.
 
-    Params that do not fit a task are no mistake of the version that is stored already: a worker that only
-    starts again must not be kept from it by a task that another service has changed.
+    Params that do not fit are no mistake of the version that is stored already: a worker that only starts
+    again must not be kept from it by a task that another service has changed.
     """
     parse_spec(spec.to_json())
     known = task_parameters(tx, tenant, spec)
@@ -184,7 +194,7 @@ def _check(tx: Transaction, tenant: str, spec: PipelineSpec) -> None:
             hint="start a worker that has the task, or correct its name",
             graphErrors=[each.as_graph_error().to_json() for each in faults],
         )
-    wrong = parameter_errors(spec, known)
+    wrong = param_errors(spec, known, children_of(tx, tenant, spec, beside))
     latest = {"tenant": tenant, "id": spec.id, "spec_hash": spec.spec_hash}
     if wrong and tx.execute(_IS_LATEST, latest).first() is None:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
@@ -193,6 +203,57 @@ def _check(tx: Transaction, tenant: str, spec: PipelineSpec) -> None:
             errors=[each.as_field_error() for each in wrong],
             graphErrors=[each.as_graph_error().to_json() for each in wrong],
         )
+
+
+def param_errors(
+    spec: PipelineSpec,
+    tasks: Mapping[str, Parameters | None],
+    children: Mapping[ChildPipeline, PipelineSpec],
+) -> list[ParameterError]:
+    """The params that do not fit the tasks and the pipelines that a pipeline runs.
+
+    Args:
+        tasks: of `task_parameters`.
+        children: of `children_of`.
+    """
+    return parameter_errors(spec, tasks) + child_errors(spec, children)
+
+
+_LATEST_VERSIONS = """
+SELECT id, latest_version FROM pipelines WHERE tenant_id = :tenant AND id = ANY(CAST(:ids AS text[]))
+"""
+
+
+def children_of(
+    tx: Transaction, tenant: str, spec: PipelineSpec, beside: Iterable[PipelineSpec] = ()
+) -> dict[ChildPipeline, PipelineSpec]:
+    """Of the pipelines that a pipeline runs, those that are stored. Costs nothing where it runs none.
+
+    Args:
+        beside: pipelines that are stored together with it.
+    """
+    wanted = {each.pipeline for each in child_references(spec)}
+    as_they_will_be = {ChildPipeline(each.id): each for each in (*beside, spec)}
+    known = {each: as_they_will_be[each] for each in wanted if each in as_they_will_be}
+    others = wanted - known.keys()
+    if not others:
+        return known
+    named = {"tenant": tenant, "ids": sorted({each.id for each in others})}
+    latest = {row.id: row.latest_version for row in tx.execute(_LATEST_VERSIONS, named)}
+    for each in others:
+        version = each.version or latest.get(each.id, 0)
+        if 0 < version <= latest.get(each.id, 0):
+            known[each] = get(tx, tenant, each.id, version).spec
+    return known
+
+
+def unknown_children(
+    tx: Transaction, tenant: str, spec: PipelineSpec, known: Collection[ChildPipeline]
+) -> list[GraphError]:
+    """A warning for each place of a pipeline that runs one that is not stored, at most 100."""
+    if all(each.pipeline in known for each in child_references(spec)):
+        return []
+    return unknown_pipelines(spec, known, unknown_names.names(tx, tenant, "pipeline"))
 
 
 _KNOWN = """

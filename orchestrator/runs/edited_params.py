@@ -53,6 +53,7 @@ def check(
         before=stored.plan.ancestors(step.id),
         parameters=pipelines.task_parameters(tx, tenant, alone).get(step.task),
         input_schema=tasks[step.task].input_schema if step.has_task else None,
+        children=pipelines.children_of(tx, tenant, alone),
     )
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pipeweave.spec import references, rounds, rules, time_limits, timetable
 from pipeweave.spec.async_defaults import NO_ASYNC_DEFAULTS, AsyncDefaults
 from pipeweave.spec.child_calls import DEFAULT_FINALLY_MS, ChildCall, ErrorRule
+from pipeweave.spec.child_checks import child_errors, child_references, unknown_pipelines
 from pipeweave.spec.child_steps import MAX_DEPTH, Body, ChildPipeline, ChildStep, LoopStep, body_of
 from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.derivation import derive
@@ -40,7 +41,7 @@ from pipeweave.spec.kinds import (
     TaskRunKind,
 )
 from pipeweave.spec.output import WITH_OUTPUT, named_in, output_template, run_output
-from pipeweave.spec.parameter_checks import Parameters, parameter_errors
+from pipeweave.spec.parameter_checks import ParameterError, Parameters, parameter_errors
 from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepRetry, StepSpec
 from pipeweave.spec.reference_syntax import escape, show_path
 from pipeweave.spec.rules import CODES, FAIL_FAST, FAILURE_MODES, PINNED, Decision, Predecessor
@@ -92,6 +93,7 @@ __all__ = [
     "JoinRule",
     "LoopStep",
     "MapSpec",
+    "ParameterError",
     "Parameters",
     "PipelineSpec",
     "Predecessor",
@@ -105,6 +107,8 @@ __all__ = [
     "UnknownTask",
     "WaitStep",
     "body_of",
+    "child_errors",
+    "child_references",
     "default_value",
     "derive",
     "dry_run",
@@ -124,6 +128,7 @@ __all__ = [
     "takes_params",
     "time_limits",
     "timetable",
+    "unknown_pipelines",
     "unknown_tasks",
     "validate_graph",
 ]

@@ -11,7 +11,8 @@ from pipeweave.field_errors import MOST_ERRORS, FieldErrors
 from pipeweave.json_values import json_faults
 from pipeweave.schema import task_input_errors
 from pipeweave.size_limits import MAX_EDITED_PARAMS
-from pipeweave.spec.child_steps import LoopStep
+from pipeweave.spec.child_checks import child_errors
+from pipeweave.spec.child_steps import ChildPipeline, LoopStep
 from pipeweave.spec.document_expressions import ITEM_ROOTS, LOOP_ROOTS, ExpressionReader, Written, step_of
 from pipeweave.spec.engine_steps import CHILD_TASKS
 from pipeweave.spec.expressions import Path
@@ -35,6 +36,7 @@ def edited_params_errors(
     before: Collection[str],
     parameters: Parameters | None,
     input_schema: Mapping[str, Any] | None,
+    children: Mapping[ChildPipeline, PipelineSpec],
 ) -> list[FieldError]:
     """List the mistakes in the params of a step that are not those of its version, at most 100.
 
@@ -47,6 +49,7 @@ def edited_params_errors(
         before: the ids of the steps that precede it, however far.
         parameters: of its task; None where it runs no task, or they are not known.
         input_schema: that its task declares; None for none.
+        children: the pipelines that it runs, as far as they are stored.
     """
     mistakes = FieldErrors()
     mistakes.errors += json_faults(step.params, _FIELD, budget=MAX_EDITED_PARAMS)
@@ -61,7 +64,7 @@ def edited_params_errors(
         for path in written.expression.references:
             if (problem := _out_of_reach(path, written, before)) is not None:
                 mistakes.wrong(written.field, problem, "invalid_reference")
-    mistakes.errors += _of_names(spec, step, parameters)
+    mistakes.errors += _of_names(spec, step, parameters, children)
     if not mistakes.errors:
         mistakes.errors += _of_constants(step, parameters, input_schema)
     return mistakes.errors[:MOST_ERRORS]
@@ -80,13 +83,21 @@ def _out_of_reach(path: Path, written: Written, before: Collection[str]) -> str 
     return None if step in before else f"{shown}: {step[:200]!r} is not a step before this one"
 
 
-def _of_names(spec: PipelineSpec, step: StepSpec, parameters: Parameters | None) -> Iterator[FieldError]:
-    """The params that the task does not take, and those that it misses."""
+def _of_names(
+    spec: PipelineSpec,
+    step: StepSpec,
+    parameters: Parameters | None,
+    children: Mapping[ChildPipeline, PipelineSpec],
+) -> Iterator[FieldError]:
+    """The params that the task or the pipeline does not take, and those that it misses."""
     if step.item_name is not None and step.item_name in (step.params or {}):
         field = f"{_FIELD}.{step.item_name}"
         yield FieldError(field, "is the parameter that takes the item of the map", "duplicate")
-    alone = replace(spec, steps=(step,))
-    for each in parameter_errors(alone, {step.task: parameters}):
+    # The rules of the step, and those beside the steps, are as they were.
+    by_itself = replace(step, on_error=None, compensate=None)
+    alone = replace(spec, steps=(by_itself,), error_rules=(), finally_call=None)
+    wrong = parameter_errors(alone, {step.task: parameters}) + child_errors(alone, children)
+    for each in wrong:
         yield FieldError(each.field.removeprefix("steps[0]."), each.message, each.code)
 
 

@@ -13,7 +13,7 @@ class GraphError:
     Errors: NO_ENTRY, TOO_MANY_STEPS, DUPLICATE_STEP, UNKNOWN_STEP, CYCLE (`steps` is the closed path),
     UNKNOWN_TASK, ADAPTER_NOT_FOUND.
     Warnings: DISCONNECTED (`steps` is the first step of each part), DEPTH_OVER_20, CONCURRENCY_LIMIT,
-    TIMEOUT_BEYOND_RUN, JOIN_SEES_NO_FAILURE.
+    TIMEOUT_BEYOND_RUN, JOIN_SEES_NO_FAILURE, UNKNOWN_PIPELINE.
     """
 
     code: str

@@ -20,17 +20,23 @@ Parameters = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ParameterError:
-    """A param of a step that its task does not take, or one that its task needs."""
+    """A param that a task or a pipeline does not take, or one that it needs.
+
+    Args:
+        step: whose param it is; None for that of a rule beside the steps.
+    """
 
     field: str
     message: str
     code: str
-    step: str
+    step: str | None
 
     def as_field_error(self) -> FieldError:
         return FieldError(self.field, self.message, self.code)
 
     def as_graph_error(self) -> GraphError:
+        if self.step is None:
+            return GraphError(self.code.upper(), f"{self.field}: {self.message}")
         return GraphError(self.code.upper(), f"step {self.step!r}: {self.message}", (self.step,))
 
 

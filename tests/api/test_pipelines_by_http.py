@@ -211,6 +211,34 @@ def test_a_step_that_may_take_longer_than_its_run_is_warned_of(api: Api) -> None
     assert api.post("/api/pipelines/training/dry-run").json["warnings"] == [warning]
 
 
+def test_steps_that_run_other_pipelines_are_compared_with_them(api: Api) -> None:
+    path = {"name": "path", "label": "Path", "type": "string", "required": True}
+    callee = {"inputSchema": {"fields": [path], "strict": True}, "steps": [{"task": "count"}]}
+    steps = [{"id": "each", "pipeline": "count-one", "params": {"paht": "a"}}]
+    first = api.put("/api/pipelines/counts-all", {"steps": steps})
+    assert (first.status_code, [each["code"] for each in first.json["warnings"]]) == (
+        201,
+        ["UNKNOWN_PIPELINE"],
+    )
+    assert first.json["warnings"][0]["steps"] == ["each"]
+    checked = api.post("/api/pipelines/validate", {"steps": steps}).json
+    assert (checked["valid"], checked["warnings"]) == (True, first.json["warnings"])
+
+    assert api.put("/api/pipelines/count-one", callee).status_code == 201
+    fields = ["steps[0].params.paht", "steps[0].params"]
+    wrong = {"steps": steps, "failureMode": "continue"}
+    refused = api.put("/api/pipelines/counts-all", wrong)
+    assert (refused.status_code, [each["field"] for each in refused.json["errors"]]) == (400, fields)
+    checked = api.post("/api/pipelines/validate", wrong).json
+    assert (checked["valid"], [each["field"] for each in checked["errors"]]) == (False, fields)
+    for body in ({}, {"spec": wrong}):
+        planned = api.post("/api/pipelines/counts-all/dry-run", body).json
+        codes = [each["code"] for each in planned["errors"]]
+        assert (planned["valid"], codes) == (False, ["UNKNOWN_PARAMETER", "MISSING_PARAMETER"])
+    steps[0]["params"] = {"path": "a"}
+    assert api.put("/api/pipelines/counts-all", {"steps": steps}).json["warnings"] == []
+
+
 def test_a_document_may_bring_a_schedule(api: Api) -> None:
     path, schedule = "/api/pipelines/brings-it", {"cron": "0 0 1 1 *", "input": {"a": 1}}
     plan = api.post(f"{path}/dry-run", {"spec": {**MAIL, "schedule": "0 0 1 1 *"}}).json

@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -293,18 +293,28 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
             service_registration.begin(tx, tenant)
             declaring.hold(tx, tenant, {spec.id for spec, _ in loaded.pipelines})
             service_registration.register(tx, tenant, declaration, by_worker=True)
+        specs = [spec for spec, _ in loaded.pipelines]
         for spec, source in loaded.pipelines:
-            stored = pipelines.store(tx, tenant, spec, source=source)
+            stored = pipelines.store(tx, tenant, spec, source=source, beside=specs)
             declaring.declare(tx, tenant, spec, source=source)
             if stored.is_new:
                 names = {"pipeline_id": spec.id, "version": stored.version}
                 log.info("pipeline.stored", extra=names)
+                _warn_of_unknown_children(tx, tenant, spec, specs)
         return worker_processes.register(tx, tenant, start)
 
     for spec, _ in loaded.pipelines:
         _warn_of_time_limits(deployment.settings, loaded, spec)
     firing.run_due(deployment.database, deployment.values, tenant, {spec.id for spec, _ in loaded.pipelines})
     return deployment.database.run(store)
+
+
+def _warn_of_unknown_children(
+    tx: Transaction, tenant: str, spec: PipelineSpec, beside: Iterable[PipelineSpec]
+) -> None:
+    known = pipelines.children_of(tx, tenant, spec, beside)
+    for warning in pipelines.unknown_children(tx, tenant, spec, known):
+        log.warning("pipeline.child_unknown", extra={"pipeline_id": spec.id, "reason": warning.message})
 
 
 def _warn_of_time_limits(settings: Settings, loaded: Loaded, spec: PipelineSpec) -> None:

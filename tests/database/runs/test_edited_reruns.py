@@ -250,6 +250,19 @@ def test_a_child_has_the_edited_params_of_its_step_as_its_input(worker: InlineWo
     assert driver.run(only_child(driver, made.id)).input == {"n": "load"}
 
 
+def test_edited_params_of_a_child_are_compared_with_its_pipeline(worker: InlineWorker) -> None:
+    driver = worker.driver
+    schema = {"fields": [{"name": "n", "label": "N", "type": "number", "required": True}], "strict": True}
+    driver.store_steps(StepSpec("only", "noop"), id="inner", input_schema=schema)
+    driver.store_steps(child("inner", "inner", params={"n": 1}), id="outer")
+    first = driver.trigger("outer")
+    worker.consume_all()
+    for params, field in (({"n": 1, "m": 2}, "params.m"), ({"n": "x"}, "params.n"), ({}, "params")):
+        with pytest.raises(InvalidInput) as refused:
+            rerun(driver, first, "inner", params=params)
+        assert [each.field for each in refused.value.errors] == [field]
+
+
 def test_every_item_of_a_map_has_the_edited_params(worker: InlineWorker) -> None:
     driver = worker.driver
     driver.store({"m": []}, id="mapped", maps={"m": "${input}"})

@@ -27,7 +27,7 @@ def faults(
 ) -> list[tuple[str, str]]:
     step = StepSpec("charge", "charge", ("load",), params, map)
     errors = edited_params_errors(
-        SPEC, step, before=["load"], parameters=PARAMETERS, input_schema=input_schema
+        SPEC, step, before=["load"], parameters=PARAMETERS, input_schema=input_schema, children={}
     )
     return [(each.field, each.code) for each in errors]
 
@@ -83,7 +83,7 @@ def test_an_item_has_its_own_parameter_and_its_own_roots() -> None:
 def test_a_loop_may_refer_to_its_rounds_and_what_the_engine_decides_has_no_params() -> None:
     loop = LoopStep(ChildPipeline("inner"), 3)
     step = StepSpec("again", engine_task(loop), params={"round": "${loop.index}"}, decides=loop)
-    assert edited_params_errors(SPEC, step, before=[], parameters=None, input_schema=None) == []
+    assert edited_params_errors(SPEC, step, before=[], parameters=None, input_schema=None, children={}) == []
     assert takes_params(step)
     sums = Transform({"total": 1})
     assert not takes_params(StepSpec("sum", engine_task(sums), decides=sums))
