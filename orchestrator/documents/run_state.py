@@ -137,7 +137,10 @@ class RunState(AnswerModel):
     inputs_hash: Sha256
     edits: EditsAnswer | None
     trigger: StateTrigger
-    variables: dict[str, Any] = Field(description="What params can refer to besides steps: the input.")
+    variables: dict[str, Any] = Field(
+        description="What params can refer to besides steps: the `input`, and the variables of the pipeline"
+        " by name. Those over an input that is by reference are left out."
+    )
     steps: dict[str, StepState] = Field(description="By step, in the order of the pipeline.")
     is_complete: bool = Field(description="false: the rows of some steps are no longer in the database.")
     error: RunStateError | None

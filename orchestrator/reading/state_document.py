@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.documents.parts import MapReference, Reference
 from pipeweave.orchestrator.documents.run_state import (
     FailedTaskRun,
@@ -43,7 +44,7 @@ from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.size_limits import MAX_STEPS
-from pipeweave.spec import WITH_ITEMS
+from pipeweave.spec import WITH_ITEMS, PipelineSpec, error_rules, references
 
 # Results by value, together (bytes of JSON); what is beyond is by reference.
 RESULT_BYTES = 2_000_000
@@ -107,7 +108,7 @@ def run_state(tx: Transaction, tenant: str, id: UUID) -> Document:
         trace_id=tracing.trace_id(row.id, row.traceparent),
         edits=edits_row(row),
         trigger=_trigger(row),
-        variables={"input": row.input},
+        variables=_variables(row, stored.spec),
         steps=steps,
         is_complete=len(steps) == len(stored.plan.steps),
         error=_run_error(row),
@@ -128,6 +129,20 @@ def _phase(row: Any, rows: Sequence[Any]) -> str:
     if is_handling and row.status == RunStatus.RUNNING:
         return RunStatus.ERROR_HANDLING.value
     return phase(row.status, row.latest_event, is_quiet=row.quiet_since is not None)
+
+
+def _variables(row: Any, spec: PipelineSpec) -> dict[str, Any]:
+    """The run's input, and the variables of its pipeline, as far as their values can be told."""
+    is_here = row.input_path is None
+    known = spec.variables if is_here else error_rules.constants_of(spec.variables)
+    values: dict[str, Any] = {}
+    for name, written in known.items():
+        try:
+            values[name] = references.resolve(written, input=row.input, steps={})
+        except PipeWeaveError:
+            # The input lacks what it is made of: each step that refers to it fails.
+            continue
+    return {**values, "input": row.input}
 
 
 def _trigger(row: Any) -> Document:

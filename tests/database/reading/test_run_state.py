@@ -14,6 +14,7 @@ from pipeweave.orchestrator.documents.run_state import RunState
 from pipeweave.orchestrator.reading import map_items, run_state, state_document
 from pipeweave.orchestrator.runs import pausing
 from pipeweave.orchestrator.store.database import Database, to_json
+from pipeweave.spec import StepSpec
 
 
 @pytest.fixture
@@ -54,6 +55,14 @@ def test_a_run_shows_what_each_step_does_and_what_it_gave(driver: RunDriver) -> 
     assert list(metrics["stepDurations"]) == ["a"]
     assert metrics["totalDurationMs"] is None
     assert found["isComplete"]
+
+
+def test_the_variables_of_the_pipeline_are_there_by_name(driver: RunDriver) -> None:
+    variables = {"limit": 1000, "gross": "${input.net * 2}", "missing": "${input.nothing}", "input": "hidden"}
+    driver.store_steps(StepSpec("a", "noop"), variables=variables)
+    small, large = driver.trigger(input={"net": 4}), driver.trigger(input={"net": 4, "x": "y" * 40_000})
+    assert state(driver, small)["variables"] == {"input": {"net": 4}, "limit": 1000, "gross": 8}
+    assert state(driver, large)["variables"] == {"input": None, "limit": 1000}
 
 
 def test_what_failed_is_listed_without_its_traceback(driver: RunDriver) -> None:
