@@ -97,6 +97,23 @@ def test_tries_are_used_up(runs: SuspendedRuns, jobs: Served, clock: Clock) -> N
     assert len(jobs.asked) == 2
 
 
+@pytest.mark.parametrize(
+    ("step", "interval_ms", "tries", "seconds"),
+    [
+        ({}, 5_000, 60, 300),
+        ({"async": {"poll": {"intervalMs": 7_000, "maxAttempts": 3, "timeoutMs": 20_000}}}, 7_000, 3, 20),
+    ],
+    ids=["of the engine", "of the step"],
+)
+def test_a_poll_without_numbers_has_those_of_its_step_or_of_the_engine(
+    runs: SuspendedRuns, jobs: Served, step: Any, interval_ms: int, tries: int, seconds: int
+) -> None:
+    run_id = runs.begin(Suspend.poll(f"{jobs.url}/jobs/7"), step)
+    [wait] = runs.waits(run_id)
+    assert (wait.data["intervalMs"], wait.data["maxTries"]) == (interval_ms, tries)
+    assert wait.timeout_at - wait.created_at == timedelta(seconds=seconds)
+
+
 def test_its_time_ends_a_poll(runs: SuspendedRuns, jobs: Served, clock: Clock) -> None:
     jobs.put("GET /jobs/7?key=1", RUNNING)
     run_id = poll(runs, jobs, timeout="8s", interval="1h")

@@ -290,7 +290,7 @@ def test_a_retried_dead_letter_has_as_many_attempts_as_the_step_says(driver: Run
 # --- reruns -----------------------------------------------------------------------------------------------
 
 
-def test_a_rerun_decides_a_passed_over_step_again(driver: RunDriver) -> None:
+def test_a_rerun_passes_the_same_step_over_again(driver: RunDriver) -> None:
     driver.store_steps(
         A, StepSpec("b", "noop", ("a",), condition="steps.a.n > 3"), StepSpec("c", "noop", ("b",))
     )

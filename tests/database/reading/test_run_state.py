@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 from support.run_driver import PERMANENT, TRANSIENT, RunDriver, finish_task_run
+from support.waiting_runs import WaitingRuns
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
@@ -14,7 +15,7 @@ from pipeweave.orchestrator.documents.run_state import RunState
 from pipeweave.orchestrator.reading import map_items, run_state, state_document
 from pipeweave.orchestrator.runs import pausing
 from pipeweave.orchestrator.store.database import Database, to_json
-from pipeweave.spec import StepSpec
+from pipeweave.spec import SignalWait, StepSpec
 
 
 @pytest.fixture
@@ -131,6 +132,16 @@ def test_a_paused_run_says_so(driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
         pausing.pause(tx, driver.tenant, run_id)
     assert state(driver, run_id)["phase"] == "paused"
+
+
+def test_a_run_of_which_everything_waits_says_paused_and_runs_on(database: Database) -> None:
+    """As a flow that waits for its callback: nothing of it works, and no slot is held."""
+    runs = WaitingRuns(RunDriver(database))
+    run_id = runs.begin({"paid": SignalWait(("paid",))})
+    waiting = state(runs.driver, run_id)
+    assert (waiting["status"], waiting["phase"]) == ("running", "paused")
+    runs.send(run_id, "paid", 1)
+    assert state(runs.driver, run_id)["phase"] != "paused"
 
 
 def test_a_run_whose_rows_are_partly_gone_is_shown_as_far_as_it_goes(driver: RunDriver) -> None:

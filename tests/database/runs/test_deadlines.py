@@ -10,6 +10,7 @@ import pytest
 from support.concurrency import call_concurrently
 from support.run_driver import PERMANENT, TRANSIENT, RunDriver, claim, settle
 from support.stored_values import VALUES
+from support.waiting_runs import WaitingRuns
 
 from pipeweave import ids
 from pipeweave.orchestrator.deadletters import dead_letters
@@ -19,6 +20,7 @@ from pipeweave.orchestrator.runs import admission, deadlines, standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
+from pipeweave.spec.wait_steps import SignalWait, Sleep
 
 STEPS = {"a": [], "b": ["a"]}
 NEVER = None
@@ -210,6 +212,17 @@ def test_a_run_that_works_or_waits_for_another_attempt_is_not_idle(driver: RunDr
         assert started is not None
         settle(tx, started, failure=TRANSIENT)
     for each in (working, waiting):
+        begun_ago(driver, each, 60)
+    assert deadlines.enforce(driver.database, NEVER) == 0
+
+
+def test_a_run_that_waits_is_not_idle_whether_all_of_it_waits_or_not(driver: RunDriver) -> None:
+    runs = WaitingRuns(driver)
+    quiet = runs.begin({"paid": SignalWait(("paid",))}, idle_timeout_ms=300_000)
+    lively = runs.begin(
+        {"paid": SignalWait(("paid",)), "nap": Sleep(ms=1)}, idle_timeout_ms=300_000, look=False
+    )
+    for each in (quiet, lively):
         begun_ago(driver, each, 60)
     assert deadlines.enforce(driver.database, NEVER) == 0
 

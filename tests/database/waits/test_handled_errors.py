@@ -109,7 +109,9 @@ def test_attempts_come_first(driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
         finish_next_attempt(tx, run_id, 2, failure=TRANSIENT)
     [cure] = children(driver, run_id)
-    assert (cure.input["error"]["attempts"], cure.input["error"]["kind"]) == (2, "MAX_RETRIES_EXCEEDED")
+    error = cure.input["error"]
+    assert (error["attempts"], error["kind"], error["code"]) == (2, "MAX_RETRIES_EXCEEDED", "WEAK")
+    assert error["message"] == "Max retries (2) exceeded for step work: it broke for now"
     driver.finish(cure.id, "cure")
     assert driver.statuses(run_id)["work"] == "completed"
     attempts = driver.rows(
