@@ -25,7 +25,6 @@ from pipeweave import ids
 from pipeweave.errors import InvalidSetting, PipeWeaveError, Unavailable
 from pipeweave.orchestrator.domain.facts import Name
 from pipeweave.orchestrator.domain.failure import Failure
-from pipeweave.orchestrator.domain.log_names import names_of
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Completion, KeptValue, TaskRun
 from pipeweave.orchestrator.domain.waits import APPROVAL, CHILD, POLL, Signal
@@ -39,7 +38,7 @@ from pipeweave.orchestrator.state.run_endings import find as find_endings
 from pipeweave.orchestrator.state.waits import Waiting
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values, keep_inline
-from pipeweave.orchestrator.waits import child_starts, children, error_runs, quiet, run_endings
+from pipeweave.orchestrator.waits import child_starts, children, error_runs, lines, quiet, run_endings
 from pipeweave.orchestrator.waits.ending import Completes, Ending, Fails, GoesOn, Later, Starts, decide
 from pipeweave.orchestrator.waits.held import NOTHING_HELD, Held, Need, Paths, TooLarge
 
@@ -277,6 +276,7 @@ def _look_at_run(
         elif isinstance(end, Signal | Paths | TooLarge):
             waits.leave_to_storage(tx, each.wait)
         elif isinstance(end, GoesOn) and waits.go_on(tx, each.wait, end.data, end.due_at):
+            lines.child_goes_on(tx, run, each, end)
             _start_next(looked, each, end, tx.now)
     for each in waiting:
         if not each.is_open:
@@ -372,6 +372,7 @@ def _end(
             )
             if done is None:
                 return None
+            lines.child_succeeded(tx, advance.run, waiting)
             if wait.rule is None:
                 _settle_key(tx, advance, waiting.task_run, kept)
             return [done]
@@ -382,8 +383,7 @@ def _end(
             cap_ms = wait.data.get("maxRetryDelayMs")
             failed = advance.fail([(waiting.task_run, end.failure)], max_retry_delay_ms=cap_ms)
             if wait.kind == POLL and (failed.final or failed.retried or failed.handled):
-                level = logging.ERROR if failed.final else logging.WARNING
-                _log_failed_poll(tx, advance.run, waiting, end.failure, level)
+                lines.poll_failed(tx, advance.run, waiting, end.failure, is_final=bool(failed.final))
             if failed.handled:
                 waits.take_signals(tx, wait, end.signals)
                 return []
@@ -393,15 +393,6 @@ def _end(
             return failed.final
         case Later() | GoesOn() | Starts():
             return None
-
-
-def _log_failed_poll(tx: Transaction, run: RunHeader, waiting: Waiting, failure: Failure, level: int) -> None:
-    """Log after the commit that a poll came to no result; what the other system said is no part of that."""
-    data = waiting.wait.data
-    said = {"error_code": failure.code, "tries": data["tries"], "max_tries": data["maxTries"]}
-    limit = {} if failure.timeout_ms is None else {"timeout_ms": failure.timeout_ms}
-    extra = {**names_of(run, waiting.task_run), **said, **limit}
-    tx.after_commit(lambda: log.log(level, "poll.failed", extra=extra))
 
 
 def _settle_key(tx: Transaction, advance: Advance, task_run: TaskRun, kept: KeptValue) -> None:

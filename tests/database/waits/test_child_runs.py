@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from uuid import UUID
 
 import pytest
@@ -11,6 +12,7 @@ from support.run_driver import PERMANENT, RunDriver, claim, finish_step, settle
 from support.stored_values import VALUES
 from support.waiting_runs import WaitingRuns
 
+from pipeweave import ids
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.runs import admission, pausing, rerunning, triggering
 from pipeweave.orchestrator.store.database import Database
@@ -164,6 +166,29 @@ def test_a_step_that_is_retried_runs_its_pipeline_again(
     assert (first.status, second.status) == ("failed", "running")
     driver.finish(second.id, "work", output=1)
     assert task_run(driver, run_id, "call").output == 1
+
+
+def test_a_step_that_runs_its_pipeline_again_has_the_lines_of_a_retry(
+    driver: RunDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="pipeweave.orchestrator")
+    outer(driver, retry=StepRetry(attempts=3, delay_ms=1, backoff="fixed"))
+    run_id = driver.trigger()
+    driver.finish(run_id, "start", output={"amount": 7})
+    first = only_child(driver, run_id)
+    driver.finish(first, "work", failure=PERMANENT)
+    key = (run_id, task_run(driver, run_id, "call").id)
+    while len(children(driver, run_id)) < 2:
+        look(driver.database, VALUES, [key])
+    driver.finish(children(driver, run_id)[1].id, "work", output=1)
+    told = [
+        (each.message, each.attempt, each.max_attempts)
+        for each in caplog.records
+        if getattr(each, "step_id", None) == "call"
+    ]
+    assert told == [("task_run.retrying", 1, 3), ("task_run.retry_succeeded", 2, 3)]
+    [retrying] = [vars(each) for each in caplog.records if each.message == "task_run.retrying"]
+    assert (retrying["error_code"], retrying["child_run_id"]) == ("CHILD_FAILED", ids.show(ids.RUN, first))
 
 
 def test_a_large_output_stays_where_it_is_and_large_params_are_stored(driver: RunDriver) -> None:

@@ -108,6 +108,7 @@ def test_a_call_beyond_its_time_limit_is_told_so_and_times_out(stack: LiveStack,
     run = stack.ran(one("slow"), {"seconds": 60, "note": str(note)})
     step = stack.steps(run.id)["only"]
     assert (run.status, step.status, step.error_code) == ("failed", "timeout", "TIMEOUT")
+    assert step.error["details"] == {"timeoutMs": 400}
     assert note.read_text() == "cleaned up"
     [letter] = stack.dead_letters(run.id)
     assert (letter.status, letter.error_code) == ("timeout", "TIMEOUT")
@@ -121,6 +122,7 @@ def test_a_call_that_does_not_stop_is_ended_with_its_process(stack: LiveStack) -
     assert stack.steps(run.id)["only"].output == "attempt 2"
     [attempt] = stack.attempts(run.id)
     assert (attempt.status, attempt.error_code) == ("timeout", "TIMEOUT")
+    assert attempt.error["details"] == {"timeoutMs": 400}
 
 
 def test_a_call_that_holds_the_interpreter_is_missed_and_tried_again(stack: LiveStack) -> None:

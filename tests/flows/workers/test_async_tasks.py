@@ -99,6 +99,7 @@ def test_a_call_that_takes_too_long_or_raises_fails_alone(stack: LiveStack) -> N
     items = stack.items(run.id, "each")
     assert Counter(row.status for row in items) == {"completed": 18, "failed": 1, "timeout": 1}
     assert (items[0].error_code, items[1].error_code) == ("TIMEOUT", "ValueError")
+    assert items[0].error["details"] == {"timeoutMs": 500}
     assert "not this one" in items[1].error["traceback"]
     assert "event_loop" not in items[1].error["traceback"]
 

@@ -277,6 +277,7 @@ def test_an_attempt_that_exceeds_its_time_limit_is_reported_at_once(
     orchestrator.dispatch("wait", timeout=0.2)
     report = orchestrator.report()
     assert (report["errorCode"], report["retryable"]) == ("TIMEOUT", True)
+    assert report["details"] == {"timeoutMs": 200}
     gate.opened.set()
     orchestrator.wait(lambda: orchestrator.request("GET", "/health")[1]["running"] == 0 or None)
     assert len(orchestrator.reports()) == 1
