@@ -253,11 +253,16 @@ def _input_cells(defaults: Mapping[str, Any]) -> dict[Column, Callable[[Any], An
 def put(client: Client, file: Path, as_json: bool) -> None:
     """Store the pipelines of a YAML or JSON file.
 
-    An unchanged pipeline keeps its version.
+    An unchanged pipeline keeps its version. A pipeline that another one runs is stored before it.
     """
-    from pipeweave.cli.support.documents import read_documents
+    from pipeweave.cli.support.documents import callees_first, read_documents
 
-    stored = [client.put_pipeline(spec.id, spec.to_json()) for spec in read_documents(file)]
+    specs = callees_first(read_documents(file))
+    stored = [client.put_pipeline(spec.id, spec.to_json()) for spec in specs]
+    for answer in stored:
+        for each in answer.get("warnings", ()):
+            said = f"warning: {answer['pipelineId']}: {each['code']}: {each['message']}"
+            click.echo(text(said), err=True)
     cells = {
         "pipeline": field("pipelineId"),
         "version": field("version"),

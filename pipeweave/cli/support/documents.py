@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pipeweave.authoring import document_loading, load_documents
 from pipeweave.errors import InvalidSpec
-from pipeweave.spec import PipelineSpec
+from pipeweave.spec import PipelineSpec, child_references
 
 
 def read_documents(file: Path) -> list[PipelineSpec]:
@@ -20,6 +21,17 @@ def read_documents(file: Path) -> list[PipelineSpec]:
     if not specs:
         raise InvalidSpec(f"{file} holds no pipeline")
     return specs
+
+
+def callees_first(specs: Iterable[PipelineSpec]) -> Iterator[PipelineSpec]:
+    """The pipelines in an order in which each comes after those that it runs; of some that run each other,
+    the first one comes first.
+    """
+    left = {spec.id: spec for spec in specs}
+    runs = {id: {each.pipeline.id for each in child_references(spec)} - {id} for id, spec in left.items()}
+    while left:
+        next_id = next((id for id in left if runs[id].isdisjoint(left)), next(iter(left)))
+        yield left.pop(next_id)
 
 
 def named_documents(file: Path) -> dict[str, dict[str, Any]]:

@@ -180,6 +180,26 @@ def test_a_document_is_stored_under_its_own_id(served: Served, call: Call) -> No
     assert [each["needs"] for each in sent["steps"]] == [[], ["list_files"]]
 
 
+def test_a_pipeline_is_stored_before_those_that_run_it_and_warnings_are_told(
+    served: Served, call: Call
+) -> None:
+    for id in ("night", "day", "hour"):
+        warned = [{"code": "UNKNOWN_PIPELINE", "message": "day runs what is not stored", "steps": []}]
+        answer = {"pipelineId": id, "version": 1, "specHash": "ab" * 32, "isNew": True}
+        served.put(f"PUT /api/pipelines/{id}", (201, {**answer, "warnings": warned if id == "day" else []}))
+    # `night` runs `day`, which runs `hour` and, again, `night`.
+    documents = (
+        "{id: night, steps: [{id: a, pipeline: day}]}",
+        "{id: day, steps: [{id: a, pipeline: hour, onError: {pipeline: night}}]}",
+        "{id: hour, steps: [{id: a, task: count}]}",
+    )
+    Path("all.yaml").write_text("\n---\n".join(documents))
+    result = call("pipelines", "put", "all.yaml")
+    assert result.exit_code == 0, result.output
+    assert [asked[0].rpartition("/")[2] for asked in served.asked] == ["hour", "night", "day"]
+    assert result.stderr == "warning: day: UNKNOWN_PIPELINE: day runs what is not stored\n"
+
+
 @pytest.mark.parametrize("command", [("pipelines", "put"), ("dry-run",)])
 def test_a_document_without_a_pipeline_is_refused(command: tuple[str, ...], call: Call) -> None:
     Path("empty.yaml").write_text("# nothing yet\n")
