@@ -17,7 +17,7 @@ from pipeweave.json_values import json_faults
 from pipeweave.schema import run_input_errors, validate_schema
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
 from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
-from pipeweave.spec.document_durations import read_duration
+from pipeweave.spec.document_durations import read_duration, read_timeouts
 from pipeweave.spec.document_expressions import ITEM_ROOTS, LOOP_ROOTS, step_of
 from pipeweave.spec.document_graph import TooManyEdges
 from pipeweave.spec.document_rules import read_on_exhausted, renamed
@@ -103,6 +103,7 @@ class _DocumentReader(StepReader):
         self.errors += json_faults(document, budget=MAX_SPEC_BYTES, max_depth=_DEEPEST)
         self.refuse_if_wrong(document)
         document = renamed(self, document, _PIPELINE_NAMES, "")
+        document, self.step_timeout_ms = read_timeouts(self, document)
         self.unknown_keys(document, _PIPELINE_KEYS, "")
         spec_id, steps = self.pipeline_id(document, id), self.all_steps(document)
         input_schema, variables = self.input_schema(document), self.variables(document.get("variables"))

@@ -85,6 +85,8 @@ class StepReader(GraphMistakes):
         self._waits = WaitReader(self, self.expressions)
         self._children = ChildReader(self, self.expressions, self.body)
         self.calls = CallReader(self, self.expressions, self._children)
+        # The time limit of an attempt of steps that name none (ms), if the pipeline says it for all of them.
+        self.step_timeout_ms: int | None = outer.step_timeout_ms if isinstance(outer, StepReader) else None
 
     def body(self, listed: Any, path: str, roots: frozenset[str]) -> Body:
         """Read the steps of a body.
@@ -173,7 +175,7 @@ class StepReader(GraphMistakes):
                 self.expressions.give_loop(before)
         if map_spec is not None and map_spec.name is not None and map_spec.name in (params or {}):
             self.wrong(f"{entry.field}.map.as", f"{map_spec.name!r} is in `params`, too", "duplicate")
-        timeout_ms = read_duration(self, members, "timeout", entry.field)
+        timeout_ms = read_duration(self, members, "timeout", entry.field) or self.usual_timeout_ms(deed)
         suspends = read_async(self, members.get("async"), f"{entry.field}.async")
         step = StepSpec(
             id=entry.id,
@@ -184,7 +186,7 @@ class StepReader(GraphMistakes):
             condition=self.expressions.condition(members.get("condition"), f"{entry.field}.condition"),
             join=read_join(self, members.get("join"), f"{entry.field}.join"),
             retry=read_retry(self, members.get("retry"), f"{entry.field}.retry"),
-            timeout_ms=timeout_ms or (ADAPTER_TIMEOUT_MS if deed == "adapter" else None),
+            timeout_ms=timeout_ms,
             continue_on_error=read_flag(self, members, "continueOnError", entry.field),
             on_exhausted=read_on_exhausted(self, members, entry.field),
             # The action of an adapter may always say that its work goes on elsewhere.
@@ -197,6 +199,16 @@ class StepReader(GraphMistakes):
         needs, is_written = self.needs(entry, entries, decides)
         self.count(len(needs), entry)
         return StepDraft(entry, step, needs, is_written, self.expressions.written[first:])
+
+    def usual_timeout_ms(self, deed: str) -> int | None:
+        """The time limit of an attempt of a step that names none (ms); None for what its task says.
+
+        Args:
+            deed: the key that says what the step does.
+        """
+        if deed not in ("task", "adapter"):
+            return None
+        return self.step_timeout_ms or (ADAPTER_TIMEOUT_MS if deed == "adapter" else None)
 
     def deed(self, members: Mapping[str, Any], entry: Entry) -> str:
         """The key that says what the step does; `task` where none does."""

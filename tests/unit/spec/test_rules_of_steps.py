@@ -130,6 +130,43 @@ def test_an_action_of_an_adapter_is_a_task_with_thirty_seconds() -> None:
     assert longer.steps[0].timeout_ms == 300_000
 
 
+def test_time_limits_may_be_written_together() -> None:
+    """As the engine's specification writes them."""
+    inner = {"id": "inner", "task": "t"}
+    steps = [
+        {"id": "plain", "task": "t"},
+        {"id": "own", "task": "t", "timeout": "2m"},
+        {"id": "action", "adapter": "payments", "action": "charge"},
+        {"id": "nap", "sleep": "1h"},
+        {"id": "each", "map": {"over": "${input.all}", "steps": [inner]}},
+    ]
+    limits = {"step_timeout": "30s", "flow_timeout": "5m", "idle_timeout": "1m"}
+    spec = parse_spec({"id": "p", "steps": steps, "timeouts": limits})
+    assert (spec.timeout_ms, spec.idle_timeout_ms) == (300_000, 60_000)
+    assert [each.timeout_ms for each in spec.steps] == [30_000, 120_000, 30_000, None, None]
+    assert spec.bodies["each.map"].steps[0].timeout_ms == 30_000
+    assert parse_spec(spec.to_json()) == spec
+    longer = parse_spec({"id": "p", "steps": steps[2:3], "timeouts": {"step_timeout": "3m"}})
+    assert (longer.steps[0].timeout_ms, longer.timeout_ms) == (180_000, None)
+
+
+@pytest.mark.parametrize(
+    ("limits", "more", "field", "why"),
+    [
+        ("30s", {}, "timeouts", "must be an object, not a text"),
+        (None, {}, "timeouts", "must be an object, not null"),
+        ({"step_timeout": "soon"}, {}, "timeouts.step_timeout", "is 'soon'"),
+        ({"flow_timout": "5m"}, {}, "timeouts.flow_timout", "did you mean 'flow_timeout'?"),
+        ({"flow_timeout": "5m"}, {"timeout": "5m"}, "timeouts.flow_timeout", "is the same as `timeout`"),
+        ({"idle_timeout": "5m"}, {"idleTimeoutMs": 1}, "timeouts.idle_timeout", "the same as `idleTimeout`"),
+    ],
+)
+def test_wrong_time_limits_are_refused_with_their_field(
+    limits: Any, more: dict[str, Any], field: str, why: str
+) -> None:
+    assert why in mistakes_of({"task": "t"}, timeouts=limits, **more)[field]
+
+
 def test_what_a_step_of_another_notation_has_is_normalised() -> None:
     """A step as the engine's specification writes it."""
     step = {
