@@ -7,10 +7,20 @@ expression could not do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, Literal
 
-MAX_RETRIES_EXCEEDED = "MAX_RETRIES_EXCEEDED"
-_KINDS = {
+ErrorKind = Literal[
+    "STEP_EXECUTION",
+    "TIMEOUT",
+    "MAX_RETRIES_EXCEEDED",
+    "VALIDATION",
+    "EXPRESSION",
+    "PARALLEL",
+    "ADAPTER_NOT_FOUND",
+    "ASYNC",
+]
+MAX_RETRIES_EXCEEDED: Final = "MAX_RETRIES_EXCEEDED"
+_KINDS: Final[Mapping[str, ErrorKind]] = {
     "TIMEOUT": "TIMEOUT",
     "WAIT_TIMEOUT": "TIMEOUT",
     "HEARTBEAT_LOST": "TIMEOUT",
@@ -28,7 +38,7 @@ _KINDS = {
 }
 
 
-def kind_of(code: str | None, attempts: int) -> str:
+def kind_of(code: str | None, attempts: int) -> ErrorKind:
     """The kind of an error.
 
     Args:

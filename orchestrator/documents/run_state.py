@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
+from pipeweave.error_kinds import ErrorKind
 from pipeweave.orchestrator.documents.base import AnswerModel, Percent, RunId, TaskRunId
 from pipeweave.orchestrator.documents.parts import EditsAnswer, MapReference, Reference, TraceId, TriggerKind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
@@ -31,8 +32,10 @@ class StateError(AnswerModel):
 
     code: str
     type: str | None
+    kind: ErrorKind | None = Field(description="null where nothing failed, as of a step that was skipped.")
     message: str | None
     retryable: bool | None
+    timeout_ms: int | None = Field(description="The limit that was exceeded, if one was.")
 
 
 class RunStateError(AnswerModel):
@@ -40,6 +43,7 @@ class RunStateError(AnswerModel):
 
     code: str
     message: str | None
+    timeout_ms: int | None = Field(description="The limit that the run exceeded, if it did.")
 
 
 class FailedTaskRun(AnswerModel):

@@ -19,7 +19,7 @@ MESSAGE_CHARS = 500
 
 # The columns of a task run's error, without traceback and details.
 ERROR = f"""t.error ->> 'type' AS error_type, left(t.error ->> 'message', {MESSAGE_CHARS}) AS error_message,
-       t.error ->> 'retryable' AS is_retryable"""
+       t.error ->> 'retryable' AS is_retryable, t.error #> '{{details,timeoutMs}}' AS timeout_ms"""
 
 # The output of a map is the list of its items' outputs, and its hash that of their hashes in their order.
 _ITEMS = f"""

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pipeweave import ids
+from pipeweave import error_kinds, ids
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.documents.parts import MapReference, Reference
 from pipeweave.orchestrator.documents.run_state import (
@@ -26,6 +26,7 @@ from pipeweave.orchestrator.documents.run_state import (
     StepState,
 )
 from pipeweave.orchestrator.domain import kind_sql, tracing
+from pipeweave.orchestrator.domain.failure import TIMEOUT_MS
 from pipeweave.orchestrator.domain.json_shapes import (
     duration_ms,
     reference,
@@ -159,10 +160,18 @@ def _trigger(row: Any) -> Document:
 def _run_error(row: Any) -> Document | None:
     if row.error_code is None:
         return None
-    message = row.error.get("message") if isinstance(row.error, dict) else None
+    error = row.error if isinstance(row.error, dict) else {}
+    message, details = error.get("message"), error.get("details")
     return RunStateError.of(
-        code=row.error_code, message=None if message is None else str(message)[:MESSAGE_CHARS]
+        code=row.error_code,
+        message=None if message is None else str(message)[:MESSAGE_CHARS],
+        timeout_ms=_number(details.get(TIMEOUT_MS)) if isinstance(details, dict) else None,
     )
+
+
+def _number(value: Any) -> int | None:
+    """A number of the details of an error; what a task has put there may be anything."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 # --- steps ------------------------------------------------------------------------------------------------
@@ -237,8 +246,14 @@ def _error(row: Any) -> Document | None:
     if row.error_code is None:
         return None
     is_retryable = None if row.is_retryable is None else row.is_retryable == "true"
+    has_failed = row.error_type is not None or row.error_message is not None
     return StateError.of(
-        code=row.error_code, type=row.error_type, message=row.error_message, retryable=is_retryable
+        code=row.error_code,
+        type=row.error_type,
+        kind=error_kinds.kind_of(row.error_code, row.attempt) if has_failed else None,
+        message=row.error_message,
+        retryable=is_retryable,
+        timeout_ms=_number(row.timeout_ms),
     )
 
 

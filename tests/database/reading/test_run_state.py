@@ -6,16 +6,17 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from support.run_driver import PERMANENT, TRANSIENT, RunDriver, finish_task_run
+from support.run_driver import PERMANENT, TRANSIENT, RunDriver, finish_next_attempt, finish_task_run
 from support.waiting_runs import WaitingRuns
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.documents.run_state import RunState
+from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.reading import map_items, run_state, state_document
-from pipeweave.orchestrator.runs import pausing
+from pipeweave.orchestrator.runs import deadlines, pausing
 from pipeweave.orchestrator.store.database import Database, to_json
-from pipeweave.spec import SignalWait, StepSpec
+from pipeweave.spec import SignalWait, StepRetry, StepSpec
 
 
 @pytest.fixture
@@ -71,12 +72,48 @@ def test_what_failed_is_listed_without_its_traceback(driver: RunDriver) -> None:
     driver.finish(run_id, "a", failure=PERMANENT)
     found = state(driver, run_id)
     assert found["error"]["code"] == "STEP_FAILED"
-    error = {"code": "BOOM", "type": "ValueError", "message": "it broke", "retryable": False}
+    error = {
+        "code": "BOOM",
+        "type": "ValueError",
+        "kind": "STEP_EXECUTION",
+        "message": "it broke",
+        "retryable": False,
+        "timeoutMs": None,
+    }
     assert found["steps"]["a"]["error"] == error
     [failed] = found["errors"]
     assert (failed["stepId"], failed["error"]) == ("a", error)
     assert found["steps"]["b"]["phase"] == "cancelled"
     assert found["metadata"]["completedAt"] == found["metadata"]["updatedAt"]
+
+
+def test_an_error_says_its_kind_and_the_limit_that_was_exceeded(driver: RunDriver) -> None:
+    retry = StepRetry(attempts=2, delay_ms=1, backoff="fixed")
+    driver.store_steps(
+        StepSpec("a", "noop", retry=retry), StepSpec("b", "noop", retry=retry), failure_mode="continue"
+    )
+    run_id = driver.trigger()
+    for ordinal, how in ((1, TRANSIENT), (2, failure.overdue(1.5))):
+        with driver.database.transaction() as tx:
+            finish_task_run(tx, run_id, ordinal, failure=how)
+        with driver.database.transaction() as tx:
+            finish_next_attempt(tx, run_id, ordinal, failure=how)
+    a, b = (state(driver, run_id)["steps"][each]["error"] for each in "ab")
+    assert (a["code"], a["kind"], a["timeoutMs"]) == ("WEAK", "MAX_RETRIES_EXCEEDED", None)
+    assert (b["code"], b["kind"], b["timeoutMs"]) == ("TIMEOUT", "TIMEOUT", 1_500)
+
+
+def test_a_run_that_took_too_long_has_its_limit_and_a_skipped_step_no_kind(driver: RunDriver) -> None:
+    driver.store_steps(StepSpec("a", "noop", condition="false == true"), StepSpec("b", "noop", ("a",)))
+    run_id = driver.trigger()
+    with driver.database.transaction() as tx:
+        assert deadlines.time_out_run(tx, driver.tenant, run_id, deadlines.RUN_TIMEOUT, "too long", 60_000)
+    found = state(driver, run_id)
+    assert found["error"] == {"code": "RUN_TIMEOUT", "message": "too long", "timeoutMs": 60_000}
+    assert (found["steps"]["a"]["error"]["code"], found["steps"]["a"]["error"]["kind"]) == (
+        "CONDITION_FALSE",
+        None,
+    )
 
 
 def test_a_map_is_counts_and_the_first_items_that_failed(
