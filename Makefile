@@ -56,12 +56,13 @@ up: setup ## Start everything on this machine and stay (Ctrl-C stops it)
 WHOLE := tests/flows/stacks tests/flows/faults tests/ui tests/unit/conformance
 TESTED := $(PYTEST) -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
-near: setup links ## Checks and tests that are near what you have changed, within a minute
+near: setup links ## Checks and tests that are near what you have changed, within about a minute
 	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy
 	@$(BIN)/python tests/support/near.py
 
 room: setup links ## Checks and tests that are near one room: make room ROOM=engine
-	@$(BIN)/ruff check -q . && $(BIN)/mypy
+	@test -n "$(ROOM)" || { echo "make room ROOM=engine: docs/architecture.md has the rooms" >&2; exit 2; }
+	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy
 	@$(BIN)/python tests/support/near.py --room $(ROOM)
 
 test: setup links ## All checks, and all tests but those of test-whole

@@ -1,7 +1,8 @@
-"""Run the tests that are near a change, nearest first, within a minute: `make near` and `make room`.
+"""Run the tests that are near a change, nearest first, within about a minute: `make near` and `make room`.
 
-The gate runs all tests; this is for the time until then. A test file is near a room that it lies in, then the
-modules that it imports itself, then those that import them. What needs whole stacks or a browser is run only
+`make test` runs all tests; this is for the time until then. First come tests that have changed, and those
+that hold a text that the change removed; then those of a room that changed, the ones that import the change
+before the others; then those that import it from elsewhere. What needs whole stacks or a browser is run only
 where the test itself has changed.
 """
 
@@ -10,11 +11,13 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -28,8 +31,10 @@ from support.source_tree import imports, module_of, sources
 TESTS = ROOT / "tests"
 # The tests of these folders are fast enough to be run for what they only import.
 QUICK = ("unit", "database", "api")
-# No further test begins after so long (s); what began goes on.
+# In each process no further test begins so long (s) after the first; what began goes on.
 BUDGET_S = 38.0
+# A shorter text may be anything's, and so may one that more files of tests hold.
+LEAST_TEXT, MOST_HOLDING = 12, 10
 # How far a test may be from a change, counted in imports, and how many files of tests are taken.
 FARTHEST, MOST_FILES = 2, 80
 # Tests of the whole tree, which say most about a change, and one that takes a minute.
@@ -44,9 +49,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     changed = _of_room(options.room) if options.room else _changed()
     if options.room and not changed:
-        print(f"make room: there is no room {options.room!r}", file=sys.stderr)
+        print(
+            f"make room: there is no room {options.room!r}; there are {', '.join(rooms())}", file=sys.stderr
+        )
         return 2
-    chosen = ranked(changed)
+    chosen = ranked(changed, set() if options.room else _removed_texts())
     if options.list:
         print("\n".join(chosen))
         return 0
@@ -57,13 +64,41 @@ def main(arguments: list[str] | None = None) -> int:
     return _run(chosen)
 
 
-def ranked(changed: Collection[Path]) -> list[str]:
-    """The files of tests that are near these files, nearest first."""
+def ranked(changed: Collection[Path], removed: Collection[str] = ()) -> list[str]:
+    """The files of tests that are near these files, nearest first.
+
+    Args:
+        removed: texts that the change removed.
+    """
     distances = _distances({module_of(each) for each in changed if each in _modules()})
-    ranks = {test: _rank(test, changed, distances) for test in sorted(TESTS.rglob("test_*.py"))}
+    tests = sorted(TESTS.rglob("test_*.py"))
+    holding = _holding([each for each in tests if _is_quick(each)], removed)
+    ranks = {test: 0 if test in holding else _rank(test, changed, distances) for test in tests}
     near = [test for test, rank in ranks.items() if rank <= FARTHEST + 2]
-    nearest = sorted(near, key=lambda each: (ranks[each], each))[:MOST_FILES]
+    nearest = sorted(near, key=lambda each: (ranks[each], _distance(each, distances), each))[:MOST_FILES]
     return [each.relative_to(ROOT).as_posix() for each in nearest]
+
+
+def rooms() -> list[str]:
+    """The names that `--room` takes."""
+    return sorted({part for path in sources() for part in path.relative_to(ROOT).parts[1:-1]})
+
+
+def _distance(test: Path, distances: Mapping[str, int]) -> int:
+    """How many imports lie between a test and a changed module."""
+    return min((distances[each] for each in _imported(test) if each in distances), default=FARTHEST + 3)
+
+
+def _holding(tests: Collection[Path], texts: Collection[str]) -> set[Path]:
+    """The tests that hold a text which few hold: most likely they prove it."""
+    contents = {test: test.read_text() for test in tests} if texts else {}
+    for_each = ({test for test, content in contents.items() if text in content} for text in texts)
+    return {test for holding in for_each if len(holding) <= MOST_HOLDING for test in holding}
+
+
+def _is_quick(test: Path) -> bool:
+    path = test.relative_to(TESTS).as_posix()
+    return path.partition("/")[0] in QUICK and not path.startswith(NEVER)
 
 
 def _rank(test: Path, changed: Collection[Path], distances: Mapping[str, int]) -> int:
@@ -72,15 +107,13 @@ def _rank(test: Path, changed: Collection[Path], distances: Mapping[str, int]) -
     path = test.relative_to(TESTS).as_posix()
     if test in changed:
         return 0
-    if path.startswith(NEVER):
+    if not _is_quick(test):
         return far
     if changed and path.startswith(ALWAYS):
         return 1
-    if path.partition("/")[0] not in QUICK:
-        return far
     if _rooms(changed) & set(test.relative_to(TESTS).parts[1:-1]) or _is_namesake(test, changed):
         return 1
-    return 2 + min((distances.get(each, far) for each in _imported(test)), default=far)
+    return 2 + _distance(test, distances)
 
 
 def _rooms(changed: Collection[Path]) -> set[str]:
@@ -141,14 +174,29 @@ def _changed() -> set[Path]:
     return {ROOT / each for each in names if (ROOT / each).exists()}
 
 
-def _git(*arguments: str) -> list[str]:
+def _removed_texts() -> set[str]:
+    """The texts of the lines that are not there any more: what stands between quotes and braces."""
+    base = _git("merge-base", "HEAD", "main") or ["HEAD"]
+    lines = _git("diff", "--unified=0", base[0], "--", "*.py", separator="\n")
+    gone = [each[1:] for each in lines if each.startswith("-") and not each.startswith("---")]
+    return {text for line in gone for text in texts_of(line)}
+
+
+def texts_of(line: str) -> Iterator[str]:
+    """The pieces of the string literals of a line, between what is filled in."""
+    for literal in re.findall(r"""(?:"([^"]*)"|'([^']*)')""", line):
+        pieces = re.split(r"\{[^}]*\}", "".join(literal))
+        yield from (each.strip() for each in pieces if len(each.strip()) >= LEAST_TEXT)
+
+
+def _git(*arguments: str, separator: str | None = None) -> list[str]:
     done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
-    return done.stdout.split() if done.returncode == 0 else []
+    return done.stdout.split(separator) if done.returncode == 0 else []
 
 
 def _run(files: list[str]) -> int:
     with tempfile.NamedTemporaryFile("w", suffix=".json") as plan:
-        json.dump({"files": files, "until": time.time() + BUDGET_S}, plan)
+        json.dump({"files": files}, plan)
         plan.flush()
         how = ("-q", "-p", "support.near", "--near", plan.name, "-n", "2", "--dist", "loadfile")
         return subprocess.call(
@@ -158,10 +206,14 @@ def _run(files: list[str]) -> int:
 
 # --- in the processes of pytest ---------------------------------------------------------------------------
 
+TOO_LATE, NOT_BEGUN = "the time of make near is over", "not begun"
+# Files of tests that did not begin, to be named at the end.
+MOST_NAMED = 8
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The plan that `make near` makes."""
-    parser.addoption("--near", metavar="FILE", help="the files of tests, nearest first, and until when")
+    parser.addoption("--near", metavar="FILE", help="the files of tests, nearest first")
 
 
 def _plan(config: pytest.Config) -> dict[str, object]:
@@ -176,9 +228,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Begin no test when the time is over."""
-    if time.time() > float(str(_plan(item.config)["until"])):
-        pytest.skip("the minute is over: the gate runs it")
+    """Begin no test when the time of this process is over."""
+    if time.monotonic() > _until():
+        pytest.skip(TOO_LATE)
+
+
+@cache
+def _until() -> float:
+    return time.monotonic() + BUDGET_S
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """A test that did not begin is no skipped one, and has no letter."""
+    return (NOT_BEGUN, "", NOT_BEGUN.upper()) if TOO_LATE in str(report.longrepr) else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what this did not prove."""
+    left = Counter(each.nodeid.partition("::")[0] for each in terminalreporter.stats.get(NOT_BEGUN, ()))
+    if left:
+        first = list(left)[:MOST_NAMED]
+        terminalreporter.write_line(
+            f"The time is over: {left.total()} tests in {len(left)} files did not begin. The nearest:\n"
+            f"  .venv/bin/python -m pytest -q {' '.join(first)}\n`make test` runs all."
+        )
 
 
 if __name__ == "__main__":

@@ -222,9 +222,9 @@ def test_a_wait_in_which_nothing_happens_says_why_once_for_each_reason(
 
 def test_the_status_of_a_run_that_waits_says_why(served: Served, call: Call) -> None:
     served.put(f"GET /api/runs/{RUN_ID}", (200, run_document("running", taskRuns=[task_run("ready")])))
-    paused = {"code": "task_paused", "text": "its task is paused"}
+    paused = {"code": "task_paused", "text": "a reason"}
     served.put(f"GET /api/task-runs/{TASK_RUN_ID}/why", why("ready", paused))
-    assert "waits          charge waits: its task is paused" in call("status", RUN_ID).stdout
+    assert "waits          charge waits: a reason" in call("status", RUN_ID).stdout
 
 
 def test_a_small_output_is_printed_with_its_run_and_a_large_one_is_not(served: Served, call: Call) -> None:
