@@ -20,7 +20,9 @@ from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.isolation import Isolation, Unfinished
 from pipeweave.orchestrator.store.leases import Lease
 from pipeweave.orchestrator.store.values import Values
-from pipeweave.orchestrator.waits.looking import Key, look, look_without_storage
+from pipeweave.orchestrator.waits.held import FETCHED_TOGETHER
+from pipeweave.orchestrator.waits.loading import look
+from pipeweave.orchestrator.waits.looking import Key, look_without_storage
 
 # Another process goes on when the one that looks was not heard of for so long.
 LEASE = timedelta(seconds=5)
@@ -153,10 +155,12 @@ def _look(database: Database) -> int:
 
 def _look_at_stored(database: Database, values: Values, lease: Lease) -> int:
     until, isolation, ended = time.monotonic() + MAX_SECONDS, Isolation(database), 0
-    for key in _next(database, _STORED_DUE, database.caches.own(_AskedForStored)):
+    keys = _next(database, _STORED_DUE, database.caches.own(_AskedForStored))
+    for first in range(0, len(keys), FETCHED_TOGETHER):
         if time.monotonic() >= until or not (lease.is_fresh or leases.renew(database, lease)):
             return Unfinished(isolation.finish(ended))
-        ended += isolation.run(lambda key=key: look(database, values, [key]), wait=key)  # type: ignore[misc]
+        some = sorted(keys[first : first + FETCHED_TOGETHER])
+        ended += isolation.run_together(some, lambda some: look(database, values, some), "wait")
     return isolation.finish(ended)
 
 

@@ -17,7 +17,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import groupby
 from uuid import UUID
 
@@ -37,7 +37,7 @@ from pipeweave.orchestrator.state.run_endings import EndingRun
 from pipeweave.orchestrator.state.run_endings import find as find_endings
 from pipeweave.orchestrator.state.waits import Waiting
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.values import Values, keep_inline
+from pipeweave.orchestrator.store.values import keep_inline
 from pipeweave.orchestrator.waits import child_starts, children, error_runs, lines, quiet, run_endings
 from pipeweave.orchestrator.waits.ending import Completes, Ending, Fails, GoesOn, Later, Starts, decide
 from pipeweave.orchestrator.waits.held import NOTHING_HELD, Held, Need, Paths, TooLarge
@@ -48,10 +48,6 @@ log = logging.getLogger(__name__)
 Key = tuple[UUID, UUID]
 # A wait whose child starts: of a step, or of a run in its ending.
 Starting = Waiting | EndingRun
-# A look, or a start, that goes on after each value that it got from storage.
-MOST_VALUES = 5
-# After this long storage that did not answer is asked again.
-ASK_AGAIN_AFTER = timedelta(seconds=5)
 # Children that start right after something happened; the others are due, and start with what is.
 MOST_STARTS = 500
 # Children that start in one transaction, with their parent locked.
@@ -73,47 +69,15 @@ class Looked:
     starting: list[Starting] = field(default_factory=list)
 
 
-def look(database: Database, values: Values, keys: Sequence[Key]) -> int:
-    """Look at waits, and end those that are over. Returns how many it ended.
-
-    Values in storage are loaded and stored between two transactions. While storage is away, a wait stays, and
-    is due again after ASK_AGAIN_AFTER.
-
-    Raises:
-        Unavailable: PostgreSQL did not answer.
-    """
-    looked = database.run(lambda tx: look_at(tx, keys))
-    for key, need in looked.lacking:
-        again = _look_with(database, values, key, need)
-        looked.ended += again.ended
-        looked.starting += again.starting
-    for some in _of_one_step(looked.starting):
-        looked.ended += _start_with(database, values, some)
-    return looked.ended
-
-
 def look_without_storage(database: Database, keys: Sequence[Key]) -> int:
-    """As `look`, but what needs storage is left to those who wait for it (`due.run_stored`)."""
+    """As `loading.look`, but what needs storage is left to those who wait for it (`due.run_stored`)."""
     looked = database.run(lambda tx: look_at(tx, keys))
-    for some in _of_one_step(looked.starting):
-        looked.ended += _start_together(database, some)[1]
+    for some in of_one_step(looked.starting):
+        looked.ended += start_together(database, some)[1]
     return looked.ended
 
 
-def _look_with(database: Database, values: Values, key: Key, need: Need) -> Looked:
-    looked, held = Looked(lacking=[(key, need)]), NOTHING_HELD
-    try:
-        for _ in range(MOST_VALUES):
-            if not looked.lacking:
-                break
-            held = held.with_need(values, looked.lacking[0][1])
-            looked = database.run(lambda tx, held=held: look_at(tx, [key], held))  # type: ignore[misc]
-    except (Unavailable, InvalidSetting) as error:
-        _ask_later(database, key, error)
-    return looked
-
-
-def _of_one_step(starting: Sequence[Starting]) -> Iterator[list[Starting]]:
+def of_one_step(starting: Sequence[Starting]) -> Iterator[list[Starting]]:
     """Waits whose children start together: those of one step, and not too many."""
     for _, of_step in groupby(starting, _step):
         some = list(of_step)
@@ -125,46 +89,23 @@ def _step(waiting: Starting) -> tuple[UUID, str]:
     return waiting.wait.run_id, "" if isinstance(waiting, EndingRun) else waiting.task_run.step_id
 
 
-def _start_with(database: Database, values: Values, waiting: Sequence[Starting]) -> int:
-    """Start children of one step. Returns how many waits ended by it: some cannot start."""
-    lacking, ended = _start_together(database, waiting)
-    return ended + sum(_start_alone(database, values, each, need) for each, need in lacking)
-
-
-def _start_together(
-    database: Database, waiting: Sequence[Starting]
+def start_together(
+    database: Database, waiting: Sequence[Starting], held: Held = NOTHING_HELD
 ) -> tuple[list[tuple[Starting, Need]], int]:
-    """Start children of one step. Returns those that lack something of storage, and how many waits ended."""
+    """Start children of one step. Returns those that lack something of storage, and how many waits ended.
+    Where nothing starts now, as in maintenance, they are due.
+    """
     try:
-        return database.run(lambda tx: start(tx, waiting))
+        return database.run(lambda tx: start(tx, waiting, held))
     except (Unavailable, InvalidSetting) as error:
-        _log_delay((waiting[0].wait.run_id, waiting[0].wait.task_run_id), error)
+        log_delay((waiting[0].wait.run_id, waiting[0].wait.task_run_id), error)
         return [], 0
 
 
-def _start_alone(database: Database, values: Values, waiting: Starting, need: Need) -> int:
-    """Start a child with what it needs of storage."""
-    held, ended = NOTHING_HELD, 0
-    try:
-        for _ in range(MOST_VALUES):
-            held = held.with_need(values, need)
-            lacking, ended = database.run(lambda tx, held=held: start(tx, [waiting], held))  # type: ignore[misc]
-            if not lacking:
-                break
-            need = lacking[0][1]
-    except (Unavailable, InvalidSetting) as error:
-        _ask_later(database, (waiting.wait.run_id, waiting.wait.task_run_id), error)
-    return int(ended)
-
-
-def _log_delay(key: Key, error: PipeWeaveError) -> None:
+def log_delay(key: Key, error: PipeWeaveError) -> None:
+    """Log that a wait has to wait for a store, or for the catalog."""
     shown = ids.show(ids.TASK_RUN, key[1])
     log.warning("wait.delayed", extra={"task_run_id": shown, "reason": error.detail})
-
-
-def _ask_later(database: Database, key: Key, error: PipeWeaveError) -> None:
-    _log_delay(key, error)
-    database.run(lambda tx: waits.ask_storage_later(tx, key, tx.now + ASK_AGAIN_AFTER))
 
 
 def start(
@@ -204,7 +145,7 @@ def follow(tx: Transaction, keys: Sequence[Key]) -> int:
     """
     looked = look_at(tx, keys)
     if not tx.is_deep:
-        for some in _of_one_step(looked.starting[:MOST_STARTS]):
+        for some in of_one_step(looked.starting[:MOST_STARTS]):
             tx.afterwards(functools.partial(_start_afterwards, waiting=some))
     return looked.ended
 
@@ -214,10 +155,11 @@ def _start_afterwards(tx: Transaction, waiting: Sequence[Starting]) -> None:
 
 
 def look_at(tx: Transaction, keys: Sequence[Key], held: Held = NOTHING_HELD) -> Looked:
-    """As `look`, in the caller's transaction.
+    """Look at waits, and end those that are over, in the caller's transaction.
 
     Args:
         keys: of any runs.
+        held: what was loaded and stored before the transaction.
     """
     looked, touched = Looked(), TouchedLimits()
     for each in find_endings(tx, {run_id for run_id, task_run_id in keys if run_id == task_run_id}):

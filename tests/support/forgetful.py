@@ -14,7 +14,7 @@ from pipeweave.orchestrator.domain.facts import Fact
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Verb
 from pipeweave.orchestrator.waits import left_children
-from pipeweave.orchestrator.waits.looking import look
+from pipeweave.orchestrator.waits.loading import look
 from support.run_driver import PERMANENT, RunDriver, settle
 from support.stored_values import VALUES
 

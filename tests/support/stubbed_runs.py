@@ -33,7 +33,7 @@ from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.starts import new_runs
 from pipeweave.orchestrator.waits import approvals, callback_urls, callbacks, sending
 from pipeweave.orchestrator.waits.approvals import Vote
-from pipeweave.orchestrator.waits.looking import look
+from pipeweave.orchestrator.waits.loading import look
 from pipeweave.settings import Settings
 from pipeweave.spec import parse_spec
 from pipeweave.workers.consumer.calls import Calls

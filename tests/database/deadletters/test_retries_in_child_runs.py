@@ -15,7 +15,7 @@ from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.waits.looking import look
+from pipeweave.orchestrator.waits.loading import look
 from pipeweave.spec import MapSpec, StepSpec
 
 

@@ -17,7 +17,7 @@ from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.runs import admission, pausing, rerunning, triggering
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.waits import left_children
-from pipeweave.orchestrator.waits.looking import look
+from pipeweave.orchestrator.waits.loading import look
 from pipeweave.spec import SignalWait, StepRetry, StepSpec, engine_task
 
 

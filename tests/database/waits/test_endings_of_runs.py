@@ -20,7 +20,7 @@ from pipeweave.orchestrator.runs import deadlines, pausing, triggering
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.waits import left_children
-from pipeweave.orchestrator.waits.looking import look
+from pipeweave.orchestrator.waits.loading import look
 from pipeweave.spec import StepSpec, parse_spec
 
 

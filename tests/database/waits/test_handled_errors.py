@@ -31,7 +31,7 @@ from pipeweave.orchestrator.recovery.closed_joins import closed_joins
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.waits.looking import look
+from pipeweave.orchestrator.waits.loading import look
 from pipeweave.spec import Case, MapSpec, SignalWait, StepRetry, StepSpec, engine_task, parse_spec
 
 

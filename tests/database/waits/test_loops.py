@@ -11,7 +11,7 @@ from support.run_driver import PERMANENT, Clock, RunDriver
 from support.stored_values import VALUES
 
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.waits.looking import look
+from pipeweave.orchestrator.waits.loading import look
 from pipeweave.spec import StepSpec
 
 HOUR_MS = 3_600_000

@@ -13,7 +13,7 @@ from support.stored_values import VALUES
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.waits.looking import look
+from pipeweave.orchestrator.waits.loading import look
 from pipeweave.spec import MapSpec, StepSpec
 
 

@@ -15,7 +15,7 @@ from support.trees import random_tree
 
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.waits.looking import look
+from pipeweave.orchestrator.waits.loading import look
 from pipeweave.spec import parse_spec
 from pipeweave.testing import RunResult, StepResult, run_pipeline
 

@@ -10,15 +10,17 @@ import pytest
 from support.child_runs import child, children
 from support.memory_storage import MemoryStorage, SilentStorage
 from support.run_driver import RunDriver
+from support.sent_statements import sent_statements
 from support.stored_values import VALUES, values_in
 from support.suspended_runs import SuspendedRuns
 from support.waiting_runs import WaitingRuns
 
 from pipeweave.beside import Beside
+from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.waits import due
-from pipeweave.orchestrator.waits.looking import ASK_AGAIN_AFTER
+from pipeweave.orchestrator.waits.loading import ASK_AGAIN_AFTER
 from pipeweave.size_limits import INLINE_BYTES
-from pipeweave.spec import StepSpec
+from pipeweave.spec import MapSpec, StepSpec
 from pipeweave.spec.wait_steps import SignalWait, Sleep
 
 DAY_MS = 86_400_000
@@ -130,3 +132,94 @@ def test_a_child_whose_params_are_in_storage_starts_when_they_are_loaded(
     [inner] = children(driver, run_id)
     driver.finish(inner.id, "work", output=1)
     assert driver.run(run_id).status == "completed"
+
+
+@pytest.fixture
+def two_steps(isolated_runs: WaitingRuns) -> RunDriver:
+    """Of a pipeline `inner` of one step."""
+    driver = isolated_runs.driver
+    driver.store({"work": []}, id="inner")
+    return driver
+
+
+def test_children_whose_input_cannot_be_stored_start_when_storage_is_back(two_steps: RunDriver) -> None:
+    driver = two_steps
+    names = [f"{number}{'x' * (INLINE_BYTES - 100)}" for number in range(3)]
+    mapped = child("each", "inner", map=MapSpec("${input}"), params={"twice": "${item}${item}"})
+    driver.store_steps(mapped, StepSpec("end", "noop", ("each",)))
+    away = values_in(MemoryStorage(is_away=True))
+    run_id = driver.trigger(input=names)
+    assert is_true(driver, due.IS_STORED_DUE)
+    # 503 from storage, twice: nothing starts, nothing fails, and nothing is lost.
+    assert due.run_stored(driver.database, away) == 0
+    assert not is_true(driver, due.IS_STORED_DUE)
+    driver.rows("UPDATE waits SET due_at = now() RETURNING run_id")
+    assert due.run_stored(driver.database, away) == 0
+    assert children(driver, run_id) == []
+    assert driver.statuses(run_id) == {"each": "waiting", "end": "pending"}
+    driver.rows("UPDATE waits SET due_at = now() RETURNING run_id")
+    due.run_stored(driver.database, driver.values)
+    begun = children(driver, run_id)
+    inputs = [driver.values.load(None, each.input_path) for each in begun]
+    assert [each["twice"] for each in inputs] == [2 * each for each in names]
+    for each in begun:
+        driver.finish(each.id, "work")
+    assert driver.statuses(run_id) == {"each": "completed", "end": "queued"}
+
+
+def test_a_child_that_cannot_start_because_its_input_cannot_be_stored_has_written_nothing(
+    two_steps: RunDriver,
+) -> None:
+    driver = two_steps
+    driver.store_steps(child("call", "inner", params={"text": "${input}${input}"}))
+    run_id = driver.trigger(input="x" * (INLINE_BYTES - 100))
+    [before] = driver.rows("SELECT task_run_id, attempt, data FROM waits WHERE run_id = :id", id=run_id)
+    assert due.run_stored(driver.database, values_in(MemoryStorage(is_away=True))) == 0
+    [after] = driver.rows("SELECT task_run_id, attempt, data FROM waits WHERE run_id = :id", id=run_id)
+    assert after == before
+    driver.rows("UPDATE waits SET due_at = now() RETURNING run_id")
+    due.run_stored(driver.database, driver.values)
+    [begun] = children(driver, run_id)
+    assert str(begun.id) == before.data["run"]
+
+
+# --- many at once -----------------------------------------------------------------------------------------
+
+
+def test_many_waits_that_need_storage_share_transactions_and_what_they_need_is_loaded_once(
+    isolated_runs: WaitingRuns,
+) -> None:
+    driver = isolated_runs.driver
+    store = MemoryStorage(objects=stored_objects())
+    driver.store({"work": []}, id="inner")
+    mapped = child("each", "inner", ("start",), map=MapSpec([1, 2, 3, 4]), params={"text": "${steps.start}"})
+    driver.store_steps(StepSpec("start", "noop"), mapped)
+    run_id = driver.trigger()
+    driver.finish(run_id, "start", output=LARGE)
+    store.reads.clear()
+    with sent_statements() as sent:
+        due.run_stored(driver.database, values_in(store))
+    assert len(children(driver, run_id)) == 4
+    assert len(store.reads) == 1
+    # The mode, the lease and its end, what is due; a look, and two tries to start them.
+    assert sent.commits <= 8
+
+
+def test_one_value_that_storage_does_not_give_delays_no_other_wait(isolated_runs: WaitingRuns) -> None:
+    driver = isolated_runs.driver
+    store = MemoryStorage(objects=stored_objects())
+    runs = [isolated_runs.begin({"paid": SignalWait(("paid",))}) for _ in range(3)]
+    for number, each in enumerate(runs):
+        isolated_runs.send(each, "paid", f"{number}{LARGE}")
+    lost = driver.rows("SELECT payload_path FROM signals WHERE run_id = :id", id=runs[0])[0].payload_path
+    values = values_in(store)
+    load = values.load
+
+    def load_but_one(inline: Any, path: str | None) -> Any:
+        if path == lost:
+            raise Unavailable("its store is away")
+        return load(inline, path)
+
+    values.load = load_but_one  # type: ignore[method-assign]
+    assert due.run_stored(driver.database, values) == 2
+    assert [driver.statuses(each)["paid"] for each in runs] == ["waiting", "completed", "completed"]
