@@ -67,8 +67,10 @@ def _look_for_signal(sent: SignalSent) -> Verb | None:
 
 
 def _look_at_parent(ended: ChildEnded) -> Verb | None:
-    """End the wait for a child, or go on with the next one."""
-    return functools.partial(looking.follow, keys=[(ids.run_id_of(ended.task_run_id), ended.task_run_id)])
+    """End the waits for this child and for those of its siblings that have ended, or go on with the next
+    ones.
+    """
+    return functools.partial(looking.look_after_child, task_run_id=ended.task_run_id, is_well=ended.is_well)
 
 
 def _look_above(quiet: RunQuiet) -> Verb | None:

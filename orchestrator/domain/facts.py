@@ -93,9 +93,11 @@ class ChildEnded:
 
     Args:
         task_run_id: the task run that waits for it, of the parent.
+        is_well: whether it has an output.
     """
 
     task_run_id: UUID
+    is_well: bool
 
 
 @dataclass(frozen=True, slots=True)

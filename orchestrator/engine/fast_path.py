@@ -54,8 +54,7 @@ def applies(run: RunHeader, completion: Completion, chosen: Collection[int] = ()
         if run.plan.has_ending:
             return False
         # In the other failure modes the end of a run counts all of its task runs.
-        # The end of a child is told to its parent, by a statement more.
-        return run.failure_mode == FAIL_FAST and run.parent is None
+        return run.failure_mode == FAIL_FAST
     plain = run.plan.plain
     return all((each in plain or each in chosen) and not run.plan.gathered(each) for each in successors)
 
@@ -234,6 +233,9 @@ def _complete_last(tx: Transaction, run: RunHeader, completion: Completion, clai
 
     Returns whether the result was stored: not where the attempt is fenced.
     """
+    if run.parent is not None:
+        # The end of a child is told to its parent, by a statement more.
+        tx.hold()
     parameters = completing.completed(tx, [completion])
     edges = _other_edges(run, completion.task_run.ordinal, (END,))
     if edges:

@@ -21,7 +21,7 @@ from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.state import deployment_mode, failed_task_runs, waits
 from pipeweave.orchestrator.state.task_transitions import after
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.spec import rules
+from pipeweave.spec import WITH_OUTPUT, rules
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def announce_end(tx: Transaction, run_id: UUID, row: Any) -> None:
     """
     tx.announce(RunEnded(run_id, row.is_awaited, row.limited_tenant))
     if row.parent_task_run_id is not None:
-        waits.child_ended(tx, row.parent_task_run_id)
+        waits.child_ended(tx, row.parent_task_run_id, is_well=row.ended[2] in WITH_OUTPUT)
     if row.ended is not None:
         tx.after_commit(lambda: _log_end(run_id, *row.ended))
 

@@ -1,5 +1,5 @@
-"""SQL of what the event of an end says of the wait that was before it: `wait` (its kind), `waitedMs` and,
-where it is known when what ended it had come, `lateMs`.
+"""What the event of an end says of the wait that was before it: `wait` (its kind), `waitedMs` and, where it
+is known when what ended it had come, `lateMs`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,9 @@ OF_A_FAILURE = f"""coalesce((SELECT jsonb_strip_nulls(jsonb_build_object('wait',
         'lateMs', CASE WHEN w.timeout_at <= :now THEN {_ms_since("w.timeout_at")} END))
     FROM waits AS w WHERE w.run_id = m.run_id AND w.task_run_id = m.id AND w.attempt = m.ended), '{{}}')"""
 
-# SQL: of a wait that completed, with the parameters of `parameters`.
-OF_A_COMPLETION = """'wait', CAST(:wait AS text), 'waitedMs', CAST(:waited_ms AS bigint),
-        'lateMs', CAST(:late_ms AS bigint)"""
 
-
-def parameters(wait: Wait, came_at: datetime | None, now: datetime) -> dict[str, Any]:
-    """The parameters of OF_A_COMPLETION.
+def of_a_completion(wait: Wait, came_at: datetime | None, now: datetime) -> dict[str, Any]:
+    """What the event of a completion says of the wait that was before it.
 
     Args:
         came_at: when what ended it had come; None if that says nothing.
@@ -35,8 +31,8 @@ def parameters(wait: Wait, came_at: datetime | None, now: datetime) -> dict[str,
     began = wait.created_at
     return {
         "wait": wait.kind,
-        "waited_ms": _ms(began, now),
-        "late_ms": None if came_at is None else _ms(max(came_at, began), now),
+        "waitedMs": _ms(began, now),
+        "lateMs": None if came_at is None else _ms(max(came_at, began), now),
     }
 
 

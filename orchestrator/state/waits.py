@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -241,14 +241,15 @@ def look_at_children(tx: Transaction, run_id: UUID) -> None:
     tx.execute(_LOOK_AT_ALL, {"run_id": run_id, "now": tx.now})
 
 
-def child_ended(tx: Transaction, task_run_id: UUID) -> None:
+def child_ended(tx: Transaction, task_run_id: UUID, *, is_well: bool) -> None:
     """Have the wait looked at that a child run ends, whatever becomes of this process.
 
     Args:
         task_run_id: the task run that waits.
+        is_well: whether the child has an output.
     """
     tx.execute(_LOOK_NOW, {"run_id": ids.run_id_of(task_run_id), "id": task_run_id, "now": tx.now})
-    tx.announce(ChildEnded(task_run_id))
+    tx.announce(ChildEnded(task_run_id, is_well))
 
 
 _GO_ON = """
@@ -263,20 +264,28 @@ def go_on(tx: Transaction, wait: Wait, data: Mapping[str, Any], due_at: datetime
     return tx.execute(_GO_ON, {**_key(wait), **parameters}).rowcount > 0
 
 
-_LOCK = """
-SELECT w.task_run_id
-FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[]), CAST(:children AS text[]))
-        AS n(id, attempt, child)
-    JOIN waits AS w ON w.run_id IN (:run_id, :run_id) AND w.task_run_id = n.id AND (n.id = n.id) IS TRUE
-WHERE w.attempt = n.attempt AND w.data ->> 'run' = n.child
-    AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.id = CAST(n.child AS uuid))
-ORDER BY w.task_run_id FOR UPDATE OF w SKIP LOCKED
+_START_CHILDREN = """
+WITH locked AS (
+    SELECT w.task_run_id
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[]), CAST(:children AS text[]))
+            AS n(id, attempt, child)
+        JOIN waits AS w ON w.run_id IN (:run_id, :run_id) AND w.task_run_id = n.id AND (n.id = n.id) IS TRUE
+    WHERE w.attempt = n.attempt AND w.data ->> 'run' = n.child
+        AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.id = CAST(n.child AS uuid))
+    ORDER BY w.task_run_id FOR UPDATE OF w SKIP LOCKED
+)
+UPDATE waits AS w SET due_at = :due_at, needs_storage = false FROM locked AS l
+WHERE w.run_id = :run_id AND w.task_run_id = l.task_run_id RETURNING w.task_run_id
 """
 
 
-def lock_for_children(tx: Transaction, run_id: UUID, waits: Sequence[Wait]) -> set[UUID]:
-    """Lock waits of a run, to start their children. Returns the ids of their task runs, without those that
-    are over, go on already, have another look at them, or whose child has started.
+def start_children(tx: Transaction, run_id: UUID, waits: Sequence[Wait], due_at: datetime) -> set[UUID]:
+    """Lock waits of a run, to start their children, and have them looked at again later: the end of a child
+    makes its wait due. Returns the ids of their task runs, without those that are over, go on already, have
+    another look at them, or whose child has started.
+
+    Args:
+        due_at: when to look whatever comes.
     """
     ordered = sorted(waits, key=lambda each: each.task_run_id)
     parameters = {
@@ -284,8 +293,27 @@ def lock_for_children(tx: Transaction, run_id: UUID, waits: Sequence[Wait]) -> s
         "ids": [each.task_run_id for each in ordered],
         "attempts": [each.attempt for each in ordered],
         "children": [each.data["run"] for each in ordered],
+        "due_at": due_at,
     }
-    return set(tx.execute(_LOCK, parameters).scalars())
+    return set(tx.execute(_START_CHILDREN, parameters).scalars())
+
+
+_FOR_CHILDREN = """
+SELECT count(*) AS open, array_agg(w.task_run_id ORDER BY w.task_run_id)
+    FILTER (WHERE w.due_at <= :soon AND NOT w.needs_storage) AS due
+FROM waits AS w WHERE w.run_id = :run_id AND w.kind = 'child'
+"""
+# What two processes know of PostgreSQL's clock differs by less than this.
+_CLOCKS_DIFFER = timedelta(seconds=1)
+
+
+def for_children(tx: Transaction, run_id: UUID) -> tuple[int, list[UUID]]:
+    """How many waits of a run are for children, and the task runs of those whose children have ended or are
+    to start.
+    """
+    parameters = {"run_id": run_id, "soon": tx.now + _CLOCKS_DIFFER}
+    row: Any = tx.execute(_FOR_CHILDREN, parameters).one()
+    return row.open, list(row.due or ())
 
 
 _EXTEND = """
@@ -313,66 +341,93 @@ def extend(tx: Transaction, wait: Wait, *, timeout_at: datetime, due_at: datetim
 
 _COMPLETE = Move(
     to=TaskStatus.COMPLETED,
-    changes=""", finished_at = greatest(:now, t.started_at), output = CAST(:output AS jsonb),
-        output_path = :path, output_size = :size, output_hash = :hash,
-        selected_next = CAST(:chosen AS text[])""",
-    rows="t.run_id = :run_id AND t.id = :id",
-    where=f"t.attempt = :attempt AND {status_is(TaskStatus.WAITING)}",
+    changes=""", finished_at = greatest(:now, t.started_at), output = o.output, output_path = o.path,
+        output_size = o.size, output_hash = o.hash, selected_next = CASE WHEN o.next IS NOT NULL THEN
+        ARRAY(SELECT jsonb_array_elements_text(o.next)) END""",
+    source="""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, output jsonb,
+        path text, size integer, hash text, next jsonb, said jsonb)""",
+    rows=by_key("o.id"),
+    where=f"t.attempt = o.attempt AND {status_is(TaskStatus.WAITING)}",
     event=MoveEvent(
         "'task_run.completed'",
-        f"""jsonb_strip_nulls(jsonb_build_object('outputHash', m.output_hash, 'cause', CAST(:cause AS text),
-        'by', CAST(:by AS text), 'handled', CAST(:handled AS boolean),
-        'selectedNext', to_jsonb(m.selected_next), {waited.OF_A_COMPLETION}))""",
+        """m.said || jsonb_strip_nulls(jsonb_build_object('outputHash', m.output_hash,
+        'selectedNext', to_jsonb(m.selected_next)))""",
     ),
-    returning=", t.max_attempts",
+    returning=", o.said, t.max_attempts",
 ).sql
+# The signal at each place of :signals is taken by the task run at the same place of :takers.
 _TAKEN = """taken AS (
     UPDATE signals AS s SET taken_by = m.id, taken_at = :now FROM moved AS m
     WHERE s.run_id = :root AND s.id = ANY(CAST(:signals AS uuid[])) AND s.taken_at IS NULL
+        AND m.id = (CAST(:takers AS uuid[]))[array_position(CAST(:signals AS uuid[]), s.id)]
 )"""
-_COMPLETED = f"WITH {_COMPLETE}, {_TAKEN}, {_LEFT} SELECT * FROM moved"
+_COMPLETED = f"WITH {_COMPLETE}, {_LEFT} SELECT * FROM moved"
+_COMPLETED_BY_SIGNALS = f"WITH {_COMPLETE}, {_TAKEN}, {_LEFT} SELECT * FROM moved"
 
 
-def complete(
-    tx: Transaction,
-    run: RunHeader,
-    wait: Wait,
-    output: KeptValue,
-    *,
-    cause: str,
-    by: str | None,
-    signals: Sequence[UUID],
-    came_at: datetime | None,
-    chosen: Sequence[str] | None = None,
-) -> TaskRun | None:
-    """Complete the task run of a wait, take its signals and delete it. None when the wait was over.
+@dataclass(frozen=True, slots=True)
+class EndedWell:
+    """A wait that is over, with which its task run completes.
 
     Args:
-        run: that of the task run.
+        output: of the task run.
         cause: what ended it: its kind, `default`, or `repair`.
         by: who did; None where nobody did, or it is not known.
         signals: those that it takes; the caller has locked them (`signals.lock`).
         came_at: when what ended it had come; None if that says nothing.
-        chosen: the ids of the successors that it selects; None for all.
+        chosen: the ids of the successors that the step selects; None for all.
     """
-    parameters = {
-        **_key(wait),
-        **waited.parameters(wait, came_at, tx.now),
-        "now": tx.now,
-        "output": output.inline,
-        "path": output.path,
-        "size": output.size,
-        "hash": output.hash,
-        "cause": cause,
-        "by": by,
-        "handled": True if wait.rule is not None else None,
-        "chosen": None if chosen is None else list(chosen),
-        "root": wait.root_run_id,
-        "signals": list(signals),
-    }
-    rows = tx.execute(_COMPLETED, parameters).all()
-    succeeded_retries.log_after_commit(tx, run, rows)
-    return of_row(rows[0]) if rows else None
+
+    wait: Wait
+    output: KeptValue
+    cause: str
+    by: str | None
+    signals: Sequence[UUID]
+    came_at: datetime | None
+    chosen: Sequence[str] | None = None
+
+    def to_row(self, now: datetime) -> str:
+        """The row of the statement that completes it, as JSON."""
+        said = {
+            **waited.of_a_completion(self.wait, self.came_at, now),
+            "cause": self.cause,
+            "by": self.by,
+            "handled": True if self.wait.rule is not None else None,
+        }
+        row = {
+            "id": str(self.wait.task_run_id),
+            "attempt": self.wait.attempt,
+            "path": self.output.path,
+            "size": self.output.size,
+            "hash": self.output.hash,
+            "next": None if self.chosen is None else list(self.chosen),
+            "said": {key: each for key, each in said.items() if each is not None},
+        }
+        # The output is JSON text already: it is inserted as it is.
+        return f'{orjson.dumps(row).decode()[:-1]},"output":{self.output.inline or "null"}}}'
+
+
+def complete(tx: Transaction, run: RunHeader, over: Sequence[EndedWell]) -> list[TaskRun]:
+    """Complete the task runs of waits of a run, take their signals and delete the waits. Those that were over
+    before are left out of the answer.
+    """
+    first = over[0].wait
+    # In the order of their ids, in which rows are locked.
+    rows = [each.to_row(tx.now) for each in sorted(over, key=lambda each: each.wait.task_run_id)]
+    parameters = {"run_id": first.run_id, "rows": f"[{','.join(rows)}]", "now": tx.now}
+    taken = [(each.wait.task_run_id, signal) for each in over for signal in each.signals]
+    if taken:
+        done = tx.execute(_COMPLETED_BY_SIGNALS, {**parameters, **_takes(first, taken)}).all()
+    else:
+        done = tx.execute(_COMPLETED, parameters).all()
+    succeeded_retries.log_after_commit(tx, run, done)
+    return read(done)
+
+
+def _takes(wait: Wait, taken: Sequence[tuple[UUID, UUID]]) -> dict[str, Any]:
+    """The parameters of _TAKEN besides the time: task runs, each with a signal that it takes."""
+    takers, signals = [each for each, _ in taken], [signal for _, signal in taken]
+    return {"root": wait.root_run_id, "takers": takers, "signals": signals}
 
 
 _OVER = f"""
@@ -390,11 +445,11 @@ SELECT 1
 def take_signals(tx: Transaction, wait: Wait, signals: Sequence[UUID]) -> None:
     """Take the signals of a wait in whose place its task run has another one now."""
     if signals:
-        parameters = {"id": wait.task_run_id, "now": tx.now, "root": wait.root_run_id}
-        tx.execute(_TAKEN_ALONE, {**parameters, "signals": list(signals)})
+        taken = [(wait.task_run_id, each) for each in signals]
+        tx.execute(_TAKEN_ALONE, {"id": wait.task_run_id, "now": tx.now, **_takes(wait, taken)})
 
 
 def end_failed(tx: Transaction, wait: Wait, signals: Sequence[UUID]) -> None:
     """Take the signals of a wait whose attempt this transaction has ended, and delete it."""
-    parameters = {**_key(wait), "now": tx.now, "root": wait.root_run_id, "signals": list(signals)}
-    tx.execute(_OVER, parameters)
+    taken = [(wait.task_run_id, each) for each in signals]
+    tx.execute(_OVER, {**_key(wait), "now": tx.now, **_takes(wait, taken)})

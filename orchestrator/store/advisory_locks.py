@@ -18,9 +18,12 @@ REGISTRATION = 0x72656769
 VIEWS = 0x76696577
 # The class of a lock per run token: deliveries that may start the run of a token come one after the other.
 RUN_TOKEN = 0x746F6B65
+# The class of a lock per run: one process at a time looks at the children of a run that have ended.
+CHILDREN = 0x6368696C
 
 _UNTIL_COMMIT = "SELECT pg_advisory_xact_lock(:lock)"
 _NAMED_UNTIL_COMMIT = "SELECT pg_advisory_xact_lock(:class, hashtext(:name))"
+_TRY_NAMED = "SELECT pg_try_advisory_xact_lock(:class, hashtext(:name))"
 
 
 def hold_until_commit(tx: Transaction, lock: int) -> None:
@@ -36,3 +39,10 @@ def hold_tenant_until_commit(tx: Transaction, lock_class: int, tenant: str) -> N
 def hold_named_until_commit(tx: Transaction, lock_class: int, name: str) -> None:
     """Wait for the lock of this class and name and hold it until the transaction ends."""
     tx.execute(_NAMED_UNTIL_COMMIT, {"class": lock_class, "name": name})
+
+
+def try_named_until_commit(tx: Transaction, lock_class: int, name: str) -> bool:
+    """Take the lock of this class and name, if nobody holds it, and hold it until the transaction ends.
+    Returns whether it was taken.
+    """
+    return bool(tx.execute(_TRY_NAMED, {"class": lock_class, "name": name}).scalar_one())

@@ -3,7 +3,8 @@
 Two transactions that wait for each other's rows are a deadlock: PostgreSQL ends one of them, after a second
 in which both stood still. So a transaction that waits for a row of one table holds no row of a later table:
 
-    advisory locks        registrations of a tenant, migrations: first of all
+    advisory locks        registrations of a tenant, migrations: first of all; nobody waits for the one of the
+                          children of a run
     feed_consumers        what reads the event log: triggers and hooks, statistics, traces
     stats_place           the past is counted anew
     schedules             verbs of one schedule, and what the code of a registration declares; the tick

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.engine import referred_values
 from pipeweave.orchestrator.engine.referred_values import NotLoaded
 from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.registry.pipelines import StoredPipeline
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import canonical, keep_inline
@@ -23,10 +25,65 @@ from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.spec import run_output, show_path
 from pipeweave.spec.references import compile_value
 
+# The run lists tell PostgreSQL which partitions to leave out; the rest is as in state/named_rows.py.
 _OF_ONE_STEP = """
-SELECT CAST(t.output AS text) AS output, t.output_path, t.output_size, t.output_hash FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id = :id AND t.status = 'completed'
+SELECT t.run_id, CAST(t.output AS text) AS output, t.output_path, t.output_size, t.output_hash
+FROM unnest(CAST(:runs AS uuid[]), CAST(:ids AS uuid[])) AS g(run_id, id)
+    JOIN task_runs AS t ON t.run_id = ANY(CAST(:runs AS uuid[])) AND t.run_id = g.run_id AND t.id = g.id
+        AND (g.id = g.id) IS TRUE
+WHERE t.status = 'completed'
 """
+
+
+@dataclass(frozen=True, slots=True)
+class ChildVersion:
+    """A run, and what it runs.
+
+    Args:
+        pipeline: with the body that it runs, if it runs one.
+    """
+
+    id: UUID
+    pipeline: StoredPipeline
+
+    @property
+    def only(self) -> UUID | None:
+        """The task run whose output is that of the run; None where it is made of others."""
+        template = self.pipeline.output_template
+        references = compile_value(template).references
+        only = references[0].step if len(references) == 1 else None
+        if only is None or template != show_path("steps", (only,)):
+            return None
+        ordinal = self.pipeline.plan.ordinals[only]
+        has_items = self.pipeline.plan[ordinal].step.has_items
+        return None if has_items else ids.task_run_id(self.id, ordinal)
+
+
+def version_of(tx: Transaction, tenant: str, row: Any) -> ChildVersion:
+    """What a run runs.
+
+    Args:
+        row: of the run: {id, pipeline_id, pipeline_version, body}.
+    """
+    stored = pipelines.get(tx, tenant, row.pipeline_id, row.pipeline_version).of_body(row.body)
+    return ChildVersion(row.id, stored)
+
+
+def outputs_of_one_step(tx: Transaction, children: Sequence[ChildVersion]) -> dict[UUID, KeptValue]:
+    """The outputs of those of several runs that have the output of one step, where they are, by run: one
+    statement reads all of them.
+    """
+    only = {each.id: each.only for each in children if each.only is not None}
+    if not only:
+        return {}
+    rows = tx.execute(_OF_ONE_STEP, {"runs": list(only), "ids": list(only.values())}).all()
+    return dict.fromkeys(only, keep_inline(None)) | {row.run_id: _kept(row) for row in rows}
+
+
+def _kept(row: Any) -> KeptValue:
+    if row.output is None and row.output_path is None:
+        return keep_inline(None)
+    return KeptValue(row.output, row.output_path, row.output_size, row.output_hash)
 
 
 def output_of_child(tx: Transaction, child_id: UUID, held: Held) -> KeptValue | TooLarge:
@@ -38,23 +95,15 @@ def output_of_child(tx: Transaction, child_id: UUID, held: Held) -> KeptValue | 
     child = run_headers.load(tx, child_id)
     assert child is not None and child.pipeline_id is not None
     stored = pipelines.get(tx, child.tenant, child.pipeline_id, child.pipeline_version).of_body(child.body)
-    template = stored.output_template
-    references = compile_value(template).references
-    only = references[0].step if len(references) == 1 else None
-    if only is not None and template == show_path("steps", (only,)):
-        ordinal = child.plan.ordinals[only]
-        if not child.plan[ordinal].step.has_items:
-            key = {"run_id": child.id, "id": ids.task_run_id(child.id, ordinal)}
-            row: Any = tx.execute(_OF_ONE_STEP, key).one_or_none()
-            if row is None or (row.output is None and row.output_path is None):
-                return keep_inline(None)
-            return KeptValue(row.output, row.output_path, row.output_size, row.output_hash)
+    of_one_step = outputs_of_one_step(tx, [ChildVersion(child_id, stored)])
+    if child_id in of_one_step:
+        return of_one_step[child_id]
     kept = held.kept.get(child.id)
     if kept is not None:
         return kept
-    wanted = Wanted.of(references)
+    wanted = Wanted.of(compile_value(stored.output_template).references)
     scope = referred_values.find(tx, child, wanted, held.loaded).scope(wanted)
-    value = run_output(template, input=scope["input"], steps=scope["steps"])
+    value = run_output(stored.output_template, input=scope["input"], steps=scope["steps"])
     return TooLarge(child.id, value) if len(canonical(value)) > INLINE_BYTES else keep_inline(value)
 
 

@@ -23,7 +23,7 @@ from pipeweave.orchestrator.state.waits import Waiting
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import keep_inline
 from pipeweave.orchestrator.waits.child_outputs import value_at
-from pipeweave.orchestrator.waits.children import LATEST
+from pipeweave.orchestrator.waits.children import LATEST, SOONEST
 from pipeweave.orchestrator.waits.held import NOTHING_HELD, Held, Need, Paths, TooLarge
 from pipeweave.spec import (
     Body,
@@ -64,8 +64,8 @@ def start(tx: Transaction, waiting: Sequence[Waiting], held: Held = NOTHING_HELD
             for each in waiting:
                 waits.postpone(tx, each.wait, tx.now + LATEST)
         return []
-    locked = waits.lock_for_children(tx, run_id, [each.wait for each in waiting])
-    return _start(tx, run, [each for each in waiting if each.task_run.id in locked], held)
+    started = waits.start_children(tx, run_id, [each.wait for each in waiting], tx.now + SOONEST)
+    return _start(tx, run, [each for each in waiting if each.task_run.id in started], held)
 
 
 def _start(tx: Transaction, run: RunHeader, waiting: Sequence[Waiting], held: Held) -> list[NotStarted]:

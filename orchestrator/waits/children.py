@@ -9,7 +9,7 @@ retried with its next try.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,7 +30,13 @@ from pipeweave.orchestrator.state.waits import Waiting
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import canonical, keep_inline
 from pipeweave.orchestrator.waits import error_runs
-from pipeweave.orchestrator.waits.child_outputs import output_of_child, place_of, value_of
+from pipeweave.orchestrator.waits.child_outputs import (
+    output_of_child,
+    outputs_of_one_step,
+    place_of,
+    value_of,
+    version_of,
+)
 from pipeweave.orchestrator.waits.ending import Completes, Ending, Fails, GoesOn, Later, Starts
 from pipeweave.orchestrator.waits.error_runs import CHILD_CANCELLED as CHILD_CANCELLED
 from pipeweave.orchestrator.waits.held import Held, Need, Paths, TooLarge
@@ -47,8 +53,8 @@ CHILD_FAILED = "CHILD_FAILED"
 SOONEST, LATEST = timedelta(minutes=1), timedelta(hours=1)
 
 _CHILDREN = """
-SELECT r.id, r.status, r.error, r.created_at, r.finished_at FROM runs AS r
-WHERE r.id = ANY(CAST(:ids AS uuid[]))
+SELECT r.id, r.status, r.error, r.created_at, r.finished_at, r.pipeline_id, r.pipeline_version, r.body
+FROM runs AS r WHERE r.id = ANY(CAST(:ids AS uuid[]))
 """
 
 
@@ -65,8 +71,16 @@ def endings(
         return []
     named = [each.wait.child for each in waiting]
     children: Mapping[UUID, Any] = {row.id: row for row in tx.execute(_CHILDREN, {"ids": named})}
+    known = _outputs_of_one_step(tx, run, children.values())
     pairs = ((each, children.get(each.wait.child)) for each in waiting)
-    return [(each, _dated(_ending(tx, run, each, child, held), child)) for each, child in pairs]
+    return [(each, _dated(_ending(tx, run, each, child, held, known), child)) for each, child in pairs]
+
+
+def _outputs_of_one_step(
+    tx: Transaction, run: RunHeader, children: Iterable[Any]
+) -> Mapping[UUID, KeptValue]:
+    ended_well = [each for each in children if each.status in WITH_OUTPUT]
+    return outputs_of_one_step(tx, [version_of(tx, run.tenant, each) for each in ended_well])
 
 
 def _dated(end: Ending | Need, child: Any) -> Ending | Need:
@@ -74,19 +88,26 @@ def _dated(end: Ending | Need, child: Any) -> Ending | Need:
     return replace(end, came_at=child.finished_at) if isinstance(end, Completes) else end
 
 
-def _ending(tx: Transaction, run: RunHeader, waiting: Waiting, child: Any, held: Held) -> Ending | Need:
+def _ending(
+    tx: Transaction,
+    run: RunHeader,
+    waiting: Waiting,
+    child: Any,
+    held: Held,
+    known: Mapping[UUID, KeptValue],
+) -> Ending | Need:
     wait = waiting.wait
     if child is None:
         return Starts() if wait.due_at <= tx.now else Later(wait.due_at)
     if child.finished_at is None:
         return Later(tx.now + min(max(tx.now - child.created_at, SOONEST), LATEST))
     if wait.rule is not None:
-        return error_runs.ending(tx, run, waiting, child, held)
+        return error_runs.ending(tx, run, waiting, child, held, known)
     step = run.plan[run.plan.ordinals[waiting.task_run.step_id]].step
     if child.status not in WITH_OUTPUT:
         return _failed(step, wait, child, tx.now)
     try:
-        output = output_of_child(tx, child.id, held)
+        output = known.get(child.id) or output_of_child(tx, child.id, held)
         return (
             output if isinstance(output, TooLarge) else _completed(tx, run, step, wait, child, output, held)
         )

@@ -134,6 +134,18 @@ def run_stored(database: Database, values: Values) -> int:
     return _run(database, leases.STORED_WAITS, lambda lease: _look_at_stored(database, values, lease))
 
 
+def until_through(look: Callable[[], int]) -> None:
+    """Look at what is due while that is more than one look takes. What becomes due meanwhile is seen by the
+    next turn, together with what follows it until then: so children that end one by one are looked at
+    together.
+
+    Args:
+        look: `run_once` or `run_stored`.
+    """
+    while isinstance(ended := look(), Unfinished) and ended:
+        pass
+
+
 def _run(database: Database, name: str, work: Callable[[Lease], int]) -> int:
     with database.statements() as tx:
         if deployment_mode.mode(tx) == deployment_mode.MAINTENANCE:

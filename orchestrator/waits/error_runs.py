@@ -7,7 +7,7 @@ one, too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus
+from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.waits import CHILD
 from pipeweave.orchestrator.engine.referred_values import NotLoaded
 from pipeweave.orchestrator.state import handled_errors
@@ -30,12 +31,20 @@ from pipeweave.spec import WITH_OUTPUT, Choice
 CHILD_CANCELLED = "CHILD_CANCELLED"
 
 
-def ending(tx: Transaction, run: RunHeader, waiting: Waiting, child: Any, held: Held) -> Ending | Need:
+def ending(
+    tx: Transaction,
+    run: RunHeader,
+    waiting: Waiting,
+    child: Any,
+    held: Held,
+    known: Mapping[UUID, KeptValue],
+) -> Ending | Need:
     """What becomes of a step of whose error a run took care that has ended.
 
     Args:
         child: the row of that run: {id, status, error}.
         held: what was loaded and stored before the transaction.
+        known: outputs of runs that were read already.
     """
     wait, task_run = waiting.wait, waiting.task_run
     assert wait.rule is not None
@@ -44,7 +53,7 @@ def ending(tx: Transaction, run: RunHeader, waiting: Waiting, child: Any, held: 
     if not run.plan.rule_named(task_run.step_id, wait.rule).is_handled:
         return Fails(_error_of(tx, waiting).failure(wait))
     try:
-        output = output_of_child(tx, child.id, held)
+        output = known.get(child.id) or output_of_child(tx, child.id, held)
     except NotLoaded as missing:
         return Paths(missing.paths)
     except PipeWeaveError as error:

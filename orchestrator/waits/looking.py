@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
@@ -35,7 +35,8 @@ from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.state import run_headers, signals, waits
 from pipeweave.orchestrator.state.run_endings import EndingRun
 from pipeweave.orchestrator.state.run_endings import find as find_endings
-from pipeweave.orchestrator.state.waits import Waiting
+from pipeweave.orchestrator.state.waits import EndedWell, Waiting
+from pipeweave.orchestrator.store import advisory_locks
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import keep_inline
 from pipeweave.orchestrator.waits import child_starts, children, error_runs, lines, quiet, run_endings
@@ -50,8 +51,13 @@ Key = tuple[UUID, UUID]
 Starting = Waiting | EndingRun
 # Children that start right after something happened; the others are due, and start with what is.
 MOST_STARTS = 500
-# Children that start in one transaction, with their parent locked.
+# Children that start in one transaction, with their parent locked, or whose ends are looked at in one.
 STARTED_TOGETHER = 100
+# Children of a map that have ended wait for others while so many are open for each of them: with a hundred at
+# once, ten end together. The workers have enough to do meanwhile.
+OPEN_FOR_EACH = 10
+# Who looks for ended children looks again so often.
+MOST_ROUNDS = 10
 
 
 @dataclass(slots=True)
@@ -117,13 +123,14 @@ def start(
     if isinstance(waiting[0], EndingRun):
         need = run_endings.start(tx, waiting[0], held)
         if need is not None:
-            waits.leave_to_storage(tx, waiting[0].wait)
+            waits.leave_to_storage(tx, replace(waiting[0].wait, needs_storage=False))
         return ([] if need is None else [(waiting[0], need)]), 0
     left = child_starts.start(tx, [each for each in waiting if isinstance(each, Waiting)], held)
     failing = [(each, _unstarted(tx, each, why)) for each, why in left if isinstance(why, Failure)]
     lacking: list[tuple[Starting, Need]] = [(each, why) for each, why in left if not isinstance(why, Failure)]
     for each, _ in lacking:
-        waits.leave_to_storage(tx, each.wait)
+        # To start a child takes the mark away.
+        waits.leave_to_storage(tx, replace(each.wait, needs_storage=False))
     run = run_headers.load(tx, waiting[0].wait.run_id) if failing else None
     if run is None:
         return lacking, 0
@@ -148,6 +155,53 @@ def follow(tx: Transaction, keys: Sequence[Key]) -> int:
         for some in of_one_step(looked.starting[:MOST_STARTS]):
             tx.afterwards(functools.partial(_start_afterwards, waiting=some))
     return looked.ended
+
+
+def look_after_child(tx: Transaction, task_run_id: UUID, *, is_well: bool) -> int:
+    """Look for children that have ended, because one did. Returns how many waits ended.
+
+    Args:
+        task_run_id: the task run that waits for that one.
+        is_well: whether that one has an output.
+    """
+    run = run_headers.load(tx, ids.run_id_of(task_run_id))
+    if run is None:
+        return 0
+    is_item = ids.ordinal_of(task_run_id) > len(run.plan.steps)
+    return look_for_children(tx, run.id, at_once=not (is_item and is_well))
+
+
+def look_for_children(
+    tx: Transaction,
+    run_id: UUID,
+    *,
+    at_once: bool = False,
+    before: Collection[Key] = (),
+    rounds: int = MOST_ROUNDS,
+) -> int:
+    """Look at all waits of a run for children that have ended. Returns how many ended.
+
+    Children of a map end one by one; their waits end together, and as many others begin together. So a few
+    that have ended are left while many others are open. And one process looks for the children of a run at a
+    time: others leave theirs to it, because it looks again after its commit. What nobody takes is due.
+
+    Args:
+        at_once: whether to look however few have ended.
+        before: what the last look found. The same again is left to the look at what is due.
+        rounds: how often it looks again; then the process has other things to do.
+    """
+    if not advisory_locks.try_named_until_commit(tx, advisory_locks.CHILDREN, str(run_id)):
+        return 0
+    # By a statement after the lock: it sees what the last holder left.
+    are_open, ended = waits.for_children(tx, run_id)
+    keys = [(run_id, each) for each in ended[:STARTED_TOGETHER]]
+    if not keys or set(keys) == set(before) or (not at_once and len(ended) * OPEN_FOR_EACH < are_open):
+        return 0
+    done = follow(tx, keys)
+    if rounds and not tx.is_deep:
+        again = functools.partial(look_for_children, run_id=run_id, before=keys, rounds=rounds - 1)
+        tx.afterwards(again)
+    return done
 
 
 def _start_afterwards(tx: Transaction, waiting: Sequence[Starting]) -> None:
@@ -273,54 +327,39 @@ def end_waits(
     advance = Advance(
         tx, run, queue=endings[0][0].task_run.queue, counting=Counting.UNCOUNTED, touched=touched
     )
-    ended = 0
-    for each, end in endings:
+    together, others = _apart(endings)
+    ended = _complete(tx, advance, together)
+    for each, end in others:
         # Each by itself: under fail-fast the first failure ends the run, and all other waits.
-        chosen = error_runs.chosen(run, each)
-        final = None if advance.ended else _end(tx, advance, each, end, chosen)
-        if final is not None:
-            advance.settle(final, {} if chosen is None else {each.task_run.ordinal: chosen})
-            ended += 1
+        ended += 0 if advance.ended else _end(tx, advance, each, end)
     return ended
 
 
-def _end(
-    tx: Transaction, advance: Advance, waiting: Waiting, end: Ending, chosen: Sequence[str] | None
-) -> Sequence[TaskRun] | None:
-    """End one wait.
-
-    Args:
-        chosen: the ids of the successors that the step selects if it completes; None for all.
-
-    Returns:
-        The task runs that are final by it, none where another attempt follows; None when the wait was over.
+def _apart(
+    endings: Sequence[tuple[Waiting, Ending]],
+) -> tuple[list[tuple[Waiting, Completes]], list[tuple[Waiting, Ending]]]:
+    """Waits that end together, and those that end one after the other: of those that take the same signal,
+    the first one gets it, and a failure may end the run.
     """
+    together: list[tuple[Waiting, Completes]] = []
+    others: list[tuple[Waiting, Ending]] = []
+    for each, end in endings:
+        if isinstance(end, Completes) and not end.signals:
+            together.append((each, end))
+        else:
+            others.append((each, end))
+    return together, others
+
+
+def _end(tx: Transaction, advance: Advance, waiting: Waiting, end: Ending) -> int:
+    """End one wait. Returns 1 if it ended by it: not where it was over, or its task run goes on waiting."""
     wait = waiting.wait
     match end:
         case Completes():
-            if not signals.lock(tx, wait, end.signals):
-                return None
-            kept = end.kept or keep_inline(end.output)
-            done = waits.complete(
-                tx,
-                advance.run,
-                wait,
-                kept,
-                cause=end.cause,
-                by=end.by,
-                signals=end.signals,
-                came_at=end.came_at,
-                chosen=chosen,
-            )
-            if done is None:
-                return None
-            lines.child_succeeded(tx, advance.run, waiting)
-            if wait.rule is None:
-                _settle_key(tx, advance, waiting.task_run, kept)
-            return [done]
+            return _complete(tx, advance, [(waiting, end)]) if signals.lock(tx, wait, end.signals) else 0
         case Fails():
             if not signals.lock(tx, wait, end.signals):
-                return None
+                return 0
             # Only calls that have suspended themselves are retried.
             cap_ms = wait.data.get("maxRetryDelayMs")
             failed = advance.fail([(waiting.task_run, end.failure)], max_retry_delay_ms=cap_ms)
@@ -328,13 +367,53 @@ def _end(
                 lines.poll_failed(tx, advance.run, waiting, end.failure, is_final=bool(failed.final))
             if failed.handled:
                 waits.take_signals(tx, wait, end.signals)
-                return []
-            if not failed.final and not failed.retried:
-                return None
-            waits.end_failed(tx, wait, end.signals)
-            return failed.final
+            elif failed.final or failed.retried:
+                waits.end_failed(tx, wait, end.signals)
+            else:
+                return 0
+            advance.settle(failed.final, _chosen(advance.run, waiting))
+            return 1
         case Later() | GoesOn() | Starts():
-            return None
+            return 0
+
+
+def _complete(tx: Transaction, advance: Advance, over: Sequence[tuple[Waiting, Completes]]) -> int:
+    """Complete the task runs of waits whose signals are locked. Returns how many."""
+    if not over:
+        return 0
+    chosen: dict[int, Sequence[str]] = {}
+    for each, _ in over:
+        chosen |= _chosen(advance.run, each)
+    ended = {each.task_run.id: _ended_well(each, end, chosen) for each, end in over}
+    done = waits.complete(tx, advance.run, list(ended.values()))
+    waiting = {each.task_run.id: each for each, _ in over}
+    for task_run in done:
+        lines.child_succeeded(tx, advance.run, waiting[task_run.id])
+        if ended[task_run.id].wait.rule is None:
+            _settle_key(tx, advance, task_run, ended[task_run.id].output)
+    if done:
+        advance.settle(done, chosen)
+    return len(done)
+
+
+def _chosen(run: RunHeader, waiting: Waiting) -> dict[int, Sequence[str]]:
+    """The ids of the successors that the step of a wait selects, by its ordinal; nothing where it selects
+    all.
+    """
+    chosen = error_runs.chosen(run, waiting)
+    return {} if chosen is None else {waiting.task_run.ordinal: chosen}
+
+
+def _ended_well(waiting: Waiting, end: Completes, chosen: Mapping[int, Sequence[str]]) -> EndedWell:
+    return EndedWell(
+        waiting.wait,
+        end.kept or keep_inline(end.output),
+        end.cause,
+        end.by,
+        end.signals,
+        end.came_at,
+        chosen.get(waiting.task_run.ordinal),
+    )
 
 
 def _settle_key(tx: Transaction, advance: Advance, task_run: TaskRun, kept: KeptValue) -> None:

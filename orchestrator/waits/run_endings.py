@@ -101,7 +101,7 @@ def start(tx: Transaction, ending_run: EndingRun, held: Held) -> Need | None:
     run = run_headers.load(tx, wait.run_id)
     if run is None or run_transitions.lock_status(tx, run.id) is not RunStatus.ERROR_HANDLING:
         return None
-    if not waits.lock_for_children(tx, run.id, [wait]):
+    if not waits.start_children(tx, run.id, [wait], min(tx.now + AGAIN, wait.timeout_at)):
         return None
     why = _start(tx, run, ending_run, held)
     if isinstance(why, PipeWeaveError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.recovery import due_attempts
@@ -72,14 +71,14 @@ class EnqueuedStarts:
             main,
             "waits",
             "waits.failed",
-            lambda each: _until_none_ends(lambda: waits.run_once(each)),
+            lambda each: waits.until_through(lambda: waits.run_once(each)),
             pool_size=1,
         )
         self._stored_waits = WorkBeside(
             main,
             "waits-stored",
             "waits.failed",
-            lambda each: _until_none_ends(lambda: waits.run_stored(each, values)),
+            lambda each: waits.until_through(lambda: waits.run_stored(each, values)),
             pool_size=0,
         )
         self._found_at: float | None = None
@@ -136,9 +135,3 @@ class EnqueuedStarts:
             "false" if self._waits.is_under_way else waits.MAY_BE_LOOKED_AT,
             "false" if self._stored_waits.is_under_way else waits.MAY_BE_LOADED,
         )
-
-
-def _until_none_ends(look: Callable[[], int]) -> None:
-    """Look at waits that are due until none of them ends: many take their time, and no run waits for them."""
-    while look():
-        pass

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
+from support.child_runs import child, only_child
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.run_driver import RunDriver, claim, header, settle
+from support.sent_statements import sent_statements
 from support.stored_values import VALUES
 
 from pipeweave import ids
@@ -20,6 +22,7 @@ from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.spec import StepSpec
 
 CHAIN = {"a": [], "b": ["a"]}
 
@@ -75,6 +78,27 @@ def test_a_successor_of_another_queue_is_sent_there(driver: RunDriver) -> None:
     assert driver.task_runs(run_id)[1].worker is None
     assert driver.released(run_id) == [2]
     assert driver.events(run_id, "task_runs.queued")[-1].data == {"ordinals": [[2, 2]]}
+
+
+def test_the_end_of_a_child_and_the_news_of_it_for_its_parent_are_one_transaction(driver: RunDriver) -> None:
+    driver.store_steps(StepSpec("a", "noop"), id="inner")
+    driver.store_steps(child("call", "inner"))
+    parent = driver.trigger()
+    inner = only_child(driver, parent)
+    task_run = started(driver, inner, 1)
+    with driver.database.transaction() as tx:
+        run = header(tx, inner)
+    completion = Completion(task_run, VALUES.keep({"rows": 3}))
+    assert fast_path.applies(run, completion)
+    with sent_statements() as sent, driver.database.statements() as tx:
+        fast_path.complete_and_go_on(tx, run, completion, Claimant("w1", task_run.queue))
+        assert (len(sent), sent.commits) == (2, 0)
+    assert driver.run(inner).status == "completed"
+    assert driver.task_runs(parent)[0].output == {"rows": 3}
+    assert driver.run(parent).status == "completed"
+    for run_id in (inner, parent):
+        with verify.snapshot(driver.database) as tx:
+            assert verify.run(tx, run_id) == []
 
 
 DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}

@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.child_runs import child, children
+from support.child_runs import child, children, task_run
+from support.due_waits import is_due
 from support.engine_steps import transform
-from support.run_driver import PERMANENT, RunDriver
+from support.run_driver import PERMANENT, RunDriver, finish_step
+from support.sent_statements import sent_statements
 from support.stored_values import VALUES
 
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.store import advisory_locks
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.waits import due
 from pipeweave.orchestrator.waits.loading import look
+from pipeweave.orchestrator.waits.looking import look_for_children
 from pipeweave.spec import MapSpec, StepSpec
 
 
@@ -104,3 +109,116 @@ def test_a_map_of_many_pipelines_ends(driver: RunDriver) -> None:
         look(driver.database, VALUES, [tuple(each) for each in waits])
     outputs = [row.output for row in driver.task_runs(run_id) if row.kind == "item"]
     assert outputs == [2 * each for each in range(60)]
+
+
+# --- children that end beside each other ------------------------------------------------------------------
+
+
+def end_untold(driver: RunDriver, *children: Any) -> None:
+    """End children; the process that ends one dies before it looks at the parent."""
+    for each in children:
+        with driver.database.transaction() as tx:
+            finish_step(tx, each.id, "work", output=VALUES.keep(str(each.input)))
+            tx._after.clear()
+
+
+def begin(driver: RunDriver, items: int, parallel: int) -> Any:
+    mapped(driver, parallel=parallel)
+    return driver.trigger("outer", {"list": list(range(items))})
+
+
+def cost_of_ending(driver: RunDriver, run_id: Any, children: int) -> tuple[int, int]:
+    """Statements and commits of a look at so many children that ended, and of the start of as many."""
+    end_untold(driver, *working(driver, run_id)[:children])
+    with sent_statements() as sent:
+        driver.database.run(lambda tx: look_for_children(tx, run_id))
+    return sent.cost
+
+
+def test_one_look_ends_the_waits_of_all_children_that_have_ended_and_starts_as_many(
+    driver: RunDriver,
+) -> None:
+    run_id = begin(driver, items=9, parallel=4)
+    end_untold(driver, *working(driver, run_id)[:3])
+    assert len(children(driver, run_id)) == 4
+    driver.finish(working(driver, run_id)[0].id, "work", output="3")
+    assert [each.input for each in working(driver, run_id)] == [4, 5, 6, 7]
+    items = [row.output for row in driver.task_runs(run_id) if row.status == "completed"]
+    assert items == ["0", "1", "2", "3"]
+
+
+def test_children_that_end_while_a_process_looks_for_others_are_left_to_it(driver: RunDriver) -> None:
+    run_id = begin(driver, items=6, parallel=2)
+    first, second = working(driver, run_id)
+    with driver.database.transaction() as looking:
+        assert advisory_locks.try_named_until_commit(looking, advisory_locks.CHILDREN, str(run_id))
+        driver.finish(first.id, "work")
+        driver.finish(second.id, "work")
+        assert working(driver, run_id) == []
+    assert driver.database.run(lambda tx: look_for_children(tx, run_id)) == 2
+    assert [each.input for each in working(driver, run_id)] == [2, 3]
+
+
+def test_who_looks_for_children_looks_again_for_those_that_ended_meanwhile(driver: RunDriver) -> None:
+    run_id = begin(driver, items=6, parallel=2)
+    first, second = working(driver, run_id)
+    end_untold(driver, first)
+    with driver.database.transaction() as tx:
+        assert look_for_children(tx, run_id) == 1
+        end_untold(driver, second)
+    assert [each.input for each in working(driver, run_id)] == [2, 3]
+
+
+def test_a_few_children_that_ended_wait_for_others_while_many_are_open(driver: RunDriver) -> None:
+    run_id = begin(driver, items=60, parallel=30)
+    for each in working(driver, run_id)[:2]:
+        driver.finish(each.id, "work")
+    # They are due: beat looks at them if nobody ends a third one meanwhile.
+    assert len(working(driver, run_id)) == 28
+    driver.finish(working(driver, run_id)[0].id, "work")
+    assert len(working(driver, run_id)) == 30
+    driver.finish(working(driver, run_id)[0].id, "work", failure=PERMANENT)
+    assert driver.run(run_id).status == "failed"
+
+
+def test_a_step_beside_a_wide_map_goes_on_as_soon_as_its_own_child_has_ended(driver: RunDriver) -> None:
+    over = MapSpec("${input}", max_parallel=30)
+    driver.store_steps(
+        child("each", "inner", map=over),
+        child("alone", "inner"),
+        StepSpec("end", "noop", ("alone",)),
+        id="outer",
+    )
+    run_id = driver.trigger("outer", list(range(30)))
+    [alone] = driver.rows(
+        "SELECT id FROM runs WHERE parent_task_run_id = :id", id=task_run(driver, run_id, "alone").id
+    )
+    driver.finish(alone.id, "work")
+    assert driver.statuses(run_id) == {"each": "waiting", "alone": "completed", "end": "queued"}
+
+
+def test_the_last_children_of_a_map_end_it_however_few_they_are(driver: RunDriver) -> None:
+    run_id = begin(driver, items=30, parallel=30)
+    for each in working(driver, run_id):
+        driver.finish(each.id, "work")
+    assert driver.statuses(run_id) == {"each": "completed", "end": "queued"}
+
+
+def test_the_cost_of_children_grows_neither_with_their_number_nor_with_that_of_the_items(
+    driver: RunDriver,
+) -> None:
+    narrow, wide = begin(driver, items=20, parallel=10), begin(driver, items=200, parallel=50)
+    # The first look of a process reads what it caches.
+    cost_of_ending(driver, narrow, 1)
+    cost_of_ending(driver, wide, 10)
+    assert cost_of_ending(driver, narrow, 1) == cost_of_ending(driver, wide, 40)
+
+
+def test_a_child_that_runs_is_not_looked_at_until_it_ends(isolated_driver: RunDriver) -> None:
+    isolated_driver.store_steps(StepSpec("work", "noop"), id="inner")
+    run_id = begin(isolated_driver, items=3, parallel=2)
+    assert not is_due(isolated_driver.database)
+    end_untold(isolated_driver, working(isolated_driver, run_id)[0])
+    assert is_due(isolated_driver.database)
+    assert due.run_once(isolated_driver.database) == 1
+    assert len(children(isolated_driver, run_id)) == 3
