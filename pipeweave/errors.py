@@ -642,6 +642,12 @@ class MapSourceInvalid(AttemptFailed):
     code = "MAP_SOURCE_INVALID"
 
 
+class TooManyChildren(AttemptFailed):
+    """A map would have more child runs than one map may have."""
+
+    code = "TOO_MANY_CHILDREN"
+
+
 class InternalError(PipeWeaveError):
     """Something went wrong inside PipeWeave."""
 

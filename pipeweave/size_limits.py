@@ -40,6 +40,9 @@ MAX_TEXT_CHARS = 1_000_000
 MAX_MAP_ITEMS = 100_000
 """Items of one map."""
 
+MAX_CHILDREN = 100_000
+"""Child runs of one map of pipelines or of steps."""
+
 MAX_ITEM_BYTES = 32 * 1024
 """One item of a map, as JSON (32 KiB); it is stored in the row of its task run."""
 

@@ -28,7 +28,7 @@ from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 from pipeweave.orchestrator.store.values import canonical
 from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS, MAX_TASK_RUNS_PER_RUN
-from pipeweave.spec import rules
+from pipeweave.spec import StepSpec, check_children, rules
 
 # Item counts by run and ordinal of the map; each completion of an item needs the count of its map. A count
 # never changes once the map is laid out; an entry takes a few hundred bytes.
@@ -56,8 +56,9 @@ def lay_out(
         NotLoaded: the value to map over is in storage, and not loaded.
         InvalidReference, MapSourceInvalid, NotFound, CorruptValue: the value to map over is missing, no list,
             or beyond the documented caps. Nothing was written.
+        TooManyChildren: each item would be a run of its own, and they are too many. Nothing was written.
     """
-    items = _items(referred_values.read(tx, run, ordinal, loaded))
+    items = _items(referred_values.read(tx, run, ordinal, loaded), run.plan[ordinal].step)
     first = _reserve(tx, run.id, len(items)) if items else 0
     if first is None or not items:
         return None if first is None else []
@@ -67,13 +68,15 @@ def lay_out(
     return _insert(tx, run, ordinal, first, items)
 
 
-def _items(source: Any) -> list[str]:
+def _items(source: Any, step: StepSpec) -> list[str]:
     # The output of a step that was skipped, or that has none: there is nothing to run over.
     if source is None:
         return []
     if not isinstance(source, list):
         what = json_type(source)
         raise MapSourceInvalid(f"a map needs a list, not {what}", hint="let the step before it return a list")
+    if step.decides is not None:
+        check_children(len(source))
     if len(source) > MAX_MAP_ITEMS:
         raise MapSourceInvalid(
             f"the list has {len(source):,} items; a map takes at most {MAX_MAP_ITEMS:,}",

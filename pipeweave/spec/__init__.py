@@ -10,7 +10,15 @@ from pipeweave.spec import references, rounds, rules, time_limits, timetable
 from pipeweave.spec.async_defaults import NO_ASYNC_DEFAULTS, AsyncDefaults
 from pipeweave.spec.child_calls import DEFAULT_FINALLY_MS, ChildCall, ErrorRule
 from pipeweave.spec.child_checks import child_errors, child_references, unknown_pipelines
-from pipeweave.spec.child_steps import MAX_DEPTH, Body, ChildPipeline, ChildStep, LoopStep, body_of
+from pipeweave.spec.child_steps import (
+    MAX_DEPTH,
+    Body,
+    ChildPipeline,
+    ChildStep,
+    LoopStep,
+    body_of,
+    check_children,
+)
 from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.derivation import derive
 from pipeweave.spec.document import parse_spec
@@ -107,6 +115,7 @@ __all__ = [
     "UnknownTask",
     "WaitStep",
     "body_of",
+    "check_children",
     "child_errors",
     "child_references",
     "default_value",

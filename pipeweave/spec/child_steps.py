@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from pipeweave.errors import FieldError, TooManyChildren
+from pipeweave.size_limits import MAX_CHILDREN
 from pipeweave.spec.kinds import BODY, StepKind
 
 # The most rounds that a loop may have.
@@ -87,3 +89,19 @@ ChildStep = ChildPipeline | Body | LoopStep
 def body_of(step: ChildStep) -> ChildPipeline | Body:
     """What a child of a step runs."""
     return step.body if isinstance(step, LoopStep) else step
+
+
+def check_children(items: int) -> None:
+    """Check how many child runs a map of pipelines or steps would have: one for each of its items.
+
+    Raises:
+        TooManyChildren: more than MAX_CHILDREN.
+    """
+    if items > MAX_CHILDREN:
+        way_out = f"a list of at most {MAX_CHILDREN:,} batches, with another map in the body"
+        raise TooManyChildren(
+            f"the list has {items:,} items, and each would be a run of its own; a map of pipelines or steps "
+            f"takes at most {MAX_CHILDREN:,}",
+            errors=[FieldError("map.over", f"has {items:,} items", "too_many_children", way_out)],
+            hint="map over batches: a list of lists, and another map in the body",
+        )

@@ -39,6 +39,7 @@ from pipeweave.spec import (
     StepSpec,
     Transform,
     WaitStep,
+    check_children,
     engine_results,
     error_rules,
     output_template,
@@ -475,6 +476,8 @@ class LocalRun:
             return []
         if not isinstance(source, list):
             raise MapSourceInvalid(f"a map needs a list, not {json_type(source)}")
+        if step.decides is not None:
+            check_children(len(source))
         if len(source) > MAX_MAP_ITEMS:
             raise MapSourceInvalid(f"the list has {len(source)} items, a map takes at most {MAX_MAP_ITEMS}")
         for index, item in enumerate(source):

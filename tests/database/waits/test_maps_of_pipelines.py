@@ -19,7 +19,7 @@ from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.waits import due
 from pipeweave.orchestrator.waits.loading import look
 from pipeweave.orchestrator.waits.looking import look_for_children
-from pipeweave.spec import MapSpec, StepSpec
+from pipeweave.spec import MapSpec, StepSpec, child_steps
 
 
 @pytest.fixture
@@ -222,3 +222,17 @@ def test_a_child_that_runs_is_not_looked_at_until_it_ends(isolated_driver: RunDr
     assert is_due(isolated_driver.database)
     assert due.run_once(isolated_driver.database) == 1
     assert len(children(isolated_driver, run_id)) == 3
+
+
+def test_more_children_than_a_map_may_have_fail_the_step_and_start_none(
+    driver: RunDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_steps, "MAX_CHILDREN", 2)
+    mapped(driver)
+    run_id = driver.trigger("outer", {"list": [1, 2, 3]})
+    each = task_run(driver, run_id, "each")
+    assert (each.status, each.error_code) == ("failed", "TOO_MANY_CHILDREN")
+    [fault] = each.error["details"]
+    assert (fault["field"], fault["code"]) == ("map.over", "too_many_children")
+    assert "batches" in fault["expected"]
+    assert children(driver, run_id) == []

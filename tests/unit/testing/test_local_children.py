@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pipeweave import Retry, TaskError, approval, loop, pipeline, sleep, task, wait_for_signal
-from pipeweave.errors import InvalidInput, InvalidSpec
+from pipeweave.errors import InvalidInput, InvalidSpec, TooManyChildren
+from pipeweave.spec import child_steps
 from pipeweave.testing import run_pipeline
 
 CALLS: list[Any] = []
@@ -148,6 +149,20 @@ def test_a_map_runs_the_pipeline_for_each_item() -> None:
     failed = run_pipeline(outer, {"values": ["bad", "bad"]}).error
     assert isinstance(failed, TaskError)
     assert failed.task_code == "MAP_ITEMS_FAILED"
+
+
+def test_a_map_of_more_runs_than_it_may_have_runs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child_steps, "MAX_CHILDREN", 2)
+
+    @pipeline(id="outer")
+    def outer(values: list[Any]) -> Any:
+        return taking.map(values)
+
+    error = run_pipeline(outer, {"values": [1, 2, 3]}).error
+    assert isinstance(error, TooManyChildren)
+    assert (error.errors[0].field, CALLS) == ("map.over", [])
+    assert "batches" in str(error.hint)
+    assert run_pipeline(outer, {"values": [1, 2]}).status == "completed"
 
 
 @pipeline
