@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeweave import errors
 from pipeweave.authoring.adapter import action, adapter
+from pipeweave.authoring.bodies import body
 from pipeweave.authoring.context import Context, TaskResult
 from pipeweave.authoring.deciding import otherwise, settle, transform, when
 from pipeweave.authoring.looping import loop
@@ -46,6 +47,7 @@ __all__ = [
     "action",
     "adapter",
     "approval",
+    "body",
     "either",
     "enqueue",
     "enqueue_async",

@@ -1,4 +1,4 @@
-"""Keep where the steps of a `@pipeline` function stand: in the branches of choices, and in settled blocks.
+"""Keep where the steps of a `@pipeline` function stand: in branches of choices, in settled blocks, in bodies.
 
 The document has a branch as the steps of a case. There a step without predecessors in the branch follows the
 choice, so each step names those that it has in its branch: edges come from data and `needs` alone.
@@ -6,7 +6,8 @@ choice, so each step names those that it has in its branch: edges come from data
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,12 +31,14 @@ class _Block:
         steps: those of the document.
         branches: around them.
         is_settled: whether it is a settled block itself.
+        is_body: whether it is a body itself.
         choice: the choice that was drawn last, if no step came after it.
     """
 
     steps: list[dict[str, Any]]
     branches: Branches = ()
     is_settled: bool = False
+    is_body: bool = False
     choice: dict[str, Any] | None = None
 
 
@@ -51,6 +54,7 @@ class Blocks:
         self._steps: list[dict[str, Any]] = []
         self._open = [_Block([])]
         self._undrawn: list[tuple[object, str]] = []
+        self._in_bodies: set[str] = set()
 
     def add(self, step: dict[str, Any]) -> None:
         """Put a step into the innermost block."""
@@ -59,6 +63,12 @@ class Blocks:
         block.choice = None
         self._steps.append(step)
         self.branches_of[step["id"]] = block.branches
+        if any(each.is_body for each in self._open):
+            self._in_bodies.add(step["id"])
+
+    def may_be_left_out(self, step_id: str) -> bool:
+        """Whether a step stands in a branch, or in a body, which may run for nothing."""
+        return bool(self.branches_of[step_id]) or step_id in self._in_bodies
 
     @property
     def choice(self) -> dict[str, Any] | None:
@@ -93,6 +103,15 @@ class Blocks:
     def close_settled(self) -> None:
         """Go on behind a settled block."""
         self._open.pop()
+
+    @contextmanager
+    def body(self, steps: list[dict[str, Any]]) -> Iterator[None]:
+        """Draw into a body: no branch around it is one of its steps'."""
+        self._open.append(_Block(steps, is_body=True))
+        try:
+            yield
+        finally:
+            self._open.pop()
 
     def expect(self, branch: object, shown: str) -> None:
         """Note that a branch is to be drawn."""
@@ -145,3 +164,21 @@ def _conditions(step: Mapping[str, Any]) -> Iterator[str]:
             yield each[_CONDITION]
     if "until" in step.get("loop", ()):
         yield step["loop"]["until"]
+    for each in _of_body(step):
+        yield from _conditions(each)
+
+
+def _of_body(step: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The steps of the body of a step: what they refer to, it refers to."""
+    for key in ("map", "loop"):
+        yield from _flat(step.get(key, {}).get("steps", ()))
+
+
+def _flat(listed: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for each in listed:
+        if "parallel" in each:
+            yield from _flat(each["parallel"]["steps"])
+            continue
+        yield each
+        for case in each.get("choice", ()):
+            yield from _flat(case["steps"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -105,16 +105,25 @@ def target_of_pipeline(pipeline: CallableTask) -> CallTarget:
     """What a call of a pipeline takes: the parameters of its function, which is not drawn for it. One without
     any parameters takes whatever the tasks take that it calls without arguments.
     """
-    parameters = [
+    parameters = _parameters_of(pipeline.fn)
+    return CallTarget(f"pipeline {pipeline.id!r}", parameters, not parameters, is_filled=False)
+
+
+def target_of_body(fn: Callable[..., Any]) -> CallTarget:
+    """What a function takes that draws a body."""
+    return CallTarget(f"body {fn.__name__!r}", _parameters_of(fn), takes_any=False, is_filled=False)
+
+
+def _parameters_of(fn: Any) -> list[Parameter]:
+    return [
         Parameter(
             name,
             is_required=each.default is inspect.Parameter.empty,
             is_keyword_only=each.kind is inspect.Parameter.KEYWORD_ONLY,
         )
-        for name, each in inspect.signature(pipeline.fn).parameters.items()
+        for name, each in inspect.signature(fn).parameters.items()
         if each.kind in _BY_NAME
     ]
-    return CallTarget(f"pipeline {pipeline.id!r}", parameters, not parameters, is_filled=False)
 
 
 def item_of_pipeline(pipeline: CallableTask, name: str | None, params: Mapping[str, Any]) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Literal
 
 from pipeweave.authoring import formulas
 from pipeweave.authoring.blocks import Blocks
@@ -41,6 +41,7 @@ class GraphBuilder:
         tasks: the tasks that the steps use, by id.
         pipelines: the pipelines that the steps run, by id.
         blocks: where the steps stand in the document.
+        drawn_bodies: what the functions of bodies returned, by the places of the bodies.
     """
 
     def __init__(self) -> None:
@@ -48,6 +49,7 @@ class GraphBuilder:
         self.tasks: dict[str, CallableTask] = {}
         self.pipelines: dict[str, CallableTask] = {}
         self.blocks = Blocks()
+        self.drawn_bodies: dict[str, Any] = {}
         self._ids: set[str] = set()
         # The last number in the ids of the steps of a task, or of the same word.
         self._numbers: dict[str, int] = {}
@@ -59,7 +61,7 @@ class GraphBuilder:
     def is_certain_entry(self, step: Mapping[str, Any]) -> bool:
         """Whether a step without params runs in every run, and follows no other one."""
         is_free = not step["needs"] and "condition" not in step
-        return is_free and "map" not in step and not self.blocks.branches_of[step["id"]]
+        return is_free and "map" not in step and not self.blocks.may_be_left_out(step["id"])
 
     def call(
         self,
@@ -150,6 +152,39 @@ class GraphBuilder:
         members = {"pipeline": pipeline.id, **mapped, **(rules or {})}
         return self.add(pipeline.id, members, step_id=step_id, needs=needs)
 
+    def draw_body(
+        self,
+        word: str,
+        kind: Literal["map", "loop"],
+        members: Mapping[str, Any],
+        draw: Callable[[], Any],
+        *,
+        step_id: str | None = None,
+        needs: Iterable[Any] = (),
+        rules: Mapping[str, Any] | None = None,
+    ) -> Placeholder:
+        """Add a step whose items, or whose rounds, run steps that are drawn inside of it.
+
+        Args:
+            word: as in `add`.
+            kind: the key of the document that has the steps.
+            members: what stands there beside them.
+            draw: draws the steps.
+            rules: as in `call`.
+        """
+        steps: list[dict[str, Any]] = []
+        made = self.add(
+            word, {kind: {**members, "steps": steps}, **(rules or {})}, step_id=step_id, needs=needs
+        )
+        place = f"{self.steps[-1]['id']}.{kind}"
+        with self.blocks.body(steps):
+            self.drawn_bodies[place] = draw()
+        if not steps:
+            raise InvalidSpec(
+                f"the body {word!r} draws no step", hint="call a task in it, or use transform(…)"
+            )
+        return made
+
     @staticmethod
     def _know(known: dict[str, CallableTask], called: CallableTask, what: str) -> None:
         if known.setdefault(called.id, called) is not called:
@@ -210,8 +245,20 @@ def _mapped(
     if item is not None:
         target.require(params, item)
     members: dict[str, Any] = {"params": written(params, "params")} if params else {}
-    members["map"] = {"over": written(_items(id, over), "map.over"), "as": name}
+    members["map"] = {"over": written_items(id, over), "as": name}
     return members
+
+
+def written_items(id: str, over: Any) -> Any:
+    """The list of a map, as the document has it.
+
+    Args:
+        id: of what it calls, for errors.
+
+    Raises:
+        InvalidSpec: it is no list.
+    """
+    return written(_items(id, over), "map.over")
 
 
 def _items(id: str, over: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pipeweave.authoring import formulas
+from pipeweave.authoring.bodies import DrawnBody
 from pipeweave.authoring.pipeline import Pipeline, PipelineWithOptions
 from pipeweave.authoring.placeholder import Placeholder
 from pipeweave.authoring.written_values import condition_text, constant
@@ -30,7 +31,7 @@ class RoundsOfPipeline:
 
     def __call__(
         self,
-        pipeline: Pipeline[..., Any] | PipelineWithOptions[..., Any],
+        pipeline: Pipeline[..., Any] | PipelineWithOptions[..., Any] | DrawnBody[..., Any],
         /,
         *args: Any,
         max_iterations: int,
@@ -39,11 +40,11 @@ class RoundsOfPipeline:
         collect: bool = False,
         **params: Any,
     ) -> Any:
-        """Draw a step that runs a pipeline in rounds, each in a run of its own.
+        """Draw a step that runs a pipeline, or a `@body`, in rounds, each in a run of its own.
 
         Args:
             pipeline: what a round runs; `pipeline.options(…)` for options of the step. A retry is one of a
-                round.
+                round. The steps of a body may use `loop.index` and `loop.last` themselves.
             args: its arguments, made anew for each round: they may hold `loop.index` and `loop.last`.
             max_iterations: the most rounds, 1 to 10,000. A loop with `until` that has used them up fails with
                 LOOP_LIMIT.
@@ -68,14 +69,14 @@ class RoundsOfPipeline:
         return step.in_rounds(members, args, params)
 
 
-def _with_options(pipeline: Any) -> PipelineWithOptions[..., Any]:
-    if isinstance(pipeline, PipelineWithOptions):
+def _with_options(pipeline: Any) -> PipelineWithOptions[..., Any] | DrawnBody[..., Any]:
+    if isinstance(pipeline, PipelineWithOptions | DrawnBody):
         return pipeline
     if isinstance(pipeline, Pipeline):
         return pipeline.options()
     raise InvalidSpec(
-        f"loop() runs a pipeline, and {pipeline!r} is none"[:300],
-        hint="put @pipeline before a function that makes the calls of a round",
+        f"loop() runs a pipeline or a body, and {pipeline!r} is none"[:300],
+        hint="put @body, or @pipeline, before a function that makes the calls of a round",
     )
 
 

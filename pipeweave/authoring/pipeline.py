@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from pipeweave.authoring import formulas, graph_builder
+from pipeweave.authoring.bodies import check_outputs
 from pipeweave.authoring.call_targets import item_of_pipeline
 from pipeweave.authoring.drawing import watch_drawing
 from pipeweave.authoring.input_schema import pipeline_schema
@@ -175,7 +176,9 @@ class Pipeline(Generic[P, R]):
         document["output"] = self._output(result)
         document["schedule"] = self._schedule()
         try:
-            return parse_spec(document), builder.tasks, builder.pipelines
+            spec = parse_spec(document)
+            check_outputs(spec, builder.drawn_bodies)
+            return spec, builder.tasks, builder.pipelines
         except InvalidSpec as error:
             code = self.fn.__code__
             detail = f"{error.detail} ({code.co_filename}:{code.co_firstlineno})"

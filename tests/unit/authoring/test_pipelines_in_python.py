@@ -130,7 +130,10 @@ def test_the_condition_of_a_loop_may_be_a_text_and_makes_edges_in_a_branch() -> 
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        (lambda x: loop(work, max_iterations=2), "loop() runs a pipeline, and <task 'work'> is none"),
+        (
+            lambda x: loop(work, max_iterations=2),
+            "loop() runs a pipeline or a body, and <task 'work'> is none",
+        ),
         (
             lambda x: loop(inner_of_two, x, max_iterations=2, until=lambda out: True),
             "until takes a condition",

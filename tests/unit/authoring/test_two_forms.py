@@ -11,6 +11,7 @@ import yaml
 from pipeweave import (
     Retry,
     approval,
+    body,
     either,
     loop,
     otherwise,
@@ -201,6 +202,88 @@ output: {total: "${steps.total.first}", both: "${input.places[0] + input.places[
 """
 
 
+@pipeline(variables={"least": 1})
+def publish_by_night(places: list[str], day: str) -> None:
+    stock = reserve.options(step_id="stock")({})
+    with when(places[0] != ""):
+        shelf = transform(stock["shelf"], step_id="shelf")
+
+        @body
+        def one_page(page: str, note: str, extra: Any = None) -> Any:
+            made = publish.options(step_id="made")(page)
+            with when((made != "") & (shelf > 3)):
+                tell({"page": made, "note": note, "day": day})
+                with settle() as copies:
+                    publish.options(step_id="copy")(stock["shelf"])
+            return transform({"made": made}, step_id="shown", needs=["tell", copies])
+
+        pages = one_page.options(needs=[shelf]).map(places, max_parallel=20, failure="partial", note="a note")
+
+    @body
+    def look(question: str) -> Any:
+        return approval(question, step_id="right", context={"n": loop.index, "before": loop.last["form"]})
+
+    loop(look, "right?", until=lambda out: out["approved"], max_iterations=5, delay="1h", collect=True)
+    archive(pages)
+
+
+PUBLISH_BY_NIGHT = """
+id: publish_by_night
+variables: {least: 1}
+inputSchema:
+  strict: true
+  fields:
+    - name: places
+      label: Places
+      type: array
+      required: true
+      items: {name: item, label: Item, type: string}
+    - {name: day, label: Day, type: string, required: true}
+steps:
+  - {id: stock, task: reserve, params: {order: {}}}
+  - id: choice
+    needs: []
+    choice:
+      - condition: "input.places[0] != ''"
+        steps:
+          - {id: shelf, needs: [], transform: "${steps.stock.shelf}"}
+          - id: one_page
+            needs: [shelf]
+            map:
+              over: "${input.places}"
+              maxParallel: 20
+              failure: partial
+              steps:
+                - {id: made, task: publish, params: {place: "${item}"}}
+                - id: choice_2
+                  needs: []
+                  choice:
+                    - condition: "steps.made != '' && steps.shelf > 3"
+                      steps:
+                        - id: tell
+                          needs: []
+                          task: tell
+                          params: {order: {page: "${steps.made}", note: a note, day: "${input.day}"}}
+                        - id: gather
+                          parallel:
+                            failure: settle
+                            steps:
+                              - {id: copy, needs: [], task: publish, params: {place: "${steps.stock.shelf}"}}
+                - {id: shown, needs: [tell, gather], transform: {made: "${steps.made}"}}
+  - id: look
+    needs: []
+    loop:
+      maxIterations: 5
+      until: last.approved
+      delay: 1h
+      collect: true
+      steps:
+        - id: right
+          approval: {title: "right?", context: {n: "${loop.index}", before: "${loop.last.form}"}}
+  - {id: archive, needs: [], task: archive, params: {places: "${steps.one_page}"}}
+"""
+
+
 @pipeline
 def one_place(place: str, after: Any = None) -> Any:
     return publish(place)
@@ -267,7 +350,12 @@ output: {first: "${steps.one_place_2}", rounds: "${steps.review}"}
 
 @pytest.mark.parametrize(
     ("drawn", "document"),
-    [(process_order, PROCESS_ORDER), (publish_everywhere, PUBLISH), (publish_all, PUBLISH_ALL)],
+    [
+        (process_order, PROCESS_ORDER),
+        (publish_everywhere, PUBLISH),
+        (publish_all, PUBLISH_ALL),
+        (publish_by_night, PUBLISH_BY_NIGHT),
+    ],
 )
 def test_both_forms_have_the_same_spec(drawn: Any, document: str) -> None:
     spec = parse_spec(yaml.safe_load(document))

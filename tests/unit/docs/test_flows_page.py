@@ -61,14 +61,18 @@ def test_the_pipeline_in_python_runs_as_the_test_on_the_other_page_says(
     parcels = {"order": {"id": "o-1"}, "parcels": [{"kg": 1}, {"kg": 2}]}
     sent = run_pipeline(page.send_all, parcels, approvals={"ask_for_review.approval": [False, yes]})
     assert (sent.status, len(sent.steps["one_parcel"].items)) == ("completed", 2)
+    parcels = {"order": {"id": "o-1"}, "parcels": [{"value": 1}, {"value": 200}]}
+    parts = run_pipeline(page.send_in_parts, parcels, approvals={"ask.approval": [False, True]})
+    assert (parts.status, parts.output["approved"]) == ("completed", True)
 
 
 def test_every_name_in_the_table_of_python_is_one_of_ours() -> None:
     table = text_of("docs/flows.md").partition("| Python | document |")[2].partition("\n\n")[0]
     named = {"when", "otherwise", "either", "settle", "transform", "sleep", "sleep_until"}
     named |= {"wait_for_signal", "approval", "loop"}
-    assert named <= set(pipeweave.__all__)
+    assert named | {"body"} <= set(pipeweave.__all__)
     assert named == {each for each in named if f"{each}(" in table}
+    assert "`@body`" in table
 
 
 def test_the_gather_of_a_block_is_called_as_the_page_says() -> None:
