@@ -40,6 +40,10 @@ class CallTarget:
     takes_any: bool
     is_filled: bool
 
+    def takes(self, name: str) -> bool:
+        """Whether it takes a value by this name."""
+        return self.takes_any or any(each.name == name for each in self.parameters)
+
     def by_name(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Give positional arguments the names of their parameters, as Python does.
 

@@ -96,6 +96,11 @@ class GraphBuilder:
         """Add a step that runs the task once for each item of `over`."""
         self._know(self.tasks, task, "tasks of this pipeline")
         target = target_of_task(task)
+        if "max_parallel" in params and not target.takes("max_parallel"):
+            raise InvalidSpec(
+                f"{target.shown} has no parameter 'max_parallel': only maps of pipelines or bodies take it",
+                hint="put the call into a function with @body and map that, or give the task a concurrency=",
+            )
         item = name if name is not None or not params else target.item_parameter(params)
         members = {"task": task.id, **_mapped(target, task.id, over, name, item, params), **(rules or {})}
         return self.add(task.id, members, step_id=step_id, needs=needs)

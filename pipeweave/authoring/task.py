@@ -78,6 +78,10 @@ class Task(Generic[P, R]):
             over: a step's result, a part of it, a parameter of the pipeline, or a list.
             name: the parameter that takes the item; by default the first that `params` does not supply.
             params: further arguments, the same for every item.
+
+        Raises:
+            InvalidSpec: an argument is invalid. There is no `max_parallel`, unless the task has such a
+                parameter: `concurrency` of the task limits its items, or a `@body` that calls it is mapped.
         """
         return self.options().map(over, name=name, **params)
 

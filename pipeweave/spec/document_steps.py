@@ -343,7 +343,10 @@ class StepReader(GraphMistakes):
         if written is None:
             return None
         if deed not in ("pipeline", "map.steps"):
-            problem = "is only for maps of pipelines or steps: `concurrency` of a task limits its items"
+            problem = (
+                "is only for maps of pipelines or steps: write the task as the only one of `map.steps`, or "
+                "give it a `concurrency`, which limits it wherever it runs"
+            )
             self.wrong(path, problem, "conflict")
         elif isinstance(written, bool) or not isinstance(written, int) or not 1 <= written <= MAX_PARALLEL:
             expected = f"a whole number from 1 to {MAX_PARALLEL:,}"

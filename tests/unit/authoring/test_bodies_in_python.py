@@ -152,6 +152,28 @@ def test_what_cannot_be_a_body_is_refused_when_it_is_drawn(
     assert problem in refusal(function)
 
 
+@task
+def spread(item: Any, max_parallel: int) -> Any:
+    return item
+
+
+def test_a_map_of_a_task_has_no_bound_of_its_own_and_the_refusal_says_the_way_out() -> None:
+    said = refusal(lambda x: work.map(x, max_parallel=3))
+    assert "only maps of pipelines or bodies take it" in said
+    assert "put the call into a function with @body and map that" in said
+
+    @body
+    def each(item: Any) -> Any:
+        return work(item)
+
+    [step] = drawn(lambda x: each.map(x, max_parallel=3)).steps
+    assert step.map is not None
+    assert step.map.max_parallel == 3
+    # What a task calls so is a parameter of its own.
+    [step] = drawn(lambda x: spread.map(x, max_parallel=3)).steps
+    assert step.params == {"max_parallel": 3}
+
+
 def test_a_step_of_a_body_cannot_be_used_outside_of_it() -> None:
     def function(x: Any) -> Any:
         inside: list[Any] = []

@@ -100,7 +100,7 @@ def test_a_map_goes_with_a_pipeline() -> None:
         (
             {"task": "t", "map": {"over": [1], "maxParallel": 3}},
             "steps[0].map.maxParallel",
-            "only for maps of pipelines",
+            "write the task as the only one of `map.steps`, or give it a `concurrency`",
         ),
         (
             {"pipeline": "x", "map": {"over": [1], "maxParallel": 0}},
