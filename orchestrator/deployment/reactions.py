@@ -67,10 +67,8 @@ def _look_for_signal(sent: SignalSent) -> Verb | None:
 
 
 def _look_at_parent(ended: ChildEnded) -> Verb | None:
-    """End the waits for this child and for those of its siblings that have ended, or go on with the next
-    ones.
-    """
-    return functools.partial(looking.look_after_child, task_run_id=ended.task_run_id, is_well=ended.is_well)
+    """End the waits for the children of the run that have ended, or go on with the next ones."""
+    return functools.partial(looking.look_for_children, run_id=ended.parent, at_once=True)
 
 
 def _look_above(quiet: RunQuiet) -> Verb | None:

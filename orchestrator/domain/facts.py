@@ -89,15 +89,13 @@ class SignalSent:
 
 @dataclass(frozen=True, slots=True)
 class ChildEnded:
-    """A child run became final.
+    """A child run became final, and its parent is to be looked at.
 
     Args:
-        task_run_id: the task run that waits for it, of the parent.
-        is_well: whether it has an output.
+        parent: the run that waits for it.
     """
 
-    task_run_id: UUID
-    is_well: bool
+    parent: UUID
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,9 +227,24 @@ def _key(wait: Wait) -> dict[str, Any]:
     return {"run_id": wait.run_id, "id": wait.task_run_id, "attempt": wait.attempt}
 
 
-_LOOK_NOW = """
-UPDATE waits AS w SET due_at = :now
-WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.kind = 'child'
+# What two processes know of PostgreSQL's clock differs by less than this.
+_CLOCKS_DIFFER = timedelta(seconds=1)
+# SQL: whether the child of a wait `w` has ended, or is to start.
+_IS_DUE = "w.due_at <= :soon AND NOT w.needs_storage"
+# Children of a map that have ended wait for others while so many are open for each of them: with a hundred at
+# once, ten end together. The workers have enough to do meanwhile.
+OPEN_FOR_EACH = 10
+
+# It counts what was before its own change.
+_CHILD_ENDED = f"""
+WITH woken AS (
+    UPDATE waits AS w SET due_at = :now
+    WHERE w.run_id = :run_id AND w.task_run_id = :id AND w.kind = 'child'
+)
+SELECT count(*) AS open, count(*) FILTER (WHERE {_IS_DUE} OR w.task_run_id = :id) AS ended,
+    EXISTS (SELECT 1 FROM task_runs AS t
+        WHERE t.run_id = :run_id AND t.id = :id AND t.map_parent IS NOT NULL) AS is_of_map
+FROM waits AS w WHERE w.run_id = :run_id AND w.kind = 'child'
 """
 
 
@@ -242,14 +257,27 @@ def look_at_children(tx: Transaction, run_id: UUID) -> None:
 
 
 def child_ended(tx: Transaction, task_run_id: UUID, *, is_well: bool) -> None:
-    """Have the wait looked at that a child run ends, whatever becomes of this process.
+    """Have the wait looked at that a child run ends, whatever becomes of this process; at once, unless it is
+    one of a map that ended well, and few others have.
 
     Args:
         task_run_id: the task run that waits.
         is_well: whether the child has an output.
     """
-    tx.execute(_LOOK_NOW, {"run_id": ids.run_id_of(task_run_id), "id": task_run_id, "now": tx.now})
-    tx.announce(ChildEnded(task_run_id, is_well))
+    run_id = ids.run_id_of(task_run_id)
+    parameters = {"run_id": run_id, "id": task_run_id, "now": tx.now, "soon": tx.now + _CLOCKS_DIFFER}
+    row: Any = tx.execute(_CHILD_ENDED, parameters).one()
+    if not (row.is_of_map and is_well) or are_enough(row.ended, row.open):
+        tx.announce(ChildEnded(run_id))
+
+
+def are_enough(ended: int, are_open: int) -> bool:
+    """Whether so many of the children of a run have ended that their waits end now.
+
+    Args:
+        are_open: how many waits of the run are for children, those of the ended ones among them.
+    """
+    return ended * OPEN_FOR_EACH >= are_open
 
 
 _GO_ON = """
@@ -298,13 +326,10 @@ def start_children(tx: Transaction, run_id: UUID, waits: Sequence[Wait], due_at:
     return set(tx.execute(_START_CHILDREN, parameters).scalars())
 
 
-_FOR_CHILDREN = """
-SELECT count(*) AS open, array_agg(w.task_run_id ORDER BY w.task_run_id)
-    FILTER (WHERE w.due_at <= :soon AND NOT w.needs_storage) AS due
+_FOR_CHILDREN = f"""
+SELECT count(*) AS open, array_agg(w.task_run_id ORDER BY w.task_run_id) FILTER (WHERE {_IS_DUE}) AS due
 FROM waits AS w WHERE w.run_id = :run_id AND w.kind = 'child'
 """
-# What two processes know of PostgreSQL's clock differs by less than this.
-_CLOCKS_DIFFER = timedelta(seconds=1)
 
 
 def for_children(tx: Transaction, run_id: UUID) -> tuple[int, list[UUID]]:

@@ -53,9 +53,6 @@ Starting = Waiting | EndingRun
 MOST_STARTS = 500
 # Children that start in one transaction, with their parent locked, or whose ends are looked at in one.
 STARTED_TOGETHER = 100
-# Children of a map that have ended wait for others while so many are open for each of them: with a hundred at
-# once, ten end together. The workers have enough to do meanwhile.
-OPEN_FOR_EACH = 10
 # Who looks for ended children looks again so often.
 MOST_ROUNDS = 10
 
@@ -157,20 +154,6 @@ def follow(tx: Transaction, keys: Sequence[Key]) -> int:
     return looked.ended
 
 
-def look_after_child(tx: Transaction, task_run_id: UUID, *, is_well: bool) -> int:
-    """Look for children that have ended, because one did. Returns how many waits ended.
-
-    Args:
-        task_run_id: the task run that waits for that one.
-        is_well: whether that one has an output.
-    """
-    run = run_headers.load(tx, ids.run_id_of(task_run_id))
-    if run is None:
-        return 0
-    is_item = ids.ordinal_of(task_run_id) > len(run.plan.steps)
-    return look_for_children(tx, run.id, at_once=not (is_item and is_well))
-
-
 def look_for_children(
     tx: Transaction,
     run_id: UUID,
@@ -182,11 +165,12 @@ def look_for_children(
     """Look at all waits of a run for children that have ended. Returns how many ended.
 
     Children of a map end one by one; their waits end together, and as many others begin together. So a few
-    that have ended are left while many others are open. And one process looks for the children of a run at a
-    time: others leave theirs to it, because it looks again after its commit. What nobody takes is due.
+    that have ended are left while many others are open (`waits.are_enough`). And one process looks for the
+    children of a run at a time: others leave theirs to it, because it looks again after its commit. What
+    nobody takes is due.
 
     Args:
-        at_once: whether to look however few have ended.
+        at_once: whether to look however few have ended: one that cannot be left is among them.
         before: what the last look found. The same again is left to the look at what is due.
         rounds: how often it looks again; then the process has other things to do.
     """
@@ -195,7 +179,7 @@ def look_for_children(
     # By a statement after the lock: it sees what the last holder left.
     are_open, ended = waits.for_children(tx, run_id)
     keys = [(run_id, each) for each in ended[:STARTED_TOGETHER]]
-    if not keys or set(keys) == set(before) or (not at_once and len(ended) * OPEN_FOR_EACH < are_open):
+    if not keys or set(keys) == set(before) or not (at_once or waits.are_enough(len(ended), are_open)):
         return 0
     done = follow(tx, keys)
     if rounds and not tx.is_deep:

@@ -172,7 +172,9 @@ def test_who_looks_for_children_looks_again_for_those_that_ended_meanwhile(drive
 def test_a_few_children_that_ended_wait_for_others_while_many_are_open(driver: RunDriver) -> None:
     run_id = begin(driver, items=60, parallel=30)
     for each in working(driver, run_id)[:2]:
-        driver.finish(each.id, "work")
+        with sent_statements() as sent:
+            driver.finish(each.id, "work")
+        assert sent.commits == 1
     # They are due: beat looks at them if nobody ends a third one meanwhile.
     assert len(working(driver, run_id)) == 28
     driver.finish(working(driver, run_id)[0].id, "work")
