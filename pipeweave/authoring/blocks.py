@@ -21,6 +21,9 @@ from pipeweave.spec.references import texts_in
 Branches = tuple[tuple[str, int], ...]
 # The members of a step that hold expressions as conditions.
 _CONDITION = "condition"
+# The members whose templates make no edges here: conditions are read apart, and a compensation when all
+# steps have ended.
+_READ_ELSEWHERE = (_CONDITION, "choice", "compensate")
 
 
 @dataclass(slots=True)
@@ -141,7 +144,7 @@ class Blocks:
 
 def _paths(step: Mapping[str, Any]) -> Iterator[Path]:
     """The paths in a step; what cannot be read is left to the reader of the document."""
-    values = {key: each for key, each in step.items() if key not in (_CONDITION, "choice")}
+    values = {key: each for key, each in step.items() if key not in _READ_ELSEWHERE}
     for _, text in texts_in(values, "", []):
         try:
             parts = parse(text)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from pipeweave import pipeline, task
+import pytest
+import yaml
+
+from pipeweave import otherwise, pipeline, settle, task, when
 from pipeweave.errors import InvalidSpec
-from pipeweave.spec import ChildCall, ChildPipeline, ErrorRule
+from pipeweave.spec import ChildCall, ChildPipeline, ErrorRule, parse_spec
 
 
 @task
@@ -52,3 +55,89 @@ def test_what_is_no_pipeline_is_refused_with_what_to_write() -> None:
     with pytest.raises(InvalidSpec, match="on_error must be a pipeline or its id") as refused:
         charge.options(on_error=charge)
     assert "on_error=tell" in str(refused.value.hint)
+
+
+UNDO = {"pipeline": "refund", "params": {"own": "${steps.own.id}", "other": "${status.other}"}}
+
+
+@pipeline
+def sell_in_blocks(amount: int) -> None:
+    with when(amount > 10):
+        charge.options(step_id="own", compensate=UNDO)(amount)
+        charge.options(step_id="other")(amount)
+    with otherwise():
+        of_small = {"pipeline": "refund", "params": {"of": "${steps.small}"}}
+        charge.options(step_id="small", compensate=of_small)(1)
+        with settle(step_id="both"):
+            of_both = {"of": "${steps.left}", "and": "${status.right}"}
+            charge.options(step_id="left", compensate={"pipeline": "refund", "params": of_both})(2)
+            charge.options(step_id="right")(3)
+            tell.options(step_id="last", needs=["right"])({})
+
+
+SELL_IN_BLOCKS = """
+id: sell_in_blocks
+inputSchema: {strict: true, fields: [{name: amount, label: Amount, type: integer, required: true}]}
+steps:
+  - choice:
+      - condition: input.amount > 10
+        steps:
+          - id: own
+            task: charge
+            needs: []
+            params: {amount: "${input.amount}"}
+            compensate: {pipeline: refund, params: {own: "${steps.own.id}", other: "${status.other}"}}
+          - {id: other, task: charge, needs: [], params: {amount: "${input.amount}"}}
+      - steps:
+          - id: small
+            task: charge
+            needs: []
+            params: {amount: 1}
+            compensate: {pipeline: refund, params: {of: "${steps.small}"}}
+          - id: both
+            parallel:
+              failure: settle
+              steps:
+                - id: left
+                  task: charge
+                  needs: []
+                  params: {amount: 2}
+                  compensate: {pipeline: refund, params: {of: "${steps.left}", and: "${status.right}"}}
+                - {id: right, task: charge, needs: [], params: {amount: 3}}
+                - {id: last, pipeline: tell, needs: [right], params: {error: {}}}
+"""
+
+
+def test_a_step_does_not_follow_what_its_compensation_names_in_any_block() -> None:
+    spec = sell_in_blocks.spec
+    assert {each.id: each.needs for each in spec.steps if each.id != "both"} == {
+        "choice": (),
+        "own": ("choice",),
+        "other": ("choice",),
+        "small": ("choice",),
+        "left": ("choice",),
+        "right": ("choice",),
+        "last": ("right",),
+    }
+    assert spec.spec_hash == parse_spec(yaml.safe_load(SELL_IN_BLOCKS)).spec_hash
+
+
+def test_a_step_follows_what_its_error_rule_names_in_a_block_too() -> None:
+    @pipeline
+    def careful(amount: int) -> None:
+        with when(amount > 10):
+            paid = charge.options(step_id="paid")(amount)
+            by_hand: Any = {"pipeline": tell, "params": {"paid": paid, "why": "${error.code}"}}
+            ship.options(on_error=by_hand)("r")
+
+    assert careful.spec.by_id["ship"].needs == ("paid",)
+
+
+def test_an_error_rule_that_names_its_own_step_is_refused_in_a_block_as_outside() -> None:
+    @pipeline
+    def wrong(amount: int) -> None:
+        with when(amount > 10):
+            charge.options(on_error={"pipeline": tell, "params": {"of": "${steps.charge}"}})(amount)
+
+    with pytest.raises(InvalidSpec, match=r"onError\.params\.of .*is the step's own output"):
+        _ = wrong.spec
