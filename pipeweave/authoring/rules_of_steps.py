@@ -9,6 +9,7 @@ from pipeweave.authoring.retry import Retry
 from pipeweave.authoring.written_calls import written_call
 from pipeweave.authoring.written_values import condition_text
 from pipeweave.errors import InvalidSpec
+from pipeweave.spec.words_of_others import WORDS
 from pipeweave.suggestions import did_you_mean
 
 # When a step with several predecessors runs; a number: as soon as so many of them have completed.
@@ -59,10 +60,10 @@ def split(rules: Mapping[str, Any], what: str) -> tuple[dict[str, Any], dict[str
         InvalidSpec: there is no such rule, or it is a wrong one.
     """
     if unknown := [each for each in rules if each not in _KNOWN]:
-        raise InvalidSpec(
-            f"{what}() has no argument {unknown[0]!r}",
-            hint=did_you_mean(unknown[0], _KNOWN, f"steps take {', '.join(_KNOWN)}"),
-        )
+        hint = did_you_mean(unknown[0], _KNOWN, f"steps take {', '.join(_KNOWN)}")
+        if (ours := WORDS.get(unknown[0])) in _KNOWN:
+            hint = f"write {ours}="
+        raise InvalidSpec(f"{what}() has no argument {unknown[0]!r}", hint=hint)
     place = {key: rules[key] for key in ("step_id", "needs") if key in rules}
     members = {key: rules[key] for key in rules if key not in place}
     return place, written_rules(**members)

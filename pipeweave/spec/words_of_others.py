@@ -7,7 +7,7 @@ from typing import Final
 WORDS: Final = {
     **dict.fromkeys(("if", "when", "runIf", "run_if"), "condition"),
     **dict.fromkeys(("switch", "case", "branches", "Choices"), "choice"),
-    **dict.fromkeys(("then", "next", "Next", "dependsOn", "depends_on", "upstream"), "needs"),
+    **dict.fromkeys(("then", "next", "Next", "after", "dependsOn", "depends_on", "upstream"), "needs"),
     **dict.fromkeys(("fork", "do"), "parallel"),
     **dict.fromkeys(("for", "forEach", "foreach", "each", "expand"), "map"),
     **dict.fromkeys(("while", "until", "repeat"), "loop"),

@@ -22,7 +22,7 @@ from pipeweave import (
     when,
 )
 from pipeweave.errors import InvalidSpec
-from pipeweave.spec import Choice, PipelineSpec, StepSpec
+from pipeweave.spec import Approval, Choice, PipelineSpec, StepSpec
 
 
 @task
@@ -284,6 +284,25 @@ def excluded(x: Any) -> None:
 def test_what_cannot_be_drawn_is_refused(body: Callable[[Any], Any], why: str) -> None:
     with pytest.raises(InvalidSpec, match=why):
         drawn(body)
+
+
+def test_an_argument_that_others_call_otherwise_is_named_as_it_is_called_here() -> None:
+    def asked(x: Any) -> None:
+        approval("Well?", votes=2, after=[first(x)])
+
+    with pytest.raises(InvalidSpec, match="no argument 'after'") as refused:
+        drawn(asked)
+    assert refused.value.hint == "write needs="
+
+
+def test_an_approval_follows_steps_that_it_names_and_counts_votes() -> None:
+    def asked(x: Any) -> None:
+        approval("Well?", votes=2, needs=[first(x)])
+
+    approving = drawn(asked).by_id["approval"]
+    assert approving.needs == ("first",)
+    assert isinstance(approving.decides, Approval)
+    assert approving.decides.needs == 2
 
 
 @pytest.mark.parametrize(
