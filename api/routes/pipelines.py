@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -41,12 +41,11 @@ from pipeweave.spec import (
     timetable,
 )
 from pipeweave.spec import dry_run as plan_of
+from pipeweave.spec.checked_document import checked_document, parse_unstored
 from pipeweave.spec.forecast import forecast
 
 routes = Routes("pipelines")
 SHOWN_TIMES = 5
-# The id of a document that is checked without one.
-UNNAMED = "unnamed"
 # Pipelines that come with their newest runs, at most: each costs a statement.
 MOST_WITH_RUNS = 50
 PIPELINE = {"id": PathId(None, "The pipeline's id.")}
@@ -178,9 +177,9 @@ def validate(call: Call, body: PipelineDocument) -> dict[str, Any]:
     expression and the nearest right name; else the document as it would be stored. `id` may be absent.
     """
     try:
-        spec = parse_spec(body.root, id=None if "id" in body.root else UNNAMED)
+        spec = parse_unstored(body.root)
     except InvalidSpec as error:
-        return _checked([each.to_json() for each in error.errors])
+        return checked_document([each.to_json() for each in error.errors])
     with call.reading() as tx:
         tasks = task_rows.tasks(tx, call.tenant, spec.tasks)
         parameters = pipelines.task_parameters(tx, call.tenant, spec)
@@ -190,22 +189,7 @@ def validate(call: Call, body: PipelineDocument) -> dict[str, Any]:
     wrong = [each.as_field_error() for each in unknown]
     wrong += [each.as_field_error() for each in pipelines.param_errors(spec, parameters, children)]
     warnings += [each.to_json() for each in plan_of(spec, tasks).warnings] + _time_warnings(call, spec, tasks)
-    return _checked([each.to_json() for each in wrong], warnings, spec)
-
-
-def _checked(
-    errors: list[dict[str, Any]],
-    warnings: Sequence[dict[str, Any]] = (),
-    spec: PipelineSpec | None = None,
-) -> dict[str, Any]:
-    is_valid = spec is not None and not errors
-    return {
-        "valid": is_valid,
-        "errors": errors,
-        "warnings": list(warnings),
-        "spec": spec.to_json() if spec is not None and is_valid else None,
-        "specHash": spec.spec_hash if spec is not None and is_valid else None,
-    }
+    return checked_document([each.to_json() for each in wrong], warnings, spec)
 
 
 @routes.add(

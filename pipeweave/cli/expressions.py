@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeweave.cli.support import id_arguments
-from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.connection import connected_if_configured, json_option, required
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import show_json
 from pipeweave.cli.support.run_options import given_input, with_input
+from pipeweave.spec.expressions.trial import parse_trial, try_expression
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
@@ -28,11 +30,11 @@ if TYPE_CHECKING:
 @click.option("--run", "run_id", metavar="RUN", help="Take the values of this run.")
 @click.option("--step", "step_id", metavar="STEP", help="Only the steps before this one have values.")
 @json_option
-@connected
+@connected_if_configured
 @click.pass_context
 def evaluate(
     ctx: click.Context,
-    client: Client,
+    client: Client | None,
     expression: str,
     inline: str | None,
     file: Any,
@@ -42,7 +44,7 @@ def evaluate(
 ) -> None:
     """Evaluate an expression.
 
-    It takes an input, or the values of a run. Exits 1 if it has no value.
+    It takes an input, or the values of a run, which needs an orchestrator. Exits 1 if it has no value.
     """
     is_with_input = inline is not None or file is not None
     if is_with_input and run_id is not None:
@@ -50,8 +52,13 @@ def evaluate(
     if step_id is not None and run_id is None:
         raise click.UsageError("--step needs --run")
     context = {"input": given_input(inline, file)} if is_with_input else None
-    run = None if run_id is None else id_arguments.run(client, run_id)
-    answer = client.evaluate(expression, context, run_id=run, step_id=step_id)
+    if run_id is not None:
+        client = required(client)
+        run_id = id_arguments.run(client, run_id)
+    if client is not None:
+        answer = client.evaluate(expression, context, run_id=run_id, step_id=step_id)
+    else:
+        answer = try_expression(parse_trial(expression), context or {}, now=datetime.now(UTC))
     error = answer["error"]
     if as_json:
         show_json(answer)

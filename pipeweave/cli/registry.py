@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.connection import connected, connected_if_configured, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_task
 from pipeweave.cli.support.rendering import (
@@ -275,16 +275,21 @@ def put(client: Client, file: Path, as_json: bool) -> None:
 @pipelines.command(epilog=examples("pipeweave pipelines check nightly.yaml"))
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @json_option
-@connected
+@connected_if_configured
 @click.pass_context
-def check(ctx: click.Context, client: Client, file: Path, as_json: bool) -> None:
+def check(ctx: click.Context, client: Client | None, file: Path, as_json: bool) -> None:
     """Check the pipelines of a YAML or JSON file without storing them.
 
-    It tells every mistake at once. Exits 1 if there is one.
+    It tells every mistake at once. Exits 1 if there is one. Without an orchestrator, it checks all but
+    whether tasks and pipelines exist and take their params.
     """
     from pipeweave.cli.support.documents import named_documents
+    from pipeweave.spec.checked_document import check_document
 
-    checked = {name: client.check_pipeline(each) for name, each in named_documents(file).items()}
+    check_one = check_document if client is None else client.check_pipeline
+    checked = {name: check_one(each) for name, each in named_documents(file).items()}
+    if client is None:
+        click.echo("tasks and pipelines were not looked up: no orchestrator is configured", err=True)
     if as_json:
         show_json(next(iter(checked.values())) if len(checked) == 1 else checked)
     for name, answer in checked.items() if not as_json else ():

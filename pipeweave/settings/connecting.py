@@ -57,6 +57,26 @@ def orchestrator(
         InvalidInput: `url` and `data_dir` are both given.
         Unavailable: nothing names an orchestrator, or no stack runs in the data directory.
     """
+    address = configured_orchestrator(settings, url=url, token=token, tenant=tenant, data_dir=data_dir)
+    if address is None:
+        raise no_orchestrator()
+    return address
+
+
+def no_orchestrator() -> Unavailable:
+    """The error of what needs an orchestrator where nothing names one."""
+    return Unavailable("no orchestrator is configured", hint=NO_ORCHESTRATOR)
+
+
+def configured_orchestrator(
+    settings: Settings,
+    *,
+    url: str | None = None,
+    token: str | None = None,
+    tenant: str | None = None,
+    data_dir: Path | None = None,
+) -> OrchestratorAddress | None:
+    """As `orchestrator`, but None where nothing names one."""
     if url and data_dir:
         raise InvalidInput("--url and --data-dir each name an orchestrator", hint="give one of them")
     tenant = tenant or settings.chosen_tenant
@@ -68,7 +88,7 @@ def orchestrator(
         return OrchestratorAddress(address, token, tenant)
     if stack := stack_file.find(settings.data_dir):
         return _of_stack(stack, token, tenant)
-    raise Unavailable("no orchestrator is configured", hint=NO_ORCHESTRATOR)
+    return None
 
 
 def database(settings: Settings, database_url: str | None = None, data_dir: Path | None = None) -> str:

@@ -31,6 +31,24 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 def connected(command: Command) -> Command:
     """Add the flags --url, --token, --tenant and --data-dir to a command, and pass it a `client`."""
 
+    def with_client(*, client: Client | None, **options: Any) -> Any:
+        return command(client=required(client), **options)
+
+    return connected_if_configured(functools.wraps(command)(with_client))
+
+
+def required(client: Client | None) -> Client:
+    """The client of a command. Raises Unavailable if nothing names an orchestrator."""
+    if client is None:
+        raise connecting.no_orchestrator()
+    return client
+
+
+def connected_if_configured(command: Command) -> Command:
+    """As `connected`, for a command that can do without: `client` is None where nothing names an
+    orchestrator.
+    """
+
     @click.option("--url", help="The orchestrator's URL, e.g. http://127.0.0.1:3000.")
     @click.option(
         "--token", help="The access token. Safer in PIPEWEAVE_API_TOKEN: the process list shows arguments."
@@ -41,9 +59,11 @@ def connected(command: Command) -> Command:
     def with_client(
         *, url: str | None, token: str | None, tenant: str | None, data_dir: Path | None, **options: Any
     ) -> Any:
-        connection = connecting.orchestrator(
+        connection = connecting.configured_orchestrator(
             load_for_client(), url=url, token=token, tenant=tenant, data_dir=data_dir
         )
+        if connection is None:
+            return command(client=None, **options)
         with open_client(connection) as client:
             return command(client=client, **options)
 

@@ -102,3 +102,59 @@ def test_an_expression_without_a_value_exits_1_and_says_why(served: Served, call
 @pytest.mark.parametrize("more", [("-i", "{}", "--run", RUN_ID), ("--step", "a")])
 def test_options_that_contradict_each_other_are_refused(more: tuple[str, ...], call: Call) -> None:
     assert call("eval", "1", *more).exit_code == 2
+
+
+@pytest.fixture
+def call_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Call the command in an empty folder, where nothing names an orchestrator."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PIPEWEAVE_ORCHESTRATOR_URL", raising=False)
+    monkeypatch.delenv("PIPEWEAVE_DATA_DIR", raising=False)
+    return lambda *arguments: CliRunner().invoke(main, arguments)
+
+
+def test_without_an_orchestrator_a_check_tells_what_the_document_alone_says(call_alone: Call) -> None:
+    wrong = "steps: [{id: a, task: t, condition: 'inptu.x'}, {id: b, task: t, parms: {}}]\n"
+    Path("two.yaml").write_text(f"id: right\nsteps: [{{task: nobody_has_it}}]\n---\nid: wrong\n{wrong}")
+    result = call_alone("pipelines", "check", "two.yaml")
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert lines[:2] == ["right: valid", "wrong: not valid"]
+    assert sorted(each.split(":")[0].strip() for each in lines[2:]) == [
+        "steps[0].condition",
+        "steps[1].parms",
+    ]
+    assert "did you mean 'input'" in result.stdout
+    assert result.stderr == "tasks and pipelines were not looked up: no orchestrator is configured\n"
+
+
+def test_without_an_orchestrator_a_check_answers_in_json_as_with_one(call_alone: Call) -> None:
+    Path("one.yaml").write_text("steps: [{task: t}]\n")
+    result = call_alone("pipelines", "check", "one.yaml", "--json")
+    answered = json.loads(result.stdout)
+    assert (result.exit_code, answered["valid"], answered["spec"]["id"]) == (0, True, "unnamed")
+    assert answered.keys() == answer().keys()
+
+
+def test_an_orchestrator_that_is_named_but_away_is_no_reason_to_check_less(
+    call_alone: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("one.yaml").write_text("steps: [{task: t}]\n")
+    assert call_alone("pipelines", "check", "one.yaml", "--data-dir", "elsewhere").exit_code != 0
+    assert "valid" not in call_alone("pipelines", "check", "one.yaml", "--url", "http://127.0.0.1:9").stdout
+
+
+def test_without_an_orchestrator_an_expression_is_evaluated_with_an_input(call_alone: Call) -> None:
+    result = call_alone("eval", "input.total * 2 > 5", "-i", '{"total": 6}')
+    assert (result.exit_code, result.stdout) == (0, "true\n")
+    assert call_alone("eval", "now() > time('2020-01-01T00:00:00Z')").stdout == "true\n"
+    failed = call_alone("eval", "input.totl", "-i", '{"total": 6}')
+    assert failed.exit_code == 1
+    assert "did you mean 'total'" in failed.stdout
+    assert "is not an expression" in call_alone("eval", "1 +").stderr
+
+
+def test_the_values_of_a_run_need_an_orchestrator(call_alone: Call) -> None:
+    result = call_alone("eval", "steps.a", "--run", RUN_ID)
+    assert result.exit_code != 0
+    assert "no orchestrator is configured" in result.stderr
