@@ -159,7 +159,8 @@ def _decided(wait: Wait, last: Signal, votes: Sequence[Signal], *, is_rejected: 
         message = f"{last.sent_by or 'somebody'} rejected it{said}"
         return Fails(Failure(REJECTED, message, "Rejected", retryable=False, details=vote_of(last)), taken)
     output = {
-        "approved": not is_rejected,
+        # An option is neither a yes nor a no.
+        "approved": None if wait.data["options"] else not is_rejected,
         **vote_of(last),
         "votes": [vote_of(each) for each in votes],
     }

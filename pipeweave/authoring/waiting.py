@@ -115,7 +115,8 @@ def approval(
         rules: see `Rules`; and `needs`.
 
     Returns:
-        Its result: an object of `approved`, `choice`, `by`, `at`, `comment`, `form` and `votes`.
+        Its result: an object of `approved`, `choice`, `by`, `at`, `comment`, `form` and `votes`. With
+        `options`, look at `choice`: `approved` is null then.
 
     Raises:
         InvalidSpec: an argument is invalid, or no pipeline is drawn.

@@ -22,6 +22,7 @@ from pipeweave.spec.document_expressions import ITEM_ROOTS, LOOP_ROOTS, step_of
 from pipeweave.spec.document_graph import TooManyEdges
 from pipeweave.spec.document_rules import read_on_exhausted, renamed
 from pipeweave.spec.document_steps import StepReader
+from pipeweave.spec.document_waits import check_default
 from pipeweave.spec.expressions import Path
 from pipeweave.spec.graph import validate_graph
 from pipeweave.spec.hooks import HOOK_NAMES, Hooks, read_hooks
@@ -29,6 +30,7 @@ from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 from pipeweave.spec.reference_syntax import show_path
 from pipeweave.spec.references import json_type
 from pipeweave.spec.rules import ANY_CODE, CODES, FAIL_FAST, FAILURE_MODES
+from pipeweave.spec.wait_steps import Approval
 
 _PIPELINE_KEYS = (
     *("id", "description", "failureMode", "priority", "defaults", "steps", "code"),
@@ -53,8 +55,8 @@ def parse_spec(
     Args:
         document: an object with `steps` and the options of the pipeline.
         id: the pipeline's id, needed if the document has none; must equal the document's id if it has one.
-        is_stored: it is that of a stored version: what its expressions name and compare was checked when it
-            was stored, by the rules of that time.
+        is_stored: it is that of a stored version: what its expressions name and compare, and what its
+            approvals give by default, was checked when it was stored, by the rules of that time.
 
     Raises:
         InvalidSpec: with one FieldError for each mistake (`steps[2].needs[0]`); `graphErrors` in its
@@ -64,6 +66,7 @@ def parse_spec(
     spec = reader.pipeline(document, id)
     if not is_stored:
         reader.check_expressions(spec)
+        reader.check_defaults(spec)
     reader.refuse_if_wrong(document)
     faults = validate_graph(spec)
     if faults:
@@ -265,6 +268,12 @@ class _DocumentReader(StepReader):
         schema = spec.input_schema
         is_valid = schema is not None and not validate_schema(schema)
         self.expressions.check(spec.variables, schema if is_valid else None)
+
+    def check_defaults(self, spec: PipelineSpec) -> None:
+        """Check what approvals give when their time is over."""
+        for _, step in spec.all_steps:
+            if isinstance(step.decides, Approval) and step.id in self.fields:
+                check_default(self, step.decides, f"{self.fields[step.id]}.approval.default")
 
     def all_steps(self, document: Mapping[str, Any]) -> tuple[StepSpec, ...]:
         try:

@@ -15,6 +15,7 @@ from pipeweave.spec.document_expressions import ExpressionReader
 from pipeweave.spec.document_rules import read_flag
 from pipeweave.spec.references import json_type
 from pipeweave.spec.wait_steps import (
+    DECISION_KEYS,
     DEFAULT_WAIT_MS,
     MAX_ASSIGNEES,
     MAX_NAMES,
@@ -50,7 +51,7 @@ class WaitReader:
 
     def sleep(self, written: Any, path: str) -> Sleep:
         """Read `sleep`: seconds, a duration, or a text with an expression."""
-        if isinstance(written, str) and "${" in written:
+        if _is_template(written):
             self.expressions.value(written, path)
             return Sleep(seconds=written)
         ms = milliseconds(written)
@@ -69,7 +70,7 @@ class WaitReader:
 
     def sleep_until(self, written: Any, path: str) -> Sleep:
         """Read `sleepUntil`: a time with its zone, or a text with an expression."""
-        if isinstance(written, str) and "${" in written:
+        if _is_template(written):
             self.expressions.value(written, path)
         elif not _is_time(written):
             shown = written if isinstance(written, str) else json_type(written)
@@ -193,6 +194,30 @@ class WaitReader:
             expected = f"{_COMPLETE} or {_FAIL}"
             self.mistakes.wrong(path, f"is {written!r}: use {expected}"[:500], "invalid_value", expected)
         return bool(written == _FAIL)
+
+
+def check_default(mistakes: FieldErrors, approval: Approval, path: str) -> None:
+    """Check that what an approval gives when its time is over looks like what people decide.
+
+    Args:
+        mistakes: where mistakes go.
+        path: of the default in the document.
+    """
+    default = approval.default
+    if not isinstance(default, Mapping):
+        return
+    mistakes.unknown_keys(default, DECISION_KEYS, path)
+    choice, options = default.get("choice"), approval.options
+    if not options or choice is None or any(_is_template(each) for each in (choice, *options)):
+        return
+    if choice not in options:
+        near = mistakes.nearest(choice, options) if isinstance(choice, str) else None
+        problem = f"is {choice!r}: use one of {', '.join(options)}"[:500]
+        mistakes.wrong(f"{path}.choice", problem, "invalid_value", near)
+
+
+def _is_template(written: Any) -> bool:
+    return isinstance(written, str) and "${" in written
 
 
 def _is_time(written: Any) -> bool:

@@ -25,6 +25,8 @@ DEFAULT_WAIT_MS: Final = 7 * 86_400_000
 MAX_WAIT_MS: Final = 366 * 86_400_000
 MAX_NAMES: Final = 20
 MAX_ASSIGNEES: Final = 50
+# What the output of an approval that people decided has.
+DECISION_KEYS: Final = ("approved", "choice", "by", "at", "comment", "form", "votes")
 
 
 def _limits(timeout_ms: int, default: Any) -> dict[str, Any]:

@@ -126,8 +126,9 @@ def _checked(decision: Decision, step: Approval, path: str) -> Mapping[str, Any]
     form = members.get("form")
     if form is not None and step.form is None:
         raise InvalidInput(f"{path}.form: the approval asks for none")
-    # Who says no need not fill in what a yes needs.
-    faults = run_input_errors(step.form, form) if approved or form is not None else []
+    # Who says no need not fill in what a yes needs; an option is no no.
+    is_filled = bool(approved or step.options) or form is not None
+    faults = run_input_errors(step.form, form) if is_filled else []
     if faults:
         named = [replace(each, field=f"{path}.form.{each.field}".rstrip(".")) for each in faults]
         raise InputValidationFailed(f"{named[0].field}: {named[0].message}", errors=named)
@@ -205,8 +206,9 @@ def _signalled(names: Sequence[str], start: datetime, outside: Outside) -> Ended
 def _decided(step: Approval, decision: Mapping[str, Any], start: datetime) -> Ended:
     shown = {each: decision.get(each) for each in ("choice", "by", "comment", "form")}
     vote = {**shown, "at": iso(start)}
-    is_approved = bool(decision["approved"]) or bool(step.options)
-    if not is_approved and step.fails_when_rejected:
+    # An option is neither a yes nor a no.
+    is_approved = None if step.options else bool(decision["approved"])
+    if is_approved is False and step.fails_when_rejected:
         said = "" if vote["comment"] is None else f": {vote['comment']}"
         message = f"{vote['by'] or 'somebody'} rejected it{said}"
         return Ended(start, error=TaskError(message, code="REJECTED", retryable=False, details=vote))

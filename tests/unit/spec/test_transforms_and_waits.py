@@ -150,6 +150,16 @@ def test_an_approval_is_read_whole() -> None:
         ({"approval": {"title": "a", "onReject": "stop"}}, "approval.onReject", "complete or fail"),
         ({"approval": {"title": "a", "fourEyes": 1}}, "approval.fourEyes", "must be true or false"),
         ({"approval": {"title": "a", "timeout": 5, "timeoutMs": 5}}, "approval.timeoutMs", "together"),
+        (
+            {"approval": {"title": "a", "default": {"aproved": False}}},
+            "approval.default.aproved",
+            "did you mean 'approved'",
+        ),
+        (
+            {"approval": {"title": "a", "options": ["ship", "hold"], "default": {"choice": "shipp"}}},
+            "approval.default.choice",
+            "is 'shipp': use one of ship, hold",
+        ),
         ({"sleep": 5, "params": {}}, "params", "it runs no task"),
         ({"sleep": 5, "map": [1]}, "map", "it runs no task"),
         ({"sleep": 5, "signal": "a"}, "signal", "a step does one thing"),
@@ -157,3 +167,29 @@ def test_an_approval_is_read_whole() -> None:
 )
 def test_a_wrong_step_is_refused_with_its_field(keys: Any, field: str, why: str) -> None:
     assert why in mistakes(**keys)[field]
+
+
+@pytest.mark.parametrize(
+    "approval",
+    [
+        {"default": None},
+        {"default": "${input.answer}"},
+        {"default": {"choice": "hold", "comment": "nobody came"}, "options": ["ship", "hold"]},
+        {"default": {"choice": "${input.choice}"}, "options": ["ship", "hold"]},
+        {"default": {"choice": "b"}, "options": ["a", "${input.other}"]},
+    ],
+)
+def test_a_default_that_people_could_decide_or_that_is_not_known_yet_is_right(approval: Any) -> None:
+    assert decided(approval={"title": "a", **approval}).default == approval["default"]
+
+
+def test_a_default_of_a_stored_version_is_read_by_the_rules_of_its_time() -> None:
+    approval = {"title": "a", "default": {"aproved": False}}
+    spec = parse_spec({"id": "p", "steps": [{"approval": approval}]}, is_stored=True)
+    assert isinstance(spec.steps[0].decides, Approval)
+
+
+def test_a_default_in_a_body_is_checked_with_its_field() -> None:
+    ask = {"approval": {"title": "a", "default": {"aproved": False}}}
+    wrong = mistakes(loop={"maxIterations": 2, "steps": [ask]})
+    assert list(wrong) == ["loop.steps[0].approval.default.aproved"]

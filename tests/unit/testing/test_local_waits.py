@@ -151,6 +151,16 @@ def test_an_approval_with_options_is_decided_by_one_of_them() -> None:
         run_pipeline(options, approvals={"what": True})
 
 
+def test_every_option_needs_the_form() -> None:
+    @pipeline(id="with_form")
+    def with_form() -> None:
+        approval("What now?", options=["ship", "reject"], form=Decision, step_id="what")
+
+    for decision in ({"choice": "reject"}, {"choice": "reject", "approved": False}):
+        with pytest.raises(InputValidationFailed, match=r"form\.amount: is required"):
+            run_pipeline(with_form, approvals={"what": decision})
+
+
 def test_a_decision_is_checked_before_anything_runs() -> None:
     with pytest.raises(InvalidInput, match="no approval 'aproval'") as unknown:
         run_pipeline(parcel, {"order": "o1"}, approvals={"aproval": True})

@@ -14,6 +14,7 @@ from pipeweave.orchestrator.domain.failure import Outcome
 from pipeweave.orchestrator.domain.waits import Signal, Wait, WaitKind
 from pipeweave.orchestrator.waits import async_reports, callbacks
 from pipeweave.orchestrator.waits.ending import Completes, Ending, Fails, Later, decide
+from pipeweave.spec.wait_steps import DECISION_KEYS
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 TIMEOUT = BEGAN + timedelta(days=1)
@@ -117,6 +118,15 @@ def test_an_option_is_chosen_by_as_many_as_are_needed() -> None:
     end = decide(wait, [vote("ship", "a"), vote("hold", "b"), vote("hold", "c")], at(2))
     assert isinstance(end, Completes)
     assert (end.output["choice"], end.output["by"], len(end.signals)) == ("hold", "c", 3)
+    assert end.output.keys() == set(DECISION_KEYS)
+
+
+def test_an_option_is_neither_a_yes_nor_a_no_whatever_it_is_called() -> None:
+    wait = a_wait("approval", **{**QUESTION, "options": ["approve", "reject"], "failsWhenRejected": True})
+    for choice in ("approve", "reject"):
+        end = decide(wait, [vote(choice, "a")], at(2))
+        assert isinstance(end, Completes)
+        assert (end.output["approved"], end.output["choice"]) == (None, choice)
 
 
 def test_a_rejected_approval_may_fail_its_step() -> None:

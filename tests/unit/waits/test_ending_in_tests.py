@@ -50,10 +50,12 @@ def test_a_decision_gives_the_same_output(choice: str) -> None:
 
 
 def test_an_option_gives_the_same_output() -> None:
-    end = decide(question(options=["ship", "hold"]), (sent({"choice": "hold"}, "ann"),), BEGAN)
-    assert isinstance(end, Completes)
-    step = {"approval": {"title": "Well?", "options": ["ship", "hold"]}}
-    assert run_here(step, approvals={"w": {"choice": "hold", "by": "ann"}}).output == end.output
+    options = {"options": ["ship", "reject"]}
+    for choice in options["options"]:
+        end = decide(question(**options, failsWhenRejected=True), (sent({"choice": choice}, "ann"),), BEGAN)
+        assert isinstance(end, Completes)
+        step = {"approval": {"title": "Well?", "onReject": "fail", **options}}
+        assert run_here(step, approvals={"w": {"choice": choice, "by": "ann"}}).output == end.output
 
 
 def test_a_no_that_fails_gives_the_same_error() -> None:
