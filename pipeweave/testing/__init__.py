@@ -28,6 +28,7 @@ from pipeweave.testing.local_attempts import Function
 from pipeweave.testing.local_files import LocalFiles, added_assets, given_assets, values_of
 from pipeweave.testing.local_result import RunResult, StepResult
 from pipeweave.testing.local_run import LocalRun
+from pipeweave.testing.local_signals import checked_signals
 from pipeweave.testing.local_tree import LocalTree
 from pipeweave.testing.local_waits import Decision, outside_of
 
@@ -132,7 +133,8 @@ def run_pipeline(
         tenant: the tenant of the run.
         uploads: the files of uploads, by id.
         signals: payloads by the names of signals; each ends one wait. Pairs of name and payload, where a name
-            comes twice, or where their order matters: the oldest comes first.
+            comes twice, or where their order matters: the oldest comes first. One whose name no wait could
+            take is refused.
         approvals: decisions by the ids of approvals: True or False, or an object of `approved`, `choice`,
             `by`, `comment` and `form`. A list of them: one for each time that the step asks. An approval of a
             pipeline that a step runs is named with that step: `review.approval`.
@@ -146,6 +148,7 @@ def run_pipeline(
     """
     definitions = local_definitions.find(pipeline, tasks, pipelines)
     spec = definitions.root
+    signals = checked_signals(definitions, signals)
     checked = _json(input, "input")
     _check_input(spec, checked)
     tree = LocalTree(

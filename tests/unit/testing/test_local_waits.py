@@ -93,9 +93,33 @@ def test_each_signal_ends_one_wait_the_oldest_first() -> None:
         two = wait_for_signal("paid", step_id="two", needs=[one], default=None)
         return [one["payload"], two]
 
-    given = [("other", 0), ("cancelled", 1), ("paid", 2)]
+    given = [("cancelled", 1), ("paid", 2)]
     assert run_pipeline(twice, signals=given).output[0] == 1
     assert run_pipeline(twice, signals={"paid": 2}).output == [2, None]
+
+
+def test_a_signal_that_no_wait_could_take_is_refused_with_the_nearest_name() -> None:
+    @pipeline(id="outer")
+    def outer(order: str) -> Any:
+        return parcel(order)
+
+    with pytest.raises(InvalidInput, match="'outer' waits for no signal 'retruned'") as refused:
+        run_pipeline(outer, {"order": "o1"}, signals=[("returned", 1), ("retruned", 1)])
+    assert refused.value.hint == "did you mean 'returned'?"
+    with pytest.raises(InvalidInput, match="waits for no signal"):
+        run_pipeline(outer, {"order": "o1"}, signals={"deliverd-o1": 1})
+    assert run_pipeline(outer, {"order": "o1"}, signals=iter([("returned", 1)])).output["way"] == "returned"
+
+
+def test_a_wait_in_what_ends_a_run_or_takes_care_of_an_error_takes_signals() -> None:
+    waiting = {"steps": [{"id": "w", "signal": "${input.name}"}]}
+    document = {"id": "p", "steps": [{"task": "act"}], "finally": waiting}
+    assert run_pipeline(document, {"name": "x"}, signals={"x": 1}).status == "completed"
+    of_error = {"id": "q", "steps": [{"task": "act", "onError": {"steps": [{"signal": "go"}]}}]}
+    assert run_pipeline(of_error, signals={"go": 1}).status == "completed"
+    with pytest.raises(InvalidInput, match="waits for no signal 'stop'") as refused:
+        run_pipeline(of_error, signals={"stop": 1})
+    assert refused.value.hint == "its waits take go"
 
 
 def test_sleeps_move_the_clock_of_the_run_on() -> None:
