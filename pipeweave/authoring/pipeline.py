@@ -326,8 +326,10 @@ def pipeline(
         variables: values by name for expressions that are written as texts: constants, and templates over the
             run's input: `{"limit": 1000, "gross": "${input.net * 1.2}"}`.
         error_handlers: what runs when a step without `on_error` has failed, the first whose `condition` is
-            true: mappings with `condition`, `pipeline`, `params` and `handled`, whose texts are templates.
-        finally_: what runs when all steps have ended, however they did: a pipeline, its id, or a mapping.
+            true: mappings with `condition`, `pipeline` or `task`, `params` and `handled`, whose texts are
+            templates.
+        finally_: what runs when all steps have ended, however they did: a pipeline, its id, a task, or a
+            mapping with `pipeline` or `task` and `params`.
         finally_timeout: how long that, and all that takes steps back, may take together; 5 min by default.
 
     Raises:

@@ -24,8 +24,8 @@ class Rules(TypedDict, total=False):
         condition: when it is false or null, the step is passed over, and its output is null.
         join: `all` (the default), `all-done`, `any`, or a number: as soon as so many have completed.
         continue_on_error: a failure is passed over like a false condition.
-        on_error: what runs when it failed: a pipeline, its id, or a mapping with `pipeline`, `params` and
-            `handled`, whose texts are templates.
+        on_error: what runs when it failed: a pipeline, its id, a task, or a mapping with `pipeline` or
+            `task`, `params` and `handled`, whose texts are templates.
         compensate: what runs if it had completed, and its run ends badly; as `on_error`.
     """
 

@@ -116,7 +116,8 @@ class Task(Generic[P, R]):
                 `5m`.
             continue_on_error: its last failure is passed over like a false condition.
             on_error: what runs when its last attempt has failed, and completes the step: a pipeline, its id,
-                or a mapping with `pipeline`, `params` and `handled`, whose texts are templates.
+                a task, or a mapping with `pipeline` or `task`, `params` and `handled`, whose texts are
+                templates.
             compensate: what runs if it had completed, and its run ends badly; as `on_error`.
             on_exhausted: what follows its last attempt, in place of what the pipeline and its task say:
                 `fail`, or `pause`, which pauses the run until people resume it.

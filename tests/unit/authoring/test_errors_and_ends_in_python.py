@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeweave import otherwise, pipeline, settle, task, when
+from pipeweave import TaskError, otherwise, pipeline, settle, task, when
 from pipeweave.errors import InvalidSpec
 from pipeweave.spec import ChildCall, ChildPipeline, ErrorRule, parse_spec
+from pipeweave.testing import run_pipeline
 
 
 @task
@@ -51,9 +52,60 @@ def test_a_pipeline_says_what_follows_its_errors_and_its_end() -> None:
     )
 
 
-def test_what_is_no_pipeline_is_refused_with_what_to_write() -> None:
-    with pytest.raises(InvalidSpec, match="on_error must be a pipeline or its id") as refused:
-        charge.options(on_error=charge)
+def test_a_task_may_take_care_of_errors_and_ends_as_the_one_step_of_a_body() -> None:
+    params = {"receipt": "${steps.paid}"}
+    told = {"task": ship, "params": {"receipt": "${error.message}"}, "handled": False}
+
+    @pipeline(
+        error_handlers=[
+            {"condition": "error.kind == 'TIMEOUT'", "task": ship, "params": {"receipt": "late"}}
+        ],
+        finally_={"task": "ship", "params": {"receipt": "${run.outcome}"}},
+    )
+    def careful(amount: int) -> None:
+        charge.options(step_id="paid", compensate={"task": ship, "params": params}, on_error=told)(amount)
+        ship.options(compensate=charge)("receipt")
+
+    document = """
+    id: careful
+    inputSchema: {strict: true, fields: [{name: amount, label: Amount, type: integer, required: true}]}
+    finally: {steps: [{task: ship, params: {receipt: "${run.outcome}"}}]}
+    errorHandlers:
+      - {condition: error.kind == 'TIMEOUT', steps: [{task: ship, params: {receipt: late}}]}
+    steps:
+      - id: paid
+        task: charge
+        params: {amount: "${input.amount}"}
+        compensate: {steps: [{task: ship, params: {receipt: "${steps.paid}"}}]}
+        onError: {steps: [{task: ship, params: {receipt: "${error.message}"}}], handled: false}
+      - {task: ship, needs: [], params: {receipt: receipt}, compensate: {steps: [{task: charge}]}}
+    """
+    assert careful.spec.spec_hash == parse_spec(yaml.safe_load(document)).spec_hash
+
+
+def test_a_task_that_takes_a_step_back_gets_what_its_params_name() -> None:
+    undone: list[str] = []
+
+    @pipeline
+    def sell_one(amount: int) -> None:
+        undo = {"task": ship, "params": {"receipt": "undo ${steps.charge}"}}
+        paid = charge.options(compensate=undo)(amount)
+        ship.options(step_id="sent")(paid)
+
+    def refuse(receipt: str) -> None:
+        undone.append(receipt)
+        if not receipt.startswith("undo"):
+            raise TaskError("no van", code="NO_VAN", retryable=False)
+
+    result = run_pipeline(sell_one, {"amount": 5}, tasks={"ship": refuse})
+    assert (result.status, undone) == ("failed", ["receipt", "undo receipt"])
+    assert result.ending["compensate:charge"].status == "completed"
+
+
+@pytest.mark.parametrize("wrong", [5, {"pipeline": charge}, {"task": 5}, {"task": tell}])
+def test_what_is_no_pipeline_and_no_task_is_refused_with_what_to_write(wrong: Any) -> None:
+    with pytest.raises(InvalidSpec, match=r"on_error.* must be a ") as refused:
+        charge.options(on_error=wrong)
     assert "on_error=tell" in str(refused.value.hint)
 
 
