@@ -118,6 +118,8 @@ class Pipeline(Generic[P, R]):
         join: Join | None = None,
         retry: Retry | None = None,
         continue_on_error: bool = False,
+        on_error: Any = None,
+        compensate: Any = None,
     ) -> PipelineWithOptions[P, R]:
         """Set options of the step that the next call adds; a call outside a pipeline ignores them.
 
@@ -125,14 +127,20 @@ class Pipeline(Generic[P, R]):
 
         Args:
             step_id: the step's id; by default the pipeline's id, with `_2`, `_3` … if it is taken.
-            needs: as of a task's `options`; so are `condition`, `join` and `continue_on_error`.
+            needs: as of a task's `options`; so are `condition`, `join`, `continue_on_error`, `on_error` and
+                `compensate`.
             retry: how often and when the pipeline is run again after a run of it failed; never by default.
 
         Raises:
             InvalidSpec: the condition is known while the pipeline is drawn, or `retry` is no Retry.
         """
         rules = written_rules(
-            condition=condition, join=join, retry=retry, continue_on_error=continue_on_error
+            condition=condition,
+            join=join,
+            retry=retry,
+            continue_on_error=continue_on_error,
+            on_error=on_error,
+            compensate=compensate,
         )
         return PipelineWithOptions(self, step_id, tuple(needs), rules)
 

@@ -52,6 +52,31 @@ def test_a_pipeline_says_what_follows_its_errors_and_its_end() -> None:
     )
 
 
+def test_a_step_that_runs_a_pipeline_has_the_same_rules() -> None:
+    @pipeline
+    def around(amount: int) -> None:
+        undo = {"task": ship, "params": {"receipt": "${steps.sell}"}}
+        sell.options(on_error=tell, compensate=undo)(amount)
+        sell.options(on_error={"task": ship, "params": {"receipt": "${error.code}"}}).map([amount])
+
+    document = """
+    id: around
+    inputSchema: {strict: true, fields: [{name: amount, label: Amount, type: integer, required: true}]}
+    steps:
+      - id: sell
+        pipeline: sell
+        params: {amount: "${input.amount}"}
+        onError: tell
+        compensate: {steps: [{task: ship, params: {receipt: "${steps.sell}"}}]}
+      - id: sell_2
+        pipeline: sell
+        needs: []
+        map: {over: ["${input.amount}"], as: amount}
+        onError: {steps: [{task: ship, params: {receipt: "${error.code}"}}]}
+    """
+    assert around.spec.spec_hash == parse_spec(yaml.safe_load(document)).spec_hash
+
+
 def test_a_task_may_take_care_of_errors_and_ends_as_the_one_step_of_a_body() -> None:
     params = {"receipt": "${steps.paid}"}
     told = {"task": ship, "params": {"receipt": "${error.message}"}, "handled": False}
