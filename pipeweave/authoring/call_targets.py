@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pipeweave.authoring.calling import call_plan
+from pipeweave.authoring.rules_of_steps import STEP_OPTIONS
 from pipeweave.authoring.signatures import Parameter
 from pipeweave.errors import InvalidSpec
 from pipeweave.suggestions import did_you_mean
@@ -62,6 +63,8 @@ class CallTarget:
                 raise InvalidSpec(f"{self.shown} got the argument {name!r} twice")
             if name not in known and not self.takes_any:
                 hint = did_you_mean(name, known, _signature_hint(known))
+                if name in STEP_OPTIONS:
+                    hint = f"{name} is an option of the step: write ….options({name}=…)"
                 raise InvalidSpec(f"{self.shown} has no parameter {name!r}", hint=hint)
         return {**placed, **kwargs}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 from pipeweave.authoring.retry import Retry
 from pipeweave.authoring.written_calls import written_call
@@ -48,6 +48,8 @@ class NeedsAndRules(Rules, total=False):
 
 
 _KNOWN = tuple(NeedsAndRules.__annotations__)
+STEP_OPTIONS: Final = (*_KNOWN, "retry", "timeout", "on_exhausted")
+"""The names of what a step is given by `options` of its task, or of its pipeline."""
 
 
 def split(rules: Mapping[str, Any], what: str) -> tuple[dict[str, Any], dict[str, Any]]:
