@@ -78,7 +78,8 @@ def vote(tx: Transaction, tenant: str, task_run_id: UUID, vote: Vote) -> None:
             errors=[FieldError("form", "is too large", "too_big", f"at most {INLINE_BYTES} bytes")],
         )
     signal = NewSignal(wait.root_run_id, tenant, approval_name(task_run_id), kept, vote.by, vote.by)
-    data = {"by": vote.by, "approved": vote.is_approval, "choice": payload["choice"]}
+    approved = None if wait.data["options"] else vote.is_approval
+    data = {"by": vote.by, "approved": approved, "choice": payload["choice"]}
     if not _is_new(tx, wait, signal, data):
         _check_repeated(tx, wait, vote, payload["choice"])
 

@@ -226,6 +226,9 @@ def test_an_option_is_chosen(runs: WaitingRuns, ann: Api) -> None:
         assert problem(ann.post(f"/api/waits/{wait}/approve", body)) == (400, "INVALID_INPUT")
     ann.post(f"/api/waits/{wait}/approve", {"choice": "refund"})
     assert runs.output(run_id, "ok")["choice"] == "refund"
+    [voted] = runs.driver.events(run_id, "task_run.voted")
+    assert "approved" not in voted.data
+    assert voted.data["choice"] == "refund"
 
 
 def test_a_rejection_may_fail_the_step(runs: WaitingRuns, ann: Api) -> None:
