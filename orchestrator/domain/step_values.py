@@ -106,7 +106,7 @@ def wanted_around(steps: Sequence[StepSpec]) -> Wanted:
     wanted = Wanted()
     for step in steps:
         wanted |= StepValues.of(step).wanted
-        wanted |= Wanted.of(compile_value([step.params, step.over]).references)
+        wanted |= Wanted.of(compile_value([step.params, step.over, *_params_of_calls(step)]).references)
         if isinstance(step.decides, LoopStep) and step.decides.until is not None:
             wanted |= Wanted.of(_reference(each) for each in parse_condition(step.decides.until).references)
         for _, body in step.bodies:
@@ -114,6 +114,12 @@ def wanted_around(steps: Sequence[StepSpec]) -> Wanted:
     own = {step.id for step in steps}
     outputs = {step: places for step, places in wanted.outputs.items() if step not in own}
     return replace(wanted, outputs=outputs, outcomes=wanted.outcomes - own)
+
+
+def _params_of_calls(step: StepSpec) -> list[Any]:
+    """The params of the pipelines that run when the step fails, and to take it back."""
+    calls = (None if step.on_error is None else step.on_error.call, step.compensate)
+    return [each.params for each in calls if each is not None]
 
 
 def _reference(path: Path) -> Reference:

@@ -136,15 +136,18 @@ class CallReader:
 
     def _check_steps(self, written: Iterable[Written]) -> None:
         """Check the steps that expressions name which make no edges."""
+        # In a body, what is around it is there, too.
+        known = self.mistakes.known.keys() | self.mistakes.outer
+        without_value = (ITEM_ROOTS | LOOP_ROOTS) - self.mistakes.roots
         # Whoever reads a body looks at what it names.
         for each in (one for one in written if not one.is_inside):
             for path in each.expression.references:
                 step = step_of(path)
-                if path.root in ITEM_ROOTS | LOOP_ROOTS:
+                if path.root in without_value:
                     problem = f"${{{path.text}}} has no value here"
                     self.mistakes.wrong(each.field, problem, "invalid_reference")
-                elif step is not None and step not in self.mistakes.known:
-                    near = self.mistakes.nearest(step, self.mistakes.known)
+                elif step is not None and step not in known:
+                    near = self.mistakes.nearest(step, known)
                     hint = f"; did you mean {near!r}?" if near is not None else ""
                     problem = f"{step[:200]!r} is not a step{hint}"
                     self.mistakes.wrong(each.field, problem, "unknown_step", near)

@@ -349,3 +349,29 @@ def test_steps_at_the_end_see_how_the_run_ends_and_all_its_steps(driver: RunDriv
         "why": "BOOM",
     }
     assert verified(driver, run_id) == []
+
+
+def test_in_a_body_a_step_is_taken_back_with_what_is_around_the_body(driver: RunDriver) -> None:
+    named = {"before": "${steps.first}", "of": "${steps.a}", "b": "${status.b}", "round": "${loop.index}"}
+    undo = {"pipeline": "undo", "params": named}
+    inner = [{"id": "a", "task": "noop", "compensate": undo}, {"id": "b", "task": "noop"}]
+    document = {
+        "id": "trips",
+        "steps": [
+            {"id": "first", "task": "noop"},
+            {"id": "rounds", "needs": [], "loop": {"maxIterations": 1, "steps": inner}},
+        ],
+    }
+    spec = parse_spec(document)
+    assert spec.by_id["rounds"].needs == ("first",)
+    with driver.database.transaction() as tx:
+        pipelines.store(tx, driver.tenant, spec, source="api")
+    run_id = driver.trigger("trips")
+    driver.finish(run_id, "first", output="done")
+    body = last_child(driver, run_id)
+    driver.finish(body, "a", output=5)
+    driver.finish(body, "b", failure=PERMANENT)
+    expected = {"before": "done", "of": 5, "b": "failed", "round": 0}
+    assert driver.run(last_child(driver, body)).input == expected
+    driver.finish(last_child(driver, body), "cure")
+    assert driver.run(run_id).status == "failed"

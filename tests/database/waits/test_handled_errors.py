@@ -406,6 +406,28 @@ def test_the_steps_of_a_rule_see_the_error_and_what_their_step_sees(driver: RunD
     assert verified(driver, run_id, body) == []
 
 
+def test_in_a_body_the_pipeline_gets_what_is_around_the_body(driver: RunDriver) -> None:
+    of_error = {"pipeline": "remedy", "params": {"code": "${error.code}", "before": "${steps.first}"}}
+    inner = {"id": "inner", "task": "noop", "onError": of_error}
+    document = {
+        "id": "shop",
+        "steps": [
+            {"id": "first", "task": "noop"},
+            {"id": "rounds", "loop": {"maxIterations": 1, "steps": [inner]}},
+        ],
+    }
+    with driver.database.transaction() as tx:
+        pipelines.store(tx, driver.tenant, parse_spec(document), source="api")
+    run_id = driver.trigger("shop")
+    driver.finish(run_id, "first", output="done")
+    body = last_child(driver, run_id)
+    driver.finish(body, "inner", failure=PERMANENT)
+    remedy = last_child(driver, body)
+    assert driver.run(remedy).input == {"code": "BOOM", "before": "done"}
+    driver.finish(remedy, "cure", output="cured")
+    assert driver.run(run_id).status == "completed"
+
+
 def test_a_report_after_the_time_of_its_call_is_refused_while_its_error_is_taken_care_of(
     driver: RunDriver,
 ) -> None:

@@ -125,3 +125,13 @@ def test_what_follows_in_any_case_fails_a_run_that_would_have_completed() -> Non
 def test_a_pipeline_that_follows_must_be_defined() -> None:
     with pytest.raises(InvalidSpec, match="finally runs pipeline 'nowhere', which is not defined"):
         ran(Calls(), note("a", "a"), **{"finally": {"pipeline": "nowhere"}})
+
+
+def test_in_a_body_a_step_is_taken_back_with_what_is_around_the_body() -> None:
+    calls = Calls()
+    undo = {"pipeline": "told", "params": {"all": "${steps.first} ${item} ${steps.a}"}}
+    told = {"id": "told", "steps": [note("undo", "${input.all}")]}
+    body = [note("a", "did", compensate=undo), fail("b")]
+    run = ran(calls, note("first", "one"), {"id": "m", "map": {"over": [7], "steps": body}}, pipelines=[told])
+    assert run.status == "failed"
+    assert calls == ["one", "did", "BOOM", "one 7 did"]
