@@ -34,6 +34,8 @@ _APPROVAL_KEYS = (
     *("title", "assignees", "needs", "options", "form", "context", "timeout", "timeoutMs", "default"),
     *("onReject", "fourEyes"),
 )
+# The number of people is called so in Python, where `needs` are the steps before.
+_WORDS = {"votes": "needs"}
 _COMPLETE, _FAIL = "complete", "fail"
 
 
@@ -114,7 +116,7 @@ class WaitReader:
             problem = f"must be an object with a title, not {json_type(written)}"
             self.mistakes.wrong(path, problem, "invalid_type", "object")
             return Approval("")
-        self.mistakes.unknown_keys(written, _APPROVAL_KEYS, path)
+        self.mistakes.unknown_keys(written, _APPROVAL_KEYS, path, _WORDS)
         self.expressions.value(written.get("context"), f"{path}.context")
         timeout_ms, default = self._end(written, path)
         return Approval(

@@ -144,6 +144,7 @@ def test_an_approval_is_read_whole() -> None:
         ({"approval": "Ship?"}, "approval", "must be an object with a title"),
         ({"approval": {}}, "approval.title", "is required"),
         ({"approval": {"title": "a", "needs": 0}}, "approval.needs", "number of people"),
+        ({"approval": {"title": "a", "votes": 2}}, "approval.votes", "did you mean 'needs'"),
         ({"approval": {"title": "a", "options": ["x"]}}, "approval.options", "two choices or more"),
         ({"approval": {"title": "a", "assignees": "ann"}}, "approval.assignees", "must be a list of texts"),
         ({"approval": {"title": "a", "form": {"fields": 5}}}, "approval.form.fields", "must be a list"),
