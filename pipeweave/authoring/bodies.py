@@ -93,19 +93,27 @@ class DrawnBody(Generic[P, R]):
         join: Join | None = None,
         retry: Retry | None = None,
         continue_on_error: bool = False,
+        on_error: Any = None,
+        compensate: Any = None,
     ) -> DrawnBody[P, R]:
         """Set options of the step that the next map or loop of it adds.
 
         Args:
             step_id: the step's id; by default the name of the function, with `_2`, `_3` … if it is taken.
-            needs: as of a task's `options`; so are `condition`, `join` and `continue_on_error`.
+            needs: as of a task's `options`; so are `condition`, `join`, `continue_on_error`, `on_error` and
+                `compensate`.
             retry: how often and when the run of a round is repeated after it failed; never by default.
 
         Raises:
             InvalidSpec: the condition is known while the pipeline is drawn, or `retry` is no Retry.
         """
         rules = written_rules(
-            condition=condition, join=join, retry=retry, continue_on_error=continue_on_error
+            condition=condition,
+            join=join,
+            retry=retry,
+            continue_on_error=continue_on_error,
+            on_error=on_error,
+            compensate=compensate,
         )
         return DrawnBody(self.fn, {"step_id": step_id, "needs": tuple(needs), "rules": rules})
 

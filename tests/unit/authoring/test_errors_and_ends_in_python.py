@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeweave import TaskError, otherwise, pipeline, settle, task, when
+from pipeweave import TaskError, body, otherwise, pipeline, settle, task, when
 from pipeweave.errors import InvalidSpec
 from pipeweave.spec import ChildCall, ChildPipeline, ErrorRule, parse_spec
 from pipeweave.testing import run_pipeline
@@ -75,6 +75,46 @@ def test_a_step_that_runs_a_pipeline_has_the_same_rules() -> None:
         onError: {steps: [{task: ship, params: {receipt: "${error.code}"}}]}
     """
     assert around.spec.spec_hash == parse_spec(yaml.safe_load(document)).spec_hash
+
+
+def test_a_body_and_its_steps_have_the_same_rules_in_a_block_too() -> None:
+    @pipeline
+    def sell_each(amount: int) -> None:
+        with when(amount > 1):
+            paid = charge.options(step_id="paid")(amount)
+
+            @body
+            def one(each: int) -> None:
+                undo = {"task": ship, "params": {"receipt": "${steps.sent} ${steps.paid} ${item}"}}
+                charge.options(step_id="sent", compensate=undo)(each)
+
+            back = {"task": ship, "params": {"receipt": "${status.one} ${status.late}"}}
+            one.options(on_error={"task": ship, "params": {"receipt": paid}}, compensate=back).map([amount])
+            charge.options(step_id="late")(amount)
+
+    document = """
+    id: sell_each
+    inputSchema: {strict: true, fields: [{name: amount, label: Amount, type: integer, required: true}]}
+    steps:
+      - choice:
+          - condition: input.amount > 1
+            steps:
+              - {id: paid, task: charge, params: {amount: "${input.amount}"}}
+              - id: one
+                needs: [paid]
+                map:
+                  over: ["${input.amount}"]
+                  steps:
+                    - id: sent
+                      task: charge
+                      params: {amount: "${item}"}
+                      compensate:
+                        steps: [{task: ship, params: {receipt: "${steps.sent} ${steps.paid} ${item}"}}]
+                onError: {steps: [{task: ship, params: {receipt: "${steps.paid}"}}]}
+                compensate: {steps: [{task: ship, params: {receipt: "${status.one} ${status.late}"}}]}
+              - {id: late, needs: [], task: charge, params: {amount: "${input.amount}"}}
+    """
+    assert sell_each.spec.spec_hash == parse_spec(yaml.safe_load(document)).spec_hash
 
 
 def test_a_task_may_take_care_of_errors_and_ends_as_the_one_step_of_a_body() -> None:
