@@ -25,11 +25,15 @@ class GraphBoxes(AnswerModel):
     keys: list[str] = Field(description="The id of the one step, or the key of the class.")
     tasks: list[int] = Field(description="The place of the task in `tasks`.")
     maps: list[int] = Field(description="Numbers of the boxes whose steps are maps.")
-    steps: list[list[int]] = Field(description="Ordinals of the steps of each box.")
+    steps: list[list[int]] = Field(
+        description="Ordinals of the steps of each box; none for a box in a frame, whose steps are those of"
+        " other runs."
+    )
     inside: dict[str, str] = Field(
         description="By the number of the box: the pipeline that its step runs as a run of its own, or"
-        " `steps` for a body."
+        " `steps` for a body; of a pipeline in a frame, `pipeline`."
     )
+    titles: dict[str, str] = Field(description="By the number of the box: the name of what is in a frame.")
     x: list[int] | None = Field(description="The left side; null without layout.")
     y: list[int] | None = Field(description="The top; null without layout.")
 
@@ -76,6 +80,18 @@ class GraphLinks(AnswerModel):
     )
 
 
+class GraphFrame(AnswerModel):
+    """What runs apart from the steps, as runs of their own: for each item, when a step fails, at the end."""
+
+    place: str = Field(description="Where it is in the version, such as `charge.onError` or `finally`.")
+    title: str = Field(description="When it runs, for people.")
+    elements: list[int] = Field(description="The numbers of the boxes and junctions in it.")
+    x: int | None
+    y: int | None
+    width: int | None
+    height: int | None
+
+
 class GraphAnswer(AnswerModel):
     """The graph of one version of a pipeline, laid out from left to right or from the top down."""
 
@@ -95,3 +111,4 @@ class GraphAnswer(AnswerModel):
     blocks: list[GraphBlock]
     junctions: GraphJunctions
     links: GraphLinks
+    frames: list[GraphFrame] = Field(description="The first 60; in the pattern, those of no class of steps.")

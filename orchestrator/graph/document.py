@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from pipeweave.orchestrator.documents.graphs import (
     BoxSize,
     GraphAnswer,
     GraphBlock,
     GraphBoxes,
+    GraphFrame,
     GraphJunctions,
     GraphLinks,
     GraphSteps,
@@ -24,6 +25,7 @@ from pipeweave.orchestrator.graph.shapes import (
     MEMBERS_IN_COLUMN,
     MEMBERS_SHOWN,
     Box,
+    DrawingFrame,
     Layout,
     Link,
     Shape,
@@ -54,7 +56,7 @@ def graph_document(
         is_down: from the top down, not from left to right.
     """
     shape = shape_of(plan, view, opened)
-    tasks = sorted({each.step.task for each in plan.steps})
+    tasks = sorted({each.step.task for each in plan.steps} | {box.task for box in shape.boxes})
     number = {task: at for at, task in enumerate(tasks)}
     geometry = layout(shape, is_down=is_down) if has_layout else None
     return GraphAnswer.of(
@@ -76,6 +78,7 @@ def graph_document(
         blocks=_blocks(shape, geometry),
         junctions=_junctions(shape, geometry),
         links=_links(shape, geometry),
+        frames=_frames(shape, geometry),
     )
 
 
@@ -87,6 +90,7 @@ def _boxes(shape: Shape, number: dict[str, int], geometry: Layout | None) -> Doc
         maps=[at for at, box in enumerate(boxes) if box.is_map],
         steps=[list(box.steps) for box in boxes],
         inside={str(at): box.inside for at, box in enumerate(boxes) if box.inside},
+        titles={str(at): box.title for at, box in enumerate(boxes) if not box.steps},
         x=None if geometry is None else [x for x, _ in geometry.places[: len(boxes)]],
         y=None if geometry is None else [y for _, y in geometry.places[: len(boxes)]],
     )
@@ -132,6 +136,23 @@ def _links(shape: Shape, geometry: Layout | None) -> Document:
     )
 
 
+def _frames(shape: Shape, geometry: Layout | None) -> list[Document]:
+    nowhere = None, None, None, None
+    places = [nowhere] * len(shape.frames) if geometry is None else geometry.frames
+    return [
+        GraphFrame.of(
+            place=frame.place,
+            title=frame.title,
+            elements=list(frame.elements),
+            x=x,
+            y=y,
+            width=wide,
+            height=high,
+        )
+        for frame, (x, y, wide, high) in zip(shape.frames, places, strict=True)
+    ]
+
+
 def read_document(document: Document) -> tuple[Shape, Layout]:
     """The shape and layout in a document that has a layout: what `svg` draws."""
     boxes, joints, links, sizes = (document[name] for name in ("boxes", "junctions", "links", "box"))
@@ -141,7 +162,7 @@ def read_document(document: Document) -> tuple[Shape, Layout]:
         tuple(
             Box(
                 key,
-                tasks[boxes["tasks"][at]] if len(steps) > 1 else ids[steps[0] - 1],
+                boxes["titles"].get(str(at)) or _title(tasks[boxes["tasks"][at]], ids, steps),
                 tasks[boxes["tasks"][at]],
                 at in maps,
                 tuple(steps),
@@ -155,6 +176,9 @@ def read_document(document: Document) -> tuple[Shape, Layout]:
         tuple(
             Link(source, target, links["labels"].get(str(at), ""))
             for at, (source, target) in enumerate(zip(links["sources"], links["targets"], strict=True))
+        ),
+        tuple(
+            DrawingFrame(each["place"], each["title"], tuple(each["elements"])) for each in document["frames"]
         ),
     )
     places = [*zip(boxes["x"], boxes["y"], strict=True), *zip(joints["x"], joints["y"], strict=True)]
@@ -172,4 +196,9 @@ def read_document(document: Document) -> tuple[Shape, Layout]:
         ],
         [tuple(zip(each[::2], each[1::2], strict=True)) for each in bends],
         document["direction"] == DOWN,
+        [(each["x"], each["y"], each["width"], each["height"]) for each in document["frames"]],
     )
+
+
+def _title(task: str, ids: Sequence[str], steps: Sequence[int]) -> str:
+    return task if len(steps) > 1 else ids[steps[0] - 1]

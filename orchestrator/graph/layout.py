@@ -2,7 +2,8 @@
 
 What goes from the top down is laid out from left to right, lying on its side, and then turned. The same shape
 always gets the same layout. Parts that no link connects are laid out by themselves and stand in shelves, the
-largest first. A layer with very many boxes stands in several columns.
+largest first; frames stand in shelves behind all of them. A layer with very many boxes stands in several
+columns.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from dataclasses import dataclass
 from pipeweave.orchestrator.domain import step_classes
 from pipeweave.orchestrator.graph import layers as layering
 from pipeweave.orchestrator.graph import ordering, placement
-from pipeweave.orchestrator.graph.shapes import BOX_HEIGHT, BOX_WIDTH, Layout, Point, Shape
+from pipeweave.orchestrator.graph.shapes import (
+    BOX_HEIGHT,
+    BOX_WIDTH,
+    FRAME_HEAD,
+    FRAME_PADDING,
+    Layout,
+    Point,
+    Shape,
+)
 
 MARGIN = 24
 LAYER_GAP, COLUMN_GAP, PART_GAP = 56, 12, 40
@@ -26,6 +35,8 @@ LEAST_IN_COLUMN = 40
 LEAST_IN_ROW = 12
 # Width by height that the drawing of a large graph aims at.
 ASPECT = 16 / 9
+# What a letter above a frame takes, and how wide a frame gets at most for what stands above it.
+LETTER_WIDTH, MOST_HEAD_WIDTH = 8, 480
 
 
 @dataclass(slots=True)
@@ -34,6 +45,17 @@ class _Part:
 
     elements: list[int]
     links: list[int]
+    width: float = 0.0
+    height: float = 0.0
+    left: float = 0.0
+    top: float = 0.0
+
+
+@dataclass(slots=True)
+class _Group:
+    """Parts that stand together: those of the steps, or of a frame."""
+
+    parts: list[_Part]
     width: float = 0.0
     height: float = 0.0
     left: float = 0.0
@@ -69,22 +91,58 @@ def layout(shape: Shape, *, is_down: bool = False) -> Layout:
     parts = _parts(len(shape), pairs)
     for part in parts:
         _lay_out(canvas, part)
-    width, height = _shelve(parts)
+    groups, width, height = _grouped(shape, parts, is_down=is_down)
+    for group in groups:
+        _move(canvas, group)
+    whole = round(width + 2 * MARGIN), round(height + 2 * MARGIN)
+    frames = [
+        (*_whole((each.left + MARGIN, each.top + MARGIN)), *_whole((each.width, each.height)))
+        for each in groups[1:]
+    ]
+    places = [_whole(each) for each in canvas.places]
+    bends = [_straightened(each) for each in canvas.bends]
+    if is_down:
+        whole, places = _turned(whole), [_turned(each) for each in places]
+        frames = [(y, x, high, wide) for x, y, wide, high in frames]
+        sizes[boxes:] = map(_turned, sizes[boxes:])
+        bends = [tuple(_turned(point) for point in each) for each in bends]
+    return Layout(*whole, places, sizes, bends, is_down, frames)
+
+
+def _grouped(shape: Shape, parts: Sequence[_Part], *, is_down: bool) -> tuple[list[_Group], float, float]:
+    """The steps, and then the frames, with their places; and how wide and high all of them are together."""
+    of_frame = {each: at for at, frame in enumerate(shape.frames, 1) for each in frame.elements}
+    groups = [_Group([]) for _ in range(len(shape.frames) + 1)]
     for part in parts:
-        left, top = part.left + MARGIN, part.top + MARGIN
+        groups[of_frame.get(part.elements[0], 0)].parts.append(part)
+    steps, frames = groups[0], groups[1:]
+    steps.width, steps.height = _shelve(steps.parts)
+    before, above = (FRAME_HEAD, FRAME_PADDING) if is_down else (FRAME_PADDING, FRAME_HEAD)
+    for group, frame in zip(frames, shape.frames, strict=True):
+        wide, high = _shelve(group.parts)
+        for part in group.parts:
+            part.left, part.top = part.left + before, part.top + above
+        title = min(MOST_HEAD_WIDTH, LETTER_WIDTH * len(frame.title)) + 2 * FRAME_PADDING
+        group.width, group.height = wide + before + FRAME_PADDING, high + above + FRAME_PADDING
+        if is_down:
+            group.height = max(group.height, title)
+        else:
+            group.width = max(group.width, title)
+    width, height = _shelve(frames, steps.width)
+    for group in frames:
+        group.top += steps.height + PART_GAP
+    return groups, max(steps.width, width), steps.height + (PART_GAP + height if frames else 0)
+
+
+def _move(canvas: _Canvas, group: _Group) -> None:
+    """Put the parts of a group where they belong on the whole drawing."""
+    for part in group.parts:
+        left, top = group.left + part.left + MARGIN, group.top + part.top + MARGIN
         for element in part.elements:
             x, y = canvas.places[element]
             canvas.places[element] = x + left, y + top
         for at in part.links:
             canvas.bends[at] = [(x + left, y + top) for x, y in canvas.bends[at]]
-    whole = round(width + 2 * MARGIN), round(height + 2 * MARGIN)
-    places = [_whole(each) for each in canvas.places]
-    bends = [_straightened(each) for each in canvas.bends]
-    if is_down:
-        whole, places = _turned(whole), [_turned(each) for each in places]
-        sizes[boxes:] = map(_turned, sizes[boxes:])
-        bends = [tuple(_turned(point) for point in each) for each in bends]
-    return Layout(*whole, places, sizes, bends, is_down)
 
 
 def _turned(point: Point) -> Point:
@@ -221,10 +279,14 @@ def _spread(
     return lefts, rights
 
 
-def _shelve(parts: Sequence[_Part]) -> tuple[float, float]:
-    """Stand the parts in shelves, from the top left on; returns width and height of them all."""
+def _shelve(parts: Sequence[_Part] | Sequence[_Group], least: float = 0.0) -> tuple[float, float]:
+    """Stand the parts in shelves, from the top left on; returns width and height of them all.
+
+    Args:
+        least: how much room each shelf has at least.
+    """
     area = sum((part.width + PART_GAP) * (part.height + PART_GAP) for part in parts)
-    room = max(max((part.width for part in parts), default=0.0), math.sqrt(area * ASPECT))
+    room = max(max((part.width for part in parts), default=0.0), math.sqrt(area * ASPECT), least)
     x = top = shelf = width = 0.0
     for part in parts:
         if x and x + part.width > room:

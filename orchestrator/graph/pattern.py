@@ -13,6 +13,7 @@ from enum import Enum
 from pipeweave.orchestrator.domain.plan import Plan, PlannedStep
 from pipeweave.orchestrator.domain.step_classes import SHOWN_SINGLY
 from pipeweave.orchestrator.graph.engine_words import case_of, inside
+from pipeweave.orchestrator.graph.frames import with_frames
 from pipeweave.orchestrator.graph.junctions import with_junctions
 from pipeweave.orchestrator.graph.shapes import MEMBERS_SHOWN, Box, Link, Shape
 
@@ -32,13 +33,19 @@ class DrawingView(Enum):
 
 
 def shape_of(plan: Plan, view: DrawingView, opened: Collection[str] = ()) -> Shape:
-    """The shape of a plan.
+    """The shape of a plan, with frames for what runs apart from its steps. Those of classes have none.
 
     Args:
         plan: of the pipeline's version.
         view: all steps, or the pattern.
         opened: keys of the classes that show their members; others are ignored.
     """
+    shape = _of_steps(plan, view, opened)
+    singly = [plan[each.steps[0]].step for each in shape.boxes if len(each.steps) == 1]
+    return with_frames(shape, singly, plan, lambda body: _of_steps(body, DrawingView.of(body, None), ()))
+
+
+def _of_steps(plan: Plan, view: DrawingView, opened: Collection[str]) -> Shape:
     return _pattern(plan, opened) if view is DrawingView.PATTERN else _all(plan)
 
 

@@ -17,6 +17,10 @@ JUNCTION_WIDTH, JUNCTION_HEIGHT = 6, 40
 MEMBER_WIDTH, MEMBER_HEIGHT, MEMBER_GAP = 132, 22, 6
 MEMBERS_IN_COLUMN, MEMBERS_SHOWN = 25, 400
 BLOCK_HEAD, BLOCK_PADDING = 28, 10
+# A frame has room for what it says above what is in it.
+FRAME_HEAD, FRAME_PADDING = 28, 12
+# Before the number of steps of a class.
+TIMES = "\N{MULTIPLICATION SIGN}"
 CHOICE_WORD = "choice"
 # The small marks of what the engine decides, as lines in a square of 10.
 ICONS: Mapping[str, str] = {
@@ -40,10 +44,12 @@ class Box:
         title: what people read: the id of its step, or the task of its class.
         task: the task that its steps run.
         is_map: whether its steps are expanded over lists.
-        steps: the ordinals of its steps, in document order.
+        steps: the ordinals of its steps, in document order; none in a frame, whose steps are those of other
+            runs.
         is_open: whether it is a block that shows its members.
         names: the ids of the members that a block shows.
-        inside: what its step runs as a run of its own: a pipeline; empty for any other box.
+        inside: what its step runs as a run of its own: a pipeline, or `steps`; of a pipeline in a frame, the
+            word `pipeline`; empty for any other box.
     """
 
     key: str
@@ -93,12 +99,28 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class DrawingFrame:
+    """What runs apart from the steps, as runs of their own: when a step fails, at the end, for each item.
+
+    Args:
+        place: where it is in its version, such as `charge.onError`.
+        title: when it runs, for people.
+        elements: the boxes and junctions in it.
+    """
+
+    place: str
+    title: str
+    elements: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
-    """A graph to draw: its boxes, how many junctions follow them, and its links."""
+    """A graph to draw: boxes, how many junctions follow them, links, and frames for what runs apart."""
 
     boxes: tuple[Box, ...]
     junctions: int
     links: tuple[Link, ...]
+    frames: tuple[DrawingFrame, ...] = ()
 
     def __len__(self) -> int:
         """The number of elements."""
@@ -127,6 +149,7 @@ class Layout:
             is straight, else a curve that is level at both. From the top down, the same holds of points one
             above the other.
         is_down: whether it goes from the top down.
+        frames: left, top, width and height of each frame.
     """
 
     width: int
@@ -135,3 +158,4 @@ class Layout:
     sizes: Sequence[Point]
     bends: Sequence[tuple[Point, ...]]
     is_down: bool = False
+    frames: Sequence[tuple[int, int, int, int]] = ()

@@ -17,12 +17,14 @@ from pipeweave.orchestrator.graph.shapes import (
     BLOCK_HEAD,
     BLOCK_PADDING,
     CHOICE_WORD,
+    FRAME_PADDING,
     ICONS,
     MEMBER_GAP,
     MEMBER_HEIGHT,
     MEMBER_WIDTH,
     MEMBERS_IN_COLUMN,
     MEMBERS_SHOWN,
+    TIMES,
     Box,
     Layout,
     Point,
@@ -51,8 +53,6 @@ LOOKS: Mapping[str, tuple[str, str]] = {
 MOST_IN_PAGE = 400
 # On a step whose code has changed.
 CHANGED = "Δ"
-# Before the number of steps of a class.
-TIMES = "\N{MULTIPLICATION SIGN}"
 # The mean width of a character, in parts of its size.
 _WIDTH = 0.58
 # How much wider bold text is.
@@ -91,7 +91,7 @@ def svg(
         title: what a reader who cannot see it is told.
         statuses: ordinal of a step -> its status in a run; None: of no run.
         failed: ordinal of a map -> how many of its items failed.
-        href: the address of a box; None: boxes lead nowhere.
+        href: the address of a box; None: boxes lead nowhere, as those in frames never do.
         changed: the ordinals of the steps whose code has changed, which get a mark.
         left: ordinal of a step that waits -> how long it may wait yet, in words.
     """
@@ -103,6 +103,7 @@ def svg(
         f'<svg xmlns="http://www.w3.org/2000/svg" class="graph-drawing" role="{role}" {size}'
         f' font-family="system-ui, sans-serif"><title>{escape(title)}</title>',
         f'<rect class="graph-ground" width="100%" height="100%" fill="{CANVAS}"/>',
+        *_frames(shape, layout),
         f'<g class="graph-links" fill="none" stroke="{MUTED}" stroke-opacity="0.55">',
         *(_link(shape, layout, at, statuses) for at in range(len(shape.links))),
         "</g>",
@@ -111,13 +112,13 @@ def svg(
     ]
     for at, box in enumerate(shape.boxes):
         drawn = "".join(_box(box, layout.places[at], layout.sizes[at], known))
-        parts.append(drawn if href is None else f"<a href={quoteattr(href(box))}>{drawn}</a>")
+        parts.append(f"<a href={quoteattr(href(box))}>{drawn}</a>" if href and box.steps else drawn)
     return "\n".join([*parts, "</svg>"])
 
 
 def lead(box: Box, statuses: Statuses | None) -> str | None:
     """The one status that a box shows: of several steps, what one looks for first."""
-    if statuses is None:
+    if statuses is None or not box.steps:
         return None
     step_statuses = {statuses.get(each, TaskStatus.PENDING.value) for each in box.steps}
     return next(each for each in LOOKS if each in step_statuses)
@@ -135,7 +136,8 @@ def _is_skipped(shape: Shape, element: int, statuses: Statuses | None) -> bool:
     """Whether a box has only steps that were skipped: a branch that was not taken."""
     if statuses is None or element >= len(shape.boxes):
         return False
-    return all(statuses.get(each) == TaskStatus.SKIPPED for each in shape.boxes[element].steps)
+    steps = shape.boxes[element].steps
+    return bool(steps) and all(statuses.get(each) == TaskStatus.SKIPPED for each in steps)
 
 
 def _link(shape: Shape, layout: Layout, at: int, statuses: Statuses | None) -> str:
@@ -176,6 +178,14 @@ def _labels(shape: Shape, layout: Layout) -> Iterator[str]:
             half = max(14, round(_WIDTH * 5.5 * len(link.label)) + 4)
             yield _rect("graph-ground", (x - half, y - 8), (2 * half, 16), CANVAS)
             yield _text(x, y + 4, link.label, 11, MUTED, "graph-muted", anchor="middle")
+
+
+def _frames(shape: Shape, layout: Layout) -> Iterator[str]:
+    for frame, (x, y, wide, high) in zip(shape.frames, layout.frames, strict=True):
+        dashed = f' rx="8" stroke="{MUTED}" stroke-opacity="0.6" stroke-dasharray="3 3"'
+        yield _rect("graph-apart", (x, y), (wide, high), CANVAS, dashed)
+        title = _fitted(frame.title, wide - 2 * FRAME_PADDING, 12)
+        yield _text(x + FRAME_PADDING, y + 19, title, 12, MUTED, "graph-muted")
 
 
 def _junctions(shape: Shape, layout: Layout) -> Iterator[str]:
@@ -251,7 +261,7 @@ def _ink(status: str | None) -> tuple[str, str]:
 
 
 def _done(box: Box, statuses: Statuses | None) -> str:
-    if statuses is None or len(box.steps) == 1:
+    if statuses is None or len(box.steps) < 2:
         return ""
     open_ones = ("pending", "ready", "queued", "running", "waiting")
     done = sum(statuses.get(each, "pending") not in open_ones for each in box.steps)

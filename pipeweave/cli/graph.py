@@ -1,4 +1,4 @@
-"""`pipeweave graph`: draw the graph of a pipeline, in the terminal or as an SVG file."""
+"""`pipeweave graph`: draw the graph of a pipeline or a run, in the terminal or as an SVG file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pipeweave import ids
+from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import show_json, text
@@ -19,8 +21,12 @@ if TYPE_CHECKING:
 WIDTH = 80
 
 
-@click.command(epilog=examples("pipeweave graph report", "pipeweave graph report --svg report.svg"))
-@click.argument("pipeline")
+@click.command(
+    epilog=examples(
+        "pipeweave graph report", "pipeweave graph report --svg report.svg", "pipeweave graph latest"
+    )
+)
+@click.argument("pipeline", metavar="PIPELINE|RUN")
 @click.option("--version", "number", type=click.IntRange(min=1), help="Defaults to the newest version.")
 @click.option(
     "--view",
@@ -49,13 +55,20 @@ def graph(
     svg: Path | None,
     as_json: bool,
 ) -> None:
-    """Draw the graph of a pipeline.
+    """Draw the graph of a pipeline, or of a run with the status of each step.
 
-    A circle is a step, a diamond a map; the lines lead from each step to those that need it.
+    A circle is a step, a diamond a map; the lines lead from each step to those that need it. RUN is an id
+    with its `prun_`, the beginning of one, or `latest`.
     """
     from pipeweave.cli.support.graph_text import graph_lines
 
-    version = number or int(client.pipeline(pipeline)["version"])
+    statuses: dict[str, str] = {}
+    if pipeline == id_arguments.LATEST or pipeline.startswith(f"{ids.RUN}_"):
+        run = client.run(id_arguments.run(client, pipeline)).document
+        pipeline, version = str(run["pipelineId"]), int(run["pipelineVersion"])
+        statuses = {each["id"]: each["status"] for each in run["steps"]}
+    else:
+        version = number or int(client.pipeline(pipeline)["version"])
     if svg is not None:
         try:
             size = client.draw_graph(pipeline, version, svg, view=view, direction=direction)
@@ -72,7 +85,8 @@ def graph(
         return
     shown = "their pattern" if pipeline_graph["view"] == "pattern" else "all steps"
     steps, edges = pipeline_graph["stepCount"], pipeline_graph["edgeCount"]
-    click.echo(text(f"{pipeline} v{version}: {steps:,} steps, {edges:,} edges; {shown}"))
+    counted = f"{steps:,} step{'s' if steps != 1 else ''}, {edges:,} edge{'s' if edges != 1 else ''}"
+    click.echo(text(f"{pipeline} v{version}: {counted}; {shown}"))
     # Its names have no letters that a terminal takes for a command, and its blanks are the drawing.
-    for line in graph_lines(pipeline_graph, WIDTH):
+    for line in graph_lines(pipeline_graph, WIDTH, statuses):
         click.echo(line)

@@ -171,12 +171,15 @@ def test_the_wheel_zooms_and_dragging_pans(page: Page) -> None:
     show(page, 200)
     camera = "(({x, y, zoom}) => [x, y, zoom])(document.querySelector('pw-graph').camera)"
     before = page.evaluate(camera)
-    page.mouse.move(600, 400)
+    stage = page.get_by_role("application").bounding_box()
+    assert stage is not None
+    x, y = stage["x"] + stage["width"] / 2, stage["y"] + stage["height"] / 2
+    page.mouse.move(x, y)
     page.mouse.wheel(0, -300)
     zoomed = page.evaluate(camera)
     assert zoomed[2] > before[2]
     page.mouse.down()
-    page.mouse.move(500, 350, steps=3)
+    page.mouse.move(x - 100, y - 50, steps=3)
     page.mouse.up()
     panned = page.evaluate(camera)
     assert panned[0] > zoomed[0] and panned[1] > zoomed[1]

@@ -1,4 +1,7 @@
-"""Draw a graph with letters: a line for each box, and lanes for the links between them, as for commits."""
+"""Draw a graph with letters: a line for each box, and lanes for the links between them, as for commits.
+
+What runs apart from the steps follows them, each under a line that says when it runs.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from pipeweave.ids import ENGINE_TASK_PREFIX
+
 # Beyond so many lanes, the lines name what each box needs.
 MOST_LANES = 16
 # What of a box's predecessors is named.
 NEEDS_SHOWN = 3
+_LOOP = f"{ENGINE_TASK_PREFIX}loop"
 _TIMES = "\N{MULTIPLICATION SIGN}"
 # Which of its four sides a letter leads to: up, down, left, right.
 _LETTERS = {
@@ -69,25 +75,42 @@ class _Lanes:
         return len(self.lanes) - 1
 
 
-def graph_lines(document: Mapping[str, Any], width: int = 80) -> list[str]:
-    """The lines of a graph as the API answers it, each at most so wide."""
-    drawn = _drawn(document)
-    order = _order(drawn)
-    lines = _with_lanes(drawn, order)
-    if lines is None:
-        lines = [f"{drawn.marks[each]} {drawn.labels[each]}{_needs(drawn, each)}" for each in order]
+def graph_lines(
+    document: Mapping[str, Any], width: int = 80, statuses: Mapping[str, str] | None = None
+) -> list[str]:
+    """The lines of a graph as the API answers it, each at most so wide.
+
+    Args:
+        statuses: of the steps of a run, by their ids; None: of no run.
+    """
+    drawn = _drawn(document, statuses or {})
+    apart = {each for frame in document["frames"] for each in frame["elements"]}
+    lines = _lines(drawn, [each for each in range(len(drawn.labels)) if each not in apart])
+    for frame in document["frames"]:
+        lines += ["", f"{frame['title']}:", *(f"  {each}" for each in _lines(drawn, frame["elements"]))]
     return [line if len(line) <= width else f"{line[: width - 1]}…" for line in lines]
 
 
-def _drawn(document: Mapping[str, Any]) -> Drawn:
+def _lines(drawn: Drawn, elements: Sequence[int]) -> list[str]:
+    """The lines of elements that no link leads out of."""
+    order = _order(drawn, elements)
+    return _with_lanes(drawn, order) or [
+        f"{drawn.marks[each]} {drawn.labels[each]}{_needs(drawn, each)}" for each in order
+    ]
+
+
+def _drawn(document: Mapping[str, Any], statuses: Mapping[str, str]) -> Drawn:
     boxes, links = document["boxes"], document["links"]
     maps, tasks = set(boxes["maps"]), document["tasks"]
     labels, marks = [], []
     for at, (key, steps) in enumerate(zip(boxes["keys"], boxes["steps"], strict=True)):
         task = tasks[boxes["tasks"][at]]
-        name = key if len(steps) == 1 else f"{task} {_TIMES}{len(steps):,}"
-        about = f"map of {task}" if at in maps else task if task != key and len(steps) == 1 else ""
-        labels.append(f"{name}  {about}" if about else name)
+        name = f"{task} {_TIMES}{len(steps):,}" if len(steps) > 1 else boxes["titles"].get(str(at), key)
+        word = boxes["inside"].get(str(at), task.removeprefix(ENGINE_TASK_PREFIX))
+        about = f"map of {word}" if at in maps else word if word != name and len(steps) < 2 else ""
+        about = f"loop of {word}" if task == _LOOP else about
+        status = statuses.get(key, "") if len(steps) == 1 else ""
+        labels.append("  ".join(filter(None, (name, status, about))))
         marks.append("◆" if at in maps else "●")
     count = document["junctions"]["count"]
     labels += ["(when all of them are done)"] * count
@@ -100,10 +123,10 @@ def _drawn(document: Mapping[str, Any]) -> Drawn:
     return Drawn(labels, marks, after, before)
 
 
-def _order(drawn: Drawn) -> list[int]:
-    """All elements, each after its predecessors; what was begun is ended first, so that lanes stay few."""
-    waiting = [len(each) for each in drawn.before]
-    stack = [each for each in reversed(range(len(waiting))) if not waiting[each]]
+def _order(drawn: Drawn, elements: Sequence[int]) -> list[int]:
+    """The elements, each after its predecessors; what was begun is ended first, so that lanes stay few."""
+    waiting = {each: len(drawn.before[each]) for each in elements}
+    stack = [each for each in reversed(elements) if not waiting[each]]
     order: list[int] = []
     while stack:
         element = stack.pop()

@@ -13,6 +13,7 @@ from support.stub_http_server import Served
 
 from pipeweave.cli import main
 from pipeweave.cli.support.graph_text import graph_lines
+from pipeweave.ids import RUN, new_id, run_id_of, show
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.graph import DrawingView, graph_document
 
@@ -70,17 +71,17 @@ def test_too_many_lanes_become_names() -> None:
 # --- the command ------------------------------------------------------------------------------------------
 
 
-def shown(served: Served, *arguments: str) -> Result:
+def shown(served: Served, *arguments: str, subject: str = "report") -> Result:
     found = {"pipelineId": "report", "version": 3, **document(plan_of({"a": [], "b": ["a"]}))}
     served.put("GET /api/pipelines/report", (200, {"pipeline": {"id": "report", "version": 3}}))
     for query in ("", "?layout=false"):
         served.put(f"GET /api/pipelines/report/versions/3/graph{query}", (200, found))
     env = {"PIPEWEAVE_ORCHESTRATOR_URL": served.url, "COLUMNS": "80"}
-    return CliRunner().invoke(main, ["graph", "report", *arguments], env=env)
+    return CliRunner().invoke(main, ["graph", subject, *arguments], env=env)
 
 
 def test_the_newest_version_is_drawn(served: Served) -> None:
-    assert shown(served).stdout == "report v3: 2 steps, 1 edges; all steps\n●  a\n●  b\n"
+    assert shown(served).stdout == "report v3: 2 steps, 1 edge; all steps\n●  a\n●  b\n"
 
 
 def test_as_json_it_is_what_the_api_answers(served: Served) -> None:
@@ -93,3 +94,11 @@ def test_a_file_that_cannot_be_written_is_said_in_one_line(served: Served, tmp_p
     assert result.exit_code == 1
     assert "cannot be written" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_run_is_drawn_with_the_statuses_of_its_steps(served: Served) -> None:
+    id = show(RUN, run_id_of(new_id()))
+    steps = [{"id": "a", "status": "completed"}, {"id": "b", "status": "failed"}]
+    found = {"id": id, "pipelineId": "report", "pipelineVersion": 3, "status": "failed", "steps": steps}
+    served.put(f"GET /api/runs/{id}", (200, found))
+    assert shown(served, subject=id).stdout.splitlines()[1:] == ["●  a  completed", "●  b  failed"]

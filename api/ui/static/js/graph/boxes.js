@@ -22,6 +22,20 @@ export function drawBoxes(pen, look, boxes, zoom) {
   else for (const box of boxes) (look.scene.blocks.has(box) ? drawBlock : drawBox)(pen, look, box, zoom);
 }
 
+/** What runs apart from the steps, and when. @param {Pen} pen @param {Look} look @param {number} zoom */
+export function drawFrames(pen, { scene, colours }, zoom) {
+  pen.setLineDash([3, 3]);
+  pen.lineWidth = 1;
+  pen.textAlign = "left";
+  for (const { title, x, y, width, height } of scene.graph.frames) {
+    frame(pen, x, y, width, height, colours.canvas, colours.muted);
+    const font = pen.font = zoom >= CARD ? "12px system-ui, sans-serif" : "15px system-ui, sans-serif";
+    pen.fillStyle = colours.muted;
+    if (zoom >= NAME) pen.fillText(fitted(pen, font, title, width - 24), x + 12, y + 19);
+  }
+  pen.setLineDash([]);
+}
+
 /** The colour of a whole box. @param {Look} look @param {number} box */
 export function fillOf(look, box) {
   return look.shades ? shadeOf(look, box) : look.colours[look.states.lead(look.scene.steps(box)) ?? "muted"];
@@ -116,7 +130,7 @@ export function figures({ scene, states }, box) {
     const ended = `${progress.done.toLocaleString("en")} / ${progress.total.toLocaleString("en")}`;
     return [delta, ended, failed ? `· ${failed.toLocaleString("en")} failed` : ""].filter(Boolean).join(" ");
   }
-  if (steps.length > 1) return delta;
+  if (steps.length !== 1) return delta;
   if (states.notes[steps[0]] || states.until[steps[0]] > 0) return states.notes[steps[0]] || `${shortDuration(Math.max(0, states.until[steps[0]] - Date.now()))} left`;
   const took = states.finished[steps[0]] - states.started[steps[0]], attempt = states.attempts[steps[0]];
   return [delta, attempt > 1 ? `↻${attempt}` : "", Number.isNaN(took) ? "" : shortDuration(took)].filter(Boolean).join(" ");

@@ -27,16 +27,10 @@ export class PwGraph extends HTMLElement {
   camera = new Camera(() => this.#moved());
   surface = /** @type {Surface | null} */ (null);
   stage = /** @type {HTMLElement | null} */ (null);
-  colour = "";
-  src = "";
-  scale = 1;
+  colour = ""; src = ""; scale = 1;
   #parts = /** @type {Record<string, HTMLElement>} */ ({});
   life = new AbortController();
-  #frame = 0;
-  #phase = 0;
-  #hatch = 0;
-  #poll = 0;
-  #later = 0;
+  #frame = 0; #phase = 0; #hatch = 0; #poll = 0; #later = 0;
   #colours = /** @type {import("./looks.js").Colours | null} */ (null);
 
   connectedCallback() {
@@ -44,6 +38,7 @@ export class PwGraph extends HTMLElement {
     const { signal } = this.life;
     this.colour = this.getAttribute("colour") ?? "";
     this.src = this.getAttribute("src") ?? "";
+    if (this.clientWidth < 500 && !this.src.includes("direction=")) this.src += `${this.src.includes("?") ? "&" : "?"}direction=down`;
     const parts = this.#parts = {
       view: make("div", "view"), stage: make("div", "stage"), spoken: make("p", "spoken unseen"),
       picture: make("canvas", "picture"), above: make("canvas", "above"),
@@ -156,8 +151,14 @@ export class PwGraph extends HTMLElement {
     });
   }
 
+  /** Show all, in a stage that is no higher than it needs. */
   fit() {
-    if (this.scene && this.camera.width) this.camera.show(0, 0, this.scene.graph.width, this.scene.graph.height);
+    const { scene, stage, camera } = this;
+    if (!scene || !stage || !camera.width) return;
+    const { width, height } = scene.graph, fitting = height * Math.min(1, camera.width / width) + 16;
+    stage.style.height = `${Math.max(240, Math.min(0.62 * innerHeight, 760, fitting))}px`;
+    camera.height = stage.clientHeight;
+    camera.show(0, 0, width, height);
   }
 
   /** Select a step; in the pattern, its class too. @param {string} step @param {{isTold?: boolean, isWide?: boolean}} how */
@@ -209,7 +210,7 @@ export class PwGraph extends HTMLElement {
     if (!this.scene || !this.surface) return;
     const { x, y, width, height, zoom } = this.camera, scale = this.scale, { style } = this.#parts.window;
     const [left, top, right, bottom] = [x, y, x + width / zoom, y + height / zoom].map((each) => each * scale);
-    this.#parts.map.hidden = this.#parts.frame.hidden = left <= 0 && top <= 0 && right >= this.scene.graph.width * scale && bottom >= this.scene.graph.height * scale;
+    this.#parts.map.hidden = this.#parts.frame.hidden = Math.max(left, top, this.scene.graph.width * scale - right, this.scene.graph.height * scale - bottom) < 0.5;
     style.left = `${Math.max(0, left)}px`;
     style.top = `${Math.max(0, top)}px`;
     style.width = `${Math.max(0, Math.min(160, right) - Math.max(0, left))}px`;

@@ -55,7 +55,7 @@ function walk(graph, right, down) {
     .filter((box) => (middle(box) - middle(from)) * across > 0);
   const near = from < 0 ? [0] : along ? scene.beside(from, along > 0 ? scene.after : scene.before) : line();
   const far = (/** @type {number} */ box) => (from < 0 ? 0 : Math.abs(middle(box) - middle(from)));
-  const [next] = near.sort((a, b) => far(a) - far(b) || a - b);
+  const [next] = near.filter((box) => scene.steps(box).length).sort((a, b) => far(a) - far(b) || a - b);
   if (next !== undefined) graph.select(scene.id(scene.steps(next)[0]));
 }
 

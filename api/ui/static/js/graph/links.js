@@ -5,10 +5,7 @@ const CURVES = 3_000, FAINT = 0.12;
 /** Paths of a few hundred lines are drawn faster than one of many thousands. */
 const AT_ONCE = 200;
 
-/**
- * @param {CanvasRenderingContext2D} pen in world units @param {import("./boxes.js").Look} look
- * @param {number[]} links @param {number} zoom
- */
+/** @param {CanvasRenderingContext2D} pen in world units @param {import("./boxes.js").Look} look @param {number[]} links @param {number} zoom */
 export function drawLinks(pen, look, links, zoom) {
   const { scene, colours } = look, isCurved = links.length <= CURVES;
   pen.save();
@@ -32,11 +29,7 @@ function apart({ scene, states }, links) {
   return [pale, pale.length ? links.filter((at) => !gone.has(at)) : links];
 }
 
-/**
- * Some links as paths.
- * @param {import("./scene.js").Scene} scene @param {number[]} links
- * @param {(path: Path2D, line: Float32Array, isDown: boolean) => void} add
- */
+/** Some links as paths. @param {import("./scene.js").Scene} scene @param {number[]} links @param {(path: Path2D, line: Float32Array, isDown: boolean) => void} add */
 function paths(scene, links, add) {
   const found = [];
   for (let first = 0; first < links.length; first += AT_ONCE) {

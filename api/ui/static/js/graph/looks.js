@@ -49,11 +49,7 @@ export const ICONS = Object.fromEntries(Object.entries({
 const PATHS = Object.fromEntries(
   Object.entries(MARKS).map(([letter, paths]) => [letter, paths.map((each) => new Path2D(each))]));
 
-/**
- * Draw the mark of a status.
- * @param {CanvasRenderingContext2D} pen @param {Letter} letter @param {number} x the middle
- * @param {number} y the middle @param {number} size @param {Colours} colours
- */
+/** Draw the mark of a status around a point. @param {CanvasRenderingContext2D} pen @param {Letter} letter @param {number} x @param {number} y @param {number} size @param {Colours} colours */
 export function drawMark(pen, letter, x, y, size, colours) {
   const [filled, lines, cut] = PATHS[letter];
   pen.save();

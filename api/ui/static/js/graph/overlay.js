@@ -10,18 +10,14 @@ const MAP_WIDTH = 160, MAP_HEIGHT = 110;
 /** @typedef {import("./camera.js").Camera} Camera */
 /** @typedef {{box: number, ordinal: number, hover: number, isWide: boolean, path: Set<number> | null}} Marked */
 
-/**
- * Draw all of it; gives whether anything moves.
- * @param {CanvasRenderingContext2D} pen @param {Look} look @param {Camera} camera @param {Marked} marked
- * @param {number} phase of the hatch
- */
+/** Draw all of it; gives whether anything moves. @param {CanvasRenderingContext2D} pen @param {Look} look @param {Camera} camera @param {Marked} marked @param {number} phase of the hatch */
 export function drawOverlay(pen, look, camera, marked, phase) {
   const { scene, colours } = look, { zoom } = camera, scale = zoom * (window.devicePixelRatio || 1);
   pen.setTransform(1, 0, 0, 1, 0, 0);
   pen.clearRect(0, 0, pen.canvas.width, pen.canvas.height);
   pen.setTransform(scale, 0, 0, scale, -camera.x * scale, -camera.y * scale);
   const lit = litBy(scene, marked);
-  if (lit) dim(pen, look, camera, lit);
+  if (lit) dim(pen, look, camera, lit, `${scene.id(marked.ordinal)}.`);
   const member = membersOf(look, marked.box).find((each) => each.ordinal === marked.ordinal);
   for (const box of [marked.hover, marked.box].filter((each) => each >= 0)) {
     const isChosen = box === marked.box, gap = 3 / zoom;
@@ -42,12 +38,13 @@ function litBy(scene, { box, isWide, path }) {
   return new Set([box, ...sides.flatMap((side) => [...side[box], ...scene.beside(box, side)])]);
 }
 
-/** Veil what is not lit, and draw the links of what is. @param {CanvasRenderingContext2D} pen @param {Look} look @param {Camera} camera @param {Set<number>} lit */
-function dim(pen, { scene, colours }, camera, lit) {
+/** Veil what is not lit, and draw the links of what is. @param {CanvasRenderingContext2D} pen @param {Look} look @param {Camera} camera @param {Set<number>} lit @param {string} place of the frames that are lit */
+function dim(pen, { scene, colours }, camera, lit, place) {
   const { x, y, zoom } = camera, w = camera.width / zoom, h = camera.height / zoom;
   pen.beginPath();
   pen.rect(x, y, w, h);
   for (const each of lit) pen.rect(scene.x[each], scene.y[each], scene.w[each], scene.h[each]);
+  for (const each of scene.graph.frames) if (each.place.startsWith(place)) pen.rect(each.x, each.y, each.width, each.height);
   pen.globalAlpha = 0.45;
   pen.fillStyle = colours.canvas;
   pen.fill("evenodd");

@@ -4,8 +4,8 @@
  * What the endpoint of a graph answers, with its layout.
  * @typedef {{pipelineId: string, version: number, view: "all" | "pattern", direction: "right" | "down", open: string[], stepCount: number,
  *   width: number, height: number, tasks: string[], steps: {ids: string[], tasks: number[]},
- *   boxes: {keys: string[], tasks: number[], maps: number[], steps: number[][], inside: Record<string, string>, x: number[], y: number[]},
- *   box: {width: number, height: number},
+ *   boxes: {keys: string[], tasks: number[], maps: number[], steps: number[][], inside: Record<string, string>, titles: Record<string, string>, x: number[], y: number[]},
+ *   box: {width: number, height: number}, frames: {place: string, title: string, x: number, y: number, width: number, height: number}[],
  *   blocks: {box: number, width: number, height: number, rows: number, shown: number}[],
  *   junctions: {x: number[], y: number[], width: number, height: number},
  *   links: {sources: number[], targets: number[], labels: Record<string, string>,
@@ -47,7 +47,7 @@ export class Scene {
     this.paths = new Map();
   }
 
-  /** The ordinals of a box's steps. @param {number} box */
+  /** The ordinals of a box's steps; none in a frame. @param {number} box */
   steps(box) {
     return this.graph.boxes.steps[box];
   }
@@ -74,7 +74,7 @@ export class Scene {
 
   /** What people read on a box. @param {number} box */
   title(box) {
-    return this.isClass(box) ? this.task(box) : this.id(this.steps(box)[0]);
+    return this.graph.boxes.titles[box] ?? (this.isClass(box) ? this.task(box) : this.id(this.steps(box)[0]));
   }
 
   /** How many steps a class has, for behind its title. @param {number} box */
@@ -87,10 +87,7 @@ export class Scene {
     return this.boxesIn(x, y, x, y).at(-1) ?? -1;
   }
 
-  /**
-   * The boxes that a rectangle touches. To look at 10,000 takes less time than to keep an index of them.
-   * @param {number} left @param {number} top @param {number} right @param {number} bottom
-   */
+  /** The boxes that a rectangle touches: faster than an index of them. @param {number} left @param {number} top @param {number} right @param {number} bottom */
   boxesIn(left, top, right, bottom) {
     const { x, y, w, h } = this, found = [];
     for (let box = 0; box < this.boxes; box++) {
@@ -99,10 +96,7 @@ export class Scene {
     return found;
   }
 
-  /**
-   * The links that may touch a rectangle.
-   * @param {number} left @param {number} top @param {number} right @param {number} bottom
-   */
+  /** The links that may touch a rectangle. @param {number} left @param {number} top @param {number} right @param {number} bottom */
   linksIn(left, top, right, bottom) {
     const { width, height } = this.graph;
     if (left <= 0 && top <= 0 && right >= width && bottom >= height) return [...this.links.keys()];

@@ -88,7 +88,7 @@ export class States {
   /** How much of a map or a class is over; null: of a single step. @param {number[]} steps */
   progress(steps) {
     const items = steps.length === 1 ? this.items.get(steps[0]) : undefined;
-    if (!this.isKnown || (steps.length === 1 && !items)) return null;
+    if (!this.isKnown || (steps.length < 2 && !items)) return null;
     const by = items?.statuses ?? this.counts(steps);
     return { by, done: OVER.reduce((sum, each) => sum + (by[each] ?? 0), 0), total: items?.total ?? steps.length };
   }

@@ -1,6 +1,6 @@
 // The canvas below: a picture of one and a half times the view. To pan and to zoom moves the picture; it is
 // drawn again when the view leaves it, or rests. So a frame costs the same for any graph.
-import { drawBoxes } from "./boxes.js";
+import { drawBoxes, drawFrames } from "./boxes.js";
 import { drawLinks } from "./links.js";
 
 const MARGIN = 0.25, REST_MS = 80;
@@ -39,6 +39,7 @@ export class Surface {
     const pen = this.#pen(), { scene, colours } = look, right = x + wide / zoom, bottom = y + high / zoom;
     pen.fillStyle = colours.canvas;
     pen.fillRect(x, y, right - x, bottom - y);
+    drawFrames(pen, look, zoom);
     drawLinks(pen, look, scene.linksIn(x, y, right, bottom), zoom);
     pen.fillStyle = colours.ink;
     for (let at = scene.boxes; at < scene.x.length; at++) pen.fillRect(scene.x[at], scene.y[at], scene.w[at], scene.h[at]);
