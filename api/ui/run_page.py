@@ -64,6 +64,7 @@ def run(view: View, id: str) -> ScreenPage | Redirect:
         **_newest(view, document),
         **run_changes.around(view, document),
         "failures": _failures(document, step),
+        "handled": _handled(document),
         "left": _left(view, document),
         "verified": _verified(view, id),
         "verbs_offered": run_verbs.offered(view, document),
@@ -130,7 +131,9 @@ def _newest(view: View, run: Mapping[str, Any]) -> dict[str, Any]:
 
 def _left(view: View, run: Mapping[str, Any]) -> dict[str, Any] | None:
     """When an open run will probably end: {ms, runs, isFew, isMore}; in steps, so that it seldom changes."""
-    if not is_open(run) or run["startedAt"] is None:
+    # What waits for people or for another time, and what follows the last step, is not in the forecast.
+    is_still = run["phase"] == RunStatus.PAUSED or run["ending"] is not None
+    if not is_open(run) or run["startedAt"] is None or is_still:
         return None
     forecast = view.ask("run_questions.forecast", id=run["id"])
     if forecast["leftMs"] is None:
@@ -153,6 +156,11 @@ def _failures(run: Mapping[str, Any], step: str) -> dict[str, Any]:
     at = failed.index(step)
     after = failed[(at + 1) % len(failed)]
     return {"count": len(failed), "place": at + 1, "before": failed[at - 1], "after": after}
+
+
+def _handled(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The steps of whose errors other runs take care now."""
+    return [each for each in run["steps"] if each["status"] == "waiting" and each["errorCode"]]
 
 
 def _verified(view: View, id: str) -> dict[str, Any] | None:

@@ -18,9 +18,9 @@ _ENDED = ("completed", "failed", "timeout", "cancelled", "skipped")
 _FAILED = {TaskStatus.FAILED.value, TaskStatus.TIMEOUT.value}
 
 
-def _counts(view: View, ids: Mapping[str, str]) -> dict[str, int]:
-    counts: dict[str, int] = view.ask("runs.get_run", {"taskRuns": "0"}, id=ids["id"])["counts"]
-    return counts
+def _run(view: View, ids: Mapping[str, str]) -> Mapping[str, Any]:
+    run: Mapping[str, Any] = view.ask("runs.get_run", {"taskRuns": "0"}, id=ids["id"])
+    return run
 
 
 def _listed(counts: Mapping[str, int]) -> str:
@@ -29,7 +29,11 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 def _cancel_effects(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     """What the end of a run ends, and what stays."""
-    counts = _counts(view, ids)
+    run = _run(view, ids)
+    if run["ending"] is not None:
+        status = run["ending"]["endsAs"] if run["ending"]["error"] else RunStatus.CANCELLED.value
+        return Effects([f"Cuts its ending off: no further part of it runs. The run is {status} then."])
+    counts = run["counts"]
     opened = {status: number for status, number in counts.items() if status not in _ENDED}
     ended = {status: number for status, number in counts.items() if status in _ENDED}
     return Effects(
@@ -38,7 +42,7 @@ def _cancel_effects(view: View, ids: Mapping[str, str], body: Any) -> Effects:
 
 
 def _pause_effects(view: View, ids: Mapping[str, str], body: Any) -> Effects:
-    counts = _counts(view, ids)
+    counts = _run(view, ids)["counts"]
     running = counts.get("running", 0)
     waiting = sum(counts.get(each, 0) for each in ("pending", "ready", "queued"))
     return Effects([f"{running:,} task runs run and finish; {waiting:,} wait until the run is resumed."])
@@ -199,10 +203,13 @@ def offered(view: View, run: Mapping[str, Any]) -> list[Offered]:
     """The verbs that fit a run as it is and that the caller may do; those first that people want most."""
     id = run["id"]
     names: list[str] = []
-    if _FAILED & set(run["counts"]):
+    is_ending = run["status"] == RunStatus.ERROR_HANDLING
+    if _FAILED & set(run["counts"]) and not is_ending:
         names.append("dead_letters.retry_all:run")
     if RunStatus(run["status"]).is_final:
         names.append("reruns.rerun")
+    elif is_ending:
+        names.append("runs.cancel")
     else:
         names += ["runs.resume" if run["pausedAt"] else "runs.pause", "runs.cancel"]
     keys: set[str] = set()

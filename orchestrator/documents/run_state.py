@@ -176,7 +176,10 @@ class StepWait(AnswerModel):
     until: AwareDatetime | None = Field(
         description="When a sleep ends, or when another wait ends if nothing comes; null for no end."
     )
-    text: str | None = Field(description="Of a loop: `round 3 of at most 5`.")
+    text: str | None = Field(
+        description="Of a loop: `round 3 of at most 5`; while another run takes care of its error:"
+        " `handles its error`."
+    )
 
 
 class StepStates(AnswerModel):

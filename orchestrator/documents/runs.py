@@ -113,8 +113,8 @@ class StepProgress(AnswerModel):
     finished_at: AwareDatetime | None
     duration_ms: float | None = Field(description="Of all attempts, with the waiting between them.")
     child_run_id: RunId | None = Field(
-        description="Of a step that runs a pipeline: the run that it started last; those of a map are at its"
-        " items."
+        description="The run that it started last: of a step that runs a pipeline or steps of its own, or of"
+        " one whose error another run takes care of. Those of a map are at its items."
     )
     round: int | None = Field(description="Of a loop: the round that it is in, or ended with, from 1.")
 
@@ -154,10 +154,26 @@ class HookFire(AnswerModel):
     fired_at: AwareDatetime | None = Field(description="When it was over.")
 
 
+class EndingAnswer(AnswerModel):
+    """What a run does after its steps have ended, before it ends: its `finally`, or to take steps back."""
+
+    part: str = Field(description="What runs now: `finally`, or `compensate:` and the id of a step.")
+    step_id: str | None = Field(description="The step that is taken back; null: `finally` runs.")
+    run_id: RunId = Field(description="The run that does it.")
+    run_status: RunStatus | None = Field(description="Of that run; null: it starts next.")
+    ends_as: RunStatus = Field(description="How the run ends then, unless its `finally` fails.")
+    error: Any = Field(description="With which error it ends then, as `error` of the run; null: with none.")
+    parts: list[str] = Field(description="All that runs, one after the other.")
+    timeout_at: AwareDatetime = Field(description="When the run ends at the latest.")
+
+
 class RunDetail(Run):
     """A run in full."""
 
     phase: str = Field(description="The status, or a finer word taken from the latest event.")
+    ending: EndingAnswer | None = Field(
+        description="What it does after its steps have ended; null unless its status is `error_handling`."
+    )
     input: Any
     input_ref: Reference | None
     inputs_hash: CodeHash

@@ -110,7 +110,10 @@ class TaskRunDetail(_TaskRun):
     """A task run in full. `runId` and `pipelineId` are null for a standalone task."""
 
     run_id: RunId | None
-    child_run_id: RunId | None = Field(description="Where it runs a pipeline: the run that it started last.")
+    child_run_id: RunId | None = Field(
+        description="The run that it started last: where it runs a pipeline or steps of its own, or where"
+        " another run takes care of its error."
+    )
     round: int | None = Field(description="Of a loop: the round that it is in, or ended with, from 1.")
     pipeline_id: str | None
     pipeline_version: int | None

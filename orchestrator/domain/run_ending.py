@@ -58,17 +58,21 @@ def parts_of(plan: Plan, status: RunStatus, completed: Sequence[str]) -> tuple[s
 
 def call_of(plan: Plan, part: str) -> ChildCall:
     """What a part runs."""
-    if part == FINALLY:
-        assert plan.finally_call is not None
-        return plan.finally_call
-    call = plan[plan.ordinals[part.removeprefix(_COMPENSATES)]].step.compensate
+    step = step_of(part)
+    call = plan.finally_call if step is None else plan[plan.ordinals[step]].step.compensate
     assert call is not None
     return call
 
 
 def place_of(part: str) -> str:
     """Where the body of a part is in its version."""
-    return part if part == FINALLY else f"{part.removeprefix(_COMPENSATES)}.compensate"
+    step = step_of(part)
+    return part if step is None else f"{step}.compensate"
+
+
+def step_of(part: str) -> str | None:
+    """The step that a part takes back; None of `finally`."""
+    return None if part == FINALLY else part.removeprefix(_COMPENSATES)
 
 
 def result_of(
@@ -93,4 +97,4 @@ def result_of(
 
 
 def _of_step(part: str, error: Mapping[str, Any]) -> dict[str, Any]:
-    return {"step": part.removeprefix(_COMPENSATES), **error}
+    return {"step": step_of(part), **error}

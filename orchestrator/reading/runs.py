@@ -15,7 +15,7 @@ from pipeweave.orchestrator.domain.run_edits import NO_EDITS, RunEdits
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.kept import outputs
 from pipeweave.orchestrator.kept.stored_values import Loading
-from pipeweave.orchestrator.reading import enqueued_runs, repairs, run_hooks, task_runs
+from pipeweave.orchestrator.reading import enqueued_runs, repairs, run_endings, run_hooks, task_runs
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, PageRequest, cursor_of
@@ -105,6 +105,7 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False, shown: in
     return {
         **listed_row(row),
         "phase": phase(row.status, row.latest_event, is_quiet=row.quiet_since is not None),
+        "ending": run_endings.of_run(tx, id, row.status),
         "input": loading.value_of(row.input, row.input_path, row.input_size),
         "inputRef": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
         "inputsHash": row.inputs_hash,

@@ -1,4 +1,7 @@
-"""Reads which child run a step or an item of a map has started last, and in which round of a loop it is."""
+"""Reads which child run a step or an item of a map has started last, and in which round of a loop it is.
+
+A step starts one if it runs a pipeline or steps of its own, or if a run takes care of its error.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.domain.states import RunStatus, sql_in
+from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus, sql_in
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import CHILD_TASKS, ENGINE_TASK_PREFIX, WITH_ITEMS, LoopStep
 
@@ -26,7 +29,31 @@ class RunOfStep:
 
 
 NO_RUN = RunOfStep()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRunSeen:
+    """What tells whether a task run may have started a run."""
+
+    id: UUID
+    task: str
+    kind: str
+    status: str
+    error_code: str | None
+
+    @property
+    def may_have_run(self) -> bool:
+        """Whether it, or what took care of its error, may have started a run."""
+        return (self.kind not in WITH_ITEMS and self.task in CHILD_TASKS) or self.is_handled
+
+    @property
+    def is_handled(self) -> bool:
+        """Whether another run took care of its error, or is doing so."""
+        return self.error_code is not None and self.status in _HANDLED
+
+
 _LOOP = f"{ENGINE_TASK_PREFIX}{LoopStep.word}"
+_HANDLED = (TaskStatus.WAITING, TaskStatus.COMPLETED)
 _ENDED_WELL = sql_in({RunStatus.COMPLETED, RunStatus.PARTIAL})
 
 # An open loop is in the round that its wait has. One that has ended had a round for each child that ended
@@ -46,17 +73,18 @@ FROM unnest(CAST(:ids AS uuid[]), CAST(:loops AS boolean[])) AS s(id, is_loop)
 """
 
 
-def of_task_runs(
-    tx: Transaction, run_id: UUID, task_runs: Iterable[tuple[UUID, str, str]]
-) -> Mapping[UUID, RunOfStep]:
+def seen_row(row: Any) -> TaskRunSeen:
+    """What a row of `task_runs` tells of that."""
+    return TaskRunSeen(row.id, row.task_id, row.kind, row.status, row.error_code)
+
+
+def of_task_runs(tx: Transaction, run_id: UUID, task_runs: Iterable[TaskRunSeen]) -> Mapping[UUID, RunOfStep]:
     """The runs of those task runs of a run that have some; no statement is sent if there can be none.
 
     Args:
-        task_runs: of one run: ids, tasks and kinds.
+        task_runs: of one run.
     """
-    able = [
-        (id, task == _LOOP) for id, task, kind in task_runs if task in CHILD_TASKS and kind not in WITH_ITEMS
-    ]
+    able = [(each.id, each.task == _LOOP) for each in task_runs if each.may_have_run]
     if not able:
         return {}
     parameters = {"run_id": run_id, "ids": [id for id, _ in able], "loops": [is_loop for _, is_loop in able]}

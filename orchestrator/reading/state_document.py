@@ -40,7 +40,7 @@ from pipeweave.orchestrator.reading import enqueued_runs, map_items, runs_of_ste
 from pipeweave.orchestrator.reading import steps as step_reading
 from pipeweave.orchestrator.reading.map_items import ERROR, MESSAGE_CHARS, MapItems
 from pipeweave.orchestrator.reading.runs import edits_row, phase
-from pipeweave.orchestrator.reading.runs_of_steps import NO_RUN, RunOfStep
+from pipeweave.orchestrator.reading.runs_of_steps import NO_RUN, RunOfStep, seen_row
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
@@ -97,7 +97,7 @@ def run_state(tx: Transaction, tenant: str, id: UUID) -> Document:
     firsts = step_reading.first_starts(tx, id, [each.id for each in rows if each.attempt > 1])
     outputs = {each.step_id: items.hashes.get(ids.ordinal_of(each.id), each.output_hash) for each in rows}
     input_hashes = GivenHashes.of_run(row, stored.spec)
-    inside = runs_of_steps.of_task_runs(tx, id, ((each.id, each.task_id, each.kind) for each in rows))
+    inside = runs_of_steps.of_task_runs(tx, id, map(seen_row, rows))
     steps = {
         each.step_id: _step(each, items, firsts, input_hashes, outputs, inside.get(each.id, NO_RUN))
         for each in rows
@@ -289,18 +289,13 @@ def _errors(rows: Sequence[Any], items: MapItems) -> list[Document]:
     """The task runs that failed for good, also those whose error was handled, in the order in which they
     ended; the first ERRORS_SHOWN.
     """
-    failures = [each for each in rows if each.status in _FAILED or _is_handled(each)]
+    failures = [each for each in rows if each.status in _FAILED or seen_row(each).is_handled]
     failures += [each for several in items.failed.values() for each in several]
     in_order = sorted(failures, key=lambda each: (each.finished_at is None, each.finished_at, each.id))
     return [_failed(each) for each in in_order][:ERRORS_SHOWN]
 
 
 _FAILED = ("failed", "timeout")
-
-
-def _is_handled(row: Any) -> bool:
-    """Whether another run took care of its error, or is doing so."""
-    return row.error_code is not None and row.status in ("completed", "waiting")
 
 
 def _metrics(row: Any, rows: Sequence[Any], steps: Mapping[str, Document], items: MapItems) -> Document:

@@ -136,7 +136,8 @@ def _may_wait(row: Any) -> bool:
 
 
 _WAITS = """
-SELECT w.task_run_id, w.kind, w.timeout_at, w.due_at, CAST(w.data ->> 'round' AS integer) AS round
+SELECT w.task_run_id, w.kind, w.timeout_at, w.due_at, CAST(w.data ->> 'round' AS integer) AS round,
+    w.data ->> 'rule' AS rule
 FROM waits AS w
 WHERE w.run_id = :id AND w.task_run_id = ANY(:ids) ORDER BY w.task_run_id
 """
@@ -153,8 +154,15 @@ def _waits(
         until = row.due_at if row.kind == TIMER else row.timeout_at
         ordinal = ids.ordinal_of(row.task_run_id)
         text = None if ordinal not in loops else _round(loops[ordinal], row.round + 1)
-        shown[str(ordinal)] = StepWait.of(kind=row.kind, until=None if until >= NEVER else until, text=text)
+        shown[str(ordinal)] = StepWait.of(
+            kind=row.kind,
+            until=None if until >= NEVER else until,
+            text=text if row.rule is None else _HANDLES_ERROR,
+        )
     return shown
+
+
+_HANDLES_ERROR = "handles its error"
 
 
 def _round(loop: LoopStep, number: int) -> str:

@@ -13,7 +13,7 @@ from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
 from pipeweave.orchestrator.domain.states import FINAL_TASK
 from pipeweave.orchestrator.reading import runs_of_steps
-from pipeweave.orchestrator.reading.runs_of_steps import NO_RUN, RunOfStep
+from pipeweave.orchestrator.reading.runs_of_steps import NO_RUN, RunOfStep, TaskRunSeen
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.size_limits import MAX_STEPS
@@ -66,12 +66,17 @@ def run_steps(tx: Transaction, id: UUID, run: Document) -> list[Document]:
         items = _count(tx, id) if run["taskRunCount"] > len(rows) else {}
     retried = [ids.read(ids.TASK_RUN, each["id"]) for each in rows if each["attempt"] > 1]
     first = {task_run_id(each): iso(at) for each, at in first_starts(tx, id, retried).items()}
-    named = ((ids.read(ids.TASK_RUN, each["id"]), each["taskId"], each["kind"]) for each in rows)
-    inside = {task_run_id(each): run for each, run in runs_of_steps.of_task_runs(tx, id, named).items()}
+    of_steps = runs_of_steps.of_task_runs(tx, id, map(_seen, rows))
+    inside = {task_run_id(each): run for each, run in of_steps.items()}
     return [
         _step(each, items.get(each["id"], {}), first.get(each["id"]), inside.get(each["id"], NO_RUN))
         for each in rows
     ]
+
+
+def _seen(each: Document) -> TaskRunSeen:
+    id = ids.read(ids.TASK_RUN, each["id"])
+    return TaskRunSeen(id, each["taskId"], each["kind"], each["status"], each["errorCode"])
 
 
 def _step_row(row: Any) -> Document:

@@ -24,7 +24,7 @@ from pipeweave.orchestrator.kept import outputs
 from pipeweave.orchestrator.kept.stored_values import Loading
 from pipeweave.orchestrator.objects import paths
 from pipeweave.orchestrator.reading import runs_of_steps
-from pipeweave.orchestrator.reading.runs_of_steps import NO_RUN
+from pipeweave.orchestrator.reading.runs_of_steps import NO_RUN, seen_row
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, PageRequest
@@ -79,7 +79,7 @@ def task_run_row(row: Any) -> Document:
 
 def item_rows(tx: Transaction, run: UUID, rows: Sequence[Any]) -> dict[UUID, Document]:
     """The items of a map as its list shows them, by their ids."""
-    inside = runs_of_steps.of_task_runs(tx, run, ((each.id, each.task_id, each.kind) for each in rows))
+    inside = runs_of_steps.of_task_runs(tx, run, map(seen_row, rows))
     return {
         row.id: MapItem.of(
             row,
@@ -157,7 +157,7 @@ def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> D
     if row is None:
         raise NotFound(f"task run {task_run_id(id)} not found", taskRunId=task_run_id(id))
     output, where, loading = None, None, Loading(load)
-    inside = runs_of_steps.of_task_runs(tx, row.run_id, [(id, row.task_id, row.kind)]).get(id, NO_RUN)
+    inside = runs_of_steps.of_task_runs(tx, row.run_id, [seen_row(row)]).get(id, NO_RUN)
     cause = triggered_by.of_row(row)
     if row.status == "completed":
         output, where = outputs.of_task_run(tx, row.run_id, row, loading)

@@ -61,8 +61,11 @@ def test_the_state_of_a_run_tells_what_was_handled(driver: RunDriver, asked: Api
     inner = last_child(driver, run_id)
     assert {each["insideRunId"] for each in inside} == {shown(inner)}
     assert (reason["code"], reason["runId"], reason["handler"]) == ("handles_error", shown(inner), "onError")
+    of_a, of_b = asked.get(f"/api/runs/{shown(run_id)}?taskRuns=0").json["steps"]
+    assert (of_a["childRunId"], of_b["childRunId"]) == (shown(inner), None)
     driver.finish(inner, "cure", output=7)
     driver.finish(run_id, "b")
+    assert asked.get(f"/api/task-runs/{step}").json["childRunId"] == shown(inner)
     state = asked.get(f"/api/runs/{shown(run_id)}/state").json
     assert (state["status"], state["steps"]["a"]["result"]) == ("completed", 7)
     [error] = state["errors"]
@@ -82,6 +85,24 @@ def test_a_run_in_its_ending_says_what_it_does_and_can_be_ended_at_once(
     assert (why["reason"]["code"], why["reason"]["runId"]) == ("ends", shown(inner))
     assert asked.post(f"/api/runs/{shown(run_id)}/cancel", {}).json["status"] == "cancelled"
     assert driver.run(inner).error_code == "PARENT_ENDED"
+
+
+def test_a_run_names_the_part_of_its_ending_that_runs_and_its_run(driver: RunDriver, asked: Api) -> None:
+    taken_back = StepSpec("a", "noop", compensate=call("remedy"))
+    driver.store_steps(taken_back, StepSpec("b", "noop", ("a",)), finally_call=call("remedy"))
+    run_id = driver.trigger()
+    driver.finish(run_id, "a")
+    assert asked.get(f"/api/runs/{shown(run_id)}").json["ending"] is None
+    driver.finish(run_id, "b", failure=PERMANENT)
+    for part, step in (("compensate:a", "a"), ("finally", None)):
+        inner = last_child(driver, run_id)
+        ending = asked.get(f"/api/runs/{shown(run_id)}").json["ending"]
+        assert (ending["part"], ending["stepId"], ending["endsAs"]) == (part, step, "failed")
+        assert (ending["runId"], ending["runStatus"]) == (shown(inner), "running")
+        assert ending["parts"] == ["compensate:a", "finally"]
+        driver.finish(inner, "cure")
+    run = asked.get(f"/api/runs/{shown(run_id)}").json
+    assert (run["status"], run["ending"]) == ("failed", None)
 
 
 def test_a_cancel_now_lets_nothing_follow(driver: RunDriver, asked: Api) -> None:

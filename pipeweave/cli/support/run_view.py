@@ -46,6 +46,21 @@ def paused(document: Mapping[str, Any]) -> str | None:
     return f"since {when(document['pausedAt'])} UTC{who}{because}"
 
 
+def ending_of(document: Mapping[str, Any]) -> str | None:
+    """What a run does after its steps have ended, by which run, and how it ends then; None if it does not."""
+    ending = document.get("ending")
+    if not ending:
+        return None
+    does = "runs its finally" if ending["stepId"] is None else f"takes {ending['stepId']} back"
+    number, parts = ending["parts"].index(ending["part"]) + 1, len(ending["parts"])
+    of_parts = f", part {number} of {parts}" if parts > 1 else ""
+    run = f"{ending['runId']}, {ending['runStatus'] or 'which starts next'}"
+    until = f"until {when(ending['timeoutAt'])} UTC at most"
+    code = (ending.get("error") or {}).get("code")
+    because = f" ({code})" if code else ""
+    return f"{does}{of_parts} ({run}), {until}; then it is {ending['endsAs']}{because}"
+
+
 def show_run(run: Run, waits: str | None = None) -> None:
     """Show the current state of a run.
 
@@ -61,6 +76,7 @@ def show_run(run: Run, waits: str | None = None) -> None:
             ("status", run.status),
             ("paused", paused(document)),
             ("error", run_error(document)),
+            ("ending", ending_of(document)),
             ("waits", waits),
             ("triggered by", _triggered_by(document)),
             ("rerun of", _rerun_of(document)),

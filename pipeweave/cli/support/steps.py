@@ -27,7 +27,7 @@ class StepProgress:
         message: what the running attempt reported.
         due_at: when the next attempt is due, while the step waits for that.
         started_at: start of the first attempt.
-        child: the run that it started last, where it runs a pipeline.
+        child: the run that it started last, where it runs a pipeline, or another run takes care of its error.
         round: of a loop, the round that it is in, from 1.
     """
 
@@ -60,6 +60,11 @@ class StepProgress:
         """Whether the step waits for its next attempt."""
         return self.status == "pending" and self.attempt > 1 and self.due_at is not None
 
+    @property
+    def is_handled(self) -> bool:
+        """Whether its last attempt has failed, and another run takes care of the error."""
+        return self.status == "waiting" and self.error_code is not None
+
     def counts(self) -> str:
         """How many of its task runs completed, and how the others ended: `8/10, 2 failed`."""
         others = {"failed": self.failed, "cancelled": self.cancelled, "skipped": self.skipped}
@@ -76,6 +81,8 @@ class StepProgress:
         """What the step does or waits for, or the code of its error."""
         if self.is_retrying:
             return f"retry {self.attempts()} {_until(self.due_at, now)}"
+        if self.is_handled:
+            return f"{self.error_code}; {self.child or 'a run'} takes care of it"
         shown = [self.inside(), self.error_code if self.is_final else self.reported()]
         return "  ".join(each for each in shown if each) or None
 

@@ -14,6 +14,7 @@ from support.servers import new_database
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.kept import RunFilter
 from pipeweave.orchestrator.reading import runs_of_steps
+from pipeweave.orchestrator.reading.runs_of_steps import TaskRunSeen
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import PageRequest
@@ -115,7 +116,8 @@ def test_the_latest_run_of_a_step_is_found_among_all_its_runs(
     run_id, task_run = parent(tx), step(tx)
 
     def read() -> None:
-        shown = runs_of_steps.of_task_runs(tx, run_id, [(task_run, "pipeweave:pipeline", "body")])
+        seen = TaskRunSeen(task_run, "pipeweave:pipeline", "body", "waiting", None)
+        shown = runs_of_steps.of_task_runs(tx, run_id, [seen])
         assert shown[task_run].run is not None
 
     # Nothing is counted for a step that is no loop.

@@ -305,3 +305,26 @@ def test_a_run_is_shown_with_what_its_hooks_did(served: Served, call: Call) -> N
     lines = call("status", RUN_ID).stdout.splitlines()
     assert f"onFailure alert: fired, {RUN_ID}" in lines
     assert "onFailure https://a.example/: waiting, 2 tries, it answered 500: down" in lines
+
+
+def test_a_run_in_its_ending_says_what_it_does_and_by_which_run(served: Served, call: Call) -> None:
+    ending = {
+        "part": "compensate:charge",
+        "stepId": "charge",
+        "runId": "prun_inner",
+        "runStatus": "running",
+        "endsAs": "failed",
+        "parts": ["compensate:ship", "compensate:charge", "finally"],
+        "timeoutAt": "2026-11-20T12:05:00Z",
+    }
+    served.put(f"GET /api/runs/{RUN_ID}", (200, run_document("error_handling", ending=ending)))
+    assert "takes charge back, part 2 of 3 (prun_inner, running)" in call("status", RUN_ID).stdout
+    last = {**ending, "part": "finally", "stepId": None, "runStatus": None, "parts": ["finally"]}
+    served.put(f"GET /api/runs/{RUN_ID}", (200, run_document("error_handling", ending=last)))
+    assert "runs its finally (prun_inner, which starts next)" in call("status", RUN_ID).stdout
+
+
+def test_a_step_whose_error_is_taken_care_of_says_by_which_run(served: Served, call: Call) -> None:
+    handled = step("charge", "waiting", errorCode="CARD_REFUSED", childRunId="prun_inner")
+    served.put(f"GET /api/runs/{RUN_ID}", (200, run_document("running", steps=[handled])))
+    assert "CARD_REFUSED; prun_inner takes care of it" in call("status", RUN_ID).stdout
