@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from pipeweave.orchestrator.store.keyset import Document
@@ -33,6 +33,11 @@ def reason(code: str, text: str, **numbers: Any) -> Reason:
 def seconds(later: datetime, earlier: datetime | None) -> float:
     """Seconds between two times, to a tenth; 0 when there is no earlier time."""
     return 0.0 if earlier is None else round((later - earlier).total_seconds(), 1)
+
+
+def moment(at: datetime) -> str:
+    """A time in a text: `2026-11-20 12:00:05 UTC`."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def nth(position: int) -> str:

@@ -41,6 +41,7 @@ SELECT p.run_id, p.paused_at, p.paused_by, p.reason AS pause_reason FROM run_pau
 """
 
 _WAITS = "The run waits to be resumed"
+_ENDS = "The run is in its ending"
 
 # Code of a reason -> what stands for it in a sum; a task that is named here has its own sum.
 _SHORT = {
@@ -112,7 +113,7 @@ def why_run(
         open=running + number,
         running=running,
         waiting=number,
-        summary=_summary(number, reasons) or (held and (_WAITS if ending is None else held.text)),
+        summary=_summary(number, reasons) or (held and (_WAITS if ending is None else _ENDS)),
         reason=held and held.to_json(),
         reasons=reasons,
         is_complete=len(waiting) <= MOST_GROUPS,

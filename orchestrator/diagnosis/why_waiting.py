@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipeweave.orchestrator.diagnosis.why_reasons import Reason, reason
+from pipeweave.orchestrator.diagnosis.why_reasons import Reason, moment, reason
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
 from pipeweave.orchestrator.domain.waits import APPROVAL, CALLBACK, CHILD, POLL, SIGNAL, TIMER, Wait
 from pipeweave.orchestrator.state import signals, waits
@@ -43,22 +43,22 @@ def ends(ending_run: EndingRun) -> Reason:
     """What a run waits for whose steps have all ended."""
     wait, child, part = ending_run.wait, run_id(ending_run.wait.child), ending_run.part
     text = (
-        f"all its steps have ended; its part {part!r} runs as {child}, until {iso(wait.timeout_at)} at most,"
-        f" and then it is {ending_run.ending.status}; `pipeweave cancel` ends it at once"
+        f"all its steps have ended; its part {part!r} runs as {child}, until {moment(wait.timeout_at)} at"
+        f" most, and then it is {ending_run.ending.status}; `pipeweave cancel` ends it at once"
     )
     numbers = {"part": part, "runId": child, "endsAs": ending_run.ending.status.value}
     return reason("ends", text, **numbers, timeoutAt=iso(wait.timeout_at))
 
 
 def _sleeps(wait: Wait) -> Reason:
-    text = f"it sleeps until {iso(wait.due_at)}; `pipeweave wait wake {_shown(wait)}` ends that"
+    text = f"it sleeps until {moment(wait.due_at)}; `pipeweave wait wake {_shown(wait)}` ends that"
     return reason("sleeps_until", text, wakesAt=iso(wait.due_at))
 
 
 def _for_signal(wait: Wait) -> Reason:
     names = list(wait.names or ())
     listed = " or ".join(map(repr, names))
-    text = f"it waits for the signal {listed} until {iso(wait.timeout_at)}, then {_then(wait)}"
+    text = f"it waits for the signal {listed} until {moment(wait.timeout_at)}, then {_then(wait)}"
     numbers = {"names": names, "timeoutAt": iso(wait.timeout_at), "hasDefault": "default" in wait.data}
     return reason("waits_for_signal", text, **numbers)
 
@@ -69,7 +69,7 @@ def _for_approval(tx: Transaction, wait: Wait) -> Reason:
     whom = ", ".join(assignees) if assignees else "anybody with the scope approve"
     text = (
         f"{whom} decides about {wait.data['title']!r} ({len(votes)} of {wait.data['needs']} votes)"
-        f" until {iso(wait.timeout_at)}, then {_then(wait)}; `pipeweave approve {_shown(wait)}`"
+        f" until {moment(wait.timeout_at)}, then {_then(wait)}; `pipeweave approve {_shown(wait)}`"
     )
     return reason(
         "waits_for_approval",
@@ -85,8 +85,9 @@ def _for_approval(tx: Transaction, wait: Wait) -> Reason:
 
 def _for_callback(wait: Wait) -> Reason:
     text = (
-        f"another system reports to the callback URL of attempt {wait.attempt} until {iso(wait.timeout_at)},"
-        f" then the attempt fails; `pipeweave wait resolve {_shown(wait)}` gives it a result"
+        f"another system reports to the callback URL of attempt {wait.attempt} until"
+        f" {moment(wait.timeout_at)}, then the attempt fails;"
+        f" `pipeweave wait resolve {_shown(wait)}` gives it a result"
     )
     return reason("waits_for_callback", text, attempt=wait.attempt, timeoutAt=iso(wait.timeout_at))
 
@@ -97,7 +98,7 @@ def _polls(wait: Wait) -> Reason:
     answered = "" if said is None else f", which answered {said!r}"
     text = (
         f"{_host(wait)} is asked for the result, try {tries} of {most}{answered}; the next is due"
-        f" {iso(wait.due_at)}, the end {iso(wait.timeout_at)};"
+        f" {moment(wait.due_at)}, the end {moment(wait.timeout_at)};"
         f" `pipeweave wait resolve {_shown(wait)}` gives it a result"
     )
     return reason(
@@ -125,7 +126,7 @@ def _for_run(tx: Transaction, wait: Wait) -> Reason:
     if wait.rule is not None:
         return _handles_error(wait, child, None if row is None else row.status)
     if row is None:
-        text = f"its next run {child} starts at {iso(wait.due_at)}"
+        text = f"its next run {child} starts at {moment(wait.due_at)}"
         return reason("round_delay", text, runId=child, startsAt=iso(wait.due_at), **numbers)
     text = f"it waits for run {child} of {row.pipeline_id!r}, which is {row.status}; `pipeweave why {child}`"
     return reason("waits_for_run", text, runId=child, status=row.status, **numbers)

@@ -116,8 +116,12 @@ def waiting(
     show_list("waits", page, cells, as_json=as_json, none="Nothing waits.")
 
 
+# What a wait waits for that has neither a title nor names of signals.
+_COMES = {"timer": "its time", "callback": "a report", "poll": "an answer", "child": "a run"}
+
+
 def _what(wait: Mapping[str, Any]) -> Any:
-    return wait["title"] or wait["names"] or ""
+    return wait["title"] or wait["names"] or _COMES.get(wait["kind"], "")
 
 
 @click.command(epilog=examples("pipeweave approve trun_01m80arwk4e7 -i '{\"amount\": 900}' --comment ok"))
