@@ -94,7 +94,9 @@ def _of_row(times: TaskRunTimes) -> Iterator[_Mark]:
     for each in times.attempts:
         if each.begin is not None:
             yield _Mark(each.begin, times.wait or PhaseKind.FAILED_WORK, each.number, each.error_code)
-        yield _Mark(each.end, PhaseKind.RETRY_DELAY, each.number + 1)
+        # Behind the last attempt, a run takes care of the error, or it is the end.
+        then = PhaseKind.RETRY_DELAY if each.number < times.attempt else PhaseKind.CHILD
+        yield _Mark(each.end, then, each.number + 1)
     if times.queued is not None:
         yield _Mark(times.queued, _released(times), times.attempt)
     if times.started is not None and times.attempt not in numbers:

@@ -9,12 +9,13 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.timeline import reading
 from pipeweave.orchestrator.timeline.critical_path import PathStep, critical_path
 from pipeweave.orchestrator.timeline.ledger import parts
 from pipeweave.orchestrator.timeline.reading import RunRow
-from pipeweave.orchestrator.timeline.spans import PathPart, PhaseKind, RunTimes
+from pipeweave.orchestrator.timeline.spans import PathPart, RunTimes
 
 # Child runs that one ledger looks into, of all depths together.
 MOST_RUNS = 20
@@ -57,9 +58,10 @@ def _whole(
 
 
 def _waiting(times: RunTimes, path: Iterable[PathStep]) -> list[int]:
-    """The ordinals of the steps and items of the path that waited for child runs."""
+    """The ordinals of the steps and items of the path that waited for child runs, and END for an ending."""
     on_path = (times.last_items.get(each.ordinal, times.steps[each.ordinal]) for each in path)
-    return [each.ordinal for each in on_path if each.wait is PhaseKind.CHILD]
+    waiting = [each.ordinal for each in on_path if each.has_runs_inside]
+    return [*waiting, END] if times.has_ending else waiting
 
 
 def _inside(
@@ -79,7 +81,9 @@ def _children(
 ) -> list[tuple[UUID, int]]:
     if not waiting or not budget.left:
         return []
-    parameters = {"run_id": run_id, "ids": [ids.task_run_id(run_id, each) for each in waiting]}
+    # The run itself waits for what its ending runs.
+    waits = [run_id if each == END else ids.task_run_id(run_id, each) for each in waiting]
+    parameters = {"run_id": run_id, "ids": waits}
     rows: list[Any] = list(tx.execute(_CHILDREN, {**parameters, "most": budget.left}))
     budget.left -= len(rows)
     return [(row.id, ids.ordinal_of(row.parent_task_run_id)) for row in rows]

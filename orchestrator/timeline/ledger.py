@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.timeline.critical_path import PathStep
 from pipeweave.orchestrator.timeline.dividing import clipped, laid_over, spans
 from pipeweave.orchestrator.timeline.spans import PathPart, PhaseKind, RunTimes, TaskRunTimes, TimeSpan
@@ -47,8 +48,11 @@ def parts(run: RunTimes, path: Sequence[PathStep]) -> list[PathPart]:
     for step in path:
         run_parts += _of_step(run, step if step.begin >= begin else replace(step, begin=begin))
     end = max([begin, *(each.end for each in path)])
-    rest = clipped([TimeSpan(PhaseKind.PREDECESSORS, end, run.end)], end, run.end)
-    return run_parts + [PathPart(each) for each in _as_run(run, rest)]
+    after = PhaseKind.CHILD if run.has_ending else PhaseKind.PREDECESSORS
+    rest = clipped([TimeSpan(after, end, run.end)], end, run.end)
+    for each in _as_run(run, rest):
+        run_parts += _with_inside(run, PathPart(each))
+    return run_parts
 
 
 def _waiting_for_slot(span: TimeSpan) -> TimeSpan:
@@ -74,7 +78,7 @@ def _of_step(run: RunTimes, step: PathStep) -> Iterator[PathPart]:
 
 def _with_inside(run: RunTimes, part: PathPart) -> Iterator[PathPart]:
     """The part; in its place, as far as that is known, what the child runs did that it waited for."""
-    inside = () if part.times is None else run.inside.get(part.times.ordinal, ())
+    inside = run.inside.get(END if part.times is None else part.times.ordinal, ())
     at, until = part.span.begin, part.span.end
     for each in inside if part.span.kind is PhaseKind.CHILD else ():
         begin, end = max(at, each.span.begin), min(until, each.span.end)

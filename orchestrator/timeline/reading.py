@@ -110,6 +110,10 @@ def further_row(tx: Transaction, tenant: str, id: UUID) -> RunRow:
     )
 
 
+# The statuses of a run that is in its ending, or may have had one.
+_WITH_ENDING = {RunStatus.ERROR_HANDLING, *FINAL_RUN}
+
+
 def step_times(tx: Transaction, run: RunRow) -> RunTimes:
     """The times of a run's steps without their events: `with_events` adds those."""
     last = ids.task_run_id(run.id, MAX_STEPS)
@@ -122,6 +126,7 @@ def step_times(tx: Transaction, run: RunRow) -> RunTimes:
         run.status not in FINAL_RUN,
         {each.ordinal: each for each in times},
         {each.ordinal: each.predecessors for each in run.plan.steps},
+        has_ending=run.plan.has_ending and run.status in _WITH_ENDING,
     )
 
 

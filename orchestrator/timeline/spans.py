@@ -96,6 +96,19 @@ class TaskRunTimes:
     wait: PhaseKind | None = None
     waits_for: str | None = None
 
+    @property
+    def was_handed_on(self) -> bool:
+        """Whether another run takes or took care of its error: no attempt followed the last, nor an end."""
+        last = self.attempts[-1] if self.attempts else None
+        if last is None or last.number < self.attempt:
+            return False
+        return self.finished is None or self.finished > last.end
+
+    @property
+    def has_runs_inside(self) -> bool:
+        """Whether it waited for runs that it, or its error, has started."""
+        return self.wait is PhaseKind.CHILD or self.was_handed_on
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -109,7 +122,7 @@ class PathPart(NamedTuple):
     """A span of the critical path, and the task run that it belongs to.
 
     Args:
-        times: None for what the run itself waited for.
+        times: None for what the run itself waited for, its ending as well.
         inner: of what a child run did meanwhile, the task run of the child; `times` is then the one that
             waited for the child.
     """
@@ -137,7 +150,9 @@ class RunTimes:
         pauses: when the whole run was paused.
         overs: when the run was final and was reopened afterwards.
         last_items: of maps on the critical path, by the map's ordinal, the item that ended last.
-        inside: by the ordinal of a step, or an item, that waited for child runs: what those did, in order.
+        inside: by the ordinal of a step, or an item, that waited for child runs: what those did, in order;
+            under END what those of its ending did.
+        has_ending: whether what follows its last step is its ending.
     """
 
     started: int | None
@@ -150,3 +165,4 @@ class RunTimes:
     overs: Sequence[Interval] = ()
     last_items: Mapping[int, TaskRunTimes] = field(default_factory=dict)
     inside: Mapping[int, Sequence[PathPart]] = field(default_factory=dict)
+    has_ending: bool = False

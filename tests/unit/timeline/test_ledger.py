@@ -5,21 +5,24 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.timeline.critical_path import critical_path
 from pipeweave.orchestrator.timeline.dividing import spans
 from pipeweave.orchestrator.timeline.ledger import parts, sums
 from pipeweave.orchestrator.timeline.spans import (
     EndedAttempt,
     Interval,
+    PathPart,
     PhaseChange,
     PhaseKind,
     RunTimes,
     TaskRunTimes,
+    TimeSpan,
 )
 
 # --- the reference model ----------------------------------------------------------------------------------
@@ -327,4 +330,33 @@ def test_a_wait_that_timed_out_was_a_wait_and_no_work_that_failed() -> None:
     assert [(each.kind, each.begin, each.end) for each in spans(times, (), 90)] == [
         (PhaseKind.PREDECESSORS, 0, 10),
         (PhaseKind.APPROVAL, 10, 60),
+    ]
+
+
+# --- what takes care of an error, and the ending ----------------------------------------------------------
+
+
+def test_a_step_whose_error_another_run_handles_waits_for_that_run_and_for_no_retry() -> None:
+    ended = EndedAttempt(1, 5, 20, "BOOM")
+    step = a_step(1, status="waiting", attempt=1, queued=0, started=5, finished=None, attempts=(ended,))
+    assert step.was_handed_on
+    kinds = [(each.kind, each.begin, each.end) for each in spans(step, (), 100)]
+    assert kinds[-2:] == [(PhaseKind.FAILED_WORK, 5, 20), (PhaseKind.CHILD, 20, 100)]
+    retried = a_step(1, status="pending", attempt=2, queued=0, started=5, finished=None, attempts=(ended,))
+    assert not retried.was_handed_on
+    assert spans(retried, (), 100)[-1].kind is PhaseKind.RETRY_DELAY
+    assert not a_step(1, status="failed", attempt=1, finished=20, attempts=(ended,)).was_handed_on
+
+
+def test_what_follows_the_last_step_is_the_ending_where_there_is_one() -> None:
+    step = a_step(1, queued=0, started=0, finished=40)
+    plain = RunTimes(0, 100, False, {1: step}, {1: ()})
+    assert parts(plain, critical_path(plain))[-1].span.kind is PhaseKind.PREDECESSORS
+    work = PathPart(TimeSpan(PhaseKind.WORK, 50, 90), None, a_step(1))
+    with_ending = replace(plain, has_ending=True, inside={END: [work]})
+    of_end = parts(with_ending, critical_path(with_ending))[-3:]
+    assert [(each.span.kind, each.length) for each in of_end] == [
+        (PhaseKind.CHILD, 10),
+        (PhaseKind.WORK, 40),
+        (PhaseKind.CHILD, 10),
     ]
