@@ -6,6 +6,8 @@ from __future__ import annotations
 TOP = "r.parent_run_id IS NULL"
 INSIDE = "r.parent_run_id IS NOT NULL"
 _BOTH = TOP, INSIDE
+# Child runs of a whole pipeline: those of a body have its id, but other steps.
+_INSIDE_WHOLE = f"{INSIDE} AND r.body IS NULL"
 
 
 def of_both(part: str) -> str:
@@ -15,6 +17,11 @@ def of_both(part: str) -> str:
         part: of rows `r`, with an order and a limit, and with `{kind}` among its conditions.
     """
     return " UNION ALL ".join(f"({part.replace('{kind}', each)})" for each in _BOTH)
+
+
+def of_whole(part: str) -> str:
+    """SQL: what a SELECT gives of the runs that run all of a pipeline, as `of_both`."""
+    return " UNION ALL ".join(f"({part.replace('{kind}', each)})" for each in (TOP, _INSIDE_WHOLE))
 
 
 def by_kind(condition: str) -> list[str]:

@@ -9,7 +9,7 @@ from pipeweave.orchestrator.documents.pipelines import Pipeline, PipelineSummary
 from pipeweave.orchestrator.documents.tasks import CodeVersion, InputSchemaAnswer, Task
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import duration_ms
-from pipeweave.orchestrator.domain.run_kinds_sql import of_both
+from pipeweave.orchestrator.domain.run_kinds_sql import of_whole
 from pipeweave.orchestrator.reading.service_list import require_service
 from pipeweave.orchestrator.registry import code_versions, pipelines, unknown_names
 from pipeweave.orchestrator.registry.loaded_tasks import last_seen_sql
@@ -167,7 +167,7 @@ _OF_PIPELINE = """
 SELECT r.id, r.status, r.created_at, r.started_at, r.finished_at FROM runs AS r
 WHERE r.tenant_id = :tenant AND r.pipeline_id = :pipeline AND {kind} ORDER BY r.id DESC LIMIT :recent
 """
-_RECENT = f"SELECT r.* FROM ({of_both(_OF_PIPELINE)}) AS r ORDER BY r.id DESC LIMIT :recent"
+_RECENT = f"SELECT r.* FROM ({of_whole(_OF_PIPELINE)}) AS r ORDER BY r.id DESC LIMIT :recent"
 
 
 def _recent_runs(tx: Transaction, tenant: str, pipeline_id: str, number: int) -> list[Document]:

@@ -90,7 +90,7 @@ def _usual(tx: Transaction, tenant: str, spec: PipelineSpec, of: tuple[int, str]
     kept = tx.cache(USUAL).get(key)
     if kept is not None and time.monotonic() - kept.at < FRESH_S:
         return kept
-    past = past_runs(tx, tenant, spec)
+    past = past_runs(tx, tenant, spec, of[1] or None)
     usual = Usual(time.monotonic(), Graph(spec), len(past), usual_ms(spec, past))
     if past:
         tx.cache(USUAL).put(key, usual)

@@ -18,7 +18,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.documents.pipelines import GridAnswer, GridRun, GridStep
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, run_took_ms
 from pipeweave.orchestrator.domain.plan import Plan
-from pipeweave.orchestrator.domain.run_kinds_sql import of_both
+from pipeweave.orchestrator.domain.run_kinds_sql import of_whole
 from pipeweave.orchestrator.domain.states import FAILED_TASK, FINAL_TASK
 from pipeweave.orchestrator.domain.step_classes import worst
 from pipeweave.orchestrator.reading import grid_rows
@@ -63,8 +63,8 @@ SELECT r.id, r.pipeline_version, r.status, r.error_code, r.created_at, r.started
 FROM runs AS r WHERE r.tenant_id = :tenant AND r.pipeline_id = :pipeline AND {kind}
 """
 _OLDEST_LAST, _NEWEST_LAST = "ORDER BY r.id DESC LIMIT :limit", "ORDER BY r.id LIMIT :limit"
-_OLDER = f"SELECT r.* FROM ({of_both(f'{_SELECTED} AND r.id < :before {_OLDEST_LAST}')}) AS r {_OLDEST_LAST}"
-_NEWER = f"SELECT r.* FROM ({of_both(f'{_SELECTED} AND r.id > :after {_NEWEST_LAST}')}) AS r {_NEWEST_LAST}"
+_OLDER = f"SELECT r.* FROM ({of_whole(f'{_SELECTED} AND r.id < :before {_OLDEST_LAST}')}) AS r {_OLDEST_LAST}"
+_NEWER = f"SELECT r.* FROM ({of_whole(f'{_SELECTED} AND r.id > :after {_NEWEST_LAST}')}) AS r {_NEWEST_LAST}"
 _LAST_ID = UUID(int=(1 << 128) - 1)
 
 

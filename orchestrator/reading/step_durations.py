@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain import kind_sql
-from pipeweave.orchestrator.domain.run_kinds_sql import of_both
+from pipeweave.orchestrator.domain.run_kinds_sql import INSIDE, of_whole
 from pipeweave.orchestrator.domain.states import TaskStatus, sql_in
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import PipelineSpec
@@ -23,15 +23,20 @@ MOST_ROWS = 50_000
 MOST_EDGES = 500_000
 
 _OF_PIPELINE = """
-SELECT r.id, r.status, r.task_run_count,
+SELECT r.id, r.status, r.task_run_count, r.body,
     greatest(0, extract(epoch FROM r.finished_at - r.started_at) * 1000 - r.paused_ms - r.over_ms) AS took_ms
 FROM runs AS r WHERE r.tenant_id = :tenant AND r.pipeline_id = :pipeline_id AND {kind}
 ORDER BY r.id DESC LIMIT :window
 """
 _RUNS = f"""
 SELECT w.id, w.task_run_count, w.took_ms FROM (
-    SELECT r.* FROM ({of_both(_OF_PIPELINE)}) AS r ORDER BY r.id DESC LIMIT :window) AS w
+    SELECT r.* FROM ({of_whole(_OF_PIPELINE)}) AS r ORDER BY r.id DESC LIMIT :window) AS w
 WHERE w.status = 'completed' ORDER BY w.id DESC LIMIT :most
+"""
+# A body may be one of many: what it took is looked for among the newest child runs of its pipeline.
+_RUNS_OF_BODY = f"""
+SELECT w.id, w.task_run_count, w.took_ms FROM ({_OF_PIPELINE.replace("{kind}", INSIDE)}) AS w
+WHERE w.status = 'completed' AND w.body = :body ORDER BY w.id DESC LIMIT :most
 """
 
 # The steps of a run come before the items of its maps.
@@ -44,16 +49,20 @@ WHERE {kind_sql.IS_STEP} AND t.status IN {sql_in({TaskStatus.COMPLETED, TaskStat
 """
 
 
-def past_runs(tx: Transaction, tenant: str, spec: PipelineSpec) -> list[PastRun]:
+def past_runs(tx: Transaction, tenant: str, spec: PipelineSpec, body: str | None = None) -> list[PastRun]:
     """The last completed runs of a pipeline, of any version, the newest first.
 
     A step counts only where it ran the task that it runs now.
+
+    Args:
+        body: of runs of this body of it, whose spec this is; None for runs of the whole pipeline.
     """
     size = max(1, len(spec.steps))
     edges = size + sum(len(step.needs) for step in spec.steps)
     most = max(FEW_RUNS, min(MOST_RUNS, MOST_ROWS // size, MOST_EDGES // edges))
     parameters = {"tenant": tenant, "pipeline_id": spec.id, "window": WINDOW, "most": most}
-    runs = tx.execute(_RUNS, parameters).all()
+    of_body = {**parameters, "body": body}
+    runs = (tx.execute(_RUNS, parameters) if body is None else tx.execute(_RUNS_OF_BODY, of_body)).all()
     if not runs:
         return []
     rows = MOST_ROWS // len(runs)

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from support.child_runs import child, children, only_child
 from support.factories import a_pipeline, end
 from support.failed_runs import MAP, failed_run, letters, retry
 from support.inline_worker import InlineWorker
@@ -16,10 +17,12 @@ from pipeweave import ids
 from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.reading import Window, run_grid
+from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import PageRequest
+from pipeweave.spec import Body, MapSpec, StepSpec, engine_task
 
 TENANT = "grid-tests"
 
@@ -185,3 +188,34 @@ def test_failed_items_of_a_map_are_counted_until_they_are_retried(driver: RunDri
     worker.fails = {}
     worker.consume_all()
     assert counts()[0] == ([5], [None]), "nobody knows how many, once dead letters are gone"
+
+
+def test_runs_of_bodies_are_no_runs_of_the_pipeline(driver: RunDriver) -> None:
+    """They have its id, but other steps: a step of a body has the ordinal of one of the pipeline."""
+    worker = InlineWorker(driver)
+    runs = Body((StepSpec("inner", "noop"),))
+    driver.store_steps(StepSpec("each", engine_task(runs), decides=runs, map=MapSpec([1, 2, 3])), id="spread")
+    run_id = driver.trigger("spread")
+    worker.consume_all()
+    assert len(children(driver, run_id)) == 3
+    with driver.database.reading() as tx:
+        found = reading.grid(tx, driver.tenant, "spread", Window())
+        [listed] = reading.pipeline_list(tx, driver.tenant, PageRequest(), recent=20)["items"]
+        spec = pipelines.get(tx, driver.tenant, "spread").spec
+        past = reading.past_runs(tx, driver.tenant, spec)
+        of_body = reading.past_runs(tx, driver.tenant, spec.bodies["each.map"], "each.map")
+    assert (
+        [each["id"] for each in found["runs"]]
+        == [each["id"] for each in listed["recentRuns"]]
+        == shown(run_id)
+    )
+    assert (len(past), len(of_body)) == (1, 3)
+
+
+def test_child_runs_of_the_whole_pipeline_are_runs_of_it(driver: RunDriver) -> None:
+    driver.store({"a": []}, id="inner")
+    driver.store_steps(child("call", "inner"), id="outer")
+    inner = only_child(driver, driver.trigger("outer"))
+    with driver.database.reading() as tx:
+        found = reading.grid(tx, driver.tenant, "inner", Window())
+    assert [each["id"] for each in found["runs"]] == shown(inner)
