@@ -34,13 +34,15 @@ def input_of(view: View, pipeline_id: str) -> Any:
 
 
 def schema_of(view: View, pipeline_id: str) -> Mapping[str, Any] | None:
-    """The fields of the pipeline's own input schema, and those that its entry tasks have besides."""
+    """The pipeline's own input schema, else the fields of those entry tasks that read the run's input."""
     pipeline = view.ask("pipelines.get_pipeline", id=pipeline_id)["pipeline"]
     own = pipeline["spec"].get("inputSchema")
     if own is not None:
         return own  # type: ignore[no-any-return]
     fields: dict[str, Any] = {}
-    for task_id in dict.fromkeys(pipeline["entryTasks"]):
+    for task_id in dict.fromkeys(map(_reads_input, pipeline["spec"]["steps"])):
+        if task_id is None:
+            continue
         try:
             schema = view.ask("tasks.input_schema", id=task_id)["schema"]
         except NotFound:
@@ -48,6 +50,12 @@ def schema_of(view: View, pipeline_id: str) -> Mapping[str, Any] | None:
         for each in (schema or {}).get("fields", ()):
             fields.setdefault(each["name"], each)
     return {"fields": list(fields.values())} if fields else None
+
+
+def _reads_input(step: Mapping[str, Any]) -> str | None:
+    """The task of an entry step whose parameters are the run's input; None of any other step."""
+    has_own = "params" in step or step.get("map") is not None
+    return None if step["needs"] or has_own else step.get("task")
 
 
 def _fields(view: View) -> list[Field]:
