@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from pipeweave.api.ui import figures, periods, run_plan, triggering
+from pipeweave.api.ui import figures, periods, run_plan, step_sentences, triggering
 from pipeweave.api.ui.runs import SHOWN
 from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.view import View
@@ -53,7 +53,8 @@ def pipeline(view: View, id: str) -> ScreenPage:
 
 
 def _graph(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    return {"steps": document["spec"]["steps"]}
+    spec = document["spec"]
+    return {"steps": step_sentences.all_steps(spec), "holds": step_sentences.of_pipeline(spec)}
 
 
 def _grid(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:

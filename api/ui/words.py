@@ -19,6 +19,7 @@ from pipeweave.ids import ENGINE_TASK_PREFIX
 ENGINE_WORDS = {
     **{each: each for each in ("choice", "transform", "gather", "signal", "approval", "sleep")},
     **dict.fromkeys(("sleepMs", "sleepUntil"), "sleep"),
+    **{each: each for each in ("pipeline", "loop")},
 }
 # Filter name -> function.
 FILTERS: dict[str, Callable[..., Any]] = {"on_clocks": on_clocks}
@@ -53,8 +54,10 @@ def task_word(task_id: str) -> str:
 @_filter
 def step_word(step: Mapping[str, Any]) -> str:
     """What a step of a document is: `task`, `map`, or the word of what the engine decides."""
+    if step.get("map"):
+        return "map"
     engine = next((each for each in ENGINE_WORDS if each in step), None)
-    return ENGINE_WORDS[engine] if engine else ("map" if step.get("map") else "task")
+    return ENGINE_WORDS[engine] if engine else "task"
 
 
 @_filter
