@@ -25,6 +25,12 @@ class DrawingQuery(Query):
     )
 
     direction: Direction = Field("right", description="From left to right, or from the top `down`.")
+    body: str | None = Field(
+        None,
+        max_length=400,
+        description="A body of the version, such as `files.map`, as runs of it name it. Absent: the whole"
+        " pipeline.",
+    )
 
     @property
     def is_down(self) -> bool:

@@ -55,6 +55,7 @@ def get_graph(call: Call, id: str, version: str, query: GraphQuery) -> Answer:
             opened=query.opened,
             is_down=query.is_down,
             has_layout=query.layout,
+            body=query.body,
         )
     return Answer(drawn, headers=_FOR_EVER)
 
@@ -80,6 +81,7 @@ def draw_graph(call: Call, id: str, version: str, query: DrawingQuery) -> Downlo
             view=query.view,
             opened=query.opened,
             is_down=query.is_down,
+            body=query.body,
         )
 
     def opened(start: int, length: int) -> AbstractContextManager[Iterator[bytes]]:

@@ -28,6 +28,7 @@ def graph_of(
     version: int,
     *,
     run_id: str | None = None,
+    body: str | None = None,
     selected: str | None = None,
     changed: Collection[str] = (),
 ) -> dict[str, Any]:
@@ -39,15 +40,17 @@ def graph_of(
         pipeline_id: the pipeline.
         version: its version.
         run_id: the run whose states are shown; None: those of no run.
+        body: the body that the run runs; None: the whole pipeline.
         selected: the step that is selected; None: what the address says.
         changed: the steps whose code is not that of the last run that completed.
     """
     query = {
         name: view.parameters[name] for name in ("view", "open", "direction") if view.parameters.get(name)
     }
+    query |= {} if body is None else {"body": body}
     path = f"/api/pipelines/{quote(pipeline_id, safe='')}/versions/{version}/graph"
     states = None if run_id is None else f"/api/runs/{run_id}/steps"
-    label = f"Graph of {pipeline_id}, version {version}"
+    label = f"Graph of {pipeline_id}, version {version}" + ("" if body is None else f", {body}")
     shown = {
         "src": path + (f"?{urlencode(query)}" if query else ""),
         "states": states,

@@ -23,6 +23,9 @@ def around(view: View, run: Run) -> Shown:
     """The runs of the same pipeline before and after this one; and of one that ended badly, what has changed
     since the last that completed: {before, after, since}.
     """
+    if run["body"] is not None:
+        # Runs of its pipeline have other steps.
+        return {"before": None, "after": None, "since": None}
     is_bad = run["status"] in _ENDED_BADLY
     query = {"pipelineId": run["pipelineId"], "createdBefore": run["createdAt"]}
     listed = view.ask("runs.list_runs", {**query, "limit": str(LOOKED_AT if is_bad else 1)})["runs"]
@@ -73,6 +76,8 @@ def steps_between(view: View, pipeline_id: str, before: int, after: int) -> int:
 
 def values_since(view: View, run: Run, chosen: Selected | None) -> Shown:
     """How input and output differ from those of the last run that completed: {other, parts, code}."""
+    if run["body"] is not None:
+        return {"other": None}
     query = {
         "pipelineId": run["pipelineId"],
         "status": "completed",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeweave.api.ui import waits
+from pipeweave.api.ui import step_sentences, waits
 from pipeweave.api.ui.tracebacks import TracedLine, traced
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.domain import TaskStatus
@@ -118,7 +118,9 @@ def _condition(view: View, run: Mapping[str, Any], step_id: str) -> dict[str, An
     """The condition of a step, and the values that it saw, as far as they can be told."""
     query = {"version": str(run["pipelineVersion"])}
     spec = view.ask("pipelines.get_pipeline", query, id=run["pipelineId"])["pipeline"]["spec"]
-    text = next((each.get("condition") for each in spec["steps"] if each["id"] == step_id), None)
+    # Ids are unique in the whole document, also those of steps of bodies.
+    steps = (each["step"] for each in step_sentences.all_steps(spec))
+    text = next((each.get("condition") for each in steps if each["id"] == step_id), None)
     if text is None:
         return None
     if len(run["steps"]) > MOST_EVALUATED:

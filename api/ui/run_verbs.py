@@ -207,7 +207,8 @@ def offered(view: View, run: Mapping[str, Any]) -> list[Offered]:
     if _FAILED & set(run["counts"]) and not is_ending:
         names.append("dead_letters.retry_all:run")
     if RunStatus(run["status"]).is_final:
-        names.append("reruns.rerun")
+        # A body is not run alone.
+        names += ["reruns.rerun"] if run["body"] is None else []
     elif is_ending:
         names.append("runs.cancel")
     else:

@@ -63,15 +63,17 @@ def graph(
     from pipeweave.cli.support.graph_text import graph_lines
 
     statuses: dict[str, str] = {}
+    body: str | None = None
     if pipeline == id_arguments.LATEST or pipeline.startswith(f"{ids.RUN}_"):
         run = client.run(id_arguments.run(client, pipeline)).document
         pipeline, version = str(run["pipelineId"]), int(run["pipelineVersion"])
+        body = run.get("body")
         statuses = {each["id"]: each["status"] for each in run["steps"]}
     else:
         version = number or int(client.pipeline(pipeline)["version"])
     if svg is not None:
         try:
-            size = client.draw_graph(pipeline, version, svg, view=view, direction=direction)
+            size = client.draw_graph(pipeline, version, svg, view=view, direction=direction, body=body)
         except OSError as error:
             raise Unavailable(f"{svg} cannot be written: {error.strerror}") from error
         if as_json:
@@ -79,14 +81,15 @@ def graph(
         else:
             click.echo(text(f"{svg}: {pipeline}, version {version}"))
         return
-    pipeline_graph = client.graph(pipeline, version, view=view, layout=as_json)
+    pipeline_graph = client.graph(pipeline, version, view=view, layout=as_json, body=body)
     if as_json:
         show_json(pipeline_graph)
         return
     shown = "their pattern" if pipeline_graph["view"] == "pattern" else "all steps"
     steps, edges = pipeline_graph["stepCount"], pipeline_graph["edgeCount"]
     counted = f"{steps:,} step{'s' if steps != 1 else ''}, {edges:,} edge{'s' if edges != 1 else ''}"
-    click.echo(text(f"{pipeline} v{version}: {counted}; {shown}"))
+    place = f" {body}" if body else ""
+    click.echo(text(f"{pipeline} v{version}{place}: {counted}; {shown}"))
     # Its names have no letters that a terminal takes for a command, and its blanks are the drawing.
     for line in graph_lines(pipeline_graph, WIDTH, statuses):
         click.echo(line)

@@ -71,7 +71,13 @@ class RegistryMethods(Methods):
         return list(self._all(f"/api/pipelines/{checked_id(pipeline_id)}/versions", "versions", {}))
 
     def graph(
-        self, pipeline_id: str, version: int, *, view: str | None = None, layout: bool = True
+        self,
+        pipeline_id: str,
+        version: int,
+        *,
+        view: str | None = None,
+        layout: bool = True,
+        body: str | None = None,
     ) -> Document:
         """Read the graph of a version: its boxes and links, and with `layout` where they lie.
 
@@ -80,9 +86,10 @@ class RegistryMethods(Methods):
             version: its version.
             view: `all` steps or their `pattern`; None: what fits its size.
             layout: False leaves the places out.
+            body: a body of it, such as `files.map`; None: the whole pipeline.
         """
         path = f"/api/pipelines/{checked_id(pipeline_id)}/versions/{version}/graph"
-        query = {"view": view, "layout": None if layout else "false"}
+        query = {"view": view, "layout": None if layout else "false", "body": body}
         return document_of(self._http.get(path, query))
 
     def draw_graph(
@@ -93,6 +100,7 @@ class RegistryMethods(Methods):
         *,
         view: str | None = None,
         direction: str | None = None,
+        body: str | None = None,
     ) -> int:
         """Write the graph of a version into an SVG file; gives its size in bytes.
 
@@ -102,9 +110,10 @@ class RegistryMethods(Methods):
             to: the file.
             view: `all` steps or their `pattern`; None: what fits its size.
             direction: `right`, or from the top `down`; None: right.
+            body: a body of it, such as `files.map`; None: the whole pipeline.
         """
         path = f"/api/pipelines/{checked_id(pipeline_id)}/versions/{version}/graph.svg"
-        return self._http.download(path, {"view": view, "direction": direction}, to)
+        return self._http.download(path, {"view": view, "direction": direction, "body": body}, to)
 
     def dry_run(self, pipeline_id: str, input: Any = None, spec: Mapping[str, Any] | None = None) -> Document:
         """Plan a run without starting it: {valid, errors, warnings, executionPlan}.

@@ -40,6 +40,19 @@ def test_a_graph_has_places_and_may_be_kept_for_ever(api: Api) -> None:
     assert api.get(GRAPH).data == answer.data
 
 
+def test_a_body_has_a_graph_of_its_own(api: Api) -> None:
+    inner = [{"id": "rows", "task": "count"}, {"id": "load", "task": "report"}]
+    each = {"id": "each", "map": {"over": [1, 2], "steps": inner}}
+    assert api.put("/api/pipelines/with-body", {"steps": [{"task": "list_files"}, each]}).status_code < 300
+    path = "/api/pipelines/with-body/versions/1/graph"
+    whole = api.get(path).json
+    assert [frame["title"] for frame in whole["frames"]] == ["each item of each"]
+    found = api.get(path, body="each.map").json
+    assert (found["steps"]["ids"], found["stepCount"], found["frames"]) == (["rows", "load"], 2, [])
+    assert "each.map" in api.get(f"{path}.svg", body="each.map").text
+    assert api.get(path, body="nothing.map").status_code == 404
+
+
 def test_the_pattern_opens_a_class(api: Api) -> None:
     closed = api.get(GRAPH, view="pattern").json
     assert closed["boxes"]["keys"] == ["list_files", "1/count", "report"]

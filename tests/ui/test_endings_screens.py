@@ -100,3 +100,14 @@ def test_a_pipeline_says_in_sentences_what_its_steps_do(visit: Visit, trip: UUID
     expect(visit.page.locator("#step-release")).to_contain_text("in finally")
     expect(visit.page.locator(".holds")).to_contain_text("When all steps have ended, however they did")
     visit.axe_in_both_themes(WIDE, PHONE)
+
+
+def test_the_run_of_a_body_shows_the_graph_of_the_body(visit: Visit, driver: RunDriver, trip: UUID) -> None:
+    driver.finish(trip, "flight", "pay")
+    inner = shown(last_child(driver, trip))
+    visit.open(f"/runs/{inner}")
+    expect(visit.page.locator(".run-head")).to_contain_text("finally of")
+    visit.page.wait_for_function("() => document.querySelector('pw-graph').states.isKnown")
+    steps = visit.page.evaluate("() => document.querySelector('pw-graph').scene.graph.steps.ids")
+    assert steps == ["release"]
+    expect(visit.page.get_by_role("link", name="Compare with the run before")).to_have_count(0)
