@@ -48,7 +48,8 @@ def parts(run: RunTimes, path: Sequence[PathStep]) -> list[PathPart]:
     for step in path:
         run_parts += _of_step(run, step if step.begin >= begin else replace(step, begin=begin))
     end = max([begin, *(each.end for each in path)])
-    after = PhaseKind.CHILD if run.has_ending else PhaseKind.PREDECESSORS
+    has_ending = run.has_ending and (run.is_open or END in run.inside)
+    after = PhaseKind.CHILD if has_ending else PhaseKind.PREDECESSORS
     rest = clipped([TimeSpan(after, end, run.end)], end, run.end)
     for each in _as_run(run, rest):
         run_parts += _with_inside(run, PathPart(each))

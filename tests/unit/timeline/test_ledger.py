@@ -351,7 +351,9 @@ def test_a_step_whose_error_another_run_handles_waits_for_that_run_and_for_no_re
 def test_what_follows_the_last_step_is_the_ending_where_there_is_one() -> None:
     step = a_step(1, queued=0, started=0, finished=40)
     plain = RunTimes(0, 100, False, {1: step}, {1: ()})
-    assert parts(plain, critical_path(plain))[-1].span.kind is PhaseKind.PREDECESSORS
+    without_parts = replace(plain, has_ending=True)
+    for each in (plain, without_parts):
+        assert parts(each, critical_path(each))[-1].span.kind is PhaseKind.PREDECESSORS
     work = PathPart(TimeSpan(PhaseKind.WORK, 50, 90), None, a_step(1))
     with_ending = replace(plain, has_ending=True, inside={END: [work]})
     of_end = parts(with_ending, critical_path(with_ending))[-3:]

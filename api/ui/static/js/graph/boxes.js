@@ -3,7 +3,7 @@ import { drawMark, ICONS, isFailure, OVER, shortDuration, WORST_FIRST } from "./
 import { shadeOf } from "./shades.js";
 
 /** The least zoom of a card, of a name, of a shape; below that, dots. */
-const CARD = 0.9, NAME = 0.45, SHAPE = 0.18;
+export const CARD = 0.9, NAME = 0.45, SHAPE = 0.18;
 const BOLD = "550 13px system-ui, sans-serif", SMALL = "11px system-ui, sans-serif";
 // In world units larger than on a card, so that it can still be read.
 const LARGE = "550 16px system-ui, sans-serif";

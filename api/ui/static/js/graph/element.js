@@ -3,6 +3,7 @@
 // What is selected, open and shown stands in the page's address, and the page is asked to look at it: so it can
 // be linked to, and other parts follow. A page that does more itself listens to `pw-select` {step}, `pw-open`
 // {step, isMap} and `pw-view` {view, open, colour}, and may prevent that.
+import { NAME } from "./boxes.js";
 import { Camera } from "./camera.js";
 import { pressed, speak } from "./keys.js";
 import { coloursOf } from "./looks.js";
@@ -36,9 +37,7 @@ export class PwGraph extends HTMLElement {
   connectedCallback() {
     this.life = new AbortController();
     const { signal } = this.life;
-    this.colour = this.getAttribute("colour") ?? "";
-    this.src = this.getAttribute("src") ?? "";
-    if (this.clientWidth < 500 && !this.src.includes("direction=")) this.src += `${this.src.includes("?") ? "&" : "?"}direction=down`;
+    [this.colour, this.src] = ["colour", "src"].map((name) => this.getAttribute(name) ?? "");
     const parts = this.#parts = {
       view: make("div", "view"), stage: make("div", "stage"), spoken: make("p", "spoken unseen"),
       picture: make("canvas", "picture"), above: make("canvas", "above"),
@@ -84,9 +83,10 @@ export class PwGraph extends HTMLElement {
     else if (this.src !== (this.src = now ?? "")) this.load();
   }
 
-  /** Get the graph, then how far its run is. */
+  /** Get the graph, from the top down where its names could not be read otherwise; then how far its run is. */
   async load() {
-    const graph = await fetched(this, this.src);
+    let graph = await fetched(this, this.src);
+    if (!this.src.includes("direction=") && this.clientWidth < graph?.width * NAME && graph.width > 3 * graph.height) graph = await fetched(this, (this.src += `${this.src.includes("?") ? "&" : "?"}direction=down`));
     if (graph) this.show(graph);
     this.#ask();
   }
