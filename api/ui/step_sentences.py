@@ -37,9 +37,10 @@ def of_step(step: Document) -> list[str]:
 
 
 def all_steps(spec: Document) -> list[dict[str, Any]]:
-    """The steps of a version, each followed by those of its bodies: {step, inside, sentences}.
+    """The steps of a version, each followed by those of its bodies: {step, inside, pipeline, sentences}.
 
-    `inside` says where the step is, such as `files.map`; empty for a step of the run itself.
+    `inside` says where the step is, such as `files.map`; empty for a step of the run itself. `pipeline` is
+    what the step, or each of its items or rounds, runs; None if it is none.
     """
     rows = list(_rows(spec["steps"], ""))
     for at, rule in enumerate(spec.get("errorHandlers", ())):
@@ -49,11 +50,17 @@ def all_steps(spec: Document) -> list[dict[str, Any]]:
 
 def _rows(steps: Sequence[Document], inside: str) -> Iterator[dict[str, Any]]:
     for step in steps:
-        yield {"step": step, "inside": inside, "sentences": of_step(step)}
+        yield {"step": step, "inside": inside, "pipeline": _runs(step), "sentences": of_step(step)}
         for word in ("map", "loop", "onError", "compensate"):
             body = step.get(word)
             if isinstance(body, Mapping) and "steps" in body:
                 yield from _rows(body["steps"], f"{step['id']}.{word}")
+
+
+def _runs(step: Document) -> str | None:
+    called = step.get("pipeline") or step.get("loop", {}).get("pipeline")
+    id = called["id"] if isinstance(called, Mapping) else called
+    return None if id is None else str(id)
 
 
 # --- the pipeline -----------------------------------------------------------------------------------------

@@ -57,8 +57,8 @@ def graph(
 ) -> None:
     """Draw the graph of a pipeline or of a run.
 
-    That of a run has the status of each step. A circle is a step, a diamond a map; the lines lead from each step to those that need it. RUN is an id
-    with its `prun_`, the beginning of one, or `latest`.
+    That of a run has the status of each step. A circle is a step, a diamond a map; the lines lead from each
+    step to those that need it. RUN is an id with its `prun_`, the beginning of one, or `latest`.
     """
     from pipeweave.cli.support.graph_text import graph_lines
 

@@ -150,6 +150,16 @@ def test_a_pipeline_says_what_holds_for_all_of_it() -> None:
     ]
 
 
+def test_a_step_names_the_pipeline_that_it_runs() -> None:
+    steps = [
+        {"id": "one", "pipeline": {"id": "charge", "version": 2}},
+        {"id": "rounds", "loop": {"pipeline": "ask", "maxIterations": 2}},
+        {"id": "each", "pipeline": "send", "map": {"over": [1]}},
+        {"id": "own", "task": "t"},
+    ]
+    assert [row["pipeline"] for row in all_steps(stored(*steps))] == ["charge", "ask", "send", None]
+
+
 def test_steps_of_bodies_follow_the_step_that_they_are_in() -> None:
     inner = {"id": "rows", "task": "rows", "onError": {"steps": [{"id": "aside", "task": "aside"}]}}
     spec = stored(
