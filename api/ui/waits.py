@@ -63,8 +63,12 @@ def _asked(wait: Wait | None) -> list[Field]:
     if wait is None:
         return []
     options = [(each, each) for each in wait["options"]]
-    choice = [Field("choice", "Choice", "choice", choices=options, flag="--choice")] if options else []
-    return [*choice, *(forms.fields_of(wait["form"], None, "form") if wait["form"] else [])]
+    first = wait["options"][0] if options else ""
+    choice = Field("choice", "Choice", "choice", choices=options, default=first, flag="--choice")
+    return [
+        *([choice] if options else []),
+        *(forms.fields_of(wait["form"], None, "form") if wait["form"] else []),
+    ]
 
 
 def _decides(view: View, ids: Mapping[str, str], body: Any) -> Effects:
@@ -108,6 +112,19 @@ VERBS.add(
         fields_of=_decision_fields,
         options=_form_option,
     )
+)
+VERBS.add(
+    Verb(
+        "waits.approve",
+        "Decide",
+        "Decide about this?",
+        "Your vote is stored.",
+        command="pipeweave approve {id}",
+        effects=_decides,
+        fields_of=_decision_fields,
+        options=_form_option,
+    ),
+    "choice",
 )
 VERBS.add(
     Verb(

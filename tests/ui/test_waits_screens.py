@@ -192,6 +192,19 @@ def test_a_vote_that_comes_too_late_is_told_how_the_wait_ended(
         visit.see("has ended: it is failed (GONE)")
 
 
+def test_an_approval_with_options_is_decided_and_not_approved(visit: Visit, runs: WaitingRuns) -> None:
+    run_id = runs.begin({"ok": Approval("Ship?", options=("ship", "hold"))})
+    visit.open(f"/runs/{run_of(run_id)}?step=ok")
+    visit.page.locator("#step").get_by_role("link", name="Decide…").click()
+    dialog = visit.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Decide about this?")
+    expect(dialog).to_contain_text('"choice": "ship"')
+    dialog.get_by_label("Choice").select_option("hold")
+    dialog.get_by_role("button", name="Decide").click()
+    visit.see("Your vote is stored.")
+    assert runs.waits(run_id) == []
+
+
 def test_several_approvals_of_the_same_form_are_decided_at_once(visit: Visit, runs: WaitingRuns) -> None:
     runs.store({"ok": ASKED})
     alike = [runs.driver.trigger() for _ in range(3)]
