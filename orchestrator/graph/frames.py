@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
-from pipeweave.orchestrator.graph.shapes import TIMES, Box, DrawingFrame, Link, Shape
+from pipeweave.orchestrator.graph.shapes import TIMES, Box, DrawingFrame, Shape
 from pipeweave.spec import (
     Body,
     ChildCall,
@@ -38,32 +38,38 @@ def with_frames(shape: Shape, steps: Sequence[StepSpec], plan: Plan, draw: Calla
         steps: those that get their frames.
         draw: gives the shape of the steps of a body.
     """
-    for title, place, runs in islice(chain(_of_steps(steps), _of_pipeline(plan)), MOST_FRAMES):
-        if isinstance(runs, Body):
-            inside = draw(compile_plan(PipelineSpec(place, runs.steps)))
-        else:
-            inside = Shape((Box(place, runs.id, engine_task(runs), False, (), inside=runs.word),), 0, ())
-        shape = _beside(shape, title, place, inside)
-    return shape
+    apart = list(islice(chain(_of_steps(steps), _of_pipeline(plan)), MOST_FRAMES))
+    if not apart:
+        return shape
+    return _together(shape, apart, [_inside(place, runs, draw) for _, place, runs in apart])
 
 
-def _beside(shape: Shape, title: str, place: str, inside: Shape) -> Shape:
-    """Both shapes, the second one in a frame."""
-    boxes, count, junctions = len(shape.boxes), len(inside.boxes), len(shape.boxes) + shape.junctions
+def _inside(place: str, runs: Body | ChildPipeline, draw: Callable[[Plan], Shape]) -> Shape:
+    if isinstance(runs, Body):
+        return draw(compile_plan(PipelineSpec(place, runs.steps)))
+    return Shape((Box(place, runs.id, engine_task(runs), False, (), inside=runs.word),), 0, ())
 
-    def first(element: int) -> int:
-        return element if element < boxes else element + count
 
-    def second(element: int) -> int:
-        return boxes + element if element < count else junctions + element
-
+def _together(shape: Shape, apart: Sequence[Apart], insides: Sequence[Shape]) -> Shape:
+    """One shape of the steps and of what is in the frames: all boxes first, then all junctions."""
+    shapes = [shape, *insides]
+    before = [0, *accumulate(len(each.boxes) for each in shapes)]
+    junctions = list(accumulate((each.junctions for each in shapes), initial=before[-1]))
+    numbers = [
+        [*range(before[at], before[at + 1]), *range(junctions[at], junctions[at] + each.junctions)]
+        for at, each in enumerate(shapes)
+    ]
     return Shape(
-        (*shape.boxes, *map(_apart, inside.boxes)),
-        shape.junctions + inside.junctions,
-        (*_moved(shape.links, first), *_moved(inside.links, second)),
-        (
-            *(replace(each, elements=tuple(map(first, each.elements))) for each in shape.frames),
-            DrawingFrame(place, title, tuple(map(second, range(len(inside))))),
+        (*shape.boxes, *(_apart(box) for each in insides for box in each.boxes)),
+        sum(each.junctions for each in shapes),
+        tuple(
+            replace(link, source=number[link.source], target=number[link.target])
+            for each, number in zip(shapes, numbers, strict=True)
+            for link in each.links
+        ),
+        tuple(
+            DrawingFrame(place, title, tuple(number))
+            for (title, place, _), number in zip(apart, numbers[1:], strict=True)
         ),
     )
 
@@ -72,10 +78,6 @@ def _apart(box: Box) -> Box:
     """A box without the ordinals of its steps, which are no steps of the plan."""
     several = f"{box.title} {TIMES}{len(box.steps):,}" if len(box.steps) > 1 else box.title
     return replace(box, title=several, steps=())
-
-
-def _moved(links: Sequence[Link], to: Callable[[int], int]) -> Iterator[Link]:
-    return (replace(each, source=to(each.source), target=to(each.target)) for each in links)
 
 
 def _of_steps(steps: Sequence[StepSpec]) -> Iterator[Apart]:
