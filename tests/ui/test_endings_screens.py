@@ -56,10 +56,15 @@ def test_a_run_in_its_ending_says_which_part_runs_and_where(
     ending = visit.page.locator(".run-head .ending")
     expect(ending).to_contain_text("it takes flight back, part 1 of 2")
     expect(ending).to_contain_text("then it is failed")
-    driver.finish(last_child(driver, trip), "cure")
+    driver.finish(last_child(driver, trip), "cure", failure=PERMANENT)
     visit.open(f"/runs/{shown(trip)}")
     expect(ending).to_contain_text("it runs its finally, part 2 of 2")
     visit.axe_in_both_themes(WIDE, PHONE)
+    driver.finish(last_child(driver, trip), "release", failure=PERMANENT)
+    visit.open(f"/runs/{shown(trip)}?step=pay")
+    expect(ending.first).to_contain_text("flight was not taken back: STEP_FAILED")
+    expect(ending.last).to_contain_text("Its finally did not succeed: STEP_FAILED")
+    expect(visit.page.locator("#step")).to_contain_text("What was to take care of it failed, too: STEP_FAILED")
 
 
 def test_the_graph_has_frames_for_what_runs_apart(

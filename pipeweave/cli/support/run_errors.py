@@ -75,3 +75,22 @@ def _failures(document: Mapping[str, Any]) -> Iterator[str]:
         # A map fails because of its items, which are listed themselves.
         if (failed or cancelled) and each.get("kind") not in WITH_ITEMS:
             yield f"{place(each)} {each['status']}: {said(code, each.get('error'))}"
+            yield from _of_handler(each)
+    yield from _of_ending(document.get("error"))
+
+
+def _of_handler(task_run: Mapping[str, Any]) -> Iterator[str]:
+    error = task_run.get("error")
+    if isinstance(error, dict) and error.get("handlerError"):
+        handler = error["handlerError"]
+        yield f"what was to take care of {place(task_run)}: {said(handler.get('code'), handler)}"
+
+
+def _of_ending(error: Any) -> Iterator[str]:
+    """What did not succeed after the last step: the steps that were not taken back, and `finally`."""
+    if not isinstance(error, dict):
+        return
+    for each in error.get("compensationErrors", ()):
+        yield f"{each['step']} was not taken back: {said(each.get('code'), each)}"
+    if last := error.get("finallyError"):
+        yield f"finally: {said(last.get('code'), last)}"

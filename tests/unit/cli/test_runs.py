@@ -328,3 +328,22 @@ def test_a_step_whose_error_is_taken_care_of_says_by_which_run(served: Served, c
     handled = step("charge", "waiting", errorCode="CARD_REFUSED", childRunId="prun_inner")
     served.put(f"GET /api/runs/{RUN_ID}", (200, run_document("running", steps=[handled])))
     assert "CARD_REFUSED; prun_inner takes care of it" in call("status", RUN_ID).stdout
+
+
+def test_a_run_says_what_did_not_succeed_behind_a_failure(served: Served, call: Call) -> None:
+    handler = {"code": "NO_CARD", "message": "no other card"}
+    charge = task_run("failed", errorCode="REFUSED", error={"message": "refused", "handlerError": handler})
+    error = {
+        "code": "STEP_FAILED",
+        "message": "step charge failed",
+        "compensationErrors": [{"step": "hotel", "code": "AWAY", "message": "nobody answers"}],
+        "finallyError": {"code": "FULL", "message": "the disk is full"},
+    }
+    document = run_document("failed", errorCode="STEP_FAILED", error=error, taskRuns=[charge])
+    served.put(f"GET /api/runs/{RUN_ID}", (200, document))
+    assert [each.strip() for each in call("status", RUN_ID).stderr.splitlines()] == [
+        "charge failed: REFUSED: refused",
+        "what was to take care of charge: NO_CARD: no other card",
+        "hotel was not taken back: AWAY: nobody answers",
+        "finally: FULL: the disk is full",
+    ]
