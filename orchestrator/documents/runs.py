@@ -167,12 +167,24 @@ class EndingAnswer(AnswerModel):
     timeout_at: AwareDatetime = Field(description="When the run ends at the latest.")
 
 
+class EndingPart(AnswerModel):
+    """What followed the last step of a run, or follows it."""
+
+    part: str = Field(description="`finally`, or `compensate:` and the id of a step.")
+    step_id: str | None = Field(description="The step that it takes back; null: `finally`.")
+    run_id: RunId | None = Field(description="The run that does it; null: none has started.")
+    run_status: RunStatus | None
+
+
 class RunDetail(Run):
     """A run in full."""
 
     phase: str = Field(description="The status, or a finer word taken from the latest event.")
     ending: EndingAnswer | None = Field(
         description="What it does after its steps have ended; null unless its status is `error_handling`."
+    )
+    ending_parts: list[EndingPart] = Field(
+        description="What follows its last step, or followed it, one after the other; empty for most."
     )
     input: Any
     input_ref: Reference | None

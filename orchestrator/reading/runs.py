@@ -12,6 +12,7 @@ from pipeweave.orchestrator.domain import tracing, triggered_by
 from pipeweave.orchestrator.domain.json_shapes import reference, run_took_ms
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.run_edits import NO_EDITS, RunEdits
+from pipeweave.orchestrator.domain.run_ending import RunEnding
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.kept import outputs
 from pipeweave.orchestrator.kept.stored_values import Loading
@@ -74,7 +75,7 @@ def edits_shown(edits: RunEdits) -> Document | None:
 
 _RUN = f"""
 SELECT {COLUMNS}, r.input, r.input_path, r.input_size, r.inputs_hash, r.edits, r.reopened_at,
-       r.quiet_since,
+       r.quiet_since, r.ending,
        (SELECT e.type FROM events AS e WHERE e.run_id = r.id ORDER BY e.seq DESC LIMIT 1) AS latest_event
 {FROM} WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
 """
@@ -106,6 +107,7 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False, shown: in
         **listed_row(row),
         "phase": phase(row.status, row.latest_event, is_quiet=row.quiet_since is not None),
         "ending": run_endings.of_run(tx, id, row.status),
+        "endingParts": _ending_parts(tx, row),
         "input": loading.value_of(row.input, row.input_path, row.input_size),
         "inputRef": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
         "inputsHash": row.inputs_hash,
@@ -117,6 +119,12 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False, shown: in
         "ranBefore": [] if row.reopened_at is None else repairs.ran_before(tx, id, _plan(tx, row)),
         **outputs.of_run(tx, tenant, row, loading),
     }
+
+
+def _ending_parts(tx: Transaction, row: Any) -> list[Document]:
+    if row.ending is None:
+        return []
+    return run_endings.parts(tx, row.id, _plan(tx, row), RunEnding.of_json(row.ending))
 
 
 def _plan(tx: Transaction, row: Any) -> Plan:

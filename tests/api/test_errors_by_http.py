@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
-from support.child_runs import task_run
+from support.child_runs import children, task_run
 from support.handled_runs import call, last_child, rule, store_remedy
 from support.run_driver import PERMANENT, RunDriver
 
@@ -103,6 +103,23 @@ def test_a_run_names_the_part_of_its_ending_that_runs_and_its_run(driver: RunDri
         driver.finish(inner, "cure")
     run = asked.get(f"/api/runs/{shown(run_id)}").json
     assert (run["status"], run["ending"]) == ("failed", None)
+    runs = [shown(each.id) for each in children(driver, run_id)]
+    assert [(each["part"], each["runId"], each["runStatus"]) for each in run["endingParts"]] == [
+        ("compensate:a", runs[0], "completed"),
+        ("finally", runs[1], "completed"),
+    ]
+
+
+def test_a_part_of_an_ending_that_could_not_start_has_no_run(driver: RunDriver, asked: Api) -> None:
+    taken_back = StepSpec("a", "noop", compensate=call("nobody-stored-this"))
+    driver.store_steps(taken_back, StepSpec("b", "noop", ("a",)), finally_call=call("remedy"))
+    run_id = driver.trigger()
+    assert asked.get(f"/api/runs/{shown(run_id)}").json["endingParts"] == []
+    driver.finish(run_id, "a")
+    driver.finish(run_id, "b", failure=PERMANENT)
+    driver.finish(last_child(driver, run_id), "cure")
+    parts = asked.get(f"/api/runs/{shown(run_id)}").json["endingParts"]
+    assert [each["runId"] for each in parts] == [None, shown(last_child(driver, run_id))]
 
 
 def test_a_cancel_now_lets_nothing_follow(driver: RunDriver, asked: Api) -> None:

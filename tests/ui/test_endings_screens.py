@@ -63,7 +63,8 @@ def test_a_run_in_its_ending_says_which_part_runs_and_where(
     driver.finish(last_child(driver, trip), "release", failure=PERMANENT)
     visit.open(f"/runs/{shown(trip)}?step=pay")
     expect(ending.first).to_contain_text("flight was not taken back: STEP_FAILED")
-    expect(ending.last).to_contain_text("Its finally did not succeed: STEP_FAILED")
+    expect(ending.last).to_contain_text("After its last step: flight taken back")
+    expect(ending.nth(1)).to_contain_text("Its finally did not succeed: STEP_FAILED")
     expect(visit.page.locator("#step")).to_contain_text("What was to take care of it failed, too: STEP")
 
 

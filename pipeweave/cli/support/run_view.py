@@ -47,10 +47,12 @@ def paused(document: Mapping[str, Any]) -> str | None:
 
 
 def ending_of(document: Mapping[str, Any]) -> str | None:
-    """What a run does after its steps have ended, by which run, and how it ends then; None if it does not."""
+    """What a run does after its steps have ended, by which run, and how it ends then; of one that is over,
+    what it did. None for nothing.
+    """
     ending = document.get("ending")
     if not ending:
-        return None
+        return "; ".join(map(_part, document.get("endingParts") or ())) or None
     does = "runs its finally" if ending["stepId"] is None else f"takes {ending['stepId']} back"
     number, parts = ending["parts"].index(ending["part"]) + 1, len(ending["parts"])
     of_parts = f", part {number} of {parts}" if parts > 1 else ""
@@ -59,6 +61,11 @@ def ending_of(document: Mapping[str, Any]) -> str | None:
     code = (ending.get("error") or {}).get("code")
     because = f" ({code})" if code else ""
     return f"{does}{of_parts} ({run}), {until}; then it is {ending['endsAs']}{because}"
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    did = "finally" if part["stepId"] is None else f"{part['stepId']} taken back"
+    return f"{did} ({part['runId']}, {part['runStatus']})" if part["runId"] else f"{did}: not run"
 
 
 def show_run(run: Run, waits: str | None = None) -> None:

@@ -324,6 +324,16 @@ def test_a_run_in_its_ending_says_what_it_does_and_by_which_run(served: Served, 
     assert "runs its finally (prun_inner, which starts next)" in call("status", RUN_ID).stdout
 
 
+def test_a_run_that_is_over_says_what_followed_its_last_step(served: Served, call: Call) -> None:
+    parts = [
+        {"part": "compensate:charge", "stepId": "charge", "runId": "prun_a", "runStatus": "completed"},
+        {"part": "finally", "stepId": None, "runId": None, "runStatus": None},
+    ]
+    document = run_document("failed", ending=None, endingParts=parts)
+    served.put(f"GET /api/runs/{RUN_ID}", (200, document))
+    assert "charge taken back (prun_a, completed); finally: not run" in call("status", RUN_ID).stdout
+
+
 def test_a_step_whose_error_is_taken_care_of_says_by_which_run(served: Served, call: Call) -> None:
     handled = step("charge", "waiting", errorCode="CARD_REFUSED", childRunId="prun_inner")
     served.put(f"GET /api/runs/{RUN_ID}", (200, run_document("running", steps=[handled])))
