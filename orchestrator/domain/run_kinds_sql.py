@@ -9,6 +9,12 @@ _BOTH = TOP, INSIDE
 # Child runs of a whole pipeline: those of a body have its id, but other steps.
 _INSIDE_WHOLE = f"{INSIDE} AND r.body IS NULL"
 
+# SQL: that the run `r` is one of the pipeline :pipeline, and the orders of such runs by their ids. A range of
+# one id, and an order that names the pipeline, too: of `=` PostgreSQL may think that most runs are of this
+# pipeline, as of the one that runs most, and read all runs of a tenant in the order of their ids.
+OF_PIPELINE = "r.pipeline_id BETWEEN :pipeline AND :pipeline"
+NEWEST_OF_PIPELINE, OLDEST_OF_PIPELINE = "r.pipeline_id DESC, r.id DESC", "r.pipeline_id, r.id"
+
 
 def of_both(part: str) -> str:
     """SQL: what a SELECT gives of either kind of runs, each by its own index.

@@ -9,7 +9,7 @@ from pipeweave.orchestrator.documents.pipelines import Pipeline, PipelineSummary
 from pipeweave.orchestrator.documents.tasks import CodeVersion, InputSchemaAnswer, Task
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import duration_ms
-from pipeweave.orchestrator.domain.run_kinds_sql import of_whole
+from pipeweave.orchestrator.domain.run_kinds_sql import NEWEST_OF_PIPELINE, OF_PIPELINE, of_whole
 from pipeweave.orchestrator.reading.service_list import require_service
 from pipeweave.orchestrator.registry import code_versions, pipelines, unknown_names
 from pipeweave.orchestrator.registry.loaded_tasks import last_seen_sql
@@ -163,9 +163,9 @@ WHERE p.tenant_id = :tenant AND {where} ORDER BY p.id LIMIT :limit
 
 
 # Of one pipeline: its index has them in this order, and a statement for many would read all runs instead.
-_OF_PIPELINE = """
+_OF_PIPELINE = f"""
 SELECT r.id, r.status, r.created_at, r.started_at, r.finished_at FROM runs AS r
-WHERE r.tenant_id = :tenant AND r.pipeline_id = :pipeline AND {kind} ORDER BY r.id DESC LIMIT :recent
+WHERE r.tenant_id = :tenant AND {OF_PIPELINE} AND {{kind}} ORDER BY {NEWEST_OF_PIPELINE} LIMIT :recent
 """
 _RECENT = f"SELECT r.* FROM ({of_whole(_OF_PIPELINE)}) AS r ORDER BY r.id DESC LIMIT :recent"
 

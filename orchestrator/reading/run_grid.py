@@ -18,7 +18,12 @@ from pipeweave import ids
 from pipeweave.orchestrator.documents.pipelines import GridAnswer, GridRun, GridStep
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, run_took_ms
 from pipeweave.orchestrator.domain.plan import Plan
-from pipeweave.orchestrator.domain.run_kinds_sql import of_whole
+from pipeweave.orchestrator.domain.run_kinds_sql import (
+    NEWEST_OF_PIPELINE,
+    OF_PIPELINE,
+    OLDEST_OF_PIPELINE,
+    of_whole,
+)
 from pipeweave.orchestrator.domain.states import FAILED_TASK, FINAL_TASK
 from pipeweave.orchestrator.domain.step_classes import worst
 from pipeweave.orchestrator.reading import grid_rows
@@ -57,14 +62,15 @@ class Window:
     opened: tuple[str, ...] = ()
 
 
-_SELECTED = """
+_SELECTED = f"""
 SELECT r.id, r.pipeline_version, r.status, r.error_code, r.created_at, r.started_at, r.finished_at,
     r.over_ms
-FROM runs AS r WHERE r.tenant_id = :tenant AND r.pipeline_id = :pipeline AND {kind}
+FROM runs AS r WHERE r.tenant_id = :tenant AND {OF_PIPELINE} AND {{kind}}
 """
-_OLDEST_LAST, _NEWEST_LAST = "ORDER BY r.id DESC LIMIT :limit", "ORDER BY r.id LIMIT :limit"
-_OLDER = f"SELECT r.* FROM ({of_whole(f'{_SELECTED} AND r.id < :before {_OLDEST_LAST}')}) AS r {_OLDEST_LAST}"
-_NEWER = f"SELECT r.* FROM ({of_whole(f'{_SELECTED} AND r.id > :after {_NEWEST_LAST}')}) AS r {_NEWEST_LAST}"
+_OLDER_ONES = of_whole(f"{_SELECTED} AND r.id < :before ORDER BY {NEWEST_OF_PIPELINE} LIMIT :limit")
+_NEWER_ONES = of_whole(f"{_SELECTED} AND r.id > :after ORDER BY {OLDEST_OF_PIPELINE} LIMIT :limit")
+_OLDER = f"SELECT r.* FROM ({_OLDER_ONES}) AS r ORDER BY r.id DESC LIMIT :limit"
+_NEWER = f"SELECT r.* FROM ({_NEWER_ONES}) AS r ORDER BY r.id LIMIT :limit"
 _LAST_ID = UUID(int=(1 << 128) - 1)
 
 

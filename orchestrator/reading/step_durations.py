@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain import kind_sql
-from pipeweave.orchestrator.domain.run_kinds_sql import INSIDE, of_whole
+from pipeweave.orchestrator.domain.run_kinds_sql import INSIDE, NEWEST_OF_PIPELINE, OF_PIPELINE, of_whole
 from pipeweave.orchestrator.domain.states import TaskStatus, sql_in
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import PipelineSpec
@@ -22,11 +22,11 @@ WINDOW = 500
 MOST_ROWS = 50_000
 MOST_EDGES = 500_000
 
-_OF_PIPELINE = """
+_OF_PIPELINE = f"""
 SELECT r.id, r.status, r.task_run_count, r.body,
     greatest(0, extract(epoch FROM r.finished_at - r.started_at) * 1000 - r.paused_ms - r.over_ms) AS took_ms
-FROM runs AS r WHERE r.tenant_id = :tenant AND r.pipeline_id = :pipeline_id AND {kind}
-ORDER BY r.id DESC LIMIT :window
+FROM runs AS r WHERE r.tenant_id = :tenant AND {OF_PIPELINE} AND {{kind}}
+ORDER BY {NEWEST_OF_PIPELINE} LIMIT :window
 """
 _RUNS = f"""
 SELECT w.id, w.task_run_count, w.took_ms FROM (
@@ -60,7 +60,7 @@ def past_runs(tx: Transaction, tenant: str, spec: PipelineSpec, body: str | None
     size = max(1, len(spec.steps))
     edges = size + sum(len(step.needs) for step in spec.steps)
     most = max(FEW_RUNS, min(MOST_RUNS, MOST_ROWS // size, MOST_EDGES // edges))
-    parameters = {"tenant": tenant, "pipeline_id": spec.id, "window": WINDOW, "most": most}
+    parameters = {"tenant": tenant, "pipeline": spec.id, "window": WINDOW, "most": most}
     of_body = {**parameters, "body": body}
     runs = (tx.execute(_RUNS, parameters) if body is None else tx.execute(_RUNS_OF_BODY, of_body)).all()
     if not runs:
