@@ -104,7 +104,8 @@ def test_names_of_one_tenant_that_hang_leave_places_for_others(monkeypatch: pyte
         for number in range(resolving.OF_ONE + 5):
             with pytest.raises(OSError, match=r"no answer within|other names are being looked up"):
                 LOCAL.resolve(f"http://slow-{number}.example:1", "loud")
-        assert len(asked) == resolving.OF_ONE
+        # Other threads of this process may ask for names of their own.
+        assert sum(each.startswith("slow-") for each in asked) == resolving.OF_ONE
         assert LOCAL.resolve("http://known.example:1", "quiet").address == "127.0.0.1"
 
 
