@@ -23,14 +23,14 @@ MOST_ROWS = 50_000
 MOST_EDGES = 500_000
 
 _OF_PIPELINE = f"""
-SELECT r.id, r.status, r.task_run_count, r.body,
+SELECT r.pipeline_id, r.id, r.status, r.task_run_count, r.body,
     greatest(0, extract(epoch FROM r.finished_at - r.started_at) * 1000 - r.paused_ms - r.over_ms) AS took_ms
 FROM runs AS r WHERE r.tenant_id = :tenant AND {OF_PIPELINE} AND {{kind}}
 ORDER BY {NEWEST_OF_PIPELINE} LIMIT :window
 """
 _RUNS = f"""
 SELECT w.id, w.task_run_count, w.took_ms FROM (
-    SELECT r.* FROM ({of_whole(_OF_PIPELINE)}) AS r ORDER BY r.id DESC LIMIT :window) AS w
+    SELECT r.* FROM ({of_whole(_OF_PIPELINE)}) AS r ORDER BY {NEWEST_OF_PIPELINE} LIMIT :window) AS w
 WHERE w.status = 'completed' ORDER BY w.id DESC LIMIT :most
 """
 # A body may be one of many: what it took is looked for among the newest child runs of its pipeline.

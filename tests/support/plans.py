@@ -65,10 +65,10 @@ def flush_counters(database: Database) -> None:
 
 
 def rows_looked_at(plans: list[Document]) -> float:
-    """The rows that scans delivered or threw away."""
+    """The rows that scans delivered or threw away; those of a subquery are counted where it reads them."""
     return sum(
         part.get("Actual Loops", 1) * (part.get("Actual Rows", 0) + part.get("Rows Removed by Filter", 0))
         for plan in plans
         for part in parts_of(plan)
-        if "Scan" in part["Node Type"]
+        if "Scan" in part["Node Type"] and part["Node Type"] != "Subquery Scan"
     )
