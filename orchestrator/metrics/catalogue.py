@@ -257,7 +257,9 @@ INSTANCES = _gauge(
 
 # --- what drives it ---------------------------------------------------------------------------------------
 
-TICK_AGE = _gauge("tick_age_seconds", "How long ago the last tick ended.")
+TICK_AGE = _gauge(
+    "tick_age_seconds", "How long ago the last tick ended; up to 3 s where there is nothing to do."
+)
 CHORE_DURATION = _gauge(
     "tick_chore_duration_seconds", "How long a chore of the tick took when it last ran.", "chore"
 )

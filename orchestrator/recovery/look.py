@@ -1,10 +1,10 @@
 """Begins a tick in one statement: it asks which chores have anything to do, and takes the lease of the tick.
 
-In a healthy deployment no chore has anything to do. Then the same statement notes that there was a tick and
-gives the lease back, and the tick is over. What can only be due while runs are open is asked only while some
-are: by a second statement when the first one finds that they are open, and by the first one from then on, as
-long as they are. A condition of a chore is cheap and misses nothing; the chore itself looks for what
-exactly it has to do.
+In a healthy deployment no chore has anything to do, and the tick is over. It takes no lease and writes
+nothing then, unless the last tick that was noted is old: to commit a write costs more than to ask. What
+can only be due while runs are open is asked only while some are: by a second statement when the first one
+finds that they are open, and by the first one from then on, as long as they are. A condition of a chore is
+cheap and misses nothing; the chore itself looks for what exactly it has to do.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Look:
         lease: of the tick; None while another process ticks, and when the tick is over.
         mode: the maintenance mode.
         idle: the names of chores that have nothing to do.
-        is_over: no chore has anything to do, and the tick is noted.
+        is_over: no chore has anything to do, and that there was a tick is noted, now or a moment ago.
     """
 
     lease: Lease | None
@@ -108,7 +108,8 @@ def begin(database: Database, question: Question) -> Look:
         log.warning("tick.look_failed", exc_info=error)
     else:
         lease = Lease(leases.TICK, row.number, holder, question.lasts, began) if is_mine else None
-        return Look(lease, row.mode, idle, is_over=row.number is not None and row.is_over)
+        is_over = row.is_over and (row.is_noted or row.number is not None)
+        return Look(lease, row.mode, idle, is_over=is_over)
     lease = leases.take(database, leases.TICK, question.lasts, holder)
     with database.impatient().statements() as tx:
         return Look(lease, deployment_mode.mode(tx))
@@ -120,17 +121,18 @@ _IS_OVER = f"""CAST(:may_be_over AS boolean) AND l.mode = '{deployment_mode.RUNN
         AND NOT EXISTS (SELECT 1 FROM tick_chores AS c WHERE c.name = ANY(CAST(:chores AS text[]))
             AND (c.failures > 0 OR c.skipped > 0 OR c.took_ms > 0))"""
 
-# A tick that is over gives the lease back at once.
+# A tick that is over gives the lease back at once, and takes none while it has nothing to note.
 _TAKE = leases.taking(
     "clock_timestamp() + CASE WHEN j.is_over THEN interval '0' ELSE CAST(:lasts AS interval) END",
-    "FROM judged AS j",
+    "FROM judged AS j WHERE NOT (j.is_over AND j.is_noted)",
 )
 
 _BEGIN = f"""
 WITH looked AS MATERIALIZED (
     SELECT {deployment_mode.MODE} AS mode{{columns}}
 ), judged AS MATERIALIZED (
-    SELECT l.*, {_IS_OVER} AS is_over FROM looked AS l
+    SELECT l.*, {_IS_OVER} AS is_over, {tick_status.IS_NOTED} AND NOT {leases.IS_ELSEWHERE} AS is_noted
+    FROM looked AS l
 ), taken AS ({_TAKE}),
 {tick_status.noting_the_time("(SELECT 1 FROM taken, judged AS j WHERE j.is_over) AS ended")}
 SELECT j.*, (SELECT t.number FROM taken AS t) AS number FROM judged AS j

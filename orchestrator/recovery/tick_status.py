@@ -19,6 +19,9 @@ from pipeweave.settings import Settings
 # The tick is missed when it is this late, or this many intervals.
 LATE_AFTER = timedelta(seconds=10)
 LATE_INTERVALS = 5
+# A tick that had nothing to do is noted when the last note is this old: of ticks that come each second, the
+# third. Together with the time in which another process takes over, it is less than LATE_AFTER.
+NOTE_AFTER = timedelta(seconds=2.5)
 # A chore that failed at so many ticks in a row is more than a passing trouble.
 REPEATED = 3
 # A chore takes milliseconds; after this long the chores behind it wait noticeably.
@@ -95,6 +98,11 @@ def noting_the_time(condition: str) -> str:
 )"""
 
 
+# SQL: whether a tick was noted a moment ago. What lies ahead was noted by a clock that went ahead.
+IS_NOTED = f"""EXISTS (SELECT 1 FROM orchestrator_state AS o WHERE o.last_tick_at
+    BETWEEN now() - interval '{NOTE_AFTER.total_seconds()} seconds' AND now())"""
+
+
 # A process that lost its lease writes nothing.
 _NOTE = f"""
 WITH mine AS MATERIALIZED (
@@ -153,7 +161,7 @@ class LastTick:
     """The last tick of any process.
 
     Args:
-        at: when it ended; None when there was none yet.
+        at: when the last one ended that was noted (NOTE_AFTER); None when there was none yet.
         age: how long ago that was.
         failing: the chores that failed at REPEATED ticks in a row, up to the last one.
     """

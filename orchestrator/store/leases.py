@@ -92,6 +92,10 @@ RETURNING number
 """
 
 
+# SQL: whether another holder has the lease of this name.
+IS_ELSEWHERE = """EXISTS (SELECT 1 FROM leases AS o
+    WHERE o.name = :name AND o.holder <> :holder AND o.ends_at > clock_timestamp())"""
+
 _TAKE = taking()
 
 

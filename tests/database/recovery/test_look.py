@@ -29,8 +29,8 @@ pytestmark = pytest.mark.every_postgres
 def test_a_tick_that_finds_nothing_to_do_sends_and_commits_one_statement(
     deployment: Deployment, driver: RunDriver, runs: int
 ) -> None:
-    """It takes the lease, looks, notes that there was a tick, and gives the lease back; also while a run is
-    open, of which nothing is late.
+    """It looks, and when the last note is old it takes the lease, notes that there was a tick, and gives the
+    lease back; also while a run is open, of which nothing is late.
     """
     with driver.database.transaction() as tx:
         for number in range(80):
@@ -43,22 +43,56 @@ def test_a_tick_that_finds_nothing_to_do_sends_and_commits_one_statement(
         tick.run_once(deployment)
 
     with driver.database.transaction() as tx:
-        before = tick_status.find(tx).at
         assert {each.name for each in tick_status.chores(tx)} == {each.name for each in CHORES}
 
     def sends_one() -> bool:
+        noted_at(driver, "now() - interval '3 seconds'")
         with sent_statements() as sent:
             ticked = tick.run_once(deployment)
         return ticked == Ticked() and sent.cost == (1, 1)
 
     # On a machine that stands still for a while, a chore is due again, or a message is late.
     wait_until(sends_one, what="each tick sends more")
-    with driver.database.transaction() as tx:
-        after = tick_status.find(tx).at
-    assert before is not None
-    assert after is not None
-    assert after > before
+    assert last_note(driver) < timedelta(seconds=3)
     assert leases.take(deployment.database, leases.TICK, timedelta(minutes=1), "another") is not None
+
+
+def noted_at(driver: RunDriver, moment: str) -> None:
+    """Let the last tick be one that was noted at this moment, an SQL expression."""
+    driver.rows(f"UPDATE orchestrator_state SET last_tick_at = {moment} RETURNING 1")
+
+
+def last_note(driver: RunDriver) -> timedelta:
+    """How long ago the last tick was noted."""
+    with driver.database.transaction() as tx:
+        age = tick_status.find(tx).age
+    assert age is not None
+    return age
+
+
+IDLE = Chore("idle", lambda _: 0, None, is_due="false")
+
+
+def test_a_tick_without_work_writes_nothing_soon_after_the_last_note(
+    deployment: Deployment, driver: RunDriver
+) -> None:
+    rows = "SELECT s.xmin, l.number FROM orchestrator_state AS s, leases AS l WHERE l.name = 'tick'"
+
+    def leaves_all_as_it_was() -> bool:
+        tick.run_once(deployment, [IDLE])
+        before = driver.rows(rows)
+        return tick.run_once(deployment, [IDLE]) == Ticked() and driver.rows(rows) == before
+
+    # On a machine that stands still for a while, the last note is old.
+    wait_until(leaves_all_as_it_was, what="each tick writes")
+
+
+def test_a_note_that_lies_ahead_is_corrected(deployment: Deployment, driver: RunDriver) -> None:
+    """PostgreSQL's clock was wrong: nobody must believe for a day that the tick goes on."""
+    tick.run_once(deployment, [IDLE])
+    noted_at(driver, "now() + interval '1 day'")
+    tick.run_once(deployment, [IDLE])
+    assert last_note(driver) >= timedelta()
 
 
 def test_the_lease_is_free_after_a_tick(deployment: Deployment) -> None:
@@ -126,14 +160,17 @@ def test_what_is_behind_a_gate_is_asked_in_the_tick_in_which_the_gate_opens(depl
         assert ran == ["due"] * times
 
 
-def test_a_tick_without_work_does_nothing_while_another_process_ticks(deployment: Deployment) -> None:
-    idle = Chore("idle", lambda _: 0, None, is_due="false")
-    tick.run_once(deployment, [idle])
-    with deployment.database.transaction() as tx:
+@pytest.mark.parametrize("noted", ["now() - interval '1 hour'", "now()"])
+def test_a_tick_without_work_does_nothing_while_another_process_ticks(
+    deployment: Deployment, driver: RunDriver, noted: str
+) -> None:
+    tick.run_once(deployment, [IDLE])
+    noted_at(driver, noted)
+    with driver.database.transaction() as tx:
         before = tick_status.find(tx).at
     with leases.held(deployment.database, leases.TICK, timedelta(minutes=1)):
-        assert tick.run_once(deployment, [idle]).is_elsewhere
-    with deployment.database.transaction() as tx:
+        assert tick.run_once(deployment, [IDLE]).is_elsewhere
+    with driver.database.transaction() as tx:
         assert tick_status.find(tx).at == before
 
 

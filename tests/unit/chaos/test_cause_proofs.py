@@ -88,7 +88,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     ),
     "a tick that waited for a hook": (
         lambda seen: replace(
-            seen, faults=[Injected("hooks-hang", 1.0, 1.0, 9.0, more={LONGEST_WITHOUT_TICK: 6_000})]
+            seen, faults=[Injected("hooks-hang", 1.0, 1.0, 9.0, more={LONGEST_WITHOUT_TICK: 9_000})]
         ),
         "nobody_waited_whom_a_fault_did_not_concern",
     ),
