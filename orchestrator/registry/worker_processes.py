@@ -169,6 +169,8 @@ def register(
 
 
 # One statement, whatever a worker has to say and to hear: it comes once a second from each of them.
+# Its commit does not wait for the disk or a standby: the next heartbeat comes before anybody misses one that
+# a crash of PostgreSQL took.
 _BEAT = """
 UPDATE workers AS w SET heartbeat_at = coalesce(CAST(:now AS timestamptz), now()),
     stopping_at = CASE WHEN CAST(:stops AS boolean) OR drain_requested_at IS NOT NULL
@@ -178,6 +180,7 @@ UPDATE workers AS w SET heartbeat_at = coalesce(CAST(:now AS timestamptz), now()
     rss_bytes = coalesce(CAST(:rss_bytes AS bigint), rss_bytes),
     cpu_percent = coalesce(CAST(:cpu_percent AS real), cpu_percent),
     starts_last_hour = coalesce(CAST(:starts_last_hour AS integer), starts_last_hour)
+FROM (SELECT set_config('synchronous_commit', 'off', true)) AS soon
 WHERE id = :id AND stopped_at IS NULL
 RETURNING drain_requested_at IS NOT NULL AS drains, {also} AS also
 """

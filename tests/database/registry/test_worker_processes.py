@@ -58,6 +58,29 @@ def test_a_worker_lives_until_it_was_silent_for_too_long(tx: Transaction, now: d
     assert is_alive() == [1, 1, 1]
 
 
+def test_only_the_commit_of_a_heartbeat_does_not_wait_for_the_disk(database: Database) -> None:
+    """Nor for a standby, whose absence must not make workers look silent."""
+
+    def waits(tx: Transaction) -> str:
+        return str(tx.execute("SELECT current_setting('synchronous_commit')").scalar_one())
+
+    tenant = "quick-beats"
+    with database.transaction() as tx:
+        register(tx, tenant, "a")
+        wish = worker_processes.WorkerStart("python", "w@host", "host", concurrency=2, task_count=1)
+        worker = worker_processes.register(tx, tenant, wish)
+    with database.statements() as tx:
+        tx.execute("SET synchronous_commit = on")
+        assert worker_processes.beat(tx, worker)
+        assert waits(tx) == "on"
+        tx.execute("RESET synchronous_commit")
+    with database.transaction() as tx:
+        tx.execute("SET LOCAL synchronous_commit = on")
+        assert worker_processes.beat(tx, worker)
+        assert waits(tx) == "off"
+        worker_processes.stop(tx, worker)
+
+
 def test_a_worker_that_stopped_is_not_alive_and_does_not_beat(tx: Transaction, now: datetime) -> None:
     worker = start(tx)
     alive = worker_processes.count_alive(tx)
