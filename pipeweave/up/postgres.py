@@ -32,6 +32,11 @@ _SETTINGS = {
     # It visits each database as often, and the process that it starts for that costs the more where nothing
     # happens. The default is a minute.
     "autovacuum_naptime": "2min",
+    # What writes old pages, and what flushes commits that nobody waits for, look so often whether there is
+    # anything. By default they do five times a second, and write a fifth of these pages each time.
+    "bgwriter_delay": "2s",
+    "bgwriter_lru_maxpages": "1000",
+    "wal_writer_delay": "2s",
     # Our statements are short; compiling them takes longer than it saves.
     "jit": "off",
 }
