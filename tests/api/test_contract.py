@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from pipeweave.settings import Settings
 from pipeweave.spec.document import parse_spec
 
 SCHEMATHESIS = Path(sys.executable).parent / "schemathesis"
+HOOKS = ROOT / "tests" / "support" / "contract_hooks.py"
 # Per operation, besides the cases that cover its schema systematically. About 60 s on two cores.
 EXAMPLES = 3
 # The longest test of all: on a busy machine it takes ten times as long (s).
@@ -45,7 +47,8 @@ def test_schemathesis_finds_nothing(fresh_database_url: str, fresh_broker_url: s
             *("--request-timeout", "120"),
             *("--header", f"Authorization: Bearer {token}", "--header", f"X-Tenant: {TENANT}"),
         ]
-        found = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
+        variables = {**os.environ, "SCHEMATHESIS_HOOKS": str(HOOKS)}
+        found = subprocess.run(argv, cwd=tmp_path, env=variables, capture_output=True, text=True)
         log = server.log.read_text()
     assert found.returncode == 0, found.stdout[-60_000:] + found.stderr[-2_000:]
     count = len(ENDPOINTS) - 1  # the document does not describe itself
