@@ -81,6 +81,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
 
 
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of every later search for garbage: it lives as long as the process."""
+    gc.collect()
+    gc.freeze()
+
+
 def _rank(item: pytest.Item) -> tuple[int, int, bool, str]:
     path = item.path.relative_to(Path(__file__).parent).as_posix()
     place = _LONGEST.index(path) if path in _LONGEST else len(_LONGEST)
