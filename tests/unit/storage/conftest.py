@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from support.gcs_server import a_gcs_backend, running_gcs
@@ -31,14 +29,13 @@ def gcs_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+@pytest.fixture(scope="session")
+def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Opener:
     """Opens an empty backend of a provider."""
-    folders = itertools.count()
 
     def open_one(provider: str) -> Storage:
         if provider == "local":
-            folder = str(tmp_path / f"storage-{next(folders)}")
+            folder = str(tmp_path_factory.mktemp("storage") / "folder")
             return open_backend({"id": "a", "provider": provider, "credentials": {"basePath": folder}})
         if provider == "gcs":
             storage = open_backend(a_gcs_backend(request.getfixturevalue("gcs_url")))

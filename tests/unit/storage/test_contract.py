@@ -263,17 +263,24 @@ def test_a_child_that_was_forked_has_connections_of_its_own(storage: Storage) ->
 PATHS = ["a", "a-b", "a.b", "a/b", "a/b.c", "a/b/c", "a/b/d", "a/é", "a0", "b/a", "é"]
 
 
-@pytest.fixture
-def full(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Storage:
-    """A backend with PATHS; the stores answer two of them at once."""
-    monkeypatch.setattr(s3, "LIST_PAGE", 2)
-    monkeypatch.setattr(gcs, "LIST_PAGE", 2)
+@pytest.fixture(scope="module", params=["local", "aws-s3", "minio", "gcs"])
+def filled(request: pytest.FixtureRequest, opened: Callable[[str], Storage]) -> Storage:
+    """A backend with PATHS for all tests that only read."""
+    storage = opened(request.param)
     # A folder cannot have a file and a folder of one name.
     without = {"a", "a/b"} if isinstance(storage, LocalStorage) else set()
     for path in reversed(PATHS):
         if path not in without:
             storage.put(path, path.encode())
     return storage
+
+
+@pytest.fixture
+def full(filled: Storage, monkeypatch: pytest.MonkeyPatch) -> Storage:
+    """A backend with PATHS; the stores answer two of them at once."""
+    monkeypatch.setattr(s3, "LIST_PAGE", 2)
+    monkeypatch.setattr(gcs, "LIST_PAGE", 2)
+    return filled
 
 
 def expected_paths(storage: Storage, prefix: str = "", after: str = "") -> list[str]:
