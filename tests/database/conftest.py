@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.documents.base import AnswerModel
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Publisher
+from pipeweave.orchestrator.store.cache import Caches
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.settings import Settings
 
@@ -31,12 +33,24 @@ def checked_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AnswerModel, "of", classmethod(of))
 
 
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """The shared database: what is committed there needs names of its own."""
+@pytest.fixture(scope="session")
+def kept_database(database_url: str) -> Iterator[Database]:
+    """Keeps the sessions of `database`: to open some for each test was a third of what most tests took."""
     opened = Database(database_url, react=reactions_to)
     yield opened
     opened.dispose()
+
+
+@pytest.fixture
+def database(kept_database: Database) -> Iterator[Database]:
+    """The shared database: what is committed there needs names of its own."""
+    opened = copy.copy(kept_database)
+    opened.caches = Caches()
+    # As in a process that begins, the clock is read with the first statement. So nobody gets a session that
+    # an earlier test has ended.
+    opened._clock._read_at = float("-inf")
+    yield opened
+    opened.caches.close()
 
 
 @pytest.fixture
