@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pipeweave import async_reports
 from pipeweave.api.contract.callbacks import CallbackTaken as Taken
 from pipeweave.api.http import Answer, Call, PathId, RawBody, Routes, parse_json
 from pipeweave.errors import (
@@ -62,6 +63,6 @@ def report(call: Call, token: str, body: RawBody) -> Answer:
     content = body.content(callbacks.MAX_BODY_BYTES)
     value = parse_json(content) if content.strip() else None
     # A large report goes to storage before the transaction.
-    kept = call.deployment.values.keep(callbacks.wrapped(value))
+    kept = call.deployment.values.keep(async_reports.of_callback(value))
     is_new = call.change(lambda tx: callbacks.receive(tx, named, kept))
     return Answer({"isRepeated": not is_new}, 202 if is_new else 200)

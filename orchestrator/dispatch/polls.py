@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from pipeweave import async_reports
 from pipeweave.errors import InvalidInput, PipeWeaveError
 from pipeweave.orchestrator.dispatch.beside_tick import (
     ALL_FREE,
@@ -27,7 +28,7 @@ from pipeweave.orchestrator.state import signals
 from pipeweave.orchestrator.state.signals import NewSignal
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
-from pipeweave.orchestrator.waits import async_reports, due
+from pipeweave.orchestrator.waits import due
 from pipeweave.safe_text import storable
 from pipeweave.sending import Networks, NoReply, Reply, Sender, path_of
 from pipeweave.settings import Settings
@@ -159,11 +160,9 @@ def read_answer(reply: Reply | NoReply) -> dict[str, Any] | str:
         answer = orjson.loads(reply.text)
     except orjson.JSONDecodeError:
         return f"{reply.status}: no JSON"
+    if (final := async_reports.of_poll(answer)) is not None:
+        return final
     status = answer.get("status") if isinstance(answer, dict) else None
-    if status == async_reports.COMPLETED:
-        return async_reports.completed(answer)
-    if status == async_reports.FAILED:
-        return async_reports.failed(answer.get("error"))
     return _said(f"{reply.status}: {status}" if isinstance(status, str) else f"{reply.status}: no status")
 
 

@@ -20,7 +20,6 @@ from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.state import handled_errors, signals
 from pipeweave.orchestrator.state.signals import MAX_UNTAKEN, NewSignal
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.waits import async_reports
 
 # The largest report (bytes).
 MAX_BODY_BYTES = 1_000_000
@@ -40,24 +39,12 @@ WHERE s.run_id = :run_id AND s.name = :name AND s.once = :once
 """
 
 
-def wrapped(body: Any) -> dict[str, Any]:
-    """A report as it is stored: `{status: completed | success | failed, result, error}`, or any other body,
-    which is the result.
-    """
-    status = body.get("status") if isinstance(body, dict) else None
-    if status == async_reports.FAILED:
-        return async_reports.failed(body.get("error"))
-    if status in ("completed", "success"):
-        return async_reports.completed(body.get("result"))
-    return async_reports.completed(body)
-
-
 def receive(tx: Transaction, named: Callback, payload: KeptValue) -> bool:
     """Store a report; what waits for it goes on.
 
     Args:
         named: what its token names.
-        payload: the report, wrapped.
+        payload: the report, in its stored form (`pipeweave/async_reports.py`).
 
     Returns:
         Whether it was stored now; False when it had come before.

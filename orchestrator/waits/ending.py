@@ -21,6 +21,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from pipeweave import async_reports
+from pipeweave.async_reports import ASYNC_FAILED
 from pipeweave.durations import in_words
 from pipeweave.orchestrator.domain.failure import TIMEOUT_MS, Failure, Outcome
 from pipeweave.orchestrator.domain.json_shapes import iso
@@ -36,7 +38,6 @@ from pipeweave.orchestrator.domain.waits import (
     Signal,
     Wait,
 )
-from pipeweave.orchestrator.waits import async_reports
 
 REJECTED, WAIT_TIMEOUT, POLL_TRIES_EXCEEDED = "REJECTED", "WAIT_TIMEOUT", "POLL_TRIES_EXCEEDED"
 DEFAULT, REPAIR = "default", "repair"
@@ -186,9 +187,9 @@ def _callback(wait: Wait, reports: Sequence[Signal], now: datetime) -> Ending | 
     if first.payload_path is not None:
         # Only a result is large.
         return Completes(None, wait.kind, None, (first.id,), first, came_at=first.sent_at)
-    failure = async_reports.failure_of(first.payload)
-    if failure is not None:
-        return Fails(failure, (first.id,))
+    if (message := async_reports.message_of(first.payload)) is not None:
+        details = first.payload["details"]
+        return Fails(Failure(ASYNC_FAILED, message, "AsyncFailed", details=details), (first.id,))
     result = async_reports.result_of(first.payload)
     return Completes(result, wait.kind, None, (first.id,), came_at=first.sent_at)
 

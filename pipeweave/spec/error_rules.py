@@ -37,11 +37,9 @@ def fitting(
         constants: of `constants_of`.
         error: as an expression sees it: {step, code, message, kind, attempts, details}.
     """
-    if step.on_error is not None:
-        return ON_ERROR
     scope = {"error": error, "variables": constants}
-    fits = (f"{_OF_PIPELINE}[{at}]" for at, rule in enumerate(rules) if _fits(rule, scope))
-    return next(fits, None)
+    names = names_of(step, rules)
+    return next((each for each in names if each == ON_ERROR or _fits(named(step, rules, each), scope)), None)
 
 
 def _fits(rule: ErrorRule, scope: Mapping[str, Any]) -> bool:
@@ -55,6 +53,13 @@ def _fits(rule: ErrorRule, scope: Mapping[str, Any]) -> bool:
             "error_rule.undecided", extra={"condition": rule.condition[:200], "reason": problem.detail}
         )
         return False
+
+
+def names_of(step: StepSpec, rules: Sequence[ErrorRule]) -> tuple[str, ...]:
+    """The names of the rules that may take care of the error of a step."""
+    if step.on_error is not None:
+        return (ON_ERROR,)
+    return tuple(f"{_OF_PIPELINE}[{at}]" for at in range(len(rules)))
 
 
 def place_of(step: StepSpec, name: str) -> str:

@@ -26,11 +26,12 @@ from pipeweave.spec import PipelineSpec, timetable
 from pipeweave.testing import local_definitions
 from pipeweave.testing.local_attempts import Function
 from pipeweave.testing.local_files import LocalFiles, added_assets, given_assets, values_of
+from pipeweave.testing.local_reports import SUSPENDED, callback_url
 from pipeweave.testing.local_result import RunResult, StepResult
 from pipeweave.testing.local_run import LocalRun
 from pipeweave.testing.local_signals import checked_signals
 from pipeweave.testing.local_tree import LocalTree
-from pipeweave.testing.local_waits import Decision, outside_of
+from pipeweave.testing.local_waits import APPROVALS, Decision, Outside, signals_of
 
 __all__ = ["RunResult", "StepResult", "due_times", "run_pipeline", "run_task"]
 
@@ -76,9 +77,11 @@ def run_task(
         Exception: any error that the task raises.
     """
     fn = task.fn if isinstance(task, Task) else task
+    run = ids.new_id()
+    task_run_id = ids.show(ids.TASK_RUN, ids.task_run_id(run, 1))
     ctx = Context(
-        run_id=ids.show(ids.RUN, run := ids.new_id()),
-        task_run_id=ids.show(ids.TASK_RUN, ids.task_run_id(run, 1)),
+        run_id=ids.show(ids.RUN, run),
+        task_run_id=task_run_id,
         task_id=task.id if isinstance(task, Task) else fn.__name__,
         attempt=attempt,
         input=_json(input, "input") if params is None else params,
@@ -90,6 +93,7 @@ def run_task(
         code_hash=task.spec.code_hash if isinstance(task, Task) else "",
         tenant=tenant,
         on_progress=on_progress,
+        make_callback_url=lambda: callback_url(task_run_id, attempt),
         files=(files := Files(LocalFiles([given_assets(assets)], uploads))),
     )
     try:
@@ -112,14 +116,15 @@ def run_pipeline(
     uploads: Mapping[str, Path] | None = None,
     signals: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None,
     approvals: Mapping[str, Decision | Sequence[Decision]] | None = None,
+    callbacks: Mapping[str, Any] | None = None,
     now: datetime | None = None,
 ) -> RunResult:
     """Run a pipeline to its end in this process.
 
-    Nothing is waited for: a sleep ends at once, and a signal or an approval that the test does not give ends
-    as if its time were over: with its default, or failed with WAIT_TIMEOUT. `waited_ms` of the step says how
-    long it would have waited. A pipeline that a step runs is run here, too; `runs` of the step has its
-    results. Nobody resumes a run here, so a step with `on_exhausted="pause"` fails.
+    Nothing is waited for: a sleep ends at once, and a signal, an approval or a report that the test does not
+    give ends as if its time were over: with its default, or failed with WAIT_TIMEOUT. `waited_ms` of the step
+    says how long it would have waited. A pipeline that a step runs is run here, too; `runs` of the step has
+    its results. Nobody resumes a run here, so a step with `on_exhausted="pause"` fails.
 
     Args:
         pipeline: a `@pipeline` function, a spec, or a document.
@@ -137,13 +142,20 @@ def run_pipeline(
             take is refused.
         approvals: decisions by the ids of approvals: True or False, or an object of `approved`, `choice`,
             `by`, `comment` and `form`. A list of them: one for each time that the step asks. An approval of a
-            pipeline that a step runs is named with that step: `review.approval`.
+            pipeline that a step runs is named with that step: `review.approval`; so is one of what takes care
+            of the step's error. `compensate:charge.approval` and `finally.approval` follow the last step.
+        callbacks: what other systems report of calls that suspend themselves, by the ids of their steps, as
+            they would send it: `{"status": "completed" | "failed", "result": …, "error": …}`, or any other
+            JSON, which is the result; of a poll, its last answer. A list of reports: one for each call, that
+            of another attempt too, or of another item of a map. Steps inside of others are named as
+            approvals are.
         now: when the run begins, an aware datetime; the present by default. Waits move it on.
 
     Raises:
         InvalidSpec: a pipeline is invalid, or uses a task or a pipeline that is not defined.
         InvalidTask: values cannot be checked against a type hint of a task.
-        InvalidInput: the input is not JSON, or `approvals` decides what the pipeline does not ask.
+        InvalidInput: the input or a report is not JSON, or `approvals` or `callbacks` answers what the
+            pipeline does not ask.
         InputValidationFailed: the input does not fit the pipeline's signature, or a form its approval.
     """
     definitions = local_definitions.find(pipeline, tasks, pipelines)
@@ -151,9 +163,9 @@ def run_pipeline(
     signals = checked_signals(definitions, signals)
     checked = _json(input, "input")
     _check_input(spec, checked)
-    tree = LocalTree(
-        definitions, tenant=tenant, uploads=uploads, outside=outside_of(definitions, signals, approvals)
-    )
+    decisions, reports = APPROVALS.answers(definitions, approvals), SUSPENDED.answers(definitions, callbacks)
+    outside = Outside(signals_of(signals), decisions, reports)
+    tree = LocalTree(definitions, tenant=tenant, uploads=uploads, outside=outside)
     run = LocalRun(
         spec,
         spec.input_with_defaults(checked),

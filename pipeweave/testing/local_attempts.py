@@ -19,10 +19,17 @@ Function = Callable[..., Any]
 Called = tuple[CallResult, dict[str, Kept]]
 
 
-def called(fn: Function, arguments: Mapping[str, Any], files: Files) -> Called:
-    """Call a function: its outcome, and the assets that it has added."""
+def called(
+    fn: Function, arguments: Mapping[str, Any], files: Files, *, takes_pending: bool = False
+) -> Called:
+    """Call a function: its outcome, and the assets that it has added.
+
+    Args:
+        takes_pending: whether a dict `{"status": "pending", …}` suspends the call.
+    """
     try:
-        return outcome_of(call_to_end(fn, arguments)), added_assets(files)
+        outcome = outcome_of(call_to_end(fn, arguments), takes_pending=takes_pending)
+        return outcome, added_assets(files)
     finally:
         files.close()
 

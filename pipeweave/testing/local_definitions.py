@@ -10,6 +10,8 @@ from typing import Any
 from pipeweave.authoring import Pipeline, Task, TaskSpec, check_hints, registered_pipeline, registered_tasks
 from pipeweave.errors import InvalidSpec
 from pipeweave.spec import (
+    Body,
+    ChildCall,
     ChildPipeline,
     LoopStep,
     PipelineSpec,
@@ -18,6 +20,7 @@ from pipeweave.spec import (
     parse_spec,
     validate_graph,
 )
+from pipeweave.spec.error_rules import named, names_of, place_of
 from pipeweave.testing.local_attempts import Function
 
 # A pipeline as a test may give it.
@@ -40,11 +43,26 @@ class Definitions:
     functions: Mapping[str, Function]
     options: Mapping[str, TaskSpec]
 
-    def inside(self, spec: PipelineSpec, step: StepSpec) -> PipelineSpec | None:
-        """The pipeline or the body that a step of a pipeline runs; None if it runs none."""
-        called = called_by(step)
-        body = None if step.own_body is None else spec.bodies[step.own_body[0]]
-        return body if called is None else self.pipelines[called]
+    def within(self, spec: PipelineSpec) -> Iterator[tuple[str, PipelineSpec]]:
+        """What runs inside of a run of a pipeline, each behind the path that leads to it: a step, also for
+        what takes care of its error, `compensate:<step>`, or `finally`.
+        """
+        for step in spec.steps:
+            called = called_by(step)
+            if step.own_body is not None:
+                yield step.id, spec.bodies[step.own_body[0]]
+            elif called is not None:
+                yield step.id, self.pipelines[called]
+            for name in names_of(step, spec.error_rules):
+                call = named(step, spec.error_rules, name).call
+                yield step.id, self._run_by(spec, call, place_of(step, name))
+            if step.compensate is not None:
+                yield f"compensate:{step.id}", self._run_by(spec, step.compensate, f"{step.id}.compensate")
+        if spec.finally_call is not None:
+            yield "finally", self._run_by(spec, spec.finally_call, "finally")
+
+    def _run_by(self, spec: PipelineSpec, call: ChildCall, place: str) -> PipelineSpec:
+        return spec.bodies[place] if isinstance(call.runs, Body) else self.pipelines[call.runs.id]
 
 
 def called_by(step: StepSpec) -> str | None:

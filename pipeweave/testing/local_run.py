@@ -15,9 +15,8 @@ import orjson
 
 from pipeweave import error_kinds, ids
 from pipeweave.attempt import Files
-from pipeweave.authoring import Context, bind, encode, key_of
+from pipeweave.authoring import Context, bind, encode, key_of, outcome_of
 from pipeweave.errors import (
-    InvalidAsyncResult,
     LimitExceeded,
     MapSourceInvalid,
     PipeWeaveError,
@@ -66,6 +65,7 @@ from pipeweave.testing.local_children import ChildrenOfStep, accepted, input_of
 from pipeweave.testing.local_definitions import called_by
 from pipeweave.testing.local_endings import LocalEnding, outside_of_branches, parts_of
 from pipeweave.testing.local_files import Kept, LocalFiles, values_of
+from pipeweave.testing.local_reports import callback_url, end_of_call
 from pipeweave.testing.local_result import RunResult, StepResult
 from pipeweave.testing.local_scope import outcomes_of, seen_error, values_of_run, within
 from pipeweave.testing.local_tree import LocalParent, LocalTree
@@ -131,7 +131,7 @@ class LocalRun:
         status = final_run_status(self.mode, self.statuses())
         ending = self.follow(status)
         waited_ms = (ending.now - self.began_at) // timedelta(milliseconds=1)
-        status = "failed" if ending.error is not None else status
+        status = "failed" if ending.error is not None and status == "completed" else status
         output = self.output() if status in WITH_OUTPUT else None
         return RunResult(status, self.results, output, self.shown_id, waited_ms, ending.runs, ending.error)
 
@@ -148,7 +148,7 @@ class LocalRun:
         now = start + timedelta(milliseconds=result.waited_ms)
         scope = {**self.scope(step), "error": error}
         place = error_rules.place_of(step, name)
-        result.handler = self.called(rule.call, place, self.path_of(step), scope, {"error": error}, now)
+        result.handler = self.called(rule.call, place, self.path_of(step.id), scope, {"error": error}, now)
         result.waited_ms += result.handler.waited_ms
         if result.handler.status in WITH_OUTPUT and rule.is_handled:
             result.status, result.output = "completed", result.handler.output
@@ -164,7 +164,7 @@ class LocalRun:
         scope = own if self.parent is None else within(self.parent.around, own)
         ending = LocalEnding(end)
         for part, place, call in parts_of(self.spec, status, self.results, self.ends):
-            ending.add(part, self.called(call, place, part, scope, None, ending.now))
+            ending.add(part, self.called(call, place, self.path_of(part), scope, None, ending.now))
         return ending
 
     def called(
@@ -278,17 +278,14 @@ class LocalRun:
     def waited(self, step: StepSpec, wait: WaitStep, start: datetime) -> StepResult:
         scope = self.scope(step)
         ended = end_of(
-            self.path_of(step),
+            self.path_of(step.id),
             wait,
             lambda each: engine_results.fill(each, scope, start),
             start,
             self.tree.outside,
         )
         waited_ms = (ended.at - start) // timedelta(milliseconds=1)
-        if ended.error is None:
-            return StepResult("completed", ended.output, waited_ms=waited_ms)
-        status = "timeout" if ended.is_timeout else "failed"
-        return StepResult(status, error=ended.error, waited_ms=waited_ms)
+        return StepResult(ended.status, ended.output, ended.error, waited_ms=waited_ms)
 
     def inside(self, step: StepSpec, item: Any, index: int | None) -> StepResult:
         """The result of a step, or of one item of its map, that runs a pipeline or a body."""
@@ -297,10 +294,10 @@ class LocalRun:
         def begin(of_round: Mapping[str, Any], now: datetime) -> RunResult:
             if step.own_body is not None:
                 body = self.spec.bodies[step.own_body[0]]
-                return self.child(self.path_of(step), body, self.input, now, {**scope, **of_round})
+                return self.child(self.path_of(step.id), body, self.input, now, {**scope, **of_round})
             inner = self.tree.definitions.pipelines[str(called_by(step))]
             params = input_of(step, {**scope, **of_round}, item, now)
-            return self.child(self.path_of(step), inner, accepted(inner, params), now, {})
+            return self.child(self.path_of(step.id), inner, accepted(inner, params), now, {})
 
         return ChildrenOfStep(step, scope, self.start_of(step), begin).to_end()
 
@@ -325,9 +322,9 @@ class LocalRun:
         parent = LocalParent(self.shown_id, depth + 1, f"{path}.", around)
         return LocalRun(inner, value, self.tree, mode=inner.failure_mode, now=now, parent=parent).to_end()
 
-    def path_of(self, step: StepSpec) -> str:
-        """The step's id behind those of the steps that lead to its run."""
-        return step.id if self.parent is None else f"{self.parent.path}{step.id}"
+    def path_of(self, name: str) -> str:
+        """The id of a step, or the name of a part of the ending, behind those that lead to this run."""
+        return name if self.parent is None else f"{self.parent.path}{name}"
 
     def predecessor(self, id: str) -> Predecessor:
         result = self.results[id]
@@ -357,8 +354,11 @@ class LocalRun:
         attempts, policy = retries_of(step, self.options.get(step.task))
         failed: list[Mapping[str, Any]] = []
         delays: list[int] = []
+        waited_ms = 0
         while True:
-            result = self.attempt(step, item, index, tuple(failed))
+            now = self.start_of(step) + timedelta(milliseconds=waited_ms)
+            result = self.attempt(step, item, index, tuple(failed), now)
+            waited_ms = result.waited_ms = result.waited_ms + waited_ms
             result.attempts = len(failed) + 1
             result.previous_attempts, result.delays_ms = failed, delays
             if result.error is None or result.attempts >= attempts or not may_retry(policy, result.error):
@@ -367,42 +367,56 @@ class LocalRun:
             failed = [*failed, previous_attempt(result)]
 
     def attempt(
-        self, step: StepSpec, item: Any, index: int | None, failed: Sequence[Mapping[str, Any]]
+        self,
+        step: StepSpec,
+        item: Any,
+        index: int | None,
+        failed: Sequence[Mapping[str, Any]],
+        now: datetime,
     ) -> StepResult:
         upstream = self.upstream(step)
         fn = self.functions[step.task]
+        waited_ms = 0
         try:
             params = None
             if step.params is not None:
                 of_item = {} if index is None else {"item": item, "mapIndex": index}
                 scope = {**self.scope(step), **of_item}
-                params = engine_results.fill(dict(step.params), scope, self.start_of(step))
+                params = engine_results.fill(dict(step.params), scope, now)
             ctx = self.context(step, params, upstream, item, index, failed)
-            outcome, assets = self.call(step.task, fn, ctx, self.files(step))
+            (outcome, assets), key = self.call(step, fn, ctx, self.files(step))
             if outcome.suspend is not None:
-                raise InvalidAsyncResult(
-                    "it suspends itself, and nothing reports its result in a test's process"
-                )
+                report = self.tree.outside.reports.next(self.path_of(step.id))
+                ended = end_of_call(step, outcome.suspend, report, now)
+                waited_ms = (ended.at - now) // timedelta(milliseconds=1)
+                if ended.error is not None:
+                    return StepResult(ended.status, error=ended.error, waited_ms=waited_ms)
+                outcome = outcome_of(ended.output)
+            if key is not None:
+                self.tree.outcomes[key] = outcome, assets
             chosen = select_next(
                 outcome.run_next, self.graph.successors[step.id], step_id=step.id, is_item=index is not None
             )
         except Exception as error:
             return StepResult("failed", error=error)
         self.assets.setdefault(step.id, {}).update(assets)
-        output = orjson.loads(outcome.encoded)
-        return StepResult("completed", output, run_next=chosen, assets=values_of(assets))
+        output, added = orjson.loads(outcome.encoded), values_of(assets)
+        return StepResult("completed", output, run_next=chosen, assets=added, waited_ms=waited_ms)
 
-    def call(self, task: str, fn: Function, ctx: Context, files: Files) -> Called:
-        """Call a function, or reuse the outcome of an earlier call with the same idempotency key."""
+    def call(
+        self, step: StepSpec, fn: Function, ctx: Context, files: Files
+    ) -> tuple[Called, tuple[str, str] | None]:
+        """Call a function, or reuse the outcome of an earlier call with the same idempotency key: what came
+        of it, and the task with its key.
+        """
         ctx.files = files
         arguments = bind(fn, ctx)
-        options = self.options.get(task)
-        if options is None or options.idempotency_key is None:
-            return called(fn, arguments, files)
-        name = task, key_of(options.idempotency_key, fn, ctx)
-        if name not in self.tree.outcomes:
-            self.tree.outcomes[name] = called(fn, arguments, files)
-        return self.tree.outcomes[name]
+        options, key = self.options.get(step.task), None
+        if options is not None and options.idempotency_key is not None:
+            key = step.task, key_of(options.idempotency_key, fn, ctx)
+            if key in self.tree.outcomes:
+                return self.tree.outcomes[key], key
+        return called(fn, arguments, files, takes_pending=step.suspends is not None), key
 
     def files(self, step: StepSpec) -> Files:
         """The files of an attempt of a step: assets of direct predecessors come first."""
@@ -421,13 +435,14 @@ class LocalRun:
         index: int | None,
         failed: Sequence[Mapping[str, Any]],
     ) -> Context:
+        task_run_id, attempt = ids.show(ids.TASK_RUN, ids.task_run_id(self.id, self.count)), len(failed) + 1
         return Context(
             run_id=self.shown_id,
-            task_run_id=ids.show(ids.TASK_RUN, ids.task_run_id(self.id, self.count)),
+            task_run_id=task_run_id,
             task_id=step.task,
             pipeline_id=self.spec.id,
             step_id=step.id,
-            attempt=len(failed) + 1,
+            attempt=attempt,
             input=self.input if params is None else params,
             params=params,
             upstream=upstream,
@@ -436,6 +451,7 @@ class LocalRun:
             map_index=index,
             map_name=step.item_name,
             tenant=self.tree.tenant,
+            make_callback_url=lambda: callback_url(task_run_id, attempt),
         )
 
     def mapped(self, step: StepSpec) -> StepResult:
@@ -453,7 +469,7 @@ class LocalRun:
                 break
         # As if all items began at once.
         waited_ms = max((each.waited_ms for each in results), default=0)
-        failed = [each for each in results if each.status == "failed"]
+        failed = [each for each in results if each.status in FAILED]
         if not map_completes(self.mode, step.item_failure, len(failed), len(items)):
             first = results.index(failed[0])
             message = f"{len(failed)} of {len(items)} items failed, the first at index {first}"

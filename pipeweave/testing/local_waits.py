@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from typing import Any
 
 from pipeweave.durations import DURATION_EXPECTED, in_words, milliseconds
 from pipeweave.errors import InputValidationFailed, InvalidInput, InvalidWait, TaskError
 from pipeweave.schema import run_input_errors
-from pipeweave.spec import NO_DEFAULT, Approval, PipelineSpec, SignalWait, Sleep, WaitStep
+from pipeweave.spec import NO_DEFAULT, Approval, SignalWait, Sleep, StepSpec, WaitStep
 from pipeweave.suggestions import did_you_mean
-from pipeweave.testing.local_definitions import Definitions
+from pipeweave.testing.local_answers import NOTHING, Answers, Asking
 
 # Gives the value of a JSON value of the document: what stands in `${…}` is replaced.
 Fill = Callable[[Any], Any]
@@ -21,8 +20,6 @@ Fill = Callable[[Any], Any]
 Decision = bool | Mapping[str, Any]
 
 _DECISION_KEYS = ("approved", "choice", "by", "comment", "form")
-# A wrong name is answered with so many right ones, of pipelines that are so deep inside.
-_MOST_NAMED, _NAMED_DEPTH = 20, 2
 
 
 @dataclass(slots=True)
@@ -31,19 +28,13 @@ class Outside:
 
     Args:
         signals: by name and payload, the oldest first; each ends one wait, and is gone then.
-        decisions: of people, by the ids of the steps, behind those of the steps that lead to their runs; one
-            for each time that a step asks, or one for all times.
+        decisions: of people, for approvals.
+        reports: of other systems, for calls that suspend themselves.
     """
 
     signals: list[tuple[str, Any]]
-    decisions: Mapping[str, list[Mapping[str, Any]] | Mapping[str, Any]]
-
-    def decision(self, path: str) -> Mapping[str, Any] | None:
-        """The next decision for a step; None if nobody decides."""
-        decisions = self.decisions.get(path)
-        if isinstance(decisions, list):
-            return decisions.pop(0) if decisions else None
-        return decisions
+    decisions: Answers
+    reports: Answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,59 +53,28 @@ class Ended:
     error: TaskError | None = None
     is_timeout: bool = False
 
+    @property
+    def status(self) -> str:
+        """Of the step."""
+        if self.error is None:
+            return "completed"
+        return "timeout" if self.is_timeout else "failed"
 
-def outside_of(
-    definitions: Definitions,
-    signals: Mapping[str, Any] | Iterable[tuple[str, Any]] | None,
-    approvals: Mapping[str, Decision | Sequence[Decision]] | None,
-) -> Outside:
-    """What a test gives, checked.
+
+def signals_of(signals: Mapping[str, Any] | Iterable[tuple[str, Any]] | None) -> list[tuple[str, Any]]:
+    """The signals that a test gives, the oldest first."""
+    return [*(signals.items() if isinstance(signals, Mapping) else signals or ())]
+
+
+def _checked(decision: Decision, asking: StepSpec, path: str) -> Mapping[str, Any]:
+    """A decision as an approval takes it.
 
     Raises:
-        InvalidInput: a decision names no approval, or says what nobody can decide.
-        InputValidationFailed: the form of a decision has mistakes.
+        InvalidInput: it says what nobody can decide.
+        InputValidationFailed: its form has mistakes.
     """
-    listed = signals.items() if isinstance(signals, Mapping) else signals or ()
-    decisions: dict[str, list[Mapping[str, Any]] | Mapping[str, Any]] = {}
-    for path, decision in (approvals or {}).items():
-        step = _asked(definitions, definitions.root, path)
-        if step is None:
-            asked = list(islice(_approvals(definitions, definitions.root), _MOST_NAMED))
-            hint = did_you_mean(path, asked, f"its approvals are {', '.join(asked) or 'none'}")
-            raise InvalidInput(f"pipeline {definitions.root.id!r} has no approval {path!r}", hint=hint)
-        if isinstance(decision, bool | Mapping):
-            decisions[path] = _checked(decision, step, f"approvals.{path}")
-        else:
-            decisions[path] = [
-                _checked(each, step, f"approvals.{path}[{place}]") for place, each in enumerate(decision)
-            ]
-    return Outside([(name, payload) for name, payload in listed], decisions)
-
-
-def _asked(definitions: Definitions, spec: PipelineSpec, path: str) -> Approval | None:
-    """The approval that a path names: `approval`, or `review.approval` in the pipeline that a step runs."""
-    for step in spec.steps:
-        if step.id == path and isinstance(step.decides, Approval):
-            return step.decides
-        inner = definitions.inside(spec, step) if path.startswith(f"{step.id}.") else None
-        asked = None if inner is None else _asked(definitions, inner, path[len(step.id) + 1 :])
-        if asked is not None:
-            return asked
-    return None
-
-
-def _approvals(
-    definitions: Definitions, spec: PipelineSpec, before: str = "", depth: int = 0
-) -> Iterator[str]:
-    """The paths of the approvals, for people: those of the pipeline itself, and some levels below."""
-    yield from (before + each.id for each in spec.steps if isinstance(each.decides, Approval))
-    for step in spec.steps if depth < _NAMED_DEPTH else ():
-        inner = definitions.inside(spec, step)
-        if inner is not None:
-            yield from _approvals(definitions, inner, f"{before}{step.id}.", depth + 1)
-
-
-def _checked(decision: Decision, step: Approval, path: str) -> Mapping[str, Any]:
+    step = asking.decides
+    assert isinstance(step, Approval)
     members: dict[str, Any] = {"approved": decision} if isinstance(decision, bool) else dict(decision)
     if unknown := [each for each in members if each not in _DECISION_KEYS]:
         hint = did_you_mean(unknown[0], _DECISION_KEYS, f"a decision has {', '.join(_DECISION_KEYS)}")
@@ -133,6 +93,10 @@ def _checked(decision: Decision, step: Approval, path: str) -> Mapping[str, Any]
         named = [replace(each, field=f"{path}.form.{each.field}".rstrip(".")) for each in faults]
         raise InputValidationFailed(f"{named[0].field}: {named[0].message}", errors=named)
     return members
+
+
+# Its answers are the decisions of people.
+APPROVALS = Asking("approvals", "approval", lambda step: isinstance(step.decides, Approval), _checked)
 
 
 def end_of(path: str, step: WaitStep, fill: Fill, start: datetime, outside: Outside) -> Ended:
@@ -157,8 +121,8 @@ def end_of(path: str, step: WaitStep, fill: Fill, start: datetime, outside: Outs
             )
         case Approval():
             fill([step.title, list(step.assignees), step.context])
-            decision = outside.decision(path)
-            if decision is not None:
+            decision = outside.decisions.next(path)
+            if decision is not NOTHING:
                 return _decided(step, decision, start)
             return _timed_out(step, fill, start, "nobody decided")
 

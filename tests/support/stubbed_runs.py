@@ -17,6 +17,7 @@ from uuid import UUID
 
 import yaml
 
+from pipeweave import async_reports
 from pipeweave.authoring.task import Task
 from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.callback_tokens import PATH
@@ -244,7 +245,7 @@ class StubbedRuns:
     def report(self, url: str, body: Any) -> bool:
         """Report the result of a suspended call by its URL; whether the report was new."""
         named = callback_urls.read(self.settings, url.removeprefix(f"{_URL}{PATH}"))
-        kept = self.driver.values.keep(callbacks.wrapped(body))
+        kept = self.driver.values.keep(async_reports.of_callback(body))
         with self.driver.database.transaction() as tx:
             is_new = callbacks.receive(tx, named, kept)
         self.worker.consume_all()

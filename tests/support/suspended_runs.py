@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from pipeweave import Suspend, ids
+from pipeweave import Suspend, async_reports, ids
 from pipeweave.callback_tokens import Callback
 from pipeweave.orchestrator.domain.task_run import Suspended, TaskRun
 from pipeweave.orchestrator.engine.advance import Advance
@@ -88,7 +88,7 @@ class SuspendedRuns:
         ordinal: int = 1,
     ) -> bool:
         """Report by the callback URL of an attempt; whether it was new."""
-        kept = VALUES.keep(callbacks.wrapped(body))
+        kept = VALUES.keep(async_reports.of_callback(body))
         with self.driver.database.transaction() as tx:
             named = Callback(ids.task_run_id(run_id, ordinal), attempt, tx.now + lives)
             is_new = callbacks.receive(tx, named, kept)

@@ -11,7 +11,7 @@ from support.run_driver import Clock, header
 from support.stored_values import VALUES
 from support.suspended_runs import ONE_RETRY, SuspendedRuns
 
-from pipeweave import ids
+from pipeweave import async_reports, ids
 from pipeweave.callback_tokens import Callback
 from pipeweave.errors import CallbackExpired, CallbackTaken, NotFound, Unavailable, WaitOver
 from pipeweave.orchestrator.diagnosis import verify
@@ -240,7 +240,7 @@ def test_a_wait_and_its_report_that_did_not_see_each_other_are_found_as_a_pair(
     # The report's statement begins before the wait is there, and ends after its look.
     with database.transaction() as tx:
         tx.execute("SELECT 1")
-        kept = VALUES.keep(callbacks.wrapped(5))
+        kept = VALUES.keep(async_reports.of_callback(5))
         callbacks.receive(tx, Callback(claimed.id, 1, tx.now + timedelta(days=1)), kept)
         tx._after.clear()
         runs.suspend(claimed)

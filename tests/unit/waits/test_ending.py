@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave import ids
+from pipeweave import async_reports, ids
+from pipeweave.json_values import json_faults
 from pipeweave.orchestrator.domain.failure import Outcome
 from pipeweave.orchestrator.domain.waits import Signal, Wait, WaitKind
-from pipeweave.orchestrator.waits import async_reports, callbacks
 from pipeweave.orchestrator.waits.ending import Completes, Ending, Fails, Later, decide
 from pipeweave.spec.wait_steps import DECISION_KEYS
 
@@ -157,10 +157,14 @@ POLLED: dict[str, Any] = {"url": "http://a/", "intervalMs": 5_000, "maxTries": 3
 
 
 def test_a_report_gives_the_result_or_fails_the_attempt() -> None:
-    end = decide(a_wait("callback"), [sent(callbacks.wrapped({"status": "success", "result": 7}))], at(2))
+    end = decide(
+        a_wait("callback"), [sent(async_reports.of_callback({"status": "success", "result": 7}))], at(2)
+    )
     assert isinstance(end, Completes)
     assert (end.output, end.cause) == (7, "callback")
-    end = decide(a_wait("callback"), [sent(callbacks.wrapped({"status": "failed", "error": "no"}))], at(2))
+    end = decide(
+        a_wait("callback"), [sent(async_reports.of_callback({"status": "failed", "error": "no"}))], at(2)
+    )
     assert isinstance(end, Fails)
     assert (end.failure.code, end.failure.message, end.failure.retryable) == (
         "ASYNC_FAILED",
@@ -199,6 +203,8 @@ def test_a_suspended_call_that_nobody_answers_is_tried_again(kind: WaitKind) -> 
 
 @given(st.recursive(st.none() | st.booleans() | st.text() | st.integers(), lambda each: st.lists(each)))
 def test_whatever_is_said_of_a_failure_can_be_stored(error: Any) -> None:
-    failure = async_reports.failure_of(callbacks.wrapped({"status": "failed", "error": error}))
-    assert failure is not None
-    assert failure.message.startswith("Async operation failed")
+    stored = async_reports.of_callback({"status": "failed", "error": error})
+    end = decide(a_wait("callback"), [sent(stored)], at(2))
+    assert isinstance(end, Fails)
+    assert end.failure.message.startswith("Async operation failed")
+    assert not json_faults(stored)

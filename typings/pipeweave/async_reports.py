@@ -1,0 +1,1 @@
+../../pipeweave/async_reports.py
