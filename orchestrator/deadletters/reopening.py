@@ -247,7 +247,8 @@ _ANEW = f""", code_version = k.code_version, code_hash = k.code_hash,
     queue = s.queue || coalesce('/' || k.queue, ''){_CLEARED}"""
 _ITS_SERVICE = "JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id"
 _IS_OF_TASK = "k.tenant_id = t.tenant_id AND k.id = t.task_id"
-_IS_OF_ENGINE = f"({kind_sql.kind_in(ENGINE)} OR {kind_sql.IS_ITEM} AND {_HAS_CHILD})"
+# A map of child runs, and its items, run no task either.
+_IS_OF_ENGINE = f"({kind_sql.kind_in(ENGINE)} OR {_HAS_CHILD})"
 
 
 def _moved_failed(changes: str, where: str, source: str = "") -> str:
@@ -364,11 +365,15 @@ def _reopen_stopped(tx: Transaction, run: RunHeader, steps: Sequence[int]) -> li
 
 
 def _moved_to_wait(where: str) -> str:
-    """SQL: ended task runs wait again, in another attempt, for what goes on behind them."""
+    """SQL: ended task runs wait again, in another attempt, for what goes on behind them.
+
+    A map of which an error was handled has the output of what did that: its output is that of its items now.
+    """
     return Move(
         to=T.WAITING,
-        changes=", attempt = t.attempt + 1, max_attempts = t.max_attempts + 1, finished_at = NULL,"
-        " error = NULL, error_code = NULL",
+        changes=""", attempt = t.attempt + 1, max_attempts = t.max_attempts + 1, finished_at = NULL,
+    error = NULL, error_code = NULL,
+    output = NULL, output_path = NULL, output_size = NULL, output_hash = NULL""",
         source=f"FROM {NAMED}",
         rows=by_key(),
         where=where,

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 from support.child_runs import child, children, loop, only_child, task_run
-from support.run_driver import PERMANENT, RunDriver, settle
+from support.run_driver import PERMANENT, RunDriver, finish_next_attempt, settle
 from support.stored_values import VALUES
 
 from pipeweave.errors import Conflict
@@ -91,6 +91,33 @@ def test_a_map_of_pipelines_begins_again_what_was_cancelled(driver: RunDriver) -
         now = [each for each in children(driver, run_id) if each.status == "running"]
         driver.finish(now[0].id, "work")
     check(driver, run_id)
+
+
+def test_a_map_of_pipelines_that_a_failure_stopped_begins_when_that_is_retried(driver: RunDriver) -> None:
+    """Skipped because of the failure before it, or cancelled by the end of its run."""
+    for mode in ("continue", "fail-fast"):
+        each = child("each", "inner", ("first",), map=MapSpec([1]))
+        driver.store_steps(StepSpec("first", "noop"), each, failure_mode=mode)
+        run_id = driver.trigger()
+        driver.finish(run_id, "first", failure=PERMANENT)
+        retry(driver, run_id)
+        with driver.database.transaction() as tx:
+            finish_next_attempt(tx, run_id, 1)
+        driver.finish(only_child(driver, run_id), "work")
+        assert driver.statuses(run_id) == {"first": "completed", "each": "completed"}
+        check(driver, run_id)
+
+
+def test_a_map_of_pipelines_that_failed_before_it_had_items_is_retried(driver: RunDriver) -> None:
+    driver.store_steps(child("each", "inner", map=MapSpec("${input.list}")))
+    run_id = driver.trigger(input={"list": 5})
+    assert driver.run(run_id).status == "failed"
+    retry(driver, run_id)
+    # The list is as wrong as before: it fails again, with another dead letter.
+    row = task_run(driver, run_id, "each")
+    assert (row.status, row.attempt, row.error_code) == ("failed", 2, "MAP_SOURCE_INVALID")
+    with verify.snapshot(driver.database) as tx:
+        assert verify.run(tx, run_id) == []
 
 
 def test_a_child_that_its_parent_went_on_without_stays_ended(driver: RunDriver) -> None:

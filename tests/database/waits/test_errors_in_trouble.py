@@ -15,6 +15,8 @@ from support.run_driver import PERMANENT, RunDriver, finish_next_attempt, finish
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.diagnosis import verify
+from pipeweave.orchestrator.kept import outputs
+from pipeweave.orchestrator.kept.stored_values import Loading
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.spec import MapSpec, StepSpec
@@ -102,6 +104,36 @@ def test_an_item_is_not_retried_while_the_error_of_its_map_is_taken_care_of(driv
     [letter] = letters(driver, run_id)
     with pytest.raises(Conflict, match="is being taken care of"):
         retry(driver, letter)
+
+
+def test_a_map_whose_items_are_retried_after_its_error_was_handled_has_their_outputs(
+    driver: RunDriver,
+) -> None:
+    driver.store_steps(
+        StepSpec("each", "noop", map=MapSpec([1]), on_error=rule("remedy")),
+        StepSpec("other", "noop"),
+        failure_mode="continue",
+    )
+    run_id = driver.trigger()
+    with driver.database.transaction() as tx:
+        finish_task_run(tx, run_id, 3, failure=PERMANENT)
+    driver.finish(last_child(driver, run_id), "cure", output="cured")
+    driver.finish(run_id, "other", failure=PERMANENT)
+    assert driver.run(run_id).status == "failed"
+    [of_item, of_other] = letters(driver, run_id)
+    retry(driver, of_item)
+    with driver.database.transaction() as tx:
+        finish_next_attempt(tx, run_id, 3, output="mended")
+    driver.check(run_id, 1)
+    row = task_run(driver, run_id, "each")
+    assert (row.status, row.output, row.output_hash) == ("completed", None, None)
+    retry(driver, of_other)
+    with driver.database.transaction() as tx:
+        finish_next_attempt(tx, run_id, 2)
+    with driver.database.transaction() as tx:
+        shown = outputs.of_run(tx, driver.tenant, driver.run(run_id), Loading(False))
+    assert shown["output"] == {"each": ["mended"], "other": None}
+    assert verified(driver, run_id) == []
 
 
 def test_a_step_that_was_stopped_while_its_error_was_taken_care_of_runs_again(driver: RunDriver) -> None:
