@@ -54,6 +54,8 @@ up: setup ## Start everything on this machine and stay (Ctrl-C stops it)
 
 # What starts whole stacks, injects faults, opens a browser or plays the orchestrator for foreign workers.
 WHOLE := tests/flows/stacks tests/flows/faults tests/ui tests/unit/conformance
+# Random pipelines, of which `make test` tries some hundreds: 50 seconds of one processor.
+MANY := tests/unit/testing/test_random_branches.py
 TESTED := $(PYTEST) -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 near: setup links ## Checks and tests that are near what you have changed, within about a minute
@@ -73,9 +75,9 @@ tests: setup links ## The tests of make test without the checks
 	@mkdir -p .pytest_cache; $(PYTEST) --collect-only -q >.pytest_cache/collected 2>&1 || { tail -n 40 .pytest_cache/collected; exit 1; }
 	$(TESTED) $(WHOLE:%=--ignore %)
 
-test-whole: setup links ## The tests of whole stacks, faults, the browser and the worker contract
+test-whole: setup links ## The tests of whole stacks, faults, the browser and the worker contract, and 20,000 random pipelines
 	@mkdir -p .pytest_cache; $(PYTEST) --collect-only -q >.pytest_cache/collected 2>&1 || { tail -n 40 .pytest_cache/collected; exit 1; }
-	$(TESTED) $(WHOLE)
+	RANDOM_RUNS=20000 $(TESTED) $(WHOLE) $(MANY)
 
 check: lint ## Format, lint, types, architecture and docs
 	$(PYTEST) tests/unit/architecture tests/unit/docs

@@ -68,7 +68,7 @@ class ChildrenOfStep:
             self.now += timedelta(milliseconds=run.waited_ms)
             if run.status in WITH_OUTPUT:
                 return run.output
-            codes = (CHILD_FAILED, STEP_FAILED)
+            codes = (CHILD_FAILED, _code_of(run))
             if number == tries or not any(policy.may_retry(each, is_retryable=True) for each in codes):
                 break
             self.now += timedelta(milliseconds=policy.delay_ms(number, 0))
@@ -121,14 +121,20 @@ def _refusal(code: str, message: str) -> TaskError:
     return TaskError(message, code=code, retryable=False)
 
 
+def _code_of(run: RunResult) -> str:
+    """The code of a run that ended badly: that of its ending if none of its steps failed it."""
+    error = run.ending_error
+    return STEP_FAILED if error is None or error is not run.error else describe(error).code
+
+
 def _failure(run: RunResult) -> TaskError:
     """Why a step fails whose run ended badly."""
     error = run.error
-    assert error is not None  # a run ends badly by a step
+    assert error is not None  # a run ends badly by a step, or by its ending
     raised = describe(error)
-    failed = next(id for id, each in run.steps.items() if each.error is error)
-    why = f"step {failed} failed: {raised.code}: {raised.message}"
-    details = {"runId": run.id, "code": STEP_FAILED, "message": why, "step": failed}
+    failed = next((id for id, each in run.steps.items() if each.error is error), None)
+    why = raised.message if failed is None else f"step {failed} failed: {raised.code}: {raised.message}"
+    details = {"runId": run.id, "code": _code_of(run), "message": why, "step": failed}
     failure = TaskError(f"run {run.id} failed: {why}", code=CHILD_FAILED, retryable=False, details=details)
     failure.__cause__ = error
     return failure

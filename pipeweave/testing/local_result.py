@@ -75,7 +75,11 @@ class RunResult:
 
     @property
     def error(self) -> BaseException | None:
-        """The error of the first failed step that is not passed over, else that of the ending."""
+        """The error of the first failed step that is not passed over, else that of the ending. None if the
+        run completed: what failed in it was taken care of.
+        """
+        if self.status == "completed":
+            return None
         failed = (each for each in self.steps.values() if each.error is not None and not each.is_passed_over)
         return next((each.error for each in failed), self.ending_error)
 

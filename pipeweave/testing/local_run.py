@@ -67,7 +67,7 @@ from pipeweave.testing.local_endings import LocalEnding, outside_of_branches, pa
 from pipeweave.testing.local_files import Kept, LocalFiles, values_of
 from pipeweave.testing.local_reports import callback_url, end_of_call
 from pipeweave.testing.local_result import RunResult, StepResult
-from pipeweave.testing.local_scope import outcomes_of, seen_error, values_of_run, within
+from pipeweave.testing.local_scope import seen_error, values_of_run, within
 from pipeweave.testing.local_tree import LocalParent, LocalTree
 from pipeweave.testing.local_waits import end_of
 
@@ -108,6 +108,8 @@ class LocalRun:
         self.id = ids.new_id()
         self.count = 0
         self.results: dict[str, StepResult] = {}
+        # As expressions see them.
+        self.errors: dict[str, dict[str, Any] | None] = {}
         # When each step would have ended.
         self.ends: dict[str, datetime] = {}
         # The assets of completed steps.
@@ -126,6 +128,7 @@ class LocalRun:
                 self.take_care(step, result, start)
             result.is_passed_over |= step.continue_on_error and result.status in ("failed", "timeout")
             self.results[step_id] = result
+            self.errors[step_id] = seen_error(step_id, result)
             self.ends[step_id] = start + timedelta(milliseconds=result.waited_ms)
             has_failed |= self.mode == FAIL_FAST and self.is_failure(step_id)
         status = final_run_status(self.mode, self.statuses())
@@ -160,7 +163,7 @@ class LocalRun:
         end = max(self.ends.values())
         run = {**self.of_run["run"], "outcome": status}
         of_steps = {id: each.output for id, each in self.results.items() if each.status == "completed"}
-        own = {**self.of_run, "run": run, "steps": of_steps, **outcomes_of(self.results)}
+        own = {**self.of_run, "run": run, "steps": of_steps, **self.outcomes}
         scope = own if self.parent is None else within(self.parent.around, own)
         ending = LocalEnding(end)
         for part, place, call in parts_of(self.spec, status, self.results, self.ends):
@@ -332,8 +335,14 @@ class LocalRun:
 
     def scope(self, step: StepSpec) -> dict[str, Any]:
         """The values that the expressions of a step may name, by their roots."""
-        own = {**self.of_run, "steps": self.upstream(step), **outcomes_of(self.results)}
+        own = {**self.of_run, "steps": self.upstream(step), **self.outcomes}
         return own if self.parent is None else within(self.parent.around, own)
+
+    @property
+    def outcomes(self) -> dict[str, Any]:
+        """The values of `status` and `errors`."""
+        status = {step_id: each.status for step_id, each in self.results.items()}
+        return {"status": status, "errors": {**self.errors}}
 
     @cached_property
     def of_run(self) -> Mapping[str, Any]:

@@ -35,21 +35,14 @@ def values_of_run(
     }
 
 
-def outcomes_of(results: Mapping[str, StepResult]) -> dict[str, Any]:
-    """The values of `status` and `errors`."""
-    return {
-        "status": {step_id: each.status for step_id, each in results.items()},
-        "errors": {step_id: seen_error(step_id, each) for step_id, each in results.items()},
-    }
-
-
 def seen_error(step_id: str, result: StepResult) -> dict[str, Any] | None:
     """The error of a step as an expression sees it; None if it has none."""
     if result.error is None:
         return None
     raised = describe(result.error)
     stored = {"message": raised.message, "details": raised.details}
-    return error_kinds.as_seen(step_id, raised.code, stored, result.attempts)
+    # What is not called has been tried once.
+    return error_kinds.as_seen(step_id, raised.code, stored, max(result.attempts, 1))
 
 
 # What a body sees both of its own steps and of those around it.

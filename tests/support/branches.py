@@ -1,213 +1,87 @@
-"""Random pipelines with conditions, choices, join rules and tolerated failures, and what their runs come to.
+"""Random pipelines with all kinds of steps, failures and what follows them; `branch_model.py` says what their
+runs come to.
 
-The model has the tables of docs/state-machine.md, written down once more: it knows neither the rules of the
-engine nor its expressions. Each condition comes with the answer that the model gives.
+What they run inside of them are REMEDIES, or bodies of one step. Tasks are `act` and `act_limited`.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from graphlib import TopologicalSorter
+from dataclasses import replace
 from typing import Any
 
 from pipeweave.errors import InvalidSpec
 from pipeweave.spec import (
     ALL,
     ALL_DONE,
+    Approval,
+    AsyncDefaults,
+    Body,
     Case,
+    ChildCall,
+    ChildPipeline,
     Choice,
+    ErrorRule,
     FailIf,
     Gather,
     JoinRule,
+    LoopStep,
     MapSpec,
     PipelineSpec,
+    SignalWait,
+    StepRetry,
     StepSpec,
     Transform,
     engine_task,
     parse_spec,
 )
 from pipeweave.spec.joins import SETTLED
+from pipeweave.spec.rules import ITEM_FAILURES
+from support.branch_model import FAILED, NEVER, Answer, Branches, Fits, Inner
 
-FAILED = ("failed", "timeout", "cancelled")
-# What a condition gives that cannot be evaluated.
-BROKEN = "broken"
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """How a step ended in the model.
-
-    Args:
-        cause: of a skipped step: `condition`, `failure`, or None if it was not chosen.
-        chosen: the successors that it chose; None for all.
-    """
-
-    status: str
-    cause: str | None = None
-    chosen: frozenset[str] | None = None
-    output: Any = None
-
-
-# What a condition comes to, by how the steps before ended: True, False or BROKEN.
-Answer = Callable[[Mapping[str, End]], Any]
-
-
-@dataclass(slots=True)
-class Branches:
-    """A random pipeline and the input of its run.
-
-    Args:
-        answers: of each condition, by its text.
-        fails: the steps, and the items as (step, index), that fail.
-        chooses: the successors that tasks choose.
-    """
-
-    spec: PipelineSpec
-    input: dict[str, Any]
-    answers: dict[str, Answer]
-    fails: set[Any]
-    chooses: dict[str, list[str]]
-
-
-@dataclass(slots=True)
-class Outcome:
-    """How a run ends in the model, how its steps end, and how often each is called."""
-
-    run_status: str
-    ends: dict[str, End] = field(default_factory=dict)
-    calls: Counter[str] = field(default_factory=Counter)
-
-
-# --- the model --------------------------------------------------------------------------------------------
-
-
-def outcome_of(branches: Branches, mode: str) -> Outcome:
-    """What a run must come to. Under fail-fast the steps are those of a run that went on."""
-    outcome = Outcome("")
-    bad: set[str] = set()
-    held = {
-        member
-        for step in branches.spec.steps
-        if isinstance(step.decides, Gather)
-        for member in step.decides.members
-    }
-    for step in _in_order(branches.spec):
-        decision = _joined(step, {each: outcome.ends[each] for each in step.needs}, branches, mode)
-        end = decision if decision is not None else _run(step, branches, outcome, mode)
-        outcome.ends[step.id] = end
-        if end.status in FAILED and not step.continue_on_error and step.id not in held:
-            bad.add(step.id)
-        broken_items = [key for key in branches.fails if isinstance(key, tuple) and key[0] == step.id]
-        has_run = outcome.calls[step.id] > 0
-        if has_run and broken_items and not step.continue_on_error and step.id not in held:
-            bad.add(step.id)
-    if not bad:
-        outcome.run_status = "completed"
-    else:
-        outcome.run_status = "partial" if mode == "partial-merge" else "failed"
-    return outcome
-
-
-def _in_order(spec: PipelineSpec) -> Iterator[StepSpec]:
-    """The steps, each after those before it."""
-    ready = TopologicalSorter({each.id: each.needs for each in spec.steps})
-    return (spec.by_id[each] for each in ready.static_order())
-
-
-def _edge(step: StepSpec, end: End, before: StepSpec) -> str:
-    """An edge is taken, not taken, or failed."""
-    if end.status == "completed":
-        return "taken" if end.chosen is None or step.id in end.chosen else "not taken"
-    if end.status == "skipped":
-        return {"condition": "taken", "failure": "failed", None: "not taken"}[end.cause]
-    return "taken" if before.continue_on_error and end.status != "cancelled" else "failed"
-
-
-def _joined(step: StepSpec, before: Mapping[str, End], branches: Branches, mode: str) -> End | None:
-    """None if the step runs by its join rule."""
-    if not before:
-        return None
-    edges = [_edge(step, end, branches.spec.by_id[each]) for each, end in before.items()]
-    taken, has_failed = edges.count("taken"), "failed" in edges
-    if step.join.takes_failures:
-        is_reached = taken > 0 or has_failed or not step.join.needs_one
-        return None if is_reached else End("skipped")
-    if step.join.at_least is not None:
-        runs = taken >= step.join.at_least
-    elif has_failed:
-        runs = mode == "partial-merge" and taken > 0
-    else:
-        runs = taken > 0
-    return None if runs else End("skipped", "failure" if has_failed else None)
-
-
-def _run(step: StepSpec, branches: Branches, outcome: Outcome, mode: str) -> End:
-    if step.condition is not None:
-        answer = branches.answers[step.condition](outcome.ends)
-        if answer == BROKEN:
-            return End("failed")
-        if answer is not True:
-            return End("skipped", "condition")
-    match step.decides:
-        case Choice() as choice:
-            return _chosen(step, choice, branches, outcome)
-        case Transform() as transform:
-            return _transformed(transform, branches, outcome)
-        case Gather() as gather:
-            return _gathered(step, gather, branches, outcome, mode)
-    return _called(step, branches, outcome, mode)
-
-
-def _chosen(step: StepSpec, choice: Choice, branches: Branches, outcome: Outcome) -> End:
-    after = {each.id for each in branches.spec.steps if step.id in each.needs}
-    always = after - {each for case in choice.cases for each in case.next}
-    for place, case in enumerate(choice.cases):
-        answer = True if case.condition is None else branches.answers[case.condition](outcome.ends)
-        if answer == BROKEN:
-            return End("failed")
-        if answer is True:
-            return End("completed", None, frozenset(always | set(case.next)), place)
-    return End("completed", None, frozenset(always))
-
-
-def _transformed(transform: Transform, branches: Branches, outcome: Outcome) -> End:
-    for each in transform.fail_if:
-        if (answer := branches.answers[each.condition](outcome.ends)) is True or answer == BROKEN:
-            return End("failed")
-    return End("completed", output={"made": 1})
-
-
-def _gathered(step: StepSpec, gather: Gather, branches: Branches, outcome: Outcome, mode: str) -> End:
-    for member in gather.members:
-        if outcome.ends[member].status in FAILED and not branches.spec.by_id[member].continue_on_error:
-            return End("failed")
-    before = [outcome.ends[each] for each in step.needs]
-    goes_on = mode == "partial-merge" and any(each.status == "completed" for each in before)
-    if any(each.cause == "failure" for each in before) and not goes_on:
-        return End("skipped", "failure")
-    return End("completed", output={each: outcome.ends[each].output for each in step.needs})
-
-
-def _called(step: StepSpec, branches: Branches, outcome: Outcome, mode: str) -> End:
-    if step.map is None:
-        outcome.calls[step.id] += 1
-        if step.id in branches.fails:
-            return End("failed")
-        chosen = branches.chooses.get(step.id)
-        return End("completed", None, None if chosen is None else frozenset(chosen), {"of": step.id})
-    count = len(branches.input["lists"][step.id])
-    outcome.calls[step.id] += count
-    failed = sum((step.id, each) in branches.fails for each in range(count))
-    if failed and not (mode == "partial-merge" and failed < count):
-        return End("failed")
-    output = [None if (step.id, each) in branches.fails else {"of": step.id} for each in range(count)]
-    return End("completed", output=output)
-
-
-# --- pipelines --------------------------------------------------------------------------------------------
+# Pipelines that steps run, also when something has happened, and what a run of each comes to.
+REMEDIES: tuple[dict[str, Any], ...] = (
+    {"id": "cured", "steps": [{"id": "cure", "task": "act"}]},
+    {"id": "worse", "steps": [{"id": "worsen", "task": "act"}]},
+    {
+        "id": "saved",
+        "steps": [
+            {"id": "risk", "task": "act", "onError": {"pipeline": "cured"}},
+            {"id": "rest", "task": "act", "params": {}},
+        ],
+        "finally": {"pipeline": "cured"},
+    },
+    {"id": "untidy", "steps": [{"id": "neat", "task": "act"}], "finally": {"pipeline": "worse"}},
+)
+ALWAYS_FAIL = frozenset({"worsen", "risk"})
+_INNER = {
+    "cured": Inner(("cure",), {"of": "cure"}),
+    "worse": Inner(("worsen",), None, is_fine=False),
+    "untidy": Inner(("neat", "worsen"), None, is_fine=False),
+    "saved": Inner(("risk", "cure", "rest", "cure"), {"of": "rest"}),
+}
+_ONCE_MORE = StepRetry(attempts=2, delay_ms=1, backoff="fixed")
+_KINDS = {
+    "task": 10,
+    "map": 2,
+    "choice": 2,
+    "transform": 3,
+    "gather": 1.5,
+    "pipeline": 1.5,
+    "loop": 1,
+    "inner_map": 1.5,
+    "signal": 0.7,
+    "approval": 0.7,
+    "suspended": 1,
+}
+# The codes of errors that are not of the kind STEP_EXECUTION.
+_OTHER_KINDS = {
+    "WAIT_TIMEOUT": "TIMEOUT",
+    "EXPRESSION_FAILED": "EXPRESSION",
+    "INVALID_REFERENCE": "EXPRESSION",
+    "PARALLEL_FAILED": "PARALLEL",
+    "ASYNC_FAILED": "ASYNC",
+}
 
 
 class _Maker:
@@ -218,17 +92,30 @@ class _Maker:
         self.answers: dict[str, Answer] = {}
         self.fails: set[Any] = set()
         self.chooses: dict[str, list[str]] = {}
+        self.fits: dict[str, Fits] = {}
+        self.inner: dict[str, Inner] = {}
+        self.rounds: dict[str, int] = {}
+        self.decisions: dict[str, Any] = {}
+        self.reports: dict[str, Any] = {}
+        self.signals: dict[str, Any] = {}
         self.how_often_failing = chance.choice([0.0, 0.1, 0.25])
+        self.how_often_handled = chance.choice([0.0, 0.3, 0.6])
+        self.how_often_taken_back = chance.choice([0.0, 0.4])
         self.width = chance.choice([1, 2, 3, 12])
 
     def make(self, id: str) -> Branches:
         chance = self.chance
-        for number in range(chance.randint(2, 26)):
+        # Mostly small ones: they are many in the same time, and reach most of what there is.
+        for number in range(chance.randint(2, chance.choice([5, 8, 8, 26]))):
             self._add(f"s{number}")
         self._wire_choices()
-        return Branches(
-            PipelineSpec(id, tuple(self.steps)), self.input, self.answers, self.fails, self.chooses
-        )
+        ending: dict[str, Any] = {}
+        if chance.random() < 0.3:
+            ending["finally_call"] = self._call("finally", "last", "${run.outcome}")
+        spec = PipelineSpec(id, tuple(self.steps), error_rules=self._error_rules(), **ending)
+        outside = self.decisions, self.reports, self.signals
+        wishes = self.answers, self.fits, self.fails | ALWAYS_FAIL, self.chooses
+        return Branches(spec, self.input, *wishes, self.inner, self.rounds, *outside)
 
     def _add(self, id: str) -> None:
         chance, names = self.chance, [each.id for each in self.steps]
@@ -237,10 +124,10 @@ class _Maker:
         rules: dict[str, Any] = {"join": self._join(len(needs)), "continue_on_error": chance.random() < 0.15}
         if chance.random() < 0.35:
             rules["condition"] = self._condition(id, needs, is_early=rules["join"].is_early)
-        kind = chance.choices(["task", "map", "choice", "transform", "gather"], [10, 2, 2, 3, 1.5])[0]
-        if kind == "gather" and not self._may_gather(needs):
+        kind = chance.choices([*_KINDS], [*_KINDS.values()])[0]
+        if kind == "gather" and len(needs) < 2:
             kind = "transform"
-        self.steps.append(getattr(self, f"_{kind}")(id, needs, rules))
+        self.steps.append(self._with_calls(getattr(self, f"_{kind}")(id, needs, rules)))
 
     def _join(self, needs: int) -> JoinRule:
         if needs < 2 or self.chance.random() < 0.6:
@@ -253,28 +140,30 @@ class _Maker:
         if not needs or is_early or self.chance.random() < 0.5:
             return self._flag(id)
         before = self.chance.choice(needs)
-        has_output = f"steps.{before}.of == '{before}'"
         ended_well = f"status.{before} == 'completed'"
         shapes: list[tuple[str, Answer]] = [
             (ended_well, lambda ends: ends[before].status == "completed"),
-            (f"errors.{before} == null", lambda ends: ends[before].status not in ("failed", "timeout")),
+            (f"errors.{before} == null", lambda ends: ends[before].status not in FAILED),
+            (f"steps.{before} == null", lambda ends: ends[before].output is None),
         ]
         if self._is_task(before):
-            shapes.append((has_output, lambda ends: ends[before].status == "completed"))
+            shapes.append(
+                (f"steps.{before}.of == '{before}'", lambda ends: _is_of(before, ends[before].output))
+            )
         text, answer = self.chance.choice(shapes)
         self.answers[text] = answer
         return text
 
     def _is_task(self, id: str) -> bool:
         [step] = [each for each in self.steps if each.id == id]
-        return step.is_called
+        return step.is_called and id not in self.reports
 
     def _flag(self, id: str) -> str:
         flag = f"f{len(self.input['flags'])}"
-        value = self.chance.choices([True, False, None, "broken"], [6, 4, 1, 0.5])[0]
+        value = self.chance.choices([True, False, None, "no truth"], [6, 4, 1, 0.5])[0]
         self.input["flags"][flag] = value
         text = f"input.flags.{flag}"
-        self.answers[text] = lambda ends: BROKEN if value == "broken" else value
+        self.answers[text] = lambda ends: value
         return text
 
     # --- kinds of steps -----------------------------------------------------------------------------------
@@ -289,7 +178,8 @@ class _Maker:
         self.input["lists"][id] = list(range(count))
         if self.chance.random() < self.how_often_failing:
             self.fails |= {(id, each) for each in range(count) if self.chance.random() < 0.4}
-        return StepSpec(id, "act", needs, map=MapSpec(f"${{input.lists.{id}}}"), **rules)
+        over = MapSpec(f"${{input.lists.{id}}}", failure=self.chance.choice(ITEM_FAILURES))
+        return StepSpec(id, "act", needs, map=over, **rules)
 
     def _transform(self, id: str, needs: tuple[str, ...], rules: dict[str, Any]) -> StepSpec:
         fail_if: tuple[FailIf, ...] = ()
@@ -302,9 +192,6 @@ class _Maker:
         decides = Choice(())
         return StepSpec(id, engine_task(decides), needs, decides=decides, join=rules["join"])
 
-    def _may_gather(self, needs: tuple[str, ...]) -> bool:
-        return len(needs) > 1
-
     def _gather(self, id: str, needs: tuple[str, ...], rules: dict[str, Any]) -> StepSpec:
         decides = Gather(needs)
         return StepSpec(
@@ -316,16 +203,140 @@ class _Maker:
             continue_on_error=rules["continue_on_error"],
         )
 
+    # --- runs inside of the run ---------------------------------------------------------------------------
+
+    def _pipeline(self, id: str, needs: tuple[str, ...], rules: dict[str, Any]) -> StepSpec:
+        decides = ChildPipeline(self._remedy(id))
+        retry = _ONCE_MORE if self.chance.random() < 0.3 else None
+        return StepSpec(id, engine_task(decides), needs, decides=decides, retry=retry, **rules)
+
+    def _loop(self, id: str, needs: tuple[str, ...], rules: dict[str, Any]) -> StepSpec:
+        chance, most = self.chance, self.chance.randint(1, 3)
+        self.rounds[id] = chance.randint(1, 4)
+        until = f"loop.index == {self.rounds[id] - 1}" if chance.random() < 0.7 else None
+        self.rounds[id] = self.rounds[id] if until is not None else most
+        body: ChildPipeline | Body
+        body = ChildPipeline(self._remedy(id)) if chance.random() < 0.5 else self._body(id, f"{id}_round")
+        decides = LoopStep(body, most, until, collect=chance.random() < 0.3)
+        return StepSpec(id, engine_task(decides), needs, decides=decides, **rules)
+
+    def _inner_map(self, id: str, needs: tuple[str, ...], rules: dict[str, Any]) -> StepSpec:
+        chance, count = self.chance, self.chance.choice([0, 1, 3, 5])
+        self.input["lists"][id] = list(range(count))
+        over = MapSpec(
+            f"${{input.lists.{id}}}", None, chance.choice([None, 1, 2]), failure=chance.choice(ITEM_FAILURES)
+        )
+        decides: ChildPipeline | Body
+        if chance.random() < 0.4:
+            decides = ChildPipeline(self._remedy(id))
+        else:
+            failing = [each for each in range(count) if chance.random() < self.how_often_failing]
+            self.fails |= {(id, each) for each in failing}
+            fail_if = FailIf(f"mapIndex in {failing}", "ITEM", "it was to fail")
+            made = Transform({"of": f"${{len(input.lists.{id})}}"}, (fail_if,))
+            decides = Body((StepSpec(f"{id}_each", engine_task(made), decides=made),))
+            self.inner[id] = Inner((), {"of": count})
+        return StepSpec(id, engine_task(decides), needs, decides=decides, map=over, **rules)
+
+    def _remedy(self, place: str) -> str:
+        """A pipeline that is run at a place."""
+        names = ["cured", "saved", *(["worse", "untidy"] if self.how_often_failing else [])]
+        name = self.chance.choice(names)
+        self.inner[place] = _INNER[name]
+        return name
+
+    def _body(self, place: str, id: str) -> Body:
+        """A body of one step, which is called."""
+        is_fine = self.chance.random() >= self.how_often_failing
+        self.inner[place] = Inner((id,), {"of": id} if is_fine else None, is_fine)
+        self.fails |= set() if is_fine else {id}
+        return Body((StepSpec(id, "act"),))
+
+    def _call(self, place: str, id: str, seen: str) -> ChildCall:
+        """What runs when something has happened.
+
+        Args:
+            id: of the step, if it is a body.
+            seen: an expression that it may see.
+        """
+        match self.chance.choice(["pipeline", "body", "telling body"]):
+            case "pipeline":
+                return ChildCall(ChildPipeline(self._remedy(place)))
+            case "body":
+                return ChildCall(self._body(place, id))
+        self.inner[place] = Inner(tells=True)
+        told = Transform({"told": seen})
+        return ChildCall(Body((StepSpec(id, engine_task(told), decides=told),)))
+
+    def _with_calls(self, step: StepSpec) -> StepSpec:
+        """The step with what takes care of its error, and with what takes it back."""
+        calls: dict[str, Any] = {}
+        if self.chance.random() < self.how_often_handled / 2:
+            call = self._call(f"{step.id}.onError", f"{step.id}_mend", "${error.code}")
+            calls["on_error"] = ErrorRule(call, is_handled=self.chance.random() < 0.8)
+        if self.chance.random() < self.how_often_taken_back:
+            seen = f"${{status.{step.id}}}"
+            calls["compensate"] = self._call(f"{step.id}.compensate", f"{step.id}_back", seen)
+        return replace(step, **calls)
+
+    def _error_rules(self) -> tuple[ErrorRule, ...]:
+        rules = []
+        for number in range(3):
+            if self.chance.random() < self.how_often_handled:
+                call = self._call(f"errorHandlers[{len(rules)}]", f"rule{number}", "${error.code}")
+                condition = self._condition_of_rule()
+                rules.append(ErrorRule(call, condition, is_handled=self.chance.random() < 0.8))
+        return tuple(rules)
+
+    def _condition_of_rule(self) -> str | None:
+        step = self.chance.choice(self.steps).id
+        shapes: list[tuple[str, Fits]] = [
+            (f"error.step == '{step}'", lambda id, code: id == step),
+            ("error.code == 'BOOM'", lambda id, code: code == "BOOM"),
+            ("${error.kind} == 'STEP_EXECUTION'", lambda id, code: code not in _OTHER_KINDS),
+            (
+                "error.kind in ['EXPRESSION', 'PARALLEL']",
+                lambda id, code: _OTHER_KINDS.get(code) in ("EXPRESSION", "PARALLEL"),
+            ),
+            # What cannot be evaluated is false.
+            ("error.attempts / 0 == 1", lambda id, code: False),
+        ]
+        if self.chance.random() < 0.3:
+            return None
+        text, self.fits[text] = self.chance.choice(shapes)
+        return text
+
+    # --- steps that wait ----------------------------------------------------------------------------------
+
+    def _signal(self, id: str, needs: tuple[str, ...], rules: dict[str, Any]) -> StepSpec:
+        default = {} if self.chance.random() < 0.5 else {"default": {"of": "nobody"}}
+        decides = SignalWait((f"go_{id}",), **default)
+        if self.chance.random() < 0.6:
+            self.signals[f"go_{id}"] = self.chance.randint(0, 9)
+        return StepSpec(id, engine_task(decides), needs, decides=decides, **rules)
+
+    def _approval(self, id: str, needs: tuple[str, ...], rules: dict[str, Any]) -> StepSpec:
+        default = {} if self.chance.random() < 0.5 else {"default": {"of": "nobody"}}
+        fails = self.chance.random() < 0.5
+        decides = Approval(f"Is {id} right?", fails_when_rejected=fails, **default)
+        self.decisions[id] = self.chance.choice([True, False, NEVER])
+        return StepSpec(id, engine_task(decides), needs, decides=decides, **rules)
+
+    def _suspended(self, id: str, needs: tuple[str, ...], rules: dict[str, Any]) -> StepSpec:
+        failed = {"status": "failed", "error": "it broke elsewhere"}
+        self.reports[id] = self.chance.choice([{"of": id}, {"of": id}, failed, NEVER])
+        return StepSpec(id, "act", needs, suspends=AsyncDefaults(), **rules)
+
+    # --- choices ------------------------------------------------------------------------------------------
+
     def _wire_choices(self) -> None:
         """Choices get cases, and tasks choose: all of them among the steps that directly follow."""
         for at, step in enumerate(self.steps):
             after = [each.id for each in self.steps if step.id in each.needs]
             if isinstance(step.decides, Choice):
                 cases = self._cases(step, after)
-                self.steps[at] = StepSpec(
-                    **{name: getattr(step, name) for name in step.__slots__} | {"decides": Choice(cases)}
-                )
-            elif step.is_called and self.chance.random() < 0.2:
+                self.steps[at] = replace(step, decides=Choice(cases))
+            elif self._is_task(step.id) and self.chance.random() < 0.2:
                 self.chooses[step.id] = [each for each in after if self.chance.random() < 0.5]
 
     def _cases(self, step: StepSpec, after: list[str]) -> tuple[Case, ...]:
@@ -340,6 +351,13 @@ class _Maker:
         return tuple(cases)
 
 
+def _is_of(id: str, output: Any) -> Any:
+    """Whether `output.of == id`; of a missing output it is false."""
+    if output is None:
+        return False
+    return output["of"] == id if "of" in output else "missing"
+
+
 def random_branches(chance: random.Random, id: str) -> Branches:
     """A random pipeline with its input, as its document is read: edges may be added to what was made."""
     while True:
@@ -348,4 +366,6 @@ def random_branches(chance: random.Random, id: str) -> Branches:
             made.spec = parse_spec(made.spec.to_json())
         except InvalidSpec:
             continue
+        for step, chosen in made.chooses.items():
+            made.chooses[step] = [each for each in chosen if step in made.spec.by_id[each].needs]
         return made

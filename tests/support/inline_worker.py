@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from pipeweave import ids
+from pipeweave import Suspend, ids
+from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, ChordPart, JoinCheck, Outgoing
-from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, Suspended, TaskRun
 from pipeweave.orchestrator.engine import conditions
 from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.conditions import HeldValues
@@ -38,6 +39,7 @@ class InlineWorker:
         driver: the tenant; its database sends to this broker from now on.
         fails: the failures of steps, and of items of maps as (step, index), whose function raises.
         chooses: step -> the successors it chooses.
+        suspends: the steps whose calls suspend themselves, until somebody reports.
         chance: draws the message that is consumed next; without it they are consumed as they came.
         calls: how often each step, with its map index, was called.
         attempts: step, map index, attempt and code version of each call, in the order of the calls.
@@ -50,6 +52,7 @@ class InlineWorker:
     driver: RunDriver
     fails: dict[Any, Failure] = field(default_factory=dict)
     chooses: dict[str, Sequence[str]] = field(default_factory=dict)
+    suspends: Collection[str] = ()
     chance: random.Random | None = None
     calls: Counter[Call] = field(default_factory=Counter)
     attempts: list[tuple[str, int | None, int, int]] = field(default_factory=list)
@@ -145,9 +148,12 @@ class InlineWorker:
         with database.transaction() as tx:
             run = header(tx, each.run_id)
         is_taken_along = self.chance is None or self.chance.random() < 0.5
+        outcome: CallOutcome = completion if failure is None else (each, failure)
+        if each.step_id in self.suspends:
+            outcome = Suspended(each, Suspend.callback())
         turn = Turn(
             run,
-            [completion if failure is None else (each, failure)],
+            [outcome],
             message.queue,
             claimant=Claimant(self.name, message.queue) if is_taken_along else None,
             counting=Counting.UNCOUNTED if message.part == UNCOUNTED else Counting.COUNTED,

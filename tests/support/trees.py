@@ -21,8 +21,32 @@ def random_tree(chance: random.Random, prefix: str) -> list[dict[str, Any]]:
         document: dict[str, Any] = {"id": f"{prefix}-{level}", "steps": steps}
         document["failureMode"] = chance.choice(["fail-fast", "continue", "partial-merge"])
         document["output"] = {"n": f"${{{numbers[-1]}}}"}
-        documents.append(document)
+        documents.append(document | _calls(chance, inner, [each["id"] for each in steps]))
     return documents
+
+
+def _calls(chance: random.Random, inner: list[str], steps: list[str]) -> dict[str, Any]:
+    """What takes care of errors in a document, and what follows its last step."""
+    calls: dict[str, Any] = {}
+    if chance.random() < 0.3:
+        rule = _call(chance, inner, "mended", "error.attempts")
+        calls["errorHandlers"] = [{"condition": f"error.step != '{chance.choice(steps)}'", **rule}]
+    if chance.random() < 0.3:
+        number = f"(steps.{steps[-1]}.n ?? 0)" if chance.random() < 0.5 else "len(run.outcome)"
+        calls["finally"] = _call(chance, inner, "last", number)
+    return calls
+
+
+def _call(chance: random.Random, inner: list[str], id: str, number: str) -> dict[str, Any]:
+    """A pipeline or a body that gets a number."""
+    if inner and chance.random() < 0.5:
+        return {"pipeline": chance.choice(inner), "params": {"n": f"${{{number}}}"}}
+    made: dict[str, Any] = {"output": {"n": f"${{{number}}}"}}
+    if chance.random() < 0.3:
+        made["failIf"] = [
+            {"condition": f"{number} > {chance.randint(0, 3)}", "code": "CALL", "message": "no"}
+        ]
+    return {"steps": [{"id": id, "transform": made}]}
 
 
 def _step(chance: random.Random, id: str, inner: list[str], number: str) -> tuple[dict[str, Any], str]:
@@ -32,6 +56,11 @@ def _step(chance: random.Random, id: str, inner: list[str], number: str) -> tupl
         step["condition"] = f"{number} > {chance.randint(0, 4)}"
     if chance.random() < 0.2:
         step["continueOnError"] = True
+    if chance.random() < 0.2:
+        rule = _call(chance, inner, f"{id}_mended", "len(error.code)")
+        step["onError"] = {**rule, "handled": chance.random() < 0.7}
+    if chance.random() < 0.2:
+        step["compensate"] = _call(chance, inner, f"{id}_back", f"(len(status.{id}) + {number})")
     kind = chance.choice(
         ["transform", "pipeline", "loop", "map", "body", "rounds"] if inner else ["transform"]
     )

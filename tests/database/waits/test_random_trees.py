@@ -1,9 +1,10 @@
-"""Random pipelines that run each other end as they do in `pipeweave.testing`, run by run and step by step."""
+"""Random pipelines that run each other, also after failures, end as `pipeweave.testing` lets them end."""
 
 from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,11 @@ from support.run_driver import RunDriver
 from support.stored_values import VALUES
 from support.trees import random_tree
 
+from pipeweave.authoring import describe
 from pipeweave.orchestrator.diagnosis import verify
+from pipeweave.orchestrator.kept import outputs
+from pipeweave.orchestrator.kept.stored_values import Loading
+from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.waits.loading import look
 from pipeweave.spec import parse_spec
@@ -40,8 +45,8 @@ def test_runs_inside_of_runs_end_as_in_a_test_of_users(database: Database, part:
 def _tell(driver: RunDriver, seed: int) -> None:
     documents = random_tree(random.Random(seed), f"tree-{seed}")
     for each in documents:
-        spec = parse_spec(each)
-        driver.store_steps(*spec.steps, id=spec.id, failure_mode=spec.failure_mode, output=spec.output)
+        with driver.database.transaction() as tx:
+            pipelines.store(tx, driver.tenant, parse_spec(each), source="api")
     root = documents[-1]
     expected = run_pipeline(root, {"n": 1}, pipelines=documents[:-1])
     run_id = driver.trigger(root["id"], {"n": 1})
@@ -62,9 +67,13 @@ def _compare(driver: RunDriver, run_id: UUID, expected: RunResult) -> None:
         # The output of a map is that of its items.
         if result.status == "completed" and row.kind != "map":
             assert row.output == result.output
-        if result.error is not None:
-            assert row.error_code == getattr(result.error, "task_code", None) or result.error.code
+        if (error := result.error or result.handled_error) is not None:
+            assert row.error_code == describe(error).code
         _compare_runs(driver, row, result)
+    ending = [each for each in children(driver, run_id) if each.parent_task_run_id == run_id]
+    for child, inner in zip(ending, expected.ending.values(), strict=True):
+        _compare(driver, child.id, inner)
+    assert _output(driver, run_id) == expected.output
     with verify.snapshot(driver.database) as tx:
         assert verify.run(tx, run_id) == []
 
@@ -78,7 +87,18 @@ def _compare_runs(driver: RunDriver, row: Any, result: StepResult) -> None:
             items.sort(key=lambda each: each.map_index)
             for item, expected in zip(items, result.items, strict=True):
                 _compare_runs(driver, item, expected)
+        if result.handler is not None:
+            _compare_children(driver, row, [result.handler])
         return
+    _compare_children(driver, row, [*result.runs, *([result.handler] if result.handler else [])])
+
+
+def _output(driver: RunDriver, run_id: UUID) -> Any:
+    with verify.snapshot(driver.database) as tx:
+        return outputs.of_run(tx, driver.tenant, driver.run(run_id), Loading(False))["output"]
+
+
+def _compare_children(driver: RunDriver, row: Any, expected: Sequence[RunResult]) -> None:
     ran = [each for each in children(driver, row.run_id) if each.parent_task_run_id == row.id]
-    for child, inner in zip(ran, result.runs, strict=True):
+    for child, inner in zip(ran, expected, strict=True):
         _compare(driver, child.id, inner)

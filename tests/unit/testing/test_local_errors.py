@@ -66,6 +66,13 @@ def test_the_first_rule_whose_condition_is_true_runs_and_a_pipeline_gets_the_err
     assert (run.status, run.output) == ("completed", "BOOM of bad")
 
 
+def test_what_is_not_called_was_tried_once() -> None:
+    made = {"id": "made", "transform": "${1 / 0}", "onError": {"steps": [note("tries", "${error.attempts}")]}}
+    mapped = {"id": "each", "task": "fail", "map": {"over": ["A"], "as": "code"}}
+    run = ran(Calls(), made, {**mapped, "onError": {"steps": [note("of_map", "${error.attempts}")]}})
+    assert [each.output for each in run.steps.values()] == [1, 1]
+
+
 def test_what_is_not_handled_runs_and_the_step_fails_with_its_own_error() -> None:
     calls = Calls()
     run = ran(calls, fail(onError={"steps": [note("alert", "alert")], "handled": False}))
@@ -120,6 +127,34 @@ def test_what_follows_in_any_case_fails_a_run_that_would_have_completed() -> Non
     assert describe(run.error).code == "FINALLY_FAILED"
     with pytest.raises(TaskError, match="at the end of the run"):
         run.raise_error()
+
+
+def test_a_partial_run_stays_partial_when_what_follows_in_any_case_fails() -> None:
+    calls = Calls()
+    mapped = {"id": "each", "task": "fail", "map": {"over": ["A"], "as": "code", "failure": "partial"}}
+    run = ran(
+        calls, mapped, note("z", "z"), failureMode="partial-merge", **{"finally": {"steps": [fail("out")]}}
+    )
+    assert run.status == "partial"
+
+
+def test_a_completed_run_has_no_error_though_a_member_of_a_block_failed() -> None:
+    block = {"failure": "settle", "steps": [fail(), note("a", "a")]}
+    rule = {"condition": "error.kind == 'PARALLEL'", "steps": [note("mend", "mend")]}
+    run = ran(Calls(), {"id": "block", "parallel": block}, note("z", "z"), errorHandlers=[rule])
+    assert (run.status, run.error) == ("completed", None)
+    assert run.raise_error() is run
+
+
+def test_a_step_fails_whose_run_fails_only_by_what_follows_in_any_case() -> None:
+    untidy = {"id": "untidy", "steps": [note("a", "a")], "finally": {"steps": [fail("out")]}}
+    retry = {"attempts": 2, "delayMs": 1, "retryOn": ["FINALLY_FAILED"]}
+    run = ran(Calls(), {"id": "call", "pipeline": "untidy", "retry": retry}, pipelines=[untidy])
+    step = run.steps["call"]
+    assert (step.status, len(step.runs)) == ("failed", 2)
+    raised = describe(step.error)
+    assert (raised.code, raised.details["code"]) == ("CHILD_FAILED", "FINALLY_FAILED")
+    assert raised.details["step"] is None
 
 
 def test_a_pipeline_that_follows_must_be_defined() -> None:
