@@ -134,3 +134,25 @@ def test_conductor_18_a_join_behind_many_items_begins_after_the_last_of_them(run
         input={"items": list(range(500))},
     )
     assert runs.outcome(run_id) == ("completed", 500)
+
+
+@pytest.mark.parametrize("failure", ["as the run", "settle"])
+@pytest.mark.parametrize("default", [None, [], [{"id": "skip", "task": "work"}]])
+def test_netflix_conductor_2758_a_join_ends_where_a_branch_has_ended_by_its_default(
+    runs: StubbedRuns, default: list[Any] | None, failure: str
+) -> None:
+    """There, the join waited for ever for the step of the case that was not taken."""
+    runs.serve(work=lambda: "done")
+    cases: list[dict[str, Any]] = [
+        {"condition": "input.creates", "steps": [{"id": "create", "task": "work"}]}
+    ]
+    cases += [] if default is None else [{"steps": default}]
+    members = [
+        {"id": "record", "task": "work"},
+        {"steps": [{"id": "look", "task": "work"}, {"id": "way", "choice": cases}]},
+    ]
+    block = members if failure == "as the run" else {"failure": failure, "steps": members}
+    run_id = begin(runs, {"parallel": block}, {"id": "join", "task": "work"}, input={"creates": False})
+    assert runs.outcome(run_id) == ("completed", "done")
+    statuses = runs.driver.statuses(run_id)
+    assert (statuses["create"], statuses["join"]) == ("skipped", "completed")
