@@ -34,6 +34,8 @@ WITH_OUTPUT = ("completed", "partial")
 BROKEN: Final = {"no truth": "EXPRESSION_FAILED", "missing": "INVALID_REFERENCE"}
 # The code of tasks that fail, in all engines that are compared.
 BOOM: Final = "BOOM"
+# And of those that may succeed when they are tried again.
+WEAK: Final = "WEAK"
 # What nobody signals, decides or reports.
 NEVER: Final = object()
 
@@ -95,6 +97,7 @@ class Branches:
         answers: of each condition, by its text.
         fits: of each condition of a rule for errors, by its text.
         fails: the steps, and the items as (step, index), that fail.
+        tries: how many attempts of steps that are tried again fail.
         chooses: the successors that tasks choose.
         inner: what runs inside of it come to, by their places: a step, `<step>.onError`,
             `<step>.compensate`, `errorHandlers[n]`, `finally`.
@@ -109,6 +112,7 @@ class Branches:
     answers: dict[str, Answer]
     fits: dict[str, Fits]
     fails: set[Any]
+    tries: dict[str, int]
     chooses: dict[str, list[str]]
     inner: dict[str, Inner]
     rounds: dict[str, int]
@@ -278,7 +282,10 @@ def _gathered(step: StepSpec, gather: Gather, branches: Branches, outcome: Outco
 
 
 def _called(step: StepSpec, branches: Branches, outcome: Outcome) -> End:
-    outcome.calls[step.id] += 1
+    tries, most = branches.tries.get(step.id, 0), 1 if step.retry is None else step.retry.attempts
+    outcome.calls[step.id] += min(tries + 1, most)
+    if tries >= most:
+        return End("failed", code=WEAK)
     if step.id in branches.reports:
         return _reported(branches.reports[step.id])
     if step.id in branches.fails:

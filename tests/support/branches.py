@@ -37,7 +37,7 @@ from pipeweave.spec import (
 )
 from pipeweave.spec.joins import SETTLED
 from pipeweave.spec.rules import ITEM_FAILURES
-from support.branch_model import FAILED, NEVER, Answer, Branches, Fits, Inner
+from support.branch_model import FAILED, NEVER, WEAK, Answer, Branches, Fits, Inner
 
 # Pipelines that steps run, also when something has happened, and what a run of each comes to.
 REMEDIES: tuple[dict[str, Any], ...] = (
@@ -81,6 +81,7 @@ _OTHER_KINDS = {
     "INVALID_REFERENCE": "EXPRESSION",
     "PARALLEL_FAILED": "PARALLEL",
     "ASYNC_FAILED": "ASYNC",
+    WEAK: "MAX_RETRIES_EXCEEDED",
 }
 
 
@@ -91,6 +92,7 @@ class _Maker:
         self.input: dict[str, Any] = {"flags": {}, "lists": {}}
         self.answers: dict[str, Answer] = {}
         self.fails: set[Any] = set()
+        self.tries: dict[str, int] = {}
         self.chooses: dict[str, list[str]] = {}
         self.fits: dict[str, Fits] = {}
         self.inner: dict[str, Inner] = {}
@@ -114,7 +116,7 @@ class _Maker:
             ending["finally_call"] = self._call("finally", "last", "${run.outcome}")
         spec = PipelineSpec(id, tuple(self.steps), error_rules=self._error_rules(), **ending)
         outside = self.decisions, self.reports, self.signals
-        wishes = self.answers, self.fits, self.fails | ALWAYS_FAIL, self.chooses
+        wishes = self.answers, self.fits, self.fails | ALWAYS_FAIL, self.tries, self.chooses
         return Branches(spec, self.input, *wishes, self.inner, self.rounds, *outside)
 
     def _add(self, id: str) -> None:
@@ -169,6 +171,9 @@ class _Maker:
     # --- kinds of steps -----------------------------------------------------------------------------------
 
     def _task(self, id: str, needs: tuple[str, ...], rules: dict[str, Any]) -> StepSpec:
+        if self.chance.random() < self.how_often_failing:
+            self.tries[id] = self.chance.randint(1, 2)
+            return StepSpec(id, "act", needs, retry=_ONCE_MORE, **rules)
         if self.chance.random() < self.how_often_failing:
             self.fails.add(id)
         return StepSpec(id, self.chance.choice(["act", "act", "act_limited"]), needs, **rules)
@@ -298,6 +303,7 @@ class _Maker:
                 "error.kind in ['EXPRESSION', 'PARALLEL']",
                 lambda id, code: _OTHER_KINDS.get(code) in ("EXPRESSION", "PARALLEL"),
             ),
+            ("error.attempts > 1", lambda id, code: code == WEAK),
             # What cannot be evaluated is false.
             ("error.attempts / 0 == 1", lambda id, code: False),
         ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -26,7 +26,7 @@ from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.messaging.batching import RunMessage, group_into_messages
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.state.rows import COLUMNS, of_row
-from support.run_driver import PERMANENT, RunDriver, header, settle
+from support.run_driver import PERMANENT, TRANSIENT, RunDriver, header, settle
 
 Call = tuple[str, int | None]
 
@@ -38,6 +38,7 @@ class InlineWorker:
     Args:
         driver: the tenant; its database sends to this broker from now on.
         fails: the failures of steps, and of items of maps as (step, index), whose function raises.
+        tries: step -> how many of its attempts fail, for now.
         chooses: step -> the successors it chooses.
         suspends: the steps whose calls suspend themselves, until somebody reports.
         chance: draws the message that is consumed next; without it they are consumed as they came.
@@ -51,6 +52,7 @@ class InlineWorker:
 
     driver: RunDriver
     fails: dict[Any, Failure] = field(default_factory=dict)
+    tries: Mapping[str, int] = field(default_factory=dict)
     chooses: dict[str, Sequence[str]] = field(default_factory=dict)
     suspends: Collection[str] = ()
     chance: random.Random | None = None
@@ -141,6 +143,8 @@ class InlineWorker:
         self.calls[each.step_id, each.map_index] += 1
         self.attempts.append((each.step_id, each.map_index, each.attempt, each.code_version))
         failure = self.fails.get(each.step_id) or self.fails.get((each.step_id, each.map_index))
+        if each.attempt <= self.tries.get(each.step_id, 0):
+            failure = TRANSIENT
         chosen = self.chooses.get(each.step_id) if each.kind == "task" else None
         database = self.driver.database
         kept = self.driver.values.keep({"of": each.step_id})
@@ -149,7 +153,7 @@ class InlineWorker:
             run = header(tx, each.run_id)
         is_taken_along = self.chance is None or self.chance.random() < 0.5
         outcome: CallOutcome = completion if failure is None else (each, failure)
-        if each.step_id in self.suspends:
+        if failure is None and each.step_id in self.suspends:
             outcome = Suspended(each, Suspend.callback())
         turn = Turn(
             run,

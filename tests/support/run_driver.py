@@ -229,6 +229,18 @@ def finish_next_attempt(tx: Transaction, run_id: UUID, ordinal: int, **ending: U
     settle(tx, started, **ending)
 
 
+_DUE = "SELECT id FROM task_runs WHERE run_id = :run_id AND status = 'pending' AND due_at <= :now ORDER BY id"
+
+
+def release_due(driver: RunDriver, run_id: UUID, now: datetime) -> None:
+    """Release the attempts of a run that are due, as the tick does."""
+    for row in driver.rows(_DUE, run_id=run_id, now=now):
+        with driver.database.transaction() as tx:
+            advance = Advance(tx, header(tx, run_id))
+            advance.release_due([row.id])
+            advance.close()
+
+
 def settle(
     tx: Transaction,
     started: TaskRun,

@@ -25,7 +25,6 @@ from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.outbox import JoinCheck
-from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.kept import outputs
 from pipeweave.orchestrator.kept.stored_values import Loading
 from pipeweave.orchestrator.registry import pipelines
@@ -44,11 +43,11 @@ from support.factories import a_task, a_worker, register
 from support.failed_runs import retry, still_open
 from support.inline_worker import InlineWorker
 from support.pages import ROOT, blocks
-from support.run_driver import RunDriver, header
+from support.run_driver import RunDriver, release_due
 
 FINAL = ("completed", "partial", "failed", "cancelled")
 _DUE = """
-SELECT run_id, id FROM task_runs WHERE tenant_id = :tenant AND status = 'pending' AND due_at <= :now
+SELECT DISTINCT run_id FROM task_runs WHERE tenant_id = :tenant AND status = 'pending' AND due_at <= :now
 """
 _SECRET, _URL = "0123456789abcdef" * 4, "https://pipeweave.example"
 
@@ -200,10 +199,7 @@ class StubbedRuns:
         """Release the attempts that are due."""
         rows = self.driver.rows(_DUE, tenant=self.driver.tenant, now=self.clock())
         for row in rows:
-            with self.driver.database.transaction() as tx:
-                advance = Advance(tx, header(tx, row.run_id))
-                advance.release_due([row.id])
-                advance.close()
+            release_due(self.driver, row.run_id, self.clock())
         return len(rows)
 
     def _look(self) -> bool:

@@ -29,7 +29,7 @@ from support.branch_model import NEVER, Branches
 from support.branches import REMEDIES
 from support.forgetful import look_at_all, tree
 from support.inline_worker import InlineWorker
-from support.run_driver import Clock, RunDriver, header
+from support.run_driver import Clock, RunDriver, header, release_due
 
 FINAL = ("completed", "partial", "failed", "cancelled")
 # Longer than any wait of a random pipeline.
@@ -160,6 +160,7 @@ class ToldRun:
             limits.fill(tx, self.driver.tenant, ["act_limited"])
         for run_id in self.runs:
             self._heal(run_id)
+            release_due(self.driver, run_id, self.clock())
         left_children.check(self.driver.database)
         look_at_all(self.driver, self.run_id)
         self._hear(is_all=True)

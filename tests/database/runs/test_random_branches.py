@@ -76,9 +76,7 @@ def _begin(driver: RunDriver, clock: Clock, chance: random.Random, id: str, mode
     with driver.database.transaction() as tx:
         store_spec(tx, driver.tenant, branches.spec)
     fails = failing(*branches.fails)
-    worker = InlineWorker(
-        driver, chance=chance, chooses=dict(branches.chooses), suspends=branches.reports, fails=fails
-    )
+    worker = InlineWorker(driver, fails, branches.tries, dict(branches.chooses), branches.reports, chance)
     run_id = driver.trigger(id, branches.input, failure_mode=mode)
     return ToldRun(driver, worker, clock, chance, branches, run_id)
 
@@ -208,6 +206,7 @@ def _tell_of_retries(driver: RunDriver, clock: Clock, seed: int) -> None:
 
 def _mend(told: ToldRun) -> None:
     told.worker.fails.clear()
+    told.branches.tries.clear()
     told.branches.reports |= {each: {"of": each} for each in told.branches.reports}
     told.branches.decisions |= dict.fromkeys(told.branches.decisions, True)
 

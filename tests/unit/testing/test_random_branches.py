@@ -12,7 +12,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.branch_model import BOOM, NEVER, Branches, End, Outcome, ended_before, outcome_of, taken_back
+from support.branch_model import (
+    BOOM,
+    NEVER,
+    WEAK,
+    Branches,
+    End,
+    Outcome,
+    ended_before,
+    outcome_of,
+    taken_back,
+)
 from support.branches import REMEDIES, random_branches
 
 from pipeweave import Context, Suspend, TaskError, TaskResult
@@ -61,7 +71,7 @@ def _reached(branches: Branches, outcome: Outcome) -> Iterator[str]:
         end = outcome.ends[step.id]
         does = "map of " * step.has_items + ("task" if step.decides is None else step.decides.word)
         yield f"{does} {end.status}"
-        if end.code == "MAP_ITEMS_FAILED":
+        if end.code == "MAP_ITEMS_FAILED" or (step.has_items and None in (end.output or ())):
             yield f"items: {step.item_failure} {end.status}"
         if end.is_handled:
             yield "rule of the pipeline" if step.on_error is None else "own rule"
@@ -100,6 +110,8 @@ def _run(branches: Branches, mode: str, calls: Counter[str]) -> RunResult:
         key: Any = ctx.step_id if ctx.map_index is None else (ctx.step_id, ctx.map_index)
         if key in branches.fails:
             raise TaskError("it was to fail", code=BOOM, retryable=False)
+        if ctx.attempt <= branches.tries.get(ctx.step_id, 0):
+            raise TaskError("it was to fail for now", code=WEAK)
         if ctx.step_id in branches.reports:
             return Suspend.callback()
         chosen = branches.chooses.get(ctx.step_id) if ctx.map_index is None else None
