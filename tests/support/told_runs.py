@@ -53,7 +53,8 @@ class ToldRun:
         branches: what the run does, and what comes from outside.
         loses: whether processes die.
         is_changed: whether somebody pauses, resumes and cancels the run.
-        is_cancelled: whether somebody did, before it ended.
+        is_cancelled: whether somebody did, before its ending began.
+        is_stopped: whether somebody cancelled it in its ending.
         signalled: the signals that were sent.
     """
 
@@ -66,6 +67,7 @@ class ToldRun:
     loses: bool = False
     is_changed: bool = False
     is_cancelled: bool = False
+    is_stopped: bool = False
     signalled: set[str] = field(default_factory=set)
 
     @property
@@ -111,10 +113,11 @@ class ToldRun:
 
     def _change(self) -> None:
         driver, status = self.driver, self._status()
-        verb = self.chance.choices(["pause", "resume", "cancel"], [4, 6, 0.5])[0]
-        if verb == "cancel" and status in ("running", "paused"):
+        verb = self.chance.choices(["pause", "resume", "cancel"], [4, 6, 0.7])[0]
+        if verb == "cancel" and status in ("running", "paused", "error_handling"):
             driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, self.run_id))
-            self.is_cancelled = True
+            self.is_stopped |= status == "error_handling"
+            self.is_cancelled |= status != "error_handling"
         # A run that has ended, or is in its ending, cannot be paused.
         with suppress(Conflict):
             if verb == "pause":
