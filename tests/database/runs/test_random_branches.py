@@ -11,6 +11,7 @@ import os
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ from support.told_runs import ToldRun
 
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator.deployment.reactions import reactions_to
+from pipeweave.orchestrator.runs import rerunning
+from pipeweave.orchestrator.runs.rerunning import Rerun
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.spec import parse_spec
 from pipeweave.spec.rules import FAILURE_MODES
@@ -224,3 +227,50 @@ def _retry_one(told: ToldRun) -> bool:
             retry(told.driver, each)
             return True
     return False
+
+
+# --- reruns -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_runs_with_branches_that_run_again_end_as_before(driver: RunDriver, clock: Clock, part: int) -> None:
+    for seed in range(FIRST + part, FIRST + STORIES // 4, 2):
+        try:
+            _tell_of_reruns(driver, clock, seed)
+        except BaseException:
+            print(f"seed {seed}")
+            raise
+
+
+def _tell_of_reruns(driver: RunDriver, clock: Clock, seed: int) -> None:
+    """Nothing is mended: whatever is reused, each step comes to what it has come to before."""
+    chance, mode = random.Random(f"again {seed}"), FAILURE_MODES[seed // 2 % len(FAILURE_MODES)]
+    told = _begin(driver, clock, chance, f"again-{seed}", mode)
+    outcome = outcome_of(told.branches, mode)
+    is_cut = mode == "fail-fast" and bool(outcome.failures)
+    _let_end(told)
+    for _ in range(3):
+        begin = chance.choice([None, *told.branches.spec.by_id])
+        with suppress(Conflict):
+            request = Rerun(told.run_id, begin)
+            made = driver.database.run(
+                lambda tx: rerunning.rerun(tx, driver.values, driver.tenant, request),  # noqa: B023
+                is_one=False,
+            )
+            told = replace(told, run_id=made.id, signalled=set(), loses=chance.random() < 0.3)
+            _let_end(told)
+            _compare_rerun(told, outcome, frozenset(made.reused), is_cut=is_cut)
+
+
+def _compare_rerun(told: ToldRun, outcome: Outcome, reused: frozenset[str], *, is_cut: bool) -> None:
+    run, ends = told.driver.run(told.run_id), _ends(told)
+    assert run.status == outcome.run_status
+    assert told.output(told.run_id) == outcome.output
+    if not is_cut:
+        assert {id: each.status for id, each in ends.items()} == {
+            id: each.status for id, each in outcome.ends.items()
+        }
+    # Only what the run did itself is taken back.
+    wanted = taken_back(told.branches.spec, ends) - reused if outcome.decided == "failed" else set[str]()
+    parts = {each.removeprefix("compensate:") for each in told.ending()}
+    assert parts - {"finally"} == wanted
