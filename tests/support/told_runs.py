@@ -42,6 +42,22 @@ SELECT w.run_id, w.task_run_id, w.kind, t.step_id, t.attempt FROM waits AS w
 WHERE w.root_run_id = :root AND w.kind IN ('approval', 'callback') ORDER BY w.task_run_id
 """
 
+# What must not be after any commit, whoever died behind it: a wait of what does not wait, and the other way
+# round; a quiet run of which something works.
+_WRONG = """
+SELECT 'a wait of ' || t.status AS wrong FROM waits AS w
+    JOIN task_runs AS t ON t.run_id = w.run_id AND t.id = w.task_run_id
+WHERE w.run_id = ANY(:runs) AND t.status <> 'waiting'
+UNION ALL
+SELECT t.step_id || ' waits for nothing' FROM task_runs AS t
+WHERE t.run_id = ANY(:runs) AND t.status = 'waiting' AND (t.kind <> 'map' OR t.error_code IS NOT NULL)
+    AND NOT EXISTS (SELECT 1 FROM waits AS w WHERE w.run_id = t.run_id AND w.task_run_id = t.id)
+UNION ALL
+SELECT t.step_id || ' of a quiet run is ' || t.status FROM task_runs AS t JOIN runs AS r ON r.id = t.run_id
+WHERE t.run_id = ANY(:runs) AND r.quiet_since IS NOT NULL AND r.finished_at IS NULL
+    AND t.status IN ('ready', 'queued', 'running')
+"""
+
 
 @dataclass(slots=True)
 class ToldRun:
@@ -158,6 +174,7 @@ class ToldRun:
     def _tick(self) -> None:
         """Do what the tick finds, and let time pass if that is nothing."""
         before = self._place()
+        assert self.driver.rows(_WRONG, runs=self.runs) == []
         paused_runs.take_back_waiting(self.driver.database)
         with self.driver.database.transaction() as tx:
             limits.fill(tx, self.driver.tenant, ["act_limited"])
