@@ -37,7 +37,7 @@ from pipeweave.spec import (
 )
 from pipeweave.spec.joins import SETTLED
 from pipeweave.spec.rules import ITEM_FAILURES
-from support.branch_model import FAILED, NEVER, WEAK, Answer, Branches, Fits, Inner
+from support.branch_values import FAILED, NEVER, WEAK, Answer, Branches, Fits, Inner
 
 # Pipelines that steps run, also when something has happened, and what a run of each comes to.
 REMEDIES: tuple[dict[str, Any], ...] = (

@@ -25,7 +25,7 @@ from pipeweave.orchestrator.recovery.closed_joins import closed_joins
 from pipeweave.orchestrator.runs import pausing, triggering
 from pipeweave.orchestrator.waits import approvals, callbacks, left_children, sending
 from pipeweave.orchestrator.waits.approvals import Vote
-from support.branch_model import NEVER, Branches
+from support.branch_values import NEVER, Branches
 from support.branches import REMEDIES
 from support.forgetful import look_at_all, tree
 from support.inline_worker import InlineWorker

@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.branch_model import End, Outcome, ended_before, outcome_of, taken_back
+from support.branch_model import ended_before, outcome_of, taken_back
+from support.branch_values import End, Outcome
 from support.branches import REMEDIES, random_branches
 from support.factories import a_task, register
 from support.failed_runs import retry

@@ -12,17 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.branch_model import (
-    BOOM,
-    NEVER,
-    WEAK,
-    Branches,
-    End,
-    Outcome,
-    ended_before,
-    outcome_of,
-    taken_back,
-)
+from support.branch_model import ended_before, outcome_of, taken_back
+from support.branch_values import BOOM, NEVER, WEAK, Branches, End, Outcome
 from support.branches import REMEDIES, random_branches
 
 from pipeweave import Context, Suspend, TaskError, TaskResult
