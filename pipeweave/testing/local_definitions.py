@@ -125,13 +125,14 @@ def _inside(
     pipeline: Written, root: PipelineSpec, pipelines: Iterable[Written]
 ) -> Iterator[Pipeline[..., Any] | PipelineSpec]:
     """The pipelines that a pipeline runs, that those run, and so on, each once."""
-    supplied = {spec_of(each).id: each if isinstance(each, Pipeline) else spec_of(each) for each in pipelines}
-    callers: list[Written] = [pipeline]
+    specs = [each if isinstance(each, Pipeline) else spec_of(each) for each in pipelines]
+    supplied = {(each.spec if isinstance(each, Pipeline) else each).id: each for each in specs}
+    callers: list[Pipeline[..., Any] | PipelineSpec] = [pipeline if isinstance(pipeline, Pipeline) else root]
     seen = {root.id}
     while callers:
         caller = callers.pop()
         called = caller.pipelines if isinstance(caller, Pipeline) else {}
-        for where, id in _called_in(spec_of(caller)):
+        for where, id in _called_in(caller.spec if isinstance(caller, Pipeline) else caller):
             if id in seen:
                 continue
             seen.add(id)

@@ -7,6 +7,7 @@ What they run inside of them are REMEDIES, or bodies of one step. Tasks are `act
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -105,10 +106,9 @@ class _Maker:
         self.how_often_taken_back = chance.choice([0.0, 0.4])
         self.width = chance.choice([1, 2, 3, 12])
 
-    def make(self, id: str) -> Branches:
+    def make(self, id: str, sizes: Sequence[int]) -> Branches:
         chance = self.chance
-        # Mostly small ones: they are many in the same time, and reach most of what there is.
-        for number in range(chance.randint(2, chance.choice([5, 8, 8, 26]))):
+        for number in range(chance.randint(2, chance.choice(sizes))):
             self._add(f"s{number}")
         self._wire_choices()
         ending: dict[str, Any] = {}
@@ -364,10 +364,18 @@ def _is_of(id: str, output: Any) -> Any:
     return output["of"] == id if "of" in output else "missing"
 
 
-def random_branches(chance: random.Random, id: str) -> Branches:
-    """A random pipeline with its input, as its document is read: edges may be added to what was made."""
+# Mostly small ones: they are many in the same time, and reach most of what there is.
+SIZES = (5, 8, 8, 26)
+
+
+def random_branches(chance: random.Random, id: str, sizes: Sequence[int] = SIZES) -> Branches:
+    """A random pipeline with its input, as its document is read: edges may be added to what was made.
+
+    Args:
+        sizes: one of them is how many steps it has at most.
+    """
     while True:
-        made = _Maker(chance).make(id)
+        made = _Maker(chance).make(id, sizes)
         try:
             made.spec = parse_spec(made.spec.to_json())
         except InvalidSpec:

@@ -158,7 +158,8 @@ def _compare_ending(told: ToldRun, ends: Mapping[str, End], outcome: str) -> Non
     back = [each.removeprefix("compensate:") for each in parts[: len(parts) - has_last]]
     assert parts[len(back) :] == ["finally"] * has_last
     assert sorted(back) == sorted(taken_back(spec, ends) if outcome in ("failed", "cancelled") else ())
-    finished = {each.step_id: each.finished_at for each in told.driver.task_runs(told.run_id)}
+    rows = [each for each in told.driver.task_runs(told.run_id) if each.kind != "item"]
+    finished = {each.step_id: each.finished_at for each in rows}
     before = ended_before(spec)
     for at, early in enumerate(back):
         assert not before[early] & set(back[:at])
