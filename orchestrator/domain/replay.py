@@ -332,7 +332,9 @@ class _Rebuilding:
                 # One that was stopped while a run took care of its error has the record of its attempt.
                 self.attempts.setdefault((ordinal, before.attempt), ended)
         others = [each for each in event.ordinals() if each not in bumped]
-        self.move(event, sorted(bumped), [T.CANCELLED], lambda each: _again(each, each.attempt + 1))
+        # A gather has started if a run took care of its error.
+        begun = [T.CANCELLED, T.FAILED]
+        self.move(event, sorted(bumped), begun, lambda each: _again(each, each.attempt + 1))
         self.move(event, others, [T.CANCELLED, T.SKIPPED, T.FAILED], lambda each: _again(each, each.attempt))
 
 

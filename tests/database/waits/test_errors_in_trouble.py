@@ -19,7 +19,8 @@ from pipeweave.orchestrator.kept import outputs
 from pipeweave.orchestrator.kept.stored_values import Loading
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.spec import MapSpec, StepSpec
+from pipeweave.spec import Gather, MapSpec, StepSpec, engine_task
+from pipeweave.spec.joins import SETTLED
 
 
 @pytest.fixture
@@ -133,6 +134,31 @@ def test_a_map_whose_items_are_retried_after_its_error_was_handled_has_their_out
     with driver.database.transaction() as tx:
         shown = outputs.of_run(tx, driver.tenant, driver.run(run_id), Loading(False))
     assert shown["output"] == {"each": ["mended"], "other": None}
+    assert verified(driver, run_id) == []
+
+
+def test_a_block_whose_error_was_not_handled_is_told_right_when_a_member_is_retried(
+    driver: RunDriver,
+) -> None:
+    gather = Gather(("a", "b"))
+    driver.store_steps(
+        StepSpec("a", "noop"),
+        StepSpec("b", "noop"),
+        StepSpec(
+            "all",
+            engine_task(gather),
+            ("a", "b"),
+            decides=gather,
+            join=SETTLED,
+            on_error=rule("remedy"),
+        ),
+    )
+    run_id = driver.trigger()
+    driver.finish(run_id, "a", failure=PERMANENT)
+    driver.finish(run_id, "b")
+    driver.finish(last_child(driver, run_id), "cure", failure=PERMANENT)
+    assert driver.statuses(run_id)["all"] == "failed"
+    retry(driver, letters(driver, run_id)[0])
     assert verified(driver, run_id) == []
 
 
