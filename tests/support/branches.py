@@ -322,7 +322,7 @@ class _Maker:
         return StepSpec(id, engine_task(decides), needs, decides=decides, **rules)
 
     def _approval(self, id: str, needs: tuple[str, ...], rules: dict[str, Any]) -> StepSpec:
-        default = {} if self.chance.random() < 0.5 else {"default": {"of": "nobody"}}
+        default = {} if self.chance.random() < 0.5 else {"default": {"comment": "nobody"}}
         fails = self.chance.random() < 0.5
         decides = Approval(f"Is {id} right?", fails_when_rejected=fails, **default)
         self.decisions[id] = self.chance.choice([True, False, NEVER])
