@@ -609,7 +609,8 @@ class AttemptTimedOut(PipeWeaveError):
     @classmethod
     def after(cls, seconds: float) -> AttemptTimedOut:
         """The error of an attempt that took longer than its limit (s)."""
-        return cls(f"the attempt took longer than {seconds:g} s", timeoutMs=round(seconds * 1000))
+        limit_ms = round(seconds * 1000)
+        return cls(f"Operation timed out after {limit_ms}ms", timeoutMs=limit_ms)
 
 
 class AttemptFenced(PipeWeaveError):

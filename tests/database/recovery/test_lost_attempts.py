@@ -90,7 +90,7 @@ def test_the_time_limit_of_a_step_counts_instead_of_its_task_s(
             "UPDATE task_runs SET claimed_at = now() - interval '1 minute' WHERE run_id = :id", {"id": run_id}
         )
         late = mine(driver, lost_attempts.of_time(tx), run_id)
-    over = [(each, "the attempt took longer than 30 s") for each in (1, 3)]
+    over = [(each, "Operation timed out after 30000ms") for each in (1, 3)]
     assert [(each, how.message) for each, how in late] == (over if is_over else [])
 
 
