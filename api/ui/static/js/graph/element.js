@@ -86,7 +86,7 @@ export class PwGraph extends HTMLElement {
   /** Get the graph, from the top down where its names could not be read otherwise; then how far its run is. */
   async load() {
     let graph = await fetched(this, this.src);
-    if (!this.src.includes("direction=") && this.clientWidth < graph?.width * NAME && graph.width > 3 * graph.height) graph = await fetched(this, (this.src += `${this.src.includes("?") ? "&" : "?"}direction=down`));
+    if (!this.src.includes("direction=") && this.clientWidth < graph?.width * NAME && graph.width > 3 * graph.height && graph.stepCount < 500) graph = await fetched(this, (this.src += `${this.src.includes("?") ? "&" : "?"}direction=down`));
     if (graph) this.show(graph);
     this.#ask();
   }
