@@ -20,6 +20,7 @@ ALONE = [
     "trigger",
     "trigger_batch",
     "chain_10ms",
+    "conditions",
     "claim",
     "memory",
     "run_list",
