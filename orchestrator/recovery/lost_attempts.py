@@ -85,11 +85,14 @@ WITH silent AS MATERIALIZED (
 UPDATE task_runs AS t SET suspected_at = now() FROM silent AS s WHERE t.run_id = s.run_id AND t.id = s.id
 """
 
+# Where its worker has been silent as well, the loss of the worker decides: the attempt may never have begun.
 _SILENT = f"""
 SELECT {COLUMNS}, k.heartbeat_interval_ms AS interval_ms
 FROM task_runs AS t JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
 WHERE t.status = 'running' AND {_SILENT_SINCE} AND t.suspected_at > t.heartbeat_at
   AND t.suspected_at <= now() - CAST(:confirm AS interval)
+  AND (t.dispatched_at IS NOT NULL OR NOT EXISTS (SELECT 1 FROM workers AS w
+      WHERE w.id = {WORKER_OF} AND w.stopped_at IS NULL AND w.heartbeat_at <= t.suspected_at))
 ORDER BY t.run_id, t.id LIMIT :batch
 """
 

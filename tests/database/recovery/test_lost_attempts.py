@@ -112,6 +112,23 @@ def test_a_silent_attempt_is_ended_at_the_second_look(driver: RunDriver) -> None
         assert (how.code, how.outcome) == ("HEARTBEAT_LOST", Outcome.TIMEOUT)
 
 
+def test_an_attempt_whose_worker_is_silent_too_is_left_to_the_loss_of_the_worker(driver: RunDriver) -> None:
+    """It may never have begun: a worker that vanished right after its claim called nothing."""
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        worker = a_worker(tx, driver.tenant)
+        claiming.start(tx, run_id, [1], 1, worker=worker_processes.child_of(worker, 4711))
+        tx.execute(
+            """UPDATE task_runs SET heartbeat_at = now() - interval '3 minutes',
+            suspected_at = now() - interval '2 s' WHERE run_id = :id""",
+            {"id": run_id},
+        )
+        tx.execute("UPDATE workers SET heartbeat_at = now() - interval '3 s' WHERE id = :id", {"id": worker})
+        assert mine(driver, lost_attempts.of_time(tx), run_id) == []
+        tx.execute("UPDATE workers SET heartbeat_at = now() WHERE id = :id", {"id": worker})
+        assert [how.code for _, how in mine(driver, lost_attempts.of_time(tx), run_id)] == ["HEARTBEAT_LOST"]
+
+
 def test_silence_counts_from_twice_the_heartbeat_interval(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     silent = "UPDATE task_runs SET heartbeat_at = now() - CAST(:s AS interval) WHERE run_id = :id"
