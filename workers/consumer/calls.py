@@ -34,7 +34,7 @@ from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_files import CallFiles
 from pipeweave.workers.consumer.call_logs import CallLogs
 from pipeweave.workers.consumer.deployment_access import DeploymentAccess
-from pipeweave.workers.consumer.inputs import Inputs, UpstreamOutputs
+from pipeweave.workers.consumer.inputs import Inputs, UpstreamOutputs, own
 from pipeweave.workers.consumer.progress import ProgressWriter
 from pipeweave.workers.consumer.spoiling import Belongings
 from pipeweave.workers.consumer.time_limit import TimeLimit
@@ -305,7 +305,7 @@ class Calls:
         step = run.plan[run.plan.ordinals[task_run.step_id]].step
         is_standalone = run.pipeline_id is None
         value = self.inputs.input(run)
-        params = None if step.params is None else self._resolve(run, task_run, value, step.params)
+        params = None if step.params is None else own(self._resolve(run, task_run, value, step.params))
         return Context(
             run_id=ids.show(ids.RUN, run.id),
             task_run_id=ids.show(ids.TASK_RUN, task_run.id),
@@ -313,7 +313,7 @@ class Calls:
             pipeline_id=run.pipeline_id,
             step_id=None if is_standalone else step.id,
             attempt=task_run.attempt,
-            input=value if params is None else params,
+            input=own(value) if params is None else params,
             params=params,
             upstream=UpstreamOutputs(self.inputs, run, step.id),
             previous_attempts=() if task_run.attempt == 1 else self._previous(task_run),

@@ -65,6 +65,13 @@ def give(value: Any) -> Any:
 
 
 @task
+def spoil(value: Any) -> Any:
+    """Changes what it was called with."""
+    value.append("spoilt")
+    return value
+
+
+@task
 def numbers(count: int) -> list[int]:
     return list(range(count))
 

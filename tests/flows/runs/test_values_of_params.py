@@ -42,3 +42,26 @@ def test_a_task_and_the_engine_see_the_same_values(stack: LiveStack) -> None:
         "limit": 1000,
         "gross": 9,
     }
+
+
+def test_what_a_function_changes_is_seen_by_no_other_call(stack: LiveStack) -> None:
+    """The process that goes on with a run keeps its input and outputs for the steps that follow."""
+    steps: list[dict[str, Any]] = [
+        {"id": "first", "task": "give", "params": {"value": ["made"]}},
+        {"id": "spoil_output", "task": "spoil", "params": {"value": "${steps.first}"}},
+        {
+            "id": "spoil_input",
+            "task": "spoil",
+            "needs": ["spoil_output"],
+            "params": {"value": "${input.list}"},
+        },
+        {
+            "id": "last",
+            "task": "give",
+            "needs": ["spoil_input"],
+            "params": {"value": ["${steps.first}", "${input.list}"]},
+        },
+    ]
+    run = stack.ran({"id": "spoiling", "steps": steps}, {"list": ["sent"]})
+    assert run.status == "completed"
+    assert stack.output(stack.steps(run.id)["last"]) == [["made"], ["sent"]]
