@@ -22,6 +22,7 @@ from pipeweave.errors import (
     PipeWeaveError,
     TaskError,
 )
+from pipeweave.json_values import own_copy
 from pipeweave.size_limits import INLINE_BYTES, MAX_ITEM_BYTES, MAX_MAP_ITEMS
 from pipeweave.spec import (
     MAX_DEPTH,
@@ -445,6 +446,7 @@ class LocalRun:
         failed: Sequence[Mapping[str, Any]],
     ) -> Context:
         task_run_id, attempt = ids.show(ids.TASK_RUN, ids.task_run_id(self.id, self.count)), len(failed) + 1
+        params = own_copy(params)
         return Context(
             run_id=self.shown_id,
             task_run_id=task_run_id,
@@ -452,11 +454,11 @@ class LocalRun:
             pipeline_id=self.spec.id,
             step_id=step.id,
             attempt=attempt,
-            input=self.input if params is None else params,
+            input=own_copy(self.input) if params is None else params,
             params=params,
-            upstream=upstream,
+            upstream=own_copy(upstream),
             previous_attempts=failed,
-            item=item,
+            item=own_copy(item),
             map_index=index,
             map_name=step.item_name,
             tenant=self.tree.tenant,

@@ -12,6 +12,7 @@ from pipeweave import ids
 from pipeweave.attempt import Files, printed_lines
 from pipeweave.authoring import Context, Progress, Suspend, Task, bind, key_of, outcome_of
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
+from pipeweave.json_values import own_copy
 from pipeweave.orchestrator.deployment import log_context
 from pipeweave.orchestrator.domain import (
     CallOutcome,
@@ -34,7 +35,7 @@ from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_files import CallFiles
 from pipeweave.workers.consumer.call_logs import CallLogs
 from pipeweave.workers.consumer.deployment_access import DeploymentAccess
-from pipeweave.workers.consumer.inputs import Inputs, UpstreamOutputs, own
+from pipeweave.workers.consumer.inputs import Inputs, UpstreamOutputs
 from pipeweave.workers.consumer.progress import ProgressWriter
 from pipeweave.workers.consumer.spoiling import Belongings
 from pipeweave.workers.consumer.time_limit import TimeLimit
@@ -305,7 +306,7 @@ class Calls:
         step = run.plan[run.plan.ordinals[task_run.step_id]].step
         is_standalone = run.pipeline_id is None
         value = self.inputs.input(run)
-        params = None if step.params is None else own(self._resolve(run, task_run, value, step.params))
+        params = None if step.params is None else own_copy(self._resolve(run, task_run, value, step.params))
         return Context(
             run_id=ids.show(ids.RUN, run.id),
             task_run_id=ids.show(ids.TASK_RUN, task_run.id),
@@ -313,7 +314,7 @@ class Calls:
             pipeline_id=run.pipeline_id,
             step_id=None if is_standalone else step.id,
             attempt=task_run.attempt,
-            input=own(value) if params is None else params,
+            input=own_copy(value) if params is None else params,
             params=params,
             upstream=UpstreamOutputs(self.inputs, run, step.id),
             previous_attempts=() if task_run.attempt == 1 else self._previous(task_run),

@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
-import orjson
-
+from pipeweave.json_values import own_copy
 from pipeweave.orchestrator.domain import (
     LAST_ROUND,
     Completion,
@@ -93,11 +92,6 @@ class Inputs:
             self._run_id, self._outputs = run.id, {}
 
 
-def own(value: Any) -> Any:
-    """A copy of a JSON value for one call: what its function changes is seen by no other call of the run."""
-    return orjson.loads(orjson.dumps(value)) if isinstance(value, dict | list) else value
-
-
 class UpstreamOutputs(Mapping[str, Any]):
     """The outputs of a step's completed ancestors, each loaded at its first use."""
 
@@ -109,7 +103,7 @@ class UpstreamOutputs(Mapping[str, Any]):
     def __getitem__(self, step_id: str) -> Any:
         if step_id not in self._run.plan.ancestors(self._step_id):
             raise KeyError(step_id)
-        return own(self._inputs.outputs(self._run, [step_id])[step_id])
+        return own_copy(self._inputs.outputs(self._run, [step_id])[step_id])
 
     def __iter__(self) -> Iterator[str]:
         def look() -> list[str]:

@@ -368,3 +368,23 @@ def test_an_async_task_is_run_to_its_end() -> None:
     document = {"id": "p", "steps": [{"id": "a", "task": "async-double"}]}
     result = run_pipeline(document, {"number": 3})
     assert (result.steps["a"].output, result.steps["a"].attempts) == (6, 2)
+
+
+def test_what_a_function_changes_is_seen_by_no_other_call_as_on_workers() -> None:
+    @task
+    def give(value: Any) -> Any:
+        return value
+
+    @task
+    def spoil(value: Any) -> Any:
+        value.append("spoilt")
+        return value
+
+    @pipeline
+    def spoiling(sent: Any) -> Any:
+        made = give(["made"])
+        spoilt = spoil(made)
+        also_spoilt = spoil.options(needs=[spoilt])(sent)
+        return give.options(needs=[also_spoilt])([made, sent])
+
+    assert run_pipeline(spoiling, {"sent": ["sent"]}).output == [["made"], ["sent"]]
