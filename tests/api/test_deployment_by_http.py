@@ -84,18 +84,20 @@ def test_a_sample_agrees_with_its_events_until_a_row_is_changed_by_hand(
     owner: Api, run_id: str, deployment: Deployment
 ) -> None:
     id = ids.read(ids.RUN, run_id)
-    found = owner.post("/api/history/verify", {"limit": 1}).json
-    assert (found["verified"], found["differing"], found["isComplete"]) == (1, [], True)
-    assert found["oldestRunId"] == run_id
+    # Runs of other tests may be newer, by a clock that went ahead, and wrong on purpose.
+    sample = owner.post("/api/history/verify", {"limit": 200}).json
+    assert 1 <= sample["verified"] <= 200
+    assert ids.read(ids.RUN, sample["oldestRunId"]) <= id
+    assert run_id not in [each["runId"] for each in sample["differing"]]
     with deployment.database.transaction() as tx:
         tx.execute("UPDATE runs SET error_code = 'BY_HAND' WHERE id = :id", {"id": id})
     try:
-        (differing,) = owner.post("/api/history/verify", {"limit": 1}).json["differing"]
+        differing = owner.post("/api/history/verify", {"limit": 200}).json["differing"]
     finally:
         with deployment.database.transaction() as tx:
             tx.execute("UPDATE runs SET error_code = NULL WHERE id = :id", {"id": id})
-    assert differing["runId"] == run_id
-    assert [each["stored"] for each in differing["differences"]] == ["BY_HAND"]
+    (changed,) = (each for each in differing if each["runId"] == run_id)
+    assert [each["stored"] for each in changed["differences"]] == ["BY_HAND"]
 
 
 def test_a_second_sample_waits_and_a_sample_has_bounds(owner: Api) -> None:
