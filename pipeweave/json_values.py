@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from enum import Enum
@@ -50,7 +51,13 @@ def _dumps(value: Any, option: int) -> bytes:
 
 def own_copy(value: Any) -> Any:
     """A copy of a JSON value for one call: what its function changes is seen by no other call of the run."""
-    return orjson.loads(orjson.dumps(value)) if isinstance(value, dict | list) else value
+    if not isinstance(value, dict | list):
+        return value
+    try:
+        return orjson.loads(orjson.dumps(value))
+    except TypeError:
+        # Parameters around an output, each as deep as it may be, are deeper than orjson writes.
+        return copy.deepcopy(value)
 
 
 def json_faults(

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from support.nesting import nested
 
-from pipeweave.json_values import json_faults, write_json
+from pipeweave.json_values import json_faults, own_copy, write_json
 from pipeweave.size_limits import MAX_JSON_DEPTH
 
 
@@ -67,3 +67,16 @@ def test_the_deepest_value_is_written_and_a_deeper_one_is_not() -> None:
 def test_what_is_not_json_is_not_written() -> None:
     with pytest.raises(TypeError, match="set"):
         write_json([set()])
+
+
+def test_a_copy_for_one_call_shares_nothing_however_deep_the_value_is() -> None:
+    value: list[Any] = ["kept"]
+    innermost = value
+    for _ in range(300):
+        value = [value]
+    copied = own_copy(value)
+    assert copied == value
+    while isinstance(copied[0], list):
+        copied = copied[0]
+    copied.append("spoilt")
+    assert innermost == ["kept"]
