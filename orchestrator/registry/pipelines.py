@@ -208,7 +208,7 @@ def _check(tx: Transaction, tenant: str, spec: PipelineSpec, beside: Iterable[Pi
 def param_errors(
     spec: PipelineSpec,
     tasks: Mapping[str, Parameters | None],
-    children: Mapping[ChildPipeline, PipelineSpec],
+    children: Mapping[ChildPipeline, PipelineSpec | None],
 ) -> list[ParameterError]:
     """The params that do not fit the tasks and the pipelines that a pipeline runs.
 
@@ -226,15 +226,18 @@ SELECT id, latest_version FROM pipelines WHERE tenant_id = :tenant AND id = ANY(
 
 def children_of(
     tx: Transaction, tenant: str, spec: PipelineSpec, beside: Iterable[PipelineSpec] = ()
-) -> dict[ChildPipeline, PipelineSpec]:
-    """Of the pipelines that a pipeline runs, those that are stored. Costs nothing where it runs none.
+) -> dict[ChildPipeline, PipelineSpec | None]:
+    """Of the pipelines that a pipeline runs, those that are stored, with the specs that this build reads.
+    Costs nothing where it runs none.
 
     Args:
         beside: pipelines that are stored together with it.
     """
     wanted = {each.pipeline for each in child_references(spec)}
     as_they_will_be = {ChildPipeline(each.id): each for each in (*beside, spec)}
-    known = {each: as_they_will_be[each] for each in wanted if each in as_they_will_be}
+    known: dict[ChildPipeline, PipelineSpec | None] = {
+        each: as_they_will_be[each] for each in wanted if each in as_they_will_be
+    }
     others = wanted - known.keys()
     if not others:
         return known
@@ -243,8 +246,18 @@ def children_of(
     for each in others:
         version = each.version or latest.get(each.id, 0)
         if 0 < version <= latest.get(each.id, 0):
-            known[each] = get(tx, tenant, each.id, version).spec
+            known[each] = _spec_if_readable(tx, tenant, each.id, version)
     return known
+
+
+def _spec_if_readable(tx: Transaction, tenant: str, pipeline_id: str, version: int) -> PipelineSpec | None:
+    """The spec of a version; None of one that only a later build reads: what runs it is not compared with it,
+    so that the workers of this build still start.
+    """
+    try:
+        return get(tx, tenant, pipeline_id, version).spec
+    except InvalidSpec:
+        return None
 
 
 def unknown_children(

@@ -111,12 +111,14 @@ def _unknown(reference: ChildReference, names: Collection[str]) -> GraphError:
     return GraphError("UNKNOWN_PIPELINE", said, reference.steps)
 
 
-def child_errors(spec: PipelineSpec, known: Mapping[ChildPipeline, PipelineSpec]) -> list[ParameterError]:
+def child_errors(
+    spec: PipelineSpec, known: Mapping[ChildPipeline, PipelineSpec | None]
+) -> list[ParameterError]:
     """List the params that the input schemas of other pipelines refuse or miss, at most 100. An expression
     has its value when the step runs.
 
     Args:
-        known: of the pipelines that it names, those that are stored.
+        known: of the pipelines that it names, those that are stored; None for a spec that cannot be read.
     """
     errors = (
         error

@@ -36,7 +36,7 @@ def edited_params_errors(
     before: Collection[str],
     parameters: Parameters | None,
     input_schema: Mapping[str, Any] | None,
-    children: Mapping[ChildPipeline, PipelineSpec],
+    children: Mapping[ChildPipeline, PipelineSpec | None],
 ) -> list[FieldError]:
     """List the mistakes in the params of a step that are not those of its version, at most 100.
 
@@ -87,7 +87,7 @@ def _of_names(
     spec: PipelineSpec,
     step: StepSpec,
     parameters: Parameters | None,
-    children: Mapping[ChildPipeline, PipelineSpec],
+    children: Mapping[ChildPipeline, PipelineSpec | None],
 ) -> Iterator[FieldError]:
     """The params that the task or the pipeline does not take, and those that it misses."""
     if step.item_name is not None and step.item_name in (step.params or {}):

@@ -14,6 +14,16 @@ from pipeweave.spec import ChildPipeline, PipelineSpec, parse_spec
 
 TENANT = "children-tests"
 
+# A second version of `charge` as a later build stores it.
+LATER_VERSION = """
+WITH later AS (
+    INSERT INTO pipeline_versions SELECT (jsonb_populate_record(v, jsonb_build_object('version', 2,
+        'spec_hash', repeat('0', 64), 'spec', jsonb_set(v.spec, '{steps,0,laterKey}', '1')))).*
+    FROM pipeline_versions AS v WHERE v.tenant_id = :tenant AND v.pipeline_id = 'charge'
+)
+UPDATE pipelines SET latest_version = 2 WHERE tenant_id = :tenant AND id = 'charge'
+"""
+
 
 @pytest.fixture
 def known(tx: Transaction) -> Transaction:
@@ -108,3 +118,13 @@ def test_a_pipeline_of_another_tenant_is_unknown(known: Transaction) -> None:
     assert pipelines.children_of(known, "another-tenant", orders(amount=1)).keys() == {
         ChildPipeline("charge")
     }
+
+
+def test_a_pipeline_that_only_a_later_build_reads_keeps_nobody_from_storing_what_runs_it(
+    known: Transaction,
+) -> None:
+    """Workers of two builds side by side: the older one starts again, and stores its own pipelines."""
+    store(known, charge("amount"))
+    known.execute(LATER_VERSION, {"tenant": TENANT})
+    assert store(known, orders(amount=1)).is_new
+    assert unknown(known, orders(amount=1)) == []
