@@ -6,9 +6,10 @@ a worker, use `pipeweave worker`.
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.messaging import make_celery
-from pipeweave.settings import connecting, load
+from pipeweave.settings import connecting, load, take_env_file
 
 try:
+    take_env_file()
     app = make_celery(connecting.broker(load()), is_worker=True)
 except PipeWeaveError as error:
     # `celery` prints a traceback of 30 lines for every Exception in an app's module.

@@ -17,6 +17,7 @@ from pipeweave.cli.support.extras import missing_extra
 from pipeweave.cli.support.help_texts import write_groups
 from pipeweave.cli.support.rendering import text
 from pipeweave.errors import InvalidInput, PipeWeaveError, Unauthenticated
+from pipeweave.settings import take_env_file
 from pipeweave.suggestions import nearest
 
 # The exit code that shells use for a command ended by Ctrl-C.
@@ -188,3 +189,4 @@ def _one_line(error: PipeWeaveError) -> str:
 @click.version_option(package_name="pipeweave", prog_name="pipeweave")
 def main() -> None:
     """Durable, observable pipelines on Celery."""
+    take_env_file()

@@ -11,7 +11,7 @@ import click
 from pipeweave.cli.support.connection import data_dir_option, json_option
 from pipeweave.cli.support.rendering import show_json, show_table
 from pipeweave.cli.support.tables import Column
-from pipeweave.settings import SettingRow, explain, load, stack_file
+from pipeweave.settings import SettingRow, explain, load, origin_of, stack_file
 from pipeweave.settings.stack_file import StackFile
 from pipeweave.settings.table import TABLE
 
@@ -75,7 +75,8 @@ def _of_stack(row: SettingRow, stack: StackFile, *, is_first: bool) -> SettingRo
 
 def _print_json(rows: list[SettingRow]) -> None:
     settings = [
-        {"name": row.name, "value": row.value, "source": row.source, "about": row.about} for row in rows
+        {"name": row.name, "value": row.value, "source": origin_of(row.source), "about": row.about}
+        for row in rows
     ]
     show_json({"settings": settings})
 
@@ -83,5 +84,5 @@ def _print_json(rows: list[SettingRow]) -> None:
 def _print_table(rows: list[SettingRow]) -> None:
     show_table(
         ("setting", Column("value", wraps=True, breaks=True), "from"),
-        [(row.name, row.value, row.source) for row in rows],
+        [(row.name, row.value, origin_of(row.source)) for row in rows],
     )

@@ -16,6 +16,7 @@ from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
 from pipeweave.errors import FieldError, InvalidSetting
+from pipeweave.settings import env_file
 from pipeweave.settings.database_url import DATABASE_PARTS, NEEDED, parts_of, read_part, url_of
 from pipeweave.settings.readers import UnreadableSetting
 from pipeweave.settings.table import INEFFECTIVE, OLD_STORAGE_PREFIXES, PREFIX, RESERVED_PREFIXES, TABLE
@@ -62,6 +63,7 @@ class Settings:
     orchestrator_url: str | None = None
     api_token: str | None = None
     data_dir: str = ".pipeweave"
+    env_file: str = env_file.DEFAULT
     storage_backends: tuple[Mapping[str, Any], ...] = ()
     default_storage_backend_id: str | None = None
     adapter_secrets: tuple[Mapping[str, Any], ...] = ()
@@ -92,6 +94,10 @@ class SettingRow:
     value: str | None
     source: str
     about: str
+
+
+# What `take_env_file` added to the environment.
+_FROM_ENV_FILE: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +212,27 @@ def explain_named(settings: Settings, environ: Mapping[str, str] | None = None) 
         source = origin.source if origin.value == value else "program"
         rows.append(SettingRow(setting.name, shown, source, setting.about))
     return rows
+
+
+def take_env_file() -> None:
+    """Add the variables of the `.env` file to this process's environment, also for the code of tasks.
+
+    Commands and the Celery app call it when they start. A program that imports PipeWeave reads its own files.
+
+    Raises:
+        InvalidSetting: as `env_file.additions`.
+    """
+    added = env_file.additions(os.environ)
+    _FROM_ENV_FILE.update(added)
+    os.environ.update(added)
+
+
+def origin_of(source: str) -> str:
+    """Where the variables of a `SettingRow.source` were set: their names, with the file that holds them."""
+    names = source.split(", ")
+    if not any(os.environ.get(name) == _FROM_ENV_FILE.get(name, "") != "" for name in names):
+        return source
+    return f"{os.environ.get(env_file.NAME, '').strip() or env_file.DEFAULT}: {source}"
 
 
 def environment() -> dict[str, str]:

@@ -201,6 +201,12 @@ TABLE: tuple[Setting, ...] = (
     Setting("PIPEWEAVE_TENANT", "tenant", values.tenant, "tenant of the CLI, the Client and a worker"),
     Setting("PIPEWEAVE_DATA_DIR", "data_dir", values.words, "folder of `pipeweave up` and of local storage"),
     Setting(
+        "PIPEWEAVE_ENV_FILE",
+        "env_file",
+        values.words,
+        "file with further variables; the environment wins over it",
+    ),
+    Setting(
         "STORAGE_BACKENDS",
         "storage_backends",
         backend_entries.storage_backends,

@@ -18,7 +18,7 @@ _PLAIN_PREFIXES = ("LC_", "PYTHON")
 # Settings that `up` sets for its processes; the user's values could contradict them.
 _DECIDED = {
     *("database_url", "broker_url", "secret_key", "mode", "tenant", "host", "port"),
-    *("data_dir", "orchestrator_url", "api_token"),
+    *("data_dir", "orchestrator_url", "api_token", "env_file"),
 }
 _SERVERS = {"database_url", "broker_url"}
 

@@ -143,6 +143,8 @@ class Programs:
             "MODE": self._options.mode,
             "PIPEWEAVE_DATA_DIR": str(self._folder.root),
             "PIPEWEAVE_ORCHESTRATOR_URL": self._options.url,
+            # `up` has read the file; a process that read it again would follow what `up` has decided against.
+            "PIPEWEAVE_ENV_FILE": os.devnull,
             **environment.networks(),
         }
 

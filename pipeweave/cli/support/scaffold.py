@@ -87,7 +87,24 @@ With `--reload`, a change of `tasks.py` or of a module beside it restarts the wo
 version, and runs that had begun keep theirs.
 """
 
-IGNORED = """.pipeweave/
+ENVIRONMENT = """# Copy this file to .env: every pipeweave command in this folder reads it, and tasks see it.
+# What the environment sets wins. Nothing is executed. `pipeweave config` shows every setting and its source.
+
+# Task runs at once in a worker.
+# MAX_CONCURRENCY=4
+
+# minimal, normal or detailed.
+# LOG_LEVEL=normal
+
+# A deployment elsewhere, instead of `pipeweave up` here: for commands, and for workers of your own.
+# PIPEWEAVE_ORCHESTRATOR_URL=https://pipeweave.example.com
+# PIPEWEAVE_API_TOKEN=
+# DATABASE_URL=postgresql://user:password@host:5432/pipeweave
+# BROKER_URL=redis://:password@host:6379/0
+"""
+
+IGNORED = """.env
+.pipeweave/
 __pycache__/
 .pytest_cache/
 """
@@ -95,5 +112,11 @@ __pycache__/
 
 def files(name: str) -> dict[str, str]:
     """Return the project's files: file name -> content."""
-    contents = {"tasks.py": TASKS, "test_tasks.py": TESTS, "README.md": README, ".gitignore": IGNORED}
+    contents = {
+        "tasks.py": TASKS,
+        "test_tasks.py": TESTS,
+        "README.md": README,
+        ".env.example": ENVIRONMENT,
+        ".gitignore": IGNORED,
+    }
     return {file: content.replace("@NAME@", name) for file, content in contents.items()}

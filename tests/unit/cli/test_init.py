@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pipeweave.cli import main
+from pipeweave.settings import env_file, load
 
-FILES = {"tasks.py", "test_tasks.py", "README.md", ".gitignore"}
+FILES = {"tasks.py", "test_tasks.py", "README.md", ".env.example", ".gitignore"}
 
 
 @pytest.fixture(autouse=True)
@@ -87,3 +89,21 @@ def test_a_place_that_cannot_be_written_is_one_clear_line(here: Path) -> None:
     result = init("hello", "--dir", "file/inside")
     assert result.exit_code == 1
     assert result.stderr.startswith("pipeweave: UNAVAILABLE: file/inside cannot be written")
+
+
+def test_the_example_of_a_dot_env_is_one_and_dot_env_is_ignored(here: Path) -> None:
+    init("hello")
+    folder = here / "hello"
+    assert ".env" in (folder / ".gitignore").read_text().splitlines()
+    example = folder / ".env.example"
+    switched_on = example.with_name("on.env")
+    switched_on.write_text(re.sub(r"^# (?=[A-Z_]+=)", "", example.read_text(), flags=re.MULTILINE))
+    assert env_file.additions({"PIPEWEAVE_ENV_FILE": str(example)}) == {}
+    settings = load(env_file.additions({"PIPEWEAVE_ENV_FILE": str(switched_on)}))
+    assert settings.named >= {
+        "max_concurrency",
+        "log_level",
+        "orchestrator_url",
+        "database_url",
+        "broker_url",
+    }
