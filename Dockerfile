@@ -1,7 +1,10 @@
 # syntax=docker/dockerfile:1
 # One image for every process: api, worker, beat, flower and the migration. Which one is the command's choice.
 
-FROM python:3.13-slim AS builder
+# By digest, nothing changes between two builds: --build-arg PYTHON_IMAGE=python:3.13-slim@sha256:...
+ARG PYTHON_IMAGE=python:3.13-slim
+
+FROM ${PYTHON_IMAGE} AS builder
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 RUN python -m venv /opt/pipeweave
@@ -12,7 +15,7 @@ RUN pip wheel --no-deps --wheel-dir /wheels . \
     && /opt/pipeweave/bin/pip install --no-deps /wheels/*.whl
 
 
-FROM python:3.13-slim
+FROM ${PYTHON_IMAGE}
 RUN groupadd --gid 10001 pipeweave \
     && useradd --uid 10001 --gid pipeweave --create-home --shell /usr/sbin/nologin pipeweave \
     && install --directory --owner pipeweave --group pipeweave /data

@@ -1,7 +1,7 @@
 # Everything a developer does here. A machine with Python 3.11 to 3.13 and make is enough.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up near room test tests test-whole check lint looks bench chaos sql client lock lowest links
+.PHONY: help setup demo up near room test tests test-whole check lint looks bench chaos sql client lock lowest sbom audit links
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -110,6 +110,15 @@ lock: setup ## Resolve the dependencies anew and write both lock files
 	  --format requirements-txt -o requirements.lock
 	$(BIN)/uv export --quiet --frozen --extra server --extra flower --extra s3 --no-dev --no-emit-project --no-header \
 	  --no-annotate --format requirements-txt -o requirements-image.lock
+
+sbom: setup ## Write dist/pipeweave.cdx.json, the bill of materials of the container image (CycloneDX)
+	$(BIN)/python tests/support/sbom.py dist/pipeweave.cdx.json
+
+# What cannot be looked up fails, too: a silent pass would say that all is well.
+LOCKS := requirements-image.lock requirements.lock
+audit: setup sbom ## Compare the lock files with the published vulnerabilities (asks osv.dev; LOCKS=requirements-image.lock: what is shipped)
+	$(BIN)/pip-audit --strict --vulnerability-service osv $(if $(OSV),--osv-url $(OSV)) --disable-pip --no-deps \
+	  --progress-spinner off $(LOCKS:%=-r %)
 
 LOWEST := .venv/lowest
 lowest: setup ## Run chosen tests with the lowest versions that pyproject.toml allows
