@@ -296,6 +296,48 @@ class TaskOwnedElsewhere(Conflict):
     code = "TASK_OWNED_ELSEWHERE"
 
 
+class InvalidBundle(InvalidInput):
+    """The bundle is not valid."""
+
+    code = "BUNDLE_INVALID"
+
+
+class BundleSignatureInvalid(InvalidInput):
+    """The bundle is not signed, or its signature does not belong to it."""
+
+    code = "BUNDLE_SIGNATURE_INVALID"
+
+
+class BundleKeyUnknown(InvalidInput):
+    """The tenant trusts none of the keys that signed the bundle."""
+
+    code = "BUNDLE_KEY_UNKNOWN"
+
+
+class BundleKeyRevoked(InvalidInput):
+    """The key that signed the bundle is revoked."""
+
+    code = "BUNDLE_KEY_REVOKED"
+
+
+class BundleDowngrade(Conflict):
+    """A newer version of the bundle was installed before."""
+
+    code = "BUNDLE_DOWNGRADE"
+
+
+class BundleVersionTaken(Conflict):
+    """This version of the bundle was installed with another content, or is revoked."""
+
+    code = "BUNDLE_VERSION_TAKEN"
+
+
+class PipelineUnsigned(Conflict):
+    """The tenant accepts only pipelines of signed bundles."""
+
+    code = "PIPELINE_UNSIGNED"
+
+
 class InvalidReport(InvalidInput):
     """The result that an HTTP worker reports cannot be used; its attempt has failed."""
 

@@ -46,13 +46,14 @@ class Loaded:
         return hashlib.sha256("\n".join(code).encode()).hexdigest()[:12]
 
 
-def load(apps: Collection[str], *, with_adapters: bool = False) -> Loaded:
+def load(apps: Collection[str], *, with_adapters: bool = False, may_lack_tasks: bool = False) -> Loaded:
     """Import what `--app` names: a module (`shop.tasks`), a file (`tasks.py`, `nightly.yaml`) or a folder
     of those.
 
     Args:
         with_adapters: whether the adapters that PipeWeave brings are loaded beside them; an app may then hold
             pipelines alone.
+        may_lack_tasks: whether pipelines alone are enough.
 
     Raises:
         InvalidInput: one cannot be imported, or there is no task in any of them.
@@ -62,7 +63,7 @@ def load(apps: Collection[str], *, with_adapters: bool = False) -> Loaded:
     for app in apps:
         documents += _load(app)
     declared = list(registered_pipelines().values())
-    if not (registered_tasks() or (with_adapters and (documents or declared))):
+    if not (registered_tasks() or ((with_adapters or may_lack_tasks) and (documents or declared))):
         raise InvalidInput(
             f"no tasks found in {', '.join(apps)}",
             hint="decorate a function with @task (from pipeweave import task)",

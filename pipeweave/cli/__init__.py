@@ -87,6 +87,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "storage": "pipeweave.cli.storage:storage",
         "export": "pipeweave.cli.export:export",
         "bulk": "pipeweave.cli.bulk:bulk",
+        "bundle": "pipeweave.cli.bundle:bundle",
     },
     "Processes": {
         "api": "pipeweave.cli.processes:api",

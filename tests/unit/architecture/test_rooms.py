@@ -52,6 +52,7 @@ PIPEWEAVE_ROOMS = (
         "schema",
         "spec",
         "authoring",
+        "bundles",
         "settings",
         "sending",
         "storage",
