@@ -357,7 +357,24 @@ INSERT INTO orchestrator_state (mode, mode_changed_at) VALUES ('running', now())
 INSERT INTO tenants (id, created_at) VALUES ('default', now());
 """
 
+DOWN = """
+DROP TABLE orchestrator_state; DROP TABLE workers;
+DROP TABLE idempotency_claims; DROP TABLE run_tokens; DROP TABLE dead_letters;
+DROP TABLE events; DROP TABLE attempts; DROP TABLE task_runs; DROP TABLE runs;
+DROP SEQUENCE event_seq;
+DROP TABLE schedules; DROP TABLE pipeline_versions; DROP TABLE pipelines;
+DROP TABLE task_code_history; DROP TABLE tasks; DROP TABLE services;
+DROP TABLE access_tokens; DROP TABLE tenants;
+DROP FUNCTION refuse_change();
+DROP DOMAIN run_status, task_run_status, task_run_kind, failure_mode, sha256_hex, quantity, ordinal_count,
+    attempt_number, percent, run_token;
+"""
+
 
 def upgrade() -> None:
     for part in (WHO, WHAT, DOMAINS, RUNS, KEPT, MACHINE):
         op.execute(part)
+
+
+def downgrade() -> None:
+    op.execute(DOWN)

@@ -116,7 +116,40 @@ ALTER TABLE workers ADD COLUMN suspected_at timestamptz;
 ALTER TABLE orchestrator_state ADD COLUMN reason text CHECK (length(reason) <= 1000);
 """
 
+DOWN = """
+ALTER TABLE orchestrator_state DROP COLUMN reason;
+ALTER TABLE workers DROP COLUMN suspected_at;
+ALTER TABLE tenants DROP COLUMN max_active_runs;
+DROP TABLE pauses;
+DROP TABLE redrives;
+DROP INDEX run_tokens_of_run;
+-- A claim that is finished has an output; the name is PostgreSQL's.
+ALTER TABLE idempotency_claims DROP CONSTRAINT idempotency_claims_key_check, DROP COLUMN output_size,
+    DROP COLUMN output_hash, DROP COLUMN selected_next;
+DROP INDEX dead_letters_of_run, dead_letters_by_age, dead_letters_open, dead_letters_alike;
+ALTER TABLE dead_letters DROP COLUMN kind, DROP COLUMN map_index, DROP COLUMN item, DROP COLUMN status,
+    DROP COLUMN history, DROP COLUMN retry_run_id;
+UPDATE attempts SET status = 'lost' WHERE status = 'interrupted';
+ALTER TABLE attempts DROP CONSTRAINT attempts_status_check,
+    ADD CONSTRAINT attempts_status_check CHECK (status IN ('failed', 'timeout', 'cancelled', 'lost'));
+DROP INDEX task_runs_queued;
+CREATE INDEX task_runs_queued ON task_runs (queued_at) WHERE status = 'queued';
+DROP INDEX task_runs_awaiting;
+ALTER TABLE task_runs DROP COLUMN claimed_at, DROP COLUMN suspected_at, DROP COLUMN awaits,
+    DROP COLUMN cached_from;
+DROP INDEX runs_with_deadline, runs_with_idle_timeout, runs_waiting;
+ALTER TABLE runs DROP COLUMN deadline_at, DROP COLUMN idle_timeout_ms, DROP COLUMN reopened_at;
+DROP INDEX tasks_to_follow;
+ALTER TABLE tasks DROP COLUMN retry_multiplier, DROP COLUMN retry_jitter, DROP COLUMN retry_on,
+    DROP COLUMN rate_limit, DROP COLUMN rate_seconds, DROP COLUMN rate_at, DROP COLUMN usual_seconds,
+    DROP COLUMN follow_at, DROP COLUMN follow_until;
+"""
+
 
 def upgrade() -> None:
     for part in (TASKS, RUNS, KEPT, MACHINE):
         op.execute(part)
+
+
+def downgrade() -> None:
+    op.execute(DOWN)

@@ -36,7 +36,16 @@ CREATE TABLE tick_chores (
 );
 """
 
+DOWN = """
+DROP TABLE tick_chores;
+ALTER TABLE events DROP COLUMN written_at;
+"""
+
 
 def upgrade() -> None:
     for part in (DEAD_LETTERS, EVENTS, MACHINE):
         op.execute(part)
+
+
+def downgrade() -> None:
+    op.execute(DOWN)

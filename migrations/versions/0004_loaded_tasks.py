@@ -32,7 +32,17 @@ TASKS = """
 ALTER TABLE tasks ADD COLUMN queue text CHECK (queue ~ '^[A-Za-z0-9._-]{1,100}$');   -- NULL: its service's
 """
 
+DOWN = """
+ALTER TABLE tasks DROP COLUMN queue;
+DROP TABLE worker_tasks;
+ALTER TABLE workers DROP COLUMN queues, DROP COLUMN own_queue, DROP COLUMN stopping_at;
+"""
+
 
 def upgrade() -> None:
     for part in (WORKERS, TASKS):
         op.execute(part)
+
+
+def downgrade() -> None:
+    op.execute(DOWN)

@@ -24,7 +24,16 @@ ALTER TABLE tick_chores
     ADD COLUMN skipped_since  timestamptz;   -- every tick since then skipped some
 """
 
+DOWN = """
+ALTER TABLE tick_chores DROP COLUMN skipped, DROP COLUMN skipped_since;
+DROP TABLE leases;
+"""
+
 
 def upgrade() -> None:
     for part in (LEASES, CHORES):
         op.execute(part)
+
+
+def downgrade() -> None:
+    op.execute(DOWN)

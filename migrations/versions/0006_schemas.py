@@ -19,7 +19,16 @@ TASKS = """
 ALTER TABLE tasks ADD COLUMN parameters jsonb;   -- of its function, as an input schema; NULL: not known
 """
 
+DOWN = """
+ALTER TABLE tasks DROP COLUMN parameters;
+ALTER TABLE pipeline_versions DROP COLUMN input_schema, DROP COLUMN output;
+"""
+
 
 def upgrade() -> None:
     for part in (VERSIONS, TASKS):
         op.execute(part)
+
+
+def downgrade() -> None:
+    op.execute(DOWN)

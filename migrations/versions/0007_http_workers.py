@@ -106,7 +106,25 @@ CREATE TABLE storage_sweeps (
 );
 """
 
+DOWN = """
+DROP TABLE storage_sweeps;
+DROP TABLE upload_claims;
+DROP TABLE temp_uploads;
+DROP INDEX runs_input_path, task_runs_output_path, dead_letters_input_path, idempotency_claims_output_path,
+    task_runs_reused_assets, idempotency_claims_with_assets;
+ALTER TABLE idempotency_claims DROP COLUMN assets;
+ALTER TABLE attempts DROP COLUMN dispatched_at, DROP COLUMN logs_path;
+ALTER TABLE task_runs DROP COLUMN dispatched_at, DROP COLUMN assets, DROP COLUMN logs_path;
+DROP TABLE service_instances;
+ALTER TABLE services DROP COLUMN storage_access, DROP COLUMN token_format, DROP COLUMN base_url_override,
+    DROP COLUMN disabled_at;
+"""
+
 
 def upgrade() -> None:
     for part in (SERVICES, RUNS, STORAGE):
         op.execute(part)
+
+
+def downgrade() -> None:
+    op.execute(DOWN)

@@ -26,7 +26,18 @@ CREATE INDEX runs_reruns ON runs (rerun_of, id) WHERE rerun_of IS NOT NULL;
 
 REDRIVES = "ALTER TABLE redrives ADD COLUMN created_by text CHECK (length(created_by) <= 200)"
 
+DOWN = """
+ALTER TABLE redrives DROP COLUMN created_by;
+DROP INDEX runs_triggered, runs_reruns;
+ALTER TABLE runs DROP COLUMN triggered_kind, DROP COLUMN triggered_id, DROP COLUMN triggered_actor,
+    DROP COLUMN rerun_of, DROP COLUMN rerun_from;
+"""
+
 
 def upgrade() -> None:
     for part in (RUNS, REDRIVES):
         op.execute(part)
+
+
+def downgrade() -> None:
+    op.execute(DOWN)

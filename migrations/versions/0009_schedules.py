@@ -52,6 +52,20 @@ CREATE INDEX schedule_fires_superseded ON schedule_fires (tenant_id, schedule_id
 CREATE INDEX schedule_fires_expired ON schedule_fires (fired_at);
 """
 
+DOWN = """
+DROP TABLE schedule_fires;
+-- The schema before knows only cron; the others would never fire.
+DELETE FROM schedules WHERE cron IS NULL;
+ALTER TABLE schedules DROP COLUMN every_ms, DROP COLUMN at, DROP COLUMN missed_policy,
+    DROP COLUMN overlap_policy,
+    DROP COLUMN jitter_ms, DROP COLUMN start_at, DROP COLUMN end_at, DROP COLUMN source,
+    DROP COLUMN next_scheduled_at, DROP COLUMN last_error_code, DROP COLUMN last_error;
+"""
+
 
 def upgrade() -> None:
     op.execute(SCHEDULES)
+
+
+def downgrade() -> None:
+    op.execute(DOWN)

@@ -1,15 +1,13 @@
-"""Upgrades, checks or resets the database schema."""
+"""Upgrades, downgrades, checks or resets the database schema."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.resources import files
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-
+from pipeweave.errors import Conflict
+from pipeweave.orchestrator.deployment.schema_history import SchemaHistory
 from pipeweave.orchestrator.retention import partitions
 from pipeweave.orchestrator.store import advisory_locks
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -35,46 +33,76 @@ class SchemaStatus:
 
 
 def upgrade(database_url: str) -> SchemaStatus:
-    """Run every pending migration and create missing partitions, in one transaction under an advisory lock.
+    """Run every pending migration, each in a transaction of its own; the last one creates missing partitions.
 
-    If two processes migrate at once, the second waits, and then finds nothing to do.
+    Each transaction takes the advisory lock and reads the revision anew, so two processes that migrate at
+    once take turns, and each step runs once. One that dies leaves the schema at a whole step.
+
+    Raises:
+        Conflict: the schema is newer than this version.
     """
-    database = Database(database_url, pool_size=0)
-    with database.transaction() as tx:
-        tx.execute(_LONGEST_PAUSE)
-        advisory_locks.hold_until_commit(tx, advisory_locks.MIGRATION)
-        command.upgrade(_config(tx), "head")
-        partitions.ensure(tx, tx.now)
-        return _status(tx)
+    database, history = Database(database_url, pool_size=0), SchemaHistory()
+    while not (reached := _one_up(database, history)).is_current:
+        pass
+    return reached
+
+
+def _one_up(database: Database, history: SchemaHistory) -> SchemaStatus:
+    with _stepping(database) as tx:
+        pending = _status(tx, history).pending
+        if pending:
+            history.step_up(tx, pending[0])
+        # With the last step, so that there is no current schema that refuses rows.
+        if len(pending) <= 1:
+            partitions.ensure(tx, tx.now)
+        return _status(tx, history)
+
+
+def step_down(database: Database, history: SchemaHistory, revision: str) -> None:
+    """Take back the newest migration, in a transaction of its own.
+
+    Args:
+        revision: of that migration.
+
+    Raises:
+        Conflict: the newest one is another: somebody else changes the schema.
+    """
+    with _stepping(database) as tx:
+        if history.applied(tx)[-1:] != (revision,):
+            raise Conflict(
+                f"the schema is not at {revision} any more", hint="another process changes it: look again"
+            )
+        history.step_down(tx, revision)
 
 
 def status(database_url: str) -> SchemaStatus:
-    """Compare the database's revision with the newest one shipped."""
+    """Compare the database's revision with the newest one shipped.
+
+    Raises:
+        Conflict: the schema is newer than this version.
+    """
     with Database(database_url, pool_size=0).transaction() as tx:
-        return _status(tx)
+        return _status(tx, SchemaHistory())
 
 
 def reset(database_url: str) -> SchemaStatus:
     """Drop the whole `public` schema with all its data, and create the tables again."""
-    with Database(database_url, pool_size=0).transaction() as tx:
-        advisory_locks.hold_until_commit(tx, advisory_locks.MIGRATION)
+    with _stepping(Database(database_url, pool_size=0)) as tx:
         tx.execute("DROP SCHEMA public CASCADE")
         tx.execute("CREATE SCHEMA public")
     return upgrade(database_url)
 
 
-def _status(tx: Transaction) -> SchemaStatus:
-    context = MigrationContext.configure(tx.connection, opts={"version_table": "schema_migrations"})
-    current = context.get_current_revision()
-    script = ScriptDirectory.from_config(_config(tx))
-    revisions = [each.revision for each in script.walk_revisions()][::-1]
-    pending = revisions if current is None else revisions[revisions.index(current) + 1 :]
-    return SchemaStatus(current, revisions[-1], tuple(pending))
+@contextmanager
+def _stepping(database: Database) -> Iterator[Transaction]:
+    """A transaction for one step of the schema: nobody else changes the schema meanwhile."""
+    with database.transaction() as tx:
+        tx.execute(_LONGEST_PAUSE)
+        advisory_locks.hold_until_commit(tx, advisory_locks.MIGRATION)
+        yield tx
 
 
-def _config(tx: Transaction) -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(files("pipeweave.migrations")).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    config.attributes["connection"] = tx.connection
-    return config
+def _status(tx: Transaction, history: SchemaHistory) -> SchemaStatus:
+    applied = history.applied(tx)
+    pending = history.revisions[len(applied) :]
+    return SchemaStatus(applied[-1] if applied else None, history.revisions[-1], pending)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
-from pipeweave.errors import InvalidSetting
+from pipeweave.errors import Conflict, InvalidSetting
 from pipeweave.orchestrator.deployment import migrate
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.registry import worker_processes
@@ -63,7 +63,7 @@ def schema(settings: Settings) -> Verdict:
     """The schema is the one that this version needs."""
     try:
         status = migrate.status(settings.database_url or "")
-    except ValueError:
+    except Conflict:
         return error(
             "the schema is newer than this version of PipeWeave", "install the version that migrated it"
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeweave.cli.cleanup import cleanup
+from pipeweave.cli.db_downgrade import downgrade
 from pipeweave.cli.db_stats import stats
 from pipeweave.cli.months import archive, partitions
 from pipeweave.cli.support.connection import json_option, with_database_or_url
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
 @click.group()
 def db() -> None:
-    """Migrate the schema; list, archive and drop old months."""
+    """Migrate the schema up or down; list, archive and drop old months."""
 
 
-for each in (partitions, cleanup, archive, stats):
+for each in (partitions, cleanup, archive, stats, downgrade):
     db.add_command(each)
 
 

@@ -29,6 +29,7 @@ NOT_AUDITED: Mapping[str, str] = {
     "db partitions": "it changes nothing",
     "db migrate": "there may be no table yet; the schema's version says it",
     "db init": "there may be no table yet; the schema's version says it",
+    "db downgrade": "the table may go with it; the schema's version says it",
     "db reset": "it deletes the audit, too",
 }
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
-from alembic import command
+from support.schemas import steps_up
 from support.servers import new_database
 
 from pipeweave import ids
-from pipeweave.orchestrator.deployment import migrate
 from pipeweave.orchestrator.retention import partitions
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.up.postgres import Postgres
@@ -58,7 +57,7 @@ def database(postgres_server: Postgres) -> Iterator[Database]:
 
 def upgrade(database: Database, revision: str) -> None:
     with database.transaction() as tx:
-        command.upgrade(migrate._config(tx), revision)
+        steps_up(tx, None if revision == "head" else revision)
         if partitions.exists(tx, "signals"):
             partitions.ensure(tx, tx.now)
             return

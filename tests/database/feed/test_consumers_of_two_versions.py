@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any, ClassVar
 
 import pytest
-from alembic import command
 from support.concurrency import call_concurrently
 from support.consumed_events import SEQS, TYPES, Consumer, History, Killed
+from support.schemas import steps_up
 from support.servers import new_database
 
-from pipeweave.orchestrator.deployment import migrate
+from pipeweave.orchestrator.deployment.schema_history import SchemaHistory
 from pipeweave.orchestrator.feed import Place, SeenTransactions, consumers, feed, place_text, stretch
 from pipeweave.orchestrator.feed.place import texts
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -122,7 +122,7 @@ def database(postgres_server: Postgres) -> Iterator[Database]:
     with new_database(postgres_server, "consumers_migrated") as url:
         opened = Database(url, pool_size=1)
         with opened.transaction() as tx:
-            command.upgrade(migrate._config(tx), "0047")
+            steps_up(tx, "0047")
         yield opened
         opened.dispose()
 
@@ -141,7 +141,7 @@ def test_the_places_of_the_version_before_are_those_of_the_consumers(
         tx.execute("INSERT INTO event_reader VALUES (true, '1', :place, now())", {"place": place})
         tx.execute("UPDATE stats_place SET before = '901', open = '{800}', server = 'other'")
         tx.execute("INSERT INTO trace_place VALUES (true, '902', '{801}', 'other', now())")
-        command.upgrade(migrate._config(tx), "0048")
+        SchemaHistory().step_up(tx, "0048")
         rows = tx.execute(
             "SELECT name, CAST(before AS text), CAST(open AS text[]), server FROM feed_consumers"
         )
@@ -154,9 +154,9 @@ def test_the_places_of_the_version_before_are_those_of_the_consumers(
 
 def test_where_nothing_fired_for_events_reading_begins_with_the_migration(database: Database) -> None:
     with database.transaction() as tx:
-        command.upgrade(migrate._config(tx), "0048")
+        SchemaHistory().step_up(tx, "0048")
         held = consumers.read(tx, "triggers")
         assert held is not None and not held.is_moved
         assert held.seen.before > 1
         assert consumers.read(tx, "traces") is None
-        command.downgrade(migrate._config(tx), "0047")
+        SchemaHistory().step_down(tx, "0048")
