@@ -14,6 +14,7 @@ from pipeweave.authoring.task_loading import load
 from pipeweave.bundles import manifest as manifests
 from pipeweave.bundles.archive import MAX_BUNDLE_BYTES, MAX_FILES
 from pipeweave.bundles.bundle import SUFFIX, Bundle
+from pipeweave.bundles.envelope import canonical
 from pipeweave.bundles.manifest import SOURCES, WHEELS, BundleFile, BundleTask, module_files
 from pipeweave.errors import FieldError, InvalidBundle, InvalidInput
 
@@ -67,7 +68,7 @@ def build(
         "requires": sorted(required),
         "files": [_listed(path, files[path]).model_dump() for path in sorted(files)],
     }
-    parsed = manifests.parse(manifests.canonical(document))
+    parsed = manifests.parse(canonical(document))
     parsed.specs()
     built = Bundle(parsed, files)
     if len(built.to_bytes()) > MAX_BUNDLE_BYTES:

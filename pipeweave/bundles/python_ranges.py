@@ -5,11 +5,12 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 RANGE_EXPECTED = "comparisons with commas, such as >=3.11,<3.14"
 _PART = re.compile(r"(>=|<=|==|!=|>|<)\s*([0-9]{1,3}(?:\.[0-9]{1,3}){0,2})\Z")
 _MOST_PARTS = 10
-_COMPARISONS: dict[str, Callable[[Sequence[int], Sequence[int]], bool]] = {
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
     "<=": operator.le,
     "==": operator.eq,
@@ -40,4 +41,4 @@ def _holds(part: str, version: Sequence[int]) -> bool:
     if match is None:
         return False
     wanted = [int(each) for each in match[2].split(".")]
-    return _COMPARISONS[match[1]](list(version)[: len(wanted)], wanted)
+    return bool(_COMPARISONS[match[1]](list(version)[: len(wanted)], wanted))

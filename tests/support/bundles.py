@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pipeweave.bundles import manifest as manifests
 from pipeweave.bundles import signing_keys
 from pipeweave.bundles.bundle import Bundle, TrustedKey
+from pipeweave.bundles.envelope import canonical
 
 SOURCE = b"from pipeweave import task\n\n\n@task\ndef charge(amount: int) -> int:\n    return amount + 1\n"
 
@@ -69,7 +70,7 @@ def a_bundle(*keys: Ed25519PrivateKey, files: Mapping[str, bytes] | None = None,
     """
     content = {"src/tasks.py": SOURCE} if files is None else files
     document = manifest_document(content, **members)
-    bundle = Bundle(manifests.parse(manifests.canonical(document)), content)
+    bundle = Bundle(manifests.parse(canonical(document)), content)
     for key in keys:
         bundle = bundle.signed(key)
     return bundle

@@ -11,6 +11,7 @@ from support.bundles import a_bundle, manifest_document, pipeline_document, task
 
 from pipeweave.bundles import manifest as manifests
 from pipeweave.bundles import python_ranges, versions
+from pipeweave.bundles.envelope import canonical
 from pipeweave.errors import InvalidBundle
 
 FILES = {"src/tasks.py": b"", "wheels/calc-1.0-py3-none-any.whl": b""}
@@ -19,7 +20,7 @@ FILES = {"src/tasks.py": b"", "wheels/calc-1.0-py3-none-any.whl": b""}
 def refused_fields(**members: Any) -> set[str]:
     document = manifest_document(FILES, **members)
     with pytest.raises(InvalidBundle) as refused:
-        manifests.parse(manifests.canonical(document))
+        manifests.parse(canonical(document))
     return {each.field for each in refused.value.errors}
 
 
