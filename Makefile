@@ -101,8 +101,9 @@ chaos: setup ## Inject faults into a real stack, then prove that nothing was los
 sql: setup ## Write docs/sql/ anew: what every SQL statement locks and reads, and the statements as they are sent (docs/sql/pages)
 	$(BIN)/python -m sql_pages
 
-client: setup ## Write the client for asyncio anew, after a change of the client's methods
+client: setup ## Write the client for asyncio and the types of the SDK for Node anew, after a change of the client or the API
 	$(BIN)/python tests/support/async_methods.py
+	$(BIN)/python tests/support/node_types.py
 
 lock: setup ## Resolve the dependencies anew and write both lock files
 	$(BIN)/uv lock --python $(BIN)/python

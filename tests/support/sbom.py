@@ -64,7 +64,7 @@ def _component(package: LockedPackage, licences: LicenseFactory) -> Component:
     return Component(
         name=package.name,
         version=package.version,
-        type=ComponentType.LIBRARY,
+        type=ComponentType("library"),
         purl=purl,
         bom_ref=purl.to_string(),
         licenses=[_licence(text, licences) for text in _licence_texts(package.name)],

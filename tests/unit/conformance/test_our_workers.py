@@ -61,3 +61,13 @@ def test_our_python_worker_keeps_every_rule(access: str, skipped: set[str]) -> N
     }
     # A URL that has expired is exchanged for a new one.
     assert access == "token" or found["expired-access"].happened == "reported a success"
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_a_worker_with_the_sdk_for_node_keeps_every_rule() -> None:
+    found = checked(f"node {TASKS.with_suffix('.mjs')}")
+    assert {name for name, each in found.items() if each.level is ContractLevel.SKIP} == {"forged-token"}
+    assert not {
+        name: each for name, each in found.items() if each.level in (ContractLevel.WARN, ContractLevel.FAIL)
+    }
+    assert found["expired-access"].happened == "reported a success"
