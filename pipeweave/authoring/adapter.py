@@ -27,6 +27,7 @@ from typing import (
 
 from pipeweave.authoring import graph_builder
 from pipeweave.authoring.context import Context
+from pipeweave.authoring.idempotency_keys import KeyOption
 from pipeweave.authoring.retry import Retry
 from pipeweave.authoring.task import TASKS_OF_ADAPTER, Task, make_task, require_named_parameters
 from pipeweave.errors import FieldError, InvalidTask
@@ -60,7 +61,7 @@ class ActionOptions(TypedDict, total=False):
     priority: int
     queue: str
     idempotency_ttl: int | str
-    idempotency_key: Callable[..., str]
+    idempotency_key: KeyOption
     on_exhausted: OnExhausted
     description: str
     input_schema: Mapping[str, Any]

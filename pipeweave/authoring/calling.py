@@ -108,6 +108,18 @@ def idempotency_input(fn: Callable[..., Any], ctx: Context) -> Any:
     return {**_supplied(plan, ctx), _item_name(plan, ctx) or "item": ctx.item}
 
 
+def inputs_read(fn: Callable[..., Any], ctx: Context) -> Any:
+    """Every value that a function can read: those of its parameters; the whole input if it takes that; and, if
+    it takes the context, the outputs of the steps before it, too.
+    """
+    plan = call_plan(fn)
+    if plan.context is not None:
+        return [idempotency_input(fn, ctx), dict(ctx.upstream)]
+    if plan.takes_any or "input" in plan.names:
+        return idempotency_input(fn, ctx)
+    return {name: value for name, value in _supplied(plan, ctx).items() if name in plan.names}
+
+
 def _checked(parameter: Parameter, value: Any, errors: list[FieldError]) -> Any:
     if parameter.plain_type is not None and type(value) is parameter.plain_type:
         return value

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, Literal
 
-from pipeweave.authoring.calling import idempotency_input
+import orjson
+
+from pipeweave.authoring.calling import idempotency_input, inputs_read
 from pipeweave.authoring.context import Context
 from pipeweave.errors import AttemptFenced, AttemptTimedOut, FieldError, InvalidIdempotencyKey
+from pipeweave.json_values import write_json
 from pipeweave.size_limits import MAX_KEY_CHARS
 
 KEY_EXPECTED = f"a text of 1 to {MAX_KEY_CHARS} characters, none of them a control character or a line break"
@@ -22,6 +26,11 @@ _KEY = re.compile(rf"(?:(?![\ud800-\udfff]){KEY_CHARACTERS}){{1,{MAX_KEY_CHARS}}
 
 KeyFunction = Callable[..., Any]
 
+INPUTS: Final = "inputs"
+"""The option `idempotency_key` of a task whose code and inputs are the key."""
+
+KeyOption = KeyFunction | Literal["inputs"]
+
 # A second parameter of this name gets the code version even if it has a default.
 _VERSION = ("code_version", "version")
 
@@ -31,18 +40,20 @@ def is_key(value: Any) -> bool:
     return isinstance(value, str) and _KEY.match(value) is not None
 
 
-def key_of(make: KeyFunction, fn: Callable[..., Any], ctx: Context) -> str:
+def key_of(make: KeyOption, fn: Callable[..., Any], ctx: Context) -> str:
     """Compute the idempotency key of a call.
 
     Args:
-        make: the task's idempotency_key function. It gets the call's input (see `idempotency_input`) and, if
-            it takes two arguments, the code version.
+        make: the task's option. A function gets the call's input (see `idempotency_input`) and, if it takes
+            two arguments, the code version.
         fn: the task's function.
         ctx: the attempt's context.
 
     Raises:
         InvalidIdempotencyKey: `make` raised an error or returned an invalid key.
     """
+    if isinstance(make, str):
+        return _of_inputs(fn, ctx)
     arguments = (idempotency_input(fn, ctx), ctx.code_version)
     try:
         key = make(*arguments) if takes_version(make) else make(arguments[0])
@@ -62,12 +73,18 @@ def key_of(make: KeyFunction, fn: Callable[..., Any], ctx: Context) -> str:
     return key
 
 
+def _of_inputs(fn: Callable[..., Any], ctx: Context) -> str:
+    inputs = write_json([ctx.code_hash, inputs_read(fn, ctx)], orjson.OPT_SORT_KEYS)
+    return f"{INPUTS}:{hashlib.sha256(inputs).hexdigest()}"
+
+
 def key_mistakes(make: Any) -> Iterator[FieldError]:
     """Yield the mistakes of the option `idempotency_key`; None is valid."""
-    if make is None:
+    if make is None or make == INPUTS:
         return
     if not callable(make):
-        yield FieldError("idempotency_key", "must be a function of the input and the code version")
+        wrong = f'must be a function of the input and the code version, or "{INPUTS}"'
+        yield FieldError("idempotency_key", wrong)
         return
     signature = _signature(make)
     if signature is not None and not (_can_take(signature, 1) or _can_take(signature, 2)):

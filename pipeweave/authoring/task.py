@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from pipeweave.authoring import graph_builder
 from pipeweave.authoring.call_targets import target_of_task
 from pipeweave.authoring.context import Context
+from pipeweave.authoring.idempotency_keys import KeyOption
 from pipeweave.authoring.input_schema import task_parameters
 from pipeweave.authoring.retry import Retry
 from pipeweave.authoring.rules_of_steps import Join, written_rules
@@ -236,7 +237,7 @@ def task(
     priority: int = 100,
     queue: str | None = None,
     idempotency_ttl: int | str | None = None,
-    idempotency_key: Callable[..., str] | None = None,
+    idempotency_key: KeyOption | None = None,
     description: str | None = None,
     input_schema: Mapping[str, Any] | None = None,
     version: str | None = None,

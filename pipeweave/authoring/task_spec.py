@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from pipeweave.authoring.idempotency_keys import key_mistakes
+from pipeweave.authoring.idempotency_keys import KeyOption, key_mistakes
 from pipeweave.authoring.retry import RetryPolicy
 from pipeweave.durations import DURATION_EXPECTED
 from pipeweave.errors import FieldError, InvalidTask
@@ -92,7 +92,7 @@ class TaskSpec:
         idempotency_ttl: how long a result is reused for its idempotency key, s; None for the deployment's
             default.
         idempotency_key: a function that computes the key from the call's input and, if it takes two
-            arguments, the code version; None for no key.
+            arguments, the code version; `inputs` for the code and all that it reads; None for no key.
         description: a text for people; the first line of the docstring by default.
         input_schema: the schema of the input (see `pipeweave.schema`).
         version: a text that stands for the code which the function uses: another version is a new code
@@ -122,7 +122,7 @@ class TaskSpec:
     priority: int = 100
     queue: str | None = None
     idempotency_ttl: int | None = None
-    idempotency_key: Callable[..., str] | None = None
+    idempotency_key: KeyOption | None = None
     description: str | None = None
     input_schema: Mapping[str, Any] | None = None
     version: str | None = None

@@ -144,7 +144,7 @@ def _task(task: Task[..., Any]) -> BundleTask:
         hint = "its file has the name of a module that Python has already: rename it"
         raise _not_bundled(task, f"was imported as module {module!r}", hint)
     if task.spec.idempotency_key is not None:
-        raise _not_bundled(task, "has a function as its idempotency key, which no box calls")
+        raise _not_bundled(task, "has an idempotency key, which no box computes")
     return BundleTask(module=module, function=name, registration=task.to_registration(), sandbox=None)
 
 

@@ -25,6 +25,11 @@ def charge(order: int, ctx: Context) -> dict[str, Any]:
     return {"order": order, "by": ctx.run_id}
 
 
+@task(idempotency_key="inputs", idempotency_ttl="1h")
+def priced(sku: str) -> str:
+    return f"{sku} at {time.monotonic_ns()}"
+
+
 @task(idempotency_key=lambda input: f"item-{input['number'] % 10}", retries=2, retry_delay_ms=20)
 def item(number: int, ctx: Context) -> int:
     began(ctx)

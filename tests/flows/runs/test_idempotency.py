@@ -58,6 +58,23 @@ def test_a_hundred_runs_with_ten_keys_execute_ten_times(stack: LiveStack) -> Non
     assert [len(each) for each in outputs.values()] == [1] * 10
 
 
+def test_where_inputs_are_the_key_another_run_with_the_same_parameters_takes_the_result(
+    stack: LiveStack,
+) -> None:
+    """Members of the run's input that the function does not take are no part of the key."""
+    stack.store(then_noop("priced"))
+    inputs = [{"sku": "a", "order": 1}, {"sku": "a", "order": 2}, {"sku": "b", "order": 3}]
+    steps = []
+    for each in inputs:
+        run_id = stack.trigger("then-priced", each)
+        assert stack.finished(run_id).status == "completed"
+        steps.append(stack.steps(run_id)["only"])
+    first, second, other = steps
+    assert (second.output, second.cached_from) == (first.output, first.id)
+    assert (first.cached_from, other.cached_from) == (None, None)
+    assert other.output.startswith("b at ")
+
+
 def test_items_of_a_map_with_equal_keys_execute_once(stack: LiveStack) -> None:
     stack.store(then_noop("item", map={"over": "${input.list}", "as": "number"}))
     run_id = stack.trigger("then-item", {"list": list(range(400))})

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeweave.authoring.context import Context
-from pipeweave.authoring.idempotency_keys import is_key, key_of, takes_version
+from pipeweave.authoring.idempotency_keys import INPUTS, is_key, key_of, takes_version
 from pipeweave.errors import AttemptTimedOut, InvalidIdempotencyKey
 from pipeweave.size_limits import MAX_KEY_CHARS
 
@@ -118,3 +118,55 @@ def test_a_key_is_text_that_can_be_stored_on_one_line(text: str) -> None:
         assert text.encode()
         assert len(text.splitlines()) == 1
         assert "\0" not in text
+
+
+def of_inputs(fn: Any, **context: Any) -> str:
+    return key_of(INPUTS, fn, Context(task_id="t", **context))
+
+
+def with_context(ctx: Context, path: str) -> None:
+    """A task's function that can read what earlier steps returned."""
+
+
+def with_whole_input(input: Any) -> None:
+    """A task's function that gets all of the run's input."""
+
+
+def test_equal_inputs_of_equal_code_have_one_key_whatever_the_order_of_their_members() -> None:
+    one = of_inputs(call, input={"path": "a", "deep": True}, code_hash="c1")
+    assert is_key(one)
+    assert of_inputs(call, input={"deep": True, "path": "a"}, code_hash="c1") == one
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"input": {"path": "b"}, "code_hash": "c1"},
+        {"input": {"path": "a", "deep": False}, "code_hash": "c1"},
+        {"input": {"path": "a"}, "code_hash": "c2"},
+        {"input": {"folder": "."}, "code_hash": "c1", "item": "a", "map_index": 0, "map_name": "deep"},
+    ],
+)
+def test_another_input_or_other_code_is_another_key(other: dict[str, Any]) -> None:
+    assert of_inputs(call, **other) != of_inputs(call, input={"path": "a"}, code_hash="c1")
+
+
+def test_what_a_function_does_not_read_is_not_in_its_key() -> None:
+    context = {"code_hash": "c", "upstream": {"first": 1}}
+    one = of_inputs(call, input={"path": "a", "order": 1}, **context)
+    assert of_inputs(call, input={"path": "a", "order": 2}, **(context | {"upstream": {}})) == one
+
+
+def test_an_item_of_a_map_has_the_key_of_a_call_with_the_same_values() -> None:
+    item = of_inputs(call, input={"folder": "."}, item="a", map_index=3, code_hash="c")
+    assert item == of_inputs(call, input={"path": "a"}, code_hash="c")
+
+
+@pytest.mark.parametrize("fn", [with_context, with_whole_input])
+def test_who_takes_the_whole_input_has_all_of_it_in_the_key(fn: Any) -> None:
+    assert of_inputs(fn, input={"path": "a", "order": 1}) != of_inputs(fn, input={"path": "a", "order": 2})
+
+
+def test_who_takes_the_context_has_the_outputs_before_it_in_the_key() -> None:
+    one = of_inputs(with_context, input={"path": "a"}, upstream={"first": 1})
+    assert of_inputs(with_context, input={"path": "a"}, upstream={"first": 2}) != one

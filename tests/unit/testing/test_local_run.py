@@ -325,6 +325,22 @@ def test_calls_with_the_same_key_are_made_once_in_a_run() -> None:
         assert called == [0, 1, 2]
 
 
+def test_calls_with_the_same_inputs_are_made_once_where_these_are_the_key() -> None:
+    called: list[int] = []
+
+    @task(idempotency_key="inputs", idempotency_ttl="1h")
+    def doubled(number: int) -> int:
+        called.append(number)
+        return number * 2
+
+    @pipeline
+    def twice(numbers: Sequence[int]) -> None:
+        doubled.map(numbers)
+
+    assert run_pipeline(twice, {"numbers": [1, 2, 1, 1]}).output == [2, 4, 2, 2]
+    assert called == [1, 2]
+
+
 def test_a_failure_answers_for_no_key() -> None:
     tried: list[int] = []
 
