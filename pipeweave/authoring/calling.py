@@ -109,8 +109,8 @@ def idempotency_input(fn: Callable[..., Any], ctx: Context) -> Any:
 
 
 def inputs_read(fn: Callable[..., Any], ctx: Context) -> Any:
-    """Every value that a function can read: those of its parameters; the whole input if it takes that; and, if
-    it takes the context, the outputs of the steps before it, too.
+    """Every value that a function can read: those of its parameters; the whole input if it takes that; and,
+    if it takes the context, the outputs of the steps before it, too.
     """
     plan = call_plan(fn)
     if plan.context is not None:
