@@ -17,6 +17,17 @@ import orjson
 
 from pipeweave.safe_text import call_safely, safe_text, storable
 
+# Members that documents 3 and 4 of the product spell in another way; a DAG is a pipeline.
+DOCUMENT_NAMES: Mapping[str, tuple[str, ...]] = {
+    "run_id": ("runId",),
+    "pipeline_id": ("pipelineId", "dagId"),
+    "step_id": ("stepId",),
+    "task_run_id": ("taskRunId",),
+    "task_id": ("taskId",),
+    "map_index": ("mapIndex",),
+}
+_PLAIN_NAMES = {names[0]: plain for plain, names in DOCUMENT_NAMES.items()}
+
 # LOG_LEVEL as the documents name it -> Python's level.
 LEVELS = {"minimal": logging.WARNING, "normal": logging.INFO, "detailed": logging.DEBUG}
 
@@ -43,7 +54,14 @@ class JsonLines(logging.Formatter):
     """One JSON object per line: time, level, logger, message, the exception, and the caller's `extra`.
 
     A value of `extra` that JSON cannot hold is written as text.
+
+    Args:
+        names: as LOG_NAMES has it: `plain` (`run_id`), `documents` (`runId`), or `both` of them.
     """
+
+    def __init__(self, names: str = "plain") -> None:
+        super().__init__()
+        self._names = names
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -54,7 +72,29 @@ class JsonLines(logging.Formatter):
         }
         for key, value in extra_of(record):
             line[f"extra_{key}" if key in _OWN else key] = value
+        if self._names != "plain":
+            line = renamed(line, keeps_plain=self._names == "both")
         return as_json(line | exception_of(record))
+
+
+def renamed(line: Mapping[str, Any], *, keeps_plain: bool) -> dict[str, Any]:
+    """The members of a line by the names of the documents; `keeps_plain` to have them by both names."""
+    shown: dict[str, Any] = {}
+    for name, value in line.items():
+        # A member that the caller named so is the caller's.
+        others = [each for each in DOCUMENT_NAMES.get(name, ()) if each not in line]
+        if keeps_plain or not others:
+            shown[name] = value
+        shown.update(dict.fromkeys(others, value))
+    return shown
+
+
+def plainly_named(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of a line by their plain names, whichever names it was written with."""
+    if not fields.keys() & _PLAIN_NAMES.keys():
+        return dict(fields)
+    plain = {_PLAIN_NAMES.get(name, name): value for name, value in fields.items() if name != "dagId"}
+    return {**plain, **{name: value for name, value in fields.items() if name in DOCUMENT_NAMES}}
 
 
 def message_of(record: logging.LogRecord) -> str:

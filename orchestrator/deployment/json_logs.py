@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from pipeweave.log_lines import LEVELS, JsonLines
 from pipeweave.orchestrator.deployment.log_context import TaskRunNames
+from pipeweave.settings import Settings
 
 
-def configure(log_level: str, log_levels: Sequence[str] = ()) -> None:
+def configure(settings: Settings) -> None:
     """Send every logger's lines, and Python's warnings, to stderr as JSON.
 
     Args:
-        log_level: of all loggers.
-        log_levels: `logger=level` of those that have another one.
+        settings: LOG_LEVEL of all loggers, LOG_LEVELS of those that have another one, LOG_NAMES of members.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonLines(settings.log_names))
     handler.addFilter(TaskRunNames())
-    logging.basicConfig(level=LEVELS.get(log_level, logging.INFO), handlers=[handler], force=True)
+    logging.basicConfig(level=LEVELS.get(settings.log_level, logging.INFO), handlers=[handler], force=True)
     logging.captureWarnings(True)
     # Celery logs each message it received and finished at INFO; our own events say more. botocore's DEBUG
     # lines hold session tokens.
-    chosen = dict(each.split("=") for each in log_levels)
+    chosen = dict(each.split("=") for each in settings.log_levels)
     for noisy in ("celery.worker.strategy", "celery.app.trace", "kombu", "amqp"):
         chosen.setdefault(noisy, "minimal")
     for name, level in (chosen | {"botocore": "minimal"}).items():

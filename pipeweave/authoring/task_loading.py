@@ -46,7 +46,13 @@ class Loaded:
         return hashlib.sha256("\n".join(code).encode()).hexdigest()[:12]
 
 
-def load(apps: Collection[str], *, with_adapters: bool = False, may_lack_tasks: bool = False) -> Loaded:
+def load(
+    apps: Collection[str],
+    *,
+    with_adapters: bool = False,
+    may_lack_tasks: bool = False,
+    requires_pipelines: bool = False,
+) -> Loaded:
     """Import what `--app` names: a module (`shop.tasks`), a file (`tasks.py`, `nightly.yaml`) or a folder
     of those.
 
@@ -54,9 +60,10 @@ def load(apps: Collection[str], *, with_adapters: bool = False, may_lack_tasks: 
         with_adapters: whether the adapters that PipeWeave brings are loaded beside them; an app may then hold
             pipelines alone.
         may_lack_tasks: whether pipelines alone are enough.
+        requires_pipelines: whether tasks alone are too little, as REQUIRE_PIPELINES has it.
 
     Raises:
-        InvalidInput: one cannot be imported, or there is no task in any of them.
+        InvalidInput: one cannot be imported, or there is no task in any of them, or no pipeline that must be.
         InvalidSpec, InvalidTask: a definition is wrong.
     """
     documents: list[PipelineSpec] = []
@@ -78,7 +85,13 @@ def load(apps: Collection[str], *, with_adapters: bool = False, may_lack_tasks: 
     pipelines = [(each, "decorator") for each in declared]
     pipelines += [(each, "document") for each in documents]
     pipelines += [(each, "derived") for each in derived]
-    log.info("definitions.loaded", extra={"tasks": len(tasks), "pipelines": len(pipelines)})
+    if requires_pipelines and not pipelines:
+        raise InvalidInput(
+            f"no pipelines found in {', '.join(apps)}",
+            hint="add one with @pipeline or as a document, or set REQUIRE_PIPELINES=false",
+        )
+    counts = {"tasks": len(tasks), "pipelines": len(pipelines)}
+    log.info("definitions.loaded", extra={**counts, "apps": list(apps)})
     return Loaded(tasks, pipelines)
 
 

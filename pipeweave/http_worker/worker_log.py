@@ -22,12 +22,17 @@ class _AttemptNames(logging.Filter):
         return True
 
 
-def configure_unless_configured(log_level: str) -> None:
-    """Send every logger's lines to stderr as JSON, unless the program has configured its logging itself."""
+def configure_unless_configured(log_level: str, log_names: str) -> None:
+    """Send every logger's lines to stderr as JSON, unless the program has configured its logging itself.
+
+    Args:
+        log_level: as LOG_LEVEL has it.
+        log_names: as LOG_NAMES has it.
+    """
     if logging.root.handlers:
         return
     to_stderr = logging.StreamHandler()
-    to_stderr.setFormatter(JsonLines())
+    to_stderr.setFormatter(JsonLines(log_names))
     to_stderr.addFilter(_AttemptNames())
     logging.basicConfig(level=LEVELS.get(log_level, logging.INFO), handlers=[to_stderr])
     logging.captureWarnings(True)

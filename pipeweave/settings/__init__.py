@@ -27,7 +27,7 @@ _DISTINCTIVE_LENGTH = 13
 _MISSPELT_RATIO = 0.93
 
 _OF_A_CLIENT = frozenset({"orchestrator_url", "api_token", "tenant", "data_dir"})
-_OF_AN_HTTP_WORKER = _OF_A_CLIENT | {"secret_key", "log_level"}
+_OF_AN_HTTP_WORKER = _OF_A_CLIENT | {"secret_key", "log_level", "log_names"}
 COMMON = frozenset(setting.field for setting in TABLE if setting.is_common)
 """The fields that all processes of a deployment must have the same values of."""
 
@@ -59,6 +59,8 @@ class Settings:
     metrics_access: str = "token"
     log_level: str = "normal"
     log_levels: tuple[str, ...] = ()
+    log_names: str = "plain"
+    require_pipelines: bool = False
     worker_heartbeat_interval: int = 30000
     orchestrator_url: str | None = None
     api_token: str | None = None

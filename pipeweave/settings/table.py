@@ -178,6 +178,18 @@ TABLE: tuple[Setting, ...] = (
         "other levels of single loggers and those below them, e.g. shop.tasks=detailed,urllib3=minimal",
     ),
     Setting(
+        "LOG_NAMES",
+        "log_names",
+        values.one_of("plain", "documents", "both"),
+        "names of ids in log lines: run_id (plain), runId (documents) or both",
+    ),
+    Setting(
+        "REQUIRE_PIPELINES",
+        "require_pipelines",
+        values.flag,
+        "whether a worker that loads tasks and no pipeline refuses to start",
+    ),
+    Setting(
         "WORKER_HEARTBEAT_INTERVAL",
         "worker_heartbeat_interval",
         values.whole(1000, 3_600_000),

@@ -10,6 +10,8 @@ from typing import Any
 
 import orjson
 
+from pipeweave.log_lines import plainly_named
+
 # 2026-11-22 15:04:05.123 UTC [812] LOG:  checkpoint starting
 _POSTGRES = re.compile(
     r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) (?:UTC|GMT) \[\d+\][^:]*? ([A-Z]+\d?): +(.*)", re.S
@@ -30,7 +32,7 @@ class ProcessLogLine:
         time: when it was written; None if the line does not say so.
         level: debug, info, warning, error or critical; None if the line does not say so.
         message: what it says.
-        fields: further members of a JSON line, such as `run_id`.
+        fields: further members of a JSON line, such as `run_id`, by their plain names.
     """
 
     text: str
@@ -64,7 +66,7 @@ def _json(text: str) -> ProcessLogLine | None:
         return None
     if not isinstance(document, dict) or "message" not in document:
         return None
-    fields = {name: value for name, value in document.items() if name not in _OWN}
+    fields = plainly_named({name: value for name, value in document.items() if name not in _OWN})
     return ProcessLogLine(
         text, _iso(document.get("time")), str(document.get("level", "info")), str(document["message"]), fields
     )

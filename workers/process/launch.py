@@ -116,8 +116,10 @@ def run_worker(
     Raises:
         PipeWeaveError: nothing to load, a definition is wrong, or database or broker cannot be used.
     """
-    json_logs.configure(settings.log_level, settings.log_levels)
-    loaded = load(apps, with_adapters=with_adapters) if apps else Loaded({}, [])
+    json_logs.configure(settings)
+    loaded = Loaded({}, [])
+    if apps:
+        loaded = load(apps, with_adapters=with_adapters, requires_pipelines=settings.require_pipelines)
     printed_lines.enable_loggers()
     concurrency = concurrency or settings.max_concurrency
     deployment = Deployment.open(settings, pool_size=1)
@@ -338,7 +340,7 @@ def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
             "beat does not run with MODE=serverless: requests to POST /api/tick drive the tick there",
             hint="set MODE=standalone to let beat drive it",
         )
-    json_logs.configure(settings.log_level, settings.log_levels)
+    json_logs.configure(settings)
     app = make_celery(settings)
     deployment = Deployment.open(settings, pool_size=1)
     # A beat waits for a PostgreSQL that is away, but nothing it does can mend the schema.

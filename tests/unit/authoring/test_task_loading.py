@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -227,3 +228,26 @@ def test_documents_need_no_tasks_of_the_users_beside_the_built_in_adapters(tmp_p
     )
     loaded = task_loading.load([str(tmp_path)], with_adapters=True)
     assert [spec.id for spec, _ in loaded.pipelines] == ["ping"]
+
+
+def test_the_log_says_how_many_definitions_were_loaded_from_where(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "letters_inside.py").write_text(INNER)
+    (tmp_path / "letters.py").write_text(OUTER)
+    (tmp_path / "nightly.yaml").write_text("id: nightly\nsteps: [{id: a, task: one}]")
+    with caplog.at_level(logging.INFO, logger=task_loading.__name__):
+        loaded = task_loading.load([str(tmp_path)])
+    (said,) = [each for each in caplog.records if each.message == "definitions.loaded"]
+    counts = {name: vars(said)[name] for name in ("tasks", "pipelines", "apps")}
+    assert counts == {"tasks": len(loaded.tasks), "pipelines": 3, "apps": [str(tmp_path)]}
+
+
+def test_tasks_without_a_pipeline_are_refused_where_pipelines_are_required(tmp_path: Path) -> None:
+    (tmp_path / "single.py").write_text(TASK.format(id="single"))
+    assert task_loading.load([str(tmp_path)]).pipelines == []
+    with pytest.raises(InvalidInput, match="no pipelines found in") as refused:
+        task_loading.load([str(tmp_path)], requires_pipelines=True)
+    assert "REQUIRE_PIPELINES" in str(refused.value.hint)
+    (tmp_path / "nightly.yaml").write_text("id: nightly\nsteps: [{id: a, task: single}]")
+    assert len(task_loading.load([str(tmp_path)], requires_pipelines=True).pipelines) == 1

@@ -11,9 +11,12 @@ from uuid import UUID
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pipeweave.log_lines import MOST_OF_A_TEXT, JsonLines
+from pipeweave.log_lines import DOCUMENT_NAMES, MOST_OF_A_TEXT, JsonLines, plainly_named
 from pipeweave.orchestrator.deployment import json_logs
+from pipeweave.settings import Settings
 
 
 def line(message: str = "said", *args: object, **extra: Any) -> dict[str, Any]:
@@ -101,10 +104,70 @@ def levels() -> Iterator[None]:
 
 @pytest.mark.usefixtures("levels")
 def test_single_loggers_have_levels_of_their_own() -> None:
-    json_logs.configure("minimal", ("shop.tasks=detailed", "kombu=normal", "botocore=detailed"))
+    levels = ("shop.tasks=detailed", "kombu=normal", "botocore=detailed")
+    json_logs.configure(Settings(log_level="minimal", log_levels=levels))
     level = {
         name: logging.getLogger(name).getEffectiveLevel() for name in ("shop", "shop.tasks.send", "kombu")
     }
     assert level == {"shop": logging.WARNING, "shop.tasks.send": logging.DEBUG, "kombu": logging.INFO}
     assert logging.getLogger("amqp").level == logging.WARNING
     assert logging.getLogger("botocore").level == logging.WARNING, "its lines hold session tokens"
+
+
+IDS = {
+    "tenant": "acme",
+    "pipeline_id": "nightly",
+    "run_id": "prun_1",
+    "trace_id": "0af7",
+    "task_run_id": "trun_1",
+    "task_id": "charge",
+    "step_id": "charge_2",
+    "attempt": 1,
+    "map_index": 3,
+}
+BY_THE_DOCUMENTS = {
+    "tenant": "acme",
+    "pipelineId": "nightly",
+    "dagId": "nightly",
+    "runId": "prun_1",
+    "trace_id": "0af7",
+    "taskRunId": "trun_1",
+    "taskId": "charge",
+    "stepId": "charge_2",
+    "attempt": 1,
+    "mapIndex": 3,
+}
+
+
+def named(names: str, **extra: Any) -> dict[str, Any]:
+    """The members of a line beside its own ones."""
+    record = logging.makeLogRecord({"msg": "said", "name": "shop", "levelname": "INFO", **extra})
+    shown = json.loads(JsonLines(names).format(record))
+    return {name: value for name, value in shown.items() if name not in line()}
+
+
+def test_ids_have_plain_names_or_those_of_the_documents_or_both() -> None:
+    assert named("plain", **IDS) == IDS
+    assert named("documents", **IDS) == BY_THE_DOCUMENTS
+    assert named("both", **IDS) == IDS | BY_THE_DOCUMENTS
+
+
+def test_a_member_that_the_caller_named_like_an_id_of_the_documents_is_the_caller_s() -> None:
+    assert named("documents", run_id="prun_1", runId="mine") == {"run_id": "prun_1", "runId": "mine"}
+
+
+@given(
+    st.dictionaries(st.sampled_from(["tenant", "said_by", *DOCUMENT_NAMES]), st.text("ab", min_size=1)),
+    st.sampled_from(["plain", "documents", "both"]),
+)
+def test_a_line_is_read_by_its_plain_names_whichever_it_was_written_with(
+    ids: dict[str, str], names: str
+) -> None:
+    assert plainly_named(named(names, **ids)) == ids
+
+
+@pytest.mark.usefixtures("levels")
+def test_the_setting_names_the_ids_of_every_line(capsys: pytest.CaptureFixture[str]) -> None:
+    json_logs.configure(Settings(log_names="documents"))
+    logging.getLogger("shop").info("said", extra={"run_id": "prun_1"})
+    assert json.loads(capsys.readouterr().err)["runId"] == "prun_1"

@@ -125,3 +125,9 @@ def test_times_of_postgresql_are_utc() -> None:
     assert parse("2026-11-22 15:00:04.250 UTC [12] LOG:  x").time == datetime(
         2026, 11, 22, 15, 0, 4, 250_000, UTC
     )
+
+
+def test_the_lines_of_a_run_are_found_whatever_names_their_ids_have(logs: Path) -> None:
+    (logs / "worker-2.log").write_text(line(9, "charged", runId=RUN, stepId="charge", dagId="pay"))
+    shown = CliRunner().invoke(main, ["logs", "--run", RUN]).output
+    assert "charged" in shown and "step=charge" in shown
