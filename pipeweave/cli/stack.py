@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import click
 from pipeweave.cli.support.dashboard import dashboard_lines
 from pipeweave.cli.support.extras import check_up
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.process_meter import UseMeter
 from pipeweave.cli.support.rendering import show_json, show_table
 from pipeweave.cli.support.stack_folder import stack_command, stack_folder, stack_option
 from pipeweave.settings import Settings, load
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pipeweave.up.options import UpOptions
     from pipeweave.up.processes import ProcessRow
     from pipeweave.up.stack import Announcement
+
+# Seconds between two looks of `ps --watch`.
+WATCH_S = 2.0
 
 _data_dir = click.option(
     "--data-dir",
@@ -123,21 +127,30 @@ def down(data_dir: Path | None) -> None:
 
 @click.command()
 @stack_option
+@click.option("--watch", "is_watching", is_flag=True, help="Print them anew every two seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def ps(ctx: click.Context, data_dir: Path | None, as_json: bool) -> None:
-    """List the processes of `up`. Exits 1 if no stack runs; uptime is in seconds."""
-    from pipeweave.up.control import processes
+def ps(ctx: click.Context, data_dir: Path | None, is_watching: bool, as_json: bool) -> None:
+    """List the processes of `up`, and what they use.
 
+    Exits 1 if no stack runs. Uptime is in seconds. CPU is in percent of one processor, over the last
+    moments; memory is the proportional share of a process with all that it started (Linux).
+    """
     folder = stack_folder(data_dir)
-    rows = processes(folder)
+    meter = UseMeter()
+    while (rows := _rows(folder)) is not None:
+        shown = meter.measure(rows)
+        if is_watching and not as_json:
+            click.clear()
+        _show(shown, as_json=as_json)
+        if not is_watching:
+            ctx.exit(0)
+        time.sleep(WATCH_S)
     if as_json:
-        _show_json(rows or [])
-    elif rows is None:
-        click.echo(f"No stack runs in {folder}", err=True)
+        show_json([])
     else:
-        _show_table(rows)
-    ctx.exit(1 if rows is None else 0)
+        click.echo(f"No stack runs in {folder}", err=True)
+    ctx.exit(1)
 
 
 def _folder(settings: Settings, data_dir: Path | None) -> Path:
@@ -160,17 +173,26 @@ def _announce(ready: Announcement, options: UpOptions, how_to_stop: str) -> None
     click.echo("\n".join([*lines, *ready.notes, how_to_stop]))
 
 
-def _show_json(rows: list[ProcessRow]) -> None:
-    show_json([row.to_json(datetime.now(UTC)) for row in rows])
+def _rows(folder: Path) -> list[ProcessRow] | None:
+    from pipeweave.up.control import processes
+
+    return processes(folder)
 
 
-def _show_table(rows: list[ProcessRow]) -> None:
+def _show(shown: list[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        show_json(shown)
+        return
     from pipeweave.cli.support.tables import Column
 
-    columns = [*map(Column, ("name", "pid", "state", "uptime", "restarts")), Column("note", wraps=True)]
-    shown = [row.to_json(datetime.now(UTC)) for row in rows]
     names = ("name", "pid", "state", "uptime", "restarts")
-    show_table(columns, [[*(row[name] for name in names), _state_of(row)] for row in shown])
+    columns = [*map(Column, names), Column("cpu"), Column("memory"), Column("note", wraps=True)]
+    show_table(columns, [[*(row[name] for name in names), *_use(row), _state_of(row)] for row in shown])
+
+
+def _use(row: dict[str, Any]) -> tuple[str | None, str | None]:
+    cpu, memory = row["cpuPercent"], row["memoryBytes"]
+    return None if cpu is None else f"{cpu:.0f} %", None if memory is None else f"{memory / 10**6:,.0f} MB"
 
 
 def _state_of(row: dict[str, Any]) -> str | None:

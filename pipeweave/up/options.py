@@ -10,6 +10,8 @@ from pipeweave.settings import Settings
 
 _FOLDER, _FILE = "pipelines", "tasks.py"
 HOW_TO_ADD_TASKS = f"put them in ./{_FILE} or ./{_FOLDER}/, or name them with --app MODULE|FILE|FOLDER"
+MOST_WORKERS = 64
+"""A stack has at most so many workers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Hand requests from other processes to the supervisor of a stack: files in its folder, and a signal.
 
-A request is a JSON file with the names of processes; the supervisor adds an answer for each of them. Files
-need no open port, the folder's permissions say who may ask, and whoever asks sees each answer when it comes.
+A request is a JSON file with a verb and the names of processes; the supervisor adds an answer for each of
+them. Files need no open port, the folder's permissions say who may ask, and whoever asks sees each answer
+when it comes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from uuid import uuid4
 from pipeweave.errors import Conflict, StartFailed, Unavailable
 from pipeweave.up import leftovers
 from pipeweave.up.folder import DataFolder, write_private
-from pipeweave.up.restarts import RestartRequest
+from pipeweave.up.process_requests import ProcessRequest, ProcessVerb
 
 # Tells the supervisor to look into the folder.
 SIGNAL = signal.SIGUSR1
@@ -44,14 +45,14 @@ class RequestFolder:
         with contextlib.suppress(OSError):
             self._root.rmdir()
 
-    def take(self) -> list[RestartRequest]:
+    def take(self) -> list[ProcessRequest]:
         """The requests that were not taken yet, oldest first."""
         requests = []
         for file in sorted(self._root.glob("*.json"), key=_age):
-            if file not in self._taken and (names := _names(file)):
+            if file not in self._taken and (asked := _asked(file)):
                 self._taken.add(file)
-                answers: dict[str, str | None] = {}
-                requests.append(RestartRequest(names, partial(_answer, file, names, answers)))
+                verb, names = asked
+                requests.append(ProcessRequest(names, partial(_answer, file, names, {}), verb))
         return requests
 
     def _remove_files(self) -> None:
@@ -59,18 +60,19 @@ class RequestFolder:
             file.unlink(missing_ok=True)
 
 
-def send(data_dir: Path, names: Sequence[str], on_answer: Callable[[str], None]) -> None:
-    """Ask the supervisor of a stack to restart these processes, and wait until they are ready.
+def send(data_dir: Path, verb: ProcessVerb, names: Sequence[str], on_answer: Callable[[str], None]) -> None:
+    """Ask the supervisor of a stack to do this to these processes, and wait until it is done.
 
     Args:
         data_dir: the stack's data directory.
+        verb: what is done to them.
         names: of the processes.
-        on_answer: called with the name of each process that was restarted.
+        on_answer: called with the name of each process, when it is done.
 
     Raises:
         Unavailable: no stack runs there, or it stopped meanwhile.
         Conflict: an older version of PipeWeave runs the stack, which does not hear requests.
-        StartFailed: a process did not start again.
+        StartFailed: a process did not start.
     """
     folder = DataFolder(data_dir)
     holder = folder.holder()
@@ -82,17 +84,19 @@ def send(data_dir: Path, names: Sequence[str], on_answer: Callable[[str], None])
             hint="try again, or use `pipeweave down` and `pipeweave up`",
         )
     file = folder.requests / f"{uuid4()}.json"
-    write_private(file, {"names": list(names), "answers": {}})
+    write_private(file, {"verb": verb, "names": list(names), "answers": {}})
     try:
         os.kill(holder, SIGNAL)
-        _wait(file, holder, names, on_answer)
+        _wait(file, holder, verb, names, on_answer)
     except ProcessLookupError as error:
         raise Unavailable(f"the stack in {data_dir} has stopped") from error
     finally:
         file.unlink(missing_ok=True)
 
 
-def _wait(file: Path, holder: int, names: Sequence[str], on_answer: Callable[[str], None]) -> None:
+def _wait(
+    file: Path, holder: int, verb: ProcessVerb, names: Sequence[str], on_answer: Callable[[str], None]
+) -> None:
     born, open_names = leftovers.birth(holder), list(names)
     while open_names:
         answers = _answers(file)
@@ -100,7 +104,7 @@ def _wait(file: Path, holder: int, names: Sequence[str], on_answer: Callable[[st
             open_names.remove(name)
             if answers[name] is not None:
                 raise StartFailed(
-                    f"{name} was not restarted: {answers[name]}", hint=f"see `pipeweave logs {name}`"
+                    f"{name} was not {verb.done}: {answers[name]}", hint=f"see `pipeweave logs {name}`"
                 )
             on_answer(name)
         if leftovers.birth(holder) != born:
@@ -118,10 +122,11 @@ def _answer(
         write_private(file, {"names": list(names), "answers": answers})
 
 
-def _names(file: Path) -> list[str]:
+def _asked(file: Path) -> tuple[ProcessVerb, list[str]] | None:
     with contextlib.suppress(OSError, ValueError, KeyError):
-        return [str(each) for each in json.loads(file.read_text())["names"]]
-    return []
+        document = json.loads(file.read_text())
+        return ProcessVerb(document["verb"]), [str(each) for each in document["names"]]
+    return None
 
 
 def _answers(file: Path) -> dict[str, str | None]:

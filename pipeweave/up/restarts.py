@@ -1,8 +1,11 @@
-"""Restart processes on request, one after another, so that work goes on.
+"""Restart, stop and start processes on request, one after another, so that work goes on.
 
 A worker is replaced: its successor starts beside it, and the worker is asked to stop when the successor is
 ready. Other processes are stopped and started again. If a successor does not get ready, the old process
 stays, and the rest of the request is given up: the next one would fail in the same way.
+
+A process that was stopped on request stays away, also when files change, until it is started or restarted by
+its name. One that is removed leaves the stack.
 """
 
 from __future__ import annotations
@@ -10,27 +13,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
+from pipeweave.up.process_requests import ProcessRequest, ProcessVerb
 from pipeweave.up.supervised import Event, Supervised, how_it_ended
 
 # Seconds that a successor gets until it is ready.
 READY_WITHIN_S = 60.0
 # At most so many changed files are named in one line.
 _NAMED_FILES = 3
-
-
-@dataclass(slots=True)
-class RestartRequest:
-    """A request to restart processes.
-
-    Args:
-        names: of the processes, in the order of their restart.
-        answer: called with the name of each process, and None or what went wrong.
-    """
-
-    names: Sequence[str]
-    answer: Callable[[str, str | None], None] = field(default=lambda name, problem: None)
 
 
 class Restarts:
@@ -40,6 +30,7 @@ class Restarts:
         processes: name -> process; a successor takes the place of its predecessor here.
         post: receives the events of successors.
         say: writes a line for people.
+        add: adds the process with a name to `processes`, not started; None if the stack can have none.
     """
 
     def __init__(
@@ -47,22 +38,23 @@ class Restarts:
         processes: dict[str, Supervised],
         post: Callable[[Event], None],
         say: Callable[[str], None],
+        add: Callable[[str], Supervised | None],
     ) -> None:
-        self._processes, self._post, self._say = processes, post, say
-        self._waiting: deque[tuple[str, RestartRequest]] = deque()
-        self._current: tuple[str, RestartRequest] | None = None
+        self._processes, self._post, self._say, self._add = processes, post, say, add
+        self._waiting: deque[tuple[str, ProcessRequest]] = deque()
+        self._current: tuple[str, ProcessRequest] | None = None
         self._successor: Supervised | None = None
         self._leaving: list[Supervised] = []
         # The last request of `reload`.
-        self._reload: RestartRequest | None = None
+        self._reload: ProcessRequest | None = None
 
     @property
     def beside(self) -> list[Supervised]:
         """The processes that run beside those of the stack: a successor, and predecessors that stop."""
         return [*([self._successor] if self._successor else []), *self._leaving]
 
-    def ask(self, request: RestartRequest) -> None:
-        """Restart these processes after those that were asked for before."""
+    def ask(self, request: ProcessRequest) -> None:
+        """Do to these processes what is asked, after what was asked for before."""
         for name in request.names:
             self._waiting.append((name, request))
         self._next()
@@ -79,9 +71,9 @@ class Restarts:
             self._leave(self._successor)
             self._start_successor(self._successor.spec.name)
         if self._reload is None or not self._has_open(self._reload):
-            self._reload = RestartRequest([])
+            self._reload = ProcessRequest([])
         for name, each in self._processes.items():
-            if each.spec.is_replaceable and name not in to_come:
+            if each.spec.is_replaceable and each.state != "stopped" and name not in to_come:
                 self._waiting.append((name, self._reload))
         self._next()
 
@@ -113,7 +105,13 @@ class Restarts:
                 how = successor.last_exit = f"it was not ready within {READY_WITHIN_S:g} s"
             self._failed(successor, how)
             return True
-        process = self._processes[name]
+        process = self._processes.get(name)
+        if process is None:
+            return True  # it was removed
+        if self._is_ending(name) and process.pid == pid:
+            process.ended(code, will_restart=False)
+            self._end_on_request(process)
+            return True
         if process.is_to_return and process.pid == pid:
             process.ended(code, will_restart=False)
             process.restarts += 1
@@ -148,20 +146,50 @@ class Restarts:
             each.is_to_return = False
 
     def _next(self) -> None:
-        if self._current is not None or not self._waiting:
-            return
-        self._current = self._waiting.popleft()
-        process = self._processes[self._current[0]]
-        if process.pid is None:
-            # It ended, and waits for its restart: now is the time.
+        if self._current is None and self._waiting:
+            self._current = self._waiting.popleft()
+            self._begin(*self._current)
+
+    def _begin(self, name: str, request: ProcessRequest) -> None:
+        process = self._processes.get(name)
+        if process is None and request.verb is ProcessVerb.START:
+            process = self._add(name)
+        if process is None:
+            self._end("the stack has no such process")
+        elif request.verb in (ProcessVerb.STOP, ProcessVerb.REMOVE):
+            self._stop(process)
+            if process.pid is None:
+                self._end_on_request(process)
+        elif process.pid is None:
+            # It ended, and waits for its restart, or was stopped: now is the time.
             process.start()
+        elif request.verb is ProcessVerb.START:
+            if process.state == "running":
+                self._end(None)
         elif process.spec.is_replaceable:
             self._start_successor(process.spec.name)
         else:
             self._stop(process)
             process.is_to_return = True
 
-    def _has_open(self, request: RestartRequest) -> bool:
+    def _is_ending(self, name: str) -> bool:
+        """Whether a process is being ended on request, and is not to come back."""
+        current = self._current
+        return (
+            current is not None
+            and current[0] == name
+            and current[1].verb in (ProcessVerb.STOP, ProcessVerb.REMOVE)
+        )
+
+    def _end_on_request(self, process: Supervised) -> None:
+        assert self._current
+        process.kill_at = None
+        if self._current[1].verb is ProcessVerb.REMOVE:
+            del self._processes[process.spec.name]
+            process.close()
+        self._end(None)
+
+    def _has_open(self, request: ProcessRequest) -> bool:
         """Whether a request has processes that were not restarted yet."""
         current = [] if self._current is None else [self._current]
         return any(each is request for _, each in [*current, *self._waiting])
@@ -214,7 +242,7 @@ class Restarts:
         name, request = self._current
         self._current = None
         if problem is None:
-            self._say(f"{name} was restarted")
+            self._say(f"{name} was {request.verb.done}")
         request.answer(name, problem)
         self._next()
 
@@ -224,4 +252,4 @@ class Restarts:
 
     def _limited(self) -> list[Supervised]:
         """The processes with a time limit for their start or their end."""
-        return [*self.beside, *(each for each in self._processes.values() if each.is_to_return)]
+        return [*self.beside, *self._processes.values()]

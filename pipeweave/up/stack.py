@@ -16,10 +16,10 @@ from pipeweave.up import database, environment, http_workers, leftovers, request
 from pipeweave.up.changes import FileWatch
 from pipeweave.up.folder import DataFolder, Secrets, StackAddress
 from pipeweave.up.launch import server_account
-from pipeweave.up.options import HOW_TO_ADD_TASKS, UpOptions
+from pipeweave.up.options import HOW_TO_ADD_TASKS, MOST_WORKERS, UpOptions
 from pipeweave.up.output import Console
 from pipeweave.up.ports import free_port, is_free, take
-from pipeweave.up.processes import write_rows
+from pipeweave.up.processes import ProcessSpec, write_rows
 from pipeweave.up.programs import FLOWER_USER, Programs
 from pipeweave.up.requests import RequestFolder
 from pipeweave.up.supervisor import StoppedWhileStarting, Supervisor
@@ -123,6 +123,14 @@ def _start_processes(options: UpOptions, programs: Programs, supervisor: Supervi
     for spec in needed:
         supervisor.start(spec)
     supervisor.wait_ready([spec.name for spec in needed], _PROCESSES_DEADLINE_S)
+    if options.workers:
+        supervisor.spec_of = lambda name: _further_worker(name, programs, alive)
+
+
+def _further_worker(name: str, programs: Programs, alive: database.LiveWorkers) -> ProcessSpec | None:
+    kind, _, number = name.rpartition("-")
+    is_worker = kind == "worker" and number.isdigit() and 0 < int(number) <= MOST_WORKERS
+    return programs.worker(int(number), alive) if is_worker else None
 
 
 def _notes(

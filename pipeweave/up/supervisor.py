@@ -13,8 +13,9 @@ from pathlib import Path
 
 from pipeweave.errors import StartFailed, Unavailable
 from pipeweave.up.output import Console, Output
+from pipeweave.up.process_requests import ProcessRequest
 from pipeweave.up.processes import ProcessRow, ProcessSpec
-from pipeweave.up.restarts import RestartRequest, Restarts
+from pipeweave.up.restarts import Restarts
 from pipeweave.up.supervised import (
     Event,
     Exited,
@@ -58,9 +59,11 @@ class Supervisor:
         self._awaited: set[str] = set()
         self._is_stopping = False
         self._stops_asked = 0
-        self._restarts = Restarts(self._processes, self._events.put, self.say)
+        self._restarts = Restarts(self._processes, self._events.put, self.say, self._add)
         # Called when another process has left requests.
-        self.take_requests: Callable[[], Iterable[RestartRequest]] = tuple
+        self.take_requests: Callable[[], Iterable[ProcessRequest]] = tuple
+        # How a process of this name is run that the stack does not have yet; None if it can have none.
+        self.spec_of: Callable[[str], ProcessSpec | None] = lambda name: None
 
     def say(self, line: str) -> None:
         """Write a line to the console and the log `up.log`."""
@@ -80,10 +83,17 @@ class Supervisor:
 
     def start(self, spec: ProcessSpec) -> None:
         """Start a process and keep it running from now on."""
+        self._supervise(spec).start()
+        self._write_down()
+
+    def _supervise(self, spec: ProcessSpec) -> Supervised:
         process = Supervised(spec, Output(spec.name, self._logs, self._console), self._events.put)
         self._processes[spec.name] = process
-        process.start()
-        self._write_down()
+        return process
+
+    def _add(self, name: str) -> Supervised | None:
+        spec = self.spec_of(name)
+        return None if spec is None else self._supervise(spec)
 
     def wait_ready(self, names: Iterable[str], deadline_s: float) -> None:
         """Wait until these processes are ready.
@@ -169,10 +179,12 @@ class Supervisor:
             case FilesChanged(paths):
                 self._restarts.reload(paths)
                 self._write_down()
-            case Ready(name, pid):
+            case Ready(name, pid) if name in self._processes:
                 self._ready(self._processes[name], pid)
                 if self._restarts.ready(name, pid):
                     self._write_down()
+            case Ready():
+                pass  # it was removed meanwhile
             case Exited(name, pid, code):
                 if self._restarts.exited(name, pid, code):
                     self._write_down()

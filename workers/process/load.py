@@ -6,11 +6,10 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 
 from pipeweave.orchestrator.registry import WorkerLoad
+from pipeweave.process_use import ProcessUse, use_of
 from pipeweave.workers.consumer.child_slots import Slots
 
 # Memory and processor time are read so often (s): it costs a read of two small files for each process.
@@ -18,30 +17,6 @@ READ_EVERY_S = 5.0
 # Calls are counted by the minute, over an hour.
 BUCKET_S = 60.0
 BUCKETS = 60
-
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessUse:
-    """What a process has used: memory (bytes), and processor time since it started (s)."""
-
-    rss_bytes: int
-    cpu_s: float
-
-
-def use_of(pid: int) -> ProcessUse | None:
-    """What a process uses; None when it is gone, or where there is no /proc."""
-    folder = Path("/proc") / str(pid)
-    try:
-        pages = int((folder / "statm").read_text().split()[1])
-        # The name of the program, in brackets, may have spaces and brackets itself.
-        fields = (folder / "stat").read_text().rpartition(")")[2].split()
-    except (OSError, IndexError, ValueError):
-        return None
-    # utime and stime are the 14th and 15th field, and two stand before the brackets' end.
-    return ProcessUse(pages * _PAGE_BYTES, (int(fields[11]) + int(fields[12])) / _TICKS_PER_S)
 
 
 class LoadMeter:

@@ -109,6 +109,30 @@ def test_a_running_task_run_ends_while_the_code_is_replaced(stack: StackFolder) 
         assert client.task_run(task_run_id)["attempt"] == 1
 
 
+def test_the_workers_are_scaled_and_what_a_removed_one_ran_uses_up_no_attempt(stack: StackFolder) -> None:
+    done = stack.call("scale", "worker", "2")
+    assert (done.returncode, done.stdout) == (0, "Started worker-2\n"), done.stderr
+    assert stack.call("scale", "worker", "2").stdout == "2 workers run already\n"
+    shown = stack.ps()
+    assert all(int(str(shown[f"worker-{number}"]["memoryBytes"])) > 10**7 for number in (1, 2))
+    assert all(shown[name]["cpuPercent"] is not None for name in ("postgres", "valkey", "api", "beat"))
+    file = stack.folder / "scaled"
+    with stack.client() as client:
+        stack.call("stop", "worker-1")
+        assert stack.ps()["worker-1"]["state"] == "stopped"
+        task_run_id = client.queue("wait_for", {"file": str(file)})["runId"]
+        wait_until(file.with_suffix(".begun").exists)
+        # It stops worker-2, which runs it, and starts worker-1, which takes it over.
+        done = stack.call("scale", "worker", "1", "--json")
+        assert json.loads(done.stdout) == {"started": ["worker-1"], "removed": ["worker-2"]}
+        assert "worker-2" not in stack.ps()
+        file.touch()
+        wait_until(lambda: client.task_run(task_run_id)["status"] == "completed")
+    refused = stack.call("stop", "postgres")
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert "keeps the data" in refused.stderr
+
+
 def test_code_that_cannot_be_loaded_replaces_nothing_until_it_is_mended(stack: StackFolder) -> None:
     before, word = pid(stack), stack.greeting("Ada")
     say(stack.folder, "HELLO = (\n")

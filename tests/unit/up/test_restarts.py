@@ -12,18 +12,18 @@ from support.stand_in_processes import SLEEP, Stage, shell
 
 from pipeweave.up import restarts
 from pipeweave.up.leftovers import birth
-from pipeweave.up.restarts import RestartRequest
+from pipeweave.up.process_requests import ProcessRequest, ProcessVerb
 
 
 class Answers:
     """A request that keeps its answers."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, verb: ProcessVerb = ProcessVerb.RESTART) -> None:
         self.given: dict[str, str | None] = {}
-        self._names = names
+        self._names, self._verb = names, verb
 
     def ask(self, stage: Stage) -> None:
-        request = RestartRequest(self._names, self.given.__setitem__)
+        request = ProcessRequest(self._names, self.given.__setitem__, self._verb)
         stage.supervisor.take_requests = lambda: [request]
         stage.supervisor.look_for_requests()
 
@@ -209,3 +209,85 @@ def test_the_list_says_why_a_process_restarts(stage: Stage, tmp_path: Path, scri
     stage.watch()
     wait_until(lambda: stage.rows["one"].restarts == 1 and stage.rows["one"].state == "running")
     assert how in (stage.rows["one"].last_exit or "")
+
+
+def asked(stage: Stage, verb: ProcessVerb, *names: str) -> dict[str, str | None]:
+    answers = Answers(*names, verb=verb)
+    answers.ask(stage)
+    return answers.wait()
+
+
+def test_a_process_that_is_stopped_stays_away_until_it_is_started(stage: Stage) -> None:
+    stage.start(shell("beat", SLEEP), shell("api", SLEEP))
+    stage.watch()
+    before = stage.pid("beat")
+    assert asked(stage, ProcessVerb.STOP, "beat") == {"beat": None}
+    assert birth(before) is None
+    assert (stage.rows["beat"].state, stage.rows["beat"].pid) == ("stopped", None)
+    assert asked(stage, ProcessVerb.STOP, "beat") == {"beat": None}, "once more changes nothing"
+    assert asked(stage, ProcessVerb.START, "beat") == {"beat": None}
+    assert stage.rows["beat"].state == "running" and stage.pid("beat") != before
+    running = stage.pid("beat")
+    assert asked(stage, ProcessVerb.START, "beat") == {"beat": None}
+    assert stage.pid("beat") == running
+
+
+def test_changed_files_do_not_start_a_worker_that_was_stopped(stage: Stage) -> None:
+    stage.start(*(shell(name, SLEEP, is_replaceable=True) for name in ("worker-1", "worker-2")))
+    stage.watch()
+    asked(stage, ProcessVerb.STOP, "worker-1")
+    other = stage.pid("worker-2")
+    stage.supervisor.files_changed(["tasks.py"])
+    wait_until(lambda: stage.pid("worker-2") != other and birth(other) is None)
+    assert stage.rows["worker-1"].state == "stopped"
+
+
+def test_a_process_that_waits_for_its_restart_can_be_stopped(stage: Stage, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    stage.start(shell("api", f"test -e {broken} && exit 3; {SLEEP}"))
+    stage.watch()
+    broken.touch()
+    os.kill(stage.pid("api"), signal.SIGKILL)
+    wait_until(lambda: stage.rows["api"].restarts > 2)
+    assert asked(stage, ProcessVerb.STOP, "api") == {"api": None}
+    assert stage.rows["api"].state == "stopped"
+
+
+def test_a_process_that_does_not_stop_in_time_is_killed(stage: Stage) -> None:
+    stage.start(shell("api", "trap '' TERM; while :; do sleep 0.1; done", grace_s=0.2))
+    stage.watch()
+    before = stage.pid("api")
+    assert asked(stage, ProcessVerb.STOP, "api") == {"api": None}
+    assert birth(before) is None
+    assert "api did not stop in time and is killed" in stage.console.getvalue()
+
+
+def test_workers_are_added_and_removed(stage: Stage) -> None:
+    stage.supervisor.spec_of = lambda name: shell(name, SLEEP) if name.startswith("worker-") else None
+    stage.start(shell("worker-1", SLEEP))
+    stage.watch()
+    assert asked(stage, ProcessVerb.START, "worker-2", "worker-3") == {"worker-2": None, "worker-3": None}
+    pids = [stage.pid(f"worker-{number}") for number in (1, 2, 3)]
+    assert asked(stage, ProcessVerb.REMOVE, "worker-3", "worker-2") == {"worker-3": None, "worker-2": None}
+    assert stage.rows.keys() == {"worker-1"}
+    assert [birth(pid) is None for pid in pids] == [False, True, True]
+    assert asked(stage, ProcessVerb.START, "worker-2") == {"worker-2": None}, "it may come again"
+
+
+def test_a_process_that_the_stack_cannot_have_is_answered(stage: Stage) -> None:
+    stage.start(shell("api", SLEEP))
+    stage.watch()
+    no_such = {"nobody": "the stack has no such process"}
+    assert all(asked(stage, verb, "nobody") == no_such for verb in ProcessVerb)
+    assert stage.rows["api"].state == "running"
+
+
+def test_a_stop_of_the_stack_ends_a_process_that_is_being_stopped(stage: Stage) -> None:
+    stage.start(shell("api", "trap '' TERM; while :; do sleep 0.1; done", grace_s=60))
+    stage.watch()
+    answers = Answers("api", verb=ProcessVerb.STOP)
+    answers.ask(stage)
+    wait_until(lambda: stage.rows["api"].state == "stopping")
+    stage.supervisor.request_stop()
+    stage.stop()
+    assert answers.wait() == {"api": "the stack stops"}

@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 
 from pipeweave import ids
+from pipeweave.process_use import ProcessUse, use_of
 from pipeweave.workers.consumer import child_slots
 from pipeweave.workers.consumer.child_slots import Slot, Slots
 from pipeweave.workers.process import load
-from pipeweave.workers.process.load import BUCKET_S, BUCKETS, READ_EVERY_S, LoadMeter, ProcessUse, use_of
+from pipeweave.workers.process.load import BUCKET_S, BUCKETS, READ_EVERY_S, LoadMeter
 
 
 class Clock:

@@ -1,0 +1,1 @@
+../../pipeweave/process_use.py
