@@ -19,6 +19,7 @@ from pipeweave import ids
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
+from pipeweave.orchestrator.deployment import downgrade
 from pipeweave.orchestrator.deployment.audited_objects import AUDITED
 from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.domain.months import Month
@@ -355,6 +356,7 @@ CALLS: Calls = [
     ("resume", lambda tx, _: _look(tx, BulkAction.RESUME, Selection())),
     # retention
     ("", lambda tx, _: archive.count_rows(tx, MONTH)),
+    ("", lambda tx, _: downgrade._rows(tx, "waits")),
     ("", lambda tx, _: month_status.count_rows(tx, month_status.MonthOnDisk(MONTH, {"runs": 0}))),
     ("", lambda tx, _: archive._has_run(tx, MONTH, RUN)),
     ("", lambda tx, _: archive_format._batch_end(tx, MONTH, RUN)),

@@ -133,6 +133,7 @@ class RunRequest(Request):
     )
 
 
+_VERSION = "Of the pipeline. Absent: the current one, which was promoted or is the newest."
 _MODE = (
     "What errors in the input do. Absent: errors of the pipeline's `inputSchema` refuse the run, those of the"
     " entry tasks' input schemas are warnings. `strict`: both refuse; `warn`: both are warnings; `none`: no"
@@ -140,9 +141,13 @@ _MODE = (
 )
 
 
+Version = Annotated[int, Field(ge=1, le=MAX_INT32), WHOLE]
+
+
 class TriggerRequest(RunRequest):
     """Start a run."""
 
+    version: Version | None = Field(None, description=_VERSION)
     validation_mode: ValidationMode | None = Field(None, description=_MODE)
 
 
@@ -150,6 +155,7 @@ class TriggerBatchRequest(Request):
     """Start several runs of a pipeline: all of them, or none."""
 
     runs: Annotated[list[RunRequest], Field(min_length=1, max_length=MAX_BATCH)]
+    version: Version | None = Field(None, description=_VERSION)
     validation_mode: ValidationMode | None = Field(None, description=_MODE)
 
 
@@ -160,6 +166,21 @@ class DryRunRequest(Request):
         None, description="Checked against the pipeline's and the entry tasks' input schemas, when given."
     )
     spec: dict[str, Any] | None = Field(None, description="The document to plan. Absent: the stored version.")
+
+
+class RollbackRequest(Request):
+    """Go back to the version that was current before."""
+
+    expected_version: Version | None = Field(
+        None, description="The version that is to be left: if another one is current by now, nothing happens."
+    )
+    reason: Annotated[str, Field(max_length=MAX_REASON)] | None = Field(None, description="For the audit.")
+
+
+class PromoteRequest(RollbackRequest):
+    """Make a version the current one."""
+
+    version: Version | None = Field(description="null: follow the newest version from now on.")
 
 
 class CancelRequest(Request):

@@ -30,6 +30,8 @@ KINDS: Mapping[str, str] = {
     "tasks.remove": "task",
     "tasks.put_limits": "task",
     "pipelines.put_pipeline": "pipeline",
+    "pipelines.promote": "pipeline",
+    "pipelines.roll_back": "pipeline",
     "queue.pause": "tenant",
     "queue.resume": "tenant",
     "queue.put_limits": "tenant",

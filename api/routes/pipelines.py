@@ -19,6 +19,8 @@ from pipeweave.api.contract.requests import (
     PLACE_CHARS,
     DryRunRequest,
     PipelineDocument,
+    PromoteRequest,
+    RollbackRequest,
     TriggerBatchRequest,
     TriggerRequest,
 )
@@ -26,9 +28,15 @@ from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.api.routes import input_checks, triggering
 from pipeweave.errors import Conflict, FieldError, InvalidInput, InvalidSpec, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.documents.pipelines import GridAnswer, PipelineAnswer, PipelineList, VersionList
+from pipeweave.orchestrator.documents.pipelines import (
+    CurrentVersion,
+    GridAnswer,
+    PipelineAnswer,
+    PipelineList,
+    VersionList,
+)
 from pipeweave.orchestrator.domain import iso
-from pipeweave.orchestrator.registry import TaskRow, pipelines, task_rows
+from pipeweave.orchestrator.registry import TaskRow, current_version, pipelines, task_rows
 from pipeweave.orchestrator.security import READ, WRITE
 from pipeweave.orchestrator.starts.schedules import declaring, firing
 from pipeweave.orchestrator.store import Transaction
@@ -61,7 +69,7 @@ _EXAMPLE = {
 
 @routes.add("GET", "/api/pipelines", "List the pipelines", query=PipelinesQuery, answer=PipelineList)
 def list_pipelines(call: Call, query: PipelinesQuery) -> dict[str, Any]:
-    """Pipelines with their newest version, in the order of their ids."""
+    """Pipelines in their current versions, in the order of their ids."""
     if query.recent and query.limit > MOST_WITH_RUNS:
         message = f"must be {MOST_WITH_RUNS} at most with recent"
         raise InvalidInput(f"limit {message}", errors=[FieldError("limit", message, "out_of_range")])
@@ -80,7 +88,7 @@ def list_pipelines(call: Call, query: PipelinesQuery) -> dict[str, Any]:
     errors=(NotFound,),
 )
 def get_pipeline(call: Call, id: str, query: VersionQuery) -> dict[str, Any]:
-    """The newest or the given version of a pipeline, with the spec as it is stored."""
+    """The current or the given version of a pipeline, with the spec as it is stored."""
     with call.reading() as tx:
         return {"pipeline": reading.pipeline(tx, call.tenant, id, query.version)}
 
@@ -100,7 +108,8 @@ def get_pipeline(call: Call, id: str, query: VersionQuery) -> dict[str, Any]:
     example=_EXAMPLE,
 )
 def put_pipeline(call: Call, id: str, body: PipelineDocument) -> Answer:
-    """Store a document as the pipeline's next version. Runs keep the version they started with.
+    """Store a document as the pipeline's next version. Runs keep the version they started with, and triggers
+    that which was promoted, if one was.
 
     Its `schedule` is stored as the schedule with the pipeline's id, unless somebody has stored another one
     there. Without it, the one that an earlier document declared starts nothing any more.
@@ -144,6 +153,58 @@ def list_versions(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
     """The versions of a pipeline, newest first."""
     with call.reading() as tx:
         return query.named("versions", reading.pipeline_versions(tx, call.tenant, id, query.page()))
+
+
+@routes.add(
+    "POST",
+    "/api/pipelines/{id}/promote",
+    "Promote a version of a pipeline",
+    scopes=(WRITE,),
+    ids=PIPELINE,
+    body=PromoteRequest,
+    answer=CurrentVersion,
+    errors=(NotFound, Conflict),
+    example={"version": 3, "reason": "the newest one is too slow"},
+)
+def promote(call: Call, id: str, body: PromoteRequest) -> dict[str, Any]:
+    """Make a version the current one: what starts runs takes it, also when code or a document brings newer
+    versions. `version` null follows the newest one again. Runs keep the version they started with.
+
+    A version of which a task is not registered is refused.
+    """
+
+    def verb(tx: Transaction) -> Any:
+        return current_version.promote(
+            tx, call.tenant, id, body.version, expected=body.expected_version, by=call.token_name or None
+        )
+
+    return CurrentVersion.of(call.change(verb))
+
+
+@routes.add(
+    "POST",
+    "/api/pipelines/{id}/rollback",
+    "Go back to the version before",
+    scopes=(WRITE,),
+    ids=PIPELINE,
+    body=RollbackRequest,
+    is_body_optional=True,
+    answer=CurrentVersion,
+    errors=(NotFound, Conflict),
+    example={"expectedVersion": 4, "reason": "the newest one is too slow"},
+)
+def roll_back(call: Call, id: str, body: RollbackRequest) -> dict[str, Any]:
+    """Promote the version that was current before: `previousVersion`, or without one the version before the
+    current one. A second rollback comes back again; `expectedVersion` keeps two people from undoing each
+    other.
+    """
+
+    def verb(tx: Transaction) -> Any:
+        return current_version.roll_back(
+            tx, call.tenant, id, expected=body.expected_version, by=call.token_name or None
+        )
+
+    return CurrentVersion.of(call.change(verb))
 
 
 @routes.add(
@@ -208,7 +269,8 @@ def validate(call: Call, body: PipelineDocument) -> dict[str, Any]:
     example={"input": {"folder": "/srv/data"}, "validationMode": "strict"},
 )
 def trigger(call: Call, id: str, body: TriggerRequest) -> dict[str, Any]:
-    """Start a run of the newest version. The answer comes when the run is durable, not when it has ended.
+    """Start a run of the current version, or of the one in `version`. The answer comes when the run is
+    durable, not when it has ended.
 
     The input is checked against the pipeline's `inputSchema`, which the signature of a `@pipeline` function
     gives, and against the input schema of every entry task. Without a `validationMode`, errors of the former

@@ -33,7 +33,12 @@ def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
             request = _trigger(call, pipeline_id, body, run_token)
             is_unchecked = body.validation_mode == "none"
             return triggering.trigger(
-                tx, call.deployment.values, call.tenant, request, check=None if is_unchecked else check
+                tx,
+                call.deployment.values,
+                call.tenant,
+                request,
+                version=body.version,
+                check=None if is_unchecked else check,
             )
 
     return _answer(call.tenant, call.change(verb, is_one=False), faults)
@@ -60,6 +65,7 @@ def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[
                 call.tenant,
                 pipeline_id,
                 requests,
+                version=batch.version,
                 check=None if is_unchecked else check,
             )
 

@@ -11,6 +11,7 @@ from typing import Any
 from pipeweave.api.ui import figures, periods, run_plan, step_sentences, triggering
 from pipeweave.api.ui.runs import SHOWN
 from pipeweave.api.ui.screens import ScreenPage, Screens
+from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
 from pipeweave.api.ui.view import View
 
 screens = Screens("pipelines")
@@ -25,6 +26,70 @@ TABS = [
 ]
 # Recent runs whose inputs the trigger form offers.
 OFFERED = 10
+
+
+_REASON = Field("reason", "Reason", about="For the audit.", flag="--reason")
+# Whoever confirms has seen which version is current.
+_SEEN = Field("expectedVersion", "Current version", kind="hidden", items="number")
+
+
+def _promotes(view: View, ids: Mapping[str, str], body: Any) -> Effects:
+    shown = view.ask("pipelines.get_pipeline", id=ids["id"])["pipeline"]
+    version = body["version"] or shown["latestVersion"]
+    newer = "and newer ones, as they are stored" if body["version"] is None else "until another is promoted"
+    return Effects(
+        [
+            f"version {version} starts instead of version {shown['currentVersion']}, {newer}",
+            "runs keep the version they started with",
+        ]
+    )
+
+
+def _goes_back(view: View, ids: Mapping[str, str], body: Any) -> Effects:
+    shown = view.ask("pipelines.get_pipeline", id=ids["id"])["pipeline"]
+    return Effects(
+        [
+            f"the version that was current before version {shown['currentVersion']} starts again",
+            "runs keep the version they started with",
+        ]
+    )
+
+
+VERBS.add(
+    Verb(
+        "pipelines.promote",
+        "Promote",
+        "Promote this version?",
+        "The version is current.",
+        command="pipeweave pipelines promote {id} {version}",
+        fields=(Field("version", "Version", kind="number", is_required=True), _SEEN, _REASON),
+        effects=_promotes,
+    )
+)
+VERBS.add(
+    Verb(
+        "pipelines.promote",
+        "Follow the newest",
+        "Follow the newest version?",
+        "The newest version is current.",
+        command="pipeweave pipelines promote {id} latest",
+        fields=(_SEEN, _REASON),
+        body={"version": None},
+        effects=_promotes,
+    ),
+    "latest",
+)
+VERBS.add(
+    Verb(
+        "pipelines.roll_back",
+        "Roll back",
+        "Go back to the version before?",
+        "The version before is current.",
+        command="pipeweave pipelines rollback {id}",
+        fields=(_SEEN, _REASON),
+        effects=_goes_back,
+    )
+)
 
 
 @screens.add("/pipelines", "pipelines.html")

@@ -13,11 +13,12 @@ Source = Literal["decorator", "document", "derived", "api"]
 
 
 class PipelineSummary(AnswerModel):
-    """A pipeline in its newest version."""
+    """A pipeline in its current version."""
 
     id: str
     description: str | None
-    version: int
+    version: int = Field(description="The current one, which triggers take.")
+    latest_version: int = Field(description="The newest one: the current one, unless another was promoted.")
     spec_hash: CodeHash
     source: Source
     step_count: int
@@ -36,7 +37,7 @@ class RecentRun(AnswerModel):
 
 
 class ListedPipeline(PipelineSummary):
-    """A pipeline in its newest version, with its newest runs."""
+    """A pipeline in its current version, with its newest runs."""
 
     recent_runs: list[RecentRun] = Field(description="Newest first, as many as `recent` asks for.")
 
@@ -53,6 +54,9 @@ class Pipeline(AnswerModel):
     id: str
     description: str | None
     version: int
+    current_version: int = Field(description="Triggers take it.")
+    latest_version: int
+    promoted_version: int | None = Field(description="null: the newest version is the current one.")
     spec_hash: CodeHash
     source: Source
     step_count: int
@@ -75,9 +79,22 @@ class Version(AnswerModel):
     """One of a pipeline's versions."""
 
     version: int
+    is_current: bool = Field(description="Triggers take it.")
     spec_hash: CodeHash
     source: Source
     created_at: AwareDatetime
+
+
+class CurrentVersion(AnswerModel):
+    """Which version of a pipeline triggers take."""
+
+    pipeline_id: str
+    version: int = Field(description="The current one.")
+    latest_version: int
+    promoted_version: int | None = Field(description="null: the newest version is the current one.")
+    previous_version: int | None = Field(description="Was current before: where a rollback leads.")
+    promoted_at: AwareDatetime | None
+    promoted_by: str | None
 
 
 class VersionList(Paged):

@@ -11,7 +11,7 @@ from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import duration_ms
 from pipeweave.orchestrator.domain.run_kinds_sql import NEWEST_OF_PIPELINE, OF_PIPELINE, of_whole
 from pipeweave.orchestrator.reading.service_list import require_service
-from pipeweave.orchestrator.registry import code_versions, pipelines, unknown_names
+from pipeweave.orchestrator.registry import code_versions, current_version, pipelines, unknown_names
 from pipeweave.orchestrator.registry.loaded_tasks import last_seen_sql
 from pipeweave.orchestrator.starts.schedules import declaring
 from pipeweave.orchestrator.state.pause_sql import from_pauses
@@ -153,12 +153,13 @@ def _schemas(tx: Transaction, tenant: str, task_id: str) -> Any:
 
 # --- pipelines --------------------------------------------------------------------------------------------
 
-_PIPELINES = """
-SELECT p.id, p.description, p.latest_version AS version, p.created_at, p.updated_at, v.spec_hash, v.source,
+_PIPELINES = f"""
+SELECT p.id, p.description, {pipelines.CURRENT} AS version, p.latest_version, p.created_at, p.updated_at,
+       v.spec_hash, v.source,
        jsonb_array_length(v.spec -> 'steps') AS step_count, v.spec ->> 'failureMode' AS failure_mode
 FROM pipelines AS p JOIN pipeline_versions AS v
-    ON v.tenant_id = p.tenant_id AND v.pipeline_id = p.id AND v.version = p.latest_version
-WHERE p.tenant_id = :tenant AND {where} ORDER BY p.id LIMIT :limit
+    ON v.tenant_id = p.tenant_id AND v.pipeline_id = p.id AND v.version = {pipelines.CURRENT}
+WHERE p.tenant_id = :tenant AND {{where}} ORDER BY p.id LIMIT :limit
 """
 
 
@@ -180,7 +181,7 @@ def _recent_runs(tx: Transaction, tenant: str, pipeline_id: str, number: int) ->
 
 
 def pipeline_list(tx: Transaction, tenant: str, page: PageRequest, *, recent: int = 0) -> Document:
-    """The tenant's pipelines in their latest versions, by id, without their specs: {items, nextCursor}.
+    """The tenant's pipelines in their current versions, by id, without their specs: {items, nextCursor}.
 
     Args:
         recent: so many of the newest runs of each come with it.
@@ -196,16 +197,20 @@ def pipeline_list(tx: Transaction, tenant: str, page: PageRequest, *, recent: in
 
 
 def pipeline(tx: Transaction, tenant: str, pipeline_id: str, version: int | None = None) -> Document:
-    """One version of a pipeline with its spec, the latest by default.
+    """One version of a pipeline with its spec, the current one by default.
 
     Raises:
         NotFound: the tenant has no such pipeline or version.
     """
-    stored = pipelines.get(tx, tenant, pipeline_id, version)
+    row = current_version.read(tx, tenant, pipeline_id)
+    stored = pipelines.get(tx, tenant, pipeline_id, version or row.version)
     entries = [stored.plan[each].step for each in stored.plan.entries]
     ends = [stored.plan[each].step for each in stored.plan.ends]
     return Pipeline.of(
         stored,
+        current_version=row.version,
+        latest_version=row.latest_version,
+        promoted_version=row.promoted_version,
         description=stored.spec.description,
         step_count=len(stored.spec.steps),
         failure_mode=stored.spec.failure_mode,

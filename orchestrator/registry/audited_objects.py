@@ -8,8 +8,8 @@ from pipeweave.orchestrator.registry.views import VIEW_ID
 from pipeweave.orchestrator.security.object_state import Audited
 
 _PIPELINE = """
-SELECT jsonb_build_object('version', max(version)) AS state FROM pipeline_versions
-WHERE tenant_id = :tenant AND pipeline_id = :object
+SELECT jsonb_build_object('version', p.latest_version, 'promoted', p.promoted_version) AS state
+FROM pipelines AS p WHERE p.tenant_id = :tenant AND p.id = :object
 """
 _SERVICE = """
 SELECT to_jsonb(s) - '{tenant_id, id, last_heartbeat}'::text[] AS state FROM services AS s

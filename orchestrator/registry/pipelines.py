@@ -219,8 +219,12 @@ def param_errors(
     return parameter_errors(spec, tasks) + child_errors(spec, children)
 
 
-_LATEST_VERSIONS = """
-SELECT id, latest_version FROM pipelines WHERE tenant_id = :tenant AND id = ANY(CAST(:ids AS text[]))
+CURRENT = "coalesce(p.promoted_version, p.latest_version)"
+"""SQL: the current version of a pipeline `p`: the promoted one, else the newest."""
+
+_VERSIONS_OF = f"""
+SELECT p.id, p.latest_version, {CURRENT} AS current FROM pipelines AS p
+WHERE p.tenant_id = :tenant AND p.id = ANY(CAST(:ids AS text[]))
 """
 
 
@@ -242,11 +246,12 @@ def children_of(
     if not others:
         return known
     named = {"tenant": tenant, "ids": sorted({each.id for each in others})}
-    latest = {row.id: row.latest_version for row in tx.execute(_LATEST_VERSIONS, named)}
+    stored = {row.id: row for row in tx.execute(_VERSIONS_OF, named)}
     for each in others:
-        version = each.version or latest.get(each.id, 0)
-        if 0 < version <= latest.get(each.id, 0):
-            known[each] = _spec_if_readable(tx, tenant, each.id, version)
+        row = stored.get(each.id)
+        if row is None or (version := each.version or row.current) > row.latest_version:
+            continue
+        known[each] = _spec_if_readable(tx, tenant, each.id, version)
     return known
 
 
@@ -296,7 +301,8 @@ def names_of_tasks(
     return known if is_complete else unknown_names.names(tx, tenant, "task")
 
 
-LATEST_VERSION = "SELECT latest_version FROM pipelines WHERE tenant_id = :tenant AND id = :id"
+_CURRENT_VERSION = f"SELECT {CURRENT} FROM pipelines AS p WHERE p.tenant_id = :tenant AND p.id = :id"
+_LATEST_VERSION = "SELECT latest_version FROM pipelines WHERE tenant_id = :tenant AND id = :id"
 
 _GET = """
 SELECT pipeline_id, version, spec, input_schema, output, hooks, spec_hash, source, created_at
@@ -306,20 +312,20 @@ WHERE tenant_id = :tenant AND pipeline_id = :id AND version = :version
 
 
 def get(tx: Transaction, tenant: str, pipeline_id: str, version: int | None = None) -> StoredPipeline:
-    """One version of a pipeline, the latest by default; the number of the latest version is always read anew.
+    """One version of a pipeline, the current one by default, whose number is always read anew.
 
     Raises:
         NotFound: the tenant has no such pipeline or version.
     """
     parameters: dict[str, Any] = {"tenant": tenant, "id": pipeline_id, "version": version}
     if version is None:
-        parameters["version"] = tx.execute(LATEST_VERSION, parameters).scalar_one_or_none()
+        parameters["version"] = tx.execute(_CURRENT_VERSION, parameters).scalar_one_or_none()
     key = tenant, pipeline_id, parameters["version"]
     if (pipeline := tx.cache(VERSIONS).get(key)) is not None:
         return pipeline
     row = tx.execute(_GET, parameters).one_or_none()
     if row is None:
-        raise _not_found(tx, tenant, pipeline_id, version)
+        raise not_found(tx, tenant, pipeline_id, version)
     stored = StoredPipeline(
         row.pipeline_id, row.version, _parsed(row), row.spec_hash, row.source, row.created_at
     )
@@ -342,8 +348,9 @@ def of_run(tx: Transaction, run: Any) -> StoredPipeline:
     return stored.of_body(getattr(run, "body", None))
 
 
-def _not_found(tx: Transaction, tenant: str, pipeline_id: str, version: int | None) -> NotFound:
-    latest = tx.execute(LATEST_VERSION, {"tenant": tenant, "id": pipeline_id}).scalar_one_or_none()
+def not_found(tx: Transaction, tenant: str, pipeline_id: str, version: int | None) -> NotFound:
+    """The error for a pipeline, or a version of one, that is not stored."""
+    latest = tx.execute(_LATEST_VERSION, {"tenant": tenant, "id": pipeline_id}).scalar_one_or_none()
     if latest is None or version is None:
         return unknown_names.not_found(tx, tenant, "pipeline", pipeline_id, pipelineId=pipeline_id)
     return NotFound(

@@ -1,4 +1,4 @@
-"""Takes snapshots of what a trigger needs: the latest version of a pipeline, and the rows of its tasks.
+"""Takes snapshots of what a trigger needs: the current version of a pipeline, and the rows of its tasks.
 
 These rows rarely change. So a trigger uses the last snapshot of its process, and the statement that writes
 the run checks that the snapshot is still current (IS_CURRENT). That saves a round trip, and nothing can
@@ -21,7 +21,7 @@ from pipeweave.orchestrator.store.database import Transaction
 
 @dataclass(frozen=True, slots=True)
 class CatalogSnapshot:
-    """A pipeline's latest version and its registered tasks, with the marks of their rows."""
+    """A version of a pipeline and its registered tasks, with the marks of their rows."""
 
     pipeline: StoredPipeline
     tasks: Mapping[str, TaskRow]
@@ -64,7 +64,7 @@ ARRAY(SELECT concat_ws(' ', p.xmin, p.ctid) FROM pipelines AS p
 IS_CURRENT = f"(CAST(:marks AS text[]) IS NULL OR {_MARKS} = CAST(:marks AS text[]))"
 
 _TAKE_SNAPSHOT = f"""
-SELECT {_MARKS} AS marks, p.latest_version, {task_rows.TASK_COLUMNS}
+SELECT {_MARKS} AS marks, {pipelines.CURRENT} AS current_version, {task_rows.TASK_COLUMNS}
 FROM pipelines AS p
 LEFT JOIN (tasks AS t JOIN services AS s ON s.tenant_id = t.tenant_id AND s.id = t.service_id)
     ON t.tenant_id = p.tenant_id AND t.id = ANY(CAST(:catalog_tasks AS text[]))
@@ -77,8 +77,19 @@ def last_snapshot(tx: Transaction, tenant: str, pipeline_id: str) -> CatalogSnap
     return tx.cache(SNAPSHOTS).get((tenant, pipeline_id))
 
 
+def take_snapshot_at(tx: Transaction, tenant: str, pipeline_id: str, version: int | None) -> CatalogSnapshot:
+    """Take a snapshot of a version; None for the current one, as `take_snapshot`.
+
+    Raises:
+        NotFound: the tenant has no such pipeline or version.
+    """
+    if version is None:
+        return take_snapshot(tx, tenant, pipeline_id)
+    return take_snapshot_of(tx, tenant, pipelines.get(tx, tenant, pipeline_id, version))
+
+
 def take_snapshot_of(tx: Transaction, tenant: str, pipeline: StoredPipeline) -> CatalogSnapshot:
-    """Take a snapshot for a version that need not be the latest one; it is not cached."""
+    """Take a snapshot for a version that need not be the current one; it is not cached."""
     task_ids = sorted(pipeline.spec.tasks)
     parameters = {"tenant": tenant, "catalog": pipeline.id, "catalog_tasks": task_ids}
     rows = tx.execute(_TAKE_SNAPSHOT, parameters).all()
@@ -87,7 +98,7 @@ def take_snapshot_of(tx: Transaction, tenant: str, pipeline: StoredPipeline) -> 
 
 
 def take_snapshot(tx: Transaction, tenant: str, pipeline_id: str) -> CatalogSnapshot:
-    """Take a snapshot of a pipeline's latest version and its registered tasks; cache it after the commit.
+    """Take a snapshot of a pipeline's current version and its registered tasks; cache it after the commit.
 
     Raises:
         NotFound: the tenant has no such pipeline.
@@ -99,11 +110,11 @@ def take_snapshot(tx: Transaction, tenant: str, pipeline_id: str) -> CatalogSnap
         task_ids = sorted(pipeline.spec.tasks)
         parameters = {"tenant": tenant, "catalog": pipeline_id, "catalog_tasks": task_ids}
         rows = tx.execute(_TAKE_SNAPSHOT, parameters).all()
-        version = rows[0].latest_version if rows else None
-        latest = pipelines.get(tx, tenant, pipeline_id, version)
-        if latest.version == pipeline.version and rows:
+        version = rows[0].current_version if rows else None
+        current = pipelines.get(tx, tenant, pipeline_id, version)
+        if current.version == pipeline.version and rows:
             tasks = {row.id: task_rows.task_row(row[2:]) for row in rows if row.id is not None}
-            taken = CatalogSnapshot(latest, tasks, task_ids, rows[0].marks)
+            taken = CatalogSnapshot(current, tasks, task_ids, rows[0].marks)
             tx.cache_after_commit(SNAPSHOTS, (tenant, pipeline_id), taken)
             return taken
-        pipeline = latest
+        pipeline = current

@@ -210,11 +210,8 @@ def _require_ended(old: _OldRun) -> None:
 
 
 def _catalog(tx: Transaction, tenant: str, old: _OldRun, version: str | int) -> CatalogSnapshot:
-    if version == LATEST:
-        return snapshot.take_snapshot(tx, tenant, old.pipeline_id)
-    number = old.version if version == SAME else int(version)
-    stored = pipelines.get(tx, tenant, old.pipeline_id, number)
-    return snapshot.take_snapshot_of(tx, tenant, stored)
+    number = {LATEST: None, SAME: old.version}.get(str(version), version)
+    return snapshot.take_snapshot_at(tx, tenant, old.pipeline_id, None if number is None else int(number))
 
 
 def _new_run(

@@ -78,14 +78,23 @@ Claim = Callable[[Transaction], None]
 
 
 def trigger(
-    tx: Transaction, values: Values, tenant: str, request: StartRequest, *, check: Check | None = None
+    tx: Transaction,
+    values: Values,
+    tenant: str,
+    request: StartRequest,
+    *,
+    version: int | None = None,
+    check: Check | None = None,
 ) -> CreatedRun:
-    """Write a run of the pipeline's latest version with its task runs, and send its entry steps.
+    """Write a run of a pipeline with its task runs, and send its entry steps.
 
     If the tenant has a limit and no free slot, the run is `pending` until its turn comes.
 
+    Args:
+        version: of the pipeline; None for the current one.
+
     Raises:
-        NotFound: the tenant has no such pipeline.
+        NotFound: the tenant has no such pipeline or version.
         LimitExceeded: a batch would write more than MAX_BATCH_TASK_RUNS task runs.
         InvalidInput: the failure mode or the priority is not valid, or the input is not JSON that can be
             stored.
@@ -93,7 +102,7 @@ def trigger(
         Unavailable: storage cannot be reached, maintenance is on, or the catalog changed MAX_SNAPSHOTS times
             meanwhile. Nothing was written.
     """
-    return trigger_many(tx, values, tenant, request.pipeline_id, [request], check=check)[0]
+    return trigger_many(tx, values, tenant, request.pipeline_id, [request], version=version, check=check)[0]
 
 
 def trigger_many(
@@ -103,6 +112,7 @@ def trigger_many(
     pipeline_id: str,
     requests: Sequence[StartRequest],
     *,
+    version: int | None = None,
     check: Check | None = None,
     claim: Claim | None = None,
 ) -> list[CreatedRun]:
@@ -111,11 +121,11 @@ def trigger_many(
     Args:
         claim: locks what the runs are for. Large inputs are stored before, while nothing is locked.
     """
-    has_tokens = any(each.run_token is not None for each in requests)
-    prepared = None if has_tokens else _prepared_from_memory(tx, values, tenant, pipeline_id, requests, check)
+    is_new = version is not None or any(each.run_token is not None for each in requests)
+    prepared = None if is_new else _prepared_from_memory(tx, values, tenant, pipeline_id, requests, check)
     for _ in range(MAX_SNAPSHOTS):
         if prepared is None:
-            catalog = snapshot.take_snapshot(tx, tenant, pipeline_id)
+            catalog = snapshot.take_snapshot_at(tx, tenant, pipeline_id, version)
             prepared = _prepare(tx, values, tenant, catalog, requests, check)
         try:
             if claim is not None:

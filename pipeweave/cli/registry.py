@@ -14,6 +14,7 @@ from pipeweave.cli.support.known_names import require_task
 from pipeweave.cli.support.rendering import (
     field,
     moment,
+    show_answer,
     show_fields,
     show_json,
     show_list,
@@ -26,6 +27,9 @@ from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
+
+
+reason_option = click.option("--reason", help="For the audit.")
 
 
 @click.group(cls=Resource, noun="task")
@@ -173,7 +177,7 @@ def _process(worker: str) -> str:
 
 @click.group(cls=Resource)
 def pipelines() -> None:
-    """List, show and store pipelines.
+    """List, show and store pipelines; promote their versions.
 
     Without a command, it lists them.
     """
@@ -186,7 +190,7 @@ def list_(client: Client, as_json: bool) -> None:
     """List the pipelines."""
     cells = {
         Column("pipeline"): field("id"),
-        Column("version"): field("version"),
+        Column("version"): _current,
         moment("stored (UTC)", drop=1): lambda each: when(each.get("updatedAt")),
         Column("description", wraps=True): field("description"),
     }
@@ -197,7 +201,10 @@ def list_(client: Client, as_json: bool) -> None:
 @pipelines.command()
 @click.argument("pipeline")
 @click.option(
-    "--version", metavar="N", type=click.IntRange(min=1), help="The version to show. Defaults to the newest."
+    "--version",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="The version to show. Defaults to the current one.",
 )
 @json_option
 @connected
@@ -211,6 +218,8 @@ def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> N
     shown = {
         "pipeline": definition["id"],
         "version": definition["version"],
+        "current version": definition["currentVersion"],
+        "promoted": "yes" if definition["promotedVersion"] else "no, it is the newest",
         "description": spec.get("description"),
         "failure mode": spec.get("failureMode"),
         "stored (UTC)": when(definition.get("createdAt")),
@@ -309,11 +318,57 @@ def versions(client: Client, pipeline: str, as_json: bool) -> None:
     """List a pipeline's versions, newest first."""
     cells = {
         Column("version"): field("version"),
+        Column("current"): lambda each: "current" if each["isCurrent"] else "",
         moment("stored (UTC)"): lambda each: when(each.get("createdAt")),
         Column("source", drop=1): field("source"),
         Column("spec hash"): _short("specHash"),
     }
     show_list("versions", client.versions(pipeline), cells, as_json=as_json)
+
+
+@pipelines.command(
+    epilog=examples("pipeweave pipelines promote nightly 3", "pipeweave pipelines promote nightly latest")
+)
+@click.argument("pipeline")
+@click.argument("version", metavar="VERSION|latest")
+@reason_option
+@json_option
+@connected
+def promote(client: Client, pipeline: str, version: str, reason: str | None, as_json: bool) -> None:
+    """Make a version the current one.
+
+    Triggers, schedules and hooks take it, also when newer versions are stored. `latest` follows the newest
+    version again.
+    """
+    if version != "latest" and not version.isdecimal():
+        raise click.BadParameter("give a number, or `latest`", param_hint="VERSION")
+    number = None if version == "latest" else int(version)
+    show_answer(client.promote_pipeline(pipeline, number, reason=reason), as_json, _show_current)
+
+
+@pipelines.command(epilog=examples("pipeweave pipelines rollback nightly --reason 'too slow'"))
+@click.argument("pipeline")
+@reason_option
+@json_option
+@connected
+def rollback(client: Client, pipeline: str, reason: str | None, as_json: bool) -> None:
+    """Go back to the version that was current before.
+
+    Without an earlier promotion, it is the version before the newest.
+    """
+    left = client.pipeline(pipeline)["version"]
+    answer = client.rollback_pipeline(pipeline, expected_version=left, reason=reason)
+    show_answer(answer, as_json, _show_current)
+
+
+def _show_current(answer: Mapping[str, Any]) -> None:
+    newest = "the newest" if answer["promotedVersion"] is None else f"the newest is {answer['latestVersion']}"
+    click.echo(text(f"{answer['pipelineId']}: version {answer['version']} is current ({newest})"))
+
+
+def _current(pipeline: Mapping[str, Any]) -> str:
+    version, newest = pipeline["version"], pipeline["latestVersion"]
+    return str(version) if version == newest else f"{version} (newest {newest})"
 
 
 def _short(name: str) -> Callable[[Mapping[str, Any]], str]:

@@ -59,6 +59,12 @@ FAILURE_MODES = ("fail-fast", "continue", "partial-merge")
     "--run-token",
     help="Makes the trigger repeatable: with the same token and input, the first run is returned.",
 )
+@click.option(
+    "--version",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Of the pipeline. Defaults to the current one: the promoted one, else the newest.",
+)
 @json_option
 @connected
 @click.pass_context
@@ -74,6 +80,7 @@ def trigger(
     failure_mode: str | None,
     priority: int | None,
     run_token: str | None,
+    version: int | None,
     as_json: bool,
 ) -> None:
     """Start a run of a pipeline.
@@ -82,7 +89,12 @@ def trigger(
     """
     from pipeweave.cli.support.batch import trigger_all
 
-    options: dict[str, Any] = {"failure_mode": failure_mode, "priority": priority, "run_token": run_token}
+    options: dict[str, Any] = {
+        "failure_mode": failure_mode,
+        "priority": priority,
+        "run_token": run_token,
+        "version": version,
+    }
     if batch is not None:
         if wait or timeout is not None or inline is not None or file is not None:
             raise click.UsageError("--batch cannot be combined with --input, --file, --wait or --timeout")

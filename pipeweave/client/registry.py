@@ -18,7 +18,7 @@ class RegistryMethods(Methods):
         return list(self._all("/api/pipelines", "pipelines", {}))
 
     def pipeline(self, pipeline_id: str, version: int | None = None) -> Document:
-        """Read a pipeline: its newest version, or the given version."""
+        """Read a pipeline: its current version, or the given version."""
         path = f"/api/pipelines/{checked_id(pipeline_id)}"
         answer = document_of(self._http.get(path, {"version": version}))
         return document_of(answer["pipeline"])
@@ -69,6 +69,43 @@ class RegistryMethods(Methods):
     def versions(self, pipeline_id: str) -> list[Document]:
         """List a pipeline's versions, newest first."""
         return list(self._all(f"/api/pipelines/{checked_id(pipeline_id)}/versions", "versions", {}))
+
+    def promote_pipeline(
+        self,
+        pipeline_id: str,
+        version: int | None,
+        *,
+        expected_version: int | None = None,
+        reason: str | None = None,
+    ) -> Document:
+        """Make a version the current one, which triggers take: {version, latestVersion, previousVersion, …}.
+
+        Args:
+            pipeline_id: the pipeline.
+            version: None follows the newest version from now on.
+            expected_version: nothing happens if another one is current by now; None: whichever it is.
+            reason: for the audit.
+
+        Raises:
+            NotFound: there is no such pipeline or version.
+            Conflict: another version is current than the expected one, or a task is not registered.
+        """
+        body = {"version": version, **without_none(expectedVersion=expected_version, reason=reason)}
+        return document_of(self._http.send("POST", f"/api/pipelines/{checked_id(pipeline_id)}/promote", body))
+
+    def rollback_pipeline(
+        self, pipeline_id: str, *, expected_version: int | None = None, reason: str | None = None
+    ) -> Document:
+        """Promote the version that was current before; see `promote_pipeline`.
+
+        Raises:
+            NotFound: there is no such pipeline.
+            Conflict: there is no version before, or another one is current than the expected one.
+        """
+        body = without_none(expectedVersion=expected_version, reason=reason)
+        return document_of(
+            self._http.send("POST", f"/api/pipelines/{checked_id(pipeline_id)}/rollback", body)
+        )
 
     def graph(
         self,

@@ -35,8 +35,9 @@ class RunMethods(Methods):
         metadata: Mapping[str, Any] | None = None,
         run_token: str | None = None,
         validation_mode: str | None = None,
+        version: int | None = None,
     ) -> Run:
-        """Start a run of a pipeline's newest version.
+        """Start a run of a pipeline.
 
         Args:
             pipeline_id: the pipeline, or the entry task of a derived pipeline.
@@ -47,9 +48,10 @@ class RunMethods(Methods):
             run_token: if a run was triggered with the same token and input before, that run is returned.
             validation_mode: `strict`, `warn` or `none`; None refuses what does not fit the pipeline's own
                 signature, and warns of what does not fit the entry tasks' input schemas.
+            version: of the pipeline; None for the current one, which was promoted or is the newest.
 
         Raises:
-            NotFound: there is no such pipeline.
+            NotFound: there is no such pipeline or version.
             InputValidationFailed: the input does not fit; one FieldError per wrong field.
         """
         answer = self._http.send(
@@ -62,12 +64,18 @@ class RunMethods(Methods):
                 metadata=metadata,
                 runToken=run_token,
                 validationMode=validation_mode,
+                version=version,
             ),
         )
         return Run(answer["pipelineRunId"], pipeline_id, answer["status"], answer)
 
     def trigger_batch(
-        self, pipeline_id: str, runs: Iterable[Mapping[str, Any]], *, validation_mode: str | None = None
+        self,
+        pipeline_id: str,
+        runs: Iterable[Mapping[str, Any]],
+        *,
+        validation_mode: str | None = None,
+        version: int | None = None,
     ) -> list[Run]:
         """Start up to 1,000 runs, all or none.
 
@@ -76,15 +84,16 @@ class RunMethods(Methods):
             runs: for each run {input?, failureMode?, priority?, metadata?, runToken?}.
             validation_mode: `strict`, `warn` or `none`; None refuses what does not fit the pipeline's own
                 signature, and warns of what does not fit the entry tasks' input schemas.
+            version: of the pipeline; None for the current one.
 
         Raises:
-            NotFound: there is no such pipeline.
+            NotFound: there is no such pipeline or version.
             InvalidInput: a run is invalid; the fields of its errors name the run: `runs[3].priority`.
         """
         answer = self._http.send(
             "POST",
             f"/api/pipelines/{checked_id(pipeline_id)}/trigger/batch",
-            without_none(runs=[dict(each) for each in runs], validationMode=validation_mode),
+            without_none(runs=[dict(each) for each in runs], validationMode=validation_mode, version=version),
         )
         return [Run(each["pipelineRunId"], pipeline_id, each["status"], each) for each in answer["runs"]]
 

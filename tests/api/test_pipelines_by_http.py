@@ -262,3 +262,50 @@ def test_a_wrong_schedule_of_a_document_is_refused_with_all_mistakes(api: Api) -
     assert (answer.status_code, answer.json["code"]) == (400, "INVALID_SPEC")
     fields = {each["field"] for each in answer.json["errors"]}
     assert fields == {"schedule", *(f"schedule.{name}" for name in wrong)}
+
+
+def test_a_version_is_promoted_and_rolled_back_and_the_audit_says_so(api: Api) -> None:
+    path = "/api/pipelines/promoted"
+    for document in (CHAIN, {**CHAIN, "failureMode": "continue"}):
+        api.put(path, document)
+    answer = api.post(f"{path}/promote", {"version": 1, "reason": "slow"})
+    assert answer.json | {"promotedAt": "", "promotedBy": ""} == {
+        "pipelineId": "promoted",
+        "version": 1,
+        "latestVersion": 2,
+        "promotedVersion": 1,
+        "previousVersion": 2,
+        "promotedAt": "",
+        "promotedBy": "",
+    }
+    shown = api.get(path).json["pipeline"]
+    assert [shown[name] for name in ("version", "currentVersion", "latestVersion", "promotedVersion")] == [
+        1,
+        1,
+        2,
+        1,
+    ]
+    versions = api.get(f"{path}/versions").json["versions"]
+    assert [(each["version"], each["isCurrent"]) for each in versions] == [(2, False), (1, True)]
+    (listed,) = [each for each in api.get("/api/pipelines").json["pipelines"] if each["id"] == "promoted"]
+    assert (listed["version"], listed["latestVersion"]) == (1, 2)
+    assert api.post(f"{path}/trigger", {}).json["pipelineVersion"] == 1
+    assert api.post(f"{path}/trigger", {"version": 2}).json["pipelineVersion"] == 2
+    batch = api.post(f"{path}/trigger/batch", {"runs": [{}], "version": 2}).json["runs"]
+    assert batch[0]["pipelineVersion"] == 2
+    assert api.post(f"{path}/rollback", {"expectedVersion": 2}).json["code"] == "CONFLICT"
+    assert api.post(f"{path}/rollback").json["version"] == 2
+    assert api.post(f"{path}/promote", {"version": None}).json["promotedVersion"] is None
+    rows = [row for row in api.get("/api/audit").json["entries"] if row["object"] == "promoted"]
+    (row,) = [row for row in rows if row["reason"] == "slow"]
+    assert (row["before"], row["after"]) == ({"version": 2, "promoted": None}, {"version": 2, "promoted": 1})
+
+
+@pytest.mark.parametrize(
+    ("body", "status"), [({"version": 7}, 404), ({"version": 0}, 400), ({}, 400), ({"version": "x"}, 400)]
+)
+def test_what_is_no_version_is_not_promoted(api: Api, body: dict[str, Any], status: int) -> None:
+    api.put("/api/pipelines/not-promoted", CHAIN)
+    assert api.post("/api/pipelines/not-promoted/promote", body).status_code == status
+    assert api.post("/api/pipelines/not-promoted/trigger", {"version": 7}).status_code == 404
+    assert api.get("/api/pipelines/not-promoted").json["pipeline"]["promotedVersion"] is None

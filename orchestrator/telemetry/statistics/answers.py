@@ -20,6 +20,7 @@ from pipeweave.orchestrator.documents.statistics import (
     VersionMark,
 )
 from pipeweave.orchestrator.registry import unknown_names
+from pipeweave.orchestrator.registry.pipelines import CURRENT
 from pipeweave.orchestrator.registry.unknown_names import Listed
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
@@ -103,7 +104,7 @@ ORDER BY v.version DESC LIMIT {MOST_VERSIONS}
 _TASKS_OF = f"""
 SELECT DISTINCT s ->> 'task' AS task_id FROM pipelines AS p
 JOIN pipeline_versions AS v
-    ON v.tenant_id = p.tenant_id AND v.pipeline_id = p.id AND v.version = p.latest_version
+    ON v.tenant_id = p.tenant_id AND v.pipeline_id = p.id AND v.version = {CURRENT}
 CROSS JOIN LATERAL jsonb_array_elements(v.spec -> 'steps') AS s
 WHERE p.tenant_id = :tenant AND p.id = :id AND s ->> 'task' IS NOT NULL ORDER BY task_id LIMIT {MOST_TASKS}
 """

@@ -43,7 +43,9 @@ def trigger_all(
     started: list[Run] = []
     try:
         for part in requests(inputs):
-            runs = client.trigger_batch(pipeline, [{"input": each, **same} for each in part])
+            runs = client.trigger_batch(
+                pipeline, [{"input": each, **same} for each in part], version=options["version"]
+            )
             for run in runs:
                 show_warnings(run.document, f"input {len(started) + 1}: ")
                 started.append(run)

@@ -91,7 +91,7 @@ def test_starts_of_a_task_with_a_rate_limit_spare_its_triggers_the_look(
     rated.rows(f"{START} RETURNING 1", id=rated.tenant)
     sent.clear()
     rated.trigger("rated")
-    assert not [each for each in sent if "latest_version" in each]
+    assert not [each for each in sent if "current_version" in each]
     assert len([each for each in sent if "INSERT INTO runs" in each]) == 1
 
 
