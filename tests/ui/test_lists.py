@@ -254,6 +254,25 @@ def test_versions_are_compared(visit: Visit, driver: RunDriver) -> None:
     assert "+ added c" in text and "removed b" in text
 
 
+def test_a_version_is_promoted_rolled_back_and_given_up_for_the_newest(
+    visit: Visit, driver: RunDriver
+) -> None:
+    for steps in ({"a": []}, {"a": [], "b": ["a"]}):
+        driver.store(steps, id="pinned-by-hand")
+    page = visit.open("/pipelines/pinned-by-hand?tab=versions")
+    page.locator("#v-1").get_by_role("link", name="Promote…").click()
+    assert "version 1 starts instead of version 2" in page.locator("[data-confirm-form]").inner_text()
+    page.get_by_role("button", name="Promote").click()
+    visit.see("v1 is promoted, v2 is the newest")
+    page.get_by_role("link", name="Roll back…").click()
+    page.get_by_role("button", name="Roll back").click()
+    visit.see("v2 is promoted, v2 is the newest")
+    page.get_by_role("link", name="Follow the newest…").click()
+    page.get_by_role("button", name="Follow the newest").click()
+    page.get_by_text("is promoted").wait_for(state="detached")
+    assert page.locator("#v-2").get_by_text("current").count() == 1
+
+
 def test_the_palette_finds_a_run_by_its_id_and_a_pipeline_by_its_name(
     visit: Visit, driver: RunDriver
 ) -> None:
