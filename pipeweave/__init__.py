@@ -19,6 +19,7 @@ from pipeweave.authoring.pipeline import Pipeline, pipeline, run_plain_calls_wit
 from pipeweave.authoring.placeholder import either
 from pipeweave.authoring.retry import Retry
 from pipeweave.authoring.schedule import Schedule
+from pipeweave.authoring.secret_reference import secret
 from pipeweave.authoring.suspend import Suspend
 from pipeweave.authoring.task import task
 from pipeweave.authoring.waiting import approval, sleep, sleep_until, wait_for_signal
@@ -57,6 +58,7 @@ __all__ = [
     "loop",
     "otherwise",
     "pipeline",
+    "secret",
     "settle",
     "sleep",
     "sleep_until",

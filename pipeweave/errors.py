@@ -573,6 +573,19 @@ class AttemptFailed(PipeWeaveError):
     code = "ATTEMPT_FAILED"
 
 
+class SecretNotFound(PipeWeaveError):
+    """There is no secret of this name."""
+
+    code = "SECRET_NOT_FOUND"
+    status = 404
+
+
+class SecretDenied(AttemptFailed):
+    """The secret may not be read here, or cannot be used."""
+
+    code = "SECRET_DENIED"
+
+
 class InvalidParams(AttemptFailed):
     """The task's parameters do not fit its signature."""
 

@@ -1,6 +1,7 @@
 """Write log lines as JSON, whatever a task's code puts into them.
 
-The processes' own log and the stored log of an attempt consist of such lines.
+The processes' own log and the stored log of an attempt consist of such lines. Values of secrets are hidden
+before a text is cut: half of a secret would not be known as one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from pipeweave import masking
 from pipeweave.safe_text import call_safely, safe_text, storable
 
 # Members that documents 3 and 4 of the product spell in another way; a DAG is a pipeline.
@@ -100,9 +102,9 @@ def plainly_named(fields: Mapping[str, Any]) -> dict[str, Any]:
 def message_of(record: logging.LogRecord) -> str:
     """The message with its arguments; both unformatted if they do not fit together."""
     try:
-        return storable(record.getMessage())[:MOST_OF_A_TEXT]
+        return _hidden(storable(record.getMessage()))[:MOST_OF_A_TEXT]
     except Exception as error:  # arguments that do not fit, or of a task's own type
-        text = f"{safe_text(str, record.msg)} {safe_text(repr, record.args)}"
+        text = _hidden(f"{safe_text(str, record.msg)} {safe_text(repr, record.args)}")
         return f"{text} (not formatted: {type(error).__name__}: {safe_text(str, error)})"[:MOST_OF_A_TEXT]
 
 
@@ -121,7 +123,7 @@ def exception_of(record: logging.LogRecord) -> dict[str, str]:
     traceback = storable(call_safely(lambda: _traceback(record.exc_info), ""))  # type: ignore[arg-type]
     return {
         "exception_type": f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."),
-        "exception": traceback[-MOST_OF_A_TRACEBACK:],
+        "exception": _hidden(traceback)[-MOST_OF_A_TRACEBACK:],
     }
 
 
@@ -132,13 +134,14 @@ def as_json(line: Mapping[str, Any]) -> str:
     except Exception:  # a lone surrogate, a huge number, a value that holds itself
         text = ""
     if text and len(text) <= 2 * MOST_OF_A_TEXT:
-        return text
+        return masking.of_process().line(text)
     bounded = {storable(str(key))[:MOST_OF_A_KEY]: _bounded(value) for key, value in line.items()}
-    return json.dumps(dict(islice(bounded.items(), MOST_MEMBERS)), ensure_ascii=False)
+    text = json.dumps(dict(islice(bounded.items(), MOST_MEMBERS)), ensure_ascii=False)
+    return masking.of_process().line(text)
 
 
 def _as_text(value: object) -> str:
-    return (safe_text(str, value) or f"<{type(value).__name__}>")[:MOST_OF_A_TEXT]
+    return (_hidden(safe_text(str, value)) or f"<{type(value).__name__}>")[:MOST_OF_A_TEXT]
 
 
 def _bounded(value: object) -> object:
@@ -147,5 +150,9 @@ def _bounded(value: object) -> object:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str):
-        return storable(value)[:MOST_OF_A_TEXT]
+        return _hidden(storable(value))[:MOST_OF_A_TEXT]
     return value if isinstance(value, int) and abs(value) < 2**63 else _as_text(value)
+
+
+def _hidden(text: str) -> str:
+    return masking.of_process().text(text)

@@ -368,6 +368,7 @@ _CHANGES: dict[str, Callable[[_Rebuilding, StoredEvent], None]] = {
     "task_run.handling": _Rebuilding.handle,
     "task_run.extended": _Rebuilding.note,
     "task_run.voted": _Rebuilding.note,
+    "task_run.secret_masked": _Rebuilding.note,
     "run.signalled": _Rebuilding.note,
     "task_run.reopened": _Rebuilding.reopen,
 }

@@ -26,6 +26,8 @@ from pipeweave.spec.references import Reference, compile_value, referenced_parts
 
 # Roots whose values are those of single steps.
 OF_STEPS = frozenset({"steps", "status", "errors"})
+# The root whose values are resolved in the process that calls a task, and nowhere else.
+SECRET = "secret"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,14 @@ class Wanted:
         outcomes: the ids of the steps of which the status or the error is needed.
         roots: the other roots of what is needed: `input`, `variables`, `trigger`, `run`.
         has_payload: whether the input is needed as the payload of the trigger.
+        secrets: the names of the secrets that are needed.
     """
 
     outputs: Mapping[str, frozenset[int] | None] = field(default_factory=dict)
     outcomes: frozenset[str] = frozenset()
     roots: frozenset[str] = frozenset()
     has_payload: bool = False
+    secrets: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, paths: Iterable[Reference]) -> Wanted:
@@ -51,8 +55,9 @@ class Wanted:
         return cls(
             referenced_parts(listed),
             frozenset(str(_first(each)) for each in listed if each.root in ("status", "errors")),
-            frozenset(each.root for each in listed) - OF_STEPS,
+            frozenset(each.root for each in listed) - OF_STEPS - {SECRET},
             any(each.root == "trigger" and _first(each) in (None, "payload") for each in listed),
+            frozenset(str(_first(each)) for each in listed if each.root == SECRET),
         )
 
     def __or__(self, other: Wanted) -> Wanted:
@@ -65,6 +70,7 @@ class Wanted:
             self.outcomes | other.outcomes,
             self.roots | other.roots,
             self.has_payload or other.has_payload,
+            self.secrets | other.secrets,
         )
 
 

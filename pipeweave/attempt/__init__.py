@@ -10,6 +10,7 @@ from pipeweave.attempt.asset_values import asset_value
 from pipeweave.attempt.async_call import AsyncCall, call_to_end
 from pipeweave.attempt.files import AddedAsset, FileMeans, Files, StoredFile
 from pipeweave.attempt.log_record import LoggedAttempt, ToStoredLogs
+from pipeweave.attempt.masked_results import mask_assets, masked_result
 from pipeweave.attempt.stored_log import StoredLogs
 from pipeweave.attempt.temp_folders import remove_left_behind
 
@@ -24,5 +25,7 @@ __all__ = [
     "ToStoredLogs",
     "asset_value",
     "call_to_end",
+    "mask_assets",
+    "masked_result",
     "remove_left_behind",
 ]

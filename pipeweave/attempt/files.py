@@ -88,6 +88,12 @@ class Files:
             raise InvalidInput(f"{str(path)!r} {wrong.message}", errors=[wrong]) from error
         self._add(key, kept, BINARY)
 
+    def replace(self, key: str, content: bytes) -> None:
+        """Give an asset of this attempt another content, of the same type."""
+        asset = self.added[key]
+        asset.path.write_bytes(content)
+        self._add(key, asset.path, asset.type)
+
     def get(self, key: str) -> Any:
         if (own := self.added.get(checked_key(key))) is not None:
             return asset_value(own.path.read_bytes(), own.type)

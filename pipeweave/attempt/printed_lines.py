@@ -10,6 +10,8 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, TextIO
 
+from pipeweave import masking
+
 # A longer line is logged in pieces (characters).
 LONGEST_LINE = 8_000
 
@@ -65,9 +67,10 @@ class PrintedLines(io.TextIOBase):
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         *lines, rest = (self._rest + text).split("\n")
-        if whole := len(rest) // LONGEST_LINE * LONGEST_LINE:
-            lines.append(rest[:whole])
-        self._rest = rest[whole:]
+        if len(rest) >= LONGEST_LINE:
+            begun, rest = _cut(rest)
+            lines += begun
+        self._rest = rest
         for line in lines:
             self._say(line)
         return len(text)
@@ -110,7 +113,7 @@ class PrintedLines(io.TextIOBase):
 
     def _say(self, line: str) -> None:
         # A progress bar rewrites its line after each carriage return: a terminal shows the last state.
-        line = line.rstrip("\r").rpartition("\r")[2]
+        line = _hidden(line.rstrip("\r").rpartition("\r")[2])
         if not line.strip():
             return
         if self._log.disabled:
@@ -125,6 +128,25 @@ class PrintedLines(io.TextIOBase):
                 self._log.log(self._level, "%s", line[start : start + LONGEST_LINE])
         finally:
             self._mine.is_logging = False
+
+
+def _cut(rest: str) -> tuple[list[str], str]:
+    """The part of a long line that is logged before its end comes, if there is one, and what is left."""
+    rest = _hidden(rest)
+    whole = max(len(rest) - _held(), 0) // LONGEST_LINE * LONGEST_LINE
+    return ([rest[:whole]] if whole else []), rest[whole:]
+
+
+def _hidden(line: str) -> str:
+    # Before it is logged in pieces: the pieces of a secret would not be known as one.
+    masks = masking.current()
+    return line if masks is None else masks.text(line)
+
+
+def _held() -> int:
+    """How many characters at the end of a line may be the beginning of a secret."""
+    masks = masking.current()
+    return 0 if masks is None or not masks.longest else masks.longest - 1
 
 
 # What `capture` made.

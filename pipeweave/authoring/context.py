@@ -11,7 +11,8 @@ from typing import Any
 
 from pipeweave.authoring.attempt_files import AttemptFiles
 from pipeweave.authoring.deployment_means import DeploymentMeans
-from pipeweave.errors import InvalidInput, InvalidSetting
+from pipeweave.authoring.secret_means import SecretMeans
+from pipeweave.errors import InvalidInput, InvalidSetting, SecretDenied
 from pipeweave.json_conversion import to_json_value
 
 Progress = Callable[[float, str | None], None]
@@ -47,6 +48,7 @@ class Context:
         cancelled: whether the attempt was cancelled or taken away; None if nothing can do that.
         make_callback_url: makes the attempt's `callback_url`; None if nobody could report to it.
         deployment: what the actions that PipeWeave brings use of the deployment; None outside of its workers.
+        secrets: gives the values of secrets, and hides them; None if the function was called as a plain one.
     """
 
     run_id: str = ""
@@ -72,6 +74,7 @@ class Context:
     cancelled: Callable[[], bool] | None = None
     make_callback_url: Callable[[], str] | None = None
     deployment: DeploymentMeans | None = field(default=None, repr=False)
+    secrets: SecretMeans | None = field(default=None, repr=False)
     _callback_url: str | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -120,8 +123,28 @@ class Context:
             raise InvalidInput(f"progress must be a number from 0 to 100, not {percent!r}")
         if message is not None:
             message = _message(message)
+            message = message if self.secrets is None else self.secrets.masks.text(message)
         if self.on_progress is not None:
             self.on_progress(float(percent), message)
+
+    def secret(self, name: str) -> str:
+        """The value of a secret of the tenant, as the deployment's SECRETS say where it is. From now on it is
+        replaced by `***` in what this attempt logs, reports, raises and returns.
+
+        Args:
+            name: as in `${secret.NAME}`.
+
+        Raises:
+            SecretNotFound: there is none of this name; another attempt may find it.
+            SecretDenied: it may not be read here, or an HTTP worker was not given it.
+            Unavailable: where it is kept cannot be reached.
+        """
+        if self.secrets is None:
+            raise SecretDenied(
+                "this Context has no secrets: the function was called as a plain function",
+                hint="call it in a test with pipeweave.testing.run_task(…, secrets={…})",
+            )
+        return self.secrets.get(name)
 
     @property
     def is_cancelled(self) -> bool:

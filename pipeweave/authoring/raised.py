@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from pipeweave import masking
 from pipeweave.authoring.retry import classify_error
 from pipeweave.errors import AttemptFailed, AttemptTimedOut, TaskError, TaskNotLoaded
 from pipeweave.json_conversion import details_of
@@ -41,15 +42,16 @@ class Raised:
 
 
 def describe(error: BaseException) -> Raised:
-    """Describe an exception that ended an attempt."""
+    """Describe an exception that ended an attempt, without the values of secrets that it resolved."""
     code, is_retryable = classify_error(error)
+    code = _hidden(code)
     kind = type(error)
     named = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     name = storable(named)[:MAX_MESSAGE]
-    text = safe_text(str, error)[:MAX_MESSAGE] or storable(kind.__name__)[:MAX_MESSAGE]
+    text = _hidden(safe_text(str, error))[:MAX_MESSAGE] or storable(kind.__name__)[:MAX_MESSAGE]
     match error:
         case TaskError():
-            return Raised(code, text, name, is_retryable, _trace(error), details_of(error.details))
+            return Raised(code, text, name, is_retryable, _trace(error), _details(error.details))
         case TaskNotLoaded():
             # Another worker of the service, newer or older, may have it.
             return Raised(code, text, name, is_retryable)
@@ -57,7 +59,7 @@ def describe(error: BaseException) -> Raised:
             return Raised(code, text, name, is_retryable, None, call_safely(lambda: _shown(error), None))
         case AttemptTimedOut():
             # A function may raise it, too, with whatever it likes.
-            return Raised(code, text, name, is_retryable, _trace(error), details_of(error.context or None))
+            return Raised(code, text, name, is_retryable, _trace(error), _details(error.context or None))
         case _:
             return Raised(code, text, name, is_retryable, _trace(error))
 
@@ -72,11 +74,24 @@ def users_traceback(error: BaseException) -> TracebackType | None:
 
 def _trace(error: BaseException) -> str:
     shown = type(error), error, users_traceback(error)
-    lines = call_safely(lambda: "".join(traceback.format_exception(*shown)), "")
+    lines = _hidden(call_safely(lambda: "".join(traceback.format_exception(*shown)), ""))
     return storable(lines if len(lines) <= MAX_TRACEBACK else "…" + lines[-MAX_TRACEBACK:])
+
+
+def _hidden(text: str) -> str:
+    # Before it is cut: half of a secret would not be known as one.
+    masks = masking.current()
+    return text if masks is None else masks.text(text)
+
+
+def _details(value: Any) -> Any:
+    masks = masking.current()
+    return details_of(value) if masks is None else masks.json(details_of(value))
 
 
 def _shown(error: AttemptFailed) -> list[dict[str, str]] | None:
     # The paths in a result contain its keys, and a key may be what cannot be stored.
     faults = [each.to_json().items() for each in error.errors]
-    return [{key: safe_text(str, value)[:MAX_MESSAGE] for key, value in each} for each in faults] or None
+    return [
+        {key: _hidden(safe_text(str, value))[:MAX_MESSAGE] for key, value in each} for each in faults
+    ] or None

@@ -69,6 +69,7 @@ class Settings:
     storage_backends: tuple[Mapping[str, Any], ...] = ()
     default_storage_backend_id: str | None = None
     adapter_secrets: tuple[Mapping[str, Any], ...] = ()
+    secrets: tuple[Mapping[str, Any], ...] = ()
     storage_grace_hours: int = 24
     run_retention_days: int | None = None
     archive_runs: bool = True

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pipeweave.settings import adapter_secrets, backend_entries
+from pipeweave.settings import adapter_secrets, backend_entries, secret_sources
 from pipeweave.settings import readers as values
 from pipeweave.settings.sentinels import FORM
 
@@ -239,6 +239,14 @@ TABLE: tuple[Setting, ...] = (
         adapter_secrets.adapter_secrets,
         "JSON list of {name, value, hosts}: headers that actions send to these hosts, by name; of workers",
         mask=adapter_secrets.masked_secrets,
+    ),
+    Setting(
+        "SECRETS",
+        "secrets",
+        secret_sources.secret_sources,
+        "JSON list of {provider, prefix, tenants, hosts, …}: where the values of ${secret.NAME} are; of "
+        "workers, beat and the API",
+        mask=secret_sources.masked_sources,
     ),
     Setting(
         "STORAGE_GRACE_HOURS",

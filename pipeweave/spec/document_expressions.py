@@ -26,6 +26,8 @@ ITEM_ROOTS = frozenset({"item", "mapIndex"})
 LOOP_ROOTS = frozenset({"loop", "last"})
 # What a run has that takes care of an error.
 ERROR_ROOTS = frozenset({"error"})
+# What the params of a step with a task have besides: it is resolved where the task is called.
+SECRET_ROOTS = frozenset({"secret"})
 ALL_ROOTS = STEP_ROOTS | ITEM_ROOTS | LOOP_ROOTS
 
 
@@ -102,8 +104,16 @@ class ExpressionReader:
         self.written += [replace(each, is_inside=True) for each in inner.written]
 
     def allow(self, first: int, roots: frozenset[str]) -> None:
-        """Let the expressions from this one on refer to these roots alone."""
-        self.written[first:] = [replace(each, roots=roots) for each in self.written[first:]]
+        """Let the expressions from this one on refer to these roots alone, and to secrets where they may."""
+        self.written[first:] = [
+            replace(each, roots=roots | (each.roots & SECRET_ROOTS)) for each in self.written[first:]
+        ]
+
+    def allow_secrets(self, first: int) -> None:
+        """Let the expressions from this one on refer to secrets, too."""
+        self.written[first:] = [
+            replace(each, roots=each.roots | SECRET_ROOTS) for each in self.written[first:]
+        ]
 
     def check(self, variables: Mapping[str, Any], input_schema: Mapping[str, Any] | None) -> None:
         """Check what the expressions name and compare. Who reads the steps checks which steps they name.

@@ -173,6 +173,8 @@ class StepReader(GraphMistakes):
             self.expressions.value(params, f"{entry.field}.params", has_item=map_spec is not None)
             if isinstance(decides, LoopStep):
                 self.expressions.give_loop(before)
+            if decides is None:
+                self.expressions.allow_secrets(before)
         if map_spec is not None and map_spec.name is not None and map_spec.name in (params or {}):
             self.wrong(f"{entry.field}.map.as", f"{map_spec.name!r} is in `params`, too", "duplicate")
         timeout_ms = read_duration(self, members, "timeout", entry.field) or self.usual_timeout_ms(deed)

@@ -59,6 +59,8 @@ def edited_params_errors(
     expressions.value(step.params, _FIELD, has_item=step.has_items)
     if isinstance(step.decides, LoopStep):
         expressions.give_loop(0)
+    if step.decides is None:
+        expressions.allow_secrets(0)
     expressions.check(spec.variables, spec.input_schema)
     for written in expressions.written:
         for path in written.expression.references:

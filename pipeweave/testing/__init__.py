@@ -16,10 +16,11 @@ from typing import Any
 import orjson
 
 from pipeweave import ids
-from pipeweave.attempt import Files, call_to_end
+from pipeweave.attempt import Files, call_to_end, mask_assets, masked_result
 from pipeweave.authoring import CallResult, Context, Pipeline, Progress, Task, bind, outcome_of
 from pipeweave.errors import InputValidationFailed, InvalidInput, InvalidSpec
 from pipeweave.json_values import json_faults
+from pipeweave.masking import Masking
 from pipeweave.schema import run_input_errors
 from pipeweave.size_limits import MAX_JSON_DEPTH
 from pipeweave.spec import PipelineSpec, timetable
@@ -29,6 +30,7 @@ from pipeweave.testing.local_files import LocalFiles, added_assets, given_assets
 from pipeweave.testing.local_reports import SUSPENDED, callback_url
 from pipeweave.testing.local_result import RunResult, StepResult
 from pipeweave.testing.local_run import LocalRun
+from pipeweave.testing.local_secrets import attempt_secrets
 from pipeweave.testing.local_signals import checked_signals
 from pipeweave.testing.local_tree import LocalTree
 from pipeweave.testing.local_waits import APPROVALS, Decision, Outside, signals_of
@@ -50,6 +52,7 @@ def run_task(
     on_progress: Progress | None = None,
     assets: Mapping[str, Any] | None = None,
     uploads: Mapping[str, Path] | None = None,
+    secrets: Mapping[str, str] | None = None,
 ) -> CallResult:
     """Run a task once, as a worker would.
 
@@ -66,6 +69,7 @@ def run_task(
         on_progress: called when the task reports progress.
         assets: the assets of steps before it by key: values, or paths of files.
         uploads: the files of uploads, by id.
+        secrets: what `ctx.secret` gives, by name. Results hold `***` in place of what it gave.
 
     Returns:
         The task's output, the successors that it chose, the assets that it has added, and what it waits for
@@ -95,9 +99,12 @@ def run_task(
         on_progress=on_progress,
         make_callback_url=lambda: callback_url(task_run_id, attempt),
         files=(files := Files(LocalFiles([given_assets(assets)], uploads))),
+        secrets=(own := attempt_secrets(secrets)),
     )
     try:
-        outcome = outcome_of(call_to_end(fn, bind(fn, ctx)))
+        with Masking(own.masks):
+            outcome = masked_result(outcome_of(call_to_end(fn, bind(fn, ctx))), own.masks)
+            mask_assets(files, own.masks)
         added = values_of(added_assets(files))
     finally:
         files.close()
@@ -114,6 +121,7 @@ def run_pipeline(
     failure_mode: str | None = None,
     tenant: str = "test",
     uploads: Mapping[str, Path] | None = None,
+    secrets: Mapping[str, str] | None = None,
     signals: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None,
     approvals: Mapping[str, Decision | Sequence[Decision]] | None = None,
     callbacks: Mapping[str, Any] | None = None,
@@ -137,6 +145,7 @@ def run_pipeline(
         failure_mode: a failure mode that replaces the pipeline's own; None for the pipeline's own.
         tenant: the tenant of the run.
         uploads: the files of uploads, by id.
+        secrets: those of the tenant, by name; without one, what names it fails with SECRET_NOT_FOUND.
         signals: payloads by the names of signals; each ends one wait. Pairs of name and payload, where a name
             comes twice, or where their order matters: the oldest comes first. One whose name no wait could
             take is refused.
@@ -165,7 +174,7 @@ def run_pipeline(
     _check_input(spec, checked)
     decisions, reports = APPROVALS.answers(definitions, approvals), SUSPENDED.answers(definitions, callbacks)
     outside = Outside(signals_of(signals), decisions, reports)
-    tree = LocalTree(definitions, tenant=tenant, uploads=uploads, outside=outside)
+    tree = LocalTree(definitions, tenant=tenant, uploads=uploads, outside=outside, secrets=secrets)
     run = LocalRun(
         spec,
         spec.input_with_defaults(checked),

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from pipeweave.attempt import Files, call_to_end
+from pipeweave.attempt import Files, call_to_end, mask_assets, masked_result
 from pipeweave.authoring import CallResult, RetryPolicy, TaskSpec, classify_error, outcome_of
 from pipeweave.json_conversion import details_of
+from pipeweave.masking import Masks
 from pipeweave.option_checks import Backoff
 from pipeweave.safe_text import safe_text
 from pipeweave.spec import StepSpec
@@ -20,16 +21,18 @@ Called = tuple[CallResult, dict[str, Kept]]
 
 
 def called(
-    fn: Function, arguments: Mapping[str, Any], files: Files, *, takes_pending: bool = False
+    fn: Function, arguments: Mapping[str, Any], files: Files, masks: Masks, *, takes_pending: bool = False
 ) -> Called:
     """Call a function: its outcome, and the assets that it has added.
 
     Args:
+        masks: hide the values of secrets that the attempt has resolved.
         takes_pending: whether a dict `{"status": "pending", …}` suspends the call.
     """
     try:
         outcome = outcome_of(call_to_end(fn, arguments), takes_pending=takes_pending)
-        return outcome, added_assets(files)
+        mask_assets(files, masks)
+        return masked_result(outcome, masks), added_assets(files)
     finally:
         files.close()
 

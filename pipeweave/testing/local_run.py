@@ -16,6 +16,7 @@ import orjson
 from pipeweave import error_kinds, ids
 from pipeweave.attempt import Files
 from pipeweave.authoring import Context, bind, encode, key_of, outcome_of
+from pipeweave.authoring.secret_means import SecretMeans
 from pipeweave.errors import (
     LimitExceeded,
     MapSourceInvalid,
@@ -23,6 +24,7 @@ from pipeweave.errors import (
     TaskError,
 )
 from pipeweave.json_values import own_copy
+from pipeweave.masking import Masking, Masks
 from pipeweave.size_limits import INLINE_BYTES, MAX_ITEM_BYTES, MAX_MAP_ITEMS
 from pipeweave.spec import (
     MAX_DEPTH,
@@ -69,6 +71,7 @@ from pipeweave.testing.local_files import Kept, LocalFiles, values_of
 from pipeweave.testing.local_reports import callback_url, end_of_call
 from pipeweave.testing.local_result import RunResult, StepResult
 from pipeweave.testing.local_scope import seen_error, values_of_run, within
+from pipeweave.testing.local_secrets import FillParams, attempt_secrets, for_keys, secret_scope
 from pipeweave.testing.local_tree import LocalParent, LocalTree
 from pipeweave.testing.local_waits import end_of
 
@@ -129,7 +132,7 @@ class LocalRun:
                 self.take_care(step, result, start)
             result.is_passed_over |= step.continue_on_error and result.status in ("failed", "timeout")
             self.results[step_id] = result
-            self.errors[step_id] = seen_error(step_id, result)
+            self.errors[step_id] = seen_error(step_id, result, self.tree.masks)
             self.ends[step_id] = start + timedelta(milliseconds=result.waited_ms)
             has_failed |= self.mode == FAIL_FAST and self.is_failure(step_id)
         status = final_run_status(self.mode, self.statuses())
@@ -143,7 +146,7 @@ class LocalRun:
 
     def take_care(self, step: StepSpec, result: StepResult, start: datetime) -> None:
         """Run what the pipeline says of the error of a step. Its success completes the step."""
-        error = seen_error(step.id, result)
+        error = seen_error(step.id, result, self.tree.masks)
         constants = error_rules.constants_of(self.spec.variables)
         name = error_rules.fitting(step, self.spec.error_rules, constants, error or {})
         if name is None:
@@ -388,13 +391,19 @@ class LocalRun:
         fn = self.functions[step.task]
         waited_ms = 0
         try:
-            params = None
-            if step.params is not None:
-                of_item = {} if index is None else {"item": item, "mapIndex": index}
-                scope = {**self.scope(step), **of_item}
-                params = engine_results.fill(dict(step.params), scope, now)
-            ctx = self.context(step, params, upstream, item, index, failed)
-            (outcome, assets), key = self.call(step, fn, ctx, self.files(step))
+            of_item = {} if index is None else {"item": item, "mapIndex": index}
+
+            def fill(means: SecretMeans) -> Any:
+                if step.params is None:
+                    return None
+                scope = {**self.scope(step), **of_item, **secret_scope(step.params, means)}
+                return engine_results.fill(dict(step.params), scope, now)
+
+            secrets = attempt_secrets(self.tree.secrets, self.tree.masks)
+            ctx = self.context(step, fill(secrets), upstream, item, index, failed)
+            ctx.secrets = secrets
+            with Masking(secrets.masks):
+                (outcome, assets), key = self.call(step, fn, ctx, self.files(step), fill)
             if outcome.suspend is not None:
                 report = self.tree.outside.reports.next(self.path_of(step.id))
                 ended = end_of_call(step, outcome.suspend, report, now)
@@ -414,7 +423,7 @@ class LocalRun:
         return StepResult("completed", output, run_next=chosen, assets=added, waited_ms=waited_ms)
 
     def call(
-        self, step: StepSpec, fn: Function, ctx: Context, files: Files
+        self, step: StepSpec, fn: Function, ctx: Context, files: Files, fill: FillParams
     ) -> tuple[Called, tuple[str, str] | None]:
         """Call a function, or reuse the outcome of an earlier call with the same idempotency key: what came
         of it, and the task with its key.
@@ -423,10 +432,11 @@ class LocalRun:
         arguments = bind(fn, ctx)
         options, key = self.options.get(step.task), None
         if options is not None and options.idempotency_key is not None:
-            key = step.task, key_of(options.idempotency_key, fn, ctx)
+            key = step.task, key_of(options.idempotency_key, fn, for_keys(ctx, fill))
             if key in self.tree.outcomes:
                 return self.tree.outcomes[key], key
-        return called(fn, arguments, files, takes_pending=step.suspends is not None), key
+        masks = Masks() if ctx.secrets is None else ctx.secrets.masks
+        return called(fn, arguments, files, masks, takes_pending=step.suspends is not None), key
 
     def files(self, step: StepSpec) -> Files:
         """The files of an attempt of a step: assets of direct predecessors come first."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeweave import error_kinds
 from pipeweave.authoring import describe
+from pipeweave.masking import Masking, Masks
 from pipeweave.spec import PipelineSpec
 from pipeweave.spec.references import resolve
 from pipeweave.testing.local_result import StepResult
@@ -35,11 +36,12 @@ def values_of_run(
     }
 
 
-def seen_error(step_id: str, result: StepResult) -> dict[str, Any] | None:
+def seen_error(step_id: str, result: StepResult, masks: Masks) -> dict[str, Any] | None:
     """The error of a step as an expression sees it; None if it has none."""
     if result.error is None:
         return None
-    raised = describe(result.error)
+    with Masking(masks):
+        raised = describe(result.error)
     stored = {"message": raised.message, "details": raised.details}
     # What is not called has been tried once.
     return error_kinds.as_seen(step_id, raised.code, stored, max(result.attempts, 1))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipeweave.masking import Masks
 from pipeweave.testing.local_attempts import Called
 from pipeweave.testing.local_definitions import Definitions
 from pipeweave.testing.local_waits import Outside
@@ -21,6 +22,8 @@ class LocalTree:
         tenant: of the runs.
         uploads: the files of uploads, by id.
         outside: the signals and decisions that come.
+        secrets: of the tenant, by name.
+        masks: hide the secrets in the errors that expressions see.
         outcomes: by task and idempotency key; a later call with the same key reuses the outcome.
     """
 
@@ -28,6 +31,8 @@ class LocalTree:
     tenant: str
     uploads: Mapping[str, Path] | None
     outside: Outside
+    secrets: Mapping[str, str] | None = None
+    masks: Masks = field(default_factory=Masks)
     outcomes: dict[tuple[str, str], Called] = field(default_factory=dict)
 
 

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from pipeweave.attempt import printed_lines
 from pipeweave.errors import AttemptFenced
+from pipeweave.masking import Masking, Masks
 from pipeweave.orchestrator.deployment import log_context
 from pipeweave.orchestrator.domain import CallOutcome, RunHeader, TaskRun, log_names
 from pipeweave.orchestrator.store import Database
@@ -103,7 +104,7 @@ class AsyncCalls:
             lambda: task.fn(**arguments),
             seconds,
             began + seconds,
-            lambda: _working_on(run, task_run),
+            lambda: _working_on(run, task_run, prepared.secrets.masks),
             self._deadlines.end,
         )
         prepared.context.cancelled = loop_call.is_over
@@ -229,9 +230,9 @@ class _Deadlines:
 
 
 @contextmanager
-def _working_on(run: RunHeader, task_run: TaskRun) -> Iterator[None]:
+def _working_on(run: RunHeader, task_run: TaskRun, masks: Masks) -> Iterator[None]:
     """What a call logs and prints belongs to it, whichever calls run beside it."""
-    with log_context.WorkingOn(run, task_run):
+    with log_context.WorkingOn(run, task_run), Masking(masks):
         printed_lines.begin_own_lines()
         try:
             yield

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.attempt import Files, printed_lines
-from pipeweave.authoring import Context, Progress, Suspend, Task, bind, key_of, outcome_of
+from pipeweave.attempt import Files, mask_assets, masked_result, printed_lines
+from pipeweave.authoring import CallResult, Context, Progress, Suspend, Task, bind, key_of, outcome_of
+from pipeweave.authoring.secret_means import SecretMeans, SecretReferences
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
 from pipeweave.json_values import own_copy
+from pipeweave.masking import Masking
 from pipeweave.orchestrator.deployment import log_context
 from pipeweave.orchestrator.domain import (
     CallOutcome,
@@ -26,9 +28,10 @@ from pipeweave.orchestrator.domain import (
     failure_of,
 )
 from pipeweave.orchestrator.engine import idempotency
-from pipeweave.orchestrator.state import previous_attempts
+from pipeweave.orchestrator.state import masked_values, previous_attempts
 from pipeweave.orchestrator.store import Database, Transaction, Values
 from pipeweave.orchestrator.waits import callback_urls
+from pipeweave.secrets import AttemptSecrets
 from pipeweave.settings import Settings
 from pipeweave.spec import references, rules
 from pipeweave.workers.consumer import reconcile
@@ -53,6 +56,7 @@ class PreparedCall:
     Args:
         key: the idempotency key that it holds; None for none.
         seconds: how long the function may take (s).
+        secrets: what it may ask for, and what hides that.
     """
 
     task: Task[..., Any]
@@ -61,6 +65,7 @@ class PreparedCall:
     files: Files
     key: str | None
     seconds: float
+    secrets: AttemptSecrets
 
 
 class Calls:
@@ -136,10 +141,11 @@ class Calls:
         """Call the task's function once, for `seconds` at most, unless its idempotency key has a result or
         another holder. An exception ends this attempt, never this process.
         """
-        with log_context.WorkingOn(run, task_run):
+        secrets = self._access.secrets_of(run.tenant)
+        with log_context.WorkingOn(run, task_run), Masking(secrets.masks):
             self.logs.begin(task_run)
             try:
-                return self._call(run, task_run, seconds)
+                return self._call(run, task_run, seconds, secrets)
             except BaseException as error:
                 # SystemExit would end the child, MemoryError the whole worker: both are failures.
                 return task_run, failure_of(error)
@@ -154,11 +160,12 @@ class Calls:
         """Make everything ready to call an async function; `finish` must follow. If the call has ended
         already, return its outcome.
         """
-        with log_context.WorkingOn(run, task_run):
+        secrets = self._access.secrets_of(run.tenant)
+        with log_context.WorkingOn(run, task_run), Masking(secrets.masks):
             self.logs.begin(task_run)
             outcome: PreparedCall | CallOutcome
             try:
-                outcome = self._prepare(run, task_run, seconds, progress)
+                outcome = self._prepare(run, task_run, seconds, progress, secrets)
             except Unavailable as error:
                 outcome = task_run, failure.not_begun(error)
             except BaseException as error:
@@ -185,7 +192,7 @@ class Calls:
         Args:
             seconds: how long storing its assets may take (s).
         """
-        with log_context.WorkingOn(run, task_run):
+        with log_context.WorkingOn(run, task_run), Masking(prepared.secrets.masks):
             try:
                 self._look_round()
                 if error is not None:
@@ -198,9 +205,12 @@ class Calls:
                 self.logs.end(task_run)
                 prepared.files.close()
 
-    def _call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> CallOutcome:
+    def _call(
+        self, run: RunHeader, task_run: TaskRun, seconds: float, secrets: AttemptSecrets
+    ) -> CallOutcome:
         try:
-            prepared = self._prepare(run, task_run, seconds, ProgressWriter(self.database, task_run))
+            progress = ProgressWriter(self.database, task_run)
+            prepared = self._prepare(run, task_run, seconds, progress, secrets)
         except Unavailable as error:
             return task_run, failure.not_begun(error)
         if not isinstance(prepared, PreparedCall):
@@ -213,7 +223,12 @@ class Calls:
         return self._finish(run, task_run, prepared, self.limit.left, returned)
 
     def _prepare(
-        self, run: RunHeader, task_run: TaskRun, seconds: float, progress: Progress
+        self,
+        run: RunHeader,
+        task_run: TaskRun,
+        seconds: float,
+        progress: Progress,
+        secrets: AttemptSecrets,
     ) -> PreparedCall | Completion | KeyWait:
         task = self.tasks.get(task_run.task_id)
         if task is None:
@@ -222,10 +237,10 @@ class Calls:
                 hint="restart the workers of its service with the same --app",
             )
         files = self._files = Files(CallFiles(self.database, self.values, run, task_run))
-        context = self._context(run, task_run, files, progress)
+        context = self._context(run, task_run, files, progress, secrets)
         arguments = bind(task.fn, context)
         began = time.monotonic()
-        key = task_run.idempotency_key or self._key(task, task_run, context, seconds)
+        key = task_run.idempotency_key or self._key(task, run, task_run, context, seconds)
         if key is not None:
             other = self._claim(run, task_run, key)
             if isinstance(other, Completion):
@@ -233,13 +248,13 @@ class Calls:
             if other is not None:
                 return other
             seconds = max(seconds - (time.monotonic() - began), 0.001)
-        return PreparedCall(task, context, arguments, files, key, seconds)
+        return PreparedCall(task, context, arguments, files, key, seconds, secrets)
 
     def _finish(
         self, run: RunHeader, task_run: TaskRun, prepared: PreparedCall, seconds: float, returned: Any
     ) -> CallOutcome:
         takes_pending = run.async_defaults(task_run.step_id) is not None
-        result = outcome_of(returned, takes_pending=takes_pending)
+        result = self._masked(task_run, prepared, outcome_of(returned, takes_pending=takes_pending))
         if result.suspend is not None:
             return self._suspended(run, task_run, prepared, seconds, result.suspend)
         chosen = _chosen(result.run_next, run, task_run, prepared.task)
@@ -249,6 +264,22 @@ class Calls:
         except Unavailable as error:
             return task_run, failure.not_kept(error)
         return Completion(task_run, kept, chosen, prepared.key, assets=assets)
+
+    def _masked(self, task_run: TaskRun, prepared: PreparedCall, result: CallResult) -> CallResult:
+        """The result without the values of secrets; an event says that it held one, and where."""
+        masks = prepared.secrets.masks
+        if not masks.longest:
+            return result
+        masked = masked_result(result, masks)
+        held = [] if masked is result else ["output" if result.suspend is None else "poll"]
+        held += [f"assets.{key}" for key in mask_assets(prepared.files, masks)]
+        if held:
+            log.warning("task_run.secret_masked", extra={"places": held})
+            reconcile.when_it_answers(
+                lambda: self.database.run(lambda tx: masked_values.note(tx, task_run, held), is_one=False),
+                "secret_masked",
+            )
+        return masked
 
     def _suspended(
         self, run: RunHeader, task_run: TaskRun, prepared: PreparedCall, seconds: float, suspend: Suspend
@@ -287,12 +318,24 @@ class Calls:
             self.spoilt = spoilt
             log.warning("child.spoilt", extra={"reason": spoilt})
 
-    def _key(self, task: Task[..., Any], task_run: TaskRun, context: Context, seconds: float) -> str | None:
+    def _key(
+        self, task: Task[..., Any], run: RunHeader, task_run: TaskRun, context: Context, seconds: float
+    ) -> str | None:
         make = task.spec.idempotency_key
         if make is None:
             return None
+        context = self._without_secrets(run, task_run, context)
         with self.limit.of(seconds, task_run):
             return key_of(make, task.fn, context)
+
+    def _without_secrets(self, run: RunHeader, task_run: TaskRun, context: Context) -> Context:
+        """The context with references in place of secrets: a key is stored, and holds when one is renewed."""
+        means = SecretReferences()
+        wanted = run.plan.params.get(run.plan.ordinals[task_run.step_id])
+        if wanted is None or not wanted.secrets:
+            return replace(context, secrets=means)
+        params = self._resolve(run, task_run, self.inputs.input(run), means)
+        return replace(context, secrets=means, params=params, input=params)
 
     def _claim(self, run: RunHeader, task_run: TaskRun, key: str) -> Completion | KeyWait | None:
         """Claim a key; None when the function may be called. It waits while PostgreSQL is away."""
@@ -302,11 +345,18 @@ class Calls:
 
         return reconcile.when_it_answers(lambda: self.database.run(claim, is_one=False), "key")
 
-    def _context(self, run: RunHeader, task_run: TaskRun, files: Files, progress: Progress) -> Context:
+    def _context(
+        self,
+        run: RunHeader,
+        task_run: TaskRun,
+        files: Files,
+        progress: Progress,
+        secrets: AttemptSecrets,
+    ) -> Context:
         step = run.plan[run.plan.ordinals[task_run.step_id]].step
         is_standalone = run.pipeline_id is None
         value = self.inputs.input(run)
-        params = None if step.params is None else own_copy(self._resolve(run, task_run, value, step.params))
+        params = None if step.params is None else own_copy(self._resolve(run, task_run, value, secrets))
         return Context(
             run_id=ids.show(ids.RUN, run.id),
             task_run_id=ids.show(ids.TASK_RUN, task_run.id),
@@ -331,6 +381,7 @@ class Calls:
             cancelled=self.limit.is_over,
             make_callback_url=lambda: self._callback_url(run, task_run),
             deployment=self._access,
+            secrets=secrets,
         )
 
     def _callback_url(self, run: RunHeader, task_run: TaskRun) -> str:
@@ -343,15 +394,19 @@ class Calls:
 
         return reconcile.when_it_answers(look, "previous_attempts")
 
-    def _resolve(self, run: RunHeader, task_run: TaskRun, value: Any, params: Mapping[str, Any]) -> Any:
-        wanted = run.plan.params[run.plan.ordinals[task_run.step_id]]
+    def _resolve(self, run: RunHeader, task_run: TaskRun, value: Any, secrets: SecretMeans) -> Any:
+        ordinal = run.plan.ordinals[task_run.step_id]
+        wanted = run.plan.params[ordinal]
+        scope = self.inputs.further(run, wanted)
+        if wanted.secrets:
+            scope = {**scope, "secret": {name: secrets.get(name) for name in sorted(wanted.secrets)}}
         return references.resolve(
-            params,
+            run.plan[ordinal].step.params,
             input=value,
             steps=self.inputs.outputs(run, wanted.outputs.keys()),
             item=task_run.item,
             map_index=task_run.map_index,
-            scope=self.inputs.further(run, wanted),
+            scope=scope,
             now=self.database.now(),
         )
 

@@ -1,31 +1,44 @@
-"""What a worker lends of its deployment to built-in actions: networks, secrets, named values."""
+"""What a worker lends of its deployment to tasks and built-in actions: networks, secrets, named values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 
 from pipeweave.authoring.deployment_means import NamedValues
+from pipeweave.secrets import AttemptSecrets, SecretFinder
 from pipeweave.settings import Settings
 from pipeweave.settings.adapter_secrets import secret_for
 from pipeweave.storage import Backends
 from pipeweave.workers.consumer.stored_names import StoredNames
 
 
-@dataclass(frozen=True, slots=True)
 class DeploymentAccess:
     """The `DeploymentMeans` of one worker process."""
 
-    settings: Settings = field(repr=False)
-    backends: Backends = field(repr=False)
+    def __init__(self, settings: Settings, backends: Backends) -> None:
+        self._settings = settings
+        self._backends = backends
 
     @property
     def networks(self) -> Sequence[str]:
-        return self.settings.dispatch_networks
+        return self._settings.dispatch_networks
 
     def secret(self, name: str, host: str) -> str:
-        return secret_for(self.settings.adapter_secrets, name, host)
+        return secret_for(self._settings.adapter_secrets, name, host)
+
+    def secrets_of(self, tenant: str) -> AttemptSecrets:
+        """The secrets of one attempt of a tenant: `get` resolves a name, `masks` hides what it gave.
+
+        Whoever calls a task for an attempt makes one, lends it to the Context, and masks by it all that the
+        attempt shows.
+        """
+        return AttemptSecrets(lambda name: self._finder.find(tenant, name).value)
+
+    @cached_property
+    def _finder(self) -> SecretFinder:
+        return SecretFinder(self._settings.secrets)
 
     def named_values(self, tenant: str) -> NamedValues:
         # One place for all pipelines of the tenant: they read what others have stored.
-        return StoredNames(self.backends.get(self.backends.choose(tenant, None)), tenant)
+        return StoredNames(self._backends.get(self._backends.choose(tenant, None)), tenant)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
+from pipeweave import secret_names
 from pipeweave.field_errors import MOST_ERRORS
 from pipeweave.spec.expressions.expression import Expression
 from pipeweave.spec.expressions.faults import Fault
@@ -69,7 +70,9 @@ def _not_a_condition(tree: Tree, known: Known) -> Iterator[Fault]:
 
 
 def _path(path: Path, known: Known) -> Iterator[Fault]:
-    if path.root not in known.roots:
+    if path.root == "secret":
+        yield from _secret(path, known)
+    elif path.root not in known.roots:
         near = nearest(path.root, known.roots)
         message = f"{path.text} has no value here: use {', '.join(sorted(known.roots))}"
         yield Fault(message, path.column, "out_of_place", near)
@@ -81,6 +84,17 @@ def _path(path: Path, known: Known) -> Iterator[Fault]:
         yield from _member(path, known.variables)
     else:
         yield from _member(path, MEMBERS.get(path.root))
+
+
+def _secret(path: Path, known: Known) -> Iterator[Fault]:
+    if path.root not in known.roots:
+        message = f"{path.text} has no value here: only the params of a step with a task may hold a secret"
+        yield Fault(message, path.column, "out_of_place")
+        return
+    name = path.segments[0].key if path.segments else None
+    problem = secret_names.problem_of(name) if len(path.segments) == 1 else "is a text: it has no parts"
+    if problem is not None:
+        yield Fault(f"{path.text} {problem}"[:500], path.column, "invalid_secret")
 
 
 def _step(path: Path, known: Known) -> Iterator[Fault]:

@@ -34,7 +34,7 @@ class Known:
     """What `check` compares an expression with.
 
     Args:
-        roots: those that have a value here (default: all).
+        roots: those that have a value here (default: all but secrets).
         before: ids of the steps whose outputs may be read; None if it is not known.
         excluded: ids of the steps in a branch that excludes this place: only their status may be read.
         elsewhere: ids of the other steps, which do not come before.
@@ -44,7 +44,7 @@ class Known:
         has_now: `now()` has a value here.
     """
 
-    roots: Collection[str] = frozenset(ROOTS)
+    roots: Collection[str] = frozenset(ROOTS) - {"secret"}
     before: Collection[str] | None = None
     excluded: Collection[str] = ()
     elsewhere: Collection[str] = ()

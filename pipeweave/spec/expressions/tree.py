@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 ROOTS: Final = (
     *("input", "steps", "item", "mapIndex", "status", "errors", "loop", "last", "error"),
-    *("variables", "trigger", "run"),
+    *("variables", "trigger", "run", "secret"),
 )
 """What a path may start at."""
 

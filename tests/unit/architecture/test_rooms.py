@@ -55,6 +55,7 @@ PIPEWEAVE_ROOMS = (
         "bundles",
         "settings",
         "sending",
+        "secrets",
         "storage",
         "attempt",
         "adapters",

@@ -13,6 +13,7 @@ import pytest
 
 from pipeweave.attempt import printed_lines
 from pipeweave.attempt.printed_lines import LONGEST_LINE, PrintedLines
+from pipeweave.masking import Masking, Masks
 
 
 @pytest.fixture
@@ -48,6 +49,21 @@ def test_a_long_line_is_logged_in_pieces(stream: PrintedLines, caplog: pytest.Lo
     stream.write("x" * (2 * LONGEST_LINE + 1))
     stream.end_line()
     assert [len(each) for each in caplog.messages] == [LONGEST_LINE, LONGEST_LINE, 1]
+
+
+@pytest.mark.parametrize("written_at_once", [1, 5, 7_000, 30_000])
+def test_a_secret_is_hidden_wherever_pieces_of_a_line_end(
+    written_at_once: int, stream: PrintedLines, caplog: pytest.LogCaptureFixture
+) -> None:
+    masks = Masks()
+    masks.add("hunter2-hunter2")
+    before = "x" * (LONGEST_LINE - 7)
+    text = f"{before}hunter2-hunter2{before}hunter2-hunter2"
+    with Masking(masks):
+        for start in range(0, len(text), written_at_once):
+            stream.write(text[start : start + written_at_once])
+        stream.end_line()
+    assert "".join(caplog.messages) == f"{before}***{before}***"
 
 
 def test_threads_do_not_mix_their_lines(stream: PrintedLines, caplog: pytest.LogCaptureFixture) -> None:

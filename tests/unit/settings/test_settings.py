@@ -77,7 +77,7 @@ def test_an_older_spelling_of_the_poll_interval_is_read_in_milliseconds() -> Non
     ("name", "right"),
     [
         ("PIPEWEAVE_MAX_CONCURENCY", "PIPEWEAVE_MAX_CONCURRENCY"),
-        ("PIPEWEAVE_SECRET", "PIPEWEAVE_SECRET_KEY"),
+        ("PIPEWEAVE_SECRETKEY", "PIPEWEAVE_SECRET_KEY"),
         ("PIPEWEAVE_DATABASE_URI", "PIPEWEAVE_DATABASE_URL"),
         ("MAX_CONCURENCY", "MAX_CONCURRENCY"),
         ("POLL_INTERVALL_MS", "POLL_INTERVAL_MS"),

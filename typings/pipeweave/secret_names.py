@@ -1,0 +1,1 @@
+../../pipeweave/secret_names.py
