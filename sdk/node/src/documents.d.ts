@@ -288,11 +288,14 @@ export interface Lane {
   failed: Array<number>
 }
 
-/** A pipeline in its newest version, with its newest runs. */
+/** A pipeline in its current version, with its newest runs. */
 export interface ListedPipeline {
   id: string
   description: string | null
+  /** The current one, which triggers take. */
   version: number
+  /** The newest one: the current one, unless another was promoted. */
+  latestVersion: number
   specHash: string
   source: "decorator" | "document" | "derived" | "api"
   stepCount: number
@@ -388,6 +391,11 @@ export interface Pipeline {
   id: string
   description: string | null
   version: number
+  /** Triggers take it. */
+  currentVersion: number
+  latestVersion: number
+  /** null: the newest version is the current one. */
+  promotedVersion: number | null
   specHash: string
   source: "decorator" | "document" | "derived" | "api"
   stepCount: number
@@ -1220,6 +1228,8 @@ export interface TriggerRequest {
   metadata?: Record<string, unknown> | null
   /** A second trigger with the same token, pipeline and input returns the run of the first. */
   runToken?: string | null
+  /** Of the pipeline. Absent: the current one, which was promoted or is the newest. */
+  version?: number | null
   /** What errors in the input do. Absent: errors of the pipeline's `inputSchema` refuse the run, those of the entry tasks' input schemas are warnings. `strict`: both refuse; `warn`: both are warnings; `none`: no check. */
   validationMode?: "strict" | "warn" | "none" | null
 }
