@@ -31,6 +31,7 @@ from pipeweave.api.http import (
     headers,
     openapi,
     packing,
+    proxies,
     worker_paths,
 )
 from pipeweave.api.routes import ENDPOINTS
@@ -93,6 +94,7 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
         app.extensions["pipeweave.is_page"] = lambda path: False
         app.add_url_rule("/", "pages.home", docs_page.home, methods=["GET"])
     worker_paths.register(app)
+    proxies.register(app, settings.trusted_proxies)
     return app
 
 

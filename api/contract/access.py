@@ -9,6 +9,7 @@ from pydantic import Field
 from pipeweave.api.contract.dead_letters import Time
 from pipeweave.api.contract.requests import WHOLE, Name, Request
 from pipeweave.orchestrator.runs import admission
+from pipeweave.orchestrator.security import MAX_NETWORKS, TokenBounds
 
 MAX_TENANTS = 100
 MAX_GROUPS = 50
@@ -47,8 +48,27 @@ class TokenRequest(Request):
     )
     expires_at: Time | None = Field(
         None,
-        description="The token is refused from then on; null: from the end of the request's token on.",
+        description="The token is refused from then on; null: from the end of the request's token on, and "
+        "with the scope admin after 90 days at the latest.",
     )
+    networks: Annotated[list[Annotated[str, Field(max_length=50)]], Field(max_length=MAX_NETWORKS)] = Field(
+        [],
+        description="It may be used from these alone, e.g. `10.1.0.0/16`, of those of the request's token; "
+        "empty: from the same.",
+    )
+    service_id: Name | None = Field(
+        None, description="For the scope worker alone: the only service that it may register."
+    )
+    certificate: Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")] | None = Field(
+        None,
+        description="SHA-256 of the certificate that its user must have, as hexadecimal digits; null: that "
+        "of the request's token, if it has one.",
+    )
+
+    @property
+    def bounds(self) -> TokenBounds:
+        """What the token is to be bound to."""
+        return TokenBounds(tuple(self.networks), self.service_id, self.certificate)
 
     @property
     def full_scopes(self) -> list[str]:

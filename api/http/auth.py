@@ -18,7 +18,15 @@ from werkzeug.datastructures import Headers
 
 from pipeweave.errors import Forbidden, NotFound, PipeWeaveError, TenantRequired, Unauthenticated
 from pipeweave.ids import check_name
-from pipeweave.orchestrator.security import EVERY_TENANT, READ, CallerAccess, access_tokens, sessions
+from pipeweave.orchestrator.security import (
+    EVERY_TENANT,
+    IMPLIED,
+    READ,
+    CallerAccess,
+    Peer,
+    access_tokens,
+    sessions,
+)
 from pipeweave.orchestrator.store import Database, Transaction, Verb
 
 log = logging.getLogger(__name__)
@@ -27,6 +35,9 @@ TOKEN_CACHE_S = 2.0
 MAX_CACHED_TOKENS = 10_000
 # At most so many tenants of a token are named in an error.
 SHOWN_TENANTS = 10
+
+# A request of which nothing is known: what is bound to a place refuses it.
+NOWHERE = Peer()
 
 Begin = Callable[[], AbstractContextManager[Transaction]]
 
@@ -84,6 +95,7 @@ class Authenticator:
         spans_tenants: bool = False,
         is_about_caller: bool = False,
         session: str | None = None,
+        peer: Peer = NOWHERE,
     ) -> Admission:
         """Check the request, and say for which tenant it may act and whose token it has.
 
@@ -95,15 +107,17 @@ class Authenticator:
             is_about_caller: the request concerns the token itself; it need not name a tenant.
             session: the secret of the browser's session, if the request may use one (`browser.session_of`).
                 A request with a token uses the token.
+            peer: where the request comes from.
 
         Raises:
-            Unauthenticated: there is no token and no session, or it is unknown, expired or revoked.
+            Unauthenticated: there is no token and no session, or it is unknown, expired or revoked, or may
+                not be used from there.
             TenantRequired: there is no X-Tenant header, and the token is valid for several tenants.
             NotFound: the token is not valid for the tenant. The answer does not tell whether the tenant
                 exists.
             Forbidden: the token has none of the scopes, or must be valid for every tenant and is not.
         """
-        identity = self.identify(headers, session)
+        identity = self.identify(headers, session, peer)
         access = identity.access
         tenant = headers.get("X-Tenant", "").strip()
         if not tenant and not (is_for_all or spans_tenants or is_about_caller):
@@ -112,10 +126,11 @@ class Authenticator:
             raise NotFound(
                 f"tenant {tenant[:80]!r} not found", hint=f"the token is valid for {_shown(access.tenants)}"
             )
+        access = access.within(EVERY_TENANT if is_for_all else tenant or None, scopes)
         check_scopes(access, scopes, is_for_all=is_for_all)
-        return Admission(tenant, identity, (tenant,) if tenant else _tenants(access))
+        return Admission(tenant, replace(identity, access=access), (tenant,) if tenant else _tenants(access))
 
-    def identify(self, headers: Headers, session: str | None = None) -> Identity:
+    def identify(self, headers: Headers, session: str | None = None, peer: Peer = NOWHERE) -> Identity:
         """Say who sends the request, whatever it asks for.
 
         Raises:
@@ -123,20 +138,24 @@ class Authenticator:
         """
         authorization = headers.get("Authorization", "")
         if session is None or authorization:
-            return self._with_token(authorization, self._database.transaction)
-        return self._verified(_key("session", session), lambda: self._of_session(session))
+            identity = self._with_token(authorization, self._database.transaction)
+        else:
+            identity = self._verified(_key("session", session), lambda: self._of_session(session))
+        check_place(identity.access, peer)
+        return identity
 
     def forget_session(self, session: str) -> None:
         """Forget a session that has ended; other processes do so within TOKEN_CACHE_S."""
         self._known.pop(_key("session", session), None)
 
-    def may_read_all(self, headers: Headers) -> bool:
+    def may_read_all(self, headers: Headers, peer: Peer = NOWHERE) -> bool:
         """Whether the request has a token that may read, and is valid for every tenant.
 
         Raises nothing, and waits for no connection that verbs or lists use.
         """
         try:
             access = self._with_token(headers.get("Authorization", ""), self._database.reserved).access
+            check_place(access, peer)
         except PipeWeaveError:
             return False
         return access.may_enter(EVERY_TENANT) and access.allows(READ)
@@ -201,11 +220,29 @@ def _of_token(begin: Begin, token: str) -> tuple[Identity, Verb | None]:
 
 def _reading(access: CallerAccess) -> CallerAccess:
     """What is left of it where browsers may only read."""
-    return replace(access, scopes=(READ,) if access.allows(READ) else ())
+    roles = tuple(replace(each, scopes=_only_read(each.scopes)) for each in access.roles)
+    return replace(access, scopes=_only_read(access.scopes), roles=roles)
+
+
+def _only_read(scopes: tuple[str, ...]) -> tuple[str, ...]:
+    return (READ,) if any(READ in IMPLIED[each] for each in scopes) else ()
 
 
 def _key(kind: str, secret: str) -> bytes:
     return hashlib.sha256(f"{kind} {secret}".encode(errors="surrogatepass")).digest()
+
+
+def check_place(access: CallerAccess, peer: Peer) -> None:
+    """Check that what a token is bound to holds for a request.
+
+    Raises:
+        Unauthenticated: it does not.
+    """
+    if fault := access.fault_of(peer):
+        raise Unauthenticated(
+            fault,
+            hint="behind a proxy, the API knows addresses and certificates by the setting TRUSTED_PROXIES",
+        )
 
 
 def check_scopes(caller: CallerAccess, scopes: tuple[str, ...], *, is_for_all: bool = False) -> None:

@@ -14,7 +14,15 @@ import orjson
 from flask import Response, request
 from werkzeug.datastructures import Headers
 
-from pipeweave.api.http import audited, browser, idempotency_header, slow_bodies, streaming, worker_paths
+from pipeweave.api.http import (
+    audited,
+    browser,
+    idempotency_header,
+    proxies,
+    slow_bodies,
+    streaming,
+    worker_paths,
+)
 from pipeweave.api.http.auth import Admission, Authenticator, Identity
 from pipeweave.api.http.body import parse_query, read_body
 from pipeweave.api.http.download import Download, answered
@@ -71,11 +79,11 @@ class RequestPipeline:
             slow_bodies.trust(request)
         arguments = _arguments(endpoint, path_ids)
         key = idempotency_header.read(request.headers, endpoint.longest_key) if endpoint.longest_key else None
-        sees_all = endpoint.tells_more and self.authenticator.may_read_all(request.headers)
+        peer = proxies.peer_of(request)
+        sees_all = endpoint.tells_more and self.authenticator.may_read_all(request.headers, peer)
         tenant, identity = (admission.tenant, admission.identity) if admission else ("", None)
         traceparent = tracing.read(request.headers.get(TRACEPARENT))
         watching = self._watching(endpoint, tenant, identity) if endpoint.streams and identity else None
-        peer = request.remote_addr
         tenants = admission.tenants if admission else None
         body = arguments.get("body")
         asked = request.headers
@@ -86,7 +94,7 @@ class RequestPipeline:
             key,
             sees_all,
             identity,
-            peer,
+            peer.address,
             traceparent,
             watching,
             tenants,
@@ -105,7 +113,8 @@ class RequestPipeline:
     def _check(self, endpoint: Endpoint) -> Callable[[], object]:
         """Authenticates the present request once more, also when it is over."""
         headers, session = Headers(request.headers), browser.session_of(request)
-        return lambda: self.authenticator.admit(headers, endpoint.scopes, session=session)
+        peer = proxies.peer_of(request)
+        return lambda: self.authenticator.admit(headers, endpoint.scopes, session=session, peer=peer)
 
     def _authenticated(self, endpoint: Endpoint) -> Admission:
         return self.authenticator.admit(
@@ -115,6 +124,7 @@ class RequestPipeline:
             spans_tenants=endpoint.spans_tenants,
             is_about_caller=endpoint.is_about_caller,
             session=browser.session_of(request),
+            peer=proxies.peer_of(request),
         )
 
 

@@ -66,8 +66,9 @@ def list_tokens(call: Call, query: PageQuery) -> dict[str, Any]:
     example={"name": "ci", "scopes": ["orchestrator:write"], "tenants": ["default"]},
 )
 def create_token(call: Call, body: TokenRequest) -> Answer:
-    """Create a token for tenants that the request's token may enter. It ends with that token at the latest.
-    Scope `orchestrator:tick` acts for all tenants, so only a token for every tenant may give it.
+    """Create a token for tenants that the request's token may enter. It ends with that token at the latest,
+    and is bound to the same networks and certificate, or to narrower networks. Scope `orchestrator:tick` acts
+    for all tenants, so only a token for every tenant may give it.
     """
     _check_gift(call, body)
     made = call.change(
@@ -79,6 +80,7 @@ def create_token(call: Call, body: TokenRequest) -> Answer:
             expires_at=body.expires_at,
             maker=call.access.id,
             groups=body.groups,
+            bounds=body.bounds,
         )
     )
     shown = {
@@ -88,6 +90,9 @@ def create_token(call: Call, body: TokenRequest) -> Answer:
         "tenants": sorted(set(body.tenants)),
         "scopes": sorted(set(body.full_scopes)),
         "groups": sorted(set(body.groups)),
+        "networks": list(made.bounds.networks),
+        "serviceId": made.bounds.service_id,
+        "certificate": made.bounds.certificate,
         "expiresAt": iso(made.expires_at),
     }
     return Answer(shown, 201)

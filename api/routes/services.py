@@ -9,7 +9,7 @@ from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.contract.requests import FlatTask, NestedTask, RegisterRequest, TaskOptions
 from pipeweave.api.contract.worker_reports import InstanceQuery, RemovedInstance, ServiceSettings
 from pipeweave.api.http import Call, PathId, Routes
-from pipeweave.errors import Conflict, NotFound, TargetRefused, TaskOwnedElsewhere
+from pipeweave.errors import Conflict, Forbidden, NotFound, TargetRefused, TaskOwnedElsewhere
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.dispatch import address_of, tokens
 from pipeweave.orchestrator.documents.services import ServiceAnswer, ServiceList
@@ -85,6 +85,7 @@ def register(call: Call, body: RegisterRequest) -> dict[str, Any]:
     started are cancelled. A Python service whose Celery workers are alive is registered by them alone: then
     the answer is 409.
     """
+    _check_service(call, body.service_id)
     settings = call.deployment.settings
     registration = Registration(
         service_id=body.service_id,
@@ -129,6 +130,7 @@ def remove_instance(call: Call, id: str, query: InstanceQuery) -> dict[str, Any]
 
     `baseUrl` is the URL that it registered.
     """
+    _check_service(call, id)
     call.change(lambda tx: instances.remove(tx, call.tenant, id, query.base_url))
     return {"serviceId": id, "baseUrl": query.base_url}
 
@@ -158,6 +160,20 @@ def change_settings(call: Call, id: str, body: ServiceSettings) -> dict[str, Any
         )
     )
     return get_service(call, id)
+
+
+def _check_service(call: Call, service_id: str) -> None:
+    """Check that the token is not bound to another service.
+
+    Raises:
+        Forbidden: it is.
+    """
+    own = call.access.service_id
+    if own not in (None, service_id):
+        raise Forbidden(
+            f"the token is for the service {own!r}, not for {service_id!r}",
+            hint=f"`pipeweave token create NAME --scope worker --service {service_id}` makes one that is",
+        )
 
 
 def _address(call: Call, body: RegisterRequest) -> str | None:

@@ -46,8 +46,28 @@ VERBS.add(
             Field(
                 "expiresAt",
                 "Expires at",
-                about="E.g. `2027-01-31T12:00:00Z`; empty: with the token that you logged in with.",
+                about="E.g. `2027-01-31T12:00:00Z`; empty: with the token that you logged in with, "
+                "with the scope admin after 90 days.",
                 flag="--expires",
+            ),
+            Field(
+                "networks",
+                "Networks",
+                "lines",
+                about="It may be used from these alone, e.g. `10.1.0.0/16`; one a line. Empty: as yours.",
+                flag="--network",
+            ),
+            Field(
+                "serviceId",
+                "Service",
+                about="For the scope worker alone: the only service that it may register.",
+                flag="--service",
+            ),
+            Field(
+                "certificate",
+                "Certificate",
+                about="SHA-256 of the certificate that its user must have; empty: as yours.",
+                flag="--certificate",
             ),
         ),
         shows="created_token.html",

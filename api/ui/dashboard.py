@@ -30,6 +30,7 @@ from pipeweave.api.http import (
     headers,
     ndjson,
     packing,
+    proxies,
 )
 from pipeweave.api.ui import confirm, policy, waits, words
 from pipeweave.api.ui.banner import Banner
@@ -151,7 +152,7 @@ class Dashboard:
         tenants = [each for each in access.tenants if each != EVERY_TENANT] or [FIRST_TENANT]
         for tenant in tenants[:MOST_TENANTS] if operation else ():
             with suppress(NotFound):
-                self._inside.ask(Caller(access, tenant), operation, {"id": id})
+                self._inside.ask(Caller(access.within(tenant), tenant), operation, {"id": id})
                 return redirect(f"{ROOT}/{tenant}{path.format(id=id)}", 302)
         raise NotFound(f"{id[:80]!r} not found: not here, or not yours")
 
@@ -247,7 +248,8 @@ class Dashboard:
             Unauthenticated: nobody is logged in.
             CrossSite: another site asks in the name of the session.
         """
-        return self._authenticator.identify(request.headers, browser.session_of(request))
+        session = browser.session_of(request)
+        return self._authenticator.identify(request.headers, session, proxies.peer_of(request))
 
     def _view(self, tenant: str, path: str) -> View:
         """The request as a screen takes it.
@@ -257,8 +259,8 @@ class Dashboard:
             NotFound: the tenant is not the caller's.
         """
         identity = self._identity()
-        access = identity.access
-        if not access.may_enter(check_name(tenant, "tenant")):
+        access = identity.access.within(tenant)
+        if not identity.access.may_enter(check_name(tenant, "tenant")):
             raise NotFound(f"tenant {tenant[:80]!r} not found: not here, or not yours")
         fields = request.form if request.method == "POST" else request.args
         caller = Caller(access, tenant, request.remote_addr, identity.session_id, headers.request_id())

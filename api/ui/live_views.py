@@ -13,10 +13,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from pipeweave.api.http import Caller, packing
+from pipeweave.orchestrator.security import CallerAccess
 from pipeweave.orchestrator.stream import ViewPace
 
 MOST_KEPT = 256
@@ -178,5 +179,5 @@ def shared(caller: Caller, *, is_personal: bool = False) -> Caller:
     tenants = ("*",) if caller.access.may_enter("*") else (caller.tenant,)
     scopes = tuple(sorted(caller.access.scopes))
     name = caller.access.name if is_personal else ""
-    access = replace(caller.access, id=_NOBODY, name=name, tenants=tenants, scopes=scopes, is_use_due=False)
+    access = CallerAccess(_NOBODY, name, tenants, scopes, groups=caller.access.groups)
     return Caller(access, caller.tenant)

@@ -13,7 +13,7 @@ from flask import Flask, Response, request
 from werkzeug.wrappers import Response as AnyResponse
 
 from pipeweave import ids
-from pipeweave.api.http import Authenticator, Identity, audited, browser, headers
+from pipeweave.api.http import Authenticator, Identity, audited, auth, browser, headers, proxies
 from pipeweave.api.ui.failed_logins import FailedLogins
 from pipeweave.api.ui.login_limit import LoginLimit
 from pipeweave.api.ui.view import ROOT
@@ -130,6 +130,7 @@ def _begin(tx: Transaction, secret: str) -> sessions.Session | None:
     opened = sessions.verify_session(tx, session.secret) if session else None
     if session is None or opened is None:
         return None
+    auth.check_place(opened.access, proxies.peer_of(request))
     details = {"by": how, "agent": request.user_agent.string[:MAX_SECRET]}
     audit.write(tx, _note("sessions.log_in", opened, details), {}, {"expiresAt": iso(session.expires_at)})
     return session

@@ -36,7 +36,15 @@ class AccessToken(AnswerModel):
     made_by: TokenId | None = Field(
         description="The token that made it; null: a command, or an earlier version."
     )
+    made_by_subject: str | None = Field(
+        description="The person who made it in the dashboard, as the OIDC provider calls them."
+    )
     groups: list[str] = Field(description="Of people, for which it may decide approvals.")
+    networks: list[str] = Field(description="It may be used from these alone; empty: from everywhere.")
+    service_id: str | None = Field(description="The only service that it may register; null: any.")
+    certificate: str | None = Field(
+        description="SHA-256 of the certificate that its user must have, as hex; null: it needs none."
+    )
     is_valid: bool
 
 
@@ -55,6 +63,9 @@ class CreatedToken(AnswerModel):
     tenants: list[str]
     scopes: list[Scope]
     groups: list[str]
+    networks: list[str]
+    service_id: str | None
+    certificate: str | None
     expires_at: AwareDatetime | None
 
 

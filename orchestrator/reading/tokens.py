@@ -13,7 +13,8 @@ from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
 _AFTER_ALL = UUID(int=(1 << 128) - 1)
 
-_COLUMNS = "id, name, tenants, scopes, created_at, expires_at, revoked_at, used_at, made_by, groups"
+_COLUMNS = """id, name, tenants, scopes, created_at, expires_at, revoked_at, used_at, made_by,
+    made_by_subject, groups, CAST(networks AS text[]) AS networks, service_id, certificate"""
 
 _LIST = f"SELECT {_COLUMNS} FROM access_tokens ORDER BY id DESC LIMIT 1000"
 

@@ -8,6 +8,7 @@ from pipeweave.orchestrator.security.access_tokens import (
     ADMIN,
     APPROVE,
     EVERY_TENANT,
+    IMPLIED,
     READ,
     TICK,
     TOKEN_ID,
@@ -16,13 +17,17 @@ from pipeweave.orchestrator.security.access_tokens import (
     CallerAccess,
 )
 from pipeweave.orchestrator.security.audit import ENTRY_ID
+from pipeweave.orchestrator.security.places import Peer
 from pipeweave.orchestrator.security.sessions import SESSION_ID
+from pipeweave.orchestrator.security.token_bounds import MAX_NETWORKS, TokenBounds
 
 __all__ = [
     "ADMIN",
     "APPROVE",
     "ENTRY_ID",
     "EVERY_TENANT",
+    "IMPLIED",
+    "MAX_NETWORKS",
     "READ",
     "SESSION_ID",
     "TICK",
@@ -30,4 +35,6 @@ __all__ = [
     "WORKER",
     "WRITE",
     "CallerAccess",
+    "Peer",
+    "TokenBounds",
 ]

@@ -11,97 +11,95 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import FieldError, InvalidId, InvalidInput, NotFound, Unauthenticated
-from pipeweave.orchestrator.domain import in_utc
+from pipeweave.errors import InvalidInput, NotFound
+from pipeweave.orchestrator.security import token_bounds
+from pipeweave.orchestrator.security.caller_access import (
+    ADMIN,
+    APPROVE,
+    EVERY_TENANT,
+    IMPLIED,
+    READ,
+    TICK,
+    WORKER,
+    WRITE,
+    CallerAccess,
+)
+from pipeweave.orchestrator.security.token_bounds import (
+    ADMIN_LIFE,
+    NO_BOUNDS,
+    NO_MORE_THAN_TOKEN,
+    TokenBounds,
+    TokenWish,
+)
 from pipeweave.orchestrator.store.database import Transaction
 
-READ, APPROVE, WRITE, ADMIN, WORKER, TICK = (
-    "orchestrator:read",
-    "orchestrator:approve",
-    "orchestrator:write",
-    "orchestrator:admin",
-    "orchestrator:worker",
-    "orchestrator:tick",
-)
-
-
-IMPLIED: dict[str, frozenset[str]] = {
-    READ: frozenset({READ}),
-    APPROVE: frozenset({APPROVE, READ}),
-    WRITE: frozenset({WRITE, APPROVE, READ}),
-    ADMIN: frozenset({ADMIN, WRITE, APPROVE, READ, TICK}),
-    WORKER: frozenset({WORKER}),
-    TICK: frozenset({TICK}),
-}
-"""Scope -> the scopes it includes. No other scope includes a service's: an administrator is not a worker.
-
-A token with the scope TICK alone, for a cloud's scheduler that calls the tick, can do nothing else. The tick
-acts for all tenants: an administrator may call it with a token that is valid for all tenants."""
-
-
-EVERY_TENANT = "*"
-
+__all__ = [
+    "ADMIN",
+    "ADMIN_LIFE",
+    "APPROVE",
+    "EVERY_TENANT",
+    "IMPLIED",
+    "PREFIX",
+    "READ",
+    "TICK",
+    "TOKEN_ID",
+    "USED_EVERY",
+    "WORKER",
+    "WRITE",
+    "CallerAccess",
+    "MadeToken",
+    "TokenBounds",
+    "access_of",
+    "create_token",
+    "make_token",
+    "record_use",
+    "revoke",
+    "verify",
+]
 
 PREFIX = "pw_"
-
-
 TOKEN_ID = "tok"
-
-
 # A token or session in use is noted as used once in this time, not with each request.
 USED_EVERY = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class CallerAccess:
-    """A verified token with its tenants and scopes.
-
-    Args:
-        is_use_due: it is time to call `record_use`.
-        groups: of people, for which it may decide approvals.
-    """
-
-    id: UUID
-    name: str
-    tenants: tuple[str, ...]
-    scopes: tuple[str, ...]
-    is_use_due: bool = False
-    groups: tuple[str, ...] = ()
-
-    def allows(self, scope: str) -> bool:
-        """Whether one of the token's scopes is this scope or includes it."""
-        if scope == TICK and scope not in self.scopes and not self.may_enter(EVERY_TENANT):
-            return False
-        return any(scope in IMPLIED.get(own, ()) for own in self.scopes)
-
-    def may_enter(self, tenant: str) -> bool:
-        """Whether the token is valid for this tenant."""
-        return tenant in self.tenants or EVERY_TENANT in self.tenants
-
-    def covers(self, tenants: Collection[str]) -> bool:
-        """Whether the token is valid for all of these tenants; `*` stands for every tenant."""
-        return all(map(self.may_enter, tenants))
-
-
-@dataclass(frozen=True, slots=True)
 class MadeToken:
-    """A new token: its id, and the text that is shown once."""
+    """A new token: its id, the text that is shown once, and its bounds, also those of its maker."""
 
     id: UUID
     token: str
     expires_at: datetime | None
+    bounds: TokenBounds
 
 
-# Held until the commit: a token that is revoked meanwhile makes none, or its new one is found with it.
-_MAKER = """
-SELECT expires_at FROM access_tokens
-WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now) FOR SHARE
-"""
+# What the wish leaves out is as the maker has it.
 _INSERT = """
-INSERT INTO access_tokens (id, name, token_hash, tenants, scopes, created_at, expires_at, made_by, groups)
-VALUES (:id, :name, :hash, CAST(:tenants AS text[]), CAST(:scopes AS text[]), :now, :expires_at, :made_by,
-    CAST(:groups AS text[]))
+INSERT INTO access_tokens (id, name, token_hash, tenants, scopes, created_at, expires_at, made_by,
+    made_by_subject, groups, networks, service_id, certificate)
+SELECT :id, :name, :hash, CAST(:tenants AS text[]), CAST(:scopes AS text[]), :now,
+    COALESCE(:expires_at, LEAST(m.expires_at, CAST(:default_end AS timestamptz))), m.token_id, m.subject,
+    CAST(:groups AS text[]),
+    CASE WHEN cardinality(w.networks) = 0 THEN m.networks ELSE w.networks END, :service_id,
+    COALESCE(:certificate, m.certificate)
+FROM (SELECT CAST(CAST(:networks AS text[]) AS cidr[]) AS networks) AS w, {maker} AS m
+RETURNING expires_at, CAST(networks AS text[]) AS networks, certificate
 """
+_BY_COMMAND = _INSERT.format(
+    maker="""(SELECT CAST(NULL AS uuid) AS token_id, CAST(NULL AS text) AS subject,
+    CAST(NULL AS timestamptz) AS expires_at, CAST('{}' AS cidr[]) AS networks,
+    CAST(NULL AS text) AS certificate)"""
+)
+# The maker's row is held until the commit: one that is revoked meanwhile makes none, or its new one is found
+# with it.
+_BY_TOKEN = _INSERT.format(
+    maker=f"""(SELECT t.id AS token_id, CAST(NULL AS text) AS subject, t.expires_at, t.networks,
+        t.certificate
+    FROM access_tokens AS t
+    WHERE t.id = :maker AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
+        AND {NO_MORE_THAN_TOKEN}
+    FOR SHARE)"""
+)
 
 
 def create_token(
@@ -112,10 +110,12 @@ def create_token(
     scopes: Collection[str],
     expires_at: datetime | None = None,
     groups: Collection[str] = (),
+    bounds: TokenBounds = NO_BOUNDS,
 ) -> str:
     """As `make_token`; returns only the text."""
-    made = make_token(tx, name=name, tenants=tenants, scopes=scopes, expires_at=expires_at, groups=groups)
-    return made.token
+    return make_token(
+        tx, name=name, tenants=tenants, scopes=scopes, expires_at=expires_at, groups=groups, bounds=bounds
+    ).token
 
 
 def make_token(
@@ -127,6 +127,7 @@ def make_token(
     expires_at: datetime | None = None,
     maker: UUID | None = None,
     groups: Collection[str] = (),
+    bounds: TokenBounds = NO_BOUNDS,
 ) -> MadeToken:
     """Make a token `pw_` + 43 characters. It is returned once and cannot be read again.
 
@@ -134,69 +135,69 @@ def make_token(
         name: a label for people; several tokens may have the same name.
         tenants: tenant ids, or `*` for every tenant.
         scopes: of `orchestrator:read`, `:approve`, `:write`, `:admin`, `:worker` and `:tick`.
-        expires_at: aware time from which the token is refused; None: it never expires, or as its maker does.
-        maker: the token that makes it, whose end is its latest; None: a command on the database itself.
+        expires_at: aware time from which the token is refused; None: as its maker, and one of an
+            administrator after ADMIN_LIFE at the latest; without both, never.
+        maker: the token that makes it. The new one is good for nothing that its maker is not good for, and
+            not for longer; None: a command on the database itself.
         groups: of people, for which it may decide approvals; names as of tenants.
+        bounds: from where, and for which service; what is left out is as the maker has it.
 
     Raises:
         InvalidInput: naming each wrong field.
         Unauthenticated: the maker was revoked, or has expired, meanwhile.
     """
-    latest = None if maker is None else _end_of(tx, maker)
-    expires_at = latest if expires_at is None else expires_at
-    if faults := _faults(tx, name, tenants, scopes, expires_at, groups):
+    wish = TokenWish(name, tenants, scopes, expires_at, groups, bounds)
+    if faults := token_bounds.faults_of(wish, tx.now):
         raise InvalidInput(f"{faults[0].field}: {faults[0].message}", errors=faults)
-    if latest is not None and expires_at is not None and expires_at > latest:
-        late = FieldError(
-            "expiresAt",
-            "must not be later than the end of the token that makes it",
-            "too_big",
-            latest.isoformat(),
-        )
-        raise InvalidInput(f"expiresAt: {late.message}", errors=[late])
-    token = PREFIX + secrets.token_urlsafe(32)
-    parameters = {
-        "id": (made := tx.new_id()),
-        "name": name,
-        "hash": _hash(token),
-        "tenants": sorted(set(tenants)),
-        "scopes": sorted(set(scopes)),
-        "now": tx.now,
-        "expires_at": None if expires_at is None else in_utc(expires_at),
-        "made_by": maker,
-        "groups": sorted(set(groups)),
-    }
-    tx.execute(_INSERT, parameters)
-    return MadeToken(made, token, expires_at)
-
-
-def _end_of(tx: Transaction, token_id: UUID) -> datetime | None:
-    row = tx.execute(_MAKER, {"id": token_id, "now": tx.now}).one_or_none()
-    if row is None:
-        raise Unauthenticated("the token was revoked, or has expired")
-    end: datetime | None = row.expires_at
-    return end
+    made, token = tx.new_id(), PREFIX + secrets.token_urlsafe(32)
+    parameters = {"id": made, "hash": _hash(token), **wish.parameters(tx.now)}
+    if maker is None:
+        row = tx.execute(_BY_COMMAND, parameters).one()
+    else:
+        row = tx.execute(_BY_TOKEN, {**parameters, "maker": maker}).one_or_none()
+        if row is None:
+            raise token_bounds.refusal(tx, wish, maker)
+    whole = TokenBounds(tuple(row.networks), bounds.service_id, row.certificate)
+    return MadeToken(made, token, row.expires_at, whole)
 
 
 _VERIFY = """
-SELECT id, name, tenants, scopes, used_at, groups FROM access_tokens
+SELECT id, name, tenants, scopes, used_at, groups, CAST(networks AS text[]) AS networks, service_id,
+    certificate
+FROM access_tokens
 WHERE token_hash = :hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
 """
 
 
-def verify(tx: Transaction, token: str) -> CallerAccess | None:
+def verify(tx: Transaction, token: str, *, until: datetime | None = None) -> CallerAccess | None:
     """The tenants and scopes of a token; None when it is unknown, expired or revoked.
 
     It costs one look-up by a unique index.
+
+    Args:
+        until: the token must be valid until then; None: now.
     """
     if not token.startswith(PREFIX) or not token.isascii():
         return None
-    row = tx.execute(_VERIFY, {"hash": _hash(token), "now": tx.now}).one_or_none()
+    row = tx.execute(_VERIFY, {"hash": _hash(token), "now": until or tx.now}).one_or_none()
     if row is None:
         return None
     is_use_due = row.used_at is None or tx.now - row.used_at >= USED_EVERY
+    return access_of(row, is_use_due=is_use_due)
+
+
+def access_of(row: Any, *, is_use_due: bool = False) -> CallerAccess:
+    """What a token allows, by its row."""
     return CallerAccess(
-        row.id, row.name, tuple(row.tenants), tuple(row.scopes), is_use_due, tuple(row.groups)
+        row.id,
+        row.name,
+        tuple(row.tenants),
+        tuple(row.scopes),
+        is_use_due,
+        tuple(row.groups),
+        networks=tuple(row.networks),
+        service_id=row.service_id,
+        certificate=row.certificate,
     )
 
 
@@ -288,41 +289,3 @@ def _revoke_children(tx: Transaction, makers: Sequence[UUID]) -> list[UUID]:
 
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
-
-
-def _faults(
-    tx: Transaction,
-    name: str,
-    tenants: Collection[str],
-    scopes: Collection[str],
-    expires_at: datetime | None,
-    groups: Collection[str],
-) -> Sequence[FieldError]:
-    faults = []
-    if not 1 <= len(name) <= 200 or "\0" in name:
-        faults.append(FieldError("name", "must be a text of 1 to 200 characters"))
-    if not tenants:
-        faults.append(FieldError("tenants", "must name a tenant, or * for every tenant"))
-    for tenant in tenants:
-        if tenant != EVERY_TENANT and not _is_name(tenant):
-            faults.append(FieldError("tenants", f"{tenant!r} is not a valid tenant id", "invalid_id"))
-    for group in groups:
-        if not _is_name(group):
-            faults.append(FieldError("groups", f"{group!r} is not a valid name of a group", "invalid_id"))
-    unknown = sorted(set(scopes) - IMPLIED.keys())
-    if unknown or not scopes:
-        prefix = f"unknown: {', '.join(unknown)}; " if unknown else ""
-        faults.append(
-            FieldError("scopes", f"{prefix}use one or more of {', '.join(IMPLIED)}", "invalid_value")
-        )
-    if expires_at is not None and (expires_at.tzinfo is None or expires_at <= tx.now):
-        faults.append(FieldError("expiresAt", "must be a time in the future with a time zone"))
-    return faults
-
-
-def _is_name(text: str) -> bool:
-    try:
-        ids.check_name(text, "tenant")
-    except InvalidId:
-        return False
-    return True

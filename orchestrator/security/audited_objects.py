@@ -10,7 +10,8 @@ from pipeweave.orchestrator.security.sessions import SESSION_ID
 
 _TOKEN = """
 SELECT jsonb_object_agg(CAST(t.id AS text), jsonb_build_object('tenants', t.tenants, 'scopes', t.scopes,
-    'expiresAt', t.expires_at)) AS state
+    'expiresAt', t.expires_at, 'networks', t.networks, 'serviceId', t.service_id, 'certificate', t.certificate
+    )) AS state
 FROM access_tokens AS t WHERE t.name = :object AND t.revoked_at IS NULL
 """
 _TOKEN_BY_ID = """

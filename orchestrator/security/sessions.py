@@ -15,7 +15,13 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT, USED_EVERY, CallerAccess, verify
+from pipeweave.orchestrator.security.access_tokens import (
+    EVERY_TENANT,
+    USED_EVERY,
+    CallerAccess,
+    access_of,
+    verify,
+)
 from pipeweave.orchestrator.store.database import Transaction
 
 SESSION_ID = "ses"
@@ -104,7 +110,8 @@ def make_link(tx: Transaction, token_id: UUID) -> tuple[str, datetime]:
 
 
 _VERIFY = """
-SELECT s.id AS session_id, s.seen_at, t.id, t.name, t.tenants, t.scopes, t.groups
+SELECT s.id AS session_id, s.seen_at, t.id, t.name, t.tenants, t.scopes, t.groups,
+    CAST(t.networks AS text[]) AS networks, t.service_id, t.certificate
 FROM ui_sessions AS s JOIN access_tokens AS t ON t.id = s.token_id
 WHERE s.hash = :hash AND s.expires_at > :now
   AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
@@ -119,8 +126,7 @@ def verify_session(tx: Transaction, secret: str) -> OpenSession | None:
     row = tx.execute(_VERIFY, {"hash": _hash(secret), "now": tx.now}).one_or_none()
     if row is None:
         return None
-    access = CallerAccess(row.id, row.name, tuple(row.tenants), tuple(row.scopes), groups=tuple(row.groups))
-    return OpenSession(row.session_id, access, tx.now - row.seen_at >= USED_EVERY)
+    return OpenSession(row.session_id, access_of(row), tx.now - row.seen_at >= USED_EVERY)
 
 
 # GREATEST: two processes may note it in any order.

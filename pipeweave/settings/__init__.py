@@ -49,6 +49,7 @@ class Settings:
     worker_secrets: str = "shared"
     host: str = "127.0.0.1"
     port: int = 3000
+    trusted_proxies: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
     db_pool_max: int = 10
     stream_limit: int = 100

@@ -246,6 +246,15 @@ def networks(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(entries))
 
 
+def cidrs(text: str) -> tuple[str, ...]:
+    """Read a comma-separated list of networks and addresses, such as 10.1.0.0/16."""
+    expected = "must be networks or addresses separated by commas, such as 10.1.0.0/16"
+    try:
+        return tuple(dict.fromkeys(str(ip_network(each)) for each in comma_list(text)))
+    except ValueError:
+        raise UnreadableSetting(expected) from None
+
+
 def one_of(*choices: str) -> Reader:
     """Make a reader of a few words."""
 

@@ -153,6 +153,13 @@ TABLE: tuple[Setting, ...] = (
     Setting("PIPEWEAVE_HOST", "host", values.words, "address the API listens on"),
     Setting("PORT", "port", values.whole(1, 65535), "port the API listens on"),
     Setting(
+        "TRUSTED_PROXIES",
+        "trusted_proxies",
+        values.cidrs,
+        "networks of proxies, separated by commas, whose X-Forwarded-For, X-Forwarded-Proto and Client-Cert "
+        "are believed",
+    ),
+    Setting(
         "CORS_ORIGINS",
         "cors_origins",
         values.origins,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 _SCOPES = ("orchestrator:read", "orchestrator:write", "orchestrator:admin")
 _TOKEN_NAME = "pipeweave up"
+# A start makes a new token when less than half of it is left.
+_TOKEN_LIFE = timedelta(days=365)
 
 
 def migrate(url: str) -> None:
@@ -16,7 +19,7 @@ def migrate(url: str) -> None:
 
 
 def issue_token(url: str, tenant: str, known: str | None) -> str:
-    """Return the token of an earlier `up` if it is still valid, else create a new token.
+    """Return the token of an earlier `up` if it is valid for long enough, else create a new token.
 
     The token is valid for every tenant, because the operator of the stack may also put it into maintenance.
     """
@@ -26,7 +29,7 @@ def issue_token(url: str, tenant: str, known: str | None) -> str:
 
     with Database(url, pool_size=0).transaction() as tx:
         ensure_tenant(tx, tenant)
-        allowed = access_tokens.verify(tx, known) if known else None
+        allowed = access_tokens.verify(tx, known, until=tx.now + _TOKEN_LIFE / 2) if known else None
         if (
             known
             and allowed
@@ -35,7 +38,11 @@ def issue_token(url: str, tenant: str, known: str | None) -> str:
         ):
             return known
         return access_tokens.create_token(
-            tx, name=_TOKEN_NAME, tenants=[access_tokens.EVERY_TENANT], scopes=_SCOPES
+            tx,
+            name=_TOKEN_NAME,
+            tenants=[access_tokens.EVERY_TENANT],
+            scopes=_SCOPES,
+            expires_at=tx.now + _TOKEN_LIFE,
         )
 
 
