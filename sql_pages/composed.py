@@ -339,9 +339,7 @@ CALLS: Calls = [
     # starts
     (
         "of enqueued runs, attempts and waits",
-        lambda tx, _: has_due(
-            tx, due_attempts.MAY_BE_RELEASED, due_waits.MAY_BE_LOOKED_AT, due_waits.MAY_BE_LOADED
-        ),
+        lambda tx, _: has_due(tx, due_attempts.DUE_IN_S, due_waits.MAY_BE_LOOKED_AT, due_waits.MAY_BE_LOADED),
     ),
     # runs
     ("to pause", lambda tx, _: bulk._next_runs(tx, bulk.Action.PAUSE, {})),

@@ -30,8 +30,12 @@ ORDER BY w.turn, w.due_at LIMIT :batch
 
 # SQL: whether there is anything for this chore.
 IS_DUE = "EXISTS (SELECT 1 FROM task_runs AS t WHERE t.status = 'pending' AND t.due_at <= now())"
-# SQL: whether attempts are due and may be released: a look at an index that is nearly always empty.
-MAY_BE_RELEASED = f"({IS_DUE} AND {deployment_mode.MODE} <> '{deployment_mode.MAINTENANCE}')"
+# SQL: in how many seconds the next attempt may be released: 0 or less if one may be now, null if none may be
+# soon. A look at an index that is nearly always empty.
+DUE_IN_S = f"""(SELECT CAST(extract(epoch FROM t.due_at - now()) AS float8) FROM task_runs AS t
+    WHERE {deployment_mode.MODE} <> '{deployment_mode.MAINTENANCE}'
+      AND t.status = 'pending' AND t.due_at <= now() + interval '300 milliseconds'
+    ORDER BY t.due_at LIMIT 1)"""
 
 
 def run_once(deployment: Deployment) -> int:

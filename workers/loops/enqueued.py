@@ -15,15 +15,10 @@ from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.starts import enqueued
 from pipeweave.orchestrator.store import Transaction
 from pipeweave.orchestrator.waits import due as waits
+from pipeweave.workers.loops.attempt_looks import EVERY_S, IN_USE_FOR_S, SELDOM_S, AttemptLooks
 from pipeweave.workers.loops.loop import Turn
 from pipeweave.workers.loops.work_beside import WorkBeside
 
-# Between two looks (s): while runs are enqueued now and then, and when none was for an hour.
-EVERY_S = 0.03
-SELDOM_S = 0.25
-# Between two looks for attempts and waits that are due (s).
-OTHERS_EVERY_S = 0.25
-IN_USE_FOR_S = 3600.0
 # A look that takes long, because the server is slow or many old rows are in its way, makes the next one wait
 # so many times as long.
 PAUSE_PER_LOOK = 20
@@ -32,15 +27,16 @@ LONGEST_PAUSE_S = 1.0
 LOOKS = 30
 
 
-def pause_after(look_s: float, unused_s: float | None) -> float:
+def pause_after(look_s: float, unused_s: float | None, *, is_often: bool = False) -> float:
     """Seconds to pause after a look that found nothing.
 
     Args:
         look_s: how long the look took (s).
         unused_s: how long ago a look found an enqueued run (s); None: never.
+        is_often: something else needs looks as often as enqueued runs do.
     """
     is_in_use = unused_s is not None and unused_s < IN_USE_FOR_S
-    every = EVERY_S if is_in_use else SELDOM_S
+    every = EVERY_S if is_in_use or is_often else SELDOM_S
     return min(max(every, PAUSE_PER_LOOK * look_s), LONGEST_PAUSE_S)
 
 
@@ -82,7 +78,8 @@ class EnqueuedStarts:
             pool_size=0,
         )
         self._found_at: float | None = None
-        self._next_look_for_others = 0.0
+        self._attempts = AttemptLooks()
+        self._next_look_for_waits = 0.0
 
     def turn(self, end: threading.Event) -> float:
         """Look some times, and start what is due."""
@@ -114,24 +111,34 @@ class EnqueuedStarts:
             began = time.monotonic()
             due = enqueued.has_due(tx, *self._others(began))
             now = time.monotonic()
+            if due.also:
+                due = due._replace(also=(self._attempts.saw(now, due.also[0]), *due.also[1:]))
             if due.small or (due.large and not self._large.is_under_way):
                 self._found_at = now
                 return due
             if any(due.also):
                 return due
-            if end.wait(pause_after(now - began, None if self._found_at is None else now - self._found_at)):
+            if end.wait(self._pause(now, look_s=now - began)):
                 break
         return None
 
+    def _pause(self, now: float, *, look_s: float) -> float:
+        unused_s = None if self._found_at is None else now - self._found_at
+        pause = pause_after(look_s, unused_s, is_often=self._attempts.are_often(now))
+        foreseen = self._attempts.until_foreseen(now)
+        return pause if foreseen is None else min(pause, foreseen)
+
     def _others(self, now: float) -> tuple[str, ...]:
-        """SQL: whether attempts, waits, and waits that need storage are due; nothing while it is too early to
-        look again.
+        """SQL: when attempts are due, and whether waits, and waits that need storage, are; nothing while it
+        is too early to look again.
         """
-        if now < self._next_look_for_others:
+        if now < self._attempts.next_at:
             return ()
-        self._next_look_for_others = now + OTHERS_EVERY_S
+        if now < self._next_look_for_waits:
+            return due_attempts.DUE_IN_S, "false", "false"
+        self._next_look_for_waits = now + SELDOM_S
         return (
-            due_attempts.MAY_BE_RELEASED,
+            due_attempts.DUE_IN_S,
             "false" if self._waits.is_under_way else waits.MAY_BE_LOOKED_AT,
             "false" if self._stored_waits.is_under_way else waits.MAY_BE_LOADED,
         )

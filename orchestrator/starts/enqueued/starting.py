@@ -14,7 +14,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from pipeweave.errors import (
@@ -57,22 +57,22 @@ _HAS_DUE = f"SELECT {_SMALL} AS small, {_LARGE} AS large{{also}}"
 
 class Due(NamedTuple):
     """Whether runs wait to be started whose inputs stay in their rows, and whose inputs go to storage; and
-    which of the conditions beside it hold.
+    what was asked beside it.
     """
 
     small: bool
     large: bool
-    also: tuple[bool, ...]
+    also: tuple[Any, ...]
 
 
 def has_due(tx: Transaction, *also: str) -> Due:
     """Whether runs wait to be started: a look at an index that is nearly always empty.
 
     Args:
-        also: SQL: conditions that are looked at by the same statement.
+        also: SQL: conditions and values that are looked at by the same statement.
     """
     columns = "".join(f", {condition} AS also_{number}" for number, condition in enumerate(also))
-    row = tx.execute(_HAS_DUE.format(also=columns)).one()
+    row: Any = tx.execute(_HAS_DUE.format(also=columns)).one()
     return Due(row.small, row.large, tuple(getattr(row, f"also_{number}") for number in range(len(also))))
 
 

@@ -140,12 +140,22 @@ def test_during_maintenance_only_lost_workers_are_noted(deployment: Deployment, 
         assert [chore.name for chore in tick_status.chores(tx)] == ["lost_workers"]
 
 
+_WAITS = """UPDATE task_runs SET status = 'pending', due_at = now() + CAST(:delay AS interval)
+    WHERE run_id = :id RETURNING id"""
+
+
 def test_due_attempts_are_there_for_whoever_looks_between_two_ticks_except_during_maintenance(
     driver: RunDriver,
 ) -> None:
-    def has_due() -> bool:
+    def due_in() -> float | None:
         with driver.database.statements() as tx:
-            return enqueued.has_due(tx, due_attempts.MAY_BE_RELEASED).also == (True,)
+            [seconds] = enqueued.has_due(tx, due_attempts.DUE_IN_S).also
+        assert seconds is None or isinstance(seconds, float)
+        return seconds
+
+    def has_due() -> bool:
+        seconds = due_in()
+        return seconds is not None and seconds <= 0
 
     run_id = driver.begin({"a": []})
     assert not has_due()
@@ -157,7 +167,11 @@ def test_due_attempts_are_there_for_whoever_looks_between_two_ticks_except_durin
     assert not has_due()
     driver.rows("UPDATE orchestrator_state SET mode = 'running' RETURNING 1")
     assert due_attempts.release_due(driver.database) == 1
-    assert not has_due()
+    assert due_in() is None
+    driver.rows(_WAITS, id=run_id, delay=timedelta(seconds=0.25))
+    assert 0 < (due_in() or 0) <= 0.25
+    driver.rows(_WAITS, id=run_id, delay=timedelta(minutes=1))
+    assert due_in() is None
 
 
 def test_a_stored_chore_error_names_no_host(deployment: Deployment, driver: RunDriver) -> None:
