@@ -1,8 +1,8 @@
 """Compiles a pipeline version into a plan: steps by ordinal, and the kind of each join.
 
-Pure, and done once per process and version. Ordinals number the steps from 1 in document order; they
-are the last bits of the ids of the steps' task runs. Ordinal 0 stands for the end of the run: a join of all
-end steps.
+Pure, and done once per process and version. Ordinals number the steps from 1 in the order in which the
+version has them (spec/numbering.py); they are the last bits of the ids of the steps' task runs. Ordinal 0
+stands for the end of the run: a join of all end steps.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Plan:
 
     @functools.cached_property
     def nearest_task(self) -> Mapping[int, str | None]:
-        """For each step without a task, that of the nearest step that has one, in document order: messages
+        """For each step without a task, that of the nearest step that has one, by number: messages
         about the step go to its queue. None where no step has a task.
         """
         with_task = [each.ordinal for each in self.steps if each.step.has_task]
@@ -317,7 +317,7 @@ class Plan:
         return {each.id: each.ordinal for each in self.steps}
 
     def ancestors(self, step_id: str) -> list[str]:
-        """The ids of the steps that precede a step, however far, in document order."""
+        """The ids of the steps that precede a step, however far, in the order of their numbers."""
         ancestors: set[int] = set()
         stack = list(self[self.ordinals[step_id]].predecessors)
         while stack:

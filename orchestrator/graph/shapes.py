@@ -44,8 +44,7 @@ class Box:
         title: what people read: the id of its step, or the task of its class.
         task: the task that its steps run.
         is_map: whether its steps are expanded over lists.
-        steps: the ordinals of its steps, in document order; none in a frame, whose steps are those of other
-            runs.
+        steps: the ordinals of its steps, sorted; none in a frame, whose steps are those of other runs.
         is_open: whether it is a block that shows its members.
         names: the ids of the members that a block shows.
         inside: what its step runs as a run of its own: a pipeline, or `steps`; of a pipeline in a frame, the

@@ -52,7 +52,7 @@ _SHARED = (
 
 
 def run_steps(tx: Transaction, id: UUID, run: Document) -> list[Document]:
-    """The steps of a run in document order: {id, status, attempt, done, total, …}; a map counts its items.
+    """The steps of a run by their numbers: {id, status, attempt, done, total, …}; a map counts its items.
 
     Args:
         run: the run's document from `runs.run`, which has checked that the tenant owns the run.

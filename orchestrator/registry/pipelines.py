@@ -113,7 +113,8 @@ WHERE tenant_id = :tenant AND id = :id
 def store(
     tx: Transaction, tenant: str, spec: PipelineSpec, *, source: str, beside: Iterable[PipelineSpec] = ()
 ) -> StoredVersion:
-    """Store a pipeline as its next version, unless its latest version has the same spec.
+    """Store a pipeline as its next version, unless its latest version has the same spec. The version has its
+    steps in the order of their numbers.
 
     Args:
         source: `decorator`, `document`, `derived` or `api`.
@@ -124,11 +125,12 @@ def store(
     """
     _check(tx, tenant, spec, beside)
     ensure_tenant(tx, tenant)
+    hashes = _hashes(spec)
     parameters = {
         "tenant": tenant,
         "id": spec.id,
         "description": spec.description,
-        **_stored(spec),
+        **_stored(spec.numbered),
         "spec_hash": spec.spec_hash,
         "source": source,
         "now": tx.now,
@@ -139,11 +141,19 @@ def store(
         tx.execute(_INSERT_VERSION, {**parameters, "version": 1})
         return StoredVersion(spec.id, 1, spec.spec_hash, True)
     latest = tx.execute(_LOCK, parameters).scalar_one()
-    if tx.execute(_HASH, {**parameters, "version": latest}).scalar_one() == spec.spec_hash:
-        return StoredVersion(spec.id, latest, spec.spec_hash, False)
+    latest_hash = tx.execute(_HASH, {**parameters, "version": latest}).scalar_one()
+    if latest_hash in hashes:
+        return StoredVersion(spec.id, latest, latest_hash, False)
     tx.execute(_INSERT_VERSION, {**parameters, "version": latest + 1})
     tx.execute(_UPDATE, {**parameters, "version": latest + 1})
     return StoredVersion(spec.id, latest + 1, spec.spec_hash, True)
+
+
+def _hashes(spec: PipelineSpec) -> tuple[str, ...]:
+    """The hashes of versions that are this spec: an earlier build stored steps in the order of the document,
+    and numbered them so. Such a version stays the latest, with its numbers, until the pipeline changes.
+    """
+    return (spec.spec_hash, spec.written_hash)
 
 
 def _stored(spec: PipelineSpec) -> dict[str, str | None]:
@@ -173,7 +183,7 @@ def _parsed(row: Any) -> PipelineSpec:
 _IS_LATEST = """
 SELECT 1 FROM pipelines AS p JOIN pipeline_versions AS v
     ON v.tenant_id = p.tenant_id AND v.pipeline_id = p.id AND v.version = p.latest_version
-WHERE p.tenant_id = :tenant AND p.id = :id AND v.spec_hash = :spec_hash
+WHERE p.tenant_id = :tenant AND p.id = :id AND v.spec_hash = ANY(CAST(:hashes AS text[]))
 """
 
 
@@ -195,7 +205,7 @@ def _check(tx: Transaction, tenant: str, spec: PipelineSpec, beside: Iterable[Pi
             graphErrors=[each.as_graph_error().to_json() for each in faults],
         )
     wrong = param_errors(spec, known, children_of(tx, tenant, spec, beside))
-    latest = {"tenant": tenant, "id": spec.id, "spec_hash": spec.spec_hash}
+    latest = {"tenant": tenant, "id": spec.id, "hashes": list(_hashes(spec))}
     if wrong and tx.execute(_IS_LATEST, latest).first() is None:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise InvalidSpec(

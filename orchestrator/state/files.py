@@ -40,7 +40,7 @@ def asset(tx: Transaction, run: RunHeader, step_id: str, key: str) -> Mapping[st
 
 
 def nearest_first(run: RunHeader, step_id: str) -> list[str]:
-    """The ancestors of a step: its direct predecessors, then the others, each kind against document order."""
+    """The ancestors of a step: its direct predecessors, then the others, each kind from the last one on."""
     plan = run.plan
     direct = [plan[each].id for each in sorted(plan[plan.ordinals[step_id]].predecessors, reverse=True)]
     known = set(direct)

@@ -135,6 +135,6 @@ SELECT t.step_id FROM {NAMED} JOIN task_runs AS t ON {by_key()} WHERE t.status =
 
 
 def completed(tx: Transaction, run: RunHeader, step_ids: Collection[str]) -> list[str]:
-    """The completed steps among these, in document order."""
+    """The completed steps among these, in the order of their numbers."""
     wanted = [ids.task_run_id(run.id, run.plan.ordinals[each]) for each in step_ids]
     return list(tx.execute(_COMPLETED, {"run_id": run.id, "ids": wanted}).scalars())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ from pipeweave.spec.engine_steps import EngineStep, engine_json
 from pipeweave.spec.hooks import Hooks, hooks_to_json
 from pipeweave.spec.joins import ALL, SETTLED, JoinRule
 from pipeweave.spec.kinds import MAP, TASK, StepKind
+from pipeweave.spec.numbering import numbered, numbered_call, numbered_rule
 from pipeweave.spec.rules import ANY_CODE, FAIL_FAST, FAILS_RUN, ItemFailure
 
 
@@ -335,8 +336,26 @@ class PipelineSpec:
 
     @cached_property
     def spec_hash(self) -> str:
-        """Lower-case hex SHA-256 of the canonical JSON."""
+        """Lower-case hex SHA-256 of the canonical JSON of `numbered`: the order in which steps are written
+        makes no version.
+        """
+        return self.numbered.written_hash
+
+    @cached_property
+    def written_hash(self) -> str:
+        """The hash of the steps in the order in which they are written, as versions had it before."""
         return hashlib.sha256(self.canonical).hexdigest()
+
+    @cached_property
+    def numbered(self) -> PipelineSpec:
+        """The spec with its steps, and those of its bodies, in the order of their numbers."""
+        ordered = replace(
+            self,
+            steps=numbered(self.steps),
+            error_rules=tuple(map(numbered_rule, self.error_rules)),
+            finally_call=None if self.finally_call is None else numbered_call(self.finally_call),
+        )
+        return self if ordered == self else ordered
 
     @cached_property
     def tasks(self) -> frozenset[str]:

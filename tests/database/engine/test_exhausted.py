@@ -34,11 +34,11 @@ def worker(database: Database) -> InlineWorker:
 
 
 def store(driver: RunDriver, task: str = "noop", *, failure_mode: str = "fail-fast", **rules: Any) -> None:
-    """Store a pipeline of a step `a`, its successor, and a step beside them that comes first."""
+    """Store a pipeline of a step `a`, its successor, and a step `Beside` them, which comes first."""
     pipeline = rules.pop("pipeline", {})
     rules.setdefault("retry", ONCE)
     driver.store_steps(
-        StepSpec("beside", "noop"),
+        StepSpec("Beside", "noop"),
         StepSpec("a", task, **rules),
         StepSpec("after", "noop", ("a",)),
         failure_mode=failure_mode,
@@ -70,7 +70,7 @@ def test_the_run_is_paused_and_a_resume_tries_the_step_again(worker: InlineWorke
     store(driver, on_exhausted=PAUSE, failure_mode=mode)
     run_id = ran(worker, "a")
     assert driver.run(run_id).status == "paused"
-    assert driver.statuses(run_id) == {"beside": "completed", "a": "ready", "after": "pending"}
+    assert driver.statuses(run_id) == {"Beside": "completed", "a": "ready", "after": "pending"}
     [pause] = pauses(driver, run_id)
     assert (pause.reason, pause.paused_by) == ("step a has no attempt left: BOOM: it broke", None)
     assert letters(driver, run_id) == []
@@ -79,7 +79,7 @@ def test_the_run_is_paused_and_a_resume_tries_the_step_again(worker: InlineWorke
     assert resume(driver, run_id)
     worker.consume_all()
     assert driver.run(run_id).status == "completed"
-    assert called(worker) == {"a": 2, "after": 1, "beside": 1}
+    assert called(worker) == {"a": 2, "after": 1, "Beside": 1}
     assert differences(driver, run_id) == []
 
 
@@ -232,7 +232,7 @@ def test_the_children_of_the_run_are_paused_with_it(worker: InlineWorker) -> Non
     run_id = driver.trigger("outer")
     inner = only_child(driver, run_id)
     with driver.database.transaction() as tx:
-        started = claim(tx, run_id, 2)
+        started = claim(tx, run_id, 1)
         assert started is not None
         settle(tx, started, failure=PERMANENT)
     assert [driver.run(each).status for each in (run_id, inner)] == ["paused", "paused"]
