@@ -6,8 +6,8 @@ processes of the version before can use this schema. They pass over the sessions
 
 from alembic import op
 
-revision = "0067"
-down_revision = "0063"
+revision = "0073"
+down_revision = "0071"
 
 UP = """
 ALTER TABLE access_tokens
