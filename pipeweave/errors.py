@@ -686,6 +686,54 @@ class AttemptCancelled(PipeWeaveError):
     code = "CANCELLED"
 
 
+class MemoryLimitExceeded(AttemptFailed):
+    """The call took more memory than its task may."""
+
+    code = "MEMORY_LIMIT_EXCEEDED"
+
+
+class CpuLimitExceeded(AttemptFailed):
+    """The call took more processor time than its task may."""
+
+    code = "CPU_LIMIT_EXCEEDED"
+
+
+class SandboxMemoryExceeded(AttemptFailed):
+    """The call in the sandbox took more memory than it may."""
+
+    code = "SANDBOX_MEMORY_EXCEEDED"
+
+
+class SandboxCpuExceeded(AttemptFailed):
+    """The call in the sandbox took more processor time than it may."""
+
+    code = "SANDBOX_CPU_EXCEEDED"
+
+
+class SandboxOutputTooLarge(AttemptFailed):
+    """The call in the sandbox sent more than it may."""
+
+    code = "SANDBOX_OUTPUT_TOO_LARGE"
+
+
+class SandboxRefused(AttemptFailed):
+    """The sandbox of the call does not allow this."""
+
+    code = "SANDBOX_REFUSED"
+
+
+class SandboxCrashed(PipeWeaveError):
+    """The process of the sandbox ended, or answered with what is no answer."""
+
+    code = "SANDBOX_CRASHED"
+
+
+class SandboxUnavailable(PipeWeaveError):
+    """This machine cannot keep the promises of a sandbox."""
+
+    code = "SANDBOX_UNAVAILABLE"
+
+
 class CorruptValue(AttemptFailed):
     """A value in storage is not the JSON that was stored there."""
 

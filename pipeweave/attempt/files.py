@@ -7,13 +7,13 @@ large file is never held in memory. Nothing is made or asked for before the task
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pipeweave.attempt.asset_values import BINARY, asset_bytes, asset_value, checked_key
+from pipeweave.attempt.asset_values import BINARY, CONTENT_TYPES, asset_bytes, asset_value, checked_key
 from pipeweave.attempt.temp_folders import TempFolder
 from pipeweave.errors import FieldError, InvalidInput, NotFound
 from pipeweave.size_limits import MAX_ASSET_BYTES, MAX_ASSETS
@@ -113,6 +113,35 @@ class Files:
         folder = self._place("uploads") / checked_key(upload_id)
         folder.mkdir(exist_ok=True)
         return self._loaded(upload, folder / (Path(upload.name).name or "file"))
+
+    def add_pieces(self, key: str, type_: str, pieces: Iterator[bytes]) -> None:
+        """Keep what arrives piece by piece as an asset of this type.
+
+        Raises:
+            InvalidInput: the key or the type is invalid, there are too many assets, or it is too large; all
+                pieces are taken nevertheless.
+        """
+        with ExitStack() as after:
+            after.callback(lambda: all(True for _ in pieces))
+            if type_ not in CONTENT_TYPES:
+                raise InvalidInput(f"{type_!r:.100} is no type of an asset")
+            kept, left = self._place_of(key), MAX_ASSET_BYTES + 1
+            with kept.open("wb") as file:
+                while left and (piece := next(pieces, b"")):
+                    file.write(piece[:left])
+                    left -= len(piece[:left])
+        self._add(key, kept, type_)
+
+    def stored(self, key: str) -> tuple[Path, str]:
+        """A file with the content of an asset, and the type of the asset.
+
+        Raises:
+            NotFound, Unavailable: as `AttemptFiles.get_path`.
+        """
+        if (own := self.added.get(checked_key(key))) is not None:
+            return own.path, own.type
+        asset = self._stored_file(key)
+        return self._loaded(asset, self._place("upstream") / key), asset.type
 
     def store(self, put: Callable[[str, AddedAsset], str]) -> dict[str, dict[str, Any]] | None:
         """Store the attempt's own assets, once the task has succeeded.

@@ -14,7 +14,7 @@ from pipeweave.authoring.document_loading import SUFFIXES, load_documents
 from pipeweave.authoring.hint_checks import check_hints
 from pipeweave.authoring.idempotency_keys import KEY_CHARACTERS, KEY_EXPECTED, is_key, key_of
 from pipeweave.authoring.pipeline import Pipeline, registered_pipeline, registered_pipelines
-from pipeweave.authoring.raised import Raised, describe
+from pipeweave.authoring.raised import Raised, RaisedElsewhere, describe
 from pipeweave.authoring.retry import Retry, RetryPolicy, classify_error
 from pipeweave.authoring.schedule import Schedule
 from pipeweave.authoring.suspend import PENDING, Suspend, read_literal
@@ -61,6 +61,7 @@ __all__ = [
     "Pipeline",
     "Progress",
     "Raised",
+    "RaisedElsewhere",
     "Retry",
     "RetryPolicy",
     "Schedule",

@@ -18,7 +18,7 @@ MAX_TRACEBACK = 16_000
 MAX_MESSAGE = 4_000
 
 # The modules that call users' functions.
-_CALLERS = ("pipeweave.workers.", "pipeweave.http_worker.", "pipeweave.authoring.adapter")
+_CALLERS = ("pipeweave.workers.", "pipeweave.http_worker.", "pipeweave.box.", "pipeweave.authoring.adapter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,18 @@ class Raised:
     details: Any = None
 
 
+class RaisedElsewhere(Exception):
+    """The exception of a task's function that another process called, and described."""
+
+    def __init__(self, raised: Raised) -> None:
+        super().__init__(raised.message)
+        self.raised = raised
+
+
 def describe(error: BaseException) -> Raised:
     """Describe an exception that ended an attempt, without the values of secrets that it resolved."""
+    if isinstance(error, RaisedElsewhere):
+        return error.raised
     code, is_retryable = classify_error(error)
     code = _hidden(code)
     kind = type(error)

@@ -58,6 +58,7 @@ PIPEWEAVE_ROOMS = (
         "secrets",
         "storage",
         "attempt",
+        "box",
         "adapters",
         "client",
     ),
