@@ -16,7 +16,7 @@ from gunicorn.glogging import Logger
 
 from pipeweave.api import create_app
 from pipeweave.api.http import addresses
-from pipeweave.api.server import ServerWorker
+from pipeweave.api.server import ServerWorker, memory
 from pipeweave.api.server.deadlines import KEEP_ALIVE_S, MAX_CONNECTIONS, MAX_REQUEST_LINE
 from pipeweave.errors import PortInUse, StartFailed
 from pipeweave.orchestrator.deployment import (
@@ -101,11 +101,18 @@ def options(settings: Settings, host: str | None, port: int | None, processes: i
         "limit_request_line": MAX_REQUEST_LINE,
         "control_socket_disable": True,
         "proc_name": "pipeweave-api",
+        **_memory_limit(settings, processes),
         "logger_class": f"{__name__}.{AccessLog.__name__}",
         "accesslog": "-",
         "access_log_format": ACCESS_FORMAT,
         "errorlog": "-",
     }
+
+
+def _memory_limit(settings: Settings, processes: int) -> dict[str, Any]:
+    """Each server process has its share of API_MAX_MEMORY."""
+    limit_bytes = settings.api_max_memory * 10**6 // processes
+    return {"post_worker_init": memory.watch(limit_bytes)} if limit_bytes else {}
 
 
 def _bracketed(host: str) -> str:

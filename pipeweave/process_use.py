@@ -49,12 +49,17 @@ def share_of(pid: int) -> int | None:
     return None
 
 
+def resident_of(pid: int) -> int | None:
+    """The resident size of a process (bytes), which is cheap to read; None when it is gone."""
+    use = use_of(pid)
+    return None if use is None else use.rss_bytes
+
+
 def memory_of(pid: int) -> int | None:
     """The proportional share of a process, else its resident size (bytes); None when it is gone."""
     if (share := share_of(pid)) is not None:
         return share
-    use = use_of(pid)
-    return None if use is None else use.rss_bytes
+    return resident_of(pid)
 
 
 def families(pids: Collection[int]) -> dict[int, list[int]]:

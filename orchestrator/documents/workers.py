@@ -40,6 +40,9 @@ class Worker(AnswerModel):
     rss_bytes: int | None = Field(
         description="Memory of its processes together; pages that they share count in each."
     )
+    memory_replacements: int | None = Field(
+        description="Processes that it replaced because of WORKER_MAX_MEMORY, since it started."
+    )
     cpu_percent: float | None = Field(description="Of one processor, by its processes together.")
     starts_last_hour: int | None = Field(description="Calls that it began in the last hour.")
     drain_requested_at: AwareDatetime | None

@@ -245,6 +245,12 @@ WORKER_BUSY = _gauge(
 WORKER_MEMORY = _gauge(
     "worker_memory_bytes", "Memory of the workers' processes.", "tenant", "service", of="service"
 )
+WORKER_MEMORY_REPLACEMENTS = _gauge(
+    "worker_memory_replacements",
+    "Child processes that the workers replaced because of WORKER_MAX_MEMORY, since they started.",
+    *("tenant", "service"),
+    of="service",
+)
 SERVICES = _gauge(
     "services", "Services by status; disconnected: it lost its last worker.", "tenant", "kind", "status"
 )

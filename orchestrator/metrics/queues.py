@@ -14,6 +14,7 @@ from pipeweave.orchestrator.metrics.catalogue import (
     UNSERVED,
     WORKER_BUSY,
     WORKER_MEMORY,
+    WORKER_MEMORY_REPLACEMENTS,
     WORKER_SLOTS,
     WORKERS,
 )
@@ -43,7 +44,7 @@ GROUP BY c.queue, o.tenant_id, o.task_id
 # A worker of an older version names no queues, and a dispatcher has no service.
 _WORKERS = """
 SELECT w.tenant_id, w.service_id, CASE WHEN w.queues = '{}' THEN ARRAY[s.queue] ELSE w.queues END AS queues,
-       w.concurrency, w.busy, w.rss_bytes,
+       w.concurrency, w.busy, w.rss_bytes, w.memory_replacements,
        w.heartbeat_at < now() - CAST(:lost AS interval) AS is_silent,
        w.drain_requested_at IS NOT NULL OR w.stopping_at IS NOT NULL AS is_draining,
        w.busy < w.concurrency
@@ -77,6 +78,7 @@ def _add_worker(made: Samples, worker: Any, late: set[str]) -> set[str]:
     made.add(WORKER_SLOTS, worker.concurrency if takes else 0, *labels)
     made.add(WORKER_BUSY, worker.busy or 0, *labels)
     made.add(WORKER_MEMORY, worker.rss_bytes or 0, *labels)
+    made.add(WORKER_MEMORY_REPLACEMENTS, worker.memory_replacements, *labels)
     if not takes:
         return set()
     # Queues that only differ in what is apart are one to those who run workers.

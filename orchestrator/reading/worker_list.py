@@ -54,7 +54,8 @@ _ALL = f"""
 WITH {_FRONTS}, found AS (
     SELECT w.id, 'celery' AS kind, w.service_id, w.name, w.hostname, w.pid, w.version, w.queues,
         w.concurrency, w.task_count, w.busy, w.started_at, w.heartbeat_at, w.stopped_at, w.lost_at,
-        w.last_fetch_at, w.rss_bytes, w.cpu_percent, w.starts_last_hour, w.drain_requested_at,
+        w.last_fetch_at, w.rss_bytes, w.memory_replacements, w.cpu_percent, w.starts_last_hour,
+        w.drain_requested_at,
         w.drain_reason, w.stopping_at,
         NULL AS base_url, NULL AS last_error, {_STATE} AS state,
         CASE WHEN w.stopped_at IS NULL THEN 0
@@ -63,7 +64,7 @@ WITH {_FRONTS}, found AS (
     UNION ALL
     SELECT {drains.INSTANCE_ID}, 'http', i.service_id, i.base_url, NULL, NULL, i.version, '{{}}', NULL,
         cardinality(i.tasks), NULL, i.registered_at, i.last_seen_at, NULL, NULL, NULL,
-        NULL, NULL, NULL, i.drain_requested_at, i.drain_reason, NULL,
+        NULL, NULL, NULL, NULL, i.drain_requested_at, i.drain_reason, NULL,
         i.base_url, i.last_error,
         CASE WHEN i.drain_requested_at IS NOT NULL OR s.disabled_at IS NOT NULL THEN 'draining'
             WHEN {instances.IS_SILENT} THEN 'crashed'

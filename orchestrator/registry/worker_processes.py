@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 
 from pipeweave.orchestrator.registry import loaded_tasks
@@ -62,6 +62,7 @@ class WorkerLoad:
         rss_bytes: memory of its processes together; None where it cannot be measured.
         cpu_percent: of one processor, by its processes together, since the last measurement.
         starts_last_hour: calls that its children began in the last hour.
+        memory_replacements: children that were replaced because of their memory, since it started.
     """
 
     busy: int
@@ -69,6 +70,7 @@ class WorkerLoad:
     rss_bytes: int | None
     cpu_percent: float | None
     starts_last_hour: int
+    memory_replacements: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +181,13 @@ UPDATE workers AS w SET heartbeat_at = coalesce(CAST(:now AS timestamptz), now()
     last_fetch_at = coalesce(now() - CAST(:since_fetch AS interval), last_fetch_at),
     rss_bytes = coalesce(CAST(:rss_bytes AS bigint), rss_bytes),
     cpu_percent = coalesce(CAST(:cpu_percent AS real), cpu_percent),
-    starts_last_hour = coalesce(CAST(:starts_last_hour AS integer), starts_last_hour)
+    starts_last_hour = coalesce(CAST(:starts_last_hour AS integer), starts_last_hour),
+    memory_replacements = coalesce(CAST(:memory_replacements AS integer), memory_replacements)
 FROM (SELECT set_config('synchronous_commit', 'off', true)) AS soon
 WHERE id = :id AND stopped_at IS NULL
 RETURNING drain_requested_at IS NOT NULL AS drains, {also} AS also
 """
-_NO_LOAD = dict.fromkeys(("busy", "since_fetch", "rss_bytes", "cpu_percent", "starts_last_hour"))
+_NO_LOAD = dict.fromkeys(field.name for field in fields(WorkerLoad))
 
 
 def beat(

@@ -43,6 +43,8 @@ class Settings:
     tenant: str = "default"
     max_concurrency: int = 10
     max_tasks_per_child: int = 1000
+    worker_max_memory: int = 500
+    api_max_memory: int = 1000
     poll_interval_ms: int = 1000
     dispatch_networks: tuple[str, ...] = ()
     worker_address: str = "registered"

@@ -120,6 +120,18 @@ TABLE: tuple[Setting, ...] = (
         "messages that a process of a worker works off before a new process takes its place",
     ),
     Setting(
+        "WORKER_MAX_MEMORY",
+        "worker_max_memory",
+        values.whole(0, 10_000_000),
+        "MB that a worker and its processes take before the one that has grown most is replaced; 0: no limit",
+    ),
+    Setting(
+        "API_MAX_MEMORY",
+        "api_max_memory",
+        values.whole(0, 10_000_000),
+        "MB that the processes of an API take before one that has grown is replaced; 0: no limit",
+    ),
+    Setting(
         "POLL_INTERVAL_MS",
         "poll_interval_ms",
         values.whole(100, 3_600_000),

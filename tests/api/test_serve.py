@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import orjson
+import psutil
 import pytest
 import urllib3
 from gunicorn.http.errors import (
@@ -52,6 +53,27 @@ def test_the_process_serves_and_stops_when_told(deployment: Deployment, tmp_path
         assert answer.status == 200
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(GRACEFUL_TIMEOUT_S + 10) == 0
+
+
+def test_a_replaced_server_process_refuses_no_request(deployment: Deployment, tmp_path: Path) -> None:
+    """What a process does that takes more than API_MAX_MEMORY."""
+    with running_api(deployment.settings, tmp_path) as server:
+        (before,) = psutil.Process(server.process.pid).children()
+        server.process.send_signal(signal.SIGHUP)
+
+        def is_replaced() -> bool:
+            answer = urllib3.request("GET", f"{server.url}/health", retries=False, timeout=ANSWER_DEADLINE_S)
+            assert answer.status == 200
+            children = psutil.Process(server.process.pid).children()
+            return bool(children) and before not in children
+
+        wait_until(is_replaced, what="the process was not replaced")
+
+
+@pytest.mark.parametrize(("processes", "limit"), [(1, 600), (4, 150), (2, 0)])
+def test_each_server_process_has_its_share_of_the_memory(processes: int, limit: int) -> None:
+    chosen = Settings(api_max_memory=limit * processes)
+    assert ("post_worker_init" in options(chosen, None, None, processes)) == bool(limit)
 
 
 @pytest.mark.parametrize("url", ["database_url", "broker_url"])

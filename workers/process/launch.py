@@ -57,6 +57,8 @@ from pipeweave.workers.process import (
 from pipeweave.workers.process.health_reports import SILENT_AFTER, HealthReport, LastStored
 from pipeweave.workers.process.health_server import HealthAddress, HealthServer, ProcessHealth
 from pipeweave.workers.process.liveness import WorkerLiveness
+from pipeweave.workers.process.memory_watch import RESTART_CODE, MemoryWatch
+from pipeweave.workers.process.pool import ChildPool
 from pipeweave.workers.process.served_queues import ServedQueues
 from pipeweave.workers.process.sigterm import DeferredSigterm
 
@@ -74,6 +76,8 @@ POOL = "pipeweave.workers.process.pool:TaskPool"
 
 # A new child that is not ready after so many seconds is killed, and another one is started.
 READY_WITHIN_S = 30.0
+
+MEGABYTE = 10**6
 
 # Seconds that task runs under way may take after a TERM.
 GRACE_S = 30.0
@@ -139,12 +143,14 @@ def run_worker(
     remove_left_behind()
     slots = Slots(concurrency)
     _make_runners(app, settings, loaded, slots, worker_id, served.all)
+    memory = ChildPool.memory = MemoryWatch(settings.worker_max_memory * MEGABYTE)
     alive = WorkerLiveness(
         deployment.database,
         settings.tenant,
         start,
         worker_id,
         slots,
+        memory,
         grace_s=grace_s,
         # Celery's cold shutdown, on QUIT or a second Ctrl-C: it waits for children that leave its TERM to us.
         is_cut_short=lambda: bool(state.should_terminate),
@@ -162,8 +168,8 @@ def run_worker(
     finally:
         done = slots.tally()
         log.info("worker.stopped", extra={**names, "runs": done.calls, "failed": done.failed})
-    if exit_code:
-        raise SystemExit(exit_code)
+    if exit_code or memory.wants_restart:
+        raise SystemExit(exit_code or RESTART_CODE)
 
 
 def _answering(

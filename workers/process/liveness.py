@@ -6,6 +6,8 @@ A heartbeat comes from the parent because a child may compute for hours without 
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from pipeweave.workers.process.children import Children
 from pipeweave.workers.process.health_reports import HealthReport, LastStored
 from pipeweave.workers.process.health_server import ProcessHealth
 from pipeweave.workers.process.load import LoadMeter
+from pipeweave.workers.process.memory_watch import MemoryWatch
 from pipeweave.workers.process.minute_line import MinuteLine
 
 log = logging.getLogger(__name__)
@@ -33,6 +36,7 @@ class WorkerLiveness:
     Args:
         database: with a sender, so that messages for the task runs of a dead child leave at once.
         worker_id: the id of the registered worker.
+        memory: says when the worker takes so much memory that it has to start again.
         grace_s: seconds that calls under way may take after `stop`.
         is_cut_short: whether the worker was told not to wait for these calls any longer.
         log_every_s: seconds between two lines in the log.
@@ -46,6 +50,7 @@ class WorkerLiveness:
         start: WorkerStart,
         worker_id: str,
         slots: Slots,
+        memory: MemoryWatch,
         *,
         grace_s: float,
         is_cut_short: Callable[[], bool],
@@ -57,13 +62,15 @@ class WorkerLiveness:
         self.start = start
         self.worker_id = worker_id
         self.slots = slots
+        self.memory = memory
         self.grace_s = grace_s
         self.is_cut_short = is_cut_short
         self.log_every_s = log_every_s
         self._children = Children(database, slots, max_retry_delay_ms=max_retry_delay_ms)
         self._stop_at = float("inf")
         self._failures = FailureLog(log, "worker.beat_failed")
-        self._load = LoadMeter(slots)
+        self._load = LoadMeter(slots, memory_replacements=lambda: memory.replaced)
+        self._has_told_to_end = False
         self._stored = LastStored()
         self._report = HealthReport(self._stored)
         self._line = MinuteLine(worker_id, slots.tally)
@@ -121,6 +128,7 @@ class WorkerLiveness:
                 next_beat = time.monotonic() + BEAT_EVERY.total_seconds()
                 self._beat()
             self._children.look(self.worker_id)
+            self._end_for_memory()
             if time.monotonic() >= next_line:
                 next_line = time.monotonic() + self.log_every_s
                 busy = sum(slot.state().is_busy for slot in self.slots.taken())
@@ -139,19 +147,32 @@ class WorkerLiveness:
     def _store_heartbeat(self) -> None:
         with self.database.statements() as tx:
             load = self._load.measure()
+            stops = self.slots.is_stopping or self.memory.wants_restart
             heard = worker_processes.beat(
-                tx, self.worker_id, stops=self.slots.is_stopping, load=load, also=priorities.IS_MIXED
+                tx, self.worker_id, stops=stops, load=load, also=priorities.IS_MIXED
             )
             if heard is None:
                 # The worker was silent for too long (a suspended machine) and was declared lost.
                 worker_processes.register(tx, self.tenant, self.start, worker_id=self.worker_id)
             else:
-                self._obey(heard.drains)
+                self._obey(heard.drains or self.memory.wants_restart)
                 self.slots.set_mixed(heard.also)
         self.slots.set_promotions(self.database.timeline.promotions)
 
+    def _end_for_memory(self) -> None:
+        """End the worker that has to start again once nothing is under way, so that no attempt is cut short.
+        Until then it drains.
+        """
+        if self._has_told_to_end or not (self.memory.wants_restart and self.slots.is_draining):
+            return
+        if not any(slot.state().is_busy for slot in self.slots.taken()):
+            self._has_told_to_end = True
+            os.kill(os.getpid(), signal.SIGTERM)
+
     def _obey(self, drains: bool) -> None:
-        """Take nothing more while an operator drains this worker. Calls under way go on."""
+        """Take nothing more while this worker drains: because an operator says so, or because of its memory.
+        Calls under way go on.
+        """
         if drains == self.slots.is_draining:
             return
         self.slots.set_draining(drains)

@@ -26,6 +26,7 @@ class LoadMeter:
         slots: where its children note what they do.
         clock: a monotonic clock (s), that of the slots.
         use: what a process uses.
+        memory_replacements: how many of its children were replaced because of their memory.
     """
 
     def __init__(
@@ -33,10 +34,12 @@ class LoadMeter:
         slots: Slots,
         clock: Callable[[], float] = time.monotonic,
         use: Callable[[int], ProcessUse | None] = use_of,
+        memory_replacements: Callable[[], int] = lambda: 0,
     ) -> None:
         self._slots = slots
         self._clock = clock
         self._use = use
+        self._memory_replacements = memory_replacements
         self._starts: dict[int, int] = {}
         self._buckets: deque[int] = deque([0], maxlen=BUCKETS)
         self._bucket_until = clock() + BUCKET_S
@@ -60,6 +63,7 @@ class LoadMeter:
             rss_bytes=self._rss_bytes,
             cpu_percent=self._cpu_percent,
             starts_last_hour=sum(self._buckets),
+            memory_replacements=self._memory_replacements(),
         )
 
     def _count_starts(self, now: float, starts: dict[int, int]) -> None:

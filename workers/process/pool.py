@@ -28,6 +28,7 @@ from billiard.pool import RUN
 from celery.concurrency import asynpool, prefork
 
 from pipeweave.workers.process import child_exits
+from pipeweave.workers.process.memory_watch import MemoryWatch
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,8 @@ class ChildPool(_Pool):  # type: ignore[misc]
     """The children of a worker. One at a time is replaced; for as long there is one more than usual."""
 
     Worker = Child
+    # Says which child takes too much memory; a worker sets it before it makes its pool.
+    memory: MemoryWatch | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # Children that asked to leave, the one that is being replaced first.
@@ -107,7 +110,8 @@ class ChildPool(_Pool):  # type: ignore[misc]
         return handler
 
     def _on_wish(self, pid: int) -> None:
-        self._wishing += [child for child in self._pool if child.pid == pid]
+        chosen = {*self._wishing, *self._leaving}
+        self._wishing += [child for child in self._pool if child.pid == pid and child not in chosen]
         self._start_next()
 
     def _start_next(self) -> None:
@@ -125,6 +129,8 @@ class ChildPool(_Pool):  # type: ignore[misc]
     def on_process_alive(self, pid: int) -> None:
         super().on_process_alive(pid)
         self._deadlines = {child: by for child, by in self._deadlines.items() if child.pid != pid}
+        if self.memory is not None:
+            self.memory.begin(pid)
         if self._coming is not None and self._coming.pid == pid:
             self._coming = None
             self._leaving.append(self._wishing.popleft())
@@ -171,6 +177,8 @@ class ChildPool(_Pool):  # type: ignore[misc]
         if self._coming is not None and self._coming not in self._pool:
             self._coming = None
             self._again_at = time.monotonic() + AGAIN_AFTER_S
+        if self.memory is not None and (pid := self.memory.look([child.pid for child in self._pool])):
+            self._on_wish(pid)
         self._start_next()
         self._kill_the_stuck()
 

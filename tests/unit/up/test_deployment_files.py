@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import re
 import shlex
 import tomllib
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from support.pages import ROOT
 
-from pipeweave.cli import COMMANDS
-from pipeweave.settings import Settings, load
+from pipeweave.cli import COMMANDS, main
+from pipeweave.settings import Settings, explain, load
 from pipeweave.storage import Backends, S3Storage
 from pipeweave.workers.process.launch import GRACE_S
 
@@ -179,3 +182,32 @@ def test_every_health_check_in_python_can_be_compiled() -> None:
     assert len(programs) == 3
     for program in programs:
         compile(program, "healthcheck", "exec")
+
+
+UNITS = sorted((ROOT / "docs/systemd").glob("*.service"))
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_the_units_of_systemd_start_commands_that_there_are(unit: Path) -> None:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(unit)
+    service = parser["Service"]
+    program, name, *arguments = service["ExecStart"].split()
+    assert program.endswith("/bin/pipeweave")
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    known = {option for each in command.params for option in each.opts}
+    assert {each for each in arguments if each.startswith("--")} <= known
+    assert service["Restart"] == "always" and "MemoryMax" in service
+    caps = [service["Environment"].split("=")] if "Environment" in service else []
+    assert all(shown({})[cap] == value for cap, value in caps), "the caps of a unit are the defaults"
+    assert {each.name.split("-")[1].split("@")[0].split(".")[0] for each in UNITS} == {
+        "api",
+        "beat",
+        "worker",
+    }
+
+
+def shown(environ: dict[str, str]) -> dict[str, str | None]:
+    return {row.name: row.value for row in explain(environ)}
