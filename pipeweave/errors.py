@@ -211,6 +211,8 @@ class TooManyRequests(PipeWeaveError):
 
     code = "TOO_MANY_REQUESTS"
     status = 429
+    # The header Retry-After of the answer, in seconds.
+    retry_after_s: int = 1
 
 
 class TooManySignals(TooManyRequests):
@@ -219,11 +221,23 @@ class TooManySignals(TooManyRequests):
     code = "TOO_MANY_SIGNALS"
 
 
+class QuotaExceeded(TooManyRequests):
+    """A quota of the tenant is used up."""
+
+    code = "QUOTA_EXCEEDED"
+
+
 class Forbidden(PipeWeaveError):
     """The token does not allow this request."""
 
     code = "FORBIDDEN"
     status = 403
+
+
+class TenantDisabled(Forbidden):
+    """The tenant is disabled: nothing new begins, and only an operator's requests are served."""
+
+    code = "TENANT_DISABLED"
 
 
 class CrossSite(Forbidden):

@@ -59,6 +59,7 @@ from pipeweave.orchestrator.retention import (
     expiry,
     month_status,
     partitions,
+    tenant_deletion,
 )
 from pipeweave.orchestrator.retention.archive_format import HISTORY_TABLES
 from pipeweave.orchestrator.retention.policy import Policy
@@ -372,6 +373,8 @@ CALLS: Calls = [
     ("redrives", lambda tx, _: expiry._delete(tx, "redrives", "finished_at", NOW, 1)),
     ("", lambda tx, _: month_status.active_runs(tx, MONTH)),
     ("", lambda tx, _: partitions.is_attached(tx, "runs")),
+    ("", lambda tx, _: tenant_deletion._delete_of_runs(tx, "events", [RUN])),
+    ("", lambda _, database: tenant_deletion._delete_rest(database, "a tenant")),
     # export
     ("by pipeline", lambda tx, _: chosen._of_each(tx, chosen._OF_PIPELINE, ("a", "b"), {})),
     ("by status", lambda tx, _: chosen._of_each(tx, chosen._OF_STATUS, ("failed", "partial"), {})),

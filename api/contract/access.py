@@ -7,9 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pipeweave.api.contract.dead_letters import Time
-from pipeweave.api.contract.requests import WHOLE, Name, Request
+from pipeweave.api.contract.requests import MAX_REASON, WHOLE, Name, Request
+from pipeweave.orchestrator.queueing import tenant_limits
 from pipeweave.orchestrator.runs import admission
 from pipeweave.orchestrator.security import MAX_NETWORKS, TokenBounds
+from pipeweave.rates import RATE_EXPECTED, RATE_PATTERN
 
 MAX_TENANTS = 100
 MAX_GROUPS = 50
@@ -96,3 +98,50 @@ class TenantRequest(Request):
     max_active_runs: Annotated[int, Field(ge=1, le=admission.MAX_LIMIT), WHOLE] | None = Field(
         None, description="Runs that may be active at a time; null: no limit."
     )
+
+
+_Count = Annotated[int, Field(ge=0, le=tenant_limits.MOST_COUNT), WHOLE]
+
+
+class TenantLimitsRequest(Request):
+    """Set the quotas of a tenant, and its weight. Null: any number."""
+
+    runs_per_day: _Count | None = Field(
+        None, description="Runs that begin on a day of UTC, without those inside of other runs."
+    )
+    open_task_runs: _Count | None = Field(
+        None, description="Task runs of open runs that are not final; a new run is refused beyond."
+    )
+    stored_bytes: Annotated[int, Field(ge=0, le=tenant_limits.MOST_BYTES), WHOLE] | None = Field(
+        None, description="In storage, by the last sum: new runs are refused from then on."
+    )
+    schedules: _Count | None = Field(None, description="Stored schedules, paused ones among them.")
+    request_rate: Annotated[str, Field(pattern=RATE_PATTERN)] | None = Field(
+        None, description=f"Requests with the tenant's tokens: {RATE_EXPECTED}."
+    )
+    weight: Annotated[int, Field(ge=1, le=tenant_limits.MOST_WEIGHT), WHOLE] = Field(
+        1, description="Turns that it gets where tenants take turns."
+    )
+
+    def limits(self) -> tenant_limits.TenantLimits:
+        """The limits as the orchestrator has them."""
+        return tenant_limits.TenantLimits(
+            self.runs_per_day,
+            self.open_task_runs,
+            self.stored_bytes,
+            self.schedules,
+            self.request_rate,
+            self.weight,
+        )
+
+
+class DisableRequest(Request):
+    """Disable a tenant."""
+
+    reason: Annotated[str, Field(max_length=MAX_REASON)] | None = Field(
+        None, description="Who is refused reads it."
+    )
+
+
+class EnableRequest(Request):
+    """Enable a tenant."""

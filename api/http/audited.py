@@ -70,6 +70,10 @@ KINDS: Mapping[str, str] = {
     "access.make_link": "link",
     "access.end_session": "session",
     "access.put_tenant": "tenant",
+    "tenants.put_limits": "tenant",
+    "tenants.disable": "tenant",
+    "tenants.enable": "tenant",
+    "tenants.delete": "tenant",
     "views.save_view": "view",
     "views.delete_view": "view",
 }
@@ -151,7 +155,7 @@ def note_of(
         actor_of(identity),
         endpoint.operation_id,
         kind,
-        None if endpoint.is_for_all else _tenant(kind, tenant, identity, ids),
+        _tenant(endpoint, kind, tenant, identity, ids),
         "/".join(ids.values()) or str(content.get("name", "")),
         content,
         reason,
@@ -159,9 +163,13 @@ def note_of(
     )
 
 
-def _tenant(kind: str, tenant: str, identity: Identity, ids: Mapping[str, str]) -> str | None:
+def _tenant(
+    endpoint: Endpoint, kind: str, tenant: str, identity: Identity, ids: Mapping[str, str]
+) -> str | None:
     if kind == "tenant" and ids:
         return ids["id"]
+    if endpoint.is_for_all:
+        return None
     return tenant or only_tenant(identity.access)
 
 

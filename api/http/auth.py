@@ -18,10 +18,12 @@ from werkzeug.datastructures import Headers
 
 from pipeweave.errors import Forbidden, NotFound, PipeWeaveError, TenantRequired, Unauthenticated
 from pipeweave.ids import check_name
+from pipeweave.orchestrator.queueing import quotas
 from pipeweave.orchestrator.security import (
     EVERY_TENANT,
     IMPLIED,
     READ,
+    WORKER,
     CallerAccess,
     Peer,
     access_tokens,
@@ -116,6 +118,7 @@ class Authenticator:
             NotFound: the token is not valid for the tenant. The answer does not tell whether the tenant
                 exists.
             Forbidden: the token has none of the scopes, or must be valid for every tenant and is not.
+            TenantDisabled: the tenant is disabled, or each one of the token is.
         """
         identity = self.identify(headers, session, peer)
         access = identity.access
@@ -128,6 +131,7 @@ class Authenticator:
             )
         access = access.within(EVERY_TENANT if is_for_all else tenant or None, scopes)
         check_scopes(access, scopes, is_for_all=is_for_all)
+        check_gate(access, tenant, scopes)
         return Admission(tenant, replace(identity, access=access), (tenant,) if tenant else _tenants(access))
 
     def identify(self, headers: Headers, session: str | None = None, peer: Peer = NOWHERE) -> Identity:
@@ -266,8 +270,40 @@ def check_scopes(caller: CallerAccess, scopes: tuple[str, ...], *, is_for_all: b
         )
 
 
+def check_gate(caller: CallerAccess, tenant: str, scopes: tuple[str, ...]) -> None:
+    """Check that the tenant is not disabled. Operators, whose tokens are valid for every tenant, go on; so do
+    services, because work that is under way ends.
+
+    Args:
+        tenant: of the request; empty: it concerns those of the token.
+        scopes: that the request needs.
+
+    Raises:
+        TenantDisabled: it is, or each tenant of the token is.
+    """
+    if not caller.gates or is_exempt(caller, scopes):
+        return
+    shut = {each for each in caller.tenants if is_disabled(caller, each)}
+    if tenant in shut or (not tenant and shut.issuperset(caller.tenants)):
+        name = tenant or min(shut)
+        raise quotas.refusal(name, caller.gates[name].disabled_at, caller.gates[name].reason)
+
+
+def is_exempt(caller: CallerAccess, scopes: tuple[str, ...]) -> bool:
+    """Whether no gate of a tenant concerns the request: an operator sends it, or a service."""
+    return caller.may_enter(EVERY_TENANT) or (WORKER in scopes and caller.allows(WORKER))
+
+
+def is_disabled(caller: CallerAccess, tenant: str) -> bool:
+    """Whether a tenant of the token is disabled."""
+    gate = caller.gates.get(tenant)
+    return gate is not None and gate.disabled_at is not None
+
+
 def _tenants(caller: CallerAccess) -> tuple[str, ...] | None:
-    return None if caller.may_enter(EVERY_TENANT) else caller.tenants
+    if caller.may_enter(EVERY_TENANT):
+        return None
+    return tuple(each for each in caller.tenants if not is_disabled(caller, each))
 
 
 def _lacks(caller: CallerAccess, scopes: tuple[str, ...]) -> Forbidden:

@@ -44,8 +44,10 @@ def problem(error: PipeWeaveError) -> Response:
     headers: dict[str, str] = {}
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = 'Bearer realm="pipeweave"'
-    if isinstance(error, Unavailable | TooManyRequests):
+    if isinstance(error, Unavailable):
         headers["Retry-After"] = str(RETRY_AFTER_S)
+    if isinstance(error, TooManyRequests):
+        headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, RangeNotSatisfiable):
         headers["Content-Range"] = f"bytes */{error.context['size']}"
     content = orjson.dumps(error.to_problem(), default=str)

@@ -11,7 +11,7 @@ import orjson
 from werkzeug.datastructures import Headers, MultiDict
 
 from pipeweave.api.http import audited
-from pipeweave.api.http.auth import Identity, check_scopes
+from pipeweave.api.http.auth import Identity, check_gate, check_scopes
 from pipeweave.api.http.body import parse_body, parse_query
 from pipeweave.api.http.download import Download
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint
@@ -90,6 +90,7 @@ class Inside:
     @staticmethod
     def _check(caller: Caller, endpoint: Endpoint) -> None:
         check_scopes(caller.access, endpoint.scopes, is_for_all=endpoint.is_for_all)
+        check_gate(caller.access, caller.tenant, endpoint.scopes)
 
     def ask(
         self,

@@ -22,6 +22,7 @@ from pipeweave.errors import (
     NotFound,
     PayloadTooLarge,
     PipeWeaveError,
+    QuotaExceeded,
     RequestTimeout,
     TenantRequired,
     Unauthenticated,
@@ -229,7 +230,7 @@ def _path_parameter(name: str, kind: PathId) -> dict[str, Any]:
 _REFUSALS: dict[int, str] = {
     400: "The request is not valid.",
     401: "The request has no valid bearer token, or no valid signature.",
-    403: "The token lacks the scope, or is not valid for every tenant.",
+    403: "The token lacks the scope, or is not valid for every tenant; or the tenant is disabled.",
     404: "The resource does not exist, or belongs to another tenant.",
     409: "The current state does not allow the request.",
     410: "The upload was deleted, or the events after the cursor are gone.",
@@ -240,7 +241,7 @@ _REFUSALS: dict[int, str] = {
     416: "The object has no bytes in the requested range.",
     426: "The address is for WebSockets, and the request does not ask for one.",
     422: "What the request names cannot be used: an upload that is gone, or an object that is not JSON.",
-    429: "More requests come than are taken.",
+    429: "More requests come than are taken, or a quota of the tenant is used up.",
     500: "An internal error; the log has the details under `incident`.",
     503: "PostgreSQL, the broker or storage cannot be reached, or maintenance refuses new work.",
 }
@@ -315,7 +316,7 @@ def _refused(endpoint: Endpoint) -> set[int]:
     """The statuses of all errors of the request pipeline and of the handler."""
     kinds: set[type[PipeWeaveError]] = {*endpoint.errors, InvalidInput, PipeWeaveError}
     if not endpoint.is_open:
-        kinds |= {Unauthenticated, TenantRequired, NotFound, Forbidden, Unavailable}
+        kinds |= {Unauthenticated, TenantRequired, NotFound, Forbidden, QuotaExceeded, Unavailable}
     if endpoint.takes_bytes:
         kinds |= {PayloadTooLarge, RequestTimeout}
     if endpoint.body is not None or endpoint.takes_file:

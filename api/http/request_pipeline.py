@@ -23,7 +23,7 @@ from pipeweave.api.http import (
     streaming,
     worker_paths,
 )
-from pipeweave.api.http.auth import Admission, Authenticator, Identity
+from pipeweave.api.http.auth import Admission, Authenticator, Identity, is_exempt
 from pipeweave.api.http.body import parse_query, read_body
 from pipeweave.api.http.download import Download, answered
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint, Watching
@@ -33,6 +33,7 @@ from pipeweave.api.http.inside import Caller
 from pipeweave.api.http.metrics_text import Text
 from pipeweave.api.http.ndjson import Lines, streamed
 from pipeweave.api.http.raw_body import RawBody
+from pipeweave.api.http.request_rates import RequestRates
 from pipeweave.api.http.streaming import Stream
 from pipeweave.errors import NotFound
 from pipeweave.ids import check_name
@@ -63,6 +64,7 @@ class RequestPipeline:
         # What a page shows; the dashboard sets it.
         self.view: ViewOf = _no_page
         self.authenticator = authenticator
+        self._rates = RequestRates(deployment.database)
         self._hub = hub
 
     def serve(self, endpoint: Endpoint, path_ids: Mapping[str, str]) -> Response:
@@ -117,7 +119,7 @@ class RequestPipeline:
         return lambda: self.authenticator.admit(headers, endpoint.scopes, session=session, peer=peer)
 
     def _authenticated(self, endpoint: Endpoint) -> Admission:
-        return self.authenticator.admit(
+        admission = self.authenticator.admit(
             request.headers,
             endpoint.scopes,
             is_for_all=endpoint.is_for_all,
@@ -126,6 +128,11 @@ class RequestPipeline:
             session=browser.session_of(request),
             peer=proxies.peer_of(request),
         )
+        access = admission.identity.access
+        gate = access.gates.get(admission.tenant)
+        if gate is not None and gate.rate is not None and not is_exempt(access, endpoint.scopes):
+            self._rates.take(admission.tenant, gate.rate)
+        return admission
 
 
 def _arguments(endpoint: Endpoint, path_ids: Mapping[str, str]) -> dict[str, Any]:

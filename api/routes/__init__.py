@@ -32,6 +32,7 @@ from pipeweave.api.routes.storage import routes as storage
 from pipeweave.api.routes.stream import routes as stream
 from pipeweave.api.routes.system import routes as system
 from pipeweave.api.routes.tasks import routes as tasks
+from pipeweave.api.routes.tenants import routes as tenants
 from pipeweave.api.routes.triggers import routes as triggers
 from pipeweave.api.routes.uploads import routes as uploads
 from pipeweave.api.routes.views import routes as views
@@ -74,6 +75,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         uploads,
         maintenance,
         access,
+        tenants,
         audit,
         deployment,
     )

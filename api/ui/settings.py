@@ -93,6 +93,7 @@ def settings(view: View) -> ScreenPage:
     may_all = view.inside.may(view.caller, "deployment.get_config")
     shown = {
         "limits": view.ask("queue.get_limits"),
+        "quotas": view.ask("tenants.get_limits", id=view.tenant),
         "maintenance": view.ask("maintenance.get_maintenance") if may_all else None,
         "history": view.ask("deployment.get_history") if may_all else None,
         "settings": view.ask("deployment.get_config")["settings"] if may_all else None,

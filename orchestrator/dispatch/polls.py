@@ -26,6 +26,7 @@ from pipeweave.orchestrator.dispatch.beside_tick import (
 from pipeweave.orchestrator.domain.waits import POLL
 from pipeweave.orchestrator.state import signals
 from pipeweave.orchestrator.state.signals import NewSignal
+from pipeweave.orchestrator.state.turn_sql import turn
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.orchestrator.waits import due
@@ -66,7 +67,7 @@ WITH picked AS MATERIALIZED (
     SELECT p.run_id, p.task_run_id FROM waits AS p
     WHERE p.due_at <= :now AND p.kind = '{POLL}' AND (p.run_id, p.task_run_id) IN (
         SELECT w.run_id, w.task_run_id FROM (
-            SELECT o.*, row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.due_at, o.task_run_id) AS turn
+            SELECT o.*, {turn("o.tenant_id", "o.due_at, o.task_run_id")} AS turn
             FROM (SELECT d.run_id, d.task_run_id, d.tenant_id, d.due_at FROM waits AS d
                   WHERE d.due_at <= :now AND d.kind = '{POLL}' AND d.timeout_at > :now
                       AND CAST(d.data ->> 'tries' AS integer) < CAST(d.data ->> 'maxTries' AS integer)

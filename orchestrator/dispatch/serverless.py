@@ -22,6 +22,7 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.state import claiming
+from pipeweave.orchestrator.state.turn_sql import turn
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
 from pipeweave.orchestrator.store.values import Values
@@ -33,10 +34,10 @@ RUNS_AT_ONCE = 8
 # The name with which a tick claims begins so; lost_attempts.py gives such a claim some time.
 TICK = "tick:"
 
-_WAITING = """
+_WAITING = f"""
 SELECT w.run_id, w.id, w.attempt FROM (
     SELECT t.run_id, t.id, t.attempt, t.task_id,
-        row_number() OVER (PARTITION BY t.tenant_id ORDER BY t.priority, t.queued_at) AS turn
+        {turn("t.tenant_id", "t.priority, t.queued_at")} AS turn
     FROM (SELECT DISTINCT s.queue FROM services AS s WHERE s.kind = 'http') AS q
     CROSS JOIN LATERAL (
         SELECT o.run_id, o.id, o.attempt, o.task_id, o.tenant_id, o.priority, o.queued_at FROM task_runs AS o

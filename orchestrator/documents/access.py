@@ -119,10 +119,57 @@ class Tenant(AnswerModel):
 class TenantUse(Tenant):
     """A tenant with its limit, and how much of it is used."""
 
+    disabled_at: AwareDatetime | None = Field(
+        description="Since when nothing new begins, and only operators are served; null: it is enabled."
+    )
+    disabled_by: str | None
+    disabled_reason: str | None
+
     active_runs: int
     pending_runs: int = Field(description="Runs that wait for a run slot, in the order of their ids.")
     paused_at: AwareDatetime | None = Field(description="Null: the tenant is not paused.")
     pause_reason: str | None
+
+
+class TenantDeletion(AnswerModel):
+    """How far the deletion of a tenant is."""
+
+    tenant_id: str
+    requested_at: AwareDatetime
+    requested_by: str | None
+    deleted_runs: int
+    deleted_rows: int = Field(description="Of all tables, runs among them.")
+    finished_at: AwareDatetime | None = Field(
+        description="Null: it is under way. Afterwards the name can be used again."
+    )
+
+
+class TenantLimitsUsed(AnswerModel):
+    """How much of the quotas is used."""
+
+    runs_today: int | None = Field(
+        description="That began on this day of UTC, without those inside of other runs; null: not counted."
+    )
+    resets_at: AwareDatetime = Field(description="When the day ends.")
+    open_task_runs: int | None = Field(description="Counting ends beyond the quota; null: not counted.")
+    stored_bytes: int | None = Field(
+        description="By the last sum; a value that several runs name counts for each. Null: not summed yet."
+    )
+    stored_at: AwareDatetime | None = Field(description="When the stored bytes were summed up.")
+    schedules: int
+
+
+class TenantLimitsState(AnswerModel):
+    """What an operator allows a tenant; null: any number."""
+
+    id: str
+    runs_per_day: int | None
+    open_task_runs: int | None
+    stored_bytes: int | None
+    schedules: int | None
+    request_rate: str | None = Field(description="Requests with its tokens in a time, such as `600/m`.")
+    weight: int = Field(description="Turns that it gets where tenants take turns.")
+    used: TenantLimitsUsed
 
 
 class TenantList(Paged):

@@ -334,5 +334,15 @@ PUBLISH_FAILURES = _counter(
 PROCESS_UPTIME = _gauge("process_uptime_seconds", "How long a process of the API has run.", PROCESS)
 BUILD = _gauge("build_info", "1; the version of the process that was scraped.", PROCESS, "version")
 
+# --- tenants ----------------------------------------------------------------------------------------------
+
+TENANT_DISABLED = _gauge("tenant_disabled", "1 while an operator has disabled the tenant, else 0.", "tenant")
+TENANT_QUOTA = _gauge("tenant_quota", "What a quota of the tenant allows.", "tenant", "quota")
+TENANT_QUOTA_USED = _gauge(
+    "tenant_quota_used",
+    "How much of the quota is used: stored bytes by the last sum, open task runs when a run last began.",
+    *("tenant", "quota"),
+)
+
 FAMILIES: tuple[Family, ...] = tuple(each for each in globals().values() if isinstance(each, Family))
 """All metrics, in the order of this file."""

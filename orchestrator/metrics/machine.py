@@ -18,6 +18,9 @@ from pipeweave.orchestrator.metrics.catalogue import (
     SCHEDULES_FAILING,
     SERVICES,
     TENANT,
+    TENANT_DISABLED,
+    TENANT_QUOTA,
+    TENANT_QUOTA_USED,
     TICK_AGE,
     TRIGGERS_FAILING,
 )
@@ -49,13 +52,32 @@ def tick(tx: Transaction) -> Samples:
     return made
 
 
-_TENANTS = "SELECT t.id FROM tenants AS t ORDER BY t.created_at, t.id LIMIT :most"
+_TENANTS = """
+SELECT t.id, t.disabled_at IS NOT NULL AS is_disabled, t.runs_per_day, t.open_task_runs, t.stored_bytes,
+    t.schedules, CASE WHEN u.day = CAST(now() AT TIME ZONE 'UTC' AS date) THEN u.runs ELSE 0 END AS used_runs,
+    u.open_task_runs AS used_open, u.stored_bytes AS used_bytes,
+    CASE WHEN t.schedules IS NOT NULL
+        THEN (SELECT count(*) FROM schedules AS s WHERE s.tenant_id = t.id) END AS used_schedules
+FROM tenants AS t LEFT JOIN tenant_use AS u ON u.tenant_id = t.id ORDER BY t.created_at, t.id LIMIT :most
+"""
 
 
 def tenants(tx: Transaction) -> Samples:
-    """Which tenants are shown: the first ones."""
-    tenant_ids: list[str] = list(tx.execute(_TENANTS, {"most": MOST_TENANTS}).scalars())
-    return Samples(first={(TENANT, ""): frozenset(tenant_ids)})
+    """Which tenants are shown: the first ones. What they may use, and use."""
+    rows: list[Any] = list(tx.execute(_TENANTS, {"most": MOST_TENANTS}))
+    made = Samples(first={(TENANT, ""): frozenset(row.id for row in rows)})
+    for row in rows:
+        made.add(TENANT_DISABLED, float(row.is_disabled), row.id)
+        for quota, most, used in (
+            ("runs_per_day", row.runs_per_day, row.used_runs),
+            ("open_task_runs", row.open_task_runs, row.used_open),
+            ("stored_bytes", row.stored_bytes, row.used_bytes),
+            ("schedules", row.schedules, row.used_schedules),
+        ):
+            if most is not None:
+                made.add(TENANT_QUOTA, most, row.id, quota)
+                made.add(TENANT_QUOTA_USED, used or 0, row.id, quota)
+    return made
 
 
 _OVERDUE = """

@@ -45,6 +45,7 @@ ZEROS: dict[str, tuple[tuple[Family, tuple[str, ...]], ...]] = {
         (c.QUEUE_OLDEST, ("pending", "ready")),
         (c.IN_PROGRESS, ("running", "waiting")),
     ),
+    "tenants": ((c.TENANT_DISABLED, ()), (c.TENANT_QUOTA, ()), (c.TENANT_QUOTA_USED, ())),
     "runs": ((c.OPEN_RUNS, _OPEN), (c.CHILD_RUNS, _OPEN)),
     "dead_letters": ((c.DEAD_LETTERS, ()),),
     "ended_work": (

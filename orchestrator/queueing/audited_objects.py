@@ -13,8 +13,10 @@ FROM tasks AS t LEFT JOIN pauses AS p ON p.tenant_id = t.tenant_id AND p.task_id
 WHERE t.tenant_id = :tenant AND t.id = :object
 """
 _TENANT = """
-SELECT jsonb_build_object('maxActiveRuns', t.max_active_runs, 'pausedAt', p.paused_at,
-    'pauseReason', p.reason) AS state
+SELECT jsonb_build_object('maxActiveRuns', t.max_active_runs, 'runsPerDay', t.runs_per_day,
+    'openTaskRuns', t.open_task_runs, 'storedBytes', t.stored_bytes, 'schedules', t.schedules,
+    'requestRate', t.request_rate, 'weight', t.weight, 'disabledAt', t.disabled_at,
+    'disabledReason', t.disabled_reason, 'pausedAt', p.paused_at, 'pauseReason', p.reason) AS state
 FROM tenants AS t LEFT JOIN pauses AS p ON p.tenant_id = t.id AND p.task_id = ''
 WHERE t.id = :tenant
 """

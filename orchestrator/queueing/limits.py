@@ -22,6 +22,7 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.queueing import widths
 from pipeweave.orchestrator.state import pause_sql, releasing
 from pipeweave.orchestrator.state.task_transitions import status_is
+from pipeweave.orchestrator.state.turn_sql import turn
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
 from pipeweave.rates import Rate
@@ -241,7 +242,7 @@ WITH RECURSIVE waiting AS (
     WHERE k.rate_limit IS NOT NULL
 )
 SELECT r.tenant_id, r.id FROM (
-    SELECT w.tenant_id, w.id, row_number() OVER (PARTITION BY w.tenant_id ORDER BY w.id) AS turn
+    SELECT w.tenant_id, w.id, {turn("w.tenant_id", "w.id")} AS turn
     FROM with_room AS w) AS r
 ORDER BY r.turn, r.tenant_id LIMIT :most
 """

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.dispatch import polls, probes, serverless
 from pipeweave.orchestrator.domain.states import ACTIVE_RUN, sql_in
-from pipeweave.orchestrator.objects import passes, uploads
+from pipeweave.orchestrator.objects import passes, stored_bytes, uploads
 from pipeweave.orchestrator.operations import bulk_changes, redrives, run_changes
 from pipeweave.orchestrator.queueing import limits, paused_runs, pauses, placement
 from pipeweave.orchestrator.recovery import (
@@ -27,7 +27,7 @@ from pipeweave.orchestrator.recovery import (
     task_removals,
 )
 from pipeweave.orchestrator.registry import instances, worker_processes
-from pipeweave.orchestrator.retention import expiry, partitions
+from pipeweave.orchestrator.retention import expiry, partitions, tenant_deletion
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import admission, child_runs, deadlines
 from pipeweave.orchestrator.starts import enqueued, event_consumer
@@ -259,6 +259,7 @@ CHORES = (
         is_due=uploads.HAS_EXPIRED,
         may_wait=True,
     ),
+    Chore("stored_bytes", _over(stored_bytes.run_once), None, is_due=stored_bytes.IS_DUE, may_wait=True),
     Chore("old_queues", old_queues.run_once, None, every=HOUR, may_wait=True),
     Chore(
         "lost_messages",
@@ -292,6 +293,14 @@ CHORES = (
         "dispatched",
         is_due=serverless.IS_DUE,
         only_while=_OPEN_TASK_RUNS,
+        may_wait=True,
+    ),
+    Chore(
+        "tenant_deletions",
+        _over(tenant_deletion.run_once),
+        None,
+        runs_in_maintenance=True,
+        is_due=tenant_deletion.IS_DUE,
         may_wait=True,
     ),
     Chore("storage", _storage, None, every=timedelta(minutes=1), may_wait=True),

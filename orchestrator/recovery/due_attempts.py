@@ -11,6 +11,7 @@ from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.state import deployment_mode, run_headers
+from pipeweave.orchestrator.state.turn_sql import turn
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
 
@@ -20,9 +21,9 @@ BATCH = 1_000
 RUNS_PER_TRANSACTION = 50
 
 # Tenants take turns, so that thousands of retries of one tenant do not keep another tenant's waiting.
-_DUE = """
+_DUE = f"""
 SELECT w.run_id, w.id FROM (
-    SELECT o.run_id, o.id, o.due_at, row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.due_at) AS turn
+    SELECT o.run_id, o.id, o.due_at, {turn("o.tenant_id", "o.due_at")} AS turn
     FROM (SELECT t.run_id, t.id, t.tenant_id, t.due_at FROM task_runs AS t
           WHERE t.status = 'pending' AND t.due_at <= now() ORDER BY t.due_at LIMIT :window) AS o) AS w
 ORDER BY w.turn, w.due_at LIMIT :batch

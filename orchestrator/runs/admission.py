@@ -117,12 +117,12 @@ WITH RECURSIVE waiting AS (
         SELECT r.tenant_id FROM runs AS r WHERE r.status = 'pending' AND r.tenant_id > w.tenant_id
         ORDER BY r.tenant_id LIMIT 1) AS n
 ), free AS (
-    SELECT n.id, coalesce(n.max_active_runs - {ACTIVE}, CAST(:most AS bigint)) AS places
+    SELECT n.id, n.weight, coalesce(n.max_active_runs - {ACTIVE}, CAST(:most AS bigint)) AS places
     FROM waiting AS w JOIN tenants AS n ON n.id = w.tenant_id
 )
 SELECT t.tenant_id, count(*) AS number FROM (
     SELECT f.id AS tenant_id FROM free AS f CROSS JOIN LATERAL (
-        SELECT row_number() OVER () AS turn FROM (
+        SELECT (row_number() OVER () - 1) / f.weight AS turn FROM (
             SELECT 1 FROM runs AS r
             WHERE r.tenant_id = f.id AND r.status = 'pending' AND NOT {is_run_paused("r.id")}
             LIMIT greatest(0, least(f.places, CAST(:most AS bigint)))) AS p) AS p

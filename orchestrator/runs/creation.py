@@ -21,7 +21,8 @@ from pipeweave.orchestrator.domain.task_run import KeptValue, TaskRun
 from pipeweave.orchestrator.domain.triggered_by import API
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.objects import uploads
-from pipeweave.orchestrator.queueing import maintenance_mode, run_slots, start_conditions
+from pipeweave.orchestrator.queueing import maintenance_mode, quotas, run_slots, start_conditions
+from pipeweave.orchestrator.queueing.quotas import QuotaCount
 from pipeweave.orchestrator.queueing.start_conditions import Holds
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOutdated
@@ -139,15 +140,23 @@ def write(
         Conflict: the run whose results are reused was continued; nothing was written.
         UploadNotUsable: an input names an upload that was deleted or has expired; nothing was written.
         LimitExceeded: an input names too many uploads; nothing was written.
+        QuotaExceeded: a quota of the tenant has no room for all of the runs; nothing was written.
+        TenantDisabled: the tenant is disabled; nothing was written.
     """
     tenant = new_runs[0].header.tenant
     _claim_uploads(tx, tenant, new_runs)
     expected = start_conditions.expected(tx, tenant)
+    # Only a fresh look may refuse a caller.
+    expected = start_conditions.look(tx, tenant) if expected.is_disabled else expected
+    counted = _admitted(tx, new_runs, expected)
     while (written := _write(tx, new_runs, expected, catalog)) is None:
         holds = start_conditions.look(tx, tenant)
         if holds == expected:
             raise _refused(tx, catalog, is_child=new_runs[0].header.parent is not None)
         expected = holds
+        counted = _admitted(tx, new_runs, expected)
+    if counted is not None:
+        quotas.note(tx, counted)
     begun = [new for new, run in zip(new_runs, written, strict=True) if run.status is RunStatus.RUNNING]
     run_transitions.announce_start(tx, *(each.header for each in begun))
     for new, run in zip(new_runs, written, strict=True):
@@ -156,6 +165,25 @@ def write(
         if run.status is RunStatus.RUNNING:
             _begin(tx, new, run.task_runs)
     return written
+
+
+def _admitted(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> QuotaCount | None:
+    """What counts for the tenant's quotas with these runs; None if nothing does.
+
+    A run inside of one that is under way belongs to it: it is never refused, and no run of its day.
+
+    Raises:
+        TenantDisabled, QuotaExceeded: as `write`.
+    """
+    first = new_runs[0].header
+    if first.parent is not None:
+        return None
+    if expected.is_disabled:
+        raise quotas.disabled(tx, first.tenant)
+    if not expected.has_quotas:
+        return None
+    task_runs = sum(len(each.header.plan.steps) for each in new_runs)
+    return quotas.check_runs(tx, first.tenant, len(new_runs), task_runs)
 
 
 def _claim_uploads(tx: Transaction, tenant: str, new_runs: Sequence[NewRun]) -> None:

@@ -17,6 +17,7 @@ from pipeweave.orchestrator.security.access_tokens import (
     CallerAccess,
 )
 from pipeweave.orchestrator.security.audit import ENTRY_ID
+from pipeweave.orchestrator.security.gates import TenantGate
 from pipeweave.orchestrator.security.places import Peer
 from pipeweave.orchestrator.security.sessions import SESSION_ID
 from pipeweave.orchestrator.security.token_bounds import MAX_NETWORKS, TokenBounds
@@ -36,5 +37,6 @@ __all__ = [
     "WRITE",
     "CallerAccess",
     "Peer",
+    "TenantGate",
     "TokenBounds",
 ]

@@ -24,6 +24,7 @@ from pipeweave.orchestrator.security.caller_access import (
     WRITE,
     CallerAccess,
 )
+from pipeweave.orchestrator.security.gates import GATES, gates_of
 from pipeweave.orchestrator.security.token_bounds import (
     ADMIN_LIFE,
     NO_BOUNDS,
@@ -161,11 +162,11 @@ def make_token(
     return MadeToken(made, token, row.expires_at, whole)
 
 
-_VERIFY = """
-SELECT id, name, tenants, scopes, used_at, groups, CAST(networks AS text[]) AS networks, service_id,
-    certificate
-FROM access_tokens
-WHERE token_hash = :hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+_VERIFY = f"""
+SELECT t.id, t.name, t.tenants, t.scopes, t.used_at, t.groups, CAST(t.networks AS text[]) AS networks,
+    t.service_id, t.certificate, {GATES} AS gates
+FROM access_tokens AS t
+WHERE t.token_hash = :hash AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
 """
 
 
@@ -198,6 +199,7 @@ def access_of(row: Any, *, is_use_due: bool = False) -> CallerAccess:
         networks=tuple(row.networks),
         service_id=row.service_id,
         certificate=row.certificate,
+        gates=gates_of(row.gates),
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from uuid import UUID
 
+from pipeweave.orchestrator.security.gates import NO_GATES, TenantGate
 from pipeweave.orchestrator.security.places import Peer, is_within
 
 READ, APPROVE, WRITE, ADMIN, WORKER, TICK = (
@@ -58,6 +59,7 @@ class CallerAccess:
         networks: of the peers that may use it; empty: any.
         service_id: the only service that it may register.
         certificate: SHA-256 of the certificate that its user has, as hex.
+        gates: of its tenants that are disabled, or have a rate of requests.
     """
 
     id: UUID
@@ -71,6 +73,7 @@ class CallerAccess:
     networks: tuple[str, ...] = ()
     service_id: str | None = None
     certificate: str | None = None
+    gates: Mapping[str, TenantGate] = field(default_factory=lambda: NO_GATES)
 
     def allows(self, scope: str) -> bool:
         """Whether one of the token's scopes is this scope or includes it."""

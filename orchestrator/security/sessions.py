@@ -22,6 +22,7 @@ from pipeweave.orchestrator.security.access_tokens import (
     access_of,
     verify,
 )
+from pipeweave.orchestrator.security.gates import GATES
 from pipeweave.orchestrator.store.database import Transaction
 
 SESSION_ID = "ses"
@@ -109,9 +110,9 @@ def make_link(tx: Transaction, token_id: UUID) -> tuple[str, datetime]:
     return code, expires_at
 
 
-_VERIFY = """
+_VERIFY = f"""
 SELECT s.id AS session_id, s.seen_at, t.id, t.name, t.tenants, t.scopes, t.groups,
-    CAST(t.networks AS text[]) AS networks, t.service_id, t.certificate
+    CAST(t.networks AS text[]) AS networks, t.service_id, t.certificate, {GATES} AS gates
 FROM ui_sessions AS s JOIN access_tokens AS t ON t.id = s.token_id
 WHERE s.hash = :hash AND s.expires_at > :now
   AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)

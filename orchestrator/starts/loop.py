@@ -17,6 +17,7 @@ from pipeweave.errors import PipeWeaveError, Unavailable
 from pipeweave.orchestrator.runs.triggering import CreatedRun, StartRequest
 from pipeweave.orchestrator.starts import new_runs
 from pipeweave.orchestrator.state import deployment_mode
+from pipeweave.orchestrator.state.turn_sql import turn
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
 from pipeweave.orchestrator.store.values import Values
@@ -168,7 +169,7 @@ def in_turns(due: str, at: str) -> str:
     """
     return f"""
 SELECT w.* FROM (
-    SELECT o.*, row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.{at}, o.id) AS turn
+    SELECT o.*, {turn("o.tenant_id", f"o.{at}, o.id")} AS turn
     FROM ({due} ORDER BY {at} LIMIT :window) AS o) AS w
 ORDER BY w.turn, w.{at}, w.id LIMIT :batch
 """

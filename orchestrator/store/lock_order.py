@@ -17,6 +17,7 @@ in which both stood still. So a transaction that waits for a row of one table ho
     hook_fires            the calls of a hook
     run_tokens            a trigger with a token, in the order of the tokens; a delivery that may start the
                           run of one has its advisory lock, with its trigger
+    tenant_use            new runs that count for a quota (queueing/quotas.py)
     tenants               verbs that give run slots
     idempotency_claims    keys, in the order of task and key (engine/idempotency.py, engine/key_waiters.py)
     runs                  verbs that end or reopen a run, and then lock all of its task runs
@@ -64,6 +65,7 @@ LOCK_ORDER = (
     "event_fires",
     "hook_fires",
     "run_tokens",
+    "tenant_use",
     "tenants",
     "idempotency_claims",
     "runs",

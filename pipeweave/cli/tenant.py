@@ -1,9 +1,9 @@
-"""`pipeweave tenant`: list and show tenants, limit them."""
+"""`pipeweave tenant`: list and show tenants, limit them, disable and enable them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -24,9 +24,34 @@ if TYPE_CHECKING:
     from pipeweave.client import Client, Document
 
 
+NONE = "none"
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+if TYPE_CHECKING:
+    _Number = click.ParamType[int | str]
+else:
+    # Generic from click 8.4 on.
+    _Number = click.ParamType
+
+
+class _Quota(_Number):
+    """A number, or `none` for any number."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if value == NONE:
+            return NONE
+        return int(click.IntRange(min=0).convert(value, param, ctx))
+
+
+QUOTA = _Quota()
+
+
 @click.group(cls=Resource)
 def tenant() -> None:
-    """List, show and limit the tenants of the token.
+    """List, show, limit and disable the tenants of the token.
 
     Without a command, it lists them.
     """
@@ -76,9 +101,153 @@ def limit(client: Client, name: str, max_active_runs: int | None, is_none: bool,
     show_answer(client.tenant(name), as_json, _show)
 
 
+def _quota(what: str) -> Callable[[Decorated], Decorated]:
+    name = what.replace(" ", "-")
+    return click.option(
+        f"--{name}", metavar="N", type=QUOTA, help=f"Allow at most so many {what}; or `none`."
+    )
+
+
+@tenant.command(
+    epilog=examples(
+        "pipeweave tenant limits shop",
+        "pipeweave tenant limits shop --runs-per-day 10000 --request-rate 600/m",
+        "pipeweave tenant limits shop --runs-per-day none",
+    )
+)
+@click.argument("name")
+@_quota("runs per day")
+@_quota("open task runs")
+@_quota("stored bytes")
+@_quota("schedules")
+@click.option("--request-rate", metavar="RATE", help="Serve at most so many requests, as 600/m; or `none`.")
+@click.option("--weight", metavar="N", type=click.IntRange(1, 100), help="Give it so many turns.")
+@json_option
+@connected
+def limits(client: Client, name: str, as_json: bool, **wanted: Any) -> None:
+    """Show or set the quotas of a tenant, and its weight.
+
+    What is not named stays as it is. Setting takes an operator's token, which is valid for all tenants.
+    """
+    if changes := {key: value for key, value in wanted.items() if value is not None}:
+        before = _quotas_before(client, name)
+        kept = {key: before.get(field) for key, field in _QUOTAS.items()}
+        changed = {key: None if value == NONE else value for key, value in changes.items()}
+        client.set_tenant_limits(name, **{**kept, "weight": before.get("weight", 1), **changed})
+    show_answer(client.tenant_limits(name), as_json, _show_limits)
+
+
+def _quotas_before(client: Client, name: str) -> Document:
+    from pipeweave.errors import NotFound
+
+    try:
+        return client.tenant_limits(name)
+    except NotFound:  # the first limits make the tenant
+        return {}
+
+
+@tenant.command(epilog=examples("pipeweave tenant disable shop --reason 'unpaid since May'"))
+@click.argument("name")
+@click.option("--reason", metavar="TEXT", help="Who is refused reads it.")
+@json_option
+@connected
+def disable(client: Client, name: str, reason: str | None, as_json: bool) -> None:
+    """Begin nothing new of a tenant, and refuse its requests.
+
+    What is under way ends; `pipeweave pause` stops it, too. Operators are still served.
+    """
+    show_answer(client.disable_tenant(name, reason), as_json, _show)
+
+
+@tenant.command(epilog=examples("pipeweave tenant enable shop"))
+@click.argument("name")
+@json_option
+@connected
+def enable(client: Client, name: str, as_json: bool) -> None:
+    """Let a disabled tenant go on.
+
+    What its schedules missed follows their missed policy.
+    """
+    show_answer(client.enable_tenant(name), as_json, _show)
+
+
+@tenant.command(epilog=examples("pipeweave tenant delete shop --yes", "pipeweave tenant deletion shop"))
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Really delete all of it.")
+@json_option
+@connected
+def delete(client: Client, name: str, yes: bool, as_json: bool) -> None:
+    """Disable a tenant at once, and delete all of it.
+
+    Its runs, definitions, uploads and tokens go within minutes, its objects with the next sweep of the
+    storage. The audit stays. Its workers must be stopped before.
+    """
+    if not yes:
+        raise click.UsageError(f"this deletes every run, pipeline and token of {name}; confirm with --yes")
+    show_answer(client.delete_tenant(name), as_json, _show_deletion)
+
+
+@tenant.command(epilog=examples("pipeweave tenant deletion shop"))
+@click.argument("name")
+@json_option
+@connected
+def deletion(client: Client, name: str, as_json: bool) -> None:
+    """Show how far the deletion of a tenant is."""
+    show_answer(client.tenant_deletion(name), as_json, _show_deletion)
+
+
+def _show_deletion(shown: Document) -> None:
+    show_fields(
+        (
+            ("tenant", shown["tenantId"]),
+            ("requested (UTC)", when(shown["requestedAt"])),
+            ("requested by", shown["requestedBy"]),
+            ("deleted runs", f"{shown['deletedRuns']:,}"),
+            ("deleted rows", f"{shown['deletedRows']:,}"),
+            ("finished (UTC)", when(shown["finishedAt"]) if shown["finishedAt"] else "not yet"),
+        )
+    )
+
+
+_QUOTAS: Mapping[str, str] = {
+    "runs_per_day": "runsPerDay",
+    "open_task_runs": "openTaskRuns",
+    "stored_bytes": "storedBytes",
+    "schedules": "schedules",
+    "request_rate": "requestRate",
+}
+
+
+def _show_limits(shown: Document) -> None:
+    used = shown["used"]
+    counted = (
+        ("runs per day", shown["runsPerDay"], used["runsToday"]),
+        ("open task runs", shown["openTaskRuns"], used["openTaskRuns"]),
+        ("stored bytes", shown["storedBytes"], used["storedBytes"]),
+        ("schedules", shown["schedules"], used["schedules"]),
+    )
+    show_fields(
+        (
+            ("tenant", shown["id"]),
+            *((name, _used(most, number)) for name, most, number in counted),
+            ("request rate", shown["requestRate"] or "unlimited"),
+            ("weight", shown["weight"]),
+        )
+    )
+
+
+def _used(most: int | None, used: int | None) -> str:
+    if most is None:
+        return "unlimited" if used is None else f"unlimited ({used:,} used)"
+    return f"{most:,} (not summed up yet)" if used is None else f"{most:,} ({used:,} used)"
+
+
 def _show(stored_tenant: Document) -> None:
     shown = {
         "tenant": stored_tenant["id"],
+        "disabled since (UTC)": stored_tenant["disabledAt"] and when(stored_tenant["disabledAt"]),
+        "disabled by": stored_tenant["disabledBy"],
+        "reason": stored_tenant["disabledReason"],
         "max active runs": stored_tenant["maxActiveRuns"] or "unlimited",
         "active runs": stored_tenant["activeRuns"],
         "queued runs": stored_tenant["pendingRuns"],

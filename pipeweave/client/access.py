@@ -40,6 +40,76 @@ class AccessMethods(Methods):
         body = without_none(maxActiveRuns=max_active_runs)
         return document_of(self._http.send("PUT", f"/api/tenants/{checked_id(tenant)}", body))
 
+    def tenant_limits(self, tenant: str) -> Document:
+        """Read the quotas of a tenant, its weight, and how much of each quota is used.
+
+        Raises:
+            NotFound: there is no such tenant, or the token may not enter it.
+        """
+        return document_of(self._http.get(f"/api/tenants/{checked_id(tenant)}/limits", {}))
+
+    def set_tenant_limits(
+        self,
+        tenant: str,
+        *,
+        runs_per_day: int | None = None,
+        open_task_runs: int | None = None,
+        stored_bytes: int | None = None,
+        schedules: int | None = None,
+        request_rate: str | None = None,
+        weight: int = 1,
+    ) -> Document:
+        """Let exactly these quotas of a tenant hold; None: any number. For operators, whose tokens are valid
+        for all tenants.
+
+        Args:
+            runs_per_day: that begin on a day of UTC.
+            open_task_runs: of open runs, not final.
+            stored_bytes: in storage, by the last sum.
+            schedules: that are stored.
+            request_rate: requests with the tenant's tokens, as `600/m`.
+            weight: turns that it gets where tenants take turns, 1 to 100.
+        """
+        body = without_none(
+            runsPerDay=runs_per_day,
+            openTaskRuns=open_task_runs,
+            storedBytes=stored_bytes,
+            schedules=schedules,
+            requestRate=request_rate,
+            weight=weight,
+        )
+        return document_of(self._http.send("PUT", f"/api/tenants/{checked_id(tenant)}/limits", body))
+
+    def disable_tenant(self, tenant: str, reason: str | None = None) -> Document:
+        """Begin nothing new of a tenant, and refuse its requests; what is under way ends. For operators."""
+        body = without_none(reason=reason)
+        return document_of(self._http.send("POST", f"/api/tenants/{checked_id(tenant)}/disable", body))
+
+    def enable_tenant(self, tenant: str) -> Document:
+        """Let a disabled tenant go on. For operators.
+
+        Raises:
+            Conflict: it is not disabled.
+        """
+        return document_of(self._http.send("POST", f"/api/tenants/{checked_id(tenant)}/enable", {}))
+
+    def delete_tenant(self, tenant: str) -> Document:
+        """Disable a tenant at once, and let the deployment delete all of it. For operators.
+
+        Raises:
+            NotFound: there is no such tenant.
+            Conflict: its workers are alive.
+        """
+        return document_of(self._http.send("DELETE", f"/api/tenants/{checked_id(tenant)}"))
+
+    def tenant_deletion(self, tenant: str) -> Document:
+        """Read how far the deletion of a tenant is. For operators.
+
+        Raises:
+            NotFound: no tenant of this name was deleted.
+        """
+        return document_of(self._http.get(f"/api/tenants/{checked_id(tenant)}/deletion", {}))
+
     def audit(self, /, *, limit: int | None = None, cursor: str | None = None, **filters: Any) -> Page:
         """List one page of who changed what, newest first. For administrators.
 

@@ -18,6 +18,7 @@ from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.triggered_by import TRANSACTION, TriggeredBy
 from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.starts.failures import MAX_ERROR_CHARS
+from pipeweave.orchestrator.state.turn_sql import turn
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.size_limits import MAX_JSON_DEPTH
 
@@ -83,11 +84,11 @@ class Enqueued:
 # Whoever may INSERT writes the JSON: it is read as text, so that a row which no reader of JSON takes holds up
 # no other. The order is that of the due times within a tenant. What commits late is found whenever that is:
 # nothing remembers how far it came. Sizes are summed up last, so that only inputs of this batch are read.
-_DUE = """
+_DUE = f"""
 WITH due AS MATERIALIZED (
     SELECT w.id, w.turn, w.due_at FROM (
         SELECT o.id, o.due_at,
-            row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.due_at, o.id) AS turn
+            {turn("o.tenant_id", "o.due_at, o.id")} AS turn
         FROM (SELECT e.id, e.tenant_id, e.due_at FROM enqueued_runs AS e
               WHERE e.settled_at IS NULL AND e.due_at <= greatest(CAST(:now AS timestamptz), now())
                 AND e.is_large = CAST(:is_large AS boolean)

@@ -4,8 +4,9 @@ So a process may die at any moment, and several may do this at once: a row is th
 process works on rows it has a lease, so that others need not try the same ones; whoever tries them all the
 same finds them locked or gone.
 
-What cannot start now is tried again: while storage is away, for as long as that lasts; while its pipeline or
-a task of it is not known, for PATIENCE. What can never start is refused, and its row stays to say so.
+What cannot start now is tried again: while storage is away, or its tenant is disabled or has used up a quota,
+for as long as that lasts; while its pipeline or a task of it is not known, for PATIENCE. What can never start
+is refused, and its row stays to say so.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pipeweave.errors import (
     InvalidInput,
     NotFound,
     PipeWeaveError,
+    QuotaExceeded,
+    TenantDisabled,
     Unavailable,
 )
 from pipeweave.orchestrator.registry import TaskRow
@@ -214,7 +217,7 @@ def _faults(spec: PipelineSpec, each: Enqueued) -> str | None:
 def _record(database: Database, values: Values, batch: Sequence[Enqueued], error: Exception) -> int:
     """Decide what becomes of rows that could not be started."""
     # What a task or the pipeline lacks, every row of it lacks; what one input lacks, the others may have.
-    concerns_all = isinstance(error, (NotFound, Conflict, Unavailable))
+    concerns_all = isinstance(error, (NotFound, Conflict, Unavailable, TenantDisabled))
     if len(batch) > 1 and not concerns_all:
         middle = len(batch) // 2
         return _start(database, values, batch[:middle]) + _start(database, values, batch[middle:])
@@ -243,7 +246,7 @@ def _names(batch: Sequence[Enqueued]) -> dict[str, str]:
 
 def _is_hopeless(error: Exception, each: Enqueued, age: timedelta) -> bool:
     """Whether another try would not help."""
-    if isinstance(error, Unavailable):
+    if isinstance(error, (Unavailable, QuotaExceeded, TenantDisabled)):
         return False
     may_help = isinstance(error, (NotFound, Conflict)) or not isinstance(error, PipeWeaveError)
     return not may_help or age > rows.PATIENCE

@@ -26,6 +26,7 @@ from pipeweave.orchestrator.dispatch.beside_tick import (
 from pipeweave.orchestrator.dispatch.tokens import secret_of
 from pipeweave.orchestrator.starts.failures import MAX_ERROR_CHARS
 from pipeweave.orchestrator.starts.hooks import repeated_ends
+from pipeweave.orchestrator.state.turn_sql import turn
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.sending import Networks, NoReply, Sender, path_of
 from pipeweave.settings import Settings
@@ -54,7 +55,7 @@ UPDATE hook_fires AS f SET attempts = f.attempts + 1,
 WHERE f.due_at <= :now AND f.url IS NOT NULL AND f.id = ANY(ARRAY(
     SELECT w.id FROM (
         SELECT o.id, o.tenant_id, o.due_at,
-            row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.due_at, o.id) AS turn
+            {turn("o.tenant_id", "o.due_at, o.id")} AS turn
         FROM (SELECT d.id, d.tenant_id, d.due_at FROM hook_fires AS d
               WHERE d.due_at <= :now AND d.url IS NOT NULL AND {HAS_PLACES}
               ORDER BY d.due_at LIMIT :window) AS o) AS w

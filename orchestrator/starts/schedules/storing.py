@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.queueing import quotas
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.starts.failures import refuse
 from pipeweave.orchestrator.starts.schedules import row as rows
@@ -111,9 +112,12 @@ def put(tx: Transaction, tenant: str, schedule_id: str, spec: ScheduleSpec, *, s
         NotFound: the tenant has no such pipeline.
         InputValidationFailed: the pipeline refuses the input.
         InvalidInput: the input is too large, or the schedule would never be due.
+        QuotaExceeded: it is new, and the tenant has as many as it may.
     """
     _check_input(tx, tenant, spec)
     before = rows.lock(tx, tenant, schedule_id)
+    if before is None:
+        quotas.check_schedules(tx, tenant)
     timetable = spec.timetable(tx.now if before is None else before.created_at)
     is_enabled = not spec.paused if spec.paused is not None else before is None or before.is_enabled
     next_at = _next(before, timetable, is_enabled, tx.now)
