@@ -6,8 +6,8 @@ delete nothing.
 
 from alembic import op
 
-revision = "0074"
-down_revision = "0073"
+revision = "0077"
+down_revision = "0076"
 
 UP = """
 CREATE TABLE tenant_deletions (

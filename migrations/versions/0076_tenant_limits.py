@@ -6,8 +6,8 @@ know no quota, and let a disabled tenant go on.
 
 from alembic import op
 
-revision = "0073"
-down_revision = "0071"
+revision = "0076"
+down_revision = "0073"
 
 UP = """
 ALTER TABLE tenants
