@@ -7,7 +7,7 @@ know no quota, and let a disabled tenant go on.
 from alembic import op
 
 revision = "0076"
-down_revision = "0073"
+down_revision = "0074"
 
 UP = """
 ALTER TABLE tenants
