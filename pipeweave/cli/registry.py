@@ -218,8 +218,8 @@ def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> N
     shown = {
         "pipeline": definition["id"],
         "version": definition["version"],
-        "current version": definition["currentVersion"],
-        "promoted": "yes" if definition["promotedVersion"] else "no, it is the newest",
+        "current version": definition.get("currentVersion"),
+        "promoted": "yes" if definition.get("promotedVersion") else "no, it is the newest",
         "description": spec.get("description"),
         "failure mode": spec.get("failureMode"),
         "stored (UTC)": when(definition.get("createdAt")),
