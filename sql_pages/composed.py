@@ -232,6 +232,7 @@ CALLS: Calls = [
     ("of services", lambda tx, _: unknown_names.names(tx, TENANT, "service")),
     ("of schedules", lambda tx, _: unknown_names.names(tx, TENANT, "schedule")),
     ("of triggers", lambda tx, _: unknown_names.names(tx, TENANT, "trigger")),
+    ("of bundles", lambda tx, _: unknown_names.names(tx, TENANT, "bundle")),
     ("of pipelines", lambda tx, _: unknown_names.require(tx, TENANT, "pipeline", "a")),
     ("of tasks", lambda tx, _: unknown_names.require(tx, TENANT, "task", "a")),
     ("of services", lambda tx, _: unknown_names.require(tx, TENANT, "service", "a")),

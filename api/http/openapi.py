@@ -63,6 +63,7 @@ TAGS: Mapping[str, str] = {
     "webhooks": "What others send to start a run. A signature stands for a token.",
     "streams": "Changes of runs as they come: server-sent events and WebSockets.",
     "access": "Tokens, the sessions of browsers that stand for them, and tenants.",
+    "bundles": "Signed files with tasks and pipelines, and the keys that a tenant trusts.",
     "views": "Filters of a screen of the dashboard under a name, which a tenant shares.",
     "maintenance": "Maintenance mode of the whole deployment, for administrators.",
 }

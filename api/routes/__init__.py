@@ -9,6 +9,7 @@ from pipeweave.api.http import Endpoint
 from pipeweave.api.routes.access import routes as access
 from pipeweave.api.routes.audit import routes as audit
 from pipeweave.api.routes.bulk import routes as bulk
+from pipeweave.api.routes.bundles import routes as bundles
 from pipeweave.api.routes.callbacks import routes as callbacks
 from pipeweave.api.routes.dead_letters import routes as dead_letters
 from pipeweave.api.routes.deployment import routes as deployment
@@ -73,6 +74,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         dead_letters,
         storage,
         uploads,
+        bundles,
         maintenance,
         access,
         tenants,

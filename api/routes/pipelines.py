@@ -26,7 +26,15 @@ from pipeweave.api.contract.requests import (
 )
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.api.routes import input_checks, triggering
-from pipeweave.errors import Conflict, FieldError, InvalidInput, InvalidSpec, NotFound, UploadNotUsable
+from pipeweave.errors import (
+    Conflict,
+    FieldError,
+    InvalidInput,
+    InvalidSpec,
+    NotFound,
+    PipelineUnsigned,
+    UploadNotUsable,
+)
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.documents.pipelines import (
     CurrentVersion,
@@ -104,7 +112,7 @@ def get_pipeline(call: Call, id: str, query: VersionQuery) -> dict[str, Any]:
         200: (StoredAnswer, "The newest version is the same; nothing was stored."),
         201: (StoredAnswer, "A new version was stored."),
     },
-    errors=(InvalidSpec,),
+    errors=(InvalidSpec, PipelineUnsigned),
     example=_EXAMPLE,
 )
 def put_pipeline(call: Call, id: str, body: PipelineDocument) -> Answer:

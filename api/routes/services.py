@@ -9,7 +9,14 @@ from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.contract.requests import FlatTask, NestedTask, RegisterRequest, TaskOptions
 from pipeweave.api.contract.worker_reports import InstanceQuery, RemovedInstance, ServiceSettings
 from pipeweave.api.http import Call, PathId, Routes
-from pipeweave.errors import Conflict, Forbidden, NotFound, TargetRefused, TaskOwnedElsewhere
+from pipeweave.errors import (
+    Conflict,
+    Forbidden,
+    NotFound,
+    PipelineUnsigned,
+    TargetRefused,
+    TaskOwnedElsewhere,
+)
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.dispatch import address_of, tokens
 from pipeweave.orchestrator.documents.services import ServiceAnswer, ServiceList
@@ -70,7 +77,7 @@ def list_service_tasks(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
     scopes=(WORKER, WRITE),
     body=RegisterRequest,
     answer=RegisteredAnswer,
-    errors=(TaskOwnedElsewhere, TargetRefused),
+    errors=(TaskOwnedElsewhere, TargetRefused, PipelineUnsigned),
     example=_EXAMPLE,
 )
 def register(call: Call, body: RegisterRequest) -> dict[str, Any]:
@@ -107,7 +114,7 @@ def register(call: Call, body: RegisterRequest) -> dict[str, Any]:
     scopes=(WORKER, WRITE),
     body=RegisterRequest,
     answer=RegisteredAnswer,
-    errors=(TaskOwnedElsewhere, TargetRefused),
+    errors=(TaskOwnedElsewhere, TargetRefused, PipelineUnsigned),
     example=_EXAMPLE,
 )
 def register_alias(call: Call, body: RegisterRequest) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def upload(call: Call, form: FormFile) -> dict[str, Any]:
     24
     hours: the run claims it, and it is kept as long as the run. Otherwise it is deleted.
     """
-    with _place():
+    with receiving():
         received = form.receive()
         name = _checked_name(received.name)
         backends = call.deployment.values.backends
@@ -148,7 +148,12 @@ def _store(storage: Storage, path: str, received: ReceivedFile) -> WrittenConten
 
 
 @contextmanager
-def _place() -> Iterator[None]:
+def receiving() -> Iterator[None]:
+    """One of the places of those that send a file.
+
+    Raises:
+        Unavailable: all are taken.
+    """
     if not _places.acquire(blocking=False):
         raise Unavailable(
             f"this server process receives {AT_ONCE} uploads already", hint="try again in a few seconds"

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from pipeweave.errors import Unavailable
+from pipeweave.orchestrator.bundles import installed
 from pipeweave.orchestrator.diagnosis.why_reasons import MOST_COUNTED, Reason, nth, reason, seconds, up_to
 from pipeweave.orchestrator.domain import gcra, queue_names
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id
@@ -94,14 +95,14 @@ def queue_reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]
     """What a queued task run waits for: a worker, task runs ahead of it, or a message that was lost."""
     taker = placement.taker_of(tx, row.tenant_id, row.task_id, row.pinned_to)
     if queue_names.is_parking(row.queue):
-        yield _not_loaded(row, taker)
+        yield _not_loaded(tx, row, taker)
         return
     alive, _ = worker_processes.alive_of_queue(tx, row.queue)
     if not alive:
         text = f"no running worker serves {row.queue}"
         yield reason("no_worker", text, queue=row.queue, workers=0)
     elif not taker.lives and not worker_processes.has_silent(tx, row.queue):
-        yield _not_loaded(row, taker)
+        yield _not_loaded(tx, row, taker)
     yield from line_reasons(tx, row, oldest)
 
 
@@ -122,7 +123,7 @@ def line_reasons(tx: Transaction, row: Any, oldest: Oldest | None) -> Iterator[R
         yield from _lost_message(row, oldest)
 
 
-def _not_loaded(row: Any, taker: placement.Taker) -> Reason:
+def _not_loaded(tx: Transaction, row: Any, taker: placement.Taker) -> Reason:
     version = None if row.pinned_to is None else row.code_version
     code = "" if version is None else f" in code version {version}, to which its run is pinned"
     if taker.is_leaving and not taker.lives:
@@ -132,12 +133,29 @@ def _not_loaded(row: Any, taker: placement.Taker) -> Reason:
         )
     else:
         since = "" if taker.last_seen is None else f" since {iso(taker.last_seen)}"
-        text = (
-            f"no live worker has task {row.task_id}{code}{since}: it waits for one; "
-            "`pipeweave deploys` shows who has what, `pipeweave tasks remove` cancels it"
+        bundle = installed.bundle_of_task(tx, row.tenant_id, row.task_id)
+        text = f"no live worker has task {row.task_id}{code}{since}: " + (
+            "it waits for one; `pipeweave deploys` shows who has what, `pipeweave tasks remove` cancels it"
+            if bundle is None
+            else _without_bundle(bundle)
         )
     numbers = {"taskId": row.task_id, "codeVersion": version, "lastSeen": iso(taker.last_seen)}
     return reason("task_not_loaded", text, **numbers)
+
+
+def _without_bundle(bundle: installed.BundleOfTask) -> str:
+    """Why the task of a bundle is not loaded, and what helps."""
+    name, because = f"bundle {bundle.id} {bundle.version}", f" ({bundle.reason})" if bundle.reason else ""
+    if bundle.state == "revoked":
+        return f"{name} is revoked{because}; it waits until a newer version is installed"
+    if bundle.state == "installed" and not bundle.is_trusted:
+        return (
+            f"every key that signed {name} is revoked{because}; it waits until the bundle is installed with "
+            "the signature of a trusted key"
+        )
+    if bundle.state == "installed":
+        return f"{name} is installed; it waits for a worker of bundles (`pipeweave worker --bundles`)"
+    return f"it is of {name}, and the newer version of that bundle has it no more"
 
 
 def _lost_message(row: Any, oldest: Oldest) -> Iterator[Reason]:

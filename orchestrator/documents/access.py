@@ -114,6 +114,7 @@ class Tenant(AnswerModel):
     id: str
     created_at: AwareDatetime
     max_active_runs: int | None = Field(description="Runs that may be active at a time; null: no limit.")
+    takes_only_signed: bool = Field(description="Whether it takes only pipelines that signed bundles bring.")
 
 
 class TenantUse(Tenant):

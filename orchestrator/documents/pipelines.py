@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, Field
 
 from pipeweave.orchestrator.documents.base import AnswerModel, CodeHash, FailureMode, Paged, RunId
+from pipeweave.orchestrator.documents.bundles import BundleOrigin
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 
 Source = Literal["decorator", "document", "derived", "api"]
@@ -66,6 +67,7 @@ class Pipeline(AnswerModel):
     end_steps: list[str] = Field(description="The steps that no other step waits for.")
     entry_tasks: list[str] = Field(description="The tasks of its entry steps.")
     end_tasks: list[str] = Field(description="The tasks of its end steps.")
+    bundle: BundleOrigin | None = Field(description="The bundle that vouches for this version.")
     spec: dict[str, Any] = Field(description="The normalised document: every step with its `needs`.")
 
 

@@ -35,6 +35,7 @@ NAMING = (
     ("dead_letters", "input_path"),
     ("idempotency_claims", "output_path"),
     ("signals", "payload_path"),
+    ("bundles", "storage_path"),
 )
 _NAMED = f"SELECT 1 WHERE {' OR '.join(_named_by(*each) for each in NAMING)}"
 

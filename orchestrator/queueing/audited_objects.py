@@ -16,7 +16,8 @@ _TENANT = """
 SELECT jsonb_build_object('maxActiveRuns', t.max_active_runs, 'runsPerDay', t.runs_per_day,
     'openTaskRuns', t.open_task_runs, 'storedBytes', t.stored_bytes, 'schedules', t.schedules,
     'requestRate', t.request_rate, 'weight', t.weight, 'disabledAt', t.disabled_at,
-    'disabledReason', t.disabled_reason, 'pausedAt', p.paused_at, 'pauseReason', p.reason) AS state
+    'disabledReason', t.disabled_reason, 'takesOnlySigned', t.takes_only_signed,
+    'pausedAt', p.paused_at, 'pauseReason', p.reason) AS state
 FROM tenants AS t LEFT JOIN pauses AS p ON p.tenant_id = t.id AND p.task_id = ''
 WHERE t.id = :tenant
 """

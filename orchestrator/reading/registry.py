@@ -10,6 +10,7 @@ from pipeweave.orchestrator.documents.tasks import CodeVersion, InputSchemaAnswe
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import duration_ms
 from pipeweave.orchestrator.domain.run_kinds_sql import NEWEST_OF_PIPELINE, OF_PIPELINE, of_whole
+from pipeweave.orchestrator.reading import bundle_list
 from pipeweave.orchestrator.reading.service_list import require_service
 from pipeweave.orchestrator.registry import code_versions, current_version, pipelines, unknown_names
 from pipeweave.orchestrator.registry.loaded_tasks import last_seen_sql
@@ -218,6 +219,7 @@ def pipeline(tx: Transaction, tenant: str, pipeline_id: str, version: int | None
         end_steps=[step.id for step in ends],
         entry_tasks=list(dict.fromkeys(step.task for step in entries if step.has_task)),
         end_tasks=list(dict.fromkeys(step.task for step in ends if step.has_task)),
+        bundle=bundle_list.origin_of(tx, tenant, stored.id, stored.version),
         spec={**stored.spec.to_json(), **_schedule(tx, tenant, stored)},
     )
 

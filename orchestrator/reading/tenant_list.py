@@ -19,7 +19,7 @@ from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, PageRequest
 
-_COLUMNS = "id, created_at, max_active_runs, disabled_at, disabled_by, disabled_reason"
+_COLUMNS = "id, created_at, max_active_runs, takes_only_signed, disabled_at, disabled_by, disabled_reason"
 
 _PAGE = f"""
 SELECT {_COLUMNS} FROM tenants

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from pipeweave.errors import InvalidSpec, NotFound
+from pipeweave.errors import InvalidSpec, NotFound, PipelineUnsigned
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
 from pipeweave.orchestrator.registry import unknown_names
-from pipeweave.orchestrator.registry.tenants import ensure_tenant
+from pipeweave.orchestrator.registry.tenants import ensure_tenant, takes_only_signed
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.spec import (
@@ -111,7 +111,13 @@ WHERE tenant_id = :tenant AND id = :id
 
 
 def store(
-    tx: Transaction, tenant: str, spec: PipelineSpec, *, source: str, beside: Iterable[PipelineSpec] = ()
+    tx: Transaction,
+    tenant: str,
+    spec: PipelineSpec,
+    *,
+    source: str,
+    beside: Iterable[PipelineSpec] = (),
+    is_signed: bool = False,
 ) -> StoredVersion:
     """Store a pipeline as its next version, unless its latest version has the same spec. The version has its
     steps in the order of their numbers.
@@ -119,9 +125,11 @@ def store(
     Args:
         source: `decorator`, `document`, `derived` or `api`.
         beside: pipelines that the same transaction stores: it may run them as they will be.
+        is_signed: whether a signed bundle brings it.
 
     Raises:
         InvalidSpec: with every error found, each with its steps; nothing is stored.
+        PipelineUnsigned: it would be a new version, and the tenant takes only those of signed bundles.
     """
     _check(tx, tenant, spec, beside)
     ensure_tenant(tx, tenant)
@@ -135,6 +143,8 @@ def store(
         "source": source,
         "now": tx.now,
     }
+    if not is_signed and takes_only_signed(tx, tenant):
+        return _stored_already(tx, {**parameters, "hashes": list(hashes)})
     # Both the INSERT and the lock wait for a transaction that stores the same pipeline. The lock is its own
     # statement, so that the next statement sees what that transaction committed.
     if tx.execute(_INSERT, parameters).rowcount:
@@ -154,6 +164,18 @@ def _hashes(spec: PipelineSpec) -> tuple[str, ...]:
     and numbered them so. Such a version stays the latest, with its numbers, until the pipeline changes.
     """
     return (spec.spec_hash, spec.written_hash)
+
+
+def _stored_already(tx: Transaction, parameters: Mapping[str, Any]) -> StoredVersion:
+    """The version of an unsigned pipeline that is stored: a worker that starts again changes nothing."""
+    latest = tx.execute(_IS_LATEST, parameters).one_or_none()
+    if latest is None:
+        raise PipelineUnsigned(
+            f"pipeline {parameters['id']!r} is not of a signed bundle, and its tenant takes no others",
+            hint="install it in a bundle: `pipeweave bundle build`, `sign`, `install`",
+            pipelineId=parameters["id"],
+        )
+    return StoredVersion(parameters["id"], latest.latest_version, latest.spec_hash, False)
 
 
 def _stored(spec: PipelineSpec) -> dict[str, str | None]:
@@ -181,7 +203,7 @@ def _parsed(row: Any) -> PipelineSpec:
 
 
 _IS_LATEST = """
-SELECT 1 FROM pipelines AS p JOIN pipeline_versions AS v
+SELECT p.latest_version, v.spec_hash FROM pipelines AS p JOIN pipeline_versions AS v
     ON v.tenant_id = p.tenant_id AND v.pipeline_id = p.id AND v.version = p.latest_version
 WHERE p.tenant_id = :tenant AND p.id = :id AND v.spec_hash = ANY(CAST(:hashes AS text[]))
 """

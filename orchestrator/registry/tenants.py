@@ -23,6 +23,27 @@ def ensure_tenant(tx: Transaction, tenant: str) -> None:
         )
 
 
+_TAKES_ONLY_SIGNED = "SELECT takes_only_signed FROM tenants WHERE id = :id"
+
+
+def takes_only_signed(tx: Transaction, tenant: str) -> bool:
+    """Whether a tenant takes only pipelines that signed bundles bring."""
+    return bool(tx.execute(_TAKES_ONLY_SIGNED, {"id": tenant}).scalar_one_or_none())
+
+
+_SET_ONLY_SIGNED = "UPDATE tenants SET takes_only_signed = :is_so WHERE id = :id"
+
+
+def set_only_signed(tx: Transaction, tenant: str, *, is_so: bool) -> None:
+    """Take only pipelines of signed bundles from now on, or others, too. What is stored stays as it is.
+
+    Raises:
+        NotFound: the tenant does not exist.
+    """
+    require_tenant(tx, tenant)
+    tx.execute(_SET_ONLY_SIGNED, {"id": tenant, "is_so": is_so})
+
+
 # The most names that are compared with a wrong one.
 _COMPARED = 500
 _BEGINS = "a tenant begins when a worker with an --app or an HTTP service registers for it"

@@ -9,7 +9,7 @@ from pipeweave.errors import NotFound
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.suggestions import nearest
 
-Kind = Literal["pipeline", "task", "service", "schedule", "trigger"]
+Kind = Literal["pipeline", "task", "service", "schedule", "trigger", "bundle"]
 # What lists are chosen by.
 Listed = Literal["pipeline", "task", "service"]
 
@@ -25,6 +25,7 @@ _NAMES: dict[Kind, str] = {
     "service": "SELECT id FROM services WHERE tenant_id = :tenant ORDER BY id LIMIT :most",
     "schedule": "SELECT id FROM schedules WHERE tenant_id = :tenant ORDER BY id LIMIT :most",
     "trigger": "SELECT id FROM triggers WHERE tenant_id = :tenant ORDER BY id LIMIT :most",
+    "bundle": "SELECT DISTINCT id FROM bundles WHERE tenant_id = :tenant ORDER BY id LIMIT :most",
 }
 
 _KNOWN: dict[Listed, str] = {
@@ -38,6 +39,7 @@ _HOW_TO_MAKE: dict[Kind, str] = {
     "task": "a worker registers those of its --app when it starts",
     "service": "a worker registers its service when it starts",
     "schedule": "PUT /api/schedules/{id} stores one, as does `pipeweave schedule set`",
+    "bundle": "`pipeweave bundle install` installs one",
     "trigger": "PUT /api/triggers/{id} stores one, as does `pipeweave triggers webhook`",
 }
 

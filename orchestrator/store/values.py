@@ -58,9 +58,19 @@ class Values:
         if len(content) <= INLINE_BYTES:
             return _inline(content)
         digest = hashlib.sha256(content).hexdigest()
-        where = ObjectRef(backend or self.backends.default_id, f"{ARTIFACTS}{digest[:2]}/{digest}")
-        self._store(where, content)
+        where = self.keep_bytes(content, backend or self.backends.default_id, "application/json")
         return KeptValue(None, str(where), len(content), digest, upload_ids_in(content))
+
+    def keep_bytes(self, content: bytes, backend: str, content_type: str) -> ObjectRef:
+        """Store bytes by their content, whatever their size. They are durable when this returns.
+
+        Raises:
+            InvalidSetting, Unavailable: as `keep`.
+        """
+        digest = hashlib.sha256(content).hexdigest()
+        where = ObjectRef(backend, f"{ARTIFACTS}{digest[:2]}/{digest}")
+        self._store(where, content, content_type)
+        return where
 
     def keep_output(self, value: Any, backend: str) -> KeptValue:
         """Store what a call has returned. While storage cannot be reached, its row takes it, if it has
@@ -77,19 +87,19 @@ class Values:
                 raise
             return kept
 
-    def _store(self, where: ObjectRef, content: bytes) -> None:
+    def _store(self, where: ObjectRef, content: bytes, content_type: str) -> None:
         storage = self.backends.get(where.backend)
         stored_object = storage.stat(where.path)
         if _is_kept(stored_object, len(content)):
             return
-        storage.put(where.path, content, content_type="application/json")
+        storage.put(where.path, content, content_type=content_type)
         if stored_object is None:
             return
         # The sweep may have found the object old before it was written again, and delete it now.
         while self._is_doomed(where):
             time.sleep(DOOMED_PAUSE_S)
         if storage.stat(where.path) is None:
-            storage.put(where.path, content, content_type="application/json")
+            storage.put(where.path, content, content_type=content_type)
 
     def load(self, inline: Any, path: str | None) -> Any:
         """Load the value of a row: the inline value, or the object that its path refers to.

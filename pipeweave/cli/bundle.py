@@ -3,26 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.support.connection import json_option
+from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.cli.support.rendering import show_answer, show_fields
+from pipeweave.cli.support.rendering import (
+    field,
+    moment,
+    show_answer,
+    show_fields,
+    show_list,
+    text,
+    when,
+)
+from pipeweave.cli.support.resource import Resource
+from pipeweave.cli.support.tables import Column
 from pipeweave.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pipeweave.bundles.bundle import Bundle
+    from pipeweave.client import Client, Document
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_VERSION_CELLS: dict[Column, Callable[[Mapping[str, Any]], Any]] = {
+    Column("version"): field("version"),
+    Column("state"): field("state"),
+    Column("tasks", drop=2): lambda each: len(each["tasks"]),
+    Column("pipelines", drop=2): lambda each: len(each["pipelines"]),
+    Column("trusted keys", drop=1): lambda each: ", ".join(each["keyNames"]) or "none",
+    moment("installed (UTC)", drop=1): lambda each: when(each["installedAt"]),
+    Column("reason", drop=1): lambda each: each["revokeReason"] or "",
+}
 
 
 @click.group()
 def bundle() -> None:
-    """Build, sign and verify bundles.
+    """Build, sign, install and revoke bundles.
 
     A bundle is one signed file with tasks and pipelines.
     """
@@ -192,3 +212,119 @@ def _show(described: dict[str, Any]) -> None:
     show_fields(shown.items())
     if "verified" in described:
         click.echo("The signature and every file are right.")
+
+
+# --- what needs an orchestrator ---------------------------------------------------------------------------
+
+
+@bundle.command(epilog=examples("pipeweave bundle install shop-1.4.0.pwb"))
+@click.argument("file", type=_FILE)
+@click.option("--allow-downgrade", is_flag=True, help="Also if a newer version was installed before.")
+@json_option
+@connected
+def install(client: Client, file: Path, allow_downgrade: bool, as_json: bool) -> None:
+    """Install a signed bundle.
+
+    Workers with --bundles load it within seconds, and its pipelines are stored.
+    """
+    show_answer(client.install_bundle(file, allow_downgrade=allow_downgrade), as_json, _show_installed)
+
+
+def _show_installed(installed: Document) -> None:
+    what = "installed" if installed["isNew"] else "was installed before"
+    click.echo(text(f"{installed['id']} {installed['version']} {what}"))
+    pipelines = [f"{each['id']} v{each['version']}" for each in installed["pipelines"]]
+    shown = {
+        "instead of": installed["replaced"],
+        "tasks": ", ".join(installed["tasks"]) or "none",
+        "pipelines": ", ".join(pipelines) or "none",
+        "trusted keys": ", ".join(installed["keyIds"]),
+    }
+    show_fields((name, value) for name, value in shown.items() if value)
+
+
+@bundle.command("list")
+@json_option
+@connected
+def list_bundles(client: Client, as_json: bool) -> None:
+    """List the bundles, each in the version that counts."""
+    show_list("bundles", client.bundles(), {Column("bundle"): field("id"), **_VERSION_CELLS}, as_json=as_json)
+
+
+@bundle.command(epilog=examples("pipeweave bundle show shop"))
+@click.argument("bundle_id", metavar="BUNDLE")
+@json_option
+@connected
+def show(client: Client, bundle_id: str, as_json: bool) -> None:
+    """List the versions of a bundle, newest first."""
+    show_list("versions", client.bundle_versions(bundle_id), _VERSION_CELLS, as_json=as_json)
+
+
+@bundle.command(epilog=examples("pipeweave bundle revoke shop --reason 'charges twice'"))
+@click.argument("bundle_id", metavar="BUNDLE")
+@click.option("--version", help="Defaults to the one that counts, else the newest.")
+@click.option("--reason", help="For people.")
+@json_option
+@connected
+def revoke(client: Client, bundle_id: str, version: str | None, reason: str | None, as_json: bool) -> None:
+    """Let a version of a bundle count no more, for good.
+
+    Its tasks wait until another version is installed.
+    """
+    revoked = client.revoke_bundle(bundle_id, version, reason)
+    parked = len(revoked["parkedTasks"])
+    line = f"{revoked['id']} {revoked['version']} is revoked; tasks that wait now: {parked}"
+    show_answer(revoked, as_json, line)
+
+
+@bundle.group(cls=Resource)
+def keys() -> None:
+    """List, add and revoke the keys that the tenant trusts.
+
+    Without a command, it lists them.
+    """
+
+
+@keys.command("list")
+@json_option
+@connected
+def list_keys(client: Client, as_json: bool) -> None:
+    """List the keys."""
+    cells: dict[Column, Callable[[Mapping[str, Any]], Any]] = {
+        Column("name"): field("name"),
+        Column("key"): field("id"),
+        moment("added (UTC)", drop=2): lambda each: when(each["addedAt"]),
+        moment("revoked (UTC)"): lambda each: when(each["revokedAt"]),
+        Column("reason", drop=1): lambda each: each["revokeReason"] or "",
+    }
+    none = "No keys yet: `pipeweave bundle keys add NAME KEY.pub` trusts one."
+    show_list("keys", client.bundle_keys(), cells, as_json=as_json, none=none)
+
+
+@keys.command(epilog=examples("pipeweave bundle keys add releases release.key.pub"))
+@click.argument("name")
+@click.argument("file", type=_FILE)
+@json_option
+@connected
+def add(client: Client, name: str, file: Path, as_json: bool) -> None:
+    """Trust bundles that a key has signed.
+
+    FILE is the public key. It takes an administrator's token.
+    """
+    show_answer(client.add_bundle_key(name, _text(file)), as_json, lambda key: f"{key['id']} is trusted")
+
+
+@keys.command("revoke", epilog=examples("pipeweave bundle keys revoke releases --reason 'stolen laptop'"))
+@click.argument("key")
+@click.option("--reason", help="For people.")
+@json_option
+@connected
+def revoke_key(client: Client, key: str, reason: str | None, as_json: bool) -> None:
+    """Trust a key no more, for good.
+
+    KEY is its id or its name. Bundles that no other trusted key has signed stop. It takes an
+    administrator's token.
+    """
+    revoked = client.revoke_bundle_key(key, reason)
+    parked = ", ".join(revoked["parkedBundles"]) or "none"
+    show_answer(revoked, as_json, f"{revoked['id']} is revoked; bundles that wait now: {parked}")

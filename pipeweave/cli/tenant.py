@@ -242,6 +242,28 @@ def _used(most: int | None, used: int | None) -> str:
     return f"{most:,} (not summed up yet)" if used is None else f"{most:,} ({used:,} used)"
 
 
+@tenant.command(
+    "signed-pipelines",
+    epilog=examples(
+        "pipeweave tenant signed-pipelines shop --only", "pipeweave tenant signed-pipelines shop --all"
+    ),
+)
+@click.argument("name")
+@click.option(
+    "--only/--all", "only_signed", required=True, help="Take only pipelines of signed bundles, or all."
+)
+@json_option
+@connected
+def signed_pipelines(client: Client, name: str, only_signed: bool, as_json: bool) -> None:
+    """Say which pipelines a tenant takes.
+
+    Either all, or only those that signed bundles bring. What is stored stays. It takes an administrator's
+    token.
+    """
+    client.take_only_signed(name, only_signed)
+    show_answer(client.tenant(name), as_json, _show)
+
+
 def _show(stored_tenant: Document) -> None:
     shown = {
         "tenant": stored_tenant["id"],
@@ -253,6 +275,7 @@ def _show(stored_tenant: Document) -> None:
         "queued runs": stored_tenant["pendingRuns"],
         "paused since (UTC)": stored_tenant["pausedAt"] and when(stored_tenant["pausedAt"]),
         "pause reason": stored_tenant["pauseReason"],
+        "pipelines": "only of signed bundles" if stored_tenant["takesOnlySigned"] else "all",
         "since (UTC)": when(stored_tenant["createdAt"]),
     }
     show_fields(shown.items())

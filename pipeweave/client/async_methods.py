@@ -10,6 +10,7 @@ from pipeweave.client.threads import InThreads, awaited, iterated
 class AsyncMethods(InThreads):
     """Those of `Client` but for `close`, `wait` and `watch`."""
 
+    add_bundle_key = awaited(Client.add_bundle_key)
     all_task_runs = awaited(Client.all_task_runs)
     approve = awaited(Client.approve)
     attempts = iterated(Client.attempts)
@@ -19,6 +20,9 @@ class AsyncMethods(InThreads):
     bulk_change = awaited(Client.bulk_change)
     bulk_changes = awaited(Client.bulk_changes)
     bulk_runs = iterated(Client.bulk_runs)
+    bundle_keys = awaited(Client.bundle_keys)
+    bundle_versions = awaited(Client.bundle_versions)
+    bundles = awaited(Client.bundles)
     cancel = awaited(Client.cancel)
     cancel_task = awaited(Client.cancel_task)
     change_runs = awaited(Client.change_runs)
@@ -55,6 +59,7 @@ class AsyncMethods(InThreads):
     graph = awaited(Client.graph)
     health = awaited(Client.health)
     info = awaited(Client.info)
+    install_bundle = awaited(Client.install_bundle)
     ledger = awaited(Client.ledger)
     limits = awaited(Client.limits)
     login_link = awaited(Client.login_link)
@@ -89,6 +94,8 @@ class AsyncMethods(InThreads):
     resume_schedule = awaited(Client.resume_schedule)
     resume_trigger = awaited(Client.resume_trigger)
     resume_worker = awaited(Client.resume_worker)
+    revoke_bundle = awaited(Client.revoke_bundle)
+    revoke_bundle_key = awaited(Client.revoke_bundle_key)
     rollback_pipeline = awaited(Client.rollback_pipeline)
     rotate_trigger_secret = awaited(Client.rotate_trigger_secret)
     run = awaited(Client.run)
@@ -117,6 +124,7 @@ class AsyncMethods(InThreads):
     storage_usage = awaited(Client.storage_usage)
     stored_value = awaited(Client.stored_value)
     sweep_storage = awaited(Client.sweep_storage)
+    take_only_signed = awaited(Client.take_only_signed)
     task = awaited(Client.task)
     task_run = awaited(Client.task_run)
     task_run_logs = awaited(Client.task_run_logs)

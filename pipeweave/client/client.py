@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pipeweave.client.access import AccessMethods
 from pipeweave.client.bulk import BulkMethods
+from pipeweave.client.bundles import BundleMethods
 from pipeweave.client.dead_letters import DeadLetters
 from pipeweave.client.exports import ExportMethods
 from pipeweave.client.http import Transport
@@ -37,6 +38,7 @@ class Client(
     RunMethods,
     RunQuestionMethods,
     BulkMethods,
+    BundleMethods,
     QueueMethods,
     RegistryMethods,
     ScheduleMethods,

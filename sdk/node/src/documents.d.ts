@@ -37,6 +37,13 @@ export interface Attempt {
   logsPath: string | null
 }
 
+/** The bundle that vouches for a version of a pipeline: the newest, if there are several. */
+export interface BundleOrigin {
+  id: string
+  version: string
+  keyIds: Array<string>
+}
+
 /** Cancel a run. */
 export interface CancelRunRequest {
   reason?: string | null
@@ -409,6 +416,8 @@ export interface Pipeline {
   entryTasks: Array<string>
   /** The tasks of its end steps. */
   endTasks: Array<string>
+  /** The bundle that vouches for this version. */
+  bundle: BundleOrigin | null
   /** The normalised document: every step with its `needs`. */
   spec: Record<string, unknown>
 }

@@ -26,7 +26,7 @@ from support.source_tree import (
 GROUPS = {
     "ground": ("domain", "store", "feed", "messaging", "security"),
     "core": ("registry", "state", "queueing", "engine", "objects", "runs", "waits", "kept"),
-    "movers": ("deadletters", "dispatch", "operations", "starts"),
+    "movers": ("deadletters", "dispatch", "operations", "starts", "bundles"),
     "views": ("documents", "reading", "timeline", "graph", "stream", "telemetry", "export"),
     "care": ("retention", "deployment", "recovery", "diagnosis", "metrics"),
 }
@@ -37,12 +37,22 @@ DOORS = {
     "api": {
         *("domain", "store", "feed", "security", "registry", "queueing", "objects", "runs", "waits"),
         "kept",
-        *("deadletters", "dispatch", "operations", "starts", "documents", "reading", "timeline", "graph"),
+        *(
+            "deadletters",
+            "dispatch",
+            "operations",
+            "starts",
+            "bundles",
+            "documents",
+            "reading",
+            "timeline",
+            "graph",
+        ),
         *("stream", "telemetry", "export", "deployment", "recovery", "diagnosis", "metrics", "retention"),
     },
     "workers": {
         *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "dispatch"),
-        *("waits", "starts", "telemetry", "retention", "deployment", "recovery"),
+        *("waits", "starts", "bundles", "telemetry", "retention", "deployment", "recovery"),
     },
 }
 # What lies in ./pipeweave, from below to above; what lies beside the folders is the base.
