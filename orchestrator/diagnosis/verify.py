@@ -100,17 +100,25 @@ def run(tx: Transaction, run_id: UUID) -> list[Difference]:
     Raises:
         NotFound: there is no such run.
     """
+    return list(islice(differences(tx, run_id, replay.rebuild(events(tx, run_id))), MOST_PER_RUN))
+
+
+def differences(tx: Transaction, run_id: UUID, rebuilt: RebuiltRun) -> Iterator[Difference]:
+    """All differences between the rows of a run and what was rebuilt of it.
+
+    Raises:
+        NotFound: there is no such run.
+    """
     row = tx.execute(_RUN, {"run_id": run_id}).one_or_none()
     if row is None:
         raise NotFound(f"run {ids.show(ids.RUN, run_id)} not found")
-    rebuilt = replay.rebuild(events(tx, run_id))
-    return list(islice(_differences(tx, run_id, row, rebuilt), MOST_PER_RUN))
+    return _differences(tx, run_id, row, rebuilt)
 
 
 _RUN = "SELECT r.status, r.error_code, r.started_at, r.edits FROM runs AS r WHERE r.id = :run_id"
 
 _EVENTS = """
-SELECT e.seq, e.type, e.task_run_id, e.attempt, e.data FROM events AS e
+SELECT e.seq, e.type, e.task_run_id, e.attempt, e.data, e.at FROM events AS e
 WHERE e.run_id = :run_id AND e.seq > :after ORDER BY e.seq LIMIT :limit
 """
 
@@ -118,7 +126,8 @@ WHERE e.run_id = :run_id AND e.seq > :after ORDER BY e.seq LIMIT :limit
 def events(tx: Transaction, run_id: UUID) -> Iterator[StoredEvent]:
     """The events of a run in their order, read in pieces."""
     for row in _rows(tx, _EVENTS, run_id, -1, "seq"):
-        yield StoredEvent(row.seq, row.type, _ordinal(run_id, row.task_run_id), row.attempt, _data(row.data))
+        ordinal = _ordinal(run_id, row.task_run_id)
+        yield StoredEvent(row.seq, row.type, ordinal, row.attempt, _data(row.data), row.at)
 
 
 def _rows(tx: Transaction, statement: str, run_id: UUID, after: Any, key: str) -> Iterator[Any]:

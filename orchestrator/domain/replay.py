@@ -25,6 +25,7 @@ class RebuiltTaskRun:
 
     Args:
         was_released: whether its attempt was released: its row has a `queued_at`.
+        moved: the event that moved it last.
     """
 
     status: TaskStatus = T.PENDING
@@ -36,15 +37,17 @@ class RebuiltTaskRun:
     selected_next: tuple[str, ...] | None = None
     map_first: int | None = None
     map_count: int | None = None
+    moved: StoredEvent | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class RebuiltAttempt:
-    """A begun attempt that did not complete."""
+    """A begun attempt that did not complete; `ended` is the event of its end."""
 
     outcome: str | None
     worker: str | None
     error_code: str | None
+    ended: StoredEvent | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ class RebuiltRun:
         faults: events that cannot have followed those before them.
         edited_params: the steps whose params were edited for it.
         other_input: the reused steps that have read another input.
+        began: the event with which it was no longer `pending`.
+        moved: the event that gave it its status.
     """
 
     status: RunStatus | None
@@ -78,6 +83,8 @@ class RebuiltRun:
     faults: Sequence[ReplayFault]
     edited_params: tuple[str, ...] = ()
     other_input: tuple[str, ...] = ()
+    began: StoredEvent | None = field(default=None, compare=False, repr=False)
+    moved: StoredEvent | None = field(default=None, compare=False, repr=False)
 
 
 def rebuild(events: Iterable[StoredEvent]) -> RebuiltRun:
@@ -94,6 +101,8 @@ def rebuild(events: Iterable[StoredEvent]) -> RebuiltRun:
         run.faults,
         run.edited_params,
         run.other_input,
+        run.began,
+        run.moved,
     )
 
 
@@ -109,8 +118,18 @@ class _Rebuilding:
     faults: list[ReplayFault] = field(default_factory=list)
     edited_params: tuple[str, ...] = ()
     other_input: tuple[str, ...] = ()
+    began: StoredEvent | None = None
+    moved: StoredEvent | None = None
 
     def apply(self, event: StoredEvent) -> None:
+        before, had_started = self.status, self.has_started
+        self._apply(event)
+        if self.status is not before:
+            self.moved = event
+        if self.has_started and not had_started:
+            self.began = event
+
+    def _apply(self, event: StoredEvent) -> None:
         change = _CHANGES.get(event.type)
         if change is None:
             self._fault(event, "is not a type of event")
@@ -192,7 +211,7 @@ class _Rebuilding:
                 faults.setdefault(why, ordinal)
             before = before or RebuiltTaskRun()
             if before not in changed:
-                changed[before] = change(before)
+                changed[before] = replace(change(before), moved=event)
             self.task_runs[ordinal] = changed[before]
         for why, ordinal in faults.items():
             self._fault(event, why, ordinal)
@@ -255,7 +274,7 @@ class _Rebuilding:
         """Record how an attempt ended, if it had begun."""
         before = self.task_runs.get(event.subject)
         if before is not None and before.status in _BEGUN:
-            ended = RebuiltAttempt(event.text("outcome"), before.worker, event.text("errorCode"))
+            ended = RebuiltAttempt(event.text("outcome"), before.worker, event.text("errorCode"), event)
             self.attempts[event.subject, before.attempt] = ended
 
     def step_back(self, event: StoredEvent) -> None:
@@ -311,7 +330,7 @@ class _Rebuilding:
         )
 
     def note(self, event: StoredEvent) -> None:
-        """It moves nothing: a signal, or a vote, that a wait may take."""
+        """It moves nothing: a signal, or a vote, that a wait may take; a repair of the rows."""
 
     def reopen(self, event: StoredEvent) -> None:
         attempt = event.whole("nextAttempt", 1)
@@ -328,7 +347,7 @@ class _Rebuilding:
         bumped = set(event.ordinals("bumped")) if "bumped" in event.data else set()
         for ordinal in bumped:
             if before := self.task_runs.get(ordinal):
-                ended = RebuiltAttempt(T.CANCELLED, before.worker, before.error_code)
+                ended = RebuiltAttempt(T.CANCELLED, before.worker, before.error_code, event)
                 # One that was stopped while a run took care of its error has the record of its attempt.
                 self.attempts.setdefault((ordinal, before.attempt), ended)
         others = [each for each in event.ordinals() if each not in bumped]
@@ -370,6 +389,7 @@ _CHANGES: dict[str, Callable[[_Rebuilding, StoredEvent], None]] = {
     "task_run.voted": _Rebuilding.note,
     "task_run.secret_masked": _Rebuilding.note,
     "run.signalled": _Rebuilding.note,
+    "run.repaired": _Rebuilding.note,
     "task_run.reopened": _Rebuilding.reopen,
 }
 

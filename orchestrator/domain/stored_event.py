@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from pipeweave.size_limits import MAX_TASK_RUNS_PER_RUN
@@ -19,6 +20,7 @@ class StoredEvent:
 
     Args:
         ordinal: the ordinal of its task run; None without a task run, 0 for a task run of another run.
+        at: when it happened; None where nobody asks for it.
 
     Raises:
         Unreadable: from its methods, when the data are not of the expected type.
@@ -29,6 +31,7 @@ class StoredEvent:
     ordinal: int | None = None
     attempt: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
+    at: datetime | None = None
 
     @property
     def subject(self) -> int:

@@ -262,9 +262,28 @@ def _written(new: NewRun, expected: Holds, *, has_place: bool) -> WrittenRun:
 
 
 def _row_of(new: NewRun, step: PlannedStep) -> TaskRow | None:
+    return _task_of(new.header.plan, new.tasks, step)
+
+
+def _task_of(plan: Plan, tasks: Mapping[str, TaskRow], step: PlannedStep) -> TaskRow | None:
     """The task of a step; of a step that the engine decides, the one whose queue has its messages."""
-    task = step.step.task if step.step.has_task else new.header.plan.nearest_task[step.ordinal]
-    return None if task is None else new.tasks[task]
+    task = step.step.task if step.step.has_task else plan.nearest_task[step.ordinal]
+    return None if task is None else tasks[task]
+
+
+def unreleased_row(run: RunHeader, ordinal: int, tasks: Mapping[str, TaskRow]) -> dict[str, Any]:
+    """The columns of a step's task run before anything happened to it.
+
+    Args:
+        tasks: of the run's pipeline, by id, as they are registered now.
+
+    Raises:
+        KeyError: the task is not among them.
+    """
+    step = run.plan[ordinal]
+    task = _task_of(run.plan, tasks, step)
+    task_run = _task_run(run, ordinal, task, Holds(), is_entry=False)
+    return _task_run_row(task_run, step.step, task)
 
 
 def _needs_more(plan: Plan, rows: Sequence[TaskRun]) -> bool:

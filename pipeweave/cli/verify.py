@@ -1,4 +1,4 @@
-"""`pipeweave verify`: check that the stored rows of runs agree with their events."""
+"""`pipeweave verify`: check that the rows of runs agree with their events, and restore those that differ."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pipeweave.cli.support.rendering import show_json, text
 from pipeweave.errors import NotFound
 
 if TYPE_CHECKING:
+    from pipeweave.orchestrator.diagnosis import repairing
     from pipeweave.orchestrator.diagnosis import verify as verification
     from pipeweave.orchestrator.store import Database
 
@@ -38,6 +39,8 @@ MOST_IN_JSON = 1_000
     type=click.IntRange(min=1),
     help="With --all or --since: at most this many runs.",
 )
+@click.option("--repair", is_flag=True, help="Say which differences the events can undo.")
+@click.option("--apply", "is_applied", is_flag=True, help="With --repair: restore the rows.")
 @json_option
 @with_database
 @click.pass_context
@@ -48,22 +51,35 @@ def verify(
     is_all: bool,
     since: timedelta | datetime | None,
     limit: int | None,
+    repair: bool,
+    is_applied: bool,
     as_json: bool,
 ) -> None:
     """Check that stored runs agree with their events.
 
     Rebuilds each run from its events and prints a line for each difference. Exits 1 if there is any.
+
+    With --repair, each line says whether the events determine the row; with --apply, those rows are restored,
+    one transaction for each run. What events do not have, such as a lost result, is left. Exits 1 if a
+    difference is left.
     """
     from pipeweave.cli.support.direct_database import opened
 
     if bool(run_ids) == (is_all or since is not None):
         raise click.UsageError("give either runs, or --all or --since")
+    if is_applied and not repair:
+        raise click.UsageError("--apply belongs to --repair")
     with opened(database_url) as database:
         after = database.now() - since if isinstance(since, timedelta) else since
         chosen = (_read(database, each) for each in run_ids) if run_ids else _recent(database, after, limit)
         seen = _Report(as_json)
         for run_id in chosen:
             try:
+                if repair:
+                    seen.take_repair(
+                        _repaired(database, run_id, is_applied=is_applied), is_applied=is_applied
+                    )
+                    continue
                 differences = _differences(database, run_id)
             except NotFound:
                 if run_ids:
@@ -112,6 +128,14 @@ def _differences(database: Database, run_id: UUID) -> list[verification.Differen
         return verify.run(tx, run_id)
 
 
+def _repaired(database: Database, run_id: UUID, *, is_applied: bool) -> repairing.RunRepair:
+    from pipeweave.cli.support import audited
+    from pipeweave.orchestrator.diagnosis import repairing
+
+    note = audited.note("verify", ids.show(ids.RUN, run_id)) if is_applied else None
+    return repairing.repair(database, run_id, note)
+
+
 class _Report:
     """Counts the verified runs and prints or collects their differences."""
 
@@ -129,6 +153,21 @@ class _Report:
             return
         for each in differences:
             click.echo(_line(each))
+
+    def take_repair(self, outcome: repairing.RunRepair, *, is_applied: bool) -> None:
+        """Take what was, or would be, restored of a run."""
+        self.verified += 1
+        self.differing += bool(outcome.left if is_applied else (outcome.left or outcome.restored))
+        self.differences += len(outcome.restored) + len(outcome.left)
+        done = "restored" if is_applied else "can be restored"
+        said = [(each, done) for each in outcome.restored]
+        said += [(each, f"left: {why}") for each, why in outcome.left]
+        if self.as_json:
+            room = max(0, MOST_IN_JSON - len(self._kept))
+            self._kept += [{**_document(each), "repair": what} for each, what in said[:room]]
+            return
+        for each, what in said:
+            click.echo(f"{_line(each)}; {what}")
 
     def close(self) -> None:
         if self.as_json:

@@ -29,6 +29,8 @@ DRIVERS_IN = {"store", "deployment"}
 STATUS_UPDATES_IN = {
     "pipeweave.orchestrator.state.run_transitions",
     "pipeweave.orchestrator.state.task_transitions",
+    # Makes rows as the events say, which have passed those guards.
+    "pipeweave.orchestrator.state.repairing",
 }
 STATUS_UPDATE = re.compile(r"\bUPDATE (?:runs|task_runs)\b(?:(?!\bWHERE\b).)*?\bstatus = ", re.DOTALL)
 CHORDS = {"chord", "on_chord_part_return", "set_chord_size"}
@@ -108,7 +110,7 @@ def test_only_two_rooms_of_the_orchestrator_import_a_driver() -> None:
     assert not offenders(drivers)
 
 
-def test_only_two_modules_change_the_status_of_a_run_or_a_task_run() -> None:
+def test_only_a_few_modules_change_the_status_of_a_run_or_a_task_run() -> None:
     """Their UPDATEs take the guard from the state machine; another one could leave a final status."""
 
     def updates(path: Path) -> Iterator[str]:

@@ -10,7 +10,12 @@ from pipeweave.orchestrator.domain.checkpoints import CHECKPOINTS, MOVING, STATE
 
 
 def test_every_event_changes_the_state_but_those_that_only_note_what_has_come() -> None:
-    assert {"run.signalled", "task_run.extended", "task_run.voted"} == replay.TYPES - MOVING
+    assert {
+        "run.signalled",
+        "run.repaired",
+        "task_run.extended",
+        "task_run.voted",
+    } == replay.TYPES - MOVING
 
 
 def test_checkpoints_are_where_a_run_stands_still() -> None:
