@@ -14,6 +14,7 @@ def test_every_event_changes_the_state_but_those_that_only_note_what_has_come() 
         "run.signalled",
         "run.repaired",
         "task_run.extended",
+        "task_run.secret_masked",
         "task_run.voted",
     } == replay.TYPES - MOVING
 
