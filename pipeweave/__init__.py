@@ -25,6 +25,7 @@ from pipeweave.authoring.task import task
 from pipeweave.authoring.waiting import approval, sleep, sleep_until, wait_for_signal
 from pipeweave.authoring.webhook import Webhook
 from pipeweave.errors import PipeWeaveError, TaskError
+from pipeweave.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from pipeweave.client import AsyncClient, Client
@@ -40,6 +41,7 @@ __all__ = [
     "Orchestrator",
     "PipeWeaveError",
     "Retry",
+    "Sandbox",
     "Schedule",
     "Suspend",
     "TaskError",

@@ -78,6 +78,11 @@ class Sandbox:
         """The addresses that it may connect to, `host:port`."""
         return () if isinstance(self.network, bool) else tuple(self.network)
 
+    def to_json(self) -> dict[str, Any]:
+        """The document of the sandbox, as a step writes it."""
+        network = self.network if isinstance(self.network, bool) else list(self.network)
+        return {"memory": self.memory, "cpu": self.cpu, "files": list(self.files), "network": network}
+
     def narrowed(self, written: Mapping[str, Any]) -> Sandbox:
         """The tighter of this and of what a step has written, member by member."""
         other = Sandbox(**written)

@@ -17,6 +17,7 @@ from pipeweave.authoring import (
 )
 from pipeweave.durations import DURATION_PATTERN, MAX_MS
 from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
+from pipeweave.sandbox import MAX_HOSTS, TMP
 from pipeweave.schema import TYPES
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_STEPS
 from pipeweave.spec import CODES, FAILURE_MODES, HOOK_NAMES
@@ -148,6 +149,23 @@ _ON_EXHAUSTED = {
     "enum": [*ON_EXHAUSTED, None],
     "description": "What follows the last attempt: `pause` pauses the run until it is resumed.",
 }
+_SANDBOX: dict[str, Any] = {
+    "type": ["object", "null"],
+    "additionalProperties": False,
+    "properties": {
+        "memory": {"type": ["string", "integer"], "description": "Such as `256M`; 512M by default."},
+        "cpu": {**_DURATION, "type": ["string", "number"], "description": "Such as `10s`; 60s by default."},
+        "files": {"type": "array", "items": {"enum": [TMP]}},
+        "network": {
+            "anyOf": [
+                {"const": False},
+                {"type": "array", "maxItems": MAX_HOSTS, "items": {"type": "string"}},
+            ],
+            "description": "The only addresses that it may connect to, `host:port`.",
+        },
+    },
+    "description": "What the call of its task may use, in a process of its own.",
+}
 _STEP: dict[str, Any] = {
     "type": "object",
     "description": "Does exactly one of `task`, `adapter`, and what the engine decides itself.",
@@ -165,6 +183,7 @@ _STEP: dict[str, Any] = {
         "onError": _call("Runs when its last attempt has failed.", handled=_HANDLED),
         "compensate": _call("Runs if the step had completed, and its run ends badly."),
         "onExhausted": _ON_EXHAUSTED,
+        "sandbox": _SANDBOX,
         "needs": {
             "type": ["array", "null"],
             "items": _NAME,

@@ -33,7 +33,7 @@ def of_pipeline(spec: Document) -> list[str]:
 
 def of_step(step: Document) -> list[str]:
     """What a step does other than to run its task once those before it have completed, in order."""
-    return [*_when(step), *_what(step), *_limits(step), *_afterwards(step)]
+    return [*_when(step), *_what(step), *_limits(step), *_sandboxed(step), *_afterwards(step)]
 
 
 def all_steps(spec: Document) -> list[dict[str, Any]]:
@@ -222,6 +222,12 @@ def _retry(retry: Document) -> str:
     apart = f"{first} apart, then longer, up to {most}" if grows else f"{first} apart"
     only = f", only after {', '.join(f'`{each}`' for each in retry['retryOn'])}" if "retryOn" in retry else ""
     return f"Up to {retry['attempts']:,} attempts, {apart}{only}."
+
+
+def _sandboxed(step: Document) -> Iterator[str]:
+    if (sandbox := step.get("sandbox")) is not None:
+        limits = " and ".join(f"{name} {sandbox[name]}" for name in ("memory", "cpu") if name in sandbox)
+        yield f"Called in a sandbox with {limits}." if limits else "Called in a sandbox."
 
 
 def _afterwards(step: Document) -> Iterator[str]:

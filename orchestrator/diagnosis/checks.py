@@ -13,6 +13,7 @@ from pipeweave.orchestrator.diagnosis import (
     check_event_log,
     check_processes,
     check_replication,
+    check_sandboxes,
     check_schedules,
     check_sentinels,
     check_services,
@@ -46,6 +47,7 @@ def checks(problem: PipeWeaveError | None = None) -> tuple[Check, ...]:
         check_enqueued.CHECK,
         check_event_log.CHECK,
         check_storage.CHECK,
+        check_sandboxes.CHECK,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -61,6 +62,10 @@ class RunHeader:
         """How long an attempt of a step may take (s), if the step says so itself, not its task."""
         ms = self.plan[self.plan.ordinals[step_id]].step.timeout_ms
         return None if ms is None else ms / 1000
+
+    def own_sandbox(self, step_id: str) -> Mapping[str, Any] | None:
+        """What a step says its call may use; None if it says nothing."""
+        return self.plan[self.plan.ordinals[step_id]].step.sandbox
 
     def async_defaults(self, step_id: str) -> AsyncDefaults | None:
         """What a step says of calls that suspend themselves; None if it says nothing."""

@@ -32,6 +32,7 @@ from pipeweave.authoring.retry import Retry
 from pipeweave.authoring.task import TASKS_OF_ADAPTER, Task, make_task, require_named_parameters
 from pipeweave.errors import FieldError, InvalidTask
 from pipeweave.option_checks import Backoff, OnExhausted, name_mistakes
+from pipeweave.sandbox import Sandbox
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,6 +67,9 @@ class ActionOptions(TypedDict, total=False):
     description: str
     input_schema: Mapping[str, Any]
     version: str
+    memory: str | int
+    cpu: str | float
+    sandbox: Sandbox
 
 
 class AdapterAction(Generic[P, R]):
@@ -229,6 +233,12 @@ def _made(name: str, shared: SharedObject, unmade: AdapterAction[..., Any]) -> A
         wrong = FieldError("id", f"is {own!r}: the name of an action has no dot"[:500], "invalid_id")
         raise InvalidTask(f"adapter {name!r}: {wrong.field} {wrong.message}", errors=[wrong])
     function = _function_of(shared, unmade.method)
+    if unmade.options.get("sandbox") is not None:
+        raise InvalidTask(
+            f"action {name}.{own}: an action has no sandbox, because its adapter lives in the worker",
+            errors=[FieldError("sandbox", "is for tasks alone", "unsupported")],
+            hint="write it as a function with @task(sandbox=Sandbox(…))",
+        )
     made = make_task(function, {**unmade.options, "id": f"{name}.{own}"})
     return AdapterAction(unmade.method, unmade.options, made)
 

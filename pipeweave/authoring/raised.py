@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
@@ -52,7 +52,7 @@ class RaisedElsewhere(Exception):
 def describe(error: BaseException) -> Raised:
     """Describe an exception that ended an attempt, without the values of secrets that it resolved."""
     if isinstance(error, RaisedElsewhere):
-        return error.raised
+        return _masked(error.raised)
     code, is_retryable = classify_error(error)
     code = _hidden(code)
     kind = type(error)
@@ -92,6 +92,17 @@ def _hidden(text: str) -> str:
     # Before it is cut: half of a secret would not be known as one.
     masks = masking.current()
     return text if masks is None else masks.text(text)
+
+
+def _masked(raised: Raised) -> Raised:
+    """The same without the values of secrets, which the other process may not know as such."""
+    return replace(
+        raised,
+        code=_hidden(raised.code),
+        message=_hidden(raised.message),
+        traceback=None if raised.traceback is None else _hidden(raised.traceback),
+        details=_details(raised.details),
+    )
 
 
 def _details(value: Any) -> Any:

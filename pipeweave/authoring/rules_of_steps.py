@@ -9,6 +9,7 @@ from pipeweave.authoring.retry import Retry
 from pipeweave.authoring.written_calls import written_call
 from pipeweave.authoring.written_values import condition_text
 from pipeweave.errors import InvalidSpec
+from pipeweave.sandbox import Sandbox
 from pipeweave.spec.words_of_others import WORDS
 from pipeweave.suggestions import did_you_mean
 
@@ -48,7 +49,7 @@ class NeedsAndRules(Rules, total=False):
 
 
 _KNOWN = tuple(NeedsAndRules.__annotations__)
-STEP_OPTIONS: Final = (*_KNOWN, "retry", "timeout", "on_exhausted")
+STEP_OPTIONS: Final = (*_KNOWN, "retry", "timeout", "on_exhausted", "sandbox")
 """The names of what a step is given by `options` of its task, or of its pipeline."""
 
 
@@ -81,6 +82,7 @@ def written_rules(
     on_error: Any = None,
     compensate: Any = None,
     on_exhausted: str | None = None,
+    sandbox: Sandbox | Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The members of a step's document for these rules; none for those that are left out."""
     shown: dict[str, Any] = {}
@@ -100,6 +102,8 @@ def written_rules(
         shown["compensate"] = written_call(compensate, "compensate")
     if on_exhausted is not None:
         shown["onExhausted"] = on_exhausted
+    if sandbox is not None:
+        shown["sandbox"] = sandbox.to_json() if isinstance(sandbox, Sandbox) else sandbox
     return shown
 
 

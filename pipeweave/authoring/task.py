@@ -23,6 +23,7 @@ from pipeweave.authoring.task_spec import DEFAULT_CONCURRENT, MAX_CONCURRENT, Ta
 from pipeweave.durations import MAX_MS, milliseconds
 from pipeweave.errors import FieldError, InvalidTask
 from pipeweave.option_checks import Backoff, OnExhausted
+from pipeweave.sandbox import Sandbox
 from pipeweave.suggestions import did_you_mean
 
 P = ParamSpec("P")
@@ -99,6 +100,7 @@ class Task(Generic[P, R]):
         on_error: Any = None,
         compensate: Any = None,
         on_exhausted: OnExhausted | None = None,
+        sandbox: Sandbox | Mapping[str, Any] | None = None,
     ) -> TaskWithOptions[P, R]:
         """Set options of the step that the next call adds; a call outside a pipeline ignores them.
 
@@ -122,6 +124,7 @@ class Task(Generic[P, R]):
             compensate: what runs if it had completed, and its run ends badly; as `on_error`.
             on_exhausted: what follows its last attempt, in place of what the pipeline and its task say:
                 `fail`, or `pause`, which pauses the run until people resume it.
+            sandbox: what its call may use; where its task has a sandbox, the tighter of both counts.
 
         Raises:
             InvalidSpec: the condition is known while the pipeline is drawn, or `retry` is no Retry.
@@ -135,6 +138,7 @@ class Task(Generic[P, R]):
             on_error=on_error,
             compensate=compensate,
             on_exhausted=on_exhausted,
+            sandbox=sandbox,
         )
         return TaskWithOptions(self, step_id, tuple(needs), rules)
 
@@ -241,6 +245,9 @@ def task(
     description: str | None = None,
     input_schema: Mapping[str, Any] | None = None,
     version: str | None = None,
+    memory: str | int | None = None,
+    cpu: str | float | None = None,
+    sandbox: Sandbox | None = None,
 ) -> Decorator: ...
 
 
@@ -401,7 +408,8 @@ def _is_method(fn: Callable[..., Any]) -> bool:
 def _require_concurrent_function(fn: Callable[..., Any], options: dict[str, Any]) -> None:
     """Set `concurrent` for an `async def` function that does not say; refuse it for any other function."""
     if inspect.iscoroutinefunction(fn):
-        options.setdefault("concurrent", DEFAULT_CONCURRENT)
+        # A box serves one call at a time.
+        options.setdefault("concurrent", DEFAULT_CONCURRENT if options.get("sandbox") is None else 1)
     elif options.get("concurrent", 1) != 1:
         expected = f"1, or an `async def` function with 1 to {MAX_CONCURRENT}"
         wrong = FieldError("concurrent", "is for `async def` tasks alone", "unsupported", expected)

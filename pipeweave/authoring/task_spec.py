@@ -28,6 +28,7 @@ from pipeweave.option_checks import (
     version_mistakes,
 )
 from pipeweave.rates import rate_mistakes
+from pipeweave.sandbox import Sandbox, cpu_mistakes, memory_mistakes, read_cpu, read_memory
 from pipeweave.schema import validate_schema
 from pipeweave.size_limits import MAX_DESCRIPTION
 
@@ -96,7 +97,11 @@ class TaskSpec:
         description: a text for people; the first line of the docstring by default.
         input_schema: the schema of the input (see `pipeweave.schema`).
         version: a text that stands for the code which the function uses: another version is a new code
-            version. Only the function's own source, with its decorator, counts otherwise.
+            code version. Only the function's own source, with its decorator, counts otherwise.
+        memory: how much one call may take beside what its process has: bytes, or a text such as `512M`; None
+            for no limit.
+        cpu: how much processor time one call may take: seconds, or a text such as `60s`; None for no limit.
+        sandbox: what its calls may use, each in a process of its own; None for calls in the worker's process.
 
     Raises:
         InvalidTask: an option is invalid; each FieldError names one option.
@@ -126,6 +131,9 @@ class TaskSpec:
     description: str | None = None
     input_schema: Mapping[str, Any] | None = None
     version: str | None = None
+    memory: str | int | None = None
+    cpu: str | float | None = None
+    sandbox: Sandbox | None = None
 
     def __post_init__(self) -> None:
         errors = list(self._mistakes())
@@ -151,6 +159,7 @@ class TaskSpec:
         yield from queue_mistakes(self.queue)
         yield from key_mistakes(self.idempotency_key)
         yield from version_mistakes(self.version)
+        yield from self._mistakes_of_limits()
         if self.description is not None and not isinstance(self.description, str):
             yield FieldError(
                 "description", f"must be a text, not {self.description!r}", "invalid_type", "string"
@@ -161,6 +170,38 @@ class TaskSpec:
             for fault in validate_schema(self.input_schema):
                 path = f"input_schema.{fault.field}" if fault.field else "input_schema"
                 yield FieldError(path, fault.message, fault.code, fault.expected)
+
+    def _mistakes_of_limits(self) -> Iterator[FieldError]:
+        limits = {"memory": self.memory, "cpu": self.cpu}
+        for name, mistakes in (("memory", memory_mistakes), ("cpu", cpu_mistakes)):
+            if limits[name] is not None:
+                yield from mistakes(limits[name], name)
+        if self.sandbox is not None and not isinstance(self.sandbox, Sandbox):
+            yield FieldError(
+                "sandbox", f"is {self.sandbox!r}"[:300], "invalid_type", 'Sandbox(memory="512M", cpu="60s")'
+            )
+            return
+        for name in (each for each, limit in limits.items() if limit is not None):
+            if self.sandbox is not None:
+                yield FieldError(name, "is set by sandbox, too", "conflict")
+            elif self.concurrent > 1:
+                expected = "a plain function, or a sandbox"
+                yield FieldError(name, "cannot be measured: calls share a process", "unsupported", expected)
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether its calls have limits of memory or processor time without a sandbox."""
+        return self.memory is not None or self.cpu is not None
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """How much memory one call may take (bytes); None for no limit."""
+        return None if self.memory is None else read_memory(self.memory)
+
+    @property
+    def cpu_s(self) -> float | None:
+        """How much processor time one call may take (s); None for no limit."""
+        return None if self.cpu is None else read_cpu(self.cpu)
 
     @property
     def retry_policy(self) -> RetryPolicy:

@@ -10,6 +10,7 @@ from pipeweave.authoring import Context
 from pipeweave.box.boxed_files import BoxedFiles
 from pipeweave.box.channel import Channel
 from pipeweave.errors import NotFound
+from pipeweave.masking import Masks
 
 PLAIN_FIELDS = (
     *("run_id", "task_run_id", "task_id", "pipeline_id", "step_id", "attempt", "input", "params"),
@@ -27,8 +28,22 @@ def context_of(channel: Channel, sent: Mapping[str, Any], tmp: Path | None) -> C
         on_progress=lambda percent, message: channel.say({"progress": percent, "message": message}),
         files=BoxedFiles(channel, tmp),
         cancelled=lambda: bool(channel.ask("is_cancelled")),
+        secrets=AskedSecrets(channel),
         make_callback_url=lambda: str(channel.ask("callback_url")),
     )
+
+
+class AskedSecrets:
+    """The secrets of the call, each asked for; the parent hides them in all that the box says."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.masks = Masks()
+
+    def get(self, name: str) -> str:
+        value = str(self._channel.ask("secret", name=name))
+        self.masks.add(value)
+        return value
 
 
 class AskedOutputs(Mapping[str, Any]):

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pipeweave.attempt import StoredLogs, ToStoredLogs, printed_lines, remove_left_behind
 from pipeweave.authoring import Task, check_hints, collect, registered_tasks
-from pipeweave.errors import FieldError, InvalidInput, InvalidSetting
+from pipeweave.errors import FieldError, InvalidInput, InvalidSetting, InvalidTask
 from pipeweave.http_worker import worker_log
 from pipeweave.http_worker.attempt import Equipment, current_log, store_log
 from pipeweave.http_worker.link import OrchestratorLink
@@ -95,6 +95,7 @@ class HttpWorker:
         connection = connecting.orchestrator(settings, url=orchestrator_url, token=token, tenant=tenant)
         self.service_id = service_id
         self.tasks = _tasks_of(tasks)
+        _refuse_limits(self.tasks)
         self.version = version or _version_of(self.tasks)
         self._log_level, self._log_names = settings.log_level, settings.log_names
         self._grace_s = grace_s
@@ -199,6 +200,17 @@ def _no_secret() -> InvalidSetting:
         errors=[FieldError("PIPEWEAVE_SECRET_KEY", "is not set", "required")],
         hint="set it, or give secret_key; `pipeweave services secret SERVICE` prints the secret of a service",
     )
+
+
+def _refuse_limits(tasks: Mapping[str, Task[..., Any]]) -> None:
+    """Refuse tasks whose limits would not hold: the attempts of an HTTP worker are threads of one process."""
+    limited = [id for id, each in tasks.items() if each.spec.sandbox is not None or each.spec.has_limits]
+    if limited:
+        raise InvalidTask(
+            f"task {limited[0]!r} limits what its calls may use, which an HTTP worker cannot",
+            errors=[FieldError(each, "has a sandbox, memory or cpu", "unsupported") for each in limited],
+            hint="run it with `pipeweave worker`, or pass the other tasks: HttpWorker(…, tasks=[…])",
+        )
 
 
 def _tasks_of(tasks: Iterable[Task[..., Any] | ModuleType] | None) -> Mapping[str, Task[..., Any]]:

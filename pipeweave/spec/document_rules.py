@@ -17,6 +17,7 @@ from pipeweave.option_checks import (
     code_mistakes,
     number_mistakes,
 )
+from pipeweave.sandbox import MEMBERS, mistakes_in
 from pipeweave.spec.joins import ALL, ALL_DONE, ANY, JoinRule
 from pipeweave.spec.pipeline_spec import StepRetry
 from pipeweave.spec.references import json_type
@@ -84,6 +85,28 @@ def read_on_exhausted(mistakes: FieldErrors, members: Mapping[str, Any], path: s
         problem = "cannot be given together with `continueOnError`: the run either pauses or goes on"
         mistakes.wrong(field, problem, "conflict")
     return str(written)
+
+
+def read_sandbox(mistakes: FieldErrors, members: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
+    """Read what the call of a step may use, with the members that are written; None where nothing is said.
+
+    Args:
+        path: of the step.
+    """
+    written = members.get("sandbox")
+    if written is None:
+        return None
+    field = f"{path}.sandbox"
+    if not isinstance(written, Mapping):
+        mistakes.wrong(field, f"must be an object, not {json_type(written)}", "invalid_type", "object")
+        return None
+    if "adapter" in members:
+        mistakes.wrong(field, "is not allowed next to `adapter`: its actions run in the worker", "conflict")
+    mistakes.unknown_keys(written, MEMBERS, field)
+    wrong = list(mistakes_in(written, f"{field}."))
+    for each in wrong:
+        mistakes.wrong(each.field, each.message, each.code, each.expected)
+    return None if wrong else {key: written[key] for key in MEMBERS if key in written}
 
 
 def read_join(mistakes: FieldErrors, written: Any, path: str) -> JoinRule:

@@ -23,6 +23,7 @@ from pipeweave.spec.document_rules import (
     read_join,
     read_on_exhausted,
     read_retry,
+    read_sandbox,
     renamed,
 )
 from pipeweave.spec.document_waits import WaitReader
@@ -41,7 +42,7 @@ _DEEDS = (
 _STEP_KEYS = (
     *("id", *_DEEDS, "action", "needs", "params", "map", "parallel"),
     *("condition", "join", "retry", "timeout", "timeoutMs", "continueOnError", "onExhausted", "async"),
-    *("onError", "compensate"),
+    *("onError", "compensate", "sandbox"),
 )
 # The same keys as another notation writes them.
 _STEP_NAMES = {
@@ -54,7 +55,7 @@ _TASK_OPTIONS = ("retries", "retry_on", "concurrency", "rate_limit", "priority",
 _MAP_KEYS = ("over", "as", "maxParallel", "failure", "steps")
 MAX_PARALLEL = 1_000
 # What only a step with a task has, and what a step of the engine does not have besides.
-_OF_TASKS = ("params", "map", "retry", "timeout", "timeoutMs", "onExhausted", "action", "async")
+_OF_TASKS = ("params", "map", "retry", "timeout", "timeoutMs", "onExhausted", "action", "async", "sandbox")
 # What a step with child runs has all the same.
 _OF_CHILDREN = {
     "pipeline": ("params", "retry", "map"),
@@ -195,6 +196,7 @@ class StepReader(GraphMistakes):
             suspends=suspends or (NO_ASYNC_DEFAULTS if deed == "adapter" else None),
             on_error=self.calls.on_error(members.get("onError"), f"{entry.field}.onError"),
             compensate=compensate,
+            sandbox=read_sandbox(self, members, entry.field),
         )
         if isinstance(decides, Gather):
             step = replace(step, join=SETTLED)

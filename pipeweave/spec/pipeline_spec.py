@@ -105,6 +105,8 @@ class StepSpec:
             `{"status": "pending", …}` suspends only where this is not None; `Suspend` always does.
         on_error: what runs when its last attempt has failed; None for what the pipeline says.
         compensate: what runs if it had completed, and its run ends badly.
+        sandbox: what its call may use, with the members that the step writes (`pipeweave.sandbox`); None for
+            what its task says.
     """
 
     id: str
@@ -122,6 +124,7 @@ class StepSpec:
     suspends: AsyncDefaults | None = None
     on_error: ErrorRule | None = None
     compensate: ChildCall | None = None
+    sandbox: Mapping[str, Any] | None = None
 
     @property
     def kind(self) -> StepKind:
@@ -224,6 +227,8 @@ class StepSpec:
             shown["onError"] = self.on_error.to_json()
         if self.compensate is not None:
             shown["compensate"] = self.compensate.to_json()
+        if self.sandbox is not None:
+            shown["sandbox"] = dict(self.sandbox)
         return shown
 
 

@@ -38,6 +38,7 @@ class Asked:
             "upstream_names": lambda *_: Answered(list(context.upstream)),
             "callback_url": lambda *_: Answered(context.callback_url),
             "is_cancelled": lambda *_: Answered(context.is_cancelled),
+            "secret": lambda arguments, _: Answered(context.secret(_text(arguments, "name"))),
             "asset": self._asset,
             "upload": self._upload,
             "add_asset": self._add_asset,

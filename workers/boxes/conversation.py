@@ -80,6 +80,11 @@ class Budget:
         """The processor time of the whole process (s) after which this call is certainly over."""
         return int(self._began + self._cpu_s) + 2
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the time of the call is over."""
+        return time.monotonic() >= self._deadline
+
     def left(self) -> float:
         """How long (s) it takes at least until one of the limits is reached.
 
@@ -123,13 +128,15 @@ class BoxConversation:
 
     def begin(self, setup: bytes, seconds: float) -> str | None:
         """Have the process confine itself; None, or the reason why it is not confined."""
-        self._budget = Budget(self._process.pid, seconds, seconds)
+        self._budget = budget = Budget(self._process.pid, seconds, seconds)
         try:
             self._send(setup)
             message = read_json(*self._next())
-        except (AttemptTimedOut, SandboxCpuExceeded):
+        except AttemptTimedOut:
+            if not budget.is_over:
+                raise  # of the call for which the box is made
             return f"the process did not confine itself within {seconds:g} s"
-        except (BadFrame, PipeWeaveError) as error:
+        except (BadFrame, SandboxCpuExceeded, SandboxCrashed, SandboxMemoryExceeded) as error:
             return f"the process did not confine itself: {error}"
         return None if "confined" in message else str(message.get("unconfined"))[:500]
 

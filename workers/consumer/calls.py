@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,14 @@ from pipeweave import ids
 from pipeweave.attempt import Files, mask_assets, masked_result, printed_lines
 from pipeweave.authoring import CallResult, Context, Progress, Suspend, Task, bind, key_of, outcome_of
 from pipeweave.authoring.secret_means import SecretMeans, SecretReferences
-from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
+from pipeweave.errors import (
+    InvalidInput,
+    InvalidResult,
+    InvalidSetting,
+    SandboxRefused,
+    TaskNotLoaded,
+    Unavailable,
+)
 from pipeweave.json_values import own_copy
 from pipeweave.masking import Masking
 from pipeweave.orchestrator.deployment import log_context
@@ -31,11 +38,15 @@ from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.state import masked_values, previous_attempts
 from pipeweave.orchestrator.store import Database, Transaction, Values
 from pipeweave.orchestrator.waits import callback_urls
+from pipeweave.sandbox import Sandbox
 from pipeweave.secrets import AttemptSecrets
+from pipeweave.sending import Networks
 from pipeweave.settings import Settings
 from pipeweave.spec import references, rules
+from pipeweave.workers.boxes import Boxes, BoxSpec
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_files import CallFiles
+from pipeweave.workers.consumer.call_limits import CallLimits
 from pipeweave.workers.consumer.call_logs import CallLogs
 from pipeweave.workers.consumer.deployment_access import DeploymentAccess
 from pipeweave.workers.consumer.inputs import Inputs, UpstreamOutputs
@@ -57,6 +68,7 @@ class PreparedCall:
         key: the idempotency key that it holds; None for none.
         seconds: how long the function may take (s).
         secrets: what it may ask for, and what hides that.
+        way: calls it in another way than here and now: in a box, or within limits; None for here and now.
     """
 
     task: Task[..., Any]
@@ -66,6 +78,7 @@ class PreparedCall:
     key: str | None
     seconds: float
     secrets: AttemptSecrets
+    way: Callable[[], Any] | None = None
 
 
 class Calls:
@@ -96,7 +109,12 @@ class Calls:
         self.logs = CallLogs(values)
         self._files: Files | None = None
         self._belongings = Belongings()
-        self._concurrent = {id: each.spec.concurrent for id, each in tasks.items() if each.is_async}
+        self._concurrent = {
+            id: each.spec.concurrent
+            for id, each in tasks.items()
+            if each.is_async and each.spec.sandbox is None
+        }
+        self.boxes = Boxes(Networks(settings.dispatch_networks))
 
     @property
     def shortest_heartbeat_ms(self) -> int:
@@ -166,6 +184,8 @@ class Calls:
             outcome: PreparedCall | CallOutcome
             try:
                 outcome = self._prepare(run, task_run, seconds, progress, secrets)
+                if isinstance(outcome, PreparedCall) and outcome.way is not None:
+                    raise _not_together(task_run)
             except Unavailable as error:
                 outcome = task_run, failure.not_begun(error)
             except BaseException as error:
@@ -217,7 +237,8 @@ class Calls:
             return prepared
         try:
             with self.limit.of(prepared.seconds, task_run):
-                returned = prepared.task.fn(**prepared.arguments)
+                way = prepared.way
+                returned = prepared.task.fn(**prepared.arguments) if way is None else way()
         finally:
             self._look_round()
         return self._finish(run, task_run, prepared, self.limit.left, returned)
@@ -238,7 +259,8 @@ class Calls:
             )
         files = self._files = Files(CallFiles(self.database, self.values, run, task_run))
         context = self._context(run, task_run, files, progress, secrets)
-        arguments = bind(task.fn, context)
+        sandbox = self._sandbox(run, task_run, task)
+        arguments = bind(task.fn, context) if sandbox is None else {}
         began = time.monotonic()
         key = task_run.idempotency_key or self._key(task, run, task_run, context, seconds)
         if key is not None:
@@ -248,7 +270,28 @@ class Calls:
             if other is not None:
                 return other
             seconds = max(seconds - (time.monotonic() - began), 0.001)
-        return PreparedCall(task, context, arguments, files, key, seconds, secrets)
+        prepared = PreparedCall(task, context, arguments, files, key, seconds, secrets)
+        if sandbox is not None:
+            takes_pending = run.async_defaults(task_run.step_id) is not None
+            return replace(prepared, way=self._boxed(run, prepared, sandbox, takes_pending))
+        return prepared if not task.spec.has_limits else replace(prepared, way=_limited(prepared))
+
+    @staticmethod
+    def _sandbox(run: RunHeader, task_run: TaskRun, task: Task[..., Any]) -> Sandbox | None:
+        """What the call may use: the tighter of what its step and its task say; None if neither says it."""
+        own, of_step = task.spec.sandbox, run.own_sandbox(task_run.step_id)
+        if of_step is None:
+            return own
+        return Sandbox(**of_step) if own is None else own.narrowed(of_step)
+
+    def _boxed(
+        self, run: RunHeader, prepared: PreparedCall, sandbox: Sandbox, takes_pending: bool
+    ) -> Callable[[], Any]:
+        """Calls the function in a box."""
+        spec = BoxSpec.of_task(run.tenant, prepared.task, sandbox)
+        return lambda: self.boxes.call(
+            spec, prepared.context, prepared.files, prepared.seconds, takes_pending=takes_pending
+        )
 
     def _finish(
         self, run: RunHeader, task_run: TaskRun, prepared: PreparedCall, seconds: float, returned: Any
@@ -409,6 +452,25 @@ class Calls:
             scope=scope,
             now=self.database.now(),
         )
+
+
+def _not_together(task_run: TaskRun) -> SandboxRefused:
+    return SandboxRefused(
+        f"task {task_run.task_id!r} is an `async def` function without a sandbox of its own: "
+        "its calls share a process",
+        hint="write the sandbox at the task: @task(sandbox=Sandbox(…))",
+    )
+
+
+def _limited(prepared: PreparedCall) -> Callable[[], Any]:
+    """Calls the function here, within the limits of its task."""
+    spec = prepared.task.spec
+
+    def call() -> Any:
+        with CallLimits(spec.memory_bytes, spec.cpu_s):
+            return prepared.task.fn(**prepared.arguments)
+
+    return call
 
 
 def _chosen(

@@ -54,6 +54,7 @@ from pipeweave.workers.process import (
     tracing,
     users_apps,
 )
+from pipeweave.workers.process.confinable import confinable
 from pipeweave.workers.process.health_reports import SILENT_AFTER, HealthReport, LastStored
 from pipeweave.workers.process.health_server import HealthAddress, HealthServer, ProcessHealth
 from pipeweave.workers.process.liveness import WorkerLiveness
@@ -125,6 +126,7 @@ def run_worker(
     if apps:
         loaded = load(apps, with_adapters=with_adapters, requires_pipelines=settings.require_pipelines)
     printed_lines.enable_loggers()
+    loaded = confinable(loaded)
     concurrency = concurrency or settings.max_concurrency
     deployment = Deployment.open(settings, pool_size=1)
     schema_check.require_current(deployment.database)
@@ -234,6 +236,7 @@ def _make_runners(
         calls.logs.install()
         tracing.follow(settings)
         worker_process_shutdown.connect(lambda **_: calls.logs.close(), weak=False)
+        worker_process_shutdown.connect(lambda **_: calls.boxes.close(), weak=False)
         slot = take_slot(slots)
         child.values.backends.share(seats_of_child(slots, slot))
         sigterm = DeferredSigterm(lambda: slot.is_busy)

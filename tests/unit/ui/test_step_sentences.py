@@ -39,6 +39,11 @@ def said(step: dict[str, Any], *before: str, **more: Any) -> list[str]:
             {"task": "t", "continueOnError": True},
             "When it fails for good, the run goes on as if it had been passed over.",
         ),
+        ({"task": "t", "sandbox": {"files": []}}, "Called in a sandbox."),
+        (
+            {"task": "t", "sandbox": {"memory": "64M", "cpu": 2}},
+            "Called in a sandbox with memory 64M and cpu 2.",
+        ),
         ({"task": "t", "onExhausted": "pause"}, "Without an attempt left, it pauses the run."),
         (
             {"task": "t", "onError": {"pipeline": "mend"}},
