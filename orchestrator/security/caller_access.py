@@ -73,7 +73,7 @@ class CallerAccess:
     networks: tuple[str, ...] = ()
     service_id: str | None = None
     certificate: str | None = None
-    gates: Mapping[str, TenantGate] = field(default_factory=lambda: NO_GATES)
+    gates: Mapping[str, TenantGate] = field(default_factory=lambda: NO_GATES, hash=False)
 
     def allows(self, scope: str) -> bool:
         """Whether one of the token's scopes is this scope or includes it."""
