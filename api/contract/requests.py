@@ -47,6 +47,7 @@ BASE_URL_PATTERN = (
 CODE_HASH_PATTERN = "^(sha256:)?[0-9a-f]{16,64}$"
 
 MAX_TOKEN = 200
+LONGEST_DEBOUNCE_MS = 12 * 3_600_000
 # The longest suffix that makes a batch's idempotency key into the key of an entry: `[1000]`.
 PLACE_CHARS = len(f"[{MAX_BATCH}]")
 MAX_INT32 = 2**31 - 1
@@ -157,6 +158,27 @@ class TriggerBatchRequest(Request):
     runs: Annotated[list[RunRequest], Field(min_length=1, max_length=MAX_BATCH)]
     version: Version | None = Field(None, description=_VERSION)
     validation_mode: ValidationMode | None = Field(None, description=_MODE)
+
+
+_Milliseconds = Annotated[int, Field(ge=1, le=LONGEST_DEBOUNCE_MS), WHOLE]
+
+
+class DebounceRequest(Request):
+    """Put a run off until no other request of its key comes."""
+
+    key: Annotated[str, Field(min_length=1, max_length=MAX_TOKEN, pattern=r"^[^\x00]*$")] = Field(
+        description="Requests with the same key and pipeline are one run, with the input of the last one."
+    )
+    wait_ms: _Milliseconds = Field(description="Without another request, the run starts after this time.")
+    longest_ms: _Milliseconds = Field(
+        3_600_000, description="It starts at the latest this long after the first request."
+    )
+    input: Any = Field(default_factory=dict, description="Any JSON value; {} when absent.")
+    failure_mode: FailureMode | None = Field(None, description="Absent: the failure mode of the pipeline.")
+    priority: Priority | None = Field(
+        None, description="Absent: the priority of the pipeline, else of each task."
+    )
+    metadata: Metadata | None = None
 
 
 class DryRunRequest(Request):

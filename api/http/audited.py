@@ -106,6 +106,7 @@ _READS = "it changes nothing"
 NOT_AUDITED: Mapping[str, str] = {
     "pipelines.trigger": _PROGRAM,
     "pipelines.trigger_batch": _PROGRAM,
+    "enqueued.debounce": _PROGRAM,
     "waits.send_signal": _SIGNAL,
     "waits.send_signal_by_token": _SIGNAL,
     "queue.queue_task": _PROGRAM,

@@ -33,3 +33,14 @@ class EnqueuedList(Paged):
     oldest: AwareDatetime | None = Field(description="When the oldest of those that wait was enqueued.")
     refused: int = Field(description="Counted up to 10,000.")
     refused_is_capped: bool
+
+
+class DebouncedRun(AnswerModel):
+    """A run that is put off until no other request of its key comes."""
+
+    id: RunId = Field(description="The run has it as soon as it starts.")
+    pipeline_id: str
+    key: str
+    due_at: AwareDatetime = Field(description="When it starts if no other request of its key comes.")
+    latest_at: AwareDatetime = Field(description="When it starts at the latest.")
+    requests: int = Field(description="For how many requests it stands; it has the input of the last one.")

@@ -32,6 +32,7 @@ class AsyncMethods(InThreads):
     checkpoints = iterated(Client.checkpoints)
     children = awaited(Client.children)
     compare = awaited(Client.compare)
+    debounce = awaited(Client.debounce)
     delete_schedule = awaited(Client.delete_schedule)
     delete_tenant = awaited(Client.delete_tenant)
     delete_trigger = awaited(Client.delete_trigger)

@@ -97,6 +97,50 @@ class RunMethods(Methods):
         )
         return [Run(each["pipelineRunId"], pipeline_id, each["status"], each) for each in answer["runs"]]
 
+    def debounce(
+        self,
+        pipeline_id: str,
+        input: Any = None,
+        *,
+        key: str,
+        wait_ms: int,
+        longest_ms: int | None = None,
+        failure_mode: str | None = None,
+        priority: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Document:
+        """Start a run when no other request of its key has come for some time, with the last one's input.
+
+        Args:
+            pipeline_id: the pipeline.
+            input: any JSON value, or what a task may return; None sends {}.
+            key: requests with the same key and pipeline are one run.
+            wait_ms: without another request, the run starts after this time (ms).
+            longest_ms: it starts at the latest this long after the first request; None for an hour.
+            failure_mode: `fail-fast`, `continue` or `partial-merge`; None for the pipeline's failure mode.
+            priority: lower runs first; None for the pipeline's priority.
+            metadata: stored with the run, for people and filters.
+
+        Returns:
+            The `id` of the run to be, `dueAt`, `latestAt`, and for how many `requests` it stands.
+
+        Raises:
+            NotFound: there is no such pipeline.
+            InputValidationFailed: the input does not fit; one FieldError per wrong field.
+        """
+        body = without_none(
+            key=key,
+            waitMs=wait_ms,
+            longestMs=longest_ms,
+            input={} if input is None else input,
+            failureMode=failure_mode,
+            priority=priority,
+            metadata=metadata,
+        )
+        return document_of(
+            self._http.send("POST", f"/api/pipelines/{checked_id(pipeline_id)}/debounce", body)
+        )
+
     def run(self, run_id: str, *, load: bool = False) -> Run:
         """Read a run, with its counts by status and its first 1,000 task runs.
 

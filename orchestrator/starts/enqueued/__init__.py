@@ -1,6 +1,6 @@
 """Enqueued runs: starts those that callers enqueued in transactions of their own."""
 
-from pipeweave.orchestrator.starts.enqueued import starting
+from pipeweave.orchestrator.starts.enqueued import debouncing, starting
 from pipeweave.orchestrator.starts.enqueued.starting import (
     IS_DUE,
     IS_LARGE_DUE,
@@ -14,6 +14,7 @@ __all__ = [
     "IS_DUE",
     "IS_LARGE_DUE",
     "Due",
+    "debouncing",
     "has_due",
     "run_large",
     "run_once",

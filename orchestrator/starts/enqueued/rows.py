@@ -15,7 +15,7 @@ import orjson
 from pipeweave.errors import PipeWeaveError
 from pipeweave.json_values import json_faults
 from pipeweave.orchestrator.domain import tracing
-from pipeweave.orchestrator.domain.triggered_by import TRANSACTION, TriggeredBy
+from pipeweave.orchestrator.domain.triggered_by import API, TRANSACTION, TriggeredBy
 from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.starts.failures import MAX_ERROR_CHARS
 from pipeweave.orchestrator.state.turn_sql import turn
@@ -49,6 +49,8 @@ class Enqueued:
         input: the value; None where `fault` says why it cannot be read.
         by: the database role that wrote it.
         tries: how often it could not be started.
+        requests: for how many requests of its key it stands; without a key 1.
+        is_debounced: a request of the API has put it off (debouncing.py), not a transaction.
         fault: why this row can never start, whatever its pipeline says.
     """
 
@@ -65,6 +67,8 @@ class Enqueued:
     at: datetime
     tries: int
     fault: str | None = None
+    requests: int = 1
+    is_debounced: bool = False
 
     @property
     def trigger(self) -> StartRequest:
@@ -76,7 +80,12 @@ class Enqueued:
             self.priority,
             self.metadata,
             self.run_token,
-            TriggeredBy(TRANSACTION, None, self.by, tracing.read(self.traceparent)),
+            TriggeredBy(
+                API if self.is_debounced else TRANSACTION,
+                None,
+                self.by or None,
+                tracing.read(self.traceparent),
+            ),
             self.id,
         )
 
@@ -97,7 +106,7 @@ WITH due AS MATERIALIZED (
 ), sized AS (
     SELECT e.id, e.tenant_id, e.pipeline_id, CAST(e.input AS text) AS input, e.run_token, e.failure_mode,
         e.priority, CAST(e.metadata AS text) AS metadata, e.traceparent, e.enqueued_by, e.enqueued_at,
-        e.tries, d.turn, d.due_at,
+        e.tries, e.requests, e.debounce_key IS NOT NULL AS is_debounced, d.turn, d.due_at,
         sum(octet_length(CAST(e.input AS text))) OVER (ORDER BY d.turn, d.due_at, e.id) AS bytes,
         row_number() OVER (ORDER BY d.turn, d.due_at, e.id) AS number
     FROM due AS d JOIN enqueued_runs AS e ON e.id = d.id
@@ -133,6 +142,8 @@ def _of_row(row: Any) -> Enqueued:
         row.enqueued_at,
         row.tries,
         _fault_of_id(row.id, row.enqueued_at) or of_input or of_metadata,
+        row.requests,
+        row.is_debounced,
     )
 
 
@@ -156,15 +167,19 @@ def _fault_of_id(id: UUID, enqueued_at: datetime) -> str | None:
     return "id is of another time than the row: leave it out, or make a UUIDv7 of now"
 
 
+# A request that came since the row was read has another input: the row is read again then.
 _LOCK = """
 SELECT e.id FROM enqueued_runs AS e
-WHERE e.id = ANY(CAST(:ids AS uuid[])) AND e.settled_at IS NULL FOR UPDATE SKIP LOCKED
+    JOIN unnest(CAST(:ids AS uuid[]), CAST(:requests AS integer[])) AS r(id, requests) ON r.id = e.id
+WHERE e.id = ANY(CAST(:ids AS uuid[])) AND e.settled_at IS NULL AND e.requests = r.requests
+FOR UPDATE OF e SKIP LOCKED
 """
 
 
 def lock(tx: Transaction, batch: Sequence[Enqueued]) -> set[UUID]:
-    """Lock those of the rows that nobody started meanwhile, and that nobody else has locked."""
-    return set(tx.execute(_LOCK, {"ids": [each.id for each in batch]}).scalars())
+    """Lock those of the rows that nobody started or changed meanwhile, and that nobody else has locked."""
+    parameters = {"ids": [each.id for each in batch], "requests": [each.requests for each in batch]}
+    return set(tx.execute(_LOCK, parameters).scalars())
 
 
 _DELETE = "DELETE FROM enqueued_runs WHERE id = ANY(CAST(:ids AS uuid[]))"
