@@ -6,8 +6,8 @@ while another request replaces its input may start the older one.
 
 from alembic import op
 
-revision = "0078"
-down_revision = "0077"
+revision = "0079"
+down_revision = "0078"
 
 UP = """
 ALTER TABLE enqueued_runs
