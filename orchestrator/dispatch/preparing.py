@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from pipeweave import dispatch_ids, ids
-from pipeweave.errors import PipeWeaveError, Unavailable
+from pipeweave.errors import PipeWeaveError, SandboxRefused, Unavailable
 from pipeweave.orchestrator.dispatch import item_inputs, tokens, upstream
 from pipeweave.orchestrator.dispatch.database_away import database_needed
 from pipeweave.orchestrator.dispatch.object_urls import ObjectUrls
@@ -64,6 +64,7 @@ class Preparing:
     ) -> OfEach:
         backend = self._values.backends.choose(run.tenant, run.pipeline_id)
         try:
+            _refuse_sandbox(run, step_id)
             page = self._upstream(run, step_id)
             stored = self.stored(run, page.steps, backend)
             uploads = self._uploads(run, backend)
@@ -190,6 +191,15 @@ class Preparing:
             return ()
         with database_needed(), self._database.statements() as tx:
             return attempts.previous_attempts(tx, task_run)
+
+
+def _refuse_sandbox(run: RunHeader, step_id: str) -> None:
+    """A service could not keep the sandbox that a step has."""
+    if run.own_sandbox(step_id) is not None:
+        raise SandboxRefused(
+            f"step {step_id!r} has a sandbox, and its task is one of an HTTP service, which has none",
+            hint="take the sandbox out of the step, or run the task with `pipeweave worker`",
+        )
 
 
 def _failure(error: PipeWeaveError) -> Failure:

@@ -68,4 +68,9 @@ def _is_package(folder: Path) -> bool:
         return True
     if not folder.name.isidentifier():
         return False
-    return any(each.suffix in (".py", ".so") or (each / "__init__.py").exists() for each in folder.iterdir())
+    try:
+        return any(
+            each.suffix in (".py", ".so") or (each / "__init__.py").exists() for each in folder.iterdir()
+        )
+    except OSError:
+        return False  # a folder of somebody else

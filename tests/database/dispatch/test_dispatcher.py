@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.memory_storage import MemoryStorage
@@ -85,12 +86,12 @@ def values(tmp_path: Path) -> Values:
     return Values(Backends([{"id": "local", "provider": "local", "credentials": folder}]))
 
 
-def claimed(database: Database, values: Values, url: str) -> tuple[RunHeader, list[TaskRun]]:
+def claimed(database: Database, values: Values, url: str, **members: Any) -> tuple[RunHeader, list[TaskRun]]:
     """A run of many steps side by side, all of them running."""
     with database.transaction() as tx:
         task = TaskRegistration("hang", "a" * 16, retries=0)
         service_registration.register(tx, TENANT, Registration("hanging", "1", "http", url, [task]))
-        steps = [{"id": f"s{number}", "task": "hang", "needs": []} for number in range(STEPS)]
+        steps = [{"id": f"s{number}", "task": "hang", "needs": [], **members} for number in range(STEPS)]
         pipelines.store(tx, TENANT, parse_spec({"steps": steps}, id="hanging"), source="api")
         run_id = triggering.trigger(tx, values, TENANT, StartRequest("hanging", None)).id
         task_runs = claiming.start(tx, run_id, range(1, STEPS + 1), 1, worker=WORKER)
@@ -173,3 +174,13 @@ def test_a_dispatch_that_postgresql_prevents_uses_up_no_attempt(
     assert isinstance(unknown, Postponed) and isinstance(known, Postponed)
     assert "PostgreSQL cannot be used" in unknown.reason
     assert service.asked == []
+
+
+def test_a_step_with_a_sandbox_is_not_dispatched_to_a_service_which_has_none(
+    database: Database, values: Values, dispatcher: Dispatcher
+) -> None:
+    with hanging() as service:
+        run, task_runs = claimed(database, values, service.url, sandbox={"cpu": "1s"})
+        outcomes = dispatcher.dispatch(run, task_runs[:2])
+        assert not service.asked
+    assert [failure.code for _, failure in outcomes] == ["SANDBOX_REFUSED"] * 2  # type: ignore[misc,union-attr]
