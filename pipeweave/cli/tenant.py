@@ -41,9 +41,11 @@ class _Quota(_Number):
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        if value == NONE:
-            return NONE
-        return int(click.IntRange(min=0).convert(value, param, ctx))
+        if isinstance(value, int) or value == NONE:
+            return value if isinstance(value, int) else NONE
+        if not (isinstance(value, str) and value.isascii() and value.isdecimal()):
+            self.fail(f"{value!r} is neither a number from 0 on nor `{NONE}`.", param, ctx)
+        return int(value)
 
 
 QUOTA = _Quota()

@@ -165,6 +165,36 @@ def test_a_browser_of_a_disabled_tenant_sees_why_and_nothing_else(
     assert "unpaid since May" in page.get_data(as_text=True)
 
 
+def test_the_page_of_settings_shows_what_is_used_of_the_quotas(
+    app: Flask, own: Api, owner: Api, tokens: Tokens, deployment: Deployment
+) -> None:
+    limits(owner, own, runsPerDay=7, requestRate="600/m", weight=3)
+    own.post(TRIGGER, INPUT)
+    token = tokens.make(ADMIN, tenants=(own.tenant,))
+    with deployment.database.transaction() as tx:
+        session = sessions.begin_by_token(tx, token, "test")
+    assert session is not None
+    browser = app.test_client()
+    browser.set_cookie("pipeweave-3000", session.secret, domain="localhost")
+    page = browser.get(f"/ui/{own.tenant}/settings", base_url="http://localhost:3000").get_data(as_text=True)
+    assert "<dt>Runs a day</dt><dd>1 of 7 at most</dd>" in page
+    assert "<dt>Request rate</dt><dd>600/m</dd>" in page
+    assert "<dt>Weight</dt><dd>3 turns</dd>" in page
+
+
+def test_an_operator_deletes_a_tenant_and_sees_how_far_it_is(own: Api, owner: Api, tokens: Tokens) -> None:
+    path = f"/api/tenants/{own.tenant}"
+    assert code(owner.get(f"{path}/deletion")) == (404, "NOT_FOUND")
+    for _ in range(2):
+        asked = owner.delete(path)
+        assert (asked.status_code, asked.json["finishedAt"]) == (202, None)
+    assert owner.get(f"{path}/deletion").json["requestedBy"] == "test"
+    assert code(own.delete(path)) == (403, "FORBIDDEN")
+    assert code(as_new(own, tokens).get("/api/pipelines")) == (403, "TENANT_DISABLED")
+    assert code(owner.post(f"{path}/enable")) == (409, "CONFLICT")
+    assert code(owner.delete("/api/tenants/nobody-at-all")) == (404, "NOT_FOUND")
+
+
 def test_the_audit_tells_who_limited_and_disabled_a_tenant(own: Api, owner: Api) -> None:
     limits(owner, own, runsPerDay=9)
     owner.post(f"/api/tenants/{own.tenant}/disable", {"reason": "unpaid"})

@@ -23,16 +23,29 @@ loop.MAX_SECONDS_PER_TICK = 600
 """
 
 
-def kill_at(database: Database, kind: str, run_id: UUID) -> None:
+DELETION = """
+import sys
+from pipeweave.orchestrator.deployment.reactions import reactions_to
+from pipeweave.orchestrator.retention import tenant_deletion
+from pipeweave.orchestrator.store.database import Database
+tenant_deletion.BUDGET_S = 600
+tenant_deletion.RUNS = 1
+tenant_deletion.run_once(Database(sys.argv[1], react=reactions_to))
+"""
+"""Deletes tenants, one run after the other."""
+
+
+def kill_at(database: Database, kind: str, run_id: UUID, program: str = TICK) -> None:
     """Work the operations of a kind off in a process, and kill it when it comes to a run.
 
     Args:
         kind: the module, `run_changes` or `redrives`.
+        program: what the process does instead.
     """
     with database.transaction() as tx:
         tx.execute("SELECT id FROM runs WHERE id = :id FOR UPDATE", {"id": run_id})
         process = subprocess.Popen(
-            [sys.executable, "-c", TICK.format(kind=kind), database.url],
+            [sys.executable, "-c", program.format(kind=kind), database.url],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

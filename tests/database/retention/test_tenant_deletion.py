@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.factories import a_worker
+from support.killed_ticks import DELETION, kill_at
 from support.run_driver import RunDriver
 from support.uploads import an_upload
 
@@ -109,6 +110,17 @@ def test_whoever_dies_leaves_the_rest_to_the_next(driver: RunDriver, monkeypatch
     assert left(driver) == {}
 
 
+def test_a_deletion_that_is_killed_goes_on_with_what_is_left(driver: RunDriver) -> None:
+    ids = [row.id for row in driver.rows("SELECT id FROM runs WHERE tenant_id = :id", id=driver.tenant)]
+    ask(driver)
+    for run_id in ids:
+        if driver.rows("SELECT 1 FROM runs WHERE id = :id", id=run_id):
+            kill_at(driver.database, "", run_id, DELETION)
+    assert left(driver) != {}
+    finish(driver)
+    assert left(driver) == {}
+
+
 def test_open_runs_are_cancelled_before_their_rows_go(
     driver: RunDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,3 +199,21 @@ def test_every_table_of_the_schema_is_known_to_the_deletion(database: Database) 
         "tenant_deletions",
     }
     assert {row.name for row in columns if row.relkind == "p"} <= {*tenant_rows.OF_RUNS, "runs"}
+
+
+def test_what_refers_to_a_table_is_deleted_before_it(database: Database) -> None:
+    order = [*tenant_rows.OF_RUNS, "runs", *tenant_rows.OF_TENANT, "tenants"]
+    with database.transaction() as tx:
+        references = tx.execute(
+            """SELECT CAST(CAST(c.conrelid AS regclass) AS text) AS referring,
+                CAST(CAST(c.confrelid AS regclass) AS text) AS referred
+            FROM pg_constraint AS c
+            WHERE c.contype = 'f' AND c.conparentid = 0 AND c.confdeltype <> 'c'"""
+        ).all()
+    early = [
+        (row.referring, row.referred)
+        for row in references
+        if row.referred in order and order.index(row.referring) >= order.index(row.referred)
+    ]
+    assert references
+    assert early == []
