@@ -9,6 +9,7 @@ from typing import Any
 
 from pipeweave.durations import MAX_MS, milliseconds
 from pipeweave.errors import FieldError, InvalidTask
+from pipeweave.secret_names import problem_of
 
 TMP = "tmp"
 """The word for a folder of the call's own, in `files`."""
@@ -17,10 +18,12 @@ DEFAULT_MEMORY = "512M"
 DEFAULT_CPU = "60s"
 MIN_MEMORY, MAX_MEMORY = 16 * 1024**2, 1024**4
 MAX_HOSTS = 50
+MAX_SECRETS = 100
 
 MEMORY_EXPECTED = "bytes, or a text such as 512M or 2G, from 16M to 1024G"
 CPU_EXPECTED = "seconds, or a text such as 500ms, 10s or 5m"
 HOST_EXPECTED = "texts `host:port` such as api.example.com:443"
+SECRETS_EXPECTED = f"a list of at most {MAX_SECRETS} names of secrets"
 NETWORK_EXPECTED = f"false, or a list of at most {MAX_HOSTS} {HOST_EXPECTED}"
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
@@ -39,6 +42,8 @@ class Sandbox:
         cpu: how much processor time one call may take: seconds, or a text such as `60s`.
         files: `["tmp"]` for a folder of its own (`ctx.temp_dir`, also the current folder); none by default.
         network: False for none; or the only addresses that it may connect to, such as `api.example.com:443`.
+        secrets: the only names that it may ask for (`ctx.secret`); none by default. What its params name is
+            in its params.
 
     Raises:
         InvalidTask: one of these is invalid; each FieldError names one of them.
@@ -48,6 +53,7 @@ class Sandbox:
     cpu: str | float = DEFAULT_CPU
     files: Sequence[str] = ()
     network: bool | Sequence[str] = False
+    secrets: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         written = {each: getattr(self, each) for each in MEMBERS}
@@ -55,6 +61,7 @@ class Sandbox:
             first = errors[0]
             raise InvalidTask(f"Sandbox: {first.field} {first.message}", errors=errors)
         object.__setattr__(self, "files", tuple(self.files))
+        object.__setattr__(self, "secrets", tuple(self.secrets))
         if not isinstance(self.network, bool):
             object.__setattr__(self, "network", tuple(self.network) or False)
 
@@ -81,7 +88,8 @@ class Sandbox:
     def to_json(self) -> dict[str, Any]:
         """The document of the sandbox, as a step writes it."""
         network = self.network if isinstance(self.network, bool) else list(self.network)
-        return {"memory": self.memory, "cpu": self.cpu, "files": list(self.files), "network": network}
+        lists = {"files": list(self.files), "network": network, "secrets": list(self.secrets)}
+        return {"memory": self.memory, "cpu": self.cpu, **lists}
 
     def narrowed(self, written: Mapping[str, Any]) -> Sandbox:
         """The tighter of this and of what a step has written, member by member."""
@@ -92,10 +100,11 @@ class Sandbox:
             cpu=min(self.cpu_s, other.cpu_s) if "cpu" in written else self.cpu,
             files=[each for each in self.files if "files" not in written or each in other.files],
             network=(hosts or False) if "network" in written else self.network,
+            secrets=[each for each in self.secrets if "secrets" not in written or each in other.secrets],
         )
 
 
-MEMBERS = ("memory", "cpu", "files", "network")
+MEMBERS = ("memory", "cpu", "files", "network", "secrets")
 
 
 def mistakes_in(written: Mapping[str, Any], path: str) -> Iterator[FieldError]:
@@ -110,6 +119,7 @@ def mistakes_in(written: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     if isinstance(files, str) or not isinstance(files, Sequence) or any(each != TMP for each in files):
         yield FieldError(f"{path}files", f"is {files!r}"[:300], "invalid_value", 'a list: [], or ["tmp"]')
     yield from _network_mistakes(written.get("network", False), f"{path}network")
+    yield from _secret_mistakes(written.get("secrets", ()), f"{path}secrets")
 
 
 def memory_mistakes(value: Any, field: str) -> Iterator[FieldError]:
@@ -155,3 +165,12 @@ def _network_mistakes(value: Any, field: str) -> Iterator[FieldError]:
     for place, each in enumerate(value):
         if read_host(each) is None:
             yield FieldError(f"{field}[{place}]", f"is {each!r}"[:300], "invalid_value", HOST_EXPECTED)
+
+
+def _secret_mistakes(value: Any, field: str) -> Iterator[FieldError]:
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) > MAX_SECRETS:
+        yield FieldError(field, f"is {value!r}"[:300], "invalid_value", SECRETS_EXPECTED)
+        return
+    for place, each in enumerate(value):
+        if (problem := problem_of(each)) is not None:
+            yield FieldError(f"{field}[{place}]", problem, "invalid_value", SECRETS_EXPECTED)

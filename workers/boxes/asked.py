@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +26,21 @@ class Asked:
 
     Args:
         relays: connect to the addresses of the sandbox.
+        secrets: the names that its sandbox allows.
     """
 
-    def __init__(self, context: Context, files: Files, relays: Relays) -> None:
+    def __init__(self, context: Context, files: Files, relays: Relays, secrets: Collection[str] = ()) -> None:
         self._context = context
         self._files = files
         self._relays = relays
+        self._secrets = secrets
         self._lines_left = MAX_LINES
         self._answers: dict[str, Callable[[dict[str, Any], Iterator[bytes]], Answered]] = {
             "upstream": self._upstream,
             "upstream_names": lambda *_: Answered(list(context.upstream)),
             "callback_url": lambda *_: Answered(context.callback_url),
             "is_cancelled": lambda *_: Answered(context.is_cancelled),
-            "secret": lambda arguments, _: Answered(context.secret(_text(arguments, "name"))),
+            "secret": self._secret,
             "asset": self._asset,
             "upload": self._upload,
             "add_asset": self._add_asset,
@@ -87,6 +89,15 @@ class Asked:
             return Answered(self._context.upstream[step])
         except KeyError:
             raise NotFound(f"no completed step before this one is {step!r:.200}") from None
+
+    def _secret(self, arguments: dict[str, Any], _: Iterator[bytes]) -> Answered:
+        name = _text(arguments, "name")
+        if name not in self._secrets:
+            raise SandboxRefused(
+                f"the sandbox of this task does not allow the secret {name!r:.200}",
+                hint="list it in the secrets of its Sandbox",
+            )
+        return Answered(self._context.secret(name))
 
     def _asset(self, arguments: dict[str, Any], _: Iterator[bytes]) -> Answered:
         path, type_ = self._files.stored(_text(arguments, "key"))

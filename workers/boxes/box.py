@@ -143,7 +143,10 @@ class BoxProcess:
         self._process.send_signal(signal.SIGCONT)
         try:
             answer = self._conversation.call(
-                json_frame(message), number, Asked(context, files, self._relays), budget
+                json_frame(message),
+                number,
+                Asked(context, files, self._relays, self.spec.sandbox.secrets),
+                budget,
             )
         except BaseException:
             self.close()

@@ -64,6 +64,9 @@ def test_an_address_is_a_name_and_a_port(written: Any, address: tuple[str, int] 
         ("network", "a:1", "network"),
         ("network", ["a:1", "*:2"], "network[1]"),
         ("network", ["a:1"] * 51, "network"),
+        ("secrets", "KEY", "secrets"),
+        ("secrets", ["KEY", "a/b"], "secrets[1]"),
+        ("secrets", ["KEY"] * 101, "secrets"),
     ],
 )
 def test_a_wrong_member_is_named_with_what_it_should_be(member: str, value: Any, field: str) -> None:
@@ -81,3 +84,9 @@ def test_a_step_makes_a_sandbox_tighter_and_never_wider() -> None:
     tighter = own.narrowed({"memory": "64M", "cpu": "1s", "files": [], "network": False})
     assert (tighter.memory_bytes, tighter.cpu_s) == (64 * 1024**2, 1)
     assert not tighter.has_tmp and not tighter.hosts
+
+
+def test_a_step_narrows_the_secrets_of_its_task() -> None:
+    of_task = Sandbox(secrets=["A", "B"])
+    assert of_task.narrowed({"secrets": ["B", "C"]}).secrets == ("B",)
+    assert of_task.narrowed({"cpu": "1s"}).secrets == ("A", "B")

@@ -28,6 +28,7 @@ from pipeweave.errors import (
     SandboxUnavailable,
 )
 from pipeweave.sandbox import Sandbox
+from pipeweave.secrets import AttemptSecrets
 from pipeweave.workers.boxes import Boxes, why_none
 
 SMALL = Sandbox(memory="64M", cpu="300ms", files=["tmp"])
@@ -93,6 +94,17 @@ outcome = [ctx.upstream["a"], sorted(ctx.upstream), "b" in ctx.upstream, ctx.is_
     lines = {each.getMessage(): each for each in caplog.records}
     assert lines["printed"].name == "pipeweave.stdout"
     assert lines["logged"].levelno == logging.WARNING and vars(lines["logged"])["rows"] == 3
+
+
+def test_a_call_gets_the_secrets_that_its_sandbox_lists_and_no_other(boxes: Boxes) -> None:
+    listed = Sandbox(memory="256M", secrets=["API_KEY"])
+    secrets = AttemptSecrets({"API_KEY": "the key", "OTHER": "another"}.__getitem__)
+    source = "outcome = ctx.secret('API_KEY') == 'the key'"
+    assert run(boxes, source, sandbox=listed, secrets=secrets) is True
+    for sandbox, name in ((listed, "OTHER"), (TMP, "API_KEY")):
+        with pytest.raises(RaisedElsewhere, match=f"does not allow the secret '{name}'") as caught:
+            run(boxes, f"ctx.secret({name!r})", sandbox=sandbox, secrets=secrets)
+        assert (caught.value.raised.code, caught.value.raised.retryable) == ("SANDBOX_REFUSED", False)
 
 
 def test_assets_go_through_the_parent(boxes: Boxes) -> None:
