@@ -60,6 +60,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "approve": "pipeweave.cli.waits:approve",
         "reject": "pipeweave.cli.waits:reject",
         "replay": "pipeweave.cli.replay:replay",
+        "retest": "pipeweave.cli.retest:retest",
         "pipelines": "pipeweave.cli.registry:pipelines",
         "eval": "pipeweave.cli.expressions:evaluate",
         "graph": "pipeweave.cli.graph:graph",
