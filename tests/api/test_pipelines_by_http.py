@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.security import ADMIN
 
 if TYPE_CHECKING:
-    from conftest import Api
+    from conftest import Api, Tokens
 
 CHAIN = {"steps": [{"task": "list_files"}, {"task": "report"}]}
 MAIL = {"steps": [{"task": "send-mail"}]}
@@ -264,7 +266,7 @@ def test_a_wrong_schedule_of_a_document_is_refused_with_all_mistakes(api: Api) -
     assert fields == {"schedule", *(f"schedule.{name}" for name in wrong)}
 
 
-def test_a_version_is_promoted_and_rolled_back_and_the_audit_says_so(api: Api) -> None:
+def test_a_version_is_promoted_and_rolled_back_and_the_audit_says_so(api: Api, tokens: Tokens) -> None:
     path = "/api/pipelines/promoted"
     for document in (CHAIN, {**CHAIN, "failureMode": "continue"}):
         api.put(path, document)
@@ -296,9 +298,13 @@ def test_a_version_is_promoted_and_rolled_back_and_the_audit_says_so(api: Api) -
     assert api.post(f"{path}/rollback", {"expectedVersion": 2}).json["code"] == "CONFLICT"
     assert api.post(f"{path}/rollback").json["version"] == 2
     assert api.post(f"{path}/promote", {"version": None}).json["promotedVersion"] is None
-    rows = [row for row in api.get("/api/audit").json["entries"] if row["object"] == "promoted"]
-    (row,) = [row for row in rows if row["reason"] == "slow"]
-    assert (row["before"], row["after"]) == ({"version": 2, "promoted": None}, {"version": 2, "promoted": 1})
+    audited = replace(api, token=tokens.make(ADMIN)).get("/api/audit", object="promoted").json["entries"]
+    (row,) = [row for row in audited if row["reason"] == "slow"]
+    assert (row["verb"], row["before"], row["after"]) == (
+        "pipelines.promote",
+        {"promoted": None},
+        {"promoted": 1},
+    )
 
 
 @pytest.mark.parametrize(
