@@ -14,6 +14,7 @@ from pipeweave.authoring import (
     MAX_MULTIPLIER,
     MAX_RETRIES,
     ON_EXHAUSTED,
+    QUEUE_PATTERN,
 )
 from pipeweave.durations import DURATION_PATTERN, MAX_MS
 from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
@@ -166,6 +167,11 @@ _SANDBOX: dict[str, Any] = {
     },
     "description": "What the call of its task may use, in a process of its own.",
 }
+_QUEUE = {
+    "type": ["string", "null"],
+    "pattern": QUEUE_PATTERN,
+    "description": "The queue of its task runs. Absent: that of the run's trigger, else of the task.",
+}
 _STEP: dict[str, Any] = {
     "type": "object",
     "description": "Does exactly one of `task`, `adapter`, and what the engine decides itself.",
@@ -184,6 +190,7 @@ _STEP: dict[str, Any] = {
         "compensate": _call("Runs if the step had completed, and its run ends badly."),
         "onExhausted": _ON_EXHAUSTED,
         "sandbox": _SANDBOX,
+        "queue": _QUEUE,
         "needs": {
             "type": ["array", "null"],
             "items": _NAME,

@@ -73,6 +73,7 @@ def _reachable(url: str) -> str:
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME_LENGTH)]
 # Stands after the bounds, because pydantic leaves bounds that follow it out of the JSON schema.
 WHOLE = BeforeValidator(_whole)
+Queue = Annotated[str, Field(pattern=QUEUE_PATTERN)]
 Priority = Annotated[int, Field(ge=MIN_PRIORITY, le=MAX_PRIORITY, description="Lower runs first."), WHOLE]
 
 
@@ -126,6 +127,11 @@ class RunRequest(Request):
     failure_mode: FailureMode | None = Field(None, description="Absent: the failure mode of the pipeline.")
     priority: Priority | None = Field(
         None, description="Absent: the priority of the pipeline, else of each task."
+    )
+    queue: Queue | None = Field(
+        None,
+        description="Of all steps without a queue of their own, also in the runs inside of it. Absent: those "
+        "of the tasks. Tasks of HTTP services have no queues.",
     )
     metadata: Metadata | None = None
     run_token: Annotated[str, Field(min_length=1, max_length=MAX_TOKEN)] | None = Field(
@@ -354,7 +360,7 @@ class TaskOptions(Request):
     priority: Annotated[int, Field(ge=-MAX_INT32, le=MAX_INT32), WHOLE] = Field(
         100, description="Lower runs first."
     )
-    queue: Annotated[str, Field(pattern=QUEUE_PATTERN)] | None = Field(
+    queue: Queue | None = Field(
         None, description="The name of the queue that its task runs wait in; absent: that of its service."
     )
     idempotency_ttl: Annotated[int, Field(gt=0, le=TEN_YEARS_S), WHOLE] | None = Field(

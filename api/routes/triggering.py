@@ -99,6 +99,7 @@ def _trigger(
         body.metadata,
         run_token,
         call.cause,
+        queue=body.queue,
     )
 
 

@@ -240,6 +240,8 @@ def _afterwards(step: Document) -> Iterator[str]:
         yield "Without an attempt left, it pauses the run."
     elif step.get("onExhausted") == "fail":
         yield "Without an attempt left, it fails, whatever the pipeline and its task say."
+    if "queue" in step:
+        yield f"Its task runs wait in the queue `{step['queue']}`."
     if "compensate" in step:
         yield f"Taken back, if the run fails or is cancelled after it: {_called(step['compensate'])}."
 

@@ -93,7 +93,7 @@ SELECT count(*) FROM (
 
 def queue_reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
     """What a queued task run waits for: a worker, task runs ahead of it, or a message that was lost."""
-    taker = placement.taker_of(tx, row.tenant_id, row.task_id, row.pinned_to)
+    taker = placement.taker_of(tx, row.tenant_id, row.task_id, row.pinned_to, row.queue_name)
     if queue_names.is_parking(row.queue):
         yield _not_loaded(tx, row, taker)
         return
@@ -126,6 +126,8 @@ def line_reasons(tx: Transaction, row: Any, oldest: Oldest | None) -> Iterator[R
 def _not_loaded(tx: Transaction, row: Any, taker: placement.Taker) -> Reason:
     version = None if row.pinned_to is None else row.code_version
     code = "" if version is None else f" in code version {version}, to which its run is pinned"
+    if row.queue_name is not None:
+        code += f" and serves the queue {row.queue_name}, which its step or run has chosen"
     if taker.is_leaving and not taker.lives:
         text = (
             f"the workers that have task {row.task_id}{code} drain or stop, and take nothing more: it waits "

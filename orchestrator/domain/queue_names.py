@@ -60,6 +60,15 @@ def named_queue(queue: str, name: str | None) -> str:
     return queue if name in (None, DEFAULT) else f"{queue}/{name}"
 
 
+def name_sql(queue: str, *names: str) -> str:
+    """SQL: the queue of a service that has the first of these names that is not null; see `named_queue`.
+
+    Args:
+        queue, names: SQL of the service's queue, and of the names as users write them.
+    """
+    return f"{queue} || coalesce('/' || nullif(coalesce({', '.join(names)}), '{DEFAULT}'), '')"
+
+
 def own_queue(queue: str, code_set: str) -> str:
     """The queue of the worker processes of a service that have loaded the same code.
 

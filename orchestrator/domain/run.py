@@ -41,6 +41,7 @@ class RunHeader:
         body: of a run of a body, its place in the version, such as `review.loop`; None for the run of a
             pipeline.
         scope: what a body sees of the steps around it; None for the run of a pipeline.
+        queue: the name of the queue of its steps that name none; None for those of their tasks.
     """
 
     id: UUID
@@ -57,6 +58,7 @@ class RunHeader:
     parent: Parent | None = None
     body: str | None = None
     scope: BodyScope | None = None
+    queue: str | None = None
 
     def own_timeout_s(self, step_id: str) -> float | None:
         """How long an attempt of a step may take (s), if the step says so itself, not its task."""

@@ -38,8 +38,9 @@ PINNED_TO = """(SELECT t.code_hash FROM runs AS r JOIN pipeline_versions AS v
     ON v.tenant_id = r.tenant_id AND v.pipeline_id = r.pipeline_id AND v.version = r.pipeline_version
     WHERE r.id = t.run_id AND v.spec ->> 'code' = 'pinned')"""
 
-_TAKER = loaded_tasks.taker_sql("t.tenant_id", "t.task_id", PINNED_TO, "w.own_queue")
-_PARKING = queue_names.parking_sql("t.queue", f"t.task_id || coalesce('#' || left({PINNED_TO}, 12), '')")
+_TAKER = loaded_tasks.taker_sql("t.tenant_id", "t.task_id", PINNED_TO, "t.queue_name", "w.own_queue")
+_WAITS_FOR = f"t.task_id || coalesce('#' || left({PINNED_TO}, 12), '') || coalesce('@' || t.queue_name, '')"
+_PARKING = queue_names.parking_sql("t.queue", _WAITS_FOR)
 # SQL: where the task run `t` goes on.
 _PLACE = f"coalesce({_TAKER}, {_PARKING})"
 
@@ -81,7 +82,7 @@ queues AS (
 _TO_PLACE = f"""
 WITH RECURSIVE {WITH_WORK}
 SELECT q.queue FROM queues AS q CROSS JOIN LATERAL (
-    SELECT t.run_id, t.tenant_id, t.task_id, t.code_hash FROM task_runs AS t
+    SELECT t.run_id, t.tenant_id, t.task_id, t.code_hash, t.queue_name FROM task_runs AS t
     WHERE t.status = 'queued' AND t.queue = q.queue LIMIT 1) AS t
 WHERE {queue_names.is_apart_sql("q.queue")}
   AND CASE WHEN {queue_names.is_parking_sql("q.queue")} THEN {_TAKER} IS NOT NULL
@@ -173,7 +174,7 @@ def parked(tx: Transaction) -> list[Parked]:
     return [Parked(row.tenant_id, row.task_id, row.number) for row in rows]
 
 
-_ASKED = (":tenant", ":task", "CAST(:code_hash AS text)")
+_ASKED = (":tenant", ":task", "CAST(:code_hash AS text)", "CAST(:chosen AS text)")
 _TAKER_OF = f"""
 SELECT {loaded_tasks.taker_sql(*_ASKED, "w.own_queue")} IS NOT NULL AS lives,
     {loaded_tasks.is_leaving_sql(*_ASKED)} AS is_leaving,
@@ -196,11 +197,13 @@ class Taker:
     last_seen: datetime | None
 
 
-def taker_of(tx: Transaction, tenant: str, task: str, code_hash: str | None) -> Taker:
+def taker_of(tx: Transaction, tenant: str, task: str, code_hash: str | None, chosen: str | None) -> Taker:
     """Whether a live worker can call the task runs of a task.
 
     Args:
         code_hash: the only code that may be called (PINNED_TO); None if any may.
+        chosen: the name of the queue that was chosen in place of the task's; None if none was.
     """
-    row: Any = tx.execute(_TAKER_OF, {"tenant": tenant, "task": task, "code_hash": code_hash}).one()
+    asked = {"tenant": tenant, "task": task, "code_hash": code_hash, "chosen": chosen}
+    row: Any = tx.execute(_TAKER_OF, asked).one()
     return Taker(row.lives, row.is_leaving, row.last_seen)

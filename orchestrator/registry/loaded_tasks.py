@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.store.database import Transaction
 
 
@@ -56,28 +57,38 @@ def store(tx: Transaction, tenant: str, worker_id: str, loaded: Sequence[LoadedT
 _TAKES_WORK = "w.stopped_at IS NULL AND w.stopping_at IS NULL"
 
 
-def taker_sql(tenant: str, task: str, code_hash: str, column: str) -> str:
+def _serves_sql(chosen: str) -> str:
+    """SQL: whether the worker `w` with the task `h` consumes the queue of a task run: that of the task, or
+    the one that a step or a trigger has chosen.
+    """
+    own = "(SELECT s.queue FROM services AS s WHERE s.tenant_id = w.tenant_id AND s.id = w.service_id)"
+    return f"""CASE WHEN {chosen} IS NULL THEN h.is_served
+            ELSE {queue_names.name_sql(own, chosen)} = ANY(w.queues) END"""
+
+
+def taker_sql(tenant: str, task: str, code_hash: str, chosen: str, column: str) -> str:
     """SQL: a column of some live worker process that would take a task run of this task now; NULL without
     one.
 
     Args:
         tenant, task: SQL of the task.
         code_hash: SQL of the only code that may be called; of NULL, if any may.
+        chosen: SQL of the name of the queue that was chosen in place of the task's; of NULL, if none was.
         column: of `workers AS w`.
     """
     return f"""(SELECT {column} FROM workers AS w JOIN worker_tasks AS h ON h.worker_id = w.id
-        WHERE {_TAKES_WORK} AND h.tenant_id = {tenant} AND h.task_id = {task} AND h.is_served
+        WHERE {_TAKES_WORK} AND h.tenant_id = {tenant} AND h.task_id = {task} AND {_serves_sql(chosen)}
           AND ({code_hash} IS NULL OR h.code_hash = {code_hash})
         ORDER BY random() LIMIT 1)"""
 
 
-def is_leaving_sql(tenant: str, task: str, code_hash: str) -> str:
+def is_leaving_sql(tenant: str, task: str, code_hash: str, chosen: str) -> str:
     """SQL: whether a live worker process would take a task run of this task if it did not drain or stop. The
     arguments are those of `taker_sql`.
     """
     return f"""EXISTS (SELECT 1 FROM workers AS w JOIN worker_tasks AS h ON h.worker_id = w.id
         WHERE w.stopped_at IS NULL AND w.stopping_at IS NOT NULL AND w.own_queue IS NOT NULL
-          AND h.tenant_id = {tenant} AND h.task_id = {task} AND h.is_served
+          AND h.tenant_id = {tenant} AND h.task_id = {task} AND {_serves_sql(chosen)}
           AND ({code_hash} IS NULL OR h.code_hash = {code_hash}))"""
 
 

@@ -14,6 +14,9 @@ from pipeweave.orchestrator.registry.code_versions import CodeChange as CodeChan
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import StepRetry
 
+# The kind of services that tasks are dispatched to.
+HTTP = "http"
+
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
@@ -44,6 +47,10 @@ class TaskRow:
     description: str | None
     input_schema: dict[str, Any] | None
     orphaned_at: datetime | None
+
+    def queue_named(self, tenant: str, name: str) -> str:
+        """The queue of this name of its service, which is none of HTTP services."""
+        return queue_names.named_queue(queue_name(tenant, self.service_id, self.service_kind), name)
 
 
 class RetryColumns(Protocol):
@@ -91,7 +98,7 @@ def policy_of_step(retry: StepRetry, cap_ms: int | None = None) -> RetryPolicy:
 
 def queue_name(tenant: str, service_id: str, kind: str = "python") -> str:
     """The Celery queue of a service's tasks that name none."""
-    if kind == "http":
+    if kind == HTTP:
         return queue_names.dispatch_queue(tenant)
     return queue_names.service_queue(tenant, service_id)
 

@@ -162,6 +162,7 @@ def _new_run(child: NewChild, catalog: CatalogSnapshot) -> NewRun:
         parent=Parent(parent.id, child.task_run_id, parent.root_id, above + 1),
         body=child.body,
         scope=child.scope,
+        queue=parent.queue,
     )
     spec = stored.spec
     return NewRun(

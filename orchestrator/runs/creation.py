@@ -26,7 +26,7 @@ from pipeweave.orchestrator.queueing.quotas import QuotaCount
 from pipeweave.orchestrator.queueing.start_conditions import Holds
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOutdated
-from pipeweave.orchestrator.registry.task_rows import TaskRow
+from pipeweave.orchestrator.registry.task_rows import HTTP, TaskRow
 from pipeweave.orchestrator.state import deployment_mode, reusing, run_transitions
 from pipeweave.orchestrator.state.reusing import Reused
 from pipeweave.orchestrator.store.database import Transaction
@@ -85,27 +85,29 @@ WITH accepting AS MATERIALIZED (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
         deadline_at, idle_timeout_ms, triggered_kind, triggered_id, triggered_actor,
-        traceparent, rerun_of, rerun_from, edits{columns})
+        traceparent, rerun_of, rerun_from, edits, queue_name{columns})
     SELECT r.id, :tenant, r.pipeline_id, r.version, r.status, r.failure_mode, r.priority, r.input,
         r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, r.started_at,
         r.started_at + r.timeout_ms * interval '1 millisecond', r.idle_timeout_ms, r.triggered_kind,
-        r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from, r.edits{values}
+        r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from, r.edits,
+        r.queue_name{values}
     FROM accepting, jsonb_to_recordset(CAST(:runs AS jsonb)) AS r(id uuid, pipeline_id text, version integer,
         status text, started_at timestamptz, failure_mode text, priority integer, input jsonb, path text,
         size integer, hash text, run_token text,
         metadata jsonb, steps integer, timeout_ms bigint, idle_timeout_ms bigint, triggered_kind text,
         triggered_id text, triggered_actor text, traceparent text, rerun_of uuid, rerun_from text,
-        edits jsonb{types})
+        edits jsonb, queue_name text{types})
 ), new_task_runs AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority,
-        queue, is_limited, code_version, code_hash, idempotency_key, timeout_ms, created_at, queued_at)
+        queue, is_limited, code_version, code_hash, idempotency_key, timeout_ms, queue_name, created_at,
+        queued_at)
     SELECT s.run_id, s.id, :tenant, s.step_id, s.task_id, s.kind, s.status, s.max_attempts, s.priority,
-        s.queue, s.is_limited, s.code_version, s.code_hash, s.idempotency_key, s.timeout_ms, :now,
-        CASE WHEN s.status <> 'pending' THEN :now END
+        s.queue, s.is_limited, s.code_version, s.code_hash, s.idempotency_key, s.timeout_ms,
+        s.queue_name, :now, CASE WHEN s.status <> 'pending' THEN :now END
     FROM accepting, jsonb_to_recordset(CAST(:task_runs AS jsonb)) AS s(run_id uuid, id uuid, step_id text,
         task_id text, kind text, status text, max_attempts integer, priority integer, queue text,
         is_limited boolean, code_version integer, code_hash text,
-        idempotency_key text, timeout_ms bigint)
+        idempotency_key text, timeout_ms bigint, queue_name text)
 )
 INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
 SELECT e.run_id, :now, e.type, NULL, NULL, e.data
@@ -220,7 +222,7 @@ def _write(
         tx.hold()
     events = [event for new, run in zip(new_runs, written, strict=True) for event in _events(new, run)]
     shown = [
-        _task_run_row(each, step.step, _row_of(new, step))
+        _task_run_row(each, new.header, step.step, _row_of(new, step))
         for new, run in zip(new_runs, written, strict=True)
         for each, step in zip(run.task_runs, new.header.plan.steps, strict=True)
     ]
@@ -283,7 +285,7 @@ def unreleased_row(run: RunHeader, ordinal: int, tasks: Mapping[str, TaskRow]) -
     step = run.plan[ordinal]
     task = _task_of(run.plan, tasks, step)
     task_run = _task_run(run, ordinal, task, Holds(), is_entry=False)
-    return _task_run_row(task_run, step.step, task)
+    return _task_run_row(task_run, run, step.step, task)
 
 
 def _needs_more(plan: Plan, rows: Sequence[TaskRun]) -> bool:
@@ -333,6 +335,7 @@ def _run_row(new: NewRun, status: RunStatus, now: datetime) -> str:
             "idle_timeout_ms": new.idle_timeout_ms,
             "rerun_of": new.rerun_of,
             "rerun_from": run.rerun_from,
+            **({} if run.queue is None else {"queue_name": run.queue}),
             **({} if new.edits is NO_EDITS else {"edits": new.edits.to_json()}),
             **({} if run.triggered_by is None else run.triggered_by.to_row()),
             **({} if run.parent is None else _columns_of_child(run, run.parent)),
@@ -374,11 +377,20 @@ def _task_run(run: RunHeader, ordinal: int, task: TaskRow | None, expected: Hold
         map_parent=None,
         item=None,
         priority=task.priority if run.priority is None else run.priority,
-        queue=task.queue,
+        queue=task.queue
+        if (name := _queue_name(run, step, task)) is None
+        else task.queue_named(run.tenant, name),
         is_limited=is_limited,
         code_version=task.code_version,
         code_hash=task.code_hash,
     )
+
+
+def _queue_name(run: RunHeader, step: StepSpec, task: TaskRow | None) -> str | None:
+    """The queue that a step, or else its run, has chosen; None for that of its task, or of HTTP services."""
+    if task is None or not step.has_task or task.service_kind == HTTP:
+        return None
+    return step.queue or run.queue
 
 
 def _engine_task_run(run: RunHeader, ordinal: int, near: TaskRow | None) -> TaskRun:
@@ -413,12 +425,14 @@ def _max_attempts(step: StepSpec, task: TaskRow | None) -> int:
     return task.max_attempts if step.retry is None else step.retry.attempts
 
 
-def _task_run_row(task_run: TaskRun, step: StepSpec, task: TaskRow | None) -> dict[str, Any]:
+def _task_run_row(task_run: TaskRun, run: RunHeader, step: StepSpec, task: TaskRow | None) -> dict[str, Any]:
+    chosen = {} if (name := _queue_name(run, step, task)) is None else {"queue_name": name}
     keyed = {} if task_run.idempotency_key is None else {"idempotency_key": task_run.idempotency_key}
     limited = {} if step.timeout_ms is None else {"timeout_ms": step.timeout_ms}
     return (
         keyed
         | limited
+        | chosen
         | {
             "run_id": task_run.run_id,
             "id": task_run.id,

@@ -153,6 +153,7 @@ class _OldRun:
     status: RunStatus
     failure_mode: str
     priority: int | None
+    queue: str | None
     metadata: Mapping[str, Any] | None
     kept: KeptValue
     edits: RunEdits
@@ -163,8 +164,9 @@ class _OldRun:
 
 
 _OLD = """
-SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority, r.metadata,
-    r.body, r.root_run_id, r.edits, CAST(r.input AS text) AS input, r.input_path, r.input_size, r.inputs_hash,
+SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority,
+    r.queue_name, r.metadata, r.body, r.root_run_id, r.edits,
+    CAST(r.input AS text) AS input, r.input_path, r.input_size, r.inputs_hash,
     ARRAY(SELECT c.upload_id FROM upload_claims AS c WHERE c.run_id = r.id ORDER BY c.upload_id) AS uploads
 FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
 """
@@ -191,6 +193,7 @@ def _old_run(tx: Transaction, tenant: str, run_id: UUID) -> _OldRun:
         RunStatus(row.status),
         row.failure_mode,
         row.priority,
+        row.queue_name,
         row.metadata,
         KeptValue(inline, row.input_path, row.input_size, row.inputs_hash, tuple(row.uploads)),
         RunEdits.of_json(row.edits),
@@ -244,6 +247,7 @@ def _new_run(
         edits.plan(stored.plan),
         TriggeredBy(RERUN, old.shown, request.by, request.traceparent),
         request.from_step,
+        queue=old.queue,
     )
     spec = stored.spec
     return NewRun(

@@ -45,6 +45,7 @@ class StartRequest:
 
     Args:
         id: of the run, if it has been given out before; None for a new one.
+        queue: the name of the queue of all its steps that name none; None for those of their tasks.
     """
 
     pipeline_id: str
@@ -55,6 +56,7 @@ class StartRequest:
     run_token: str | None = None
     triggered_by: TriggeredBy = BY_REQUEST
     id: UUID | None = None
+    queue: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +266,7 @@ def _new_run(
         kept.path,
         stored.plan,
         request.triggered_by,
+        queue=request.queue,
     )
     spec = stored.spec
     return NewRun(

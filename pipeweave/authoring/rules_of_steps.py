@@ -49,7 +49,7 @@ class NeedsAndRules(Rules, total=False):
 
 
 _KNOWN = tuple(NeedsAndRules.__annotations__)
-STEP_OPTIONS: Final = (*_KNOWN, "retry", "timeout", "on_exhausted", "sandbox")
+STEP_OPTIONS: Final = (*_KNOWN, "retry", "timeout", "on_exhausted", "sandbox", "queue")
 """The names of what a step is given by `options` of its task, or of its pipeline."""
 
 
@@ -83,6 +83,7 @@ def written_rules(
     compensate: Any = None,
     on_exhausted: str | None = None,
     sandbox: Sandbox | Mapping[str, Any] | None = None,
+    queue: str | None = None,
 ) -> dict[str, Any]:
     """The members of a step's document for these rules; none for those that are left out."""
     shown: dict[str, Any] = {}
@@ -104,6 +105,8 @@ def written_rules(
         shown["onExhausted"] = on_exhausted
     if sandbox is not None:
         shown["sandbox"] = sandbox.to_json() if isinstance(sandbox, Sandbox) else sandbox
+    if queue is not None:
+        shown["queue"] = queue
     return shown
 
 

@@ -101,6 +101,7 @@ class Task(Generic[P, R]):
         compensate: Any = None,
         on_exhausted: OnExhausted | None = None,
         sandbox: Sandbox | Mapping[str, Any] | None = None,
+        queue: str | None = None,
     ) -> TaskWithOptions[P, R]:
         """Set options of the step that the next call adds; a call outside a pipeline ignores them.
 
@@ -125,6 +126,7 @@ class Task(Generic[P, R]):
             on_exhausted: what follows its last attempt, in place of what the pipeline and its task say:
                 `fail`, or `pause`, which pauses the run until people resume it.
             sandbox: what its call may use; where its task has a sandbox, the tighter of both counts.
+            queue: the name of the queue that its task runs wait in, whatever the trigger and its task say.
 
         Raises:
             InvalidSpec: the condition is known while the pipeline is drawn, or `retry` is no Retry.
@@ -139,6 +141,7 @@ class Task(Generic[P, R]):
             compensate=compensate,
             on_exhausted=on_exhausted,
             sandbox=sandbox,
+            queue=queue,
         )
         return TaskWithOptions(self, step_id, tuple(needs), rules)
 

@@ -56,6 +56,11 @@ FAILURE_MODES = ("fail-fast", "continue", "partial-merge")
     help="Overrides the pipeline's priority; lower numbers start first.",
 )
 @click.option(
+    "--queue",
+    metavar="NAME",
+    help="Of all steps without a queue of their own. Defaults to those of their tasks.",
+)
+@click.option(
     "--run-token",
     help="Makes the trigger repeatable: with the same token and input, the first run is returned.",
 )
@@ -79,6 +84,7 @@ def trigger(
     timeout: float | None,
     failure_mode: str | None,
     priority: int | None,
+    queue: str | None,
     run_token: str | None,
     version: int | None,
     as_json: bool,
@@ -92,6 +98,7 @@ def trigger(
     options: dict[str, Any] = {
         "failure_mode": failure_mode,
         "priority": priority,
+        "queue": queue,
         "run_token": run_token,
         "version": version,
     }

@@ -36,6 +36,7 @@ class RunMethods(Methods):
         run_token: str | None = None,
         validation_mode: str | None = None,
         version: int | None = None,
+        queue: str | None = None,
     ) -> Run:
         """Start a run of a pipeline.
 
@@ -49,6 +50,7 @@ class RunMethods(Methods):
             validation_mode: `strict`, `warn` or `none`; None refuses what does not fit the pipeline's own
                 signature, and warns of what does not fit the entry tasks' input schemas.
             version: of the pipeline; None for the current one, which was promoted or is the newest.
+            queue: the queue of all steps without a queue of their own; None for those of their tasks.
 
         Raises:
             NotFound: there is no such pipeline or version.
@@ -65,6 +67,7 @@ class RunMethods(Methods):
                 runToken=run_token,
                 validationMode=validation_mode,
                 version=version,
+                queue=queue,
             ),
         )
         return Run(answer["pipelineRunId"], pipeline_id, answer["status"], answer)

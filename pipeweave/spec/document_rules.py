@@ -16,6 +16,7 @@ from pipeweave.option_checks import (
     choice_mistakes,
     code_mistakes,
     number_mistakes,
+    queue_mistakes,
 )
 from pipeweave.sandbox import MEMBERS, mistakes_in
 from pipeweave.spec.joins import ALL, ALL_DONE, ANY, JoinRule
@@ -107,6 +108,14 @@ def read_sandbox(mistakes: FieldErrors, members: Mapping[str, Any], path: str) -
     for each in wrong:
         mistakes.wrong(each.field, each.message, each.code, each.expected)
     return None if wrong else {key: written[key] for key in MEMBERS if key in written}
+
+
+def read_queue(mistakes: FieldErrors, written: Any, path: str) -> str | None:
+    """Read the name of a queue; None if there is none, or a wrong one."""
+    wrong = list(queue_mistakes(written))
+    for each in wrong:
+        mistakes.wrong(f"{path}.queue", each.message, each.code, each.expected)
+    return None if wrong or written is None else str(written)
 
 
 def read_join(mistakes: FieldErrors, written: Any, path: str) -> JoinRule:

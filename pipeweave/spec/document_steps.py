@@ -22,6 +22,7 @@ from pipeweave.spec.document_rules import (
     read_flag,
     read_join,
     read_on_exhausted,
+    read_queue,
     read_retry,
     read_sandbox,
     renamed,
@@ -42,7 +43,7 @@ _DEEDS = (
 _STEP_KEYS = (
     *("id", *_DEEDS, "action", "needs", "params", "map", "parallel"),
     *("condition", "join", "retry", "timeout", "timeoutMs", "continueOnError", "onExhausted", "async"),
-    *("onError", "compensate", "sandbox"),
+    *("onError", "compensate", "sandbox", "queue"),
 )
 # The same keys as another notation writes them.
 _STEP_NAMES = {
@@ -51,11 +52,14 @@ _STEP_NAMES = {
     "on_exhausted": "onExhausted",
 }
 # Options of `@task` that a step does not have, but that an author may look for there.
-_TASK_OPTIONS = ("retries", "retry_on", "concurrency", "rate_limit", "priority", "queue")
+_TASK_OPTIONS = ("retries", "retry_on", "concurrency", "rate_limit", "priority")
 _MAP_KEYS = ("over", "as", "maxParallel", "failure", "steps")
 MAX_PARALLEL = 1_000
 # What only a step with a task has, and what a step of the engine does not have besides.
-_OF_TASKS = ("params", "map", "retry", "timeout", "timeoutMs", "onExhausted", "action", "async", "sandbox")
+_OF_TASKS = (
+    *("params", "map", "retry", "timeout", "timeoutMs", "onExhausted", "action", "async", "sandbox"),
+    "queue",
+)
 # What a step with child runs has all the same.
 _OF_CHILDREN = {
     "pipeline": ("params", "retry", "map"),
@@ -192,6 +196,7 @@ class StepReader(GraphMistakes):
             timeout_ms=timeout_ms,
             continue_on_error=read_flag(self, members, "continueOnError", entry.field),
             on_exhausted=read_on_exhausted(self, members, entry.field),
+            queue=read_queue(self, members.get("queue"), entry.field),
             # The action of an adapter may always say that its work goes on elsewhere.
             suspends=suspends or (NO_ASYNC_DEFAULTS if deed == "adapter" else None),
             on_error=self.calls.on_error(members.get("onError"), f"{entry.field}.onError"),

@@ -101,6 +101,7 @@ class StepSpec:
         continue_on_error: a final failure is passed over like a false condition.
         on_exhausted: `pause`: its last failure pauses the run, `fail`: it is one; None for what the pipeline
             says, or else its task.
+        queue: the name of the queue that its task runs wait in; None for that of the run, or of its task.
         suspends: how long the result of a call that suspends itself may take. A dict
             `{"status": "pending", …}` suspends only where this is not None; `Suspend` always does.
         on_error: what runs when its last attempt has failed; None for what the pipeline says.
@@ -121,6 +122,7 @@ class StepSpec:
     timeout_ms: int | None = None
     continue_on_error: bool = False
     on_exhausted: str | None = None
+    queue: str | None = None
     suspends: AsyncDefaults | None = None
     on_error: ErrorRule | None = None
     compensate: ChildCall | None = None
@@ -221,6 +223,8 @@ class StepSpec:
             shown["continueOnError"] = True
         if self.on_exhausted is not None:
             shown["onExhausted"] = self.on_exhausted
+        if self.queue is not None:
+            shown["queue"] = self.queue
         if self.suspends is not None:
             shown["async"] = self.suspends.to_json()
         if self.on_error is not None:

@@ -315,3 +315,15 @@ def test_what_is_no_version_is_not_promoted(api: Api, body: dict[str, Any], stat
     assert api.post("/api/pipelines/not-promoted/promote", body).status_code == status
     assert api.post("/api/pipelines/not-promoted/trigger", {"version": 7}).status_code == 404
     assert api.get("/api/pipelines/not-promoted").json["pipeline"]["promotedVersion"] is None
+
+
+def test_a_trigger_chooses_the_queue_of_steps_that_name_none(api: Api, pipeline: str) -> None:
+    body = {"input": {"folder": "/srv"}, "queue": "night"}
+    run = api.post(f"/api/pipelines/{pipeline}/trigger", body).json["pipelineRunId"]
+    first, *_ = api.get(f"/api/runs/{run}/task-runs").json["taskRuns"]
+    [reason, *_] = api.get(f"/api/task-runs/{first['id']}/why").json["reasons"]
+    assert reason["queue"].endswith("/night")
+    for wrong in ("a/b", "#", "", 7):
+        answer = api.post(f"/api/pipelines/{pipeline}/trigger", {**body, "queue": wrong})
+        assert answer.status_code == 400
+        assert answer.json["errors"][0]["field"] == "queue"

@@ -38,7 +38,10 @@ def trigger_all(
     """
     inputs = read_inputs(content)
     same = without_none(
-        failureMode=options["failure_mode"], priority=options["priority"], runToken=options["run_token"]
+        failureMode=options["failure_mode"],
+        priority=options["priority"],
+        queue=options["queue"],
+        runToken=options["run_token"],
     )
     started: list[Run] = []
     try:

@@ -802,6 +802,8 @@ export interface RunRequest {
   failureMode?: "fail-fast" | "continue" | "partial-merge" | null
   /** Absent: the priority of the pipeline, else of each task. */
   priority?: number | null
+  /** Of all steps without a queue of their own, also in the runs inside of it. Absent: those of the tasks. Tasks of HTTP services have no queues. */
+  queue?: string | null
   metadata?: Record<string, unknown> | null
   /** A second trigger with the same token, pipeline and input returns the run of the first. */
   runToken?: string | null
@@ -1234,6 +1236,8 @@ export interface TriggerRequest {
   failureMode?: "fail-fast" | "continue" | "partial-merge" | null
   /** Absent: the priority of the pipeline, else of each task. */
   priority?: number | null
+  /** Of all steps without a queue of their own, also in the runs inside of it. Absent: those of the tasks. Tasks of HTTP services have no queues. */
+  queue?: string | null
   metadata?: Record<string, unknown> | null
   /** A second trigger with the same token, pipeline and input returns the run of the first. */
   runToken?: string | null
