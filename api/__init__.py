@@ -2,7 +2,7 @@
 
 A request passes `http` (authentication, body, headers, errors), a handler in `routes` calls one verb or query
 of the orchestrator, and the answer has a shape from `contract`. `ui` has the pages of the dashboard. Imports
-go one way: `contract`, `http`, `server`, `routes`, `ui`, this file, `serve`. `create_app` is for WSGI
+go one way: `contract`, `oidc`, `http`, `server`, `routes`, `ui`, this file, `serve`. `create_app` is for WSGI
 servers, `serve` for the command line. This package must never contain SQL or import `pipeweave.workers`.
 """
 
@@ -24,6 +24,7 @@ from pipeweave.api.http import (
     Inside,
     MetricsText,
     ProcessMetrics,
+    Renewal,
     RequestPipeline,
     addresses,
     docs_page,
@@ -34,6 +35,7 @@ from pipeweave.api.http import (
     proxies,
     worker_paths,
 )
+from pipeweave.api.oidc import Provider
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.api.ui import SCREENS, Dashboard
 from pipeweave.api.ui.page_paths import is_page
@@ -75,7 +77,9 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     app.extensions["pipeweave.hub"] = hub
     live = LiveClock(deployment.database, settings.stream_limit)
     app.extensions["pipeweave.live"] = live
-    authenticator = Authenticator(deployment.database, is_read_only=settings.ui_read_only)
+    provider = Provider(settings) if settings.oidc_issuer and settings.ui_login != "token" else None
+    renewal = Renewal(deployment.database, provider, settings) if provider else None
+    authenticator = Authenticator(deployment.database, is_read_only=settings.ui_read_only, renewal=renewal)
     requests = RequestPipeline(deployment, authenticator, hub, live)
     own = ProcessMetrics(deployment, hub)
     own.register(app)
@@ -86,7 +90,9 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     docs_page.register(app)
     if settings.ui:
         inside = Inside(deployment, endpoints)
-        dashboard = Dashboard(requests.authenticator, inside, SCREENS, is_read_only=settings.ui_read_only)
+        dashboard = Dashboard(
+            requests.authenticator, inside, SCREENS, is_read_only=settings.ui_read_only, provider=provider
+        )
         dashboard.register(app)
         requests.view = dashboard.live_view
         app.extensions["pipeweave.is_page"] = is_page

@@ -199,6 +199,12 @@ class Unauthenticated(PipeWeaveError):
     status = 401
 
 
+class LoginRefused(Unauthenticated):
+    """The OpenID provider does not vouch for the person."""
+
+    code = "LOGIN_REFUSED"
+
+
 class SignatureRefused(PipeWeaveError):
     """There is no such webhook, or the delivery is not signed with its secret, or not in time."""
 
@@ -395,6 +401,12 @@ class Unavailable(PipeWeaveError):
 
     code = "UNAVAILABLE"
     status = 503
+
+
+class ProviderUnavailable(Unavailable):
+    """The OpenID provider cannot be reached, or does not say what it must."""
+
+    code = "PROVIDER_UNAVAILABLE"
 
 
 class ReadOnly(Unavailable):

@@ -14,6 +14,7 @@ from pipeweave.api.http.metrics_text import Format, MetricsText, Text, wanted_fo
 from pipeweave.api.http.ndjson import Lines
 from pipeweave.api.http.process_metrics import ProcessMetrics
 from pipeweave.api.http.raw_body import RawBody
+from pipeweave.api.http.renewal import Renewal
 from pipeweave.api.http.request_pipeline import RequestPipeline
 from pipeweave.api.http.streaming import EventSink, SocketSink, Stream
 
@@ -36,6 +37,7 @@ __all__ = [
     "RawBody",
     "ReceivedFile",
     "RecordedCall",
+    "Renewal",
     "RequestPipeline",
     "Routes",
     "SocketSink",

@@ -188,7 +188,7 @@ def actor_of(identity: Identity) -> audit.Actor:
     """Who sends the request, as the audit tells it."""
     access = identity.access
     source: Literal["session", "token"] = "session" if identity.session_id else "token"
-    return audit.Actor(source, access.name, access.id, identity.session_id)
+    return audit.Actor(source, access.name, access.token_id, identity.session_id)
 
 
 def handled(database: Database, note: audit.Note | None, handle: Callable[[], Any]) -> Any:

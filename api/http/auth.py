@@ -16,7 +16,15 @@ from uuid import UUID
 
 from werkzeug.datastructures import Headers
 
-from pipeweave.errors import Forbidden, NotFound, PipeWeaveError, TenantRequired, Unauthenticated
+from pipeweave.api.http.renewal import Renewal
+from pipeweave.errors import (
+    Forbidden,
+    NotFound,
+    PipeWeaveError,
+    ProviderUnavailable,
+    TenantRequired,
+    Unauthenticated,
+)
 from pipeweave.ids import check_name
 from pipeweave.orchestrator.queueing import quotas
 from pipeweave.orchestrator.security import (
@@ -27,6 +35,7 @@ from pipeweave.orchestrator.security import (
     CallerAccess,
     Peer,
     access_tokens,
+    person_sessions,
     sessions,
 )
 from pipeweave.orchestrator.store import Database, Transaction, Verb
@@ -74,6 +83,8 @@ class Authenticator:
         database: the database that holds the tokens and the sessions.
         clock: a monotonic clock in seconds; tests pass their own.
         is_read_only: sessions of browsers may only read, whatever their tokens allow.
+        renewal: asks what people may do; None: nobody logs in by an OpenID provider, and sessions of people
+            are refused.
     """
 
     def __init__(
@@ -82,7 +93,9 @@ class Authenticator:
         clock: Callable[[], float] = time.monotonic,
         *,
         is_read_only: bool = False,
+        renewal: Renewal | None = None,
     ) -> None:
+        self._renewal = renewal
         self._database = database
         self._clock = clock
         self._is_read_only = is_read_only
@@ -202,14 +215,26 @@ class Authenticator:
             log.info("access.not_noted", extra={"reason": error.detail})
 
     def _of_session(self, session: str) -> tuple[Identity, Verb | None]:
-        with self._database.transaction() as tx:
-            open_session = sessions.verify_session(tx, session)
-        if open_session is None:
-            raise Unauthenticated("the session is over", hint="log in again at /ui/login")
+        open_session = self._opened(session)
+        if open_session.rights_age >= person_sessions.RIGHTS_KEPT and self._renewal is not None:
+            self._renewal.renew(open_session.id)
+            open_session = self._opened(session)
+            if open_session.rights_age >= person_sessions.RIGHTS_LAST:
+                raise ProviderUnavailable(
+                    "the OpenID provider does not say what you may do now",
+                    hint="try again in a moment; an access token logs in without the provider",
+                )
         caller = Identity(
             _reading(open_session.access) if self._is_read_only else open_session.access, open_session.id
         )
         return caller, (lambda tx: sessions.see(tx, open_session.id)) if open_session.is_use_due else None
+
+    def _opened(self, session: str) -> sessions.OpenSession:
+        with self._database.transaction() as tx:
+            open_session = sessions.verify_session(tx, session)
+        if open_session is None or (self._renewal is None and open_session.access.subject is not None):
+            raise Unauthenticated("the session is over", hint="log in again at /ui/login")
+        return open_session
 
 
 def _of_token(begin: Begin, token: str) -> tuple[Identity, Verb | None]:

@@ -7,9 +7,11 @@ no list of origins (CORS_ORIGINS) ever applies to a session.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from urllib.parse import urlsplit
 
-from flask import Request, Response
+from flask import Request
+from werkzeug.wrappers import Response as AnyResponse
 
 from pipeweave.errors import CrossSite, Forbidden
 from pipeweave.orchestrator.security import sessions
@@ -18,6 +20,8 @@ from pipeweave.orchestrator.security import sessions
 SECURE_NAME = "__Host-pipeweave"
 # Over plain HTTP. Cookies do not tell ports apart, so two servers of one host need two names.
 PLAIN_NAME = "pipeweave-{port}"
+# Behind these names: of a login at an OpenID provider that is under way.
+TRIAL = "-login"
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -70,7 +74,7 @@ def cookie_name(request: Request) -> str:
     return PLAIN_NAME.format(port=urlsplit(f"//{request.host}").port or 80)
 
 
-def keep(request: Request, response: Response, secret: str) -> None:
+def keep(request: Request, response: AnyResponse, secret: str) -> None:
     """Give the browser a session's cookie. It may keep it longer than the session lives."""
     response.set_cookie(
         cookie_name(request),
@@ -83,7 +87,7 @@ def keep(request: Request, response: Response, secret: str) -> None:
     )
 
 
-def forget(request: Request, response: Response) -> None:
+def forget(request: Request, response: AnyResponse) -> None:
     """Make the browser forget the session, and the pages that it kept.
 
     Not `cookies` and `storage`: on localhost, other programs' cookies would go, too.
@@ -92,6 +96,30 @@ def forget(request: Request, response: Response) -> None:
         cookie_name(request), path="/", secure=request.is_secure, httponly=True, samesite="Lax"
     )
     response.headers["Clear-Site-Data"] = '"cache"'
+
+
+def keep_trial(request: Request, response: AnyResponse, sealed: str, life: timedelta) -> None:
+    """Give the browser what belongs to a login at a provider, until it comes back."""
+    response.set_cookie(
+        f"{cookie_name(request)}{TRIAL}",
+        sealed,
+        max_age=life,
+        path="/",
+        secure=request.is_secure,
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def trial_of(request: Request) -> str | None:
+    """What `keep_trial` gave the browser; None: nothing."""
+    return request.cookies.get(f"{cookie_name(request)}{TRIAL}")
+
+
+def forget_trial(request: Request, response: AnyResponse) -> None:
+    """Make the browser forget what `keep_trial` gave it."""
+    name = f"{cookie_name(request)}{TRIAL}"
+    response.delete_cookie(name, path="/", secure=request.is_secure, httponly=True, samesite="Lax")
 
 
 def _is_own(request: Request) -> bool:

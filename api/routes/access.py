@@ -78,7 +78,8 @@ def create_token(call: Call, body: TokenRequest) -> Answer:
             tenants=body.tenants,
             scopes=body.full_scopes,
             expires_at=body.expires_at,
-            maker=call.access.id,
+            maker=call.access.token_id,
+            person=call.access.id if call.access.subject is not None else None,
             groups=body.groups,
             bounds=body.bounds,
         )
@@ -165,7 +166,13 @@ def make_link(call: Call, body: LoginLinkRequest) -> Answer:
 
     Its code stands behind `#`: browsers send that to no server, so no log has it.
     """
-    code, expires_at = call.change(lambda tx: sessions.make_link(tx, call.access.id))
+    token_id = call.access.token_id
+    if token_id is None:
+        raise Forbidden(
+            "a link has the rights of a token, and the session is that of a person",
+            hint="log in at the provider, or make a link with a token: `pipeweave open`",
+        )
+    code, expires_at = call.change(lambda tx: sessions.make_link(tx, token_id))
     return Answer({"path": f"{LOGIN_PATH}#{code}", "code": code, "expiresAt": iso(expires_at)}, 201)
 
 

@@ -32,12 +32,14 @@ from pipeweave.api.http import (
     packing,
     proxies,
 )
+from pipeweave.api.oidc import Provider
 from pipeweave.api.ui import confirm, policy, waits, words
 from pipeweave.api.ui.banner import Banner
 from pipeweave.api.ui.charts import sparkline
 from pipeweave.api.ui.graphs import graph_of
 from pipeweave.api.ui.kept_answers import KeptAnswers
 from pipeweave.api.ui.live_views import Fragment, Fragments, LiveView, shared
+from pipeweave.api.ui.oidc_login import ProviderLogin
 from pipeweave.api.ui.screens import NAV, LinesFile, Redirect, Screen, ScreenPage
 from pipeweave.api.ui.session import Login
 from pipeweave.api.ui.static_files import StaticFiles
@@ -77,6 +79,7 @@ class Dashboard:
     Args:
         screens: the table of screens.
         is_read_only: no verb is shown or done.
+        provider: by which people log in; None: nobody does.
     """
 
     def __init__(
@@ -86,7 +89,9 @@ class Dashboard:
         screens: tuple[Screen, ...],
         *,
         is_read_only: bool = False,
+        provider: Provider | None = None,
     ) -> None:
+        self._provider = provider
         self._authenticator = authenticator
         self._inside = inside
         self._screens = screens
@@ -120,8 +125,12 @@ class Dashboard:
             self._guarded(self.files.serve),
             methods=["GET"],
         )
-        login = Login(self._inside.deployment, self._authenticator, self._plain)
+        deployment, provider = self._inside.deployment, self._provider
+        ways = deployment.settings.ui_login if provider else "token"
+        login = Login(deployment, self._authenticator, self._plain, ways=ways)
         login.register(app, self._guarded)
+        if provider is not None:
+            ProviderLogin(deployment, provider, login).register(app, self._guarded)
         app.add_url_rule(f"{ROOT}/r/<id>", "ui.find", self._guarded(self.find), methods=["GET"])
         for screen in self._screens:
             name = f"ui.screen:{screen.path}"

@@ -37,6 +37,7 @@ class Login:
     Args:
         render: renders a template with a title, variables and a status.
         limit: bounds failed logins.
+        ways: how people may log in: `both`, `oidc` or `token`, as UI_LOGIN has it.
     """
 
     def __init__(
@@ -45,7 +46,9 @@ class Login:
         authenticator: Authenticator,
         render: Render,
         limit: LoginLimit | None = None,
+        ways: str = "token",
     ) -> None:
+        self._ways = ways
         self._deployment = deployment
         self._authenticator = authenticator
         self._render = render
@@ -60,7 +63,7 @@ class Login:
 
     def ask(self) -> AnyResponse:
         """Show the form."""
-        return self._form(request.args.get("next", ""))
+        return self.form(request.args.get("next", ""))
 
     def log_in(self) -> AnyResponse:
         """Begin a session, and go on to the page that was asked for.
@@ -75,8 +78,8 @@ class Login:
         except PipeWeaveError as error:
             if error.status >= 500:
                 raise
-            return self._form(target, error)
-        answer = Response(status=303, headers={"Location": _safe(target)})
+            return self.form(target, error)
+        answer = Response(status=303, headers={"Location": safe_target(target)})
         browser.keep(request, answer, session.secret)
         return answer
 
@@ -99,25 +102,40 @@ class Login:
         """A new session.
 
         Raises:
-            Forbidden: the line is not private, or the token may not read.
+            Forbidden: the line is not private, the token may not read, or no token may log in.
             TooManyRequests: neither is the text valid, and too many logins failed from this address.
             Unauthenticated: the text is no valid token and no valid code.
         """
         browser.require_private_line(request, is_insecure_allowed=self._deployment.settings.ui_insecure)
+        if self._ways == "oidc" and secret.startswith(access_tokens.PREFIX):
+            raise Forbidden(
+                "access tokens do not log in here",
+                hint="log in at the provider; in an emergency, `pipeweave open` makes a link that logs in",
+            )
         session = self._deployment.database.run(lambda tx: _begin(tx, secret)) if secret else None
         if session is None:
-            address = request.remote_addr or ""
-            self._failed.add(address, headers.request_id())
-            self._limit.failed(address)
-            raise Unauthenticated(
-                "this is no valid token or login code",
-                hint="a code works once, within a minute: `pipeweave open` makes another",
+            raise self.counted(
+                Unauthenticated(
+                    "this is no valid token or login code",
+                    hint="a code works once, within a minute: `pipeweave open` makes another",
+                )
             )
         return session
 
-    def _form(self, target: str, error: PipeWeaveError | None = None) -> Response:
+    def counted(self, error: PipeWeaveError) -> PipeWeaveError:
+        """Count a failed login; this error, or TooManyRequests after too many from the address."""
+        address = request.remote_addr or ""
+        self._failed.add(address, headers.request_id())
+        try:
+            self._limit.failed(address)
+        except TooManyRequests as too_many:
+            return too_many
+        return error
+
+    def form(self, target: str, error: PipeWeaveError | None = None) -> Response:
+        """The page of the login, with what went wrong."""
         status = error.status if error else 200
-        shown = {"next": target, "problem": error and error.to_problem()}
+        shown = {"next": target, "problem": error and error.to_problem(), "ways": self._ways}
         answer = self._render("login.html", {"title": "Log in", **shown}, status)
         if isinstance(error, TooManyRequests):
             answer.headers["Retry-After"] = "60"
@@ -127,13 +145,22 @@ class Login:
 def _begin(tx: Transaction, secret: str) -> sessions.Session | None:
     """Begin a session, and write its row of the audit."""
     session, how = _begun_by(tx, secret)
-    opened = sessions.verify_session(tx, session.secret) if session else None
-    if session is None or opened is None:
-        return None
+    return session if session is not None and noted_login(tx, session, how) else None
+
+
+def noted_login(tx: Transaction, session: sessions.Session, how: str) -> bool:
+    """Write the row of a login into the audit. False: the session is over already.
+
+    Raises:
+        Unauthenticated: its token may not be used from here.
+    """
+    opened = sessions.verify_session(tx, session.secret)
+    if opened is None:
+        return False
     auth.check_place(opened.access, proxies.peer_of(request))
     details = {"by": how, "agent": request.user_agent.string[:MAX_SECRET]}
     audit.write(tx, _note("sessions.log_in", opened, details), {}, {"expiresAt": iso(session.expires_at)})
-    return session
+    return True
 
 
 def _begun_by(tx: Transaction, secret: str) -> tuple[sessions.Session | None, str]:
@@ -165,7 +192,7 @@ def _note(verb: str, opened: sessions.OpenSession, details: Any = None) -> audit
     return audit.Note(actor, verb, "session", tenant, session_id, details, request_id=headers.request_id())
 
 
-def _safe(target: str) -> str:
+def safe_target(target: str) -> str:
     """Where to go on: only to a page of this dashboard."""
     is_ours = target.startswith(f"{ROOT}/") and not any(
         each in target for each in ("\\", "\r", "\n", "\t", "//")

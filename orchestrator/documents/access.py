@@ -76,11 +76,12 @@ class RevokedTokens(AnswerModel):
 
 
 class BrowserSession(AnswerModel):
-    """A browser that logged in with a token."""
+    """A browser that logged in with a token, or of a person whom the OpenID provider vouches for."""
 
     id: SessionId
-    token_id: TokenId
-    token_name: str
+    token_id: TokenId | None = Field(description="Null: it is that of a person.")
+    token_name: str = Field(description="Of a person, `oidc:` and what the provider calls them.")
+    person: str | None = Field(description="The person's name; null: it is that of a token.")
     agent: str | None = Field(description="What the browser calls itself.")
     created_at: AwareDatetime
     seen_at: AwareDatetime = Field(description="Noted once in 5 minutes of use.")
@@ -189,8 +190,8 @@ class AuditEntry(AnswerModel):
         description="With a token, with a browser's session, or with a command on the database itself."
     )
     actor: str = Field(
-        description="The name of the token; of a command, `user@host`; of the tick, `tick@host`; of failed "
-        "logins, `nobody`."
+        description="The name of the token; of a person, `oidc:…`; of a command, `user@host`; of the tick, "
+        "`tick@host`; of failed logins, `nobody`."
     )
     token_id: TokenId | None
     session_id: SessionId | None

@@ -13,17 +13,18 @@ from pipeweave.orchestrator.store.keyset import Document, PageRequest
 _AFTER_ALL = UUID(int=(1 << 128) - 1)
 
 _PAGE = """
-SELECT s.id, s.agent, s.created_at, s.seen_at, s.expires_at, t.id AS token_id, t.name AS token_name
-FROM ui_sessions AS s JOIN access_tokens AS t ON t.id = s.token_id
+SELECT s.id, s.agent, s.created_at, s.seen_at, s.expires_at, t.id AS token_id, s.person,
+    COALESCE(t.name, 'oidc:' || s.subject) AS token_name
+FROM ui_sessions AS s LEFT JOIN access_tokens AS t ON t.id = s.token_id
 WHERE s.id < :before AND s.expires_at > :now
-  AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
-  AND (:is_all OR t.tenants <@ CAST(:tenants AS text[]))
+  AND (s.subject IS NOT NULL OR t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now))
+  AND (:is_all OR COALESCE(s.tenants, t.tenants) <@ CAST(:tenants AS text[]))
 ORDER BY s.id DESC LIMIT :limit
 """
 
 
 def sessions(tx: Transaction, tenants: Sequence[str], page: PageRequest) -> Document:
-    """The open sessions whose tokens are valid for no other tenants than these, newest first: {items,
+    """The open sessions that are valid for no other tenants than these, newest first: {items,
     nextCursor}.
     """
     after = page.after("sessions", UUID)

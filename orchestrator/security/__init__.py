@@ -17,7 +17,9 @@ from pipeweave.orchestrator.security.access_tokens import (
     CallerAccess,
 )
 from pipeweave.orchestrator.security.audit import ENTRY_ID
+from pipeweave.orchestrator.security.caller_access import Role
 from pipeweave.orchestrator.security.gates import TenantGate
+from pipeweave.orchestrator.security.person_sessions import PersonLogin, PersonRights
 from pipeweave.orchestrator.security.places import Peer
 from pipeweave.orchestrator.security.sessions import SESSION_ID
 from pipeweave.orchestrator.security.token_bounds import MAX_NETWORKS, TokenBounds
@@ -37,6 +39,9 @@ __all__ = [
     "WRITE",
     "CallerAccess",
     "Peer",
+    "PersonLogin",
+    "PersonRights",
+    "Role",
     "TenantGate",
     "TokenBounds",
 ]

@@ -28,7 +28,9 @@ from pipeweave.orchestrator.security.gates import GATES, gates_of
 from pipeweave.orchestrator.security.token_bounds import (
     ADMIN_LIFE,
     NO_BOUNDS,
+    NO_MORE_THAN_PERSON,
     NO_MORE_THAN_TOKEN,
+    PERSON_PREFIX,
     TokenBounds,
     TokenWish,
 )
@@ -101,6 +103,14 @@ _BY_TOKEN = _INSERT.format(
         AND {NO_MORE_THAN_TOKEN}
     FOR SHARE)"""
 )
+_BY_PERSON = _INSERT.format(
+    maker=f"""(SELECT CAST(NULL AS uuid) AS token_id, s.subject, CAST(:longest AS timestamptz) AS expires_at,
+        CAST('{{}}' AS cidr[]) AS networks, CAST(NULL AS text) AS certificate
+    FROM ui_sessions AS s
+    WHERE s.id = :session_id AND s.subject IS NOT NULL AND s.expires_at > :now
+        AND {NO_MORE_THAN_PERSON}
+    FOR SHARE)"""
+)
 
 
 def create_token(
@@ -127,6 +137,7 @@ def make_token(
     scopes: Collection[str],
     expires_at: datetime | None = None,
     maker: UUID | None = None,
+    person: UUID | None = None,
     groups: Collection[str] = (),
     bounds: TokenBounds = NO_BOUNDS,
 ) -> MadeToken:
@@ -139,20 +150,28 @@ def make_token(
         expires_at: aware time from which the token is refused; None: as its maker, and one of an
             administrator after ADMIN_LIFE at the latest; without both, never.
         maker: the token that makes it. The new one is good for nothing that its maker is not good for, and
-            not for longer; None: a command on the database itself.
+            not for longer; None: a person, or a command on the database itself.
+        person: the session of the person who makes it. One of their roles allows all that the new one does,
+            and it ends after ADMIN_LIFE at the latest.
         groups: of people, for which it may decide approvals; names as of tenants.
         bounds: from where, and for which service; what is left out is as the maker has it.
 
     Raises:
         InvalidInput: naming each wrong field.
         Unauthenticated: the maker was revoked, or has expired, meanwhile.
+        Forbidden: no role of the person allows it.
     """
     wish = TokenWish(name, tenants, scopes, expires_at, groups, bounds)
     if faults := token_bounds.faults_of(wish, tx.now):
         raise InvalidInput(f"{faults[0].field}: {faults[0].message}", errors=faults)
     made, token = tx.new_id(), PREFIX + secrets.token_urlsafe(32)
     parameters = {"id": made, "hash": _hash(token), **wish.parameters(tx.now)}
-    if maker is None:
+    if person is not None:
+        longest = tx.now + ADMIN_LIFE
+        row = tx.execute(_BY_PERSON, {**parameters, "session_id": person, "longest": longest}).one_or_none()
+        if row is None:
+            raise token_bounds.refusal_of_person(wish, longest)
+    elif maker is None:
         row = tx.execute(_BY_COMMAND, parameters).one()
     else:
         row = tx.execute(_BY_TOKEN, {**parameters, "maker": maker}).one_or_none()
@@ -248,7 +267,7 @@ def revoke(
     """Revoke every valid token of this name or, if there is none, the token with this id (`tok_…`).
 
     Args:
-        name_or_id: a name, an id, or the beginning of one with `tok_`.
+        name_or_id: a name, an id, or the beginning of one with `tok_`; `oidc:…`: all that this person made.
         tenants: those of the caller: a token that is valid for further tenants is not there for it.
         takes_children: also revoke the tokens that these made, and what those made, also where the makers
             were revoked before.
@@ -263,6 +282,9 @@ def revoke(
     parameters: dict[str, Any] = {"name": name_or_id.replace("\0", ""), "takes_children": takes_children}
     parameters |= {"is_all": EVERY_TENANT in tenants, "tenants": list(tenants)}
     token_ids = list(tx.execute(_FIND.format(where="t.name = :name"), parameters).scalars())
+    if not token_ids and name_or_id.startswith(PERSON_PREFIX):
+        parameters["subject"] = name_or_id.removeprefix(PERSON_PREFIX).replace("\0", "")
+        token_ids = list(tx.execute(_FIND.format(where="t.made_by_subject = :subject"), parameters).scalars())
     if not token_ids and name_or_id.startswith(f"{TOKEN_ID}_"):
         parameters["first"], parameters["last"] = ids.span(TOKEN_ID, name_or_id)
         token_ids = list(

@@ -19,8 +19,8 @@ SELECT jsonb_build_object('name', t.name, 'revokedAt', t.revoked_at) AS state
 FROM access_tokens AS t WHERE t.id = :id
 """
 _SESSION = """
-SELECT jsonb_build_object('tokenName', t.name, 'agent', s.agent) AS state
-FROM ui_sessions AS s JOIN access_tokens AS t ON t.id = s.token_id WHERE s.id = :id
+SELECT jsonb_build_object('tokenName', COALESCE(t.name, 'oidc:' || s.subject), 'agent', s.agent) AS state
+FROM ui_sessions AS s LEFT JOIN access_tokens AS t ON t.id = s.token_id WHERE s.id = :id
 """
 
 AUDITED: Mapping[str, Audited] = {

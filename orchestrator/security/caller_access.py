@@ -75,6 +75,11 @@ class CallerAccess:
     certificate: str | None = None
     gates: Mapping[str, TenantGate] = field(default_factory=lambda: NO_GATES, hash=False)
 
+    @property
+    def token_id(self) -> UUID | None:
+        """The id of the token; None: it is a person."""
+        return None if self.subject is not None else self.id
+
     def allows(self, scope: str) -> bool:
         """Whether one of the token's scopes is this scope or includes it."""
         if scope == TICK and scope not in self.scopes and not self.may_enter(EVERY_TENANT):

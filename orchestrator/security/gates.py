@@ -13,11 +13,20 @@ from typing import Any
 
 from pipeweave.rates import Rate, parse_rate
 
-# SQL: the gates of the tenants for which the token `t` is valid; NULL when there are none.
-GATES = """(SELECT jsonb_object_agg(n.id, jsonb_build_object(
+
+def gates_for(tenants: str) -> str:
+    """SQL: the gates of these tenants; NULL when there are none.
+
+    Args:
+        tenants: SQL: for which a token or a person is valid.
+    """
+    return f"""(SELECT jsonb_object_agg(n.id, jsonb_build_object(
         'disabledAt', n.disabled_at, 'reason', n.disabled_reason, 'rate', n.request_rate))
     FROM tenants AS n WHERE (n.disabled_at IS NOT NULL OR n.request_rate IS NOT NULL)
-        AND ('*' = ANY(t.tenants) OR n.id = ANY(t.tenants)))"""
+        AND ('*' = ANY({tenants}) OR n.id = ANY({tenants})))"""
+
+
+GATES = gates_for("t.tenants")
 
 
 @dataclass(frozen=True, slots=True)

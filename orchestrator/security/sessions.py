@@ -1,6 +1,7 @@
 """Begins, verifies and ends the sessions of browsers, and makes the links that begin one.
 
-A session has the rights of the token that it began with, and ends with it. Only the SHA-256 of a session's
+A session has the rights of the token that it began with, and ends with it; or it is that of a person, whom
+the OpenID provider vouches for (`person_sessions`). Only the SHA-256 of a session's
 secret and of a link's code is stored.
 """
 
@@ -11,10 +12,12 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
+from pipeweave.orchestrator.security import person_sessions
 from pipeweave.orchestrator.security.access_tokens import (
     EVERY_TENANT,
     USED_EVERY,
@@ -22,7 +25,8 @@ from pipeweave.orchestrator.security.access_tokens import (
     access_of,
     verify,
 )
-from pipeweave.orchestrator.security.gates import GATES
+from pipeweave.orchestrator.security.gates import gates_for
+from pipeweave.orchestrator.security.person_sessions import PersonLogin
 from pipeweave.orchestrator.store.database import Transaction
 
 SESSION_ID = "ses"
@@ -47,11 +51,17 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """A verified session, and what its token allows. `is_use_due`: it is time to call `see`."""
+    """A verified session, and what it allows.
+
+    Args:
+        is_use_due: it is time to call `see`.
+        rights_age: of a person: how long ago the provider said what they may do.
+    """
 
     id: UUID
     access: CallerAccess
     is_use_due: bool
+    rights_age: timedelta = timedelta(0)
 
 
 _BEGIN = """
@@ -73,6 +83,16 @@ def begin_by_token(tx: Transaction, token: str, agent: str = "") -> Session | No
     return None if access is None else _begin(tx, access.id, agent)
 
 
+def begin_for_person(tx: Transaction, login: PersonLogin, secret_key: str | None, agent: str = "") -> Session:
+    """Begin the session of a person who has just logged in at the provider.
+
+    Raises:
+        InvalidSetting: PIPEWEAVE_SECRET_KEY is not set, and there is a refresh token to keep.
+    """
+    secret, session = _new(tx, agent)
+    return Session(session["id"], secret, person_sessions.store(tx, session, login, secret_key))
+
+
 _REDEEM = "DELETE FROM ui_links WHERE hash = :hash AND expires_at > :now RETURNING token_id"
 
 
@@ -83,17 +103,21 @@ def begin_by_link(tx: Transaction, code: str, agent: str = "") -> Session | None
 
 
 def _begin(tx: Transaction, token_id: UUID, agent: str) -> Session | None:
-    session_id, secret = tx.new_id(), secrets.token_urlsafe(_SECRET_BYTES)
-    parameters = {
-        "id": session_id,
+    secret, session = _new(tx, agent)
+    expires_at = tx.execute(_BEGIN, {**session, "token_id": token_id}).scalar_one_or_none()
+    return None if expires_at is None else Session(session["id"], secret, expires_at)
+
+
+def _new(tx: Transaction, agent: str) -> tuple[str, dict[str, Any]]:
+    """The secret of a new session, and what its row has in any case."""
+    secret = secrets.token_urlsafe(_SECRET_BYTES)
+    return secret, {
+        "id": tx.new_id(),
         "hash": _hash(secret),
-        "token_id": token_id,
         "agent": agent.replace("\0", "")[:_MAX_AGENT] or None,
         "now": tx.now,
         "ends_at": tx.now + IDLE,
     }
-    expires_at = tx.execute(_BEGIN, parameters).scalar_one_or_none()
-    return None if expires_at is None else Session(session_id, secret, expires_at)
 
 
 _LINK = "INSERT INTO ui_links (hash, token_id, expires_at) VALUES (:hash, :token_id, :expires_at)"
@@ -111,11 +135,13 @@ def make_link(tx: Transaction, token_id: UUID) -> tuple[str, datetime]:
 
 
 _VERIFY = f"""
-SELECT s.id AS session_id, s.seen_at, t.id, t.name, t.tenants, t.scopes, t.groups,
-    CAST(t.networks AS text[]) AS networks, t.service_id, t.certificate, {GATES} AS gates
-FROM ui_sessions AS s JOIN access_tokens AS t ON t.id = s.token_id
+SELECT s.id AS session_id, s.seen_at, s.subject, s.roles, s.rights_at, t.id, t.name, t.scopes,
+    COALESCE(s.tenants, t.tenants) AS tenants, COALESCE(s.groups, t.groups) AS groups,
+    CAST(t.networks AS text[]) AS networks, t.service_id, t.certificate,
+    {gates_for("COALESCE(s.tenants, t.tenants)")} AS gates
+FROM ui_sessions AS s LEFT JOIN access_tokens AS t ON t.id = s.token_id
 WHERE s.hash = :hash AND s.expires_at > :now
-  AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
+  AND (s.subject IS NOT NULL OR t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now))
 """
 
 
@@ -127,14 +153,19 @@ def verify_session(tx: Transaction, secret: str) -> OpenSession | None:
     row = tx.execute(_VERIFY, {"hash": _hash(secret), "now": tx.now}).one_or_none()
     if row is None:
         return None
-    return OpenSession(row.session_id, access_of(row), tx.now - row.seen_at >= USED_EVERY)
+    is_use_due = tx.now - row.seen_at >= USED_EVERY
+    if row.subject is None:
+        return OpenSession(row.session_id, access_of(row), is_use_due)
+    return OpenSession(
+        row.session_id, person_sessions.access_of_person(row), is_use_due, tx.now - row.rights_at
+    )
 
 
 # GREATEST: two processes may note it in any order.
 _SEE = """
 UPDATE ui_sessions SET seen_at = GREATEST(seen_at, :now), expires_at = GREATEST(
     expires_at, LEAST(created_at + CAST(:longest AS interval), :now + CAST(:idle AS interval)))
-WHERE id = :id AND expires_at > :now
+WHERE id = :id AND expires_at > :now AND (subject IS NULL OR refresh_token IS NOT NULL)
 """
 
 
@@ -152,9 +183,10 @@ def end(tx: Transaction, secret: str) -> None:
 
 
 _REVOKE = """
-DELETE FROM ui_sessions AS s USING access_tokens AS t
-WHERE s.id = :id AND t.id = s.token_id AND (:is_all OR t.tenants <@ CAST(:tenants AS text[]))
-RETURNING t.name
+DELETE FROM ui_sessions AS s
+USING ui_sessions AS o LEFT JOIN access_tokens AS t ON t.id = o.token_id
+WHERE s.id = :id AND o.id = s.id AND (:is_all OR COALESCE(o.tenants, t.tenants) <@ CAST(:tenants AS text[]))
+RETURNING COALESCE(t.name, 'oidc:' || o.subject) AS name
 """
 
 
@@ -165,7 +197,7 @@ def revoke(tx: Transaction, session_id: str, tenants: Sequence[str]) -> str:
         tenants: those of the caller: a session that may enter further tenants is not there for it.
 
     Returns:
-        The name of the session's token.
+        The name of the session's token, or of its person.
 
     Raises:
         NotFound: there is no such session.

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import FieldError, InvalidId, InvalidInput, PipeWeaveError, Unauthenticated
+from pipeweave.errors import FieldError, Forbidden, InvalidId, InvalidInput, PipeWeaveError, Unauthenticated
 from pipeweave.orchestrator.domain import in_utc
 from pipeweave.orchestrator.security.caller_access import ADMIN, EVERY_TENANT, IMPLIED, WORKER
 from pipeweave.orchestrator.security.places import network_of
@@ -85,6 +85,13 @@ NO_MORE_THAN_TOKEN = """(t.expires_at IS NULL OR CAST(:expires_at AS timestamptz
         AND (t.service_id IS NULL OR t.service_id = :service_id)
         AND (t.certificate IS NULL OR CAST(:certificate AS text) IS NULL OR t.certificate = :certificate)"""
 
+# Of the session `s` of a person: one role has all of it.
+NO_MORE_THAN_PERSON = """(CAST(:expires_at AS timestamptz) IS NULL OR :expires_at <= :longest)
+        AND EXISTS (SELECT 1 FROM jsonb_to_recordset(s.roles) AS r (tenants text[], scopes text[])
+            WHERE 'orchestrator:admin' = ANY(r.scopes)
+                AND ('*' = ANY(r.tenants) OR (CAST(:tenants AS text[]) <@ r.tenants
+                    AND NOT CAST(:scopes AS text[]) @> '{orchestrator:tick}')))"""
+
 _MAKER = """
 SELECT t.expires_at, t.tenants, t.scopes, CAST(t.networks AS text[]) AS networks, t.service_id, t.certificate
 FROM access_tokens AS t
@@ -100,6 +107,15 @@ def refusal(tx: Transaction, wish: TokenWish, maker: UUID) -> PipeWeaveError:
         return Unauthenticated("the token was revoked, or has expired")
     hint = "a token is good for nothing that the token which makes it is not good for, and not for longer"
     return InvalidInput(f"{faults[0].field}: {faults[0].message}", errors=faults, hint=hint)
+
+
+def refusal_of_person(wish: TokenWish, longest: datetime) -> PipeWeaveError:
+    """Why the statement made no token for a person."""
+    if wish.expires_at is not None and wish.expires_at > longest:
+        late = f"must be within {ADMIN_LIFE.days} days: a person makes the token"
+        fault = FieldError("expiresAt", late, "too_big", longest.isoformat())
+        return InvalidInput(f"expiresAt: {late}", errors=[fault])
+    return Forbidden("none of your roles allows what the token would allow, or the session is over")
 
 
 def _beyond(wish: TokenWish, maker: Any) -> Iterator[FieldError]:

@@ -16,7 +16,7 @@ from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
 from pipeweave.errors import FieldError, InvalidSetting
-from pipeweave.settings import env_file
+from pipeweave.settings import env_file, oidc
 from pipeweave.settings.database_url import DATABASE_PARTS, NEEDED, parts_of, read_part, url_of
 from pipeweave.settings.readers import UnreadableSetting
 from pipeweave.settings.table import INEFFECTIVE, OLD_STORAGE_PREFIXES, PREFIX, RESERVED_PREFIXES, TABLE
@@ -59,6 +59,13 @@ class Settings:
     ui: bool = True
     ui_insecure: bool = False
     ui_read_only: bool = False
+    ui_login: str = "both"
+    oidc_issuer: str | None = None
+    oidc_client_id: str | None = None
+    oidc_client_secret: str | None = None
+    oidc_scopes: str = "openid profile email"
+    oidc_groups_claim: str = "groups"
+    oidc_roles: tuple[oidc.GroupRole, ...] = ()
     metrics_access: str = "token"
     log_level: str = "normal"
     log_levels: tuple[str, ...] = ()
@@ -277,6 +284,7 @@ def _read(environ: Mapping[str, str] | None) -> dict[str, _Given]:
                 errors.append(FieldError(name, str(error), "invalid"))
     _add_database_parts(env, origins, errors)
     _check_default_backend(origins, errors)
+    errors.extend(oidc.faults(origins))
     if errors:
         names = ", ".join(dict.fromkeys(error.field for error in errors))
         only = errors[0]

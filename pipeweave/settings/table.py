@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pipeweave.settings import adapter_secrets, backend_entries, secret_sources
+from pipeweave.settings import adapter_secrets, backend_entries, oidc, secret_sources
 from pipeweave.settings import readers as values
 from pipeweave.settings.sentinels import FORM
 
@@ -82,6 +82,46 @@ TABLE: tuple[Setting, ...] = (
         "ui_read_only",
         values.flag,
         "whether sessions of browsers may only read, and the dashboard shows no verb",
+    ),
+    Setting(
+        "UI_LOGIN",
+        "ui_login",
+        values.one_of("both", "oidc", "token"),
+        "how people log in: with an access token (token), by the OpenID provider (oidc), or either (both); "
+        "links of `pipeweave open` always do",
+    ),
+    Setting(
+        "OIDC_ISSUER",
+        "oidc_issuer",
+        oidc.issuer,
+        "URL of the OpenID provider by which people log in, exactly as it calls itself",
+    ),
+    Setting("OIDC_CLIENT_ID", "oidc_client_id", values.words, "name of this deployment at the provider"),
+    Setting(
+        "OIDC_CLIENT_SECRET",
+        "oidc_client_secret",
+        values.words,
+        "secret of this deployment at the provider; unset: it is a public client there",
+        mask=_secret,
+    ),
+    Setting(
+        "OIDC_SCOPES",
+        "oidc_scopes",
+        oidc.scopes,
+        "what the provider is asked for; with offline_access, providers give tokens to ask again with",
+    ),
+    Setting(
+        "OIDC_GROUPS_CLAIM",
+        "oidc_groups_claim",
+        values.words,
+        "the claim that has the groups of a person, or the path to it: realm_access.roles",
+    ),
+    Setting(
+        "OIDC_ROLES",
+        "oidc_roles",
+        oidc.roles,
+        'JSON: what people of a group may do, {"engineers": {"tenants": ["shop"], "scopes": ["write"]}}',
+        mask=oidc.roles_text,
     ),
     Setting(
         "BROKER_URL",

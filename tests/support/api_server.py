@@ -17,6 +17,7 @@ import urllib3
 
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
+from pipeweave.settings.oidc import roles_text
 from pipeweave.up.ports import free_port
 from support.servers import wait_until
 
@@ -76,6 +77,10 @@ def running_api(settings: Settings, folder: Path, *options: str) -> Iterator[Ser
         "MAX_CONCURRENCY": str(settings.max_concurrency),
         "STREAM_LIMIT": str(settings.stream_limit),
         "STORAGE_BACKENDS": json.dumps(settings.storage_backends),
+        "OIDC_ISSUER": settings.oidc_issuer or "",
+        "OIDC_CLIENT_ID": settings.oidc_client_id or "",
+        "OIDC_CLIENT_SECRET": settings.oidc_client_secret or "",
+        "OIDC_ROLES": roles_text(settings.oidc_roles) if settings.oidc_roles else "",
     }
     argv = [sys.executable, "-m", "pipeweave.cli", "api", "--port", str(port), *options]
     log = folder / "api.log"

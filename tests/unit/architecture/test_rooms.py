@@ -75,7 +75,7 @@ PIPEWEAVE_ROOMS = (
     *("testing", "demo", "http_worker", "conformance", "enqueueing", "embedding", "up", "cli.support", "cli"),
 )
 # The rooms of the API, in the same order; `app` is its package itself, where `create_app` is.
-API_ROOMS = ("contract", "http", "server", "routes", "ui", "app", "serve")
+API_ROOMS = ("contract", "oidc", "http", "server", "routes", "ui", "app", "serve")
 
 
 def test_every_module_of_the_orchestrator_lies_in_a_room() -> None:
