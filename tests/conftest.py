@@ -59,6 +59,7 @@ _LONGEST = (
     "flows/stacks/test_restart_and_reload.py",
     "ui/looks/test_looks.py",
     "flows/faults/test_broker_faults.py",
+    "unit/workers/boxes/test_boxes.py",
     "database/runs/test_random_branches.py",
     "database/diagnosis/test_verify.py",
     "flows/faults/test_clocks.py",

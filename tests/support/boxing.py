@@ -13,6 +13,7 @@ from pipeweave.authoring import Context
 from pipeweave.sandbox import Sandbox
 from pipeweave.sending import Networks
 from pipeweave.workers.boxes import Boxes, BoxSpec
+from pipeweave.workers.boxes.boxes import KEPT
 from support.servers import WAIT_DEADLINE_S
 
 HERE = Path(__file__).resolve().parent
@@ -39,9 +40,9 @@ def spec_of(function: str = "run", sandbox: Sandbox = TMP, **changes: Any) -> Bo
 
 
 @contextmanager
-def boxes_of(*networks: str) -> Iterator[Boxes]:
+def boxes_of(*networks: str, kept: int = KEPT) -> Iterator[Boxes]:
     """Boxes that end with the block."""
-    boxes = Boxes(Networks(networks))
+    boxes = Boxes(Networks(networks), kept)
     try:
         yield boxes
     finally:
