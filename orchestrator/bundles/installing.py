@@ -27,6 +27,7 @@ from pipeweave.orchestrator.registry.registration import IDEMPOTENCY_TTL_S, Regi
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.starts.schedules import declaring
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.sandbox import mistakes_in
 from pipeweave.spec import PipelineSpec
 
 MOST_BUNDLES = 500
@@ -87,6 +88,8 @@ def registration_of(manifest: BundleManifest, *, idempotency_ttl: int = IDEMPOTE
         for at, each in enumerate(parsed.tasks)
         if each.queue is not None
     ]
+    for at, task in enumerate(manifest.tasks):
+        faults += mistakes_in(task.sandbox or {}, f"tasks[{at}].sandbox.")
     if faults:
         raise InvalidBundle(f"{faults[0].field}: {faults[0].message}", errors=faults)
     return parsed

@@ -98,7 +98,9 @@ def queue_reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]
         yield _not_loaded(tx, row, taker)
         return
     alive, _ = worker_processes.alive_of_queue(tx, row.queue)
-    if not alive:
+    if not alive and installed.bundle_of_task(tx, row.tenant_id, row.task_id) is not None:
+        yield _not_loaded(tx, row, taker)
+    elif not alive:
         text = f"no running worker serves {row.queue}"
         yield reason("no_worker", text, queue=row.queue, workers=0)
     elif not taker.lives and not worker_processes.has_silent(tx, row.queue):

@@ -17,6 +17,7 @@ from pipeweave.bundles.bundle import SUFFIX, Bundle
 from pipeweave.bundles.envelope import canonical
 from pipeweave.bundles.manifest import SOURCES, WHEELS, BundleFile, BundleTask, module_files
 from pipeweave.errors import FieldError, InvalidBundle, InvalidInput
+from pipeweave.sandbox import MEMBERS
 
 # What a folder of sources may hold and no bundle needs.
 _LEFT_OUT = frozenset({"__pycache__", "node_modules", "venv"})
@@ -145,7 +146,19 @@ def _task(task: Task[..., Any]) -> BundleTask:
         raise _not_bundled(task, f"was imported as module {module!r}", hint)
     if task.spec.idempotency_key is not None:
         raise _not_bundled(task, "has an idempotency key, which no box computes")
-    return BundleTask(module=module, function=name, registration=task.to_registration(), sandbox=None)
+    return BundleTask(
+        module=module, function=name, registration=task.to_registration(), sandbox=_sandbox(task)
+    )
+
+
+def _sandbox(task: Task[..., Any]) -> dict[str, Any] | None:
+    """The limits of its box: those of its sandbox, else those of every box."""
+    sandbox = task.spec.sandbox
+    return None if sandbox is None else {each: _plain(getattr(sandbox, each)) for each in MEMBERS}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _not_bundled(task: Task[..., Any], problem: str, hint: str | None = None) -> InvalidBundle:

@@ -117,6 +117,12 @@ def api(host: str | None, port: int | None, processes: int, data_dir: Path | Non
     is_flag=True,
     help="Run the adapters that PipeWeave brings (http, webhook, storage, log, celery) beside the tasks.",
 )
+@click.option(
+    "--bundles",
+    "with_bundles",
+    is_flag=True,
+    help="Run the bundles that are installed for the tenant, each call in a box, instead of an app.",
+)
 @_with_health
 @_tenant
 @_data_dir
@@ -130,6 +136,7 @@ def worker(
     grace: float,
     queues: str | None,
     with_adapters: bool,
+    with_bundles: bool,
     tenant: str | None,
     data_dir: Path | None,
     health: HealthAddress | None,
@@ -137,7 +144,9 @@ def worker(
     """Register the tasks of an app and run them."""
     if ctx.invoked_subcommand is not None:
         return
-    if not apps:
+    if with_bundles and (apps or with_adapters or queues):
+        raise click.UsageError("--bundles takes no --app, --adapters or --queues: start another worker")
+    if not apps and not with_bundles:
         raise click.MissingParameter(
             ctx=ctx, param=next(each for each in worker.params if each.name == "apps")
         )
@@ -153,6 +162,7 @@ def worker(
         grace_s=grace,
         queues=[each.strip() for each in (queues or "").split(",") if each.strip()],
         with_adapters=with_adapters,
+        with_bundles=with_bundles,
         health=health,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -12,6 +13,8 @@ from pipeweave.bundles import manifest as manifests
 from pipeweave.bundles import signing_keys
 from pipeweave.bundles.bundle import Bundle, TrustedKey
 from pipeweave.bundles.envelope import canonical
+from pipeweave.orchestrator.bundles import NewBundle, installing
+from pipeweave.orchestrator.store import Database, Values
 
 SOURCE = b"from pipeweave import task\n\n\n@task\ndef charge(amount: int) -> int:\n    return amount + 1\n"
 
@@ -74,3 +77,14 @@ def a_bundle(*keys: Ed25519PrivateKey, files: Mapping[str, bytes] | None = None,
     for key in keys:
         bundle = bundle.signed(key)
     return bundle
+
+
+def install(database: Database, values: Values, tenant: str, bundle: Bundle, **options: Any) -> Path:
+    """Install a bundle; where its file is."""
+    content = bundle.to_bytes()
+    place = values.keep_bytes(content, values.backends.default_id, "application/octet-stream")
+    registration = installing.registration_of(bundle.manifest)
+    new = NewBundle(bundle, len(content), str(place), registration, bundle.manifest.specs(), "test")
+    database.run(lambda tx: installing.install(tx, tenant, new, **options))
+    storage: Any = values.backends.get(place.backend)
+    return Path(storage.root) / place.path

@@ -94,7 +94,7 @@ class LiveStack:
         """Start a worker and wait until it lives.
 
         Args:
-            app: the file of tasks in `flows/apps`.
+            app: the file of tasks in `flows/apps`; empty for none.
             options: further options of `pipeweave worker`.
             concurrency: how many children it has.
             tenant: by default the stack's.
@@ -106,8 +106,7 @@ class LiveStack:
         name = f"w{next(_numbers)}"
         arguments = [
             "worker",
-            "--app",
-            str(APPS / app),
+            *(("--app", str(APPS / app)) if app else ()),
             "--name",
             name,
             "--concurrency",

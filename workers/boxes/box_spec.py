@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeweave.authoring import Task
+from pipeweave.bundles.bundled_task import BundledTask
 from pipeweave.errors import SandboxUnavailable
 from pipeweave.sandbox import Sandbox
 
@@ -46,6 +47,8 @@ class BoxSpec:
         Raises:
             SandboxUnavailable: the function has no file that another process could load.
         """
+        if isinstance(task, BundledTask):
+            return cls._of_bundle(tenant, task, sandbox)
         name = task.fn.__module__
         module = sys.modules.get(name)
         file = getattr(module, "__file__", None)
@@ -56,6 +59,19 @@ class BoxSpec:
             )
         roots, own = _place_of(name, Path(file).resolve())
         return cls(tenant, task.spec.code_hash, task.id, name, task.fn.__qualname__, roots, sandbox, file=own)
+
+    @classmethod
+    def _of_bundle(cls, tenant: str, task: BundledTask, sandbox: Sandbox) -> BoxSpec:
+        return cls(
+            tenant,
+            task.source,
+            task.id,
+            task.module,
+            task.function,
+            task.code_roots,
+            sandbox,
+            readable=(task.folder,),
+        )
 
 
 def _place_of(name: str, file: Path) -> tuple[tuple[Path, ...], Path | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,6 +22,7 @@ from celery.worker import state
 from pipeweave.attempt import printed_lines, remove_left_behind
 from pipeweave.authoring.task_loading import Loaded, load
 from pipeweave.errors import InvalidSetting
+from pipeweave.orchestrator.bundles import SERVICE as BUNDLES
 from pipeweave.orchestrator.deployment import (
     Deployment,
     json_logs,
@@ -42,6 +44,7 @@ from pipeweave.orchestrator.starts.schedules import declaring, firing
 from pipeweave.orchestrator.store import Transaction
 from pipeweave.settings import Settings
 from pipeweave.spec import PipelineSpec, time_limits
+from pipeweave.workers.bundles import BundleWatch, HostedBundles
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slot, Slots
@@ -101,6 +104,7 @@ def run_worker(
     grace_s: float = GRACE_S,
     queues: Sequence[str] = (),
     with_adapters: bool = False,
+    with_bundles: bool = False,
     health: HealthAddress | None = None,
 ) -> None:
     """Register an app's tasks and pipelines, then run task runs until told to stop.
@@ -116,6 +120,8 @@ def run_worker(
         grace_s: seconds that task runs under way may take after a TERM; then other workers start them anew.
         queues: names of the queues to serve; by default `default` and those of all loaded tasks.
         with_adapters: whether it runs the adapters that PipeWeave brings beside the tasks of its apps.
+        with_bundles: whether it runs the bundles that are installed for its tenant, instead of an app. When
+            others are installed, it starts again in this process.
         health: where `GET /health` is answered; None for nowhere.
 
     Raises:
@@ -126,11 +132,16 @@ def run_worker(
     if apps:
         loaded = load(apps, with_adapters=with_adapters, requires_pipelines=settings.require_pipelines)
     printed_lines.enable_loggers()
-    loaded = confinable(loaded)
     concurrency = concurrency or settings.max_concurrency
     deployment = Deployment.open(settings, pool_size=1)
     schema_check.require_current(deployment.database)
-    service = service if apps else DISPATCHER
+    hosted = None
+    if with_bundles:
+        hosted = HostedBundles(deployment.database, deployment.values, settings.tenant)
+        loaded, service = hosted.loaded, BUNDLES
+    elif not apps:
+        service = DISPATCHER
+    loaded = confinable(loaded)
     served = ServedQueues.of(settings.tenant, service, loaded, queues)
     start = _start(service, name, concurrency, loaded, served)
     shared_settings.require_same(deployment.database, settings, start.name)
@@ -145,6 +156,7 @@ def run_worker(
     remove_left_behind()
     slots = Slots(concurrency)
     _make_runners(app, settings, loaded, slots, worker_id, served.all)
+    watch = None if hosted is None else BundleWatch(deployment.database, settings.tenant, hosted)
     memory = ChildPool.memory = MemoryWatch(settings.worker_max_memory * MEGABYTE)
     alive = WorkerLiveness(
         deployment.database,
@@ -156,6 +168,7 @@ def run_worker(
         grace_s=grace_s,
         # Celery's cold shutdown, on QUIT or a second Ctrl-C: it waits for children that leave its TERM to us.
         is_cut_short=lambda: bool(state.should_terminate),
+        is_outdated=lambda: watch is not None and watch.is_outdated,
         log_every_s=settings.worker_heartbeat_interval / 1000,
         max_retry_delay_ms=settings.max_retry_delay_ms,
     )
@@ -165,11 +178,16 @@ def run_worker(
     names = {"worker": worker_id, "service": service, "tenant": settings.tenant}
     log.info("worker.started", extra={**names, "tasks": len(loaded.tasks), "concurrency": concurrency})
     try:
-        with answering, alive:
+        with answering, alive, watch or nullcontext():
             exit_code = _run(app, start, settings.log_level)
     finally:
         done = slots.tally()
         log.info("worker.stopped", extra={**names, "runs": done.calls, "failed": done.failed})
+        if hosted is not None:
+            hosted.close()
+    if watch is not None and watch.is_outdated and alive.ended_itself:
+        # Its parent sees the same process; what it loads, it verifies anew.
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     if exit_code or memory.wants_restart:
         raise SystemExit(exit_code or RESTART_CODE)
 

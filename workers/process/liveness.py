@@ -39,6 +39,7 @@ class WorkerLiveness:
         memory: says when the worker takes so much memory that it has to start again.
         grace_s: seconds that calls under way may take after `stop`.
         is_cut_short: whether the worker was told not to wait for these calls any longer.
+        is_outdated: whether it has to start again because other bundles count than those it has loaded.
         log_every_s: seconds between two lines in the log.
         max_retry_delay_ms: no retry of a child's attempt waits for longer (ms); None for no such limit.
     """
@@ -54,6 +55,7 @@ class WorkerLiveness:
         *,
         grace_s: float,
         is_cut_short: Callable[[], bool],
+        is_outdated: Callable[[], bool] = lambda: False,
         log_every_s: float,
         max_retry_delay_ms: int | None,
     ) -> None:
@@ -65,12 +67,13 @@ class WorkerLiveness:
         self.memory = memory
         self.grace_s = grace_s
         self.is_cut_short = is_cut_short
+        self.is_outdated = is_outdated
         self.log_every_s = log_every_s
         self._children = Children(database, slots, max_retry_delay_ms=max_retry_delay_ms)
         self._stop_at = float("inf")
         self._failures = FailureLog(log, "worker.beat_failed")
         self._load = LoadMeter(slots, memory_replacements=lambda: memory.replaced)
-        self._has_told_to_end = False
+        self.ended_itself = False
         self._stored = LastStored()
         self._report = HealthReport(self._stored)
         self._line = MinuteLine(worker_id, slots.tally)
@@ -128,7 +131,7 @@ class WorkerLiveness:
                 next_beat = time.monotonic() + BEAT_EVERY.total_seconds()
                 self._beat()
             self._children.look(self.worker_id)
-            self._end_for_memory()
+            self._end_for_restart()
             if time.monotonic() >= next_line:
                 next_line = time.monotonic() + self.log_every_s
                 busy = sum(slot.state().is_busy for slot in self.slots.taken())
@@ -147,7 +150,7 @@ class WorkerLiveness:
     def _store_heartbeat(self) -> None:
         with self.database.statements() as tx:
             load = self._load.measure()
-            stops = self.slots.is_stopping or self.memory.wants_restart
+            stops = self.slots.is_stopping or self._wants_restart
             heard = worker_processes.beat(
                 tx, self.worker_id, stops=stops, load=load, also=priorities.IS_MIXED
             )
@@ -155,18 +158,22 @@ class WorkerLiveness:
                 # The worker was silent for too long (a suspended machine) and was declared lost.
                 worker_processes.register(tx, self.tenant, self.start, worker_id=self.worker_id)
             else:
-                self._obey(heard.drains or self.memory.wants_restart)
+                self._obey(heard.drains or self._wants_restart)
                 self.slots.set_mixed(heard.also)
         self.slots.set_promotions(self.database.timeline.promotions)
 
-    def _end_for_memory(self) -> None:
+    @property
+    def _wants_restart(self) -> bool:
+        return self.memory.wants_restart or self.is_outdated()
+
+    def _end_for_restart(self) -> None:
         """End the worker that has to start again once nothing is under way, so that no attempt is cut short.
         Until then it drains.
         """
-        if self._has_told_to_end or not (self.memory.wants_restart and self.slots.is_draining):
+        if self.ended_itself or not (self._wants_restart and self.slots.is_draining):
             return
         if not any(slot.state().is_busy for slot in self.slots.taken()):
-            self._has_told_to_end = True
+            self.ended_itself = True
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _obey(self, drains: bool) -> None:
