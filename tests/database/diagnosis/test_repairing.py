@@ -21,6 +21,7 @@ from pipeweave.errors import NotFound
 from pipeweave.orchestrator.diagnosis import repairing, verify
 from pipeweave.orchestrator.diagnosis.repairing import RunRepair
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.spec import StepSpec
 
 DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
 
@@ -114,6 +115,17 @@ def test_a_lost_row_of_a_step_is_made_again_and_the_run_ends(driver: RunDriver, 
     inline.consume_all()
     assert driver.run(run_id).status == "completed"
     assert differences(driver, run_id) == []
+
+
+def test_a_row_that_is_made_again_has_the_queue_that_its_step_has_chosen(driver: RunDriver) -> None:
+    driver.store_steps(StepSpec("a", "noop"), StepSpec("b", "noop", ("a",), queue="big"))
+    run_id = driver.trigger()
+    [_, before] = driver.task_runs(run_id)
+    change(driver, "DELETE FROM task_runs WHERE step_id = 'b' AND run_id = :id", run_id)
+    repair(driver, run_id)
+    [_, after] = driver.task_runs(run_id)
+    assert after.queue_name == "big"
+    assert tuple(after) == tuple(before)
 
 
 def test_a_run_that_was_closed_by_hand_goes_on(driver: RunDriver) -> None:
