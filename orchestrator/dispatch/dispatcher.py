@@ -25,6 +25,7 @@ from pipeweave.orchestrator.dispatch.answers import AnswerVerdict
 from pipeweave.orchestrator.dispatch.database_away import DatabaseAway, database_needed
 from pipeweave.orchestrator.dispatch.payload import PreparedDispatch
 from pipeweave.orchestrator.dispatch.preparing import Preparing
+from pipeweave.orchestrator.dispatch.secret_params import require_private
 from pipeweave.orchestrator.dispatch.services import DispatchService, Services
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
@@ -239,6 +240,8 @@ class Dispatcher:
             return NoReply(str(error.detail), is_certain=True)
         except (OSError, UnicodeError) as error:
             return NoReply(f"its host cannot be resolved ({error})", is_certain=True)
+        if prepared.secrets is not None:
+            require_private(target)
         path = f"{target.path}/tasks/{prepared.task_run.task_id}"
         body = prepared.body()
         tenant, service = prepared.run.tenant, prepared.service.id

@@ -11,6 +11,7 @@ import orjson
 from pipeweave import ids
 from pipeweave.orchestrator.dispatch import item_inputs
 from pipeweave.orchestrator.dispatch.object_urls import ObjectUrls
+from pipeweave.orchestrator.dispatch.secret_params import DispatchSecrets
 from pipeweave.orchestrator.dispatch.services import DispatchService
 from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -40,6 +41,7 @@ class PreparedDispatch:
         dispatch_id: the `runId` of the worker.
         token: the storage token; None when the worker gets URLs.
         callback_url: where the result of the attempt is reported if it goes on elsewhere.
+        secrets: those that the params name; None for none.
         upstream: by step, in the order in which assets with one key win: the last one.
         upstream_next: where the next page of `upstream` begins; None when there is none.
     """
@@ -56,6 +58,7 @@ class PreparedDispatch:
     token: str | None = None
     urls: ObjectUrls | None = None
     callback_url: str | None = None
+    secrets: DispatchSecrets | None = None
 
     def body(self) -> bytes:
         """The JSON of the dispatch."""
@@ -90,6 +93,8 @@ class PreparedDispatch:
             said["uploads"] = _uploads(self.uploads, self.urls)
         if self.urls is not None:
             said |= self._urls(self.urls)
+        if self.secrets is not None:
+            said |= {"secrets": self.secrets.values, "secretParams": self.secrets.params}
         return orjson.dumps(said)
 
     @property

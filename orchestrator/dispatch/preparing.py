@@ -13,6 +13,7 @@ from pipeweave.orchestrator.dispatch import item_inputs, tokens, upstream
 from pipeweave.orchestrator.dispatch.database_away import database_needed
 from pipeweave.orchestrator.dispatch.object_urls import ObjectUrls
 from pipeweave.orchestrator.dispatch.payload import PreparedDispatch, StoredUpstream
+from pipeweave.orchestrator.dispatch.secret_params import DispatchSecrets, found_for
 from pipeweave.orchestrator.dispatch.services import DispatchService
 from pipeweave.orchestrator.dispatch.shared_values import SharedValues
 from pipeweave.orchestrator.dispatch.upstream import UpstreamPage, UpstreamStep
@@ -25,8 +26,9 @@ from pipeweave.orchestrator.state import attempts
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.orchestrator.waits import callback_urls
+from pipeweave.secrets import SecretFinder
 from pipeweave.settings import Settings
-from pipeweave.spec import references
+from pipeweave.spec import references, split_secrets
 
 Uploads = Mapping[str, Mapping[str, Any]]
 
@@ -45,6 +47,7 @@ class Preparing:
         self._settings = settings
         self.shared = SharedValues(values)
         self._tokens = tokens.StorageTokens(settings, values.backends)
+        self._finder = SecretFinder(settings.secrets)
 
     def all(self, run: RunHeader, service: DispatchService, task_runs: Sequence[TaskRun]) -> OfEach:
         """Prepare a dispatch for each of the task runs, or say why its attempt fails.
@@ -129,6 +132,7 @@ class Preparing:
             clock = self._database.now()
         now = clock.timestamp()
         has_urls = service.storage_access == "urls"
+        secrets = self._secrets(run, task_run)
         return PreparedDispatch(
             run,
             task_run,
@@ -146,7 +150,15 @@ class Preparing:
             if has_urls
             else None,
             callback_url=callback_urls.url_for_worker(self._settings, run, task_run, clock),
+            secrets=secrets,
         )
+
+    def _secrets(self, run: RunHeader, task_run: TaskRun) -> DispatchSecrets | None:
+        """The secrets that the params of the step name."""
+        ordinal = run.plan.ordinals[task_run.step_id]
+        if ordinal not in run.plan.params or not run.plan.params[ordinal].secrets:
+            return None
+        return found_for(self._finder, run.tenant, run.plan[ordinal].step.params or {})
 
     def _input_path(
         self, run: RunHeader, service: DispatchService, task_run: TaskRun, dispatch_id: str, backend: str
@@ -175,6 +187,9 @@ class Preparing:
             now = tx.now
             there = referred_values.find(tx, run, wanted)
         scope = there.with_loaded(self._values.load_all(there.paths(wanted))).scope(wanted)
+        if wanted.secrets:
+            # They go apart from the input, which is stored.
+            params = {name: each for name, each in params.items() if name not in split_secrets(params).whole}
         resolved: Mapping[str, Any] = references.resolve(
             params,
             input=scope["input"],

@@ -14,15 +14,32 @@ from typing import Any
 
 import orjson
 
-from pipeweave.attempt import AsyncCall, Files, LoggedAttempt, StoredLogs, printed_lines
+from pipeweave.attempt import (
+    AsyncCall,
+    Files,
+    LoggedAttempt,
+    StoredLogs,
+    mask_assets,
+    masked_result,
+    printed_lines,
+)
 from pipeweave.authoring import PENDING, Context, Suspend, Task, bind, describe, outcome_of
 from pipeweave.authoring.calling import CallResult
-from pipeweave.errors import AttemptCancelled, AttemptTimedOut, InvalidSetting, PipeWeaveError, Unavailable
+from pipeweave.errors import (
+    AttemptCancelled,
+    AttemptTimedOut,
+    InvalidSetting,
+    PipeWeaveError,
+    SecretDenied,
+    Unavailable,
+)
 from pipeweave.http_worker.access import ObjectAccess, load_json, logs_path, open_access
 from pipeweave.http_worker.dispatch import Dispatch
 from pipeweave.http_worker.link import OrchestratorLink
 from pipeweave.http_worker.reports import ReportSender
 from pipeweave.http_worker.upstream import DispatchedUpstream, Means, UpstreamRefs
+from pipeweave.masking import Masking
+from pipeweave.secrets import AttemptSecrets
 from pipeweave.size_limits import INLINE_BYTES, INLINE_WHILE_AWAY_BYTES
 
 log = logging.getLogger(__name__)
@@ -65,6 +82,9 @@ class AttemptUnderWay:
         self._lock = threading.Lock()
         self._next_progress = 0.0
         self._async_call: AsyncCall | None = None
+        self._secrets = AttemptSecrets(self._secret)
+        for value in dispatch.secrets.values():
+            self._secrets.masks.add(value)
 
     @property
     def access(self) -> ObjectAccess | None:
@@ -74,13 +94,14 @@ class AttemptUnderWay:
     def run(self) -> None:
         """Run the attempt to its end, and report it."""
         _current.set(self)
-        try:
-            body = self._body()
-        except BaseException as error:
-            # SystemExit would end this thread without a report.
-            body = self._failed(error)
-        finally:
-            printed_lines.end_lines()
+        with Masking(self._secrets.masks):
+            try:
+                body = self._body()
+            except BaseException as error:
+                # SystemExit would end this thread without a report.
+                body = self._failed(error)
+            finally:
+                printed_lines.end_lines()
         self._report(body)
         self.has_ended = True
         self._equipment.logs.end(self)
@@ -132,16 +153,39 @@ class AttemptUnderWay:
         files = Files(Means(self.dispatch, refs, access), equipment.temp_dir)
         try:
             try:
-                value = load_json(access, self.dispatch.input_path, self.dispatch.input_url)
+                value = self._with_secrets(
+                    load_json(access, self.dispatch.input_path, self.dispatch.input_url)
+                )
                 arguments = bind(self.task.fn, self._context(value, DispatchedUpstream(refs, access), files))
             except Unavailable as error:
                 return {**self._failed(error), "begun": False}
-            outcome = outcome_of(self._call(arguments))
+            outcome = self._masked(outcome_of(self._call(arguments)), files)
             assets = files.store(access.put_asset)
             body = self._succeeded(outcome, access) if outcome.suspend is None else _pending(outcome.suspend)
             return {**body, **({"assets": assets} if assets else {})}
         finally:
             files.close()
+
+    def _with_secrets(self, value: Any) -> Any:
+        """The input with the params that are secrets: they came apart from it."""
+        params = {name: self._secrets.get(each) for name, each in self.dispatch.secret_params.items()}
+        return {**value, **params} if params and isinstance(value, dict) else value
+
+    def _secret(self, name: str) -> str:
+        if name not in self.dispatch.secrets:
+            raise SecretDenied(
+                f"the dispatch has no secret {name[:200]!r}",
+                hint="an HTTP worker is given the secrets that the params of its step name: ${secret.NAME}",
+            )
+        return self.dispatch.secrets[name]
+
+    def _masked(self, outcome: CallResult, files: Files) -> CallResult:
+        """The result without the values of secrets; the log says that it held one."""
+        masks = self._secrets.masks
+        masked, held = masked_result(outcome, masks), mask_assets(files, masks)
+        if masked is not outcome or held:
+            log.warning("attempt.secret_masked", extra={"assets": list(held), **self.names()})
+        return masked
 
     def _call(self, arguments: Mapping[str, Any]) -> Any:
         if not self.task.is_async:
@@ -182,6 +226,7 @@ class AttemptUnderWay:
             files=files,
             cancelled=lambda: self._reason is not None,
             make_callback_url=self._callback_url,
+            secrets=self._secrets,
         )
 
     def _callback_url(self) -> str:

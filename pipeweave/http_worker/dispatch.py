@@ -25,6 +25,8 @@ class Dispatch:
         map_index: of an item of a map, from 0; None outside a map.
         map_name: the member of the input that is the item; None when the item itself is the input.
         timeout_s: how long the attempt may take (s); None for no limit.
+        secrets: the values of secrets by their names.
+        secret_params: parameter -> the name of the secret that it takes.
         callback_url: where the result is reported if the work goes on elsewhere; one that begins with `/` is
             below the orchestrator's URL.
         heartbeat_s: a heartbeat is due at least this often (s).
@@ -55,6 +57,8 @@ class Dispatch:
     triggered_by: Mapping[str, Any] | None = None
     trace_id: str = ""
     callback_url: str | None = field(default=None, repr=False)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret_params: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse(body: bytes) -> Dispatch:
@@ -97,6 +101,8 @@ def parse(body: bytes) -> Dispatch:
         triggered_by=read.object("triggeredBy"),
         trace_id=read.text("traceId", ""),
         callback_url=read.text("callbackUrl", None),
+        secrets=read.texts("secrets"),
+        secret_params=read.texts("secretParams"),
     )
     if read.errors:
         first = read.errors[0]
@@ -141,6 +147,13 @@ class _DispatchReader:
             return value
         fallback: dict[str, Mapping[str, Any]] = self._default(name, value, {}, "an object of objects")
         return fallback
+
+    def texts(self, name: str) -> Mapping[str, str]:
+        value = self._document.get(name)
+        if isinstance(value, dict) and all(isinstance(each, str) for each in value.values()):
+            return value
+        self._default(name, value, {}, "an object of texts")
+        return {}
 
     def object(self, name: str) -> Mapping[str, Any] | None:
         value = self._document.get(name)

@@ -42,6 +42,11 @@ class Target:
     path: str
 
     @property
+    def is_loopback(self) -> bool:
+        """Whether its requests do not leave this machine."""
+        return _plain(self.address).is_loopback
+
+    @property
     def host_header(self) -> str:
         """The Host header of its requests."""
         shown = f"[{self.host}]" if ":" in self.host else self.host

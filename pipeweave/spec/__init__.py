@@ -53,6 +53,7 @@ from pipeweave.spec.parameter_checks import ParameterError, Parameters, paramete
 from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepRetry, StepSpec
 from pipeweave.spec.reference_syntax import escape, show_path
 from pipeweave.spec.rules import CODES, FAIL_FAST, FAILURE_MODES, PINNED, Decision, Predecessor
+from pipeweave.spec.secret_params import secret_errors, split_secrets, tasks_with_secrets
 from pipeweave.spec.unknown_tasks import UnknownTask, unknown_tasks
 from pipeweave.spec.wait_steps import NO_DEFAULT, Approval, SignalWait, Sleep, WaitStep, default_value
 
@@ -133,8 +134,11 @@ __all__ = [
     "rounds",
     "rules",
     "run_output",
+    "secret_errors",
     "show_path",
+    "split_secrets",
     "takes_params",
+    "tasks_with_secrets",
     "time_limits",
     "timetable",
     "unknown_pipelines",
