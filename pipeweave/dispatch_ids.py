@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.signed_attempts import ATTEMPT, SIGNATURE, is_signed, sign
+from pipeweave.signed_attempts import ATTEMPT, SIGNATURE, is_signed, sign, signatures
 
 _PURPOSE = b"pipeweave run ids"
 _FORM = re.compile(rf"{ATTEMPT}\.{SIGNATURE}\Z")
@@ -35,6 +35,12 @@ def make(secret: str, task_run_id: UUID, attempt: int) -> str:
     """
     named = f"{ids.show(ids.TASK_RUN, task_run_id)}.{attempt}"
     return f"{named}.{sign(secret, _PURPOSE, named)}"
+
+
+def every(secret: str, task_run_id: UUID, attempt: int) -> tuple[str, ...]:
+    """The dispatch ids that an attempt may have: by the key in use, and by earlier ones."""
+    named = f"{ids.show(ids.TASK_RUN, task_run_id)}.{attempt}"
+    return tuple(f"{named}.{each}" for each in signatures(secret, _PURPOSE, named))
 
 
 def read(secret: str, dispatch_id: str) -> DispatchedAttempt | None:

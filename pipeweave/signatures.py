@@ -11,6 +11,8 @@ import hashlib
 import hmac
 import re
 
+from pipeweave.key_ring import derived, first_key, keys_of
+
 HEADER = "X-PipeWeave-Signature"
 
 MAX_AGE_S = 300
@@ -23,16 +25,16 @@ def sign(secret: str, at: int, path: str, body: bytes) -> str:
     """The value of the header.
 
     Args:
-        secret: the worker secret.
+        secret: the worker secret, of which the first key signs.
         at: the time of the dispatch (s since the epoch).
         path: of the request as it is sent, with its leading slash and without the query.
         body: the bytes of the request.
     """
-    return f"t={at},v1={_mac(secret, at, path, body)}"
+    return f"t={at},v1={_mac(first_key(secret), at, path, body)}"
 
 
 def is_valid(secret: str, header: str, path: str, body: bytes, now: float) -> bool:
-    """Whether a header was made with this secret for this request, at most MAX_AGE_S ago or ahead.
+    """Whether a header was made with a key of this secret for this request, at most MAX_AGE_S ago or ahead.
 
     Args:
         now: the worker's clock (s since the epoch).
@@ -40,11 +42,12 @@ def is_valid(secret: str, header: str, path: str, body: bytes, now: float) -> bo
     match = _FORM.match(header)
     if match is None or abs(now - int(match["at"])) > MAX_AGE_S:
         return False
-    return hmac.compare_digest(match["mac"], _mac(secret, int(match["at"]), path, body))
+    made = [_mac(each, int(match["at"]), path, body) for each in keys_of(secret)]
+    return any([hmac.compare_digest(match["mac"], each) for each in made])
 
 
 def worker_secret(secret: str, tenant: str, service_id: str, *, is_shared: bool) -> str:
-    """The secret that a service shares with the deployment.
+    """The secret that a service shares with the deployment: as many keys as the deployment has.
 
     Args:
         secret: the deployment's PIPEWEAVE_SECRET_KEY.
@@ -53,7 +56,7 @@ def worker_secret(secret: str, tenant: str, service_id: str, *, is_shared: bool)
     """
     if is_shared:
         return secret
-    return hmac.new(secret.encode(), f"worker/{tenant}/{service_id}".encode(), hashlib.sha256).hexdigest()
+    return derived(secret, f"worker/{tenant}/{service_id}")
 
 
 def _mac(secret: str, at: int, path: str, body: bytes) -> str:

@@ -7,6 +7,8 @@ import hmac
 from base64 import urlsafe_b64encode
 from typing import Final
 
+from pipeweave.key_ring import first_key, keys_of
+
 # The form of an attempt and of a signature, as parts of a regular expression: characters that are safe in a
 # path.
 ATTEMPT: Final = r"(?P<task_run>trun_[0-9a-z]{26})\.(?P<attempt>[1-9][0-9]{0,9})"
@@ -17,13 +19,23 @@ def sign(secret: str, purpose: bytes, text: str) -> str:
     """The signature of a text, 22 characters.
 
     Args:
-        secret: the deployment's PIPEWEAVE_SECRET_KEY.
+        secret: the deployment's PIPEWEAVE_SECRET_KEY, of which the first key signs.
         purpose: what the text is for; the signature for another purpose is another one.
     """
-    key = hmac.digest(secret.encode(), purpose, hashlib.sha256)
-    return urlsafe_b64encode(hmac.digest(key, text.encode(), hashlib.sha256)[:16]).decode().rstrip("=")
+    return _signature(first_key(secret), purpose, text)
+
+
+def signatures(secret: str, purpose: bytes, text: str) -> tuple[str, ...]:
+    """The signatures of a text by each of the keys: what was signed may have been by an earlier one."""
+    return tuple(_signature(each, purpose, text) for each in keys_of(secret))
 
 
 def is_signed(secret: str, purpose: bytes, text: str, signature: str) -> bool:
-    """Whether a signature is that of a text."""
-    return hmac.compare_digest(signature, sign(secret, purpose, text))
+    """Whether a signature is that of a text, by any of the keys."""
+    made = signatures(secret, purpose, text)
+    return any([hmac.compare_digest(signature, each) for each in made])
+
+
+def _signature(key: str, purpose: bytes, text: str) -> str:
+    derived = hmac.digest(key.encode(), purpose, hashlib.sha256)
+    return urlsafe_b64encode(hmac.digest(derived, text.encode(), hashlib.sha256)[:16]).decode().rstrip("=")

@@ -18,6 +18,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from pipeweave.key_ring import derived, keys_of
+
 HEADER: Final = "X-PipeWeave-Signature"
 """The header of the signature of the scheme `pipeweave`."""
 
@@ -59,9 +61,11 @@ def sign(secret: str, at: int, body: bytes) -> str:
     """The header X-PipeWeave-Signature of a body.
 
     Args:
+        secret: with several keys, the header has a `v1` of each: a receiver may know any of them.
         at: the time (s since the epoch).
     """
-    return f"t={at},v1={_mac(secret, at, body)}"
+    macs = ",".join(f"v1={_mac(each, at, body)}" for each in keys_of(secret))
+    return f"t={at},{macs}"
 
 
 def signature_of(scheme: str, headers: Mapping[str, str]) -> Signature | None:
@@ -105,17 +109,17 @@ def is_valid(secret: str, header: str, body: bytes, now: float) -> bool:
         now: the receiver's clock (s since the epoch).
     """
     signature = signature_of("pipeweave", {SCHEMES["pipeweave"]: header})
-    return signature is not None and matching(signature, [secret], body, now) is not None
+    return signature is not None and matching(signature, keys_of(secret), body, now) is not None
 
 
 def hook_secret(secret_key: str, tenant: str, name: str) -> str:
-    """The secret that signs what the hooks of pipelines send: whoever has it cannot compute another one.
+    """The secret that signs what the hooks of pipelines send: as many keys as the deployment has.
 
     Args:
         secret_key: the deployment's PIPEWEAVE_SECRET_KEY.
         name: as the hook names it.
     """
-    return hmac.new(secret_key.encode(), f"hook/{tenant}/{name}".encode(), hashlib.sha256).hexdigest()
+    return derived(secret_key, f"hook/{tenant}/{name}")
 
 
 def _mac(secret: str, at: int | None, body: bytes) -> str:

@@ -21,6 +21,7 @@ from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.deployment import downgrade
 from pipeweave.orchestrator.deployment.audited_objects import AUDITED
+from pipeweave.orchestrator.deployment.sealed_columns import SEALED
 from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.domain.states import RunStatus
@@ -64,6 +65,7 @@ from pipeweave.orchestrator.retention import (
 from pipeweave.orchestrator.retention.archive_format import HISTORY_TABLES
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import bulk
+from pipeweave.orchestrator.security import rewrapping
 from pipeweave.orchestrator.security.object_state import state_of
 from pipeweave.orchestrator.starts import fires
 from pipeweave.orchestrator.starts.enqueued.starting import has_due
@@ -376,6 +378,10 @@ CALLS: Calls = [
     ("", lambda tx, _: partitions.is_attached(tx, "runs")),
     ("", lambda tx, _: tenant_deletion._delete_of_runs(tx, "events", [RUN])),
     ("", lambda _, database: tenant_deletion._delete_rest(database, "a tenant")),
+    # security
+    ("", lambda tx, _: rewrapping.count_old(tx, "key", SEALED[:1])),
+    ("", lambda tx, _: rewrapping._old_rows(tx, SEALED[0], "1:", [], 1)),
+    ("", lambda tx, _: rewrapping._store(tx, SEALED[0], ["a", "b"], "1:")),
     # export
     ("by pipeline", lambda tx, _: chosen._of_each(tx, chosen._OF_PIPELINE, ("a", "b"), {})),
     ("by status", lambda tx, _: chosen._of_each(tx, chosen._OF_STATUS, ("failed", "partial"), {})),

@@ -20,6 +20,7 @@ from pathlib import Path
 import orjson
 
 from pipeweave.errors import FieldError, InvalidSetting, Unavailable
+from pipeweave.key_ring import keys_of
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -50,7 +51,7 @@ class SharedSettings:
     Args:
         by: the process that has it.
         host: where it runs; folders of different hosts are not compared, because mounts differ.
-        key: of PIPEWEAVE_SECRET_KEY and WORKER_SECRETS; None without one.
+        key: of each key of PIPEWEAVE_SECRET_KEY, with WORKER_SECRETS, separated by commas; None without one.
         networks: of DISPATCH_NETWORKS.
         backends: id -> place of each storage backend, of buckets and folders alike.
         default: the id of the backend to which new values go.
@@ -89,7 +90,7 @@ class SharedSettings:
             signs: the deployment has HTTP services: without the key, a process cannot work for them.
         """
         whose = f"that of {other.by}"
-        if self.key != other.key and (signs or (self.key and other.key)):
+        if not _believe(self.key, other.key) and (signs or (self.key and other.key)):
             is_missing = self.key is None
             message = f"is not set, unlike {whose}" if is_missing else f"differs from {whose}"
             yield FieldError("PIPEWEAVE_SECRET_KEY", message, "conflict")
@@ -118,8 +119,17 @@ def _knows(one: SharedSettings, backend: str) -> bool:
 def _key(settings: Settings) -> str | None:
     if settings.secret_key is None:
         return None
-    purpose = f"pipeweave/shared-settings/{settings.worker_secrets}"
-    return hmac.new(settings.secret_key.encode(), purpose.encode(), hashlib.sha256).hexdigest()[:16]
+    purpose = f"pipeweave/shared-settings/{settings.worker_secrets}".encode()
+    made = (hmac.new(each.encode(), purpose, hashlib.sha256) for each in keys_of(settings.secret_key))
+    return ",".join(each.hexdigest()[:16] for each in made)
+
+
+def _believe(one: str | None, other: str | None) -> bool:
+    """Whether two processes accept what the other signs: by the key that each has first."""
+    if one is None or other is None:
+        return one == other
+    keys, others = one.split(","), other.split(",")
+    return keys[0] in others and others[0] in keys
 
 
 def _place(stores: Backends, backend: str) -> str:

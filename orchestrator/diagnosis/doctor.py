@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from pipeweave.errors import PipeWeaveError
+from pipeweave.key_ring import keys_of
 from pipeweave.settings import Settings
 from pipeweave.settings.readers import MASK, passwords_of
 
@@ -132,7 +133,7 @@ def _run(check: Check, settings: Settings) -> Verdict:
 
 def _secrets(settings: Settings) -> list[str]:
     """Every text that no finding may show, the longest first."""
-    secrets = {settings.secret_key, settings.api_token}
+    secrets = {settings.api_token, *keys_of(settings.secret_key or "")}
     for url in (settings.database_url, settings.broker_url, settings.orchestrator_url):
         secrets |= set(passwords_of(url or ""))
     for backend in settings.storage_backends:

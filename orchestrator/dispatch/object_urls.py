@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from pipeweave.errors import Unauthenticated
+from pipeweave.key_ring import first_key, keys_of
 from pipeweave.storage.backends import Backends
 from pipeweave.storage.base import Method
 
@@ -67,7 +68,7 @@ class ObjectUrls:
 
 def own_url(secret: str, method: str, backend: str, path: str, expires: int) -> str:
     """The URL of an object that the API serves."""
-    signature = _signature(secret, method, backend, path, expires)
+    signature = _signature(first_key(secret), method, backend, path, expires)
     return (
         f"{PATH}?{urlencode([('backend', backend), ('path', path), ('expires', expires)], safe='/~:@')}"
         + (f"&signature={signature}")
@@ -82,15 +83,14 @@ def check(
     Raises:
         Unauthenticated: it was not made for this request, or has expired.
     """
-    if not hmac.compare_digest(
-        signature.encode(), _signature(secret, method, backend, path, expires).encode()
-    ):
+    made = [_signature(each, method, backend, path, expires) for each in keys_of(secret)]
+    if not any([hmac.compare_digest(signature.encode(), each.encode()) for each in made]):
         raise Unauthenticated("the URL of the object was not signed for this request")
     if now > expires:
         raise Unauthenticated("the URL of the object has expired")
 
 
-def _signature(secret: str, method: str, backend: str, path: str, expires: int) -> str:
-    key = hmac.digest(secret.encode(), _PURPOSE, hashlib.sha256)
+def _signature(secret_key: str, method: str, backend: str, path: str, expires: int) -> str:
+    key = hmac.digest(secret_key.encode(), _PURPOSE, hashlib.sha256)
     signed = "\n".join((method, backend, path, str(expires)))
     return hmac.new(key, signed.encode(), hashlib.sha256).hexdigest()

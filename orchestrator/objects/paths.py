@@ -108,7 +108,8 @@ def log_paths(secret_key: str | None, task_run_id: UUID, attempt: int) -> tuple[
     of_worker = workers_log(task_run_id, attempt)
     if secret_key is None:
         return (of_worker,)
-    return of_worker, f"runs/{dispatch_ids.make(secret_key, task_run_id, attempt)}/{LOGS}"
+    of_service = dispatch_ids.every(secret_key, task_run_id, attempt)
+    return of_worker, *(f"runs/{each}/{LOGS}" for each in of_service)
 
 
 def upload_path(upload_id: UUID, safe_name: str) -> str:

@@ -27,4 +27,5 @@ AUDITED: Mapping[str, Audited] = {
     "token": Audited(_TOKEN, _TOKEN_BY_ID, TOKEN_ID),
     "session": Audited(by_id=_SESSION, prefix=SESSION_ID),
     "link": Audited(),
+    "stored_secret": Audited(),
 }

@@ -106,6 +106,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "db": "pipeweave.cli.db:db",
         "token": "pipeweave.cli.token:token",
         "tenant": "pipeweave.cli.tenant:tenant",
+        "secrets": "pipeweave.cli.secrets:secrets",
         "audit": "pipeweave.cli.audit:audit",
         "config": "pipeweave.cli.config:config",
         "env": "pipeweave.cli.env:env",

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from pipeweave.errors import InvalidId
 from pipeweave.ids import check_name
+from pipeweave.key_ring import MOST_KEYS, SEPARATOR
 from pipeweave.settings.database_hosts import hosts_of, wanted_servers, with_hosts
 from pipeweave.settings.sentinels import FORM, is_behind_sentinels, sentinels_of, urls_in
 
@@ -103,12 +104,18 @@ def log_levels(text: str) -> tuple[str, ...]:
 
 
 def secret_key(text: str) -> str:
-    """Read a secret of at least 32 characters; 32 random bytes as hex are best."""
-    if len(text.strip()) < MIN_SECRET_LENGTH:
+    """Read a key of at least 32 characters, or several of them, the one in use first."""
+    keys = [each.strip() for each in text.split(SEPARATOR)]
+    if any(len(each) < MIN_SECRET_LENGTH for each in keys):
+        several = "; several are separated by commas, the new one first" if len(keys) > 1 else ""
         raise UnreadableSetting(
-            f"must have at least {MIN_SECRET_LENGTH} characters; `openssl rand -hex 32` makes one"
+            f"must have at least {MIN_SECRET_LENGTH} characters; `openssl rand -hex 32` makes one{several}"
         )
-    return text.strip()
+    if len(keys) > MOST_KEYS:
+        raise UnreadableSetting(f"must hold at most {MOST_KEYS} keys")
+    if len(set(keys)) < len(keys):
+        raise UnreadableSetting("must not hold one key twice")
+    return SEPARATOR.join(keys)
 
 
 def comma_list(text: str) -> tuple[str, ...]:

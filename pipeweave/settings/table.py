@@ -136,7 +136,7 @@ TABLE: tuple[Setting, ...] = (
         "secret_key",
         values.secret_key,
         "signs and encrypts for HTTP workers, webhooks and hooks; 32 random bytes as hex, the same in every "
-        "process",
+        "process; new,old while a key is exchanged",
         mask=_secret,
         is_common=True,
     ),

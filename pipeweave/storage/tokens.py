@@ -18,13 +18,15 @@ import hashlib
 import itertools
 import secrets
 from base64 import b64decode, b64encode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 import orjson
 
 from pipeweave.errors import FieldError, InvalidStorageToken, MissingExtra
+from pipeweave.key_ring import first_key, keys_of
 
 Format = Literal["sdk", "pbkdf2"]
 
@@ -69,7 +71,7 @@ def seal(content: Mapping[str, Any], secret: str, *, format: Format, now: float,
 
     Args:
         content: of `content_of`.
-        secret: what the worker knows, too.
+        secret: what the worker knows, too; its first key encrypts.
         now: s since 1970.
         seconds: how long the token is valid; None for ever.
 
@@ -77,7 +79,7 @@ def seal(content: Mapping[str, Any], secret: str, *, format: Format, now: float,
         MissingExtra: the package cryptography is not installed.
     """
     times = {"iat": int(now)} if seconds is None else {"iat": int(now), "exp": int(now) + seconds}
-    plain = orjson.dumps({**content, **times})
+    plain, secret = orjson.dumps({**content, **times}), first_key(secret)
     if format == "sdk":
         iv = secrets.token_bytes(SDK_IV_BYTES)
         tag, text = _encrypt(_repeated(secret), iv, plain)
@@ -88,7 +90,7 @@ def seal(content: Mapping[str, Any], secret: str, *, format: Format, now: float,
 
 
 def open_sealed(text: str, secret: str, *, now: float) -> dict[str, Any]:
-    """Decrypt a token of either format.
+    """Decrypt a token of either format. Its formats have no room for the id of a key: each is tried.
 
     Args:
         now: s since 1970.
@@ -99,11 +101,19 @@ def open_sealed(text: str, secret: str, *, now: float) -> dict[str, Any]:
     """
     if len(text) > MAX_TOKEN_CHARS:
         raise _invalid("is too long", "malformed")
-    content = _content(_opened_sdk(text, secret) if ":" in text else _opened_pbkdf2(text, secret))
+    content = _content(_opened(text, keys_of(secret)))
     expires = content.get("exp")
     if isinstance(expires, int | float) and expires < now:
         raise _invalid("has expired", "expired")
     return content
+
+
+def _opened(text: str, keys: Sequence[str]) -> bytes:
+    opened = _opened_sdk if ":" in text else _opened_pbkdf2
+    for key in keys[:-1]:
+        with suppress(InvalidStorageToken):
+            return opened(text, key)
+    return opened(text, keys[-1])
 
 
 def _opened_sdk(text: str, secret: str) -> bytes:

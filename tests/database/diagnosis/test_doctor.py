@@ -83,7 +83,7 @@ def test_a_deployment_that_holds_is_fine(settings: Settings, driver: RunDriver) 
         beat(driver)
         verdicts[check.name] = check.run(settings)
     assert {name: each.line for name, each in verdicts.items() if each.level is not OK} == {}
-    assert len(verdicts) == 34
+    assert len(verdicts) == 35
 
 
 def test_the_command_shows_a_line_for_each_check(settings: Settings, driver: RunDriver) -> None:

@@ -1,0 +1,1 @@
+../../pipeweave/key_ring.py
