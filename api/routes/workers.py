@@ -23,7 +23,10 @@ def list_workers(call: Call, query: WorkersQuery) -> dict[str, Any]:
     """
     with call.reading() as tx:
         page = reading.workers(tx, call.tenant, query.page(), state=query.state, service_id=query.service)
-        return query.named("workers", page) | {"counts": reading.worker_counts(tx, call.tenant)}
+        return query.named("workers", page) | {
+            "counts": reading.worker_counts(tx, call.tenant),
+            "uptime": reading.service_uptimes(tx, call.tenant),
+        }
 
 
 @routes.add("GET", "/api/workers/{id}", "Show a worker", ids=WORKER, answer=WorkerAnswer, errors=(NotFound,))

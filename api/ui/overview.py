@@ -73,6 +73,8 @@ def overview(view: View) -> ScreenPage:
         "oldest_ms": _age_ms(queue["oldestPending"], now),
         "workers": workers["workers"],
         "counts": workers["counts"],
+        # Of the service that had none for longest.
+        "uptime": min((each["share"] for each in workers["uptime"]), default=None),
         "under_way": [_with_progress(view, run) for run in under_way],
         "waiting": waiting,
         "lanes": _lanes(ended, now),

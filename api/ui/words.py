@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shlex
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -104,6 +105,12 @@ def number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:,.2f}"
+
+
+@_filter
+def uptime(share: float) -> str:
+    """A share of time in percent, never rounded up to all of it: `99.97 %`."""
+    return "100 %" if share >= 1 else f"{math.floor(share * 10_000) / 100:.2f} %"
 
 
 @_filter

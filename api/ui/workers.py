@@ -76,6 +76,7 @@ def workers(view: View) -> ScreenPage:
     shown = {
         "workers": listing["workers"],
         "counts": listing["counts"],
+        "uptimes": listing["uptime"],
         "cursor": listing["nextCursor"],
         "marks": MARKS,
         "is_filtered": view.has_any(*FILTERS),

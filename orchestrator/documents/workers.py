@@ -35,6 +35,7 @@ class Worker(AnswerModel):
     heartbeat_at: AwareDatetime = Field(description="Of an HTTP service: when it was last heard of.")
     heartbeat_age_ms: float
     stopped_at: AwareDatetime | None
+    uptime_ms: float = Field(description="Since it started, until it ended.")
     lost_at: AwareDatetime | None = Field(description="When it was found silent.")
     last_fetch_at: AwareDatetime | None = Field(description="When it last took a message.")
     rss_bytes: int | None = Field(
@@ -60,11 +61,23 @@ class WorkerCounts(AnswerModel):
     crashed: int = Field(description="In the last week.")
 
 
+class ServiceUptime(AnswerModel):
+    """For how long a service had a worker that was heard, in the last 30 days."""
+
+    service_id: str
+    since: AwareDatetime = Field(description="30 days ago, or when its first worker since then began.")
+    up_ms: float
+    share: float = Field(
+        ge=0, le=1, description="Of the time since, or until its last worker stopped in order."
+    )
+
+
 class WorkerList(Paged):
     """Workers, those that live first, then those that ended, the last first."""
 
     workers: list[Worker]
     counts: WorkerCounts = Field(description="Of all workers, whatever the filters.")
+    uptime: list[ServiceUptime] = Field(description="Of each service with Celery workers.")
 
 
 class RunningTaskRun(AnswerModel):

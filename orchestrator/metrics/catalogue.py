@@ -245,6 +245,12 @@ WORKER_BUSY = _gauge(
 WORKER_MEMORY = _gauge(
     "worker_memory_bytes", "Memory of the workers' processes.", "tenant", "service", of="service"
 )
+WORKER_UPTIME = _gauge(
+    "worker_uptime_ratio",
+    "Share of the last 30 days in which a service had a worker that was heard, since its first one.",
+    *("tenant", "service"),
+    of="service",
+)
 WORKER_MEMORY_REPLACEMENTS = _gauge(
     "worker_memory_replacements",
     "Child processes that the workers replaced because of WORKER_MAX_MEMORY, since they started.",

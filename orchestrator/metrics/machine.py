@@ -132,14 +132,12 @@ def services(tx: Transaction) -> Samples:
     return made
 
 
-# Of another role's connections PostgreSQL does not tell the state.
+# Of another role's connections PostgreSQL does not tell the state. One row is there: our own.
 _CONNECTIONS = """
-SELECT coalesce(a.state, 'unknown') AS state, count(*) AS number FROM pg_stat_activity AS a
-WHERE a.backend_type = 'client backend' GROUP BY 1
-"""
-_CONNECTIONS_MAX = """
-SELECT CAST(current_setting('max_connections') AS integer)
-       - CAST(current_setting('superuser_reserved_connections') AS integer)
+SELECT coalesce(a.state, 'unknown') AS state, count(*) AS number,
+       CAST(current_setting('max_connections') AS integer)
+           - CAST(current_setting('superuser_reserved_connections') AS integer) AS most
+FROM pg_stat_activity AS a WHERE a.backend_type = 'client backend' GROUP BY 1
 """
 
 
@@ -149,5 +147,5 @@ def connections(tx: Transaction) -> Samples:
     rows: list[Any] = list(tx.execute(_CONNECTIONS))
     for row in rows:
         made.add(DATABASE_CONNECTIONS, row.number, row.state)
-    made.add(DATABASE_CONNECTIONS_MAX, int(tx.execute(_CONNECTIONS_MAX).scalar_one()))
+    made.add(DATABASE_CONNECTIONS_MAX, rows[0].most)
     return made

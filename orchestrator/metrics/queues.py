@@ -16,12 +16,13 @@ from pipeweave.orchestrator.metrics.catalogue import (
     WORKER_MEMORY,
     WORKER_MEMORY_REPLACEMENTS,
     WORKER_SLOTS,
+    WORKER_UPTIME,
     WORKERS,
 )
 from pipeweave.orchestrator.metrics.open_work import MOST_GROUPS, MOST_OF_ONE, note_cap
 from pipeweave.orchestrator.metrics.samples import Samples
 from pipeweave.orchestrator.queueing import placement
-from pipeweave.orchestrator.reading import worker_list
+from pipeweave.orchestrator.reading import worker_list, worker_uptime
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -66,6 +67,8 @@ def read(tx: Transaction) -> Samples:
         served |= _add_worker(made, worker, late)
     for row in queued:
         _add_queued(made, row, served)
+    for each in worker_uptime.uptimes(tx, None):
+        made.add(WORKER_UPTIME, each.share, each.tenant, each.service_id)
     return made
 
 

@@ -39,6 +39,8 @@ ZEROS: dict[str, tuple[tuple[Family, tuple[str, ...]], ...]] = {
         (c.WORKER_SLOTS, ()),
         (c.WORKER_BUSY, ()),
         (c.WORKER_MEMORY, ()),
+        (c.WORKER_MEMORY_REPLACEMENTS, ()),
+        (c.WORKER_UPTIME, ()),
     ),
     "task_runs": (
         (c.QUEUE_DEPTH, ("pending", "ready")),

@@ -41,6 +41,7 @@ from pipeweave.orchestrator.reading.uploads import upload, upload_stats, uploads
 from pipeweave.orchestrator.reading.version_list import pipeline_versions
 from pipeweave.orchestrator.reading.view_list import views
 from pipeweave.orchestrator.reading.worker_list import worker, worker_counts, workers
+from pipeweave.orchestrator.reading.worker_uptime import service_uptimes
 from pipeweave.orchestrator.store.keyset import Document as Document
 from pipeweave.orchestrator.store.keyset import PageRequest as PageRequest
 
@@ -86,6 +87,7 @@ __all__ = [
     "schedules",
     "search",
     "service",
+    "service_uptimes",
     "services",
     "step_states",
     "task",

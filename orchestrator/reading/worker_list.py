@@ -1,6 +1,6 @@
 """Read models of workers: Celery's worker processes and the instances of HTTP services, in one list.
 
-Rows of workers that ended are kept for a week only, so the list does not grow with history. What a worker
+Workers that ended are listed for a week only, so the list does not grow with history. What a worker
 says of its load came with its last heartbeat; nothing is counted here that could be long.
 """
 
@@ -23,6 +23,9 @@ STATES = ("running", "stalled", "draining", "stopped", "crashed")
 
 STALLED_AFTER = timedelta(seconds=30)
 """A worker with free places is stalled when work has waited for so long in one of its queues."""
+
+# What ended is listed for so long. Its row is kept for longer, for worker_uptime.
+LISTED = timedelta(days=7)
 
 # Of one worker so many task runs and so many tasks are shown.
 MOST_SHOWN = 100
@@ -61,6 +64,7 @@ WITH {_FRONTS}, found AS (
         CASE WHEN w.stopped_at IS NULL THEN 0
             ELSE 4000000000000000 - CAST(extract(epoch FROM w.stopped_at) * 1e6 AS bigint) END AS place
     FROM workers AS w WHERE w.tenant_id = :tenant
+        AND (w.stopped_at IS NULL OR w.stopped_at > now() - CAST(:listed AS interval))
     UNION ALL
     SELECT {drains.INSTANCE_ID}, 'http', i.service_id, i.base_url, NULL, NULL, i.version, '{{}}', NULL,
         cardinality(i.tasks), NULL, i.registered_at, i.last_seen_at, NULL, NULL, NULL,
@@ -187,7 +191,7 @@ def _running(tx: Transaction, tenant: str, row: Any) -> list[Document]:
 
 
 def _common(tenant: str) -> dict[str, Any]:
-    return {"tenant": tenant, "stalled": STALLED_AFTER, "lost": LOST_AFTER}
+    return {"tenant": tenant, "stalled": STALLED_AFTER, "lost": LOST_AFTER, "listed": LISTED}
 
 
 def _worker(row: Any, now: datetime, answer: type[Worker] = Worker, **more: Any) -> Document:
@@ -195,6 +199,7 @@ def _worker(row: Any, now: datetime, answer: type[Worker] = Worker, **more: Any)
         row,
         places=row.concurrency,
         heartbeat_age_ms=duration_ms(row.heartbeat_at, row.stopped_at or now),
+        uptime_ms=duration_ms(row.started_at, row.stopped_at or now),
         cpu_percent=None if row.cpu_percent is None else round(row.cpu_percent, 1),
         **more,
     )

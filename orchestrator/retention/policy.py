@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.settings import Settings
 
-# The row of a stopped worker is kept at least this long.
-WORKERS_KEPT = timedelta(days=7)
+# The row of a stopped worker is kept at least this long: the uptime of the last 30 days is read from it.
+WORKERS_KEPT = timedelta(days=31)
 # The row of a deleted upload says for this long that it was deleted.
 UPLOADS_KEPT = timedelta(days=30)
 # A fire of a schedule is kept as long as the month of its run, and this much longer.

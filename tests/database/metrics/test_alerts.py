@@ -61,10 +61,12 @@ class Watched:
         self.sql("UPDATE orchestrator_state SET last_tick_at = now() + interval '1 hour'")
         self.sql(
             """UPDATE workers SET heartbeat_at = now() + interval '1 hour', busy = 0, suspected_at = NULL,
-                last_fetch_at = now() + interval '1 hour', stopped_at = NULL, lost_at = NULL
+                last_fetch_at = now() + interval '1 hour', started_at = now(),
+                stopped_at = NULL, lost_at = NULL
             WHERE id = :id""",
             id=self.worker,
         )
+        self.sql("DELETE FROM workers WHERE id <> :id", id=self.worker)
         self.sql("UPDATE services SET status = 'active'")
         fold_all(self.driver.database)
 
@@ -100,6 +102,20 @@ def a_schedule(watched: Watched) -> None:
             next_fire_at, last_error_code, last_error)
         VALUES (:tenant, 'late', 'one', 60000, true, now(), now(), now() - interval '5 minutes', 'X', 'y')""",
         tenant=watched.driver.tenant,
+    )
+
+
+def without_a_worker_for_a_tenth(watched: Watched) -> None:
+    with watched.driver.database.transaction() as tx:
+        a_worker(tx, watched.driver.tenant, *TASKS)
+    watched.sql(
+        "UPDATE workers SET started_at = now() - interval '9 hours', heartbeat_at = now() WHERE id = :id",
+        id=watched.worker,
+    )
+    watched.sql(
+        """UPDATE workers SET started_at = now() - interval '20 hours',
+            stopped_at = now() - interval '11 hours' WHERE id <> :id""",
+        id=watched.worker,
     )
 
 
@@ -208,6 +224,10 @@ TROUBLES: dict[str, tuple[Callable[[Watched], None], dict[str, float | None]]] =
             "UPDATE tick_chores SET done = done + 2 WHERE name IN ('lost_workers', 'lost_messages')"
         ),
         {"PipeWeaveWorkersLost": 2.0, "PipeWeaveMessagesLost": 2.0},
+    ),
+    "a service that was without a worker for a tenth of its time": (
+        without_a_worker_for_a_tenth,
+        {"PipeWeaveWorkersBelowObjective": None},
     ),
     "a service without workers": (
         lambda each: each.sql("UPDATE services SET status = 'disconnected'"),

@@ -55,6 +55,6 @@ def test_without_the_setting_no_task_is_removed(driver: RunDriver, monkeypatch: 
 
 
 def test_rows_of_workers_are_kept_for_as_long_as_they_are_needed() -> None:
-    assert Policy.of(Settings()).workers == timedelta(days=7)
+    assert Policy.of(Settings()).workers == timedelta(days=31)
     month = Settings(task_removed_after_seconds=30 * 86_400)
     assert Policy.of(month).workers == timedelta(days=31)
