@@ -44,6 +44,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Run and watch": {
         "trigger": "pipeweave.cli.runs:trigger",
         "debounce": "pipeweave.cli.debounce:debounce",
+        "run": "pipeweave.cli.run:run",
         "dry-run": "pipeweave.cli.runs:dry_run",
         "status": "pipeweave.cli.runs:status",
         "watch": "pipeweave.cli.watch:watch",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -221,3 +224,109 @@ def test_after_down_a_command_says_what_is_missing(project: StackFolder) -> None
     assert done.stdout == ""
     assert "pipeweave up" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+JOBS = """
+import os
+import time
+from pathlib import Path
+
+from pipeweave import pipeline, task
+
+
+@task
+def measured(text: str) -> int:
+    return len(text)
+
+
+@task(retries=0)
+def refused(text: str) -> int:
+    raise ValueError(text)
+
+
+@task
+def awaited(file: str) -> int:
+    Path(file + ".begun").touch()
+    while not os.path.exists(file):
+        time.sleep(0.05)
+    return 1
+
+
+@pipeline
+def sizes(text: str):
+    return measured(text=text)
+
+
+@pipeline
+def refusing(text: str):
+    return refused(text=text)
+
+
+@pipeline
+def waiting(file: str):
+    return awaited(file=file)
+"""
+ADHOC = ("--app", "jobs.py", "--service", "adhoc", "--concurrency", "1")
+
+
+@pytest.fixture(scope="module")
+def jobs(project: StackFolder) -> StackFolder:
+    """Tasks that no worker of the stack has loaded."""
+    (project.folder / "jobs.py").write_text(JOBS)
+    return project
+
+
+def test_a_run_is_worked_on_by_the_command_that_starts_it(jobs: StackFolder) -> None:
+    done = jobs.call("run", "sizes", "-i", '{"text": "four"}', *ADHOC, "--json")
+    assert done.returncode == 0, done.stderr + jobs.logs()
+    document = json.loads(done.stdout)
+    assert document["output"] == 4
+    with jobs.client() as client:
+        (attempt,) = client.attempts(document["id"])
+        assert attempt["worker"].startswith("run-")
+        # Its worker has signed off: nothing is left of the command.
+        (worker,) = [each for each in client.workers() if each["id"] in attempt["worker"]]
+        assert worker["state"] == "stopped"
+
+
+def test_a_run_that_fails_gives_the_command_that_worked_on_it_an_exit_code(jobs: StackFolder) -> None:
+    done = jobs.call("run", "refusing", "-i", '{"text": "no"}', *ADHOC)
+    assert done.returncode == 1
+    assert "ValueError: no" in done.stdout + done.stderr
+
+
+def test_tasks_that_cannot_be_loaded_start_no_run(jobs: StackFolder) -> None:
+    (jobs.folder / "broken.py").write_text("import nothing_of_this_name\n")
+    done = jobs.call("run", "sizes", "--app", "broken.py")
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert "nothing_of_this_name" in lines[0] and "did not start" in lines[-1]
+    assert done.stdout == ""
+
+
+def test_after_ctrl_c_a_run_is_left_to_other_workers_and_no_attempt_is_used_up(jobs: StackFolder) -> None:
+    file = jobs.folder / "go"
+    argv = [
+        sys.executable,
+        "-m",
+        "pipeweave.cli",
+        "run",
+        "waiting",
+        "-i",
+        json.dumps({"file": str(file)}),
+        *ADHOC,
+    ]
+    with subprocess.Popen(argv, cwd=jobs.folder, stderr=subprocess.PIPE, text=True) as command:
+        wait_until((jobs.folder / "go.begun").exists)
+        command.send_signal(signal.SIGINT)
+        _, said = command.communicate(timeout=120)
+    assert command.returncode == 130, said
+    run_id = re.findall(r"(prun_\w+) goes on without this command", said)[0]
+    file.touch()
+    # Another command brings a worker with the same tasks.
+    assert jobs.call("run", "sizes", "-i", '{"text": "a"}', *ADHOC).returncode == 0
+    with jobs.client() as client:
+        final = client.wait(run_id, 120)
+        assert final.status == "completed"
+        assert [each["status"] for each in client.attempts(run_id)][-1] == "completed"
+        assert not [each for each in client.attempts(run_id) if each["status"] == "failed"]

@@ -357,3 +357,23 @@ def test_a_run_says_what_did_not_succeed_behind_a_failure(served: Served, call: 
         "hotel was not taken back: AWAY: nobody answers",
         "finally: FULL: the disk is full",
     ]
+
+
+def test_a_run_to_be_worked_on_here_needs_a_deployment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("DATABASE_URL", "BROKER_URL", "PIPEWEAVE_ORCHESTRATOR_URL", "PIPEWEAVE_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    answer = CliRunner().invoke(main, ["run", "nightly"])
+    assert answer.exit_code == 1
+    assert answer.stderr.count("\n") == 1 and "`pipeweave up`" in answer.stderr
+
+
+def test_a_run_to_be_worked_on_here_needs_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DATABASE_URL", "postgresql://h/d")
+    monkeypatch.setenv("BROKER_URL", "redis://h")
+    answer = CliRunner().invoke(main, ["run", "nightly"])
+    assert answer.exit_code == 1
+    assert "there are no tasks to load" in answer.stderr and "--app" in answer.stderr
