@@ -50,7 +50,6 @@ from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slot, Slots
 from pipeweave.workers.consumer.runner import ChildProcess, Runner
 from pipeweave.workers.consumer.storage_seats import seats_of_child
-from pipeweave.workers.loops import Loops
 from pipeweave.workers.process import (
     celery_lines,
     remote_control,
@@ -367,6 +366,9 @@ def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
             "beat does not run with MODE=serverless: requests to POST /api/tick drive the tick there",
             hint="set MODE=standalone to let beat drive it",
         )
+    # Here: the documents that archives need would be a tenth of a worker's memory.
+    from pipeweave.workers.loops import Loops
+
     json_logs.configure(settings)
     app = make_celery(settings)
     deployment = Deployment.open(settings, pool_size=1)
