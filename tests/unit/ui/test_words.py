@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from pipeweave.api.ui.words import sentence, unturned
+from pipeweave.api.ui.words import sentence, unturned, uptime
 
 
 @pytest.mark.parametrize("code", [*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
@@ -18,3 +18,10 @@ def test_a_control_that_turns_a_text_is_shown_and_turns_nothing(code: int) -> No
 def test_no_other_character_is_changed() -> None:
     others = "".join(chr(code) for code in range(0x3000) if unicodedata.category(chr(code)) != "Cf")
     assert unturned(others) == others
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"), [(1.0, "100 %"), (0.999999, "99.99 %"), (0.9, "90.00 %"), (0.0, "0.00 %")]
+)
+def test_an_uptime_is_never_rounded_up_to_all_of_the_time(share: float, shown: str) -> None:
+    assert uptime(share) == shown
