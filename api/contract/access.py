@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pipeweave.api.contract.dead_letters import Time
-from pipeweave.api.contract.requests import MAX_REASON, WHOLE, Name, Request
+from pipeweave.api.contract.requests import WHOLE, Name, Request
 from pipeweave.orchestrator.queueing import tenant_limits
 from pipeweave.orchestrator.runs import admission
 from pipeweave.orchestrator.security import MAX_NETWORKS, TokenBounds
@@ -138,7 +138,7 @@ class TenantLimitsRequest(Request):
 class DisableRequest(Request):
     """Disable a tenant."""
 
-    reason: Annotated[str, Field(max_length=MAX_REASON)] | None = Field(
+    reason: Annotated[str, Field(max_length=tenant_limits.MAX_REASON)] | None = Field(
         None, description="Who is refused reads it."
     )
 

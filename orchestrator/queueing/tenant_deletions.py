@@ -48,7 +48,7 @@ def request(tx: Transaction, tenant: str, *, by: str | None = None) -> None:
             f"workers of tenant {tenant!r} are alive: {', '.join(alive)}",
             hint="stop them first: they would register again, and make the tenant anew",
         )
-    tx.execute(_REQUEST, {"tenant": tenant, "now": tx.now, "by": by})
+    tx.execute(_REQUEST, {"tenant": tenant, "now": tx.now, "by": by and by[: tenant_limits.MAX_NAME]})
     log.info("tenant.deletion_requested", extra={"tenant": tenant})
 
 

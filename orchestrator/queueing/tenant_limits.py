@@ -20,6 +20,8 @@ from pipeweave.rates import rate_mistakes
 
 log = logging.getLogger(__name__)
 
+# Of the reason why a tenant is disabled, and of the name of who did it, in characters.
+MAX_REASON, MAX_NAME = 500, 200
 MOST_COUNT, MOST_BYTES, MOST_WEIGHT = 2**31 - 1, 2**63 - 1, 100
 
 
@@ -110,11 +112,16 @@ def disable(tx: Transaction, tenant: str, *, reason: str | None = None, by: str 
     """Let nothing new of a tenant begin, and serve only operators' requests for it. Again, it changes the
     reason alone.
 
+    Args:
+        reason: at most MAX_REASON characters; who is refused reads it.
+        by: who disables it.
+
     Raises:
         NotFound: there is no such tenant.
     """
     tenants.require_tenant(tx, tenant)
-    tx.execute(_DISABLE, {"tenant": tenant, "now": tx.now, "by": by, "reason": reason})
+    parameters = {"tenant": tenant, "now": tx.now, "by": by and by[:MAX_NAME], "reason": reason}
+    tx.execute(_DISABLE, parameters)
     log.info("tenant.disabled", extra={"tenant": tenant, "reason": reason})
 
 

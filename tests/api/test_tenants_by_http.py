@@ -141,6 +141,13 @@ def test_a_disabled_tenant_is_refused_with_the_reason_but_operators_are_served(
     assert code(owner.post(f"/api/tenants/{own.tenant}/enable")) == (409, "CONFLICT")
 
 
+def test_a_reason_that_is_too_long_is_refused_with_its_field(own: Api, owner: Api) -> None:
+    path = f"/api/tenants/{own.tenant}/disable"
+    refused = owner.post(path, {"reason": "x" * 501})
+    assert (refused.status_code, refused.json["errors"][0]["field"]) == (400, "reason")
+    assert owner.post(path, {"reason": "x" * 500}).status_code == 200
+
+
 def test_a_token_of_several_tenants_goes_on_for_those_that_are_enabled(
     own: Api, owner: Api, api: Api, tokens: Tokens
 ) -> None:
