@@ -12,6 +12,7 @@ from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import show_json, text
+from pipeweave.spec.kinds import CALLED
 
 if TYPE_CHECKING:
     from pipeweave.authoring import Task
@@ -87,12 +88,11 @@ def _rows(
     from pipeweave.testing.retesting import retest as call_again
 
     for run_id in run_ids:
-        outputs: dict[str, Any] = {}
         listed = [each for each in client.task_runs(run_id) if each["status"] == "completed"]
         details = [client.task_run(each["id"], load=True) for each in listed]
         outputs = {each["stepId"]: each["output"] for each in details if each.get("mapIndex") is None}
         for each in details:
-            if each["kind"] in ("task", "item") and (not only or each["taskId"] in only):
+            if each["kind"] in CALLED and (not only or each["taskId"] in only):
                 yield _row(run_id, each, call_again(tasks.get(each["taskId"]), each, outputs))
 
 

@@ -267,17 +267,18 @@ def signed_pipelines(client: Client, name: str, only_signed: bool, as_json: bool
 
 
 def _show(stored_tenant: Document) -> None:
+    disabled_at = stored_tenant.get("disabledAt")
     shown = {
         "tenant": stored_tenant["id"],
-        "disabled since (UTC)": stored_tenant["disabledAt"] and when(stored_tenant["disabledAt"]),
-        "disabled by": stored_tenant["disabledBy"],
-        "reason": stored_tenant["disabledReason"],
+        "disabled since (UTC)": disabled_at and when(disabled_at),
+        "disabled by": stored_tenant.get("disabledBy"),
+        "reason": stored_tenant.get("disabledReason"),
         "max active runs": stored_tenant["maxActiveRuns"] or "unlimited",
         "active runs": stored_tenant["activeRuns"],
         "queued runs": stored_tenant["pendingRuns"],
         "paused since (UTC)": stored_tenant["pausedAt"] and when(stored_tenant["pausedAt"]),
         "pause reason": stored_tenant["pauseReason"],
-        "pipelines": "only of signed bundles" if stored_tenant["takesOnlySigned"] else "all",
+        "pipelines": "only of signed bundles" if stored_tenant.get("takesOnlySigned") else "all",
         "since (UTC)": when(stored_tenant["createdAt"]),
     }
     show_fields(shown.items())

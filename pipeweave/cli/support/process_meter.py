@@ -36,6 +36,8 @@ class UseMeter:
         if self._at is None:
             self._note(families)
             self._pause(FIRST_S)
+            # Processes that began meanwhile count, too.
+            families = process_use.families([row.pid for row in rows if row.pid is not None])
         before, since = self._cpu_s, self._at
         self._note(families)
         now = datetime.now(UTC)

@@ -39,8 +39,8 @@ OUTSIDE = (
 )
 # `socket` itself is imported for the name of the host.
 CALLS = {"create_connection", "socketpair", "urlopen", "entry_points"}
-# Who somebody is, and from which site a browser asks: nothing about the work.
-ABOUT_WHO_ASKS = {"FORBIDDEN", "CROSS_SITE"}
+# Who somebody is, of which tenant, and from which site a browser asks: nothing about the work.
+ABOUT_WHO_ASKS = {"FORBIDDEN", "TENANT_DISABLED", "CROSS_SITE"}
 # Where a connection goes, each of them to a part of the deployment or to what shows it.
 URLS = {"DATABASE_URL", "BROKER_URL", "PIPEWEAVE_ORCHESTRATOR_URL"}
 

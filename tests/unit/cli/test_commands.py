@@ -40,16 +40,15 @@ def call(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
 
 
 def commands() -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
     context = click.Context(main)
-    for name in COMMANDS:
-        command = main.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            found += [(name, each) for each in command.commands]
-        else:
-            found.append((name,))
-    return found
+    return [names for name in COMMANDS for names in below((name,), main.get_command(context, name))]
+
+
+def below(names: tuple[str, ...], command: click.Command | None) -> list[tuple[str, ...]]:
+    assert command is not None
+    if not isinstance(command, click.Group):
+        return [names]
+    return [deeper for name, each in command.commands.items() for deeper in below((*names, name), each)]
 
 
 @pytest.mark.parametrize("names", commands(), ids=" ".join)

@@ -55,6 +55,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def call(served: Served, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(folder)
+    # Other tests of this process have defined tasks of one name.
+    monkeypatch.setattr("pipeweave.authoring.task_loading.duplicate_tasks", dict)
     monkeypatch.setenv("PIPEWEAVE_ORCHESTRATOR_URL", served.url)
     served.put(f"GET /api/runs/{SHOWN}/task-runs?limit=500", (200, {"taskRuns": STEPS, "nextCursor": None}))
     for each in STEPS:
