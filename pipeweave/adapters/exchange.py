@@ -242,7 +242,7 @@ def _values_of(ctx: Context, request: ActionRequest) -> dict[str, str]:
         )
     try:
         return {
-            header.lower(): ctx.deployment.secret(name, request.host)
+            header.lower(): ctx.deployment.secret(ctx.tenant, name, request.host)
             for header, name in request.secrets.items()
         }
     except InvalidSetting as error:

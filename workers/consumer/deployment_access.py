@@ -24,8 +24,11 @@ class DeploymentAccess:
     def networks(self) -> Sequence[str]:
         return self._settings.dispatch_networks
 
-    def secret(self, name: str, host: str) -> str:
-        return secret_for(self._settings.adapter_secrets, name, host)
+    def secret(self, tenant: str, name: str, host: str) -> str:
+        listed = self._settings.adapter_secrets
+        if self._settings.secrets and all(each["name"] != name for each in listed):
+            return self._finder.find(tenant, name, host).value
+        return secret_for(listed, name, host)
 
     def secrets_of(self, tenant: str) -> AttemptSecrets:
         """The secrets of one attempt of a tenant: `get` resolves a name, `masks` hides what it gave.

@@ -12,7 +12,7 @@ from support.stub_http_server import Served
 
 from pipeweave.adapters import HttpAdapter
 from pipeweave.adapters.exchange import RETRIED, ActionRequest
-from pipeweave.errors import InvalidParams, TaskError
+from pipeweave.errors import InvalidParams, SecretDenied, SecretNotFound, TaskError
 from pipeweave.size_limits import MAX_ACTION_ANSWER_BYTES
 from pipeweave.up.ports import free_port
 from pipeweave.workers.consumer.deployment_access import DeploymentAccess
@@ -190,6 +190,23 @@ def test_a_secret_is_sent_by_name_and_shown_nowhere(here: DeploymentAccess, serv
     assert (output["headers"]["x-echo"], "set-cookie" in output["headers"]) == ("***", False)
     failed = failure(here, url=f"{served.url}/a", secrets=secrets)
     assert SECRET.split()[1] not in f"{failed} {failed.details}"
+
+
+def test_a_secret_of_a_source_with_hosts_is_sent_to_these_alone(tmp_path: Path, served: Served) -> None:
+    """SECRETS has what ADAPTER_SECRETS does not name, for the tenant of the run."""
+    (tmp_path / "rates").write_text(SECRET)
+    source = {"provider": "file", "path": str(tmp_path), "tenants": ["*"], "hosts": ["127.0.0.1"]}
+    here = access(tmp_path, "loopback", secrets=(source,))
+    served.put("GET /a", (200, {"token": SECRET}, JSON))
+    output = call(request, here, url=f"{served.url}/a", secrets={"Authorization": "rates"}).output
+    assert served.asked[0][1]["authorization"] == SECRET
+    assert output["body"] == {"token": "***"}
+    port = served.url.rpartition(":")[2]
+    with pytest.raises(SecretDenied, match="is not for localhost"):
+        call(request, here, url=f"http://localhost:{port}/a", secrets={"Authorization": "rates"})
+    with pytest.raises(SecretNotFound):
+        call(request, here, url=f"{served.url}/a", secrets={"Authorization": "no"})
+    assert len(served.asked) == 1
 
 
 def test_a_secret_is_sent_to_its_own_hosts_alone(here: DeploymentAccess, served: Served) -> None:
