@@ -299,7 +299,6 @@ CHORES = (
         "tenant_deletions",
         _over(tenant_deletion.run_once),
         None,
-        runs_in_maintenance=True,
         is_due=tenant_deletion.IS_DUE,
         may_wait=True,
     ),

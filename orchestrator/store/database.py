@@ -53,7 +53,7 @@ _nesting = threading.local()
 # Connections beside the two pools: for the health check, and for the chores of a tick.
 RESERVED = TICKING = 1
 # At most so many, for chores that run beside a tick: one for each.
-BESIDE = 21
+BESIDE = 23
 # Beside them, while somebody follows what is new.
 FOLLOWING = 1
 

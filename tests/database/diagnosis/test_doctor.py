@@ -185,7 +185,7 @@ def test_a_clock_that_differs_is_told(
 
 def test_more_connections_than_the_server_takes_are_a_warning(settings: Settings) -> None:
     level, line = saw(check_database.connections(replace(settings, db_pool_max=900)))
-    assert (level, "may use 1384" in line) == (WARNING, True)
+    assert (level, "may use 1386" in line) == (WARNING, True)
 
 
 # --- broker, storage, API ---------------------------------------------------------------------------------

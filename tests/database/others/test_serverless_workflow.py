@@ -209,8 +209,8 @@ def test_fork_goes_on_with_the_branch_that_is_done_first(runs: StubbedRuns) -> N
     """The other one ends, too: nobody stops a call that is under way."""
     runs.serve(alert=lambda who, room: f"the {who} comes to room {room}")
     run_id = begin(runs, "fork", {"room": {"number": 3}})
-    assert runs.outcome(run_id) == ("completed", "the nurse comes to room 3")
-    assert [each["who"] for each in runs.calls("alert")] == ["nurse", "doctor"]
+    assert runs.outcome(run_id) == ("completed", "the doctor comes to room 3")
+    assert [each["who"] for each in runs.calls("alert")] == ["doctor", "nurse"]
 
 
 def test_for_goes_through_the_pets_one_after_the_other(runs: StubbedRuns) -> None:

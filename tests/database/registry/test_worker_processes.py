@@ -16,6 +16,7 @@ from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.workers.consumer.child_slots import Slots
 from pipeweave.workers.process.liveness import WorkerLiveness
+from pipeweave.workers.process.memory_watch import MemoryWatch
 
 TENANT = "worker-tests"
 
@@ -208,7 +209,7 @@ def test_a_worker_that_was_taken_for_lost_says_with_its_next_beat_that_it_lives(
         "log_every_s": 60,
         "max_retry_delay_ms": None,
     }
-    alive = WorkerLiveness(database, TENANT, wish, worker, Slots(2), **how)
+    alive = WorkerLiveness(database, TENANT, wish, worker, Slots(2), MemoryWatch(0), **how)
     alive._beat()
     with database.transaction() as tx:
         assert status(tx) == "active"

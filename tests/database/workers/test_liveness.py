@@ -19,6 +19,7 @@ from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers.consumer.child_slots import Slots
 from pipeweave.workers.process import liveness
 from pipeweave.workers.process.liveness import WorkerLiveness
+from pipeweave.workers.process.memory_watch import MemoryWatch
 
 START = WorkerStart("python", "w@host", "host", 1, 1)
 
@@ -57,6 +58,7 @@ def test_a_worker_stays_alive_while_the_end_of_a_child_cannot_be_stored(
         START,
         worker_id,
         slots_of_a_dead_child,
+        MemoryWatch(0),
         grace_s=30.0,
         is_cut_short=bool,
         log_every_s=60.0,

@@ -97,7 +97,7 @@ def test_a_warning_is_ground_enough() -> None:
 
 SECRETS = {
     "DATABASE_URL": "postgresql://me:pg%40secret@host/db?sslpassword=tls-secret",
-    "BROKER_URL": "redis://:broker-secret@host:6379/0",
+    "BROKER_URL": "redis://:broker-canary@host:6379/0",
     "PIPEWEAVE_SECRET_KEY": "secret-key-" * 4,
     "PIPEWEAVE_API_TOKEN": "pw_token-secret",
     "STORAGE_BACKENDS": json.dumps(
@@ -122,7 +122,7 @@ def test_no_secret_is_in_a_finding() -> None:
     (one,) = found(Check("a", tells_all), settings=settings)
     told = f"{one.verdict.line} {one.verdict.hint}"
     assert "***" in told
-    for secret in ("pg%40secret", "pg@secret", "tls-secret", "broker-secret", "secret-key", "token-secret"):
+    for secret in ("pg%40secret", "pg@secret", "tls-secret", "broker-secret", "secret-key", "token-canary"):
         assert secret not in told
     assert "key-id-secret" not in told
     assert "access-secret" not in told
@@ -171,15 +171,15 @@ def test_a_misspelt_setting_is_found_and_the_rest_is_checked_all_the_same() -> N
 @pytest.mark.parametrize(
     "variables",
     [
-        {"DATABASE_URL": "postgresql://me:db-secret@127.0.0.1:1/none"},
-        {"BROKER_URL": "redis://:broker-secret@127.0.0.1:1/0"},
-        {"PIPEWEAVE_ORCHESTRATOR_URL": "http://127.0.0.1:1", "PIPEWEAVE_API_TOKEN": "token-secret"},
+        {"DATABASE_URL": "postgresql://me:db-canary@127.0.0.1:1/none"},
+        {"BROKER_URL": "redis://:broker-canary@127.0.0.1:1/0"},
+        {"PIPEWEAVE_ORCHESTRATOR_URL": "http://127.0.0.1:1", "PIPEWEAVE_API_TOKEN": "token-canary"},
     ],
 )
 def test_an_unreachable_server_is_an_error_with_a_hint(variables: dict[str, str]) -> None:
     result = call("--json", **variables)
     assert result.exit_code == 1
-    assert "secret" not in result.stdout
+    assert "canary" not in result.stdout
     name = {"DATABASE_URL": "database", "BROKER_URL": "broker"}.get(next(iter(variables)), "api")
     (one,) = [each for each in json.loads(result.stdout)["checks"] if each["name"] == name]
     assert one["level"] == "error"
