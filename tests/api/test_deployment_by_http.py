@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
-import time_machine
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.security.access_tokens import ADMIN, READ, WRITE
 from pipeweave.settings import Settings, explain_named
 
@@ -83,12 +85,13 @@ def test_the_months_of_history_have_sizes_and_an_end(owner: Api, run_id: str) ->
 
 
 def test_a_sample_agrees_with_its_events_until_a_row_is_changed_by_hand(
-    api: Api, owner: Api, pipeline: str, deployment: Deployment
+    owner: Api, pipeline: str, deployment: Deployment
 ) -> None:
-    # Runs of other tests have clocks that went ahead, too, and some are wrong on purpose.
-    with time_machine.travel(datetime.now(UTC) + timedelta(days=28)):
-        run_id = str(api.post(f"/api/pipelines/{pipeline}/trigger", {"input": {}}).json["pipelineRunId"])
-    id = ids.read(ids.RUN, run_id)
+    # Runs of other tests may be newer, by a clock that went ahead, and wrong on purpose.
+    id = ids.new_id(int((time.time() + 28 * 86_400) * 1000))
+    with deployment.database.transaction() as tx:
+        triggering.trigger_many(tx, VALUES, "default", pipeline, [StartRequest(pipeline, {}, id=id)])
+    run_id = ids.show(ids.RUN, id)
     sample = owner.post("/api/history/verify", {"limit": 200}).json
     assert 1 <= sample["verified"] <= 200
     assert ids.read(ids.RUN, sample["oldestRunId"]) <= id
