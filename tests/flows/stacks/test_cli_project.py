@@ -217,15 +217,6 @@ def test_a_failed_order_is_found_mended_and_retried_by_commands_alone(
     assert [calls[f"POST /orders/o-{n}/charge"] for n in range(1, 5)] == [1, 2, 1, 2]
 
 
-def test_after_down_a_command_says_what_is_missing(project: StackFolder) -> None:
-    project.down()
-    done = project.call("runs")
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert "pipeweave up" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
 JOBS = """
 import os
 import time
@@ -330,3 +321,12 @@ def test_after_ctrl_c_a_run_is_left_to_other_workers_and_no_attempt_is_used_up(j
         assert final.status == "completed"
         assert [each["status"] for each in client.attempts(run_id)][-1] == "completed"
         assert not [each for each in client.attempts(run_id) if each["status"] == "failed"]
+
+
+def test_after_down_a_command_says_what_is_missing(project: StackFolder) -> None:
+    project.down()
+    done = project.call("runs")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "pipeweave up" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
