@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.fake_orchestrator import FakeOrchestrator, Serve
+from support.servers import WAIT_DEADLINE_S
 
 from pipeweave import Context, TaskError, TaskResult, task
 from pipeweave.errors import AttemptCancelled
@@ -310,4 +311,4 @@ def test_an_async_task_that_is_cancelled_learns_of_it_where_it_waits(
     orchestrator.answers["heartbeat"] = [(200, {"acknowledged": True, "shouldCancel": True})]
     orchestrator.dispatch("wait", input={"seconds": 60}, heartbeatIntervalMs=100)
     assert orchestrator.report()["errorCode"] == AttemptCancelled.code
-    assert cancelled.is_set()
+    assert cancelled.wait(WAIT_DEADLINE_S)
