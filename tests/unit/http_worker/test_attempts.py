@@ -287,6 +287,7 @@ def test_what_another_thread_logs_is_not_in_the_log_of_an_attempt(
 
 @task
 async def wait(seconds: float) -> str:
+    waiting.set()
     try:
         await asyncio.sleep(seconds)
     except asyncio.CancelledError:
@@ -295,7 +296,7 @@ async def wait(seconds: float) -> str:
     return "waited"
 
 
-cancelled = threading.Event()
+waiting, cancelled = threading.Event(), threading.Event()
 
 
 def test_an_async_task_is_run_to_its_end(orchestrator: FakeOrchestrator, serve: Serve) -> None:
@@ -308,7 +309,8 @@ def test_an_async_task_that_is_cancelled_learns_of_it_where_it_waits(
     orchestrator: FakeOrchestrator, serve: Serve
 ) -> None:
     serve(wait)
-    orchestrator.answers["heartbeat"] = [(200, {"acknowledged": True, "shouldCancel": True})]
     orchestrator.dispatch("wait", input={"seconds": 60}, heartbeatIntervalMs=100)
+    assert waiting.wait(WAIT_DEADLINE_S)
+    orchestrator.answers["heartbeat"] = [(200, {"acknowledged": True, "shouldCancel": True})]
     assert orchestrator.report()["errorCode"] == AttemptCancelled.code
-    assert cancelled.wait(WAIT_DEADLINE_S)
+    assert cancelled.is_set()
