@@ -217,7 +217,8 @@ class Authenticator:
     def _of_session(self, session: str) -> tuple[Identity, Verb | None]:
         open_session = self._opened(session)
         if open_session.rights_age >= person_sessions.RIGHTS_KEPT and self._renewal is not None:
-            self._renewal.renew(open_session.id)
+            is_over = open_session.rights_age >= person_sessions.RIGHTS_LAST
+            self._renewal.renew(open_session.id, waits=is_over)
             open_session = self._opened(session)
             if open_session.rights_age >= person_sessions.RIGHTS_LAST:
                 raise ProviderUnavailable(

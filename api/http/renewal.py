@@ -29,18 +29,24 @@ class Renewal:
         self._lock = threading.Lock()
         self._asking: dict[UUID, threading.Lock] = {}
 
-    def renew(self, session_id: UUID) -> None:
-        """Ask, if it is due, and store the answer. Who comes meanwhile waits for it.
+    def renew(self, session_id: UUID, *, waits: bool) -> None:
+        """Ask, if it is due, and store the answer.
 
         A person whom the provider does not vouch for any more, or who is in no group with a role, has no
         session afterwards. Nothing changes while the provider does not answer.
+
+        Args:
+            waits: whether it waits for somebody who asks already; else what is stored counts meanwhile, so
+                that a slow provider holds one thread of a session, and not those of all its requests.
         """
         with self._lock:
             mine = self._asking.setdefault(session_id, threading.Lock())
+        if not mine.acquire(blocking=waits):
+            return
         try:
-            with mine:
-                self._ask(session_id)
+            self._ask(session_id)
         finally:
+            mine.release()
             with self._lock:
                 self._asking.pop(session_id, None)
 

@@ -112,7 +112,7 @@ def claim_due(tx: Transaction, session_id: UUID, secret_key: str | None) -> DueR
     row = tx.execute(_CLAIM, parameters).one_or_none()
     if row is None:
         return None
-    token = open_sealed(secret_key, _purpose(session_id), row.refresh_token)
+    token = open_sealed(secret_key, purpose(session_id), row.refresh_token)
     return DueRights(session_id, row.issuer, row.subject, row.person, token)
 
 
@@ -209,10 +209,11 @@ def store(tx: Transaction, session: dict[str, Any], login: PersonLogin, secret_k
 
 
 def _sealed(secret_key: str | None, session_id: UUID, token: str | None) -> str | None:
-    return None if token is None else seal(secret_key, _purpose(session_id), token)
+    return None if token is None else seal(secret_key, purpose(session_id), token)
 
 
-def _purpose(session_id: UUID) -> str:
+def purpose(session_id: UUID) -> str:
+    """What the refresh token of a session is sealed for."""
     return f"refresh token of session {session_id}"
 
 

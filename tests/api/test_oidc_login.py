@@ -692,6 +692,22 @@ def test_of_requests_that_come_at_the_same_time_one_asks(aged: Aged, provider: O
     assert answers == [200] * 6 and provider.asked.count("/token") == asked + 1
 
 
+def test_while_one_request_asks_a_slow_provider_others_of_the_session_go_on(
+    aged: Aged, provider: OpenIdProvider
+) -> None:
+    """Else a person with several pages holds all threads of a process."""
+    provider.slow.add("/token")
+    aged.age(DUE)
+    asked = provider.asked.count("/token")
+    asking = threading.Thread(target=aged.statuses)
+    asking.start()
+    wait_until(lambda: provider.asked.count("/token") > asked)
+    assert aged.statuses() == 200
+    assert asking.is_alive(), "the first still waits"
+    provider.released.set()
+    asking.join()
+
+
 def test_without_a_refresh_token_a_session_ends_after_an_hour(
     person: Person, provider: OpenIdProvider, deployment: Deployment
 ) -> None:

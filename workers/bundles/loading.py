@@ -7,14 +7,13 @@ log says why.
 from __future__ import annotations
 
 import logging
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from pipeweave.attempt.temp_folders import TempFolder
 from pipeweave.authoring.task_loading import Loaded
 from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.bundles import bundle as bundle_files
@@ -58,7 +57,9 @@ class HostedBundles:
     """
 
     def __init__(self, database: Database, values: Values, tenant: str) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="pipeweave-bundles-"))
+        # What a killed process leaves is removed by the next worker.
+        self._temp = TempFolder()
+        self.folder = self._temp.path
         self.may_come = False
         self._values = values
         self.seen = in_force(database, tenant)
@@ -69,7 +70,7 @@ class HostedBundles:
 
     def close(self) -> None:
         """Delete the folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._temp.remove()
 
     def _load_if_possible(self, row: InstalledBundle) -> dict[str, BundledTask]:
         names = {"bundle": row.id, "version": row.version}

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.pages import ROOT
 from support.run_driver import RunDriver
+from support.source_tree import imports, sources
 
 from pipeweave.cli import main
 from pipeweave.orchestrator.deployment.sealed_columns import SEALED
 from pipeweave.orchestrator.diagnosis import check_keys
-from pipeweave.orchestrator.security import rewrapping, sealed_texts
+from pipeweave.orchestrator.security import (
+    READ,
+    PersonLogin,
+    PersonRights,
+    Role,
+    person_sessions,
+    rewrapping,
+    sealed_texts,
+    sessions,
+)
 from pipeweave.orchestrator.starts.triggers import storing
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.settings import Settings
@@ -32,6 +44,7 @@ def driver(isolated_driver: RunDriver) -> RunDriver:
     isolated_driver.store({"a": []})
     with isolated_driver.database.transaction() as tx:
         tx.execute("DELETE FROM triggers")
+        tx.execute("DELETE FROM ui_sessions")
     return isolated_driver
 
 
@@ -74,6 +87,38 @@ def test_every_text_is_sealed_anew_in_batches_of_any_size(driver: RunDriver, bat
         each: f"secret of {each}" for each in ("t0", "t1", "t2", "first-form", "is-new")
     }
     assert rewrapping.rewrap(driver.database, RING, SEALED).count == 0
+
+
+def test_people_who_are_logged_in_stay_so_when_the_earlier_key_is_removed(driver: RunDriver) -> None:
+    rights = PersonRights((Role(("*",), (READ,)),))
+    login = PersonLogin("https://login.example", "ann", "ann", rights, "refresh")
+    session = driver.database.run(lambda tx: sessions.begin_for_person(tx, login, OLD, "a browser"))
+    assert rewrapping.rewrap(driver.database, RING, SEALED).count == 1
+    driver.rows(
+        """UPDATE ui_sessions SET rights_at = rights_at - interval '1 hour',
+            asked_at = asked_at - interval '1 hour' RETURNING id"""
+    )
+    opened = driver.database.run(lambda tx: sessions.verify_session(tx, session.secret))
+    assert opened is not None
+    due = driver.database.run(lambda tx: person_sessions.claim_due(tx, opened.id, NEW))
+    assert due is not None and due.refresh_token == "refresh"
+
+
+def test_every_module_that_seals_a_column_names_it_for_the_exchange_of_keys() -> None:
+    """A text that is not named would be lost with the earlier key. A cookie is no column."""
+
+    def seals(path: Path) -> bool:
+        names = {name.rpartition(".")[2] for name in imports(path)}
+        return "seal" in names or "sealed_texts.seal(" in path.read_text()
+
+    sealing = {str(path.relative_to(ROOT)) for path in sources() if seals(path)}
+    assert sealing == {
+        "api/ui/oidc_login.py",
+        "orchestrator/security/person_sessions.py",
+        "orchestrator/security/rewrapping.py",
+        "orchestrator/starts/triggers/storing.py",
+    }
+    assert {each.table for each in SEALED} == {"triggers", "ui_sessions"}
 
 
 def test_it_goes_on_where_it_was_stopped(driver: RunDriver, monkeypatch: pytest.MonkeyPatch) -> None:
