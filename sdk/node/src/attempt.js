@@ -75,7 +75,7 @@ export class Attempt {
   async #context() {
     const { inputPath, inputUrl, callbackUrl } = this.#dispatch
     return new Context(this.#dispatch, {
-      input: await this.#objects.readJson(inputPath, inputUrl),
+      input: this.#withSecrets(await this.#objects.readJson(inputPath, inputUrl)),
       upstream: new Upstream(this.#dispatch, this.#objects),
       objects: this.#objects,
       log: this.#log,
@@ -85,8 +85,15 @@ export class Attempt {
     })
   }
 
+  /** The input with the params that are secrets: they come apart from it. */
+  #withSecrets(input) {
+    const { secretParams = {}, secrets = {} } = this.#dispatch
+    const params = Object.entries(secretParams).map(([param, name]) => [param, secrets[name]])
+    return params.length ? { ...input, ...Object.fromEntries(params) } : input
+  }
+
   async #succeeded(output, { selectedNext }) {
-    const content = encoded(output)
+    const content = this.#mask(encoded(output))
     const size = Buffer.byteLength(content)
     const stored = size <= INLINE_BYTES ? { output: JSON.parse(content) } : { outputPath: await this.#objects.putOutput(content) }
     return { status: 'success', outputSize: size, ...stored, ...(selectedNext ? { selectedNext } : {}) }

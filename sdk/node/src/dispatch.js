@@ -5,6 +5,7 @@ const RUN_ID = /^(?!\.+$)[A-Za-z0-9._~-]{1,300}$/
 const isText = (value) => typeof value === 'string'
 const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value)
 const isObjects = (value) => isObject(value) && Object.values(value).every(isObject)
+const isTexts = (value) => isObject(value) && Object.values(value).every(isText)
 const isWhole = (value) => Number.isInteger(value) && value >= 0
 const isPositive = (value) => typeof value === 'number' && value > 0
 
@@ -33,7 +34,8 @@ const RULES = {
   triggeredBy: [isObject, 'an object'],
   traceId: [isText, 'a text'],
   callbackUrl: [isText, 'a text'],
-  secrets: [(value) => isObject(value) && Object.values(value).every(isText), 'an object of texts'],
+  secrets: [isTexts, 'an object of texts'],
+  secretParams: [isTexts, 'an object of texts'],
 }
 const REQUIRED = new Set(['runId', 'inputPath', 'inputUrl', 'upload'])
 

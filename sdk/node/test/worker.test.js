@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
+import { createServer } from 'node:http'
 import { test } from 'node:test'
+import { Attempt } from '../src/attempt.js'
 import { AttemptLog, masking } from '../src/attempt_log.js'
 import { readDispatch } from '../src/dispatch.js'
 import { PipeWeaveError, Worker } from '../src/index.js'
@@ -51,6 +53,21 @@ test('a log is JSON lines, bounded, with secrets masked', () => {
   assert.deepEqual([lines[0].level, lines[0].runId, lines[0].message], ['info', 'trun_1.1.abc', 'key *** { a: 1 }'])
   assert.equal(lines.length, 10_001)
   assert.equal(lines.at(-1).message, '10001 further lines were dropped')
+})
+
+test('a param that is a secret is in the input, and its value in no report', async () => {
+  const server = createServer((request, response) => response.end(JSON.stringify({ host: 'db' })))
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const reports = []
+  const dispatch = { ...DISPATCH, inputUrl: `http://127.0.0.1:${server.address().port}/in`, secrets: { DB: 'correct horse' }, secretParams: { password: 'DB' } }
+  const inputs = []
+  const task = { run: (input, context) => (inputs.push(input, context.secret('DB')), { said: `with ${input.password}` }) }
+  const http = { fullUrl: (url) => url, openUrl: (url) => url }
+  await new Attempt(task, dispatch, http, { complete: async (_, body) => reports.push(body), beat: async () => false }).run()
+  server.close()
+  assert.deepEqual(inputs, [{ host: 'db', password: 'correct horse' }, 'correct horse'])
+  assert.deepEqual(reports[0].output, { said: 'with ***' })
+  assert.equal(reports[0].status, 'success')
 })
 
 test('a worker without a secret, a task, or with two of one name says so', async () => {
