@@ -74,7 +74,7 @@ KINDS: Mapping[str, str] = {
     "access.revoke_token": "token",
     "access.make_link": "link",
     "access.end_session": "session",
-    "access.put_tenant": "tenant",
+    "tenants.put_tenant": "tenant",
     "tenants.put_limits": "tenant",
     "tenants.disable": "tenant",
     "tenants.enable": "tenant",

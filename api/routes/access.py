@@ -1,4 +1,4 @@
-"""Endpoints of access: tokens, the sessions of browsers, and tenants with their limits."""
+"""Endpoints of access: tokens, and the sessions of browsers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pipeweave.api.contract.access import (
     EndSessionRequest,
     LoginLinkRequest,
     RevokeTokenRequest,
-    TenantRequest,
     TokenRequest,
 )
 from pipeweave.api.contract.query_parameters import PageQuery
@@ -21,16 +20,11 @@ from pipeweave.orchestrator.documents.access import (
     LoginLink,
     RevokedTokens,
     SessionList,
-    Tenant,
-    TenantList,
-    TenantUse,
     TokenList,
 )
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.reading import sessions as session_list
-from pipeweave.orchestrator.reading import tenant_list
 from pipeweave.orchestrator.reading import tokens as token_list
-from pipeweave.orchestrator.runs import admission
 from pipeweave.orchestrator.security import ADMIN, EVERY_TENANT, READ, TICK, TOKEN_ID, access_tokens, sessions
 
 routes = Routes("access")
@@ -192,59 +186,3 @@ def end_session(call: Call, id: str, body: EndSessionRequest) -> dict[str, Any]:
     """Log a browser out, within two seconds. Its token stays valid."""
     name = call.change(lambda tx: sessions.revoke(tx, id, call.access.tenants))
     return {"id": id, "tokenName": name}
-
-
-@routes.add(
-    "GET", "/api/tenants", "List the tenants", is_about_caller=True, query=PageQuery, answer=TenantList
-)
-def list_tenants(call: Call, query: PageQuery) -> dict[str, Any]:
-    """The tenants that the request's token may enter, with their limits, by id. A tenant exists from its
-    first registration, trigger or limit on.
-    """
-    with call.reading() as tx:
-        return query.named("tenants", tenant_list.tenants(tx, call.access.tenants, query.page()))
-
-
-@routes.add(
-    "GET",
-    "/api/tenants/{id}",
-    "Show a tenant",
-    is_about_caller=True,
-    ids={"id": PathId(None, "The tenant.")},
-    answer=TenantUse,
-    errors=(NotFound,),
-)
-def get_tenant(call: Call, id: str) -> dict[str, Any]:
-    """The tenant's limit with the numbers of active and of waiting runs, and since when it is paused. Answers
-    404 if the request's token may not enter it.
-    """
-    _check_entry(call, id)
-    with call.reading() as tx:
-        return tenant_list.tenant_in_use(tx, id)
-
-
-@routes.add(
-    "PUT",
-    "/api/tenants/{id}",
-    "Create or limit a tenant",
-    scopes=(ADMIN,),
-    is_about_caller=True,
-    ids={"id": PathId(None, "The tenant.")},
-    body=TenantRequest,
-    answer=Tenant,
-    errors=(NotFound,),
-    example={"maxActiveRuns": 10},
-)
-def put_tenant(call: Call, id: str, body: TenantRequest) -> dict[str, Any]:
-    """Set how many runs of the tenant may be active at a time, and create the tenant if it is new. Answers
-    404 if the request's token may not enter it.
-    """
-    _check_entry(call, id)
-    call.change(lambda tx: admission.set_limit(tx, id, body.max_active_runs))
-    with call.reading() as tx:
-        return tenant_list.tenant(tx, id)
-
-
-def _check_entry(call: Call, id: str) -> None:
-    if not call.access.may_enter(id):
-        raise NotFound(f"tenant {id!r} not found")

@@ -1,20 +1,84 @@
-"""Endpoints by which operators say what a tenant may use, and disable it."""
+"""Endpoints of tenants: show and limit them; operators set quotas, disable and delete them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.contract.access import DisableRequest, EnableRequest, TenantLimitsRequest
+from pipeweave.api.contract.access import (
+    DisableRequest,
+    EnableRequest,
+    TenantLimitsRequest,
+    TenantRequest,
+)
+from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator.documents.access import TenantDeletion, TenantLimitsState, TenantUse
+from pipeweave.orchestrator.documents.access import (
+    Tenant,
+    TenantDeletion,
+    TenantLimitsState,
+    TenantList,
+    TenantUse,
+)
 from pipeweave.orchestrator.queueing import tenant_deletions, tenant_limits
 from pipeweave.orchestrator.reading import tenant_list
+from pipeweave.orchestrator.runs import admission
 from pipeweave.orchestrator.security import ADMIN
 
 routes = Routes("access")
 
 _ID = {"id": PathId(None, "The tenant.")}
+
+
+@routes.add(
+    "GET", "/api/tenants", "List the tenants", is_about_caller=True, query=PageQuery, answer=TenantList
+)
+def list_tenants(call: Call, query: PageQuery) -> dict[str, Any]:
+    """The tenants that the request's token may enter, with their limits, by id. A tenant exists from its
+    first registration, trigger or limit on.
+    """
+    with call.reading() as tx:
+        return query.named("tenants", tenant_list.tenants(tx, call.access.tenants, query.page()))
+
+
+@routes.add(
+    "GET",
+    "/api/tenants/{id}",
+    "Show a tenant",
+    is_about_caller=True,
+    ids=_ID,
+    answer=TenantUse,
+    errors=(NotFound,),
+)
+def get_tenant(call: Call, id: str) -> dict[str, Any]:
+    """The tenant's limit with the numbers of active and of waiting runs, and since when it is paused. Answers
+    404 if the request's token may not enter it.
+    """
+    _check_entry(call, id)
+    with call.reading() as tx:
+        return tenant_list.tenant_in_use(tx, id)
+
+
+@routes.add(
+    "PUT",
+    "/api/tenants/{id}",
+    "Create or limit a tenant",
+    scopes=(ADMIN,),
+    is_about_caller=True,
+    ids=_ID,
+    body=TenantRequest,
+    answer=Tenant,
+    errors=(NotFound,),
+    example={"maxActiveRuns": 10},
+)
+def put_tenant(call: Call, id: str, body: TenantRequest) -> dict[str, Any]:
+    """Set how many runs of the tenant may be active at a time, and create the tenant if it is new. Answers
+    404 if the request's token may not enter it.
+    """
+    _check_entry(call, id)
+    call.change(lambda tx: admission.set_limit(tx, id, body.max_active_runs))
+    with call.reading() as tx:
+        return tenant_list.tenant(tx, id)
 
 
 @routes.add(
@@ -30,8 +94,7 @@ def get_limits(call: Call, id: str) -> dict[str, Any]:
     """The quotas of a tenant, its weight, and how much of each quota is used. Answers 404 if the request's
     token may not enter it.
     """
-    if not call.access.may_enter(id):
-        raise NotFound(f"tenant {id!r} not found")
+    _check_entry(call, id)
     with call.reading() as tx:
         return tenant_list.limits(tx, id)
 
@@ -133,3 +196,8 @@ def get_deletion(call: Call, id: str) -> dict[str, Any]:
     """How far the deletion is; afterwards, when it ended."""
     with call.reading() as tx:
         return tenant_list.deletion(tx, id)
+
+
+def _check_entry(call: Call, id: str) -> None:
+    if not call.access.may_enter(id):
+        raise NotFound(f"tenant {id!r} not found")

@@ -105,7 +105,7 @@ VERBS.add(
 )
 VERBS.add(
     Verb(
-        "access.put_tenant",
+        "tenants.put_tenant",
         "Limit",
         "Limit the tenant's active runs?",
         "The limit is set.",
@@ -119,7 +119,8 @@ def access(view: View) -> ScreenPage:
     """Who may enter: the tokens and sessions that the caller may see, and its tenants."""
     tab = view.parameters.get("tab", TABS[0][0])
     tab = tab if tab in dict(TABS) else TABS[0][0]
-    answer = view.ask(f"access.list_{tab}", view.only("cursor", limit="50"))
+    room = "tenants" if tab == "tenants" else "access"
+    answer = view.ask(f"{room}.list_{tab}", view.only("cursor", limit="50"))
     return ScreenPage(
         "Access", {"tab": tab, "tabs": TABS, "rows": answer[tab], "cursor": answer["nextCursor"]}
     )

@@ -22,7 +22,7 @@ _COMMAND = re.compile(r"`pipeweave ((?:[^`\\]|\\.)+)`")
 _HOLE = "\x00"
 # Verbs that the command line does not have.
 ONLY_BY_HTTP = {
-    *("access.end_session", "access.put_tenant", "queue.queue_task"),
+    *("access.end_session", "tenants.put_tenant", "queue.queue_task"),
     *("views.save_view", "views.delete_view"),
 }
 
