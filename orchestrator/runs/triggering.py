@@ -123,8 +123,8 @@ def trigger_many(
     Args:
         claim: locks what the runs are for. Large inputs are stored before, while nothing is locked.
     """
-    is_new = version is not None or any(each.run_token is not None for each in requests)
-    prepared = None if is_new else _prepared_from_memory(tx, values, tenant, pipeline_id, requests, check)
+    must_read = version is not None or any(each.run_token is not None for each in requests)
+    prepared = None if must_read else _prepared_from_memory(tx, values, tenant, pipeline_id, requests, check)
     for _ in range(MAX_SNAPSHOTS):
         if prepared is None:
             catalog = snapshot.take_snapshot_at(tx, tenant, pipeline_id, version)
