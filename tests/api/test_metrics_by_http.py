@@ -125,10 +125,8 @@ def test_fifty_scrapes_cost_one_reading(new_app: Callable[..., Flask], everyone:
 
 @pytest.mark.usefixtures("run_id")
 def test_two_processes_answer_the_same(new_app: Callable[..., Flask], everyone: str) -> None:
-    """But for what is the matter of one process.
-
-    The clock moves between two scrapes, and some samples with it. So a third process is asked last: where it agrees
-    with the first, nothing has moved, and the second has to say the same; else the second lies between them.
+    """But for what is the matter of one process. Some samples move with the clock, which moves between two
+    scrapes: so a third process is asked last, and all three again if it does not agree with the first.
     """
 
     def shared(app: Flask) -> dict[Any, float]:
@@ -138,15 +136,11 @@ def test_two_processes_answer_the_same(new_app: Callable[..., Flask], everyone: 
             if "process" not in dict(labels) and not name.endswith("_seconds") and "connections" not in name
         }
 
-    first, second, third = shared(new_app()), shared(new_app()), shared(new_app())
-    assert first.keys() & third.keys() <= second.keys() <= first.keys() | third.keys()
-    ends = {sample: {first.get(sample, 0), third.get(sample, 0)} for sample in second}
-    assert {
-        sample: (value, ends[sample])
-        for sample, value in second.items()
-        if not min(ends[sample]) <= value <= max(ends[sample])
-    } == {}
-    assert any(second.values())
+    for _ in range(10):
+        first, second, third = shared(new_app()), shared(new_app()), shared(new_app())
+        if first == third:
+            break
+    assert first == second == third
 
 
 def test_a_request_is_counted_by_its_operation_and_not_by_its_address(
