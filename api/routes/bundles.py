@@ -137,9 +137,14 @@ def _shown(bundle: Bundle, done: Installed) -> dict[str, Any]:
     "GET", "/api/bundles/{id}", "Show a bundle", ids=BUNDLE, answer=BundleVersions, errors=(NotFound,)
 )
 def get_bundle(call: Call, id: str) -> dict[str, Any]:
-    """The versions of a bundle, newest first: 200 at most."""
+    """The versions of a bundle, newest first: 200 at most; and which workers have loaded the one that
+    counts.
+    """
     with call.reading() as tx:
-        return {"versions": bundle_list.bundle_versions(tx, call.tenant, id)}
+        return {
+            "versions": bundle_list.bundle_versions(tx, call.tenant, id),
+            "workers": bundle_list.loading_workers(tx, call.tenant, id),
+        }
 
 
 @routes.add(

@@ -8,6 +8,7 @@ never render a text of a user as anything but text.
 from pipeweave.api.ui.access import screens as access
 from pipeweave.api.ui.audit import screens as audit
 from pipeweave.api.ui.bulk import screens as bulk
+from pipeweave.api.ui.bundles import screens as bundles
 from pipeweave.api.ui.compare_page import screens as compare_page
 from pipeweave.api.ui.dashboard import Dashboard
 from pipeweave.api.ui.dead_letters import screens as dead_letters
@@ -38,6 +39,7 @@ _SCREENS = (
     task_run_page,
     compare_page,
     pipelines,
+    bundles,
     tasks,
     workers,
     dead_letters,

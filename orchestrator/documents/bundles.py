@@ -64,10 +64,22 @@ class BundleList(AnswerModel):
     bundles: list[BundleVersion]
 
 
+class LoadingWorker(AnswerModel):
+    """A worker process that lives and has loaded tasks of a bundle."""
+
+    id: str
+    name: str
+    task_count: int = Field(description="Tasks of the version that counts, in its code.")
+    started_at: AwareDatetime
+
+
 class BundleVersions(AnswerModel):
     """The versions of a bundle, newest first, at most 200."""
 
     versions: list[BundleVersion]
+    workers: list[LoadingWorker] = Field(
+        description="Those that have loaded the version that counts, the oldest first: 100 at most."
+    )
 
 
 class BroughtPipeline(AnswerModel):

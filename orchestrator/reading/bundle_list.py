@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pipeweave.orchestrator.bundles.bundle_keys import MOST_KEYS
 from pipeweave.orchestrator.bundles.installing import MOST_BUNDLES
-from pipeweave.orchestrator.bundles.parking import IS_TRUSTED
-from pipeweave.orchestrator.documents.bundles import BundleKey, BundleOrigin, BundleVersion
+from pipeweave.orchestrator.bundles.parking import IS_TRUSTED, SERVICE
+from pipeweave.orchestrator.documents.bundles import BundleKey, BundleOrigin, BundleVersion, LoadingWorker
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
-MOST_VERSIONS = 200
+MOST_VERSIONS, MOST_WORKERS = 200, 100
 
 _KEYS = """
 SELECT id, name, added_at, added_by, revoked_at, revoke_reason FROM bundle_keys
@@ -56,6 +56,24 @@ def bundle_versions(tx: Transaction, tenant: str, bundle_id: str) -> list[Docume
     if not rows:
         raise unknown_names.not_found(tx, tenant, "bundle", bundle_id)
     return [BundleVersion.of(row) for row in rows]
+
+
+# A worker that has not begun again yet has the code of the version before.
+_WORKERS = """
+SELECT w.id, w.name, w.started_at, count(*) AS task_count
+FROM bundles AS b JOIN worker_tasks AS h ON h.tenant_id = b.tenant_id AND h.task_id = ANY(b.task_ids)
+    JOIN tasks AS t ON t.tenant_id = b.tenant_id AND t.id = h.task_id AND t.code_hash = h.code_hash
+    JOIN workers AS w ON w.id = h.worker_id
+WHERE b.tenant_id = :tenant AND b.id = :id AND b.state = 'installed'
+    AND w.service_id = :service AND w.stopped_at IS NULL
+GROUP BY w.id ORDER BY w.started_at, w.id LIMIT :most
+"""
+
+
+def loading_workers(tx: Transaction, tenant: str, bundle_id: str) -> list[Document]:
+    """The live workers that have loaded the version of a bundle that counts, the oldest first."""
+    named = {"tenant": tenant, "id": bundle_id, "service": SERVICE, "most": MOST_WORKERS}
+    return [LoadingWorker.of(row) for row in tx.execute(_WORKERS, named)]
 
 
 _ORIGIN = """
