@@ -76,6 +76,8 @@ class PipeWeaveError(Exception):
     @property
     def further_errors(self) -> tuple[FieldError, ...]:
         """The field errors that `detail` does not say already."""
+        if len(self.errors) == 1 and self.errors[0].message in self.detail:
+            return ()
         return tuple(each for each in self.errors if not _is_said(each, self.detail))
 
     @property

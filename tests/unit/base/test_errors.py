@@ -25,6 +25,11 @@ def test_the_field_errors_that_the_detail_says_are_left_out(detail: str, further
     assert list(InvalidInput(detail, errors=[TIMEOUT, OTHER]).further_errors) == further
 
 
+def test_the_only_field_error_is_not_said_again_when_the_detail_names_its_place_in_other_words() -> None:
+    error = FieldError("steps[0].task", "no service has registered task 'greet'")
+    assert InvalidInput(f"pipeline 'a': {error.message}", errors=[error]).further_errors == ()
+
+
 def test_a_traceback_shows_further_fields_and_the_hint() -> None:
     error = InvalidInput(
         "a is wrong", errors=[FieldError("a", "is wrong"), FieldError("b", "is missing")], hint="try c"
