@@ -164,6 +164,14 @@ def postgres_server(
 
 
 @pytest.fixture(scope="session")
+def machine_with_boxes() -> None:
+    """Skips, with the reason, where no process can be confined; that is asked once."""
+    from support.boxing import skip_without_boxes
+
+    skip_without_boxes()
+
+
+@pytest.fixture(scope="session")
 def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Valkey]:
     """A Valkey of this test process."""
     with running_valkey(tmp_path_factory.mktemp("valkey-server")) as server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import cache
 from importlib.resources import files
 
 from alembic.config import Config
@@ -17,13 +18,10 @@ _VERSION_TABLE = "schema_migrations"
 
 
 class SchemaHistory:
-    """The migrations, read once; a step runs in the caller's transaction."""
+    """The migrations; a step runs in the caller's transaction."""
 
     def __init__(self) -> None:
-        config = Config()
-        config.set_main_option("script_location", str(files("pipeweave.migrations")).replace("%", "%%"))
-        config.set_main_option("path_separator", "os")
-        self._scripts = ScriptDirectory.from_config(config)
+        self._scripts = _scripts()
         self.revisions = tuple(each.revision for each in self._scripts.walk_revisions())[::-1]
         """The oldest first."""
 
@@ -72,6 +70,15 @@ class SchemaHistory:
         script = self._scripts.get_revision(revision)
         assert script is not None, revision
         return script
+
+
+@cache
+def _scripts() -> ScriptDirectory:
+    """The files of migrations. A process reads them once: that takes longer than most steps along them."""
+    config = Config()
+    config.set_main_option("script_location", str(files("pipeweave.migrations")).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return ScriptDirectory.from_config(config)
 
 
 def _context(tx: Transaction) -> MigrationContext:

@@ -398,9 +398,14 @@ def _misspelt(name: str, known: set[str]) -> str | None:
     if len(name) < _DISTINCTIVE_LENGTH - 1:
         return None
     for right in sorted(known):
-        is_near = len(right) >= _DISTINCTIVE_LENGTH and (
-            SequenceMatcher(None, name, right).ratio() >= _MISSPELT_RATIO
-        )
-        if is_near:
+        if len(right) >= _DISTINCTIVE_LENGTH and _is_near(name, right):
             return right
     return None
+
+
+def _is_near(name: str, right: str) -> bool:
+    # Every command compares all of its environment with all settings: bounds that cost little come first.
+    if 2 * min(len(name), len(right)) < _MISSPELT_RATIO * (len(name) + len(right)):
+        return False
+    compared = SequenceMatcher(None, name, right)
+    return compared.quick_ratio() >= _MISSPELT_RATIO and compared.ratio() >= _MISSPELT_RATIO

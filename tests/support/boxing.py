@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pipeweave.attempt import Files, StoredFile
 from pipeweave.authoring import Context
 from pipeweave.sandbox import Sandbox
 from pipeweave.sending import Networks
-from pipeweave.workers.boxes import Boxes, BoxSpec
+from pipeweave.workers.boxes import Boxes, BoxSpec, why_none
 from pipeweave.workers.boxes.boxes import KEPT
 from support.servers import WAIT_DEADLINE_S
 
 HERE = Path(__file__).resolve().parent
 TMP = Sandbox(memory="256M", cpu="20s", files=["tmp"])
+
+
+def skip_without_boxes(why_none: Callable[[], str | None] = why_none) -> None:
+    """Skip what takes a box, with the reason, on a machine that can confine no process.
+
+    Args:
+        why_none: asks as a worker does before it loads tasks, and `doctor` before it.
+    """
+    if (reason := why_none()) is not None:
+        pytest.skip(f"no process can be confined here: {reason}")
 
 
 class NoFiles:

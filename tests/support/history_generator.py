@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -65,12 +66,15 @@ class RandomHistory:
         self.pipeline_id: str = document["id"]
         self.run_id: UUID = driver.trigger(document["id"], self.wishes, failure_mode=mode)
 
-    @property
-    def is_over(self) -> bool:
-        return self.driver.run(self.run_id).status in FINAL_RUN
+    def step(self) -> bool:
+        """Let something happen to the run; often nothing that changes it. False if it is over."""
+        with suppress(Conflict), self.driver.database.transaction() as tx:
+            if self._status(tx) in FINAL_RUN:
+                return False
+            self._happening()(tx)
+        return True
 
-    def step(self) -> None:
-        """Let something happen to the run; often nothing that changes it."""
+    def _happening(self) -> Callable[[Transaction], object]:
         happenings: list[tuple[Callable[[Transaction], object], int]] = [
             (self._work, 20),
             (self._work_straight, 8),
@@ -84,27 +88,19 @@ class RandomHistory:
         ]
         works, weights = zip(*happenings, strict=True)
         (work,) = self.chance.choices(works, weights)
-        self._do(work)
+        return work
 
     def go(self, most: int = 400) -> None:
         """Let things happen for that many steps, or until the run is over and nobody wants it to go on."""
         for _ in range(most):
-            if not self.is_over:
-                self.step()
-            elif self.chance.random() < 0.4 or not self.retry():
+            if not self.step() and (self.chance.random() < 0.4 or not self.retry()):
                 return
 
     def retry(self) -> bool:
         """Retry one of the run's dead letters. Whether there was one that could be."""
-        return self._do(self._retry)
-
-    def _do(self, work: Callable[[Transaction], object]) -> bool:
-        """Whether it could be done."""
-        try:
-            with self.driver.database.transaction() as tx:
-                return work(tx) is not False
-        except Conflict:
-            return False
+        with suppress(Conflict), self.driver.database.transaction() as tx:
+            return self._retry(tx)
+        return False
 
     # --- workers ------------------------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ DAMAGES = (
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 10_000),
     steps=st.integers(0, 60),
@@ -83,15 +83,14 @@ def test_whatever_events_determine_is_restored_at_any_moment_of_any_history(
 ) -> None:
     history = RandomHistory(driver, seed)
     for _ in range(steps):
-        if history.is_over:
+        if not history.step():
             break
-        history.step()
     for each in damages:
         change(driver, each, history.run_id)
     outcome = repair(driver, history.run_id)
     assert not outcome.left
     assert differences(driver, history.run_id) == []
-    history.go()
+    history.go(80)
     assert differences(driver, history.run_id) == []
 
 

@@ -25,6 +25,8 @@ from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.child_slots import Slots
 from pipeweave.workers.consumer.runner import ChildProcess, Runner
 
+pytestmark = pytest.mark.usefixtures("machine_with_boxes")
+
 SMALL = Sandbox(memory="64M", cpu="500ms", files=["tmp"])
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from support.live_stack import LiveStack
 
+pytestmark = pytest.mark.usefixtures("machine_with_boxes")
+
 ATTEMPTS = {
     "os.kill(os.getppid(), 9)": "PermissionError",
     "os.kill(1, 9)": "PermissionError",

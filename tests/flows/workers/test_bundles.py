@@ -13,7 +13,6 @@ from pipeweave.bundles import signing_keys
 from pipeweave.orchestrator.bundles import bundle_keys, revoking
 from pipeweave.orchestrator.diagnosis import why
 from pipeweave.orchestrator.messaging.celery_app import LEVELS
-from pipeweave.workers.boxes import why_none
 
 MINE = key_of(31)
 NOTHING_WAITS = dict.fromkeys(LEVELS, 0.0)
@@ -42,7 +41,7 @@ def charge(amount: int):
     }
 """
 
-pytestmark = pytest.mark.skipif(why_none() is not None, reason="this machine confines no process")
+pytestmark = pytest.mark.usefixtures("machine_with_boxes")
 
 
 def release(stack: LiveStack, version: str, factor: int) -> None:

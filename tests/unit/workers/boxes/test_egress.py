@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 from support.boxing import boxes_of, call, spec_of
-from support.stub_http_server import Served
+from support.stub_http_server import Served, serving
 
 from pipeweave.sandbox import Sandbox
 from pipeweave.workers.boxes import Boxes, BoxSpec
+
+pytestmark = pytest.mark.usefixtures("machine_with_boxes")
 
 LOOKS = """
 import http.client, socket, urllib.request
@@ -41,6 +43,13 @@ def boxes() -> Iterator[Boxes]:
     logging.getLogger("urllib3").setLevel(logging.INFO)
     with boxes_of("loopback") as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def silent() -> Iterator[Served]:
+    """One server for all that is refused, so that one box lives through it."""
+    with serving() as here:
+        yield here
 
 
 def port_of(served: Served) -> int:
@@ -76,11 +85,11 @@ def test_the_usual_libraries_reach_an_address_of_the_list(boxes: Boxes, served: 
         "from pipeweave.box.egress import _addresses as a; a.channel.ask('connect', host=1, port='x')",
     ],
 )
-def test_nothing_else_is_reached(boxes: Boxes, served: Served, source: str) -> None:
-    port = port_of(served)
+def test_nothing_else_is_reached(boxes: Boxes, silent: Served, source: str) -> None:
+    port = port_of(silent)
     sent = {"source": source.replace("PORT", str(port))}
     assert "refused" in call(boxes, spec_for(f"localhost:{port}", function="attempt"), sent)
-    assert not served.asked
+    assert not silent.asked
 
 
 def test_an_address_of_the_list_in_a_network_of_the_deployment_is_refused(served: Served) -> None:

@@ -14,7 +14,10 @@ from support.boxing import boxes_of, call, spec_of
 
 from pipeweave.workers.boxes import Boxes
 
-pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64")
+pytestmark = [
+    pytest.mark.usefixtures("machine_with_boxes"),
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64"),
+]
 
 # Each source would leave something in `outcome`, or end without an error, if it came through.
 WAYS_OUT = {
