@@ -26,6 +26,7 @@ from pipeweave.api.http import (
     ProcessMetrics,
     Renewal,
     RequestPipeline,
+    SocketRequests,
     addresses,
     docs_page,
     errors,
@@ -81,6 +82,7 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     renewal = Renewal(deployment.database, provider, settings) if provider else None
     authenticator = Authenticator(deployment.database, is_read_only=settings.ui_read_only, renewal=renewal)
     requests = RequestPipeline(deployment, authenticator, hub, live)
+    requests.socket_requests = SocketRequests(app, endpoints)
     own = ProcessMetrics(deployment, hub)
     own.register(app)
     app.extensions["pipeweave.metrics"] = MetricsText(

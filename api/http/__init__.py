@@ -16,6 +16,7 @@ from pipeweave.api.http.process_metrics import ProcessMetrics
 from pipeweave.api.http.raw_body import RawBody
 from pipeweave.api.http.renewal import Renewal
 from pipeweave.api.http.request_pipeline import RequestPipeline
+from pipeweave.api.http.socket_requests import SocketRequests
 from pipeweave.api.http.streaming import EventSink, SocketSink, Stream
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Renewal",
     "RequestPipeline",
     "Routes",
+    "SocketRequests",
     "SocketSink",
     "Stream",
     "Text",

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from pipeweave.api.http.auth import Identity
+from pipeweave.api.http.request_line import Answer as AnswerMessage
+from pipeweave.api.http.request_line import Submit
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deployment import Deployment, audited_objects
 from pipeweave.orchestrator.domain import TriggeredBy
@@ -56,6 +58,8 @@ class Watching:
         live: tells the pages that watch in this process to look again.
         view: the view that the caller sees at an address of a page, below its tenant.
         holder: whose the stream is.
+        answer: answers a request that comes as a message of a WebSocket; it raises nothing.
+        submit: lets a thread of the server call a function; None: the server has no WebSockets.
     """
 
     hub: Hub
@@ -63,6 +67,8 @@ class Watching:
     live: LiveClock
     view: Callable[[str], TaggedView]
     holder: Holder
+    answer: AnswerMessage
+    submit: Submit | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +212,12 @@ class Endpoint:
     @property
     def is_open(self) -> bool:
         return not self.scopes
+
+    @property
+    def speaks_json(self) -> bool:
+        """Whether its body and its answer are JSON, or nothing."""
+        is_more = self.takes_file or self.takes_bytes or self.gives_file or self.gives_lines
+        return not (is_more or self.gives_text or self.streams)
 
 
 class Routes:

@@ -21,15 +21,17 @@ class Outlet:
     """The parts that wait for one watcher. Thread safe.
 
     Args:
-        receive: takes what the watcher sends, and returns what to answer; None: that ends the stream.
-        farewell: the last part of a stream that the watcher ends.
+        receive: takes what the watcher sends; returns what to answer, and whether that ends the stream.
+        taken: called when all that waited was taken.
     """
 
     def __init__(
-        self, receive: Callable[[bytes], bytes | None] = lambda data: b"", farewell: bytes = b""
+        self,
+        receive: Callable[[bytes], tuple[bytes, bool]] = lambda data: (b"", False),
+        taken: Callable[[], None] = lambda: None,
     ) -> None:
         self._receive = receive
-        self._farewell = farewell
+        self._taken = taken
         self._changed = threading.Condition()
         self._parts: deque[bytes] = deque()
         self._size = 0
@@ -40,13 +42,18 @@ class Outlet:
 
     # --- for the thread that has the changes --------------------------------------------------------------
 
-    def put(self, part: bytes) -> bool:
-        """Let a part wait; False when too much waits already."""
+    def put(self, part: bytes, *, is_asked_for: bool = False) -> bool:
+        """Let a part wait; False when too much waits already.
+
+        Args:
+            is_asked_for: it is never too much: whoever puts it waits until there is room.
+        """
         with self._changed:
             if self._is_ended or self._is_gone:
                 return True
             # One part alone may be larger.
-            if self._parts and (len(self._parts) >= MAX_PARTS or self._size + len(part) > MAX_BYTES):
+            is_much = len(self._parts) >= MAX_PARTS or self._size + len(part) > MAX_BYTES
+            if self._parts and is_much and not is_asked_for:
                 return False
             self._add(part)
         self._tell()
@@ -103,7 +110,8 @@ class Outlet:
             self._parts.clear()
             self._size = 0
             self._is_awake = False
-            return taken
+        self._taken()
+        return taken
 
     @property
     def has_parts(self) -> bool:
@@ -117,9 +125,9 @@ class Outlet:
 
     def received(self, data: bytes) -> None:
         """The watcher has sent this."""
-        answer = self._receive(data)
-        if answer is None:
-            self.end(self._farewell)
+        answer, is_last = self._receive(data)
+        if is_last:
+            self.end(answer)
         elif answer:
             self.put(answer)
 

@@ -34,6 +34,7 @@ from pipeweave.api.http.metrics_text import Text
 from pipeweave.api.http.ndjson import Lines, streamed
 from pipeweave.api.http.raw_body import RawBody
 from pipeweave.api.http.request_rates import RequestRates
+from pipeweave.api.http.socket_requests import SocketRequests
 from pipeweave.api.http.streaming import Stream
 from pipeweave.errors import NotFound
 from pipeweave.ids import check_name
@@ -63,6 +64,8 @@ class RequestPipeline:
         self._live = live
         # What a page shows; the dashboard sets it.
         self.view: ViewOf = _no_page
+        # Serves what comes over WebSockets; whoever builds the application sets it.
+        self.socket_requests: SocketRequests | None = None
         self.authenticator = authenticator
         self._rates = RequestRates(deployment.database)
         self._hub = hub
@@ -110,7 +113,9 @@ class RequestPipeline:
         host = request.host_url.rstrip("/")
         view = functools.partial(self.view, caller, host)
         holder = Holder(identity.access.id, tenant)
-        return Watching(self._hub, self._check(endpoint), self._live, view, holder)
+        assert self.socket_requests is not None, "the application is whole"
+        answer, submit = self.socket_requests.of(request.environ), request.environ.get(streaming.SUBMIT)
+        return Watching(self._hub, self._check(endpoint), self._live, view, holder, answer, submit)
 
     def _check(self, endpoint: Endpoint) -> Callable[[], object]:
         """Authenticates the present request once more, also when it is over."""

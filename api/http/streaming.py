@@ -9,15 +9,18 @@ from typing import Any
 import orjson
 from flask import Request, Response
 
-from pipeweave.api.http import web_socket
+from pipeweave.api.http import socket_requests, web_socket
 from pipeweave.api.http.outlet import Outlet
-from pipeweave.errors import PipeWeaveError, SlowReader, TooManyStreams
+from pipeweave.api.http.request_line import MOST_WAITING, Answer, RequestLine, Submit
+from pipeweave.errors import PipeWeaveError, SlowReader, TooManyRequests, TooManyStreams
 from pipeweave.orchestrator.stream import Holder
 
 EVENT_STREAM = "text/event-stream"
 # The key in a request's environ of the function that takes its connection over: the server's loop then sends
 # what is in an outlet. Other servers have none, and keep a thread for each stream.
 TAKE_OVER = "pipeweave.take_over"
+# The key of a function that lets a thread of the server call another one.
+SUBMIT = "pipeweave.submit"
 # The key of a set to which the sinks of streams in threads are added: the server ends them when it stops.
 STREAMS = "pipeweave.streams"
 # Streams of a server that keeps a thread for each.
@@ -26,6 +29,10 @@ MOST_IN_THREADS = 4
 RETRY_MS = 1_000
 
 _SLOW = SlowReader("the changes were not read in time", hint="connect again with the id of the last change")
+_TOO_MANY = TooManyRequests(
+    "too many requests of this connection wait for the one before them",
+    hint=f"let at most {MOST_WAITING} be without an answer, and send it again",
+)
 _PING = b": ping\n\n"
 _BYE = b"event: bye\ndata: {}\n\n"
 
@@ -75,14 +82,19 @@ def _error(error: PipeWeaveError) -> bytes:
 
 
 class SocketSink:
-    """Writes the messages of a WebSocket to an outlet.
+    """Writes the messages of a WebSocket to an outlet, and has those that come answered.
 
     Args:
         check, holder: as of EventSink.
+        answer: answers a message.
+        submit: lets a thread do so.
     """
 
-    def __init__(self, check: Callable[[], object], holder: Holder) -> None:
-        self.outlet = Outlet(web_socket.Receiver().take, web_socket.close(web_socket.NORMAL, ""))
+    def __init__(
+        self, check: Callable[[], object], holder: Holder, answer: Answer, submit: Submit | None
+    ) -> None:
+        self.outlet = Outlet(web_socket.Receiver(self._add).take, self._go_on)
+        self._line = RequestLine(lambda message: _text(answer(message)), submit, self.outlet)
         self.check = check
         self.holder = holder
 
@@ -105,16 +117,29 @@ class SocketSink:
         self.outlet.put(web_socket.frame(web_socket.PING, b""))
 
     def end(self, error: PipeWeaveError | None) -> None:
-        if error is None:
-            self.outlet.end(web_socket.close(web_socket.GOING_AWAY, "the server stops"))
-        else:
-            is_slow = isinstance(error, SlowReader)
-            status = web_socket.TRY_AGAIN_LATER if is_slow else web_socket.POLICY_VIOLATION
-            self.outlet.end(_refusal(error, status), instead=is_slow)
+        if isinstance(error, SlowReader):
+            self.outlet.end(_refusal(error, web_socket.TRY_AGAIN_LATER), instead=True)
+            return
+        last = web_socket.close(web_socket.GOING_AWAY, "the server stops")
+        if error is not None:
+            last = _refusal(error, web_socket.POLICY_VIOLATION)
+        # What is under way is answered first: so whoever has no answer knows that nothing was done.
+        self._line.stop(lambda: self.outlet.end(last))
 
     def _put(self, message: bytes) -> None:
-        if not self.outlet.put(web_socket.frame(web_socket.TEXT, message)):
+        if not self.outlet.put(_text(message)):
             self.end(_SLOW)
+
+    def _add(self, message: bytes) -> None:
+        if not self._line.add(message):
+            self._put(socket_requests.refusal(message, _TOO_MANY))
+
+    def _go_on(self) -> None:
+        self._line.go_on()
+
+
+def _text(message: bytes) -> bytes:
+    return web_socket.frame(web_socket.TEXT, message)
 
 
 def _refusal(error: PipeWeaveError, status: int) -> bytes:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from flask import request
 
 from pipeweave import ids
-from pipeweave.api.contract.streams import LiveQuery, StreamQuery
+from pipeweave.api.contract.streams import LiveQuery, SocketQuery, StreamQuery
 from pipeweave.api.http import Call, EventSink, Routes, SocketSink, Stream, Watching
 from pipeweave.api.http.streaming import EVENT_STREAM
-from pipeweave.errors import CursorExpired, InvalidInput, NotFound, UpgradeRequired
+from pipeweave.errors import CursorExpired, FieldError, InvalidInput, NotFound, UpgradeRequired
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.feed import Place, feed
 from pipeweave.orchestrator.stream import LiveWanted, WantedChanges, changes
@@ -40,18 +40,32 @@ def events(call: Call, query: StreamQuery) -> Stream:
 @routes.add(
     "GET",
     "/api/ws",
-    "Stream changes over a WebSocket",
-    query=StreamQuery,
-    answers={101: (None, "Messages follow: `ready`, `change` and `error`, each with its id.")},
+    "Stream changes and send requests over a WebSocket",
+    query=SocketQuery,
+    answers={101: (None, "Messages follow: `ready`, `change`, `answer` and `error`.")},
     streams=EVENT_STREAM,
     errors=(NotFound, CursorExpired, UpgradeRequired),
 )
-def messages(call: Call, query: StreamQuery) -> Stream:
-    """As `/api/stream`, one JSON object per message: `event`, `id` (null for a `log`) and `change`. What
-    the client sends is dropped. The close has status 1001 when the server stops, 1008 when the client may not
-    watch any more, and 1013 when it was too slow.
+def messages(call: Call, query: SocketQuery) -> Stream:
+    """As `/api/stream`, one JSON object per message: `event`, `id` (null for a `log`) and `change`. The close
+    has status 1001 when the server stops, 1008 when the client may not watch any more, and 1013 when it was
+    too slow.
+
+    A message of the client is a request: `{"id": 1, "operation": "runs.get_run", "params": {"id": "prun_…"}}`
+    with the `operationId` of any operation here whose body and answer are JSON, its parameters of path and
+    query together as `params`, and `body`. Its `headers` may be `Idempotency-Key`, `X-Reason`,
+    `X-Request-Id`, `X-Tenant` and `traceparent`; else it has those of this request. The answer is
+    `{"event": "answer", "id": 1, "status": 200, "headers": {…}, "body": …}`. Requests are answered one after
+    another, in their order.
     """
-    return _stream(call, query, SocketSink(_watching(call).check, _watching(call).holder))
+    watching = _watching(call)
+    sink = SocketSink(watching.check, watching.holder, watching.answer, watching.submit)
+    if query.changes:
+        return _stream(call, query, sink)
+    _refuse_filters(query)
+    watching.hub.check_room(sink.holder)
+    nothing = WantedChanges(call.tenant, frozenset())
+    return Stream(sink, lambda: watching.hub.watch(nothing, sink))
 
 
 @routes.add(
@@ -78,6 +92,12 @@ def live(call: Call, query: LiveQuery) -> Stream:
     watching.live.check_room(watching.holder)
     sink = EventSink(watching.check, watching.holder)
     return Stream(sink, lambda: watching.live.watch(wanted, sink))
+
+
+def _refuse_filters(query: SocketQuery) -> None:
+    if filters := sorted(query.model_fields_set - {"changes"}):
+        errors = [FieldError(each, "chooses among changes", "conflict", "changes=true") for each in filters]
+        raise InvalidInput("without changes, nothing chooses among them", errors=errors)
 
 
 def _stream(call: Call, query: StreamQuery, sink: EventSink | SocketSink) -> Stream:

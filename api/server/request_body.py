@@ -12,7 +12,8 @@ from typing import Any
 
 from gunicorn.http.errors import ParseException
 
-from pipeweave.api.http.streaming import TAKE_OVER
+from pipeweave.api.http.request_line import Submit
+from pipeweave.api.http.streaming import SUBMIT, TAKE_OVER
 from pipeweave.api.server.client_socket import ClientSocket
 from pipeweave.api.server.deadlines import BODY_PLACES, BODY_S, OPEN_BODY_PLACES, UPLOAD_S
 from pipeweave.errors import InvalidInput, RequestTimeout, TooManyRequests
@@ -24,8 +25,12 @@ _OPEN_PLACES = threading.Semaphore(OPEN_BODY_PLACES)
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-def with_request_body(application: Application) -> Application:
-    """The application, reading bodies by RequestBody."""
+def with_request_body(application: Application, submit: Submit) -> Application:
+    """The application, reading bodies by RequestBody.
+
+    Args:
+        submit: lets a thread of the server call a function.
+    """
 
     def served(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         client: ClientSocket | None = environ.get("gunicorn.socket")
@@ -40,7 +45,7 @@ def with_request_body(application: Application) -> Application:
     def taking_over(
         environ: dict[str, Any], start_response: Callable[..., Any], client: ClientSocket
     ) -> Iterable[bytes]:
-        environ[TAKE_OVER] = client.take_over
+        environ[TAKE_OVER], environ[SUBMIT] = client.take_over, submit
         heads: list[tuple[str, list[tuple[str, str]]]] = []
 
         def keep(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:

@@ -64,7 +64,7 @@ class ServerWorker(ThreadWorker):
             application.extensions["pipeweave.live"].close,
         )
         self._is_page: Callable[[str], bool] = application.extensions["pipeweave.is_page"]
-        self.wsgi = with_request_body(self.wsgi)
+        self.wsgi = with_request_body(self.wsgi, lambda call: self.tpool.submit(call))
 
     # --- called by gunicorn's loop ------------------------------------------------------------------------
 

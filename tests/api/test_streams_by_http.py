@@ -26,6 +26,8 @@ from support.servers import wait_until
 from support.stream_reader import StreamEvent, StreamReader, streaming
 
 from pipeweave import AsyncClient, Client, ids
+from pipeweave.api.http.request_line import MOST_WAITING
+from pipeweave.api.http.web_socket import MAX_RECEIVED, TOO_LARGE
 from pipeweave.api.serve import THREADS
 from pipeweave.attempt import StoredLogs
 from pipeweave.client import waiting
@@ -277,7 +279,8 @@ def read_frame(stream: StreamReader) -> tuple[int, bytes]:
 def send_frame(stream: StreamReader, kind: int, content: bytes) -> None:
     mask = b"mask"
     masked = bytes(each ^ mask[index % 4] for index, each in enumerate(content))
-    stream.client.sendall(bytes([0x80 | kind, 0x80 | len(content)]) + mask + masked)
+    size = bytes([0x80 | len(content)]) if len(content) < 126 else b"\xff" + len(content).to_bytes(8)
+    stream.client.sendall(bytes([0x80 | kind]) + size + mask + masked)
 
 
 def test_changes_come_over_a_web_socket(
@@ -295,6 +298,48 @@ def test_changes_come_over_a_web_socket(
         send_frame(stream, 0x8, b"\x03\xe8")
         assert read_frame(stream)[0] == 0x8
         assert stream.until(b"never") is None
+
+
+def ask_over(stream: StreamReader, id: int, operation: str, **members: Any) -> None:
+    send_frame(stream, 0x1, orjson.dumps({"id": id, "operation": operation} | members))
+
+
+def test_requests_are_answered_over_a_web_socket_between_changes(
+    server: Server, tokens: Tokens, run_id: str
+) -> None:
+    writer = tokens.make(READ, WRITE)
+    with streaming(server.url, f"/api/ws?run={run_id}", writer, TENANT, *UPGRADE) as stream:
+        read_frame(stream)
+        ask_over(stream, 1, "runs.pause", params={"id": run_id}, body={"reason": "a look"})
+        messages = [orjson.loads(read_frame(stream)[1]) for _ in range(2)]
+        answer, change = sorted(messages, key=lambda each: str(each["event"]))
+        assert (answer["event"], answer["id"], answer["status"]) == ("answer", 1, 200)
+        assert (change["event"], change["change"]["type"]) == ("change", "run.paused")
+        ask_over(stream, 2, "runs.get_run", params={"id": run_id})
+        assert orjson.loads(read_frame(stream)[1])["body"]["pausedAt"]
+
+
+def test_requests_that_are_sent_ahead_are_answered_in_their_order_or_refused(
+    server: Server, tokens: Tokens
+) -> None:
+    token = tokens.make(READ)
+    with streaming(server.url, "/api/ws?changes=false", token, TENANT, *UPGRADE) as stream:
+        assert orjson.loads(read_frame(stream)[1])["event"] == "ready"
+        for number in range(200):
+            ask_over(stream, number, "runs.list_runs", params={"limit": 1})
+        answers = [orjson.loads(read_frame(stream)[1]) for _ in range(200)]
+        served = [each["id"] for each in answers if each["status"] == 200]
+        refused = [each for each in answers if each["status"] == 429]
+        assert served == sorted(served) and len(served) > MOST_WAITING
+        assert {each["body"]["code"] for each in refused} <= {"TOO_MANY_REQUESTS"}
+        assert sorted([*served, *(each["id"] for each in refused)]) == list(range(200))
+        send_frame(stream, 0x1, b"x" * (MAX_RECEIVED + 1))
+        assert read_frame(stream)[1][:2] == TOO_LARGE.to_bytes(2)
+
+
+def test_without_changes_nothing_chooses_among_them(api: Api) -> None:
+    refused = api.get("/api/ws", changes="false", types="run", pipeline="files")
+    assert [each["field"] for each in refused.json["errors"]] == ["pipeline", "types"]
 
 
 # --- the clients ------------------------------------------------------------------------------------------

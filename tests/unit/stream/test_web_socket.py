@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from werkzeug.datastructures import Headers
 
 from pipeweave.api.http import web_socket
@@ -41,24 +43,67 @@ def test_a_frame_tells_its_size(size: int) -> None:
     assert len(found) == size + (2 if size < 126 else 4 if size < 65_536 else 10)
 
 
-def test_a_ping_is_answered_however_its_bytes_arrive() -> None:
-    receiver = web_socket.Receiver()
-    sent = masked(0x1, b"dropped" * 20) + masked(web_socket.PING, b"hello") + masked(web_socket.PONG, b"")
-    answers = [receiver.take(sent[index : index + 1]) for index in range(len(sent))]
-    assert b"".join(each or b"" for each in answers) == web_socket.frame(web_socket.PONG, b"hello")
-    assert None not in answers
+class Heard:
+    """A receiver, and what it has handed on."""
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+        self.receiver = web_socket.Receiver(self.messages.append)
+
+    def take(self, *frames: bytes) -> tuple[bytes, bool]:
+        return self.receiver.take(b"".join(frames))
+
+
+def begun(content: bytes, kind: int = web_socket.TEXT) -> bytes:
+    """A frame that is not the last of its message."""
+    whole = masked(kind, content)
+    return bytes([kind]) + whole[1:]
+
+
+def test_messages_and_pings_are_understood_however_their_bytes_arrive() -> None:
+    heard = Heard()
+    sent = masked(web_socket.TEXT, b"one" * 60) + masked(web_socket.PING, b"hello") + begun(b"tw")
+    sent += masked(web_socket.PONG, b"") + masked(web_socket.MORE, b"o") + masked(web_socket.TEXT, b"")
+    answers = [heard.receiver.take(sent[index : index + 1]) for index in range(len(sent))]
+    assert b"".join(each for each, _ in answers) == web_socket.frame(web_socket.PONG, b"hello")
+    assert not any(is_last for _, is_last in answers)
+    assert heard.messages == [b"one" * 60, b"two", b""]
+
+
+@settings(max_examples=30)
+@given(st.lists(st.binary(max_size=300).filter(lambda each: each.isascii()), max_size=5), st.data())
+def test_each_message_comes_as_it_was_sent(messages: list[bytes], data: st.DataObject) -> None:
+    heard, sent = Heard(), b""
+    for each in messages:
+        cut = data.draw(st.integers(0, len(each)))
+        sent += begun(each[:cut]) + masked(web_socket.MORE, each[cut:])
+    cut = data.draw(st.integers(0, len(sent)))
+    assert [heard.take(sent[:cut]), heard.take(sent[cut:])] == [(b"", False)] * 2
+    assert heard.messages == messages
 
 
 @pytest.mark.parametrize(
-    "sent",
+    ("sent", "status"),
     [
-        masked(web_socket.CLOSE, b"\x03\xe8"),
-        web_socket.frame(web_socket.TEXT, b"not masked"),
-        b"\x81\xff" + (1 << 40).to_bytes(8),
+        (masked(web_socket.CLOSE, b"\x03\xe8"), web_socket.NORMAL),
+        (web_socket.frame(web_socket.TEXT, b"not masked"), web_socket.PROTOCOL_ERROR),
+        (b"\xc1" + masked(web_socket.TEXT, b"reserved")[1:], web_socket.PROTOCOL_ERROR),
+        (masked(web_socket.MORE, b"of nothing"), web_socket.PROTOCOL_ERROR),
+        (masked(0x3, b"unknown"), web_socket.PROTOCOL_ERROR),
+        (begun(b"one") + masked(web_socket.TEXT, b"another"), web_socket.PROTOCOL_ERROR),
+        (begun(b"", web_socket.PING), web_socket.PROTOCOL_ERROR),
+        (masked(web_socket.PING, b"x" * 126), web_socket.PROTOCOL_ERROR),
+        (masked(web_socket.BINARY, b"{}"), web_socket.UNSUPPORTED),
+        (masked(web_socket.TEXT, b"\xff"), web_socket.NOT_TEXT),
+        (b"\x81\xff" + (1 << 40).to_bytes(8), web_socket.TOO_LARGE),
+        (begun(b"x" * 60_000) * 1 + begun(b"x" * 60_000, web_socket.MORE) * 4, web_socket.TOO_LARGE),
     ],
-    ids=["close", "not masked", "too large"],
 )
-def test_it_ends_with_a_close_and_with_what_no_client_may_send(sent: bytes) -> None:
-    receiver = web_socket.Receiver()
-    assert receiver.take(sent) is None
-    assert receiver.take(b"more") == b""
+def test_it_ends_with_a_close_and_with_what_no_client_may_send(sent: bytes, status: int) -> None:
+    heard = Heard()
+    answer, is_last = heard.take(masked(web_socket.PING, b"") + sent)
+    pong = web_socket.frame(web_socket.PONG, b"")
+    assert is_last and answer.startswith(pong)
+    assert answer.removeprefix(pong)[2:4] == status.to_bytes(2)
+    assert heard.take(masked(web_socket.TEXT, b"more")) == (b"", False)
+    assert heard.messages == []
