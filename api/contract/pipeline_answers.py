@@ -124,7 +124,12 @@ class TriggerAnswer(AnswerModel):
     entry_tasks: list[str]
     queued_tasks: list[str]
     created: bool = Field(
-        description="false: an earlier trigger with this run token and input created the run."
+        description="false: an earlier trigger with this run token and input created the run, or this run was"
+        " skipped."
+    )
+    skipped: bool = Field(
+        False,
+        description="true: the pipeline starts no second run of this key, and this is the one that is open.",
     )
     validation_warnings: dict[str, list[Fault]] = Field(
         {}, description="Errors of the input by pipeline and entry task."

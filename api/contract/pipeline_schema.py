@@ -27,6 +27,7 @@ from pipeweave.spec.declared_schedule import MISSED_POLICIES, OVERLAP_POLICIES
 from pipeweave.spec.document_engine_steps import MAX_CASES
 from pipeweave.spec.expressions.bounds import MAX_CHARS
 from pipeweave.spec.hooks import MAX_HOOKS, URL_PATTERN
+from pipeweave.spec.run_limits import MAX_LIMIT, ON_LIMIT
 from pipeweave.spec.timetable import (
     MAX_CRON_CHARS,
     MAX_EVERY_MS,
@@ -296,6 +297,26 @@ INPUT_SCHEMA: dict[str, Any] = {
     },
 }
 
+_LIMIT: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT}
+_CONCURRENCY: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "key": {
+            **_TEXT,
+            "description": "Over the input: runs with the same text share the limit. Absent: all runs do.",
+        },
+        "limit": {**_LIMIT, "default": 1},
+        "onLimit": {
+            "enum": list(ON_LIMIT),
+            "default": ON_LIMIT[0],
+            "description": "What becomes of a run without room: it waits, it does not start and the answer "
+            "is the run that is open, or the oldest runs of its key are cancelled.",
+        },
+        "on_limit": {"enum": list(ON_LIMIT), "description": "The same as `onLimit`."},
+    },
+}
+
 PIPELINE: dict[str, Any] = {
     "required": ["steps"],
     "additionalProperties": False,
@@ -336,6 +357,10 @@ PIPELINE: dict[str, Any] = {
             "description": "When its runs begin by themselves: a cron line, or the members of a schedule.",
         },
         "onExhausted": {**_ON_EXHAUSTED, "description": "For steps that say nothing themselves."},
+        "concurrency": {
+            "anyOf": [{"type": "null"}, _LIMIT, _CONCURRENCY],
+            "description": "How many of its runs are under way at once: a number, or for each key.",
+        },
         **{name: _HOOKS for name in HOOK_NAMES},
         "defaults": {"type": "object", "description": "Default values of fields of the run's input."},
         "steps": {

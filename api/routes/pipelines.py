@@ -288,6 +288,10 @@ def trigger(call: Call, id: str, body: TriggerRequest) -> dict[str, Any]:
     With a `runToken` (or the header Idempotency-Key) that was used before with this pipeline and input, no
     run is started: the answer shows the first run in its present state, with `created` false. With another
     input, the same token starts another run.
+
+    If the pipeline limits its runs (`concurrency`) and the key of this one has no room, the run is `pending`
+    until its turn comes. Where it says `skip`, no run is started: the answer shows the open run of the key,
+    with `created` false and `skipped` true.
     """
     return triggering.start(call, id, body)
 

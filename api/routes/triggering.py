@@ -104,7 +104,7 @@ def _trigger(
 
 
 def _answer(tenant: str, run: triggering.CreatedRun, faults: input_checks.InputFaults) -> dict[str, Any]:
-    answer = {
+    answer: dict[str, Any] = {
         "pipelineRunId": ids.show(ids.RUN, run.id),
         "tenant": tenant,
         "pipelineVersion": run.version,
@@ -114,4 +114,6 @@ def _answer(tenant: str, run: triggering.CreatedRun, faults: input_checks.InputF
         "queuedTasks": run.queued_tasks,
         "created": run.created,
     }
+    if run.skipped:
+        answer["skipped"] = True
     return {**answer, "validationWarnings": faults.to_json()} if faults else answer

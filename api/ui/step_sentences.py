@@ -80,8 +80,23 @@ def _of_limits(spec: Document) -> Iterator[str]:
         yield f"A run may take {in_words(spec['timeoutMs'])}."
     if "idleTimeoutMs" in spec:
         yield f"A run in which nothing happens for {in_words(spec['idleTimeoutMs'])} fails."
+    if "concurrency" in spec:
+        yield _of_concurrency(spec["concurrency"])
     if spec.get("code") == "pinned":
         yield "Its runs keep the code that their tasks had when they began."
+
+
+_WITHOUT_ROOM = {
+    "queue": "others wait for their turn",
+    "skip": "another one does not start",
+    "cancel-old": "a newer one replaces the oldest",
+}
+
+
+def _of_concurrency(said: Document) -> str:
+    runs = "1 run is" if said["limit"] == 1 else f"{said['limit']:,} runs are"
+    of_key = f" for each `{said['key']}`" if "key" in said else ""
+    return f"At most {runs} under way{of_key}: {_WITHOUT_ROOM[said['onLimit']]}."
 
 
 def _of_end(spec: Document) -> Iterator[str]:

@@ -21,6 +21,7 @@ from pipeweave.orchestrator.domain.facts import (
     ChildrenLeft,
     Fact,
     KeysReleased,
+    NewerRun,
     RunEnded,
     RunPaused,
     RunQuiet,
@@ -29,7 +30,7 @@ from pipeweave.orchestrator.domain.facts import (
 )
 from pipeweave.orchestrator.engine import key_waiters
 from pipeweave.orchestrator.queueing import maintenance_mode
-from pipeweave.orchestrator.runs import admission, child_runs, pausing
+from pipeweave.orchestrator.runs import admission, child_runs, pausing, replacing
 from pipeweave.orchestrator.store.database import Verb
 from pipeweave.orchestrator.waits import looking
 
@@ -42,10 +43,17 @@ def _enter_maintenance(ended: RunEnded | RunQuiet) -> Verb | None:
 
 
 def _admit_next_run(ended: RunEnded | RunQuiet) -> Verb | None:
-    """Give the free slot to the tenant's next pending run."""
+    """Give the free slot to the tenant's next pending run, or to the next one of the key."""
     if ended.limited_tenant is None:
         return None
-    return functools.partial(admission.admit_pending_runs, tenant=ended.limited_tenant)
+    key = ended.key if isinstance(ended, RunEnded) else None
+    return functools.partial(admission.admit_pending_runs, tenant=ended.limited_tenant, key=key)
+
+
+def _cancel_old_runs(written: NewerRun) -> Verb | None:
+    """Cancel the runs that this one replaces."""
+    tenant, pipeline_id, key = written.tenant, written.pipeline_id, written.key
+    return functools.partial(replacing.cancel_old, tenant=tenant, pipeline_id=pipeline_id, key=key)
 
 
 def _free_keys(released: KeysReleased) -> Verb | None:
@@ -89,6 +97,7 @@ def _cancel_children(left: ChildrenLeft) -> Verb | None:
 
 REACTIONS: Mapping[type[Fact], tuple[Reaction, ...]] = {
     RunEnded: (_enter_maintenance, _admit_next_run),
+    NewerRun: (_cancel_old_runs,),
     RunPaused: (_hold_all,),
     RunQuiet: (_enter_maintenance, _admit_next_run, _look_above),
     ChildEnded: (_look_at_parent,),

@@ -7,9 +7,10 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.orchestrator.diagnosis.why_reasons import Reason, reason, seconds
-from pipeweave.orchestrator.domain.json_shapes import iso, task_run_id
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
 from pipeweave.orchestrator.domain.states import RunStatus
-from pipeweave.orchestrator.queueing import run_slots
+from pipeweave.orchestrator.queueing import run_keys, run_slots
+from pipeweave.orchestrator.queueing.run_slots import RunSlots
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Transaction
@@ -22,7 +23,7 @@ def pending_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
     """Why a pending task run is not ready. `row` is a row of why.py's query."""
     # A paused run is not in line: its pause, which is told with the limits, has to end first.
     if row.run_status == RunStatus.PENDING and row.paused_at is None:
-        yield _not_its_turn(tx, row)
+        yield from _not_its_turn(tx, row)
     if row.due_at is None:
         yield from _predecessors(tx, row)
     elif row.awaits is not None:
@@ -33,8 +34,30 @@ def pending_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
         yield _not_due(tx, row)
 
 
-def _not_its_turn(tx: Transaction, row: Any) -> Reason:
+def _not_its_turn(tx: Transaction, row: Any) -> Iterator[Reason]:
+    place = run_keys.place_of(tx, row.run_id)
+    if place is not None and place.active + place.position > place.most:
+        yield _key_limited(place)
     slots = run_slots.slots_of(tx, row.tenant_id)
+    if place is None or slots.most is not None:
+        yield _without_slot(tx, row, slots)
+
+
+def _key_limited(place: Any) -> Reason:
+    """Which runs of its key it waits for."""
+    shown = [run_id(each) for each in place.runs]
+    more = f" and {place.active - len(shown):,} more" if place.active > len(shown) else ""
+    runs = f": {', '.join(shown)}{more}" if shown else ""
+    whose = f"with key {place.key!r}" if place.key else "of its pipeline"
+    text = (
+        f"pipeline {place.pipeline_id!r} allows {place.most:,} at once of the runs {whose}, and "
+        f"{place.active:,} are under way{runs}; its run is number {place.position:,} of {place.waiting:,}"
+    )
+    numbers = {"position": place.position, "waiting": place.waiting, "active": place.active}
+    return reason("key_limit", text, key=place.key, limit=place.most, runs=shown, **numbers)
+
+
+def _without_slot(tx: Transaction, row: Any, slots: RunSlots) -> Reason:
     position = run_slots.position(tx, row.tenant_id, row.run_id)
     most = (
         "and the limit was removed"

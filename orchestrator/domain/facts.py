@@ -11,6 +11,8 @@ from uuid import UUID
 
 # A task and one of its idempotency keys.
 Name = tuple[str, str]
+# A pipeline, and a key of its runs.
+KeyName = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +22,24 @@ class RunEnded:
     Args:
         run_id: the run.
         is_awaited: whether maintenance waits for the end of the last open run.
-        limited_tenant: the run's tenant, if it has a limit of active runs and this run took a run slot.
+        limited_tenant: the run's tenant, if it has a limit of active runs and this run took a run slot, or
+            the run had a key.
+        key: the one that it had; None without one.
     """
 
     run_id: UUID
     is_awaited: bool
     limited_tenant: str | None
+    key: KeyName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewerRun:
+    """A run was written that replaces older ones of its key."""
+
+    tenant: str
+    pipeline_id: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,4 +123,14 @@ class ChildrenLeft:
     run_id: UUID
 
 
-Fact = RunEnded | RunPaused | KeysReleased | RunQuiet | WaitBegan | SignalSent | ChildEnded | ChildrenLeft
+Fact = (
+    RunEnded
+    | NewerRun
+    | RunPaused
+    | KeysReleased
+    | RunQuiet
+    | WaitBegan
+    | SignalSent
+    | ChildEnded
+    | ChildrenLeft
+)

@@ -88,6 +88,11 @@ def check_runs(tx: Transaction, tenant: str, runs: int, task_runs: int) -> Quota
     return replace(counted, runs=counted.runs + runs, open_task_runs=counted.open_task_runs + task_runs)
 
 
+def lock(tx: Transaction, tenant: str) -> None:
+    """Lock what a tenant with quotas uses: for who locks a later row before `check_runs`."""
+    tx.execute(_LOCK, {"tenant": tenant})
+
+
 def _of_today(tenant: str, row: Any, now: datetime) -> QuotaCount:
     # Of two processes around midnight, the one that is late counts for the day that has begun.
     today = max(now.astimezone(UTC).date(), row.day)

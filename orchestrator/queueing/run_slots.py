@@ -1,8 +1,8 @@
 """Counts the active runs of a tenant with a limit, and the free run slots.
 
 A run slot is an active row, never a counter that could leak. A quiet run, of which nothing works, holds none.
-A transaction that assigns slots locks the tenant's row: of two such transactions the second sees the runs
-that the first started.
+A transaction that assigns slots, or starts runs with keys (run_keys.py), locks the tenant's row: of two such
+transactions the second sees the runs that the first started.
 """
 
 from __future__ import annotations
@@ -12,20 +12,24 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator.domain.states import ADMITTED_RUN, sql_in
-from pipeweave.orchestrator.state.pause_sql import is_run_paused
+from pipeweave.orchestrator.queueing import run_keys
 from pipeweave.orchestrator.store.database import Transaction
 
 # SQL: the number of active runs, and of pending runs, of the tenant `n`.
 ACTIVE = f"""(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.pipeline_id IS NOT NULL
     AND r.status IN {sql_in(ADMITTED_RUN)} AND r.quiet_since IS NULL AND r.parent_run_id IS NULL)"""
-
-# A paused pending run keeps its place by its id, but nothing waits for it.
-WAITING = f"""(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.status = 'pending'
-    AND NOT {is_run_paused("r.id")})"""
+WAITING = f"(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND {run_keys.WAITS})"
 _LOCK = "SELECT 1 FROM tenants AS n WHERE n.id = :tenant FOR NO KEY UPDATE"
-# A separate statement after the lock, so that it sees the commit of the lock's last holder.
 _SLOTS = f"""
 SELECT n.max_active_runs AS most, {ACTIVE} AS active, {WAITING} AS waiting
+FROM tenants AS n WHERE n.id = :tenant
+"""
+# A separate statement after the lock, so that it sees the commit of the lock's last holder. What waits for
+# its key does not wait for a slot. Nothing is counted that is not asked for.
+_FREE = f"""
+SELECT n.max_active_runs AS most,
+    CASE WHEN n.max_active_runs IS NULL THEN 0 ELSE {ACTIVE} END AS active,
+    (SELECT count(*) FROM {run_keys.front("n.id", "coalesce(n.max_active_runs, 1)")} AS f) AS waiting
 FROM tenants AS n WHERE n.id = :tenant
 """
 
@@ -47,7 +51,11 @@ class RunSlots:
 
 def slots_of(tx: Transaction, tenant: str) -> RunSlots:
     """The limit and the runs of a tenant as they are now."""
-    row: Any = tx.execute(_SLOTS, {"tenant": tenant}).one_or_none()
+    return _read(tx, _SLOTS, tenant)
+
+
+def _read(tx: Transaction, statement: str, tenant: str) -> RunSlots:
+    row: Any = tx.execute(statement, {"tenant": tenant}).one_or_none()
     return RunSlots(None, 0, 0) if row is None else RunSlots(row.most, row.active, row.waiting)
 
 
@@ -71,7 +79,17 @@ def places(tx: Transaction, tenant: str) -> int | None:
 
 
 def lock_tenant(tx: Transaction, tenant: str) -> RunSlots:
-    """Lock the tenant's row, which guards its run slots; returns its limit and its runs."""
+    """Lock the tenant's row, which guards its run slots and the keys of its runs.
+
+    Returns:
+        Its limit, and its runs: of those that wait, the ones whose keys have room, and no more than a limit
+        could let start; without a limit nothing is active.
+    """
+    lock(tx, tenant)
+    return _read(tx, _FREE, tenant)
+
+
+def lock(tx: Transaction, tenant: str) -> None:
+    """Lock the tenant's row."""
     tx.hold()
     tx.execute(_LOCK, {"tenant": tenant})
-    return slots_of(tx, tenant)

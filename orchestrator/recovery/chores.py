@@ -29,7 +29,7 @@ from pipeweave.orchestrator.recovery import (
 from pipeweave.orchestrator.registry import instances, worker_processes
 from pipeweave.orchestrator.retention import expiry, partitions, tenant_deletion
 from pipeweave.orchestrator.retention.policy import Policy
-from pipeweave.orchestrator.runs import admission, child_runs, deadlines
+from pipeweave.orchestrator.runs import admission, child_runs, deadlines, replacing
 from pipeweave.orchestrator.starts import enqueued, event_consumer
 from pipeweave.orchestrator.starts.hooks import run_starts, url_calls
 from pipeweave.orchestrator.starts.schedules import firing
@@ -175,6 +175,13 @@ CHORES = (
         _over(admission.admit_waiting),
         "runs_admitted",
         is_due=admission.IS_DUE,
+        only_while=_ACTIVE_RUNS,
+    ),
+    Chore(
+        "replaced_runs",
+        _over(replacing.cancel_all_old),
+        None,
+        is_due=replacing.IS_DUE,
         only_while=_ACTIVE_RUNS,
     ),
     Chore("schedules", _with_values(firing.run_once), "schedules_fired", is_due=firing.IS_DUE, may_wait=True),

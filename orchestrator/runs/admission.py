@@ -1,14 +1,14 @@
-"""Admits pending runs of a tenant that limits its active runs, in the order of their ids.
+"""Admits pending runs: of a tenant that limits its active runs, and of keys, in the order of their ids.
 
-A run without a free slot is `pending`, with all its task runs; none of its messages is sent. The number of
-active runs is counted from rows, never kept in a counter that could leak. A transaction that hands out slots
-holds the lock on the tenant's row: a trigger, the transaction after the end of a run, the tick. So of two
-such transactions the second sees the rows of the first, and a slot that becomes free during a trigger is
-handed out by the later of the two.
+A run without a free slot, or without room for its key (queueing/run_keys.py), is `pending`, with all its task
+runs; none of its messages is sent. The number of active runs is counted from rows, never kept in a counter
+that could leak. A transaction that hands out slots holds the lock on the tenant's row: a trigger, the
+transaction after the end of a run, the tick. So of two such transactions the second sees the rows of the
+first, and a slot that becomes free during a trigger is handed out by the later of the two.
 
-A tenant without a limit pays nothing for this. Standalone tasks take no slot; limits of tasks apply to them.
-A run that a dead letter's retry reopens does not wait: it may exceed the limit, and the next run waits for
-it.
+A tenant without a limit pays nothing for this, nor does a run without a key. Standalone tasks take no slot;
+limits of tasks apply to them. A run that a dead letter's retry reopens does not wait: it may exceed the
+limit, and the next run waits for it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.domain.facts import KeyName
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
+from pipeweave.orchestrator.queueing import run_keys
 from pipeweave.orchestrator.queueing.run_slots import ACTIVE, lock_tenant
 from pipeweave.orchestrator.registry import pipelines, task_rows, tenants
 from pipeweave.orchestrator.runs.orphans import CODE as TASK_REMOVED
 from pipeweave.orchestrator.state import cancelling, run_headers, run_transitions
-from pipeweave.orchestrator.state.pause_sql import is_run_paused
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
 
@@ -40,12 +41,16 @@ BATCHES = 20
 MAX_LIMIT = 1_000_000
 
 # A run whose row is locked is passed over: it is perhaps being cancelled, and must not delay the other runs.
-_NEXT_PENDING = f"""
-SELECT r.id FROM runs AS r
-WHERE r.tenant_id = :tenant AND r.status = 'pending' AND NOT {is_run_paused("r.id")}
-  AND r.id <> ALL(CAST(:without AS uuid[]))
-ORDER BY r.id LIMIT :free FOR UPDATE SKIP LOCKED
+_NEXT = """
+SELECT n.id FROM {front} AS f CROSS JOIN LATERAL (
+    SELECT r.id FROM runs AS r WHERE r.id = f.id AND r.status = 'pending' FOR UPDATE SKIP LOCKED) AS n
+LIMIT :free
 """
+_NOT_FAILED = "r.id <> ALL(CAST(:without AS uuid[]))"
+_NEXT_PENDING = _NEXT.format(front=run_keys.front(":tenant", "CAST(:free AS integer)", where=_NOT_FAILED))
+_NEXT_OF_KEY = _NEXT.format(
+    front=run_keys.front(":tenant", "CAST(:free AS integer)", where=_NOT_FAILED, is_one_key=True)
+)
 
 
 def admit_pending_runs(
@@ -55,8 +60,10 @@ def admit_pending_runs(
     *,
     without: Collection[UUID] = (),
     begun: list[UUID] | None = None,
+    key: KeyName | None = None,
 ) -> int:
-    """Start the oldest pending runs of a tenant, at most `most` and as many as there are free slots.
+    """Start the oldest pending runs of a tenant whose keys have room, at most `most` and as many as there are
+    free slots.
 
     Args:
         tx: where they start, all or none.
@@ -64,6 +71,7 @@ def admit_pending_runs(
         most: start no more than this.
         without: runs that are passed over.
         begun: takes each run's id before it starts; when this raises, the last one is the run that cannot.
+        key: a pipeline and a key of its runs: without a limit of the tenant, no other one is looked at.
 
     Returns:
         How many runs were started.
@@ -72,8 +80,11 @@ def admit_pending_runs(
     free = most if slots.most is None else min(most, slots.most - slots.active)
     if free <= 0 or not slots.waiting:
         return 0
-    parameters = {"tenant": tenant, "free": free, "without": list(without)}
-    waiting = list(tx.execute(_NEXT_PENDING, parameters).scalars())
+    parameters: dict[str, Any] = {"tenant": tenant, "free": free, "without": list(without)}
+    statement = _NEXT_PENDING
+    if key is not None and slots.most is None:
+        statement, parameters = _NEXT_OF_KEY, parameters | {"pipeline": key[0], "key": key[1]}
+    waiting = list(tx.execute(statement, parameters).scalars())
     tx.catch_up()
     touched = TouchedLimits()
     count = 0
@@ -123,8 +134,7 @@ WITH RECURSIVE waiting AS (
 SELECT t.tenant_id, count(*) AS number FROM (
     SELECT f.id AS tenant_id FROM free AS f CROSS JOIN LATERAL (
         SELECT (row_number() OVER () - 1) / f.weight AS turn FROM (
-            SELECT 1 FROM runs AS r
-            WHERE r.tenant_id = f.id AND r.status = 'pending' AND NOT {is_run_paused("r.id")}
+            SELECT 1 FROM {run_keys.front("f.id", "CAST(:most AS bigint)")} AS q
             LIMIT greatest(0, least(f.places, CAST(:most AS bigint)))) AS p) AS p
     ORDER BY p.turn, f.id LIMIT :most) AS t
 GROUP BY t.tenant_id ORDER BY t.tenant_id

@@ -13,15 +13,17 @@ import orjson
 from pipeweave import ids
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.events import QUEUED, Event, held, together
+from pipeweave.orchestrator.domain.facts import NewerRun
 from pipeweave.orchestrator.domain.plan import Plan, PlannedStep
 from pipeweave.orchestrator.domain.run import Parent, RunHeader
 from pipeweave.orchestrator.domain.run_edits import NO_EDITS, RunEdits
+from pipeweave.orchestrator.domain.run_key import RunKey
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import KeptValue, TaskRun
 from pipeweave.orchestrator.domain.triggered_by import API
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.objects import uploads
-from pipeweave.orchestrator.queueing import maintenance_mode, quotas, run_slots, start_conditions
+from pipeweave.orchestrator.queueing import maintenance_mode, quotas, run_keys, run_slots, start_conditions
 from pipeweave.orchestrator.queueing.quotas import QuotaCount
 from pipeweave.orchestrator.queueing.start_conditions import Holds
 from pipeweave.orchestrator.registry import snapshot
@@ -56,11 +58,13 @@ class NewRun:
     rerun_of: UUID | None = None
     reused: Reused | None = None
     edits: RunEdits = NO_EDITS
+    # None for a run of a pipeline that does not limit its runs, and for a run inside of another one.
+    key: RunKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenRun:
-    """A run as it was written; `pending` when its tenant had no free slot."""
+    """A run as it was written; `pending` when its tenant had no free slot, or its key no room."""
 
     id: UUID
     status: RunStatus
@@ -85,18 +89,20 @@ WITH accepting AS MATERIALIZED (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
         deadline_at, idle_timeout_ms, triggered_kind, triggered_id, triggered_actor,
-        traceparent, rerun_of, rerun_from, edits, queue_name{columns})
+        traceparent, rerun_of, rerun_from, edits, queue_name, concurrency_key, concurrency_limit,
+        concurrency_replaces{columns})
     SELECT r.id, :tenant, r.pipeline_id, r.version, r.status, r.failure_mode, r.priority, r.input,
         r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, r.started_at,
         r.started_at + r.timeout_ms * interval '1 millisecond', r.idle_timeout_ms, r.triggered_kind,
         r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from, r.edits,
-        r.queue_name{values}
+        r.queue_name, r.concurrency_key, r.concurrency_limit, r.concurrency_replaces{values}
     FROM accepting, jsonb_to_recordset(CAST(:runs AS jsonb)) AS r(id uuid, pipeline_id text, version integer,
         status text, started_at timestamptz, failure_mode text, priority integer, input jsonb, path text,
         size integer, hash text, run_token text,
         metadata jsonb, steps integer, timeout_ms bigint, idle_timeout_ms bigint, triggered_kind text,
         triggered_id text, triggered_actor text, traceparent text, rerun_of uuid, rerun_from text,
-        edits jsonb, queue_name text{types})
+        edits jsonb, queue_name text, concurrency_key text, concurrency_limit integer,
+        concurrency_replaces boolean{types})
 ), new_task_runs AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority,
         queue, is_limited, code_version, code_hash, idempotency_key, timeout_ms, queue_name, created_at,
@@ -130,8 +136,8 @@ def write(
 ) -> list[WrittenRun]:
     """Write runs of one tenant with a task run for each step, and send their entry steps.
 
-    If the tenant has a limit, the first runs take the free slots and the others are `pending`. Entry steps of
-    a paused task are `ready`, and are not sent.
+    If the tenant has a limit, the first runs take the free slots and the others are `pending`, and so are
+    those whose keys have no room. Entry steps of a paused task are `ready`, and are not sent.
 
     Args:
         catalog: the snapshot of the pipeline that the runs were made from; None for standalone tasks.
@@ -159,6 +165,8 @@ def write(
         counted = _admitted(tx, new_runs, expected)
     if counted is not None:
         quotas.note(tx, counted)
+    for text in {each.key.text for each in new_runs if each.key is not None and each.key.replaces}:
+        tx.announce(NewerRun(tenant, new_runs[0].header.pipeline_id or "", text))
     begun = [new for new, run in zip(new_runs, written, strict=True) if run.status is RunStatus.RUNNING]
     run_transitions.announce_start(tx, *(each.header for each in begun))
     for new, run in zip(new_runs, written, strict=True):
@@ -212,8 +220,10 @@ def _write(
     tx: Transaction, new_runs: Sequence[NewRun], expected: Holds, catalog: CatalogSnapshot | None
 ) -> list[WrittenRun] | None:
     """Write the runs in one statement; None when a guard did not hold, so nothing was written."""
-    places = _places(tx, new_runs, expected)
-    written = [_written(new, expected, has_place=number < places) for number, new in enumerate(new_runs)]
+    starts = _starting(tx, new_runs, expected)
+    written = [
+        _written(new, expected, has_place=has_place) for new, has_place in zip(new_runs, starts, strict=True)
+    ]
     needs_more = (
         new.reused or _needs_more(new.header.plan, run.task_runs)
         for new, run in zip(new_runs, written, strict=True)
@@ -241,13 +251,24 @@ def _write(
     return written if tx.execute(statement, parameters).rowcount else None
 
 
-def _places(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> int:
-    """How many of the runs start at once. Standalone tasks and children take no slot."""
+def _starting(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> list[bool]:
+    """Which of the runs start at once. Standalone tasks and children take no slot, and have no keys."""
     first = new_runs[0].header
-    if not expected.is_limited or first.pipeline_id is None or first.parent is not None:
-        return len(new_runs)
-    places = run_slots.places(tx, new_runs[0].header.tenant)
-    return len(new_runs) if places is None else places
+    keys = [each.key for each in new_runs]
+    named = [each for each in keys if each is not None]
+    if first.pipeline_id is None or first.parent is not None or not (expected.is_limited or named):
+        return [True] * len(new_runs)
+    places = None
+    if expected.is_limited:
+        places = run_slots.places(tx, first.tenant)
+    else:
+        run_slots.lock(tx, first.tenant)
+    if not named:
+        return [places is None or number < places for number in range(len(new_runs))]
+    starts = run_keys.starting(keys, run_keys.use_of(tx, first.tenant, first.pipeline_id, named))
+    if places is None:
+        return starts
+    return [has_room and sum(starts[:number]) < places for number, has_room in enumerate(starts)]
 
 
 def _written(new: NewRun, expected: Holds, *, has_place: bool) -> WrittenRun:
@@ -336,6 +357,7 @@ def _run_row(new: NewRun, status: RunStatus, now: datetime) -> str:
             "rerun_of": new.rerun_of,
             "rerun_from": run.rerun_from,
             **({} if run.queue is None else {"queue_name": run.queue}),
+            **({} if new.key is None else new.key.to_row()),
             **({} if new.edits is NO_EDITS else {"edits": new.edits.to_json()}),
             **({} if run.triggered_by is None else run.triggered_by.to_row()),
             **({} if run.parent is None else _columns_of_child(run, run.parent)),

@@ -24,6 +24,7 @@ from pipeweave.orchestrator.domain import reuse
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.run_edits import NO_EDITS, Params, RunEdits
+from pipeweave.orchestrator.domain.run_key import run_key
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.triggered_by import RERUN, TriggeredBy
@@ -261,6 +262,7 @@ def _new_run(
         value=value,
         rerun_of=old.id,
         edits=edits,
+        key=run_key(spec, value),
     )
 
 

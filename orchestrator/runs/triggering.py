@@ -18,11 +18,13 @@ from pipeweave.errors import (
     Unavailable,
 )
 from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.run_key import run_key
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.triggered_by import BY_REQUEST, TriggeredBy
 from pipeweave.orchestrator.engine import endings
 from pipeweave.orchestrator.engine.endings import EarlyEnd
-from pipeweave.orchestrator.queueing import limits
+from pipeweave.orchestrator.queueing import limits, quotas, run_keys, run_slots
+from pipeweave.orchestrator.queueing.run_keys import KeyUse
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.pipelines import StoredPipeline
 from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOutdated
@@ -61,7 +63,12 @@ class StartRequest:
 
 @dataclass(frozen=True, slots=True)
 class CreatedRun:
-    """An accepted run. `created` is False when an earlier run had the same run token and input."""
+    """An accepted run.
+
+    Args:
+        created: False when an earlier run had the same run token and input, or the run was skipped.
+        skipped: its key had no room: this is the run of the key that is open.
+    """
 
     id: UUID
     pipeline_id: str
@@ -71,6 +78,7 @@ class CreatedRun:
     queued_tasks: list[str]
     input_path: str | None
     created: bool
+    skipped: bool = False
 
 
 # Called with a version's spec and its tasks before anything is written; may raise to refuse the runs.
@@ -90,7 +98,8 @@ def trigger(
 ) -> CreatedRun:
     """Write a run of a pipeline with its task runs, and send its entry steps.
 
-    If the tenant has a limit and no free slot, the run is `pending` until its turn comes.
+    If the tenant has a limit and no free slot, or the run a key without room, the run is `pending` until its
+    turn comes; or it is skipped, if its pipeline says so.
 
     Args:
         version: of the pipeline; None for the current one.
@@ -98,8 +107,8 @@ def trigger(
     Raises:
         NotFound: the tenant has no such pipeline or version.
         LimitExceeded: a batch would write more than MAX_BATCH_TASK_RUNS task runs.
-        InvalidInput: the failure mode or the priority is not valid, or the input is not JSON that can be
-            stored.
+        InvalidInput: the failure mode or the priority is not valid, the input is not JSON that can be
+            stored, or it gives no key.
         Conflict: a task of the pipeline is no longer registered, or belongs to an HTTP service.
         Unavailable: storage cannot be reached, maintenance is on, or the catalog changed MAX_SNAPSHOTS times
             meanwhile. Nothing was written.
@@ -218,23 +227,65 @@ def _write(tx: Transaction, prepared: _Prepared) -> list[CreatedRun]:
         # From here on, so that inputs are stored before the transaction begins.
         tx.hold()
     owners = _claim_tokens(tx, with_tokens)
+    busy = _BusyKeys(tx, prepared.new_runs)
     for new in prepared.new_runs:
         first = owners.get(_token(new), new.header.id)
         known = None if first in (new.header.id, *created) else _run_of_token(tx, first, new)
-        if known is not None:
+        instead = busy.run_instead_of(new) if known is None and first not in created else None
+        if instead is not None:
+            if new.run_token is not None:
+                _take_token_over(tx, new, instead)
+                owners[_token(new)] = instead
+            shown = _skipped(created[instead]) if instead in created else _run_of_token(tx, instead, new)
+            assert shown is not None, "the run is open, and the tenant's row is locked"
+            answers.append(replace(shown, skipped=True))
+        elif known is not None:
             answers.append(known)
         elif first in created:
-            answers.append(replace(created[first], created=False, queued_tasks=[]))
+            answers.append(_skipped(created[first]))
         else:
             if first != new.header.id:
                 _take_token_over(tx, new)
                 owners[_token(new)] = new.header.id
             new_runs.append(new)
+            busy.take(new)
             created[new.header.id] = _accepted(new)
             answers.append(created[new.header.id])
     written = creation.write(tx, new_runs, prepared.catalog) if new_runs else []
     waiting = {each.id for each in written if each.status is RunStatus.PENDING}
     return [_waiting(each) if each.id in waiting else each for each in answers]
+
+
+class _BusyKeys:
+    """Which keys of runs that are skipped have no room, runs of this transaction among them.
+
+    Locks the tenant's row, so that it stays so, behind the row of the quotas (lock order).
+    """
+
+    def __init__(self, tx: Transaction, new_runs: Sequence[NewRun]) -> None:
+        self._use: dict[str, KeyUse] = {}
+        keys = [each.key for each in new_runs if each.key is not None and each.key.is_skipped]
+        if keys:
+            header = new_runs[0].header
+            tx.hold()
+            quotas.lock(tx, header.tenant)
+            run_slots.lock(tx, header.tenant)
+            self._use = dict(run_keys.use_of(tx, header.tenant, header.pipeline_id or "", keys))
+
+    def run_instead_of(self, new: NewRun) -> UUID | None:
+        """The newest open run of the key; None if the new one may be written."""
+        use = self._use.get(new.key.text) if new.key is not None else None
+        return use.newest if use is not None and new.key is not None and use.open >= new.key.limit else None
+
+    def take(self, new: NewRun) -> None:
+        """Count a run that is about to be written."""
+        if new.key is not None and (use := self._use.get(new.key.text)) is not None:
+            self._use[new.key.text] = replace(use, open=use.open + 1, newest=new.header.id)
+
+
+def _skipped(accepted: CreatedRun) -> CreatedRun:
+    """The answer for a request that another one of the same transaction answers, too."""
+    return replace(accepted, created=False, queued_tasks=[])
 
 
 def _waiting(accepted: CreatedRun) -> CreatedRun:
@@ -278,6 +329,7 @@ def _new_run(
         spec.timeout_ms,
         spec.idle_timeout_ms,
         value=value,
+        key=run_key(spec, value),
     )
 
 
@@ -393,12 +445,14 @@ WHERE tenant_id = :tenant AND run_token = :token AND pipeline_id = :pipeline_id 
 """
 
 
-def _take_token_over(tx: Transaction, new: NewRun) -> None:
-    """Give the token to this run, because the history of its earlier run was dropped.
+def _take_token_over(tx: Transaction, new: NewRun, run_id: UUID | None = None) -> None:
+    """Give the token to this run, because the history of its earlier run was dropped; or to the run that is
+    open instead of it.
 
     The claim has locked the token's row: of two transactions that do this, the second finds this run.
     """
-    tx.execute(_TAKE_TOKEN_OVER, _token_parameters(new) | {"now": tx.now})
+    parameters = _token_parameters(new) | {"now": tx.now}
+    tx.execute(_TAKE_TOKEN_OVER, parameters if run_id is None else parameters | {"run_id": run_id})
 
 
 _KNOWN = "SELECT status, pipeline_version, input_path FROM runs WHERE id = :id"

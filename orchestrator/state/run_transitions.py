@@ -78,7 +78,8 @@ def announce_end(tx: Transaction, run_id: UUID, row: Any) -> None:
     Args:
         row: the answer of the statement that ended the run, with the columns of AWAITED.
     """
-    tx.announce(RunEnded(run_id, row.is_awaited, row.limited_tenant))
+    key = None if row.freed_key is None else (str(row.key_pipeline), str(row.freed_key))
+    tx.announce(RunEnded(run_id, row.is_awaited, row.limited_tenant, key))
     if row.parent_task_run_id is not None:
         waits.child_ended(tx, row.parent_task_run_id, is_well=row.ended[2] in WITH_OUTPUT)
     if row.ended is not None:
@@ -127,7 +128,7 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at
             UPDATE runs SET status = '{to.value}', finished_at = CAST({at} AS timestamptz){failed}{woken}
             WHERE id = :run_id AND status IN ({guard}) AND {where}
             RETURNING id, tenant_id, pipeline_id, status, error, error_code, started_at, finished_at,
-                over_ms, traceparent, parent_task_run_id
+                over_ms, traceparent, parent_task_run_id, concurrency_key
         )"""
 
 
@@ -142,10 +143,13 @@ def _logged(to: RunStatus, has_error: bool, behind: str = "") -> str:
         )"""
 
 
-# Who waits for the end of the run: the maintenance mode; the tenant, if its active runs are limited.
+# Who waits for the end of the run: the maintenance mode; the tenant, if its active runs are limited; the runs
+# of its key.
 AWAITED = f"""{deployment_mode.IS_AWAITED} AS is_awaited,
     (SELECT n.id FROM run JOIN tenants AS n ON n.id = run.tenant_id
-     WHERE n.max_active_runs IS NOT NULL AND run.pipeline_id IS NOT NULL) AS limited_tenant,
+     WHERE n.max_active_runs IS NOT NULL AND run.pipeline_id IS NOT NULL
+        OR run.concurrency_key IS NOT NULL) AS limited_tenant,
+    (SELECT run.pipeline_id FROM run) AS key_pipeline, (SELECT run.concurrency_key FROM run) AS freed_key,
     (SELECT json_build_array(run.tenant_id, run.pipeline_id, run.status,
         extract(epoch FROM run.finished_at - run.started_at) - run.over_ms / 1000.0, run.error_code,
         run.error ->> 'message', run.traceparent) FROM run) AS ended,

@@ -274,6 +274,7 @@ def pipeline(
     timeout: float | str | None = None,
     idle_timeout: float | str | None = None,
     on_exhausted: OnExhausted | None = None,
+    concurrency: int | Mapping[str, Any] | None = None,
     code: str = "any",
     schedule: str | Schedule | None = None,
     on_success: Hook | Sequence[Hook] | None = None,
@@ -298,6 +299,7 @@ def pipeline(
     timeout: float | str | None = None,
     idle_timeout: float | str | None = None,
     on_exhausted: OnExhausted | None = None,
+    concurrency: int | Mapping[str, Any] | None = None,
     code: str = "any",
     schedule: str | Schedule | None = None,
     on_success: Hook | Sequence[Hook] | None = None,
@@ -324,6 +326,9 @@ def pipeline(
         idle_timeout: how long nothing may happen in a run: as `timeout`, but None for no limit.
         on_exhausted: what follows the last attempt of its steps: `fail`, or `pause`, which pauses the run
             until people resume it; None for what each task says. A step may say otherwise.
+        concurrency: how many of its runs are under way at once: a number, or a mapping with `limit`, `key` (a
+            template over the run's input: runs with the same text share the limit) and `on_limit`: `queue`,
+            `skip` or `cancel-old`; None for any number.
         code: `any`: a step calls the code of whichever worker takes it; `pinned`: only the code that its task
             had when the run began, while a deploy goes on.
         schedule: when its runs begin by themselves: a cron line in UTC, or a Schedule.
@@ -358,6 +363,8 @@ def pipeline(
     }
     if on_exhausted is not None:
         options["onExhausted"] = on_exhausted
+    if concurrency is not None:
+        options["concurrency"] = constant(concurrency, "concurrency")
     if variables:
         options["variables"] = constant(variables, "variables")
     if error_handlers:

@@ -20,6 +20,7 @@ from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.document_durations import read_duration, read_timeouts
 from pipeweave.spec.document_expressions import ITEM_ROOTS, LOOP_ROOTS, step_of
 from pipeweave.spec.document_graph import TooManyEdges
+from pipeweave.spec.document_limits import read_concurrency
 from pipeweave.spec.document_rules import read_on_exhausted, renamed
 from pipeweave.spec.document_steps import StepReader
 from pipeweave.spec.document_waits import check_default
@@ -35,7 +36,7 @@ from pipeweave.spec.wait_steps import Approval
 _PIPELINE_KEYS = (
     *("id", "description", "failureMode", "priority", "defaults", "steps", "code"),
     *("timeout", "timeoutMs", "idleTimeout", "idleTimeoutMs", "inputSchema", "output", "schedule"),
-    *("variables", "onExhausted", *HOOK_NAMES),
+    *("variables", "onExhausted", "concurrency", *HOOK_NAMES),
     *("errorHandlers", "finally", "finallyTimeout", "finallyTimeoutMs"),
 )
 # The same keys as another notation writes them.
@@ -131,6 +132,7 @@ class _DocumentReader(StepReader):
             schedule=self.schedule(document.get("schedule"), input_schema),
             hooks=self.hooks(document, spec_id),
             on_exhausted=read_on_exhausted(self, document),
+            concurrency=read_concurrency(self, self.expressions, document.get("concurrency")),
         )
 
     def pipeline_id(self, document: Mapping[str, Any], id: str | None) -> str:

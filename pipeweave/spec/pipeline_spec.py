@@ -22,6 +22,7 @@ from pipeweave.spec.joins import ALL, SETTLED, JoinRule
 from pipeweave.spec.kinds import MAP, TASK, StepKind
 from pipeweave.spec.numbering import numbered, numbered_call, numbered_rule
 from pipeweave.spec.rules import ANY_CODE, FAIL_FAST, FAILS_RUN, ItemFailure
+from pipeweave.spec.run_limits import RunConcurrency
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +264,7 @@ class PipelineSpec:
         finally_call: what runs when all steps have ended, however they did.
         finally_timeout_ms: how long that, and all compensation, may take together (ms); None for 5 min.
         on_exhausted: for its steps that say nothing themselves; None for what their tasks say.
+        concurrency: how many of its runs are under way at once; None for any number.
     """
 
     id: str
@@ -283,6 +285,7 @@ class PipelineSpec:
     finally_call: ChildCall | None = None
     finally_timeout_ms: int | None = None
     on_exhausted: str | None = None
+    concurrency: RunConcurrency | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The document of the spec, with its schedule."""
@@ -307,6 +310,8 @@ class PipelineSpec:
             shown["code"] = self.code
         if self.on_exhausted is not None:
             shown["onExhausted"] = self.on_exhausted
+        if self.concurrency is not None:
+            shown["concurrency"] = self.concurrency.to_json()
         if self.defaults:
             shown["defaults"] = dict(self.defaults)
         if self.input_schema is not None:

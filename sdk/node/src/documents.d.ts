@@ -462,6 +462,8 @@ export interface PipelineDocument {
   schedule?: null | string | Record<string, unknown>
   /** For steps that say nothing themselves. */
   onExhausted?: "fail" | "pause" | null
+  /** How many of its runs are under way at once: a number, or for each key. */
+  concurrency?: null | number | Record<string, unknown>
   /** What follows a run that ends like this: pipelines, and URLs that are called. */
   onSuccess?: null | string | Record<string, unknown> | Array<string | Record<string, unknown>>
   /** What follows a run that ends like this: pipelines, and URLs that are called. */
@@ -1216,8 +1218,10 @@ export interface TriggerAnswer {
   inputPath: string | null
   entryTasks: Array<string>
   queuedTasks: Array<string>
-  /** false: an earlier trigger with this run token and input created the run. */
+  /** false: an earlier trigger with this run token and input created the run, or this run was skipped. */
   created: boolean
+  /** true: the pipeline starts no second run of this key, and this is the one that is open. */
+  skipped?: boolean
   /** Errors of the input by pipeline and entry task. */
   validationWarnings?: Record<string, Array<Fault>>
 }

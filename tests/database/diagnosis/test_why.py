@@ -76,6 +76,20 @@ def test_a_run_that_waits_for_its_turn_says_where_it_stands(driver: RunDriver) -
     assert codes(driver, line[2], 2) == ["run_waits", "predecessors_open"]
 
 
+def test_a_run_that_waits_for_its_key_names_the_runs_that_have_it(driver: RunDriver) -> None:
+    driver.store({"a": []}, id="keyed", concurrency={"key": "${input.shop}"})
+    first, _, third = (driver.trigger("keyed", {"shop": "x"}) for _ in range(3))
+    shown = ids.show(ids.RUN, first)
+    text = (
+        "pipeline 'keyed' allows 1 at once of the runs with key 'x', and "
+        f"1 are under way: {shown}; its run is number 2 of 2"
+    )
+    numbers = {"key": "x", "limit": 1, "runs": [shown], "position": 2, "waiting": 2, "active": 1}
+    assert ask(driver, third) == [{"code": "key_limit", "text": text, **numbers}]
+    driver.database.run(lambda tx: admission.set_limit(tx, driver.tenant, 1))
+    assert codes(driver, third, 1) == ["key_limit", "run_waits"]
+
+
 def test_open_predecessors_are_named(driver: RunDriver) -> None:
     run_id = driver.trigger("three")
     with driver.database.transaction() as tx:

@@ -155,6 +155,21 @@ def test_a_pipeline_says_what_holds_for_all_of_it() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        (3, "At most 3 runs are under way: others wait for their turn."),
+        (
+            {"key": "${input.shop}", "onLimit": "skip"},
+            "At most 1 run is under way for each `${input.shop}`: another one does not start.",
+        ),
+        ({"onLimit": "cancel-old"}, "At most 1 run is under way: a newer one replaces the oldest."),
+    ],
+)
+def test_a_pipeline_says_how_many_of_its_runs_are_under_way(written: Any, sentence: str) -> None:
+    assert of_pipeline(stored({"id": "a", "task": "a"}, concurrency=written))[-1] == sentence
+
+
 def test_a_step_names_the_pipeline_that_it_runs() -> None:
     steps = [
         {"id": "one", "pipeline": {"id": "charge", "version": 2}},
