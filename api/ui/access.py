@@ -103,15 +103,6 @@ VERBS.add(
         is_dangerous=True,
     )
 )
-VERBS.add(
-    Verb(
-        "tenants.put_tenant",
-        "Limit",
-        "Limit the tenant's active runs?",
-        "The limit is set.",
-        fields=(Field("maxActiveRuns", "Active runs at most", "number", about="Empty: no limit."),),
-    )
-)
 
 
 @screens.add("/access", "access.html")

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeweave.api.http import RecordedCall
 from pipeweave.api.ui.screens import Redirect, ScreenPage
-from pipeweave.api.ui.verbs import TYPED_ABOVE, VERBS, Effects, Verb
+from pipeweave.api.ui.verbs import VERBS, Effects, Verb
 from pipeweave.api.ui.view import ROOT, View
 from pipeweave.errors import FieldError, InvalidInput, NotFound, PipeWeaveError
 
@@ -59,7 +59,7 @@ def page(view: View, name: str, problem: PipeWeaveError | None = None) -> Screen
         "wrong": _wrong(verb, problem),
         "sent": form and RecordedCall(endpoint.method, path, (), form.body if endpoint.body else None),
         "effects": form.effects if form else Effects(),
-        "is_typed": form is not None and form.effects.count > TYPED_ABOVE,
+        "to_type": form.effects.to_type if form else "",
         "line": verb.line(ids, field_texts, view.tenant, form and form.body),
         "given": field_texts,
         "next": _next(view),
@@ -77,9 +77,7 @@ def send(view: View, name: str) -> Redirect | ScreenPage:
     """
     verb = _verb(view, name)
     form = _form(view, name, verb)
-    if form.effects.count > TYPED_ABOVE and view.parameters.get(TYPED) != str(form.effects.count):
-        message = f"type {form.effects.count}, the number of objects that this changes"
-        raise InvalidInput(message, errors=[FieldError(TYPED, message, "invalid", str(form.effects.count))])
+    _require_typed(view, form.effects)
     endpoint = view.inside.endpoint(verb.operation)
     if verb.each:
         return _send_each(view, name, form)
@@ -91,6 +89,19 @@ def send(view: View, name: str) -> Redirect | ScreenPage:
     if verb.shows:
         return ScreenPage(verb.done, {"answer": answer, "next": _next(view)})
     return Redirect(_told_next(view, name, view.url(verb.after.format_map(answer)) if verb.after else ""))
+
+
+def _require_typed(view: View, effects: Effects) -> None:
+    """Refuse what the person has not typed out.
+
+    Raises:
+        InvalidInput: something else was typed, or nothing.
+    """
+    wanted = effects.to_type
+    if wanted and view.parameters.get(TYPED, "").strip() != wanted:
+        what = "the name" if effects.typed else "the number of objects that this changes"
+        message = f"type {wanted}, {what}"
+        raise InvalidInput(message, errors=[FieldError(TYPED, message, "invalid", wanted)])
 
 
 def _send_each(view: View, name: str, form: _Form) -> Redirect:

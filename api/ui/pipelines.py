@@ -24,6 +24,13 @@ TABS = [
     ("statistics", "Statistics"),
     ("trigger", "Trigger"),
 ]
+# Source of a version -> where it came from.
+SOURCES = {
+    "decorator": "the code of a worker",
+    "document": "a document of a worker",
+    "derived": "the tasks of a service",
+    "api": "a document over HTTP",
+}
 # Recent runs whose inputs the trigger form offers.
 OFFERED = 10
 
@@ -150,7 +157,12 @@ def _versions(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any
     differences = None
     if before and after:
         differences = view.ask("graphs.get_differences", id=id, before=before, after=after)
-    return {"versions": listed["versions"], "cursor": listed["nextCursor"], "differences": differences}
+    return {
+        "versions": listed["versions"],
+        "cursor": listed["nextCursor"],
+        "differences": differences,
+        "sources": SOURCES,
+    }
 
 
 def _statistics(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:

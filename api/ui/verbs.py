@@ -87,6 +87,7 @@ class Effects:
     Args:
         sentences: in numbers, e.g. `cancels 1 run: 3 task runs run, 412 wait`.
         count: how many objects it changes.
+        typed: what the person types to confirm, such as a name; empty: the count, where it is large.
         sample: some of them, as text.
         plan: of a run that would start; see `run_plan`.
     """
@@ -95,6 +96,12 @@ class Effects:
     count: int = 1
     sample: Sequence[str] = ()
     plan: Mapping[str, Any] | None = None
+    typed: str = ""
+
+    @property
+    def to_type(self) -> str:
+        """What is typed to confirm; empty: nothing."""
+        return self.typed or (str(self.count) if self.count > TYPED_ABOVE else "")
 
 
 def _nothing_more(view: View, ids: Mapping[str, str], body: Any) -> Effects:

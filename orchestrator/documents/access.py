@@ -116,14 +116,14 @@ class Tenant(AnswerModel):
     created_at: AwareDatetime
     max_active_runs: int | None = Field(description="Runs that may be active at a time; null: no limit.")
     takes_only_signed: bool = Field(description="Whether it takes only pipelines that signed bundles bring.")
+    disabled_at: AwareDatetime | None = Field(
+        description="Since when nothing new begins, and only operators are served; null: it is enabled."
+    )
 
 
 class TenantUse(Tenant):
     """A tenant with its limit, and how much of it is used."""
 
-    disabled_at: AwareDatetime | None = Field(
-        description="Since when nothing new begins, and only operators are served; null: it is enabled."
-    )
     disabled_by: str | None
     disabled_reason: str | None
 

@@ -85,6 +85,10 @@ class Version(AnswerModel):
     spec_hash: CodeHash
     source: Source
     created_at: AwareDatetime
+    bundle: BundleOrigin | None = Field(description="The bundle that vouches for this version.")
+    promoted_at: AwareDatetime | None = Field(description="null: it is not the one that is promoted.")
+    promoted_by: str | None = Field(description="The name of the token.")
+    is_previous: bool = Field(description="Was current before the promotion: where a rollback leads.")
 
 
 class CurrentVersion(AnswerModel):

@@ -310,6 +310,12 @@ def check(ctx: click.Context, client: Client | None, file: Path, as_json: bool) 
     ctx.exit(0 if all(each["valid"] for each in checked.values()) else 1)
 
 
+def _source(version: Mapping[str, Any]) -> str:
+    """How a version came: with which bundle, if a server that knows bundles says so."""
+    bundle = version.get("bundle")
+    return f"bundle {bundle['id']} {bundle['version']}" if bundle else version["source"]
+
+
 @pipelines.command()
 @click.argument("pipeline")
 @json_option
@@ -320,7 +326,7 @@ def versions(client: Client, pipeline: str, as_json: bool) -> None:
         Column("version"): field("version"),
         Column("current"): lambda each: "current" if each["isCurrent"] else "",
         moment("stored (UTC)"): lambda each: when(each.get("createdAt")),
-        Column("source", drop=1): field("source"),
+        Column("source", drop=1): _source,
         Column("spec hash"): _short("specHash"),
     }
     show_list("versions", client.versions(pipeline), cells, as_json=as_json)

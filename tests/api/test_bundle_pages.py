@@ -140,3 +140,19 @@ def test_who_may_only_read_sees_no_verb_and_nobody_sees_another_tenants_bundles(
     stranger = replace(mine, token=tokens.make(ADMIN, tenants=("elsewhere",)), tenant="elsewhere")
     page(stranger, "/bundles/shop", 404)
     assert id_of(MINE) not in page(stranger, "/bundles?tab=keys")
+
+
+def test_the_versions_of_a_pipeline_say_where_each_came_from_and_who_promoted_which(mine: Api) -> None:
+    trust(mine, MINE, "releases")
+    install(mine, a_bundle(MINE, pipelines=[pipeline_document()]))
+    steps = [{"id": "pay", "task": "charge"}, {"id": "again", "task": "charge", "needs": ["pay"]}]
+    assert mine.put("/api/pipelines/checkout", {"steps": steps}).status_code == 201
+    mine.post("/api/pipelines/checkout/promote", {"version": 1})
+    second, first = mine.get("/api/pipelines/checkout/versions").json["versions"]
+    assert first["bundle"] == {"id": "shop", "version": "1.0.0", "keyIds": [id_of(MINE)]}
+    assert (second["bundle"], second["source"]) == (None, "api")
+    assert (first["promotedBy"], first["isPrevious"]) == ("test", False)
+    assert (second["promotedAt"], second["isPrevious"]) == (None, True)
+    shown = page(mine, "/pipelines/checkout?tab=versions")
+    assert "/bundles/shop?version=1.0.0" in shown and "a document over HTTP" in shown
+    assert "by test" in shown and "was current before" in shown

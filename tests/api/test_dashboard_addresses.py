@@ -96,6 +96,7 @@ def known(run_id: str) -> dict[str, str]:
         "tasks": "count",
         "compare": run_id,
         "export": "runs",
+        "tenants": TENANT,
     }
 
 
