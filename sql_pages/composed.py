@@ -370,10 +370,11 @@ CALLS: Calls = [
     ("", lambda _, database: drop_months._detach_from(database, "task_runs", MONTH)),
     ("", lambda tx, _: drop_months._drop_tables(tx, MONTH)),
     ("", lambda _, database: expiry.count_expired(database, Policy())),
-    ("dead letters", lambda tx, _: expiry._delete(tx, "dead_letters", "failed_at", NOW, 1)),
-    ("idempotency claims", lambda tx, _: expiry._delete(tx, "idempotency_claims", "expires_at", NOW, 1)),
-    ("workers", lambda tx, _: expiry._delete(tx, "workers", "stopped_at", NOW, 1)),
-    ("redrives", lambda tx, _: expiry._delete(tx, "redrives", "finished_at", NOW, 1)),
+    *(
+        (each.table.replace("_", " "), lambda tx, _, each=each: expiry._delete(tx, each, 1))
+        for each in expiry.expired(NOW, Policy())
+        if each.table in ("dead_letters", "idempotency_claims", "workers", "redrives", "asset_claims")
+    ),
     ("", lambda tx, _: month_status.active_runs(tx, MONTH)),
     ("", lambda tx, _: partitions.is_attached(tx, "runs")),
     ("", lambda tx, _: tenant_deletion._delete_of_runs(tx, "events", [RUN])),

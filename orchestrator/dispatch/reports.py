@@ -7,7 +7,7 @@ the answer leaves. Storage is read before, while nothing is locked.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from pipeweave.errors import (
 )
 from pipeweave.orchestrator.dispatch import results, tokens
 from pipeweave.orchestrator.dispatch.report import FAILED, PENDING, SUCCESS, Report
+from pipeweave.orchestrator.dispatch.taken_objects import TakenObjects
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -30,7 +31,7 @@ from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, Suspended, TaskRun
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.registry import task_rows
-from pipeweave.orchestrator.state import heartbeats, run_headers
+from pipeweave.orchestrator.state import asset_claims, heartbeats, run_headers
 from pipeweave.orchestrator.state.rows import COLUMNS, of_row
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
@@ -163,16 +164,22 @@ class ReportReceiver:
             raise NotFound(f"run of {dispatch_id[:80]!r} not found")
         if not attempt.is_running:
             return self._repeated(attempt, report)
-        outcome = self._outcome(run, attempt, report)
+        taken = self._taking(run, attempt)
+        outcome = self._outcome(run, attempt, report, taken)
         turn = Turn(
             run, [outcome], attempt.task_run.queue, max_retry_delay_ms=self.settings.max_retry_delay_ms
         )
         is_stored = turn.report(self.database)
         is_over = is_stored and isinstance(outcome, Completion | Suspended)
-        reported = Reported() if is_over else self._check_stored(dispatch_id, report)
+        if is_over:
+            taken.remove_originals()
+            return Reported()
         if report.status != FAILED and isinstance(outcome, tuple):
+            if not is_stored and (ended := self._ended_before(dispatch_id, report)) is not None:
+                return ended
+            self._check_stored(dispatch_id, report)
             raise _unusable(outcome[1])
-        return reported
+        return self._check_stored(dispatch_id, report)
 
     def _check_stored(self, dispatch_id: str, report: Report) -> Reported:
         """What became of the attempt: another report may have come first."""
@@ -184,6 +191,13 @@ class ReportReceiver:
             raise _stale(now)
         return Reported()
 
+    def _ended_before(self, dispatch_id: str, report: Report) -> Reported | None:
+        """What the same report has changed that was taken at the same time: it has taken the objects away."""
+        with self.database.statements() as tx:
+            now = self._find(tx, dispatch_id)
+        has_ended = now.row.attempt == now.number and now.row.status in _SAME[report.status]
+        return Reported(is_repeated=True) if has_ended else None
+
     def _repeated(self, attempt: _Attempt, report: Report) -> Reported:
         is_final = attempt.row.attempt == attempt.number
         if is_final and attempt.row.status in _SAME[report.status]:
@@ -192,22 +206,44 @@ class ReportReceiver:
             return Reported(is_repeated=True, is_retrying=attempt.row.finished_at is None)
         raise _stale(attempt)
 
-    def _outcome(self, run: RunHeader, attempt: _Attempt, report: Report) -> CallOutcome:
+    def _taking(self, run: RunHeader, attempt: _Attempt) -> TakenObjects:
+        def beat() -> None:
+            with self.database.statements() as tx:
+                heartbeats.beat_of(tx, attempt.row.id, attempt.number)
+
+        return TakenObjects(self.values, self.values.backends.choose(run.tenant, run.pipeline_id), beat)
+
+    def _outcome(self, run: RunHeader, attempt: _Attempt, report: Report, taken: TakenObjects) -> CallOutcome:
         task_run = attempt.task_run
-        backend = self.values.backends.choose(run.tenant, run.pipeline_id)
-        logs = results.own_path(report.logs_path, "logsPath", attempt.dispatch_id, backend)
+        logs = results.own_path(report.logs_path, "logsPath", attempt.dispatch_id, taken.backend)
         if report.status == FAILED:
             return task_run, results.failure(report, logs)
-        assets = results.assets(report.assets, attempt.dispatch_id, backend)
+        reported_assets = results.assets(report.assets, attempt.dispatch_id)
         try:
             takes_pending = run.async_defaults(task_run.step_id) is not None
             if (suspend := _suspend(report, takes_pending=takes_pending)) is not None:
-                return Suspended(task_run, suspend, assets, logs)
+                return Suspended(task_run, suspend, self._assets(run, task_run, reported_assets, taken), logs)
             chosen = self._chosen(run, task_run, report.selected_next)
-            kept = results.output(self.values, report, attempt.dispatch_id, backend)
+            kept = results.output(taken, report, attempt.dispatch_id)
+            assets = self._assets(run, task_run, reported_assets, taken)
         except (AttemptFailed, NotFound) as error:
             return task_run, failure_of(error)
         return Completion(task_run, kept, chosen, task_run.idempotency_key, assets=assets, logs_path=logs)
+
+    def _assets(
+        self,
+        run: RunHeader,
+        task_run: TaskRun,
+        reported_assets: Mapping[str, Mapping[str, Any]],
+        taken: TakenObjects,
+    ) -> Mapping[str, Any] | None:
+        """Take the files of an attempt over, before any row names them; None for none."""
+        if not reported_assets:
+            return None
+        assets = taken.assets(reported_assets)
+        with self.database.statements() as tx:
+            asset_claims.add(tx, run.tenant, task_run, [each["path"] for each in assets.values()])
+        return assets
 
     def _chosen(
         self, run: RunHeader, task_run: TaskRun, chosen: Collection[str] | None

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
 from pipeweave.authoring.raised import MAX_MESSAGE, MAX_TRACEBACK
-from pipeweave.errors import FieldError, InvalidInput, InvalidResult, NotFound, ObjectTooLarge
+from pipeweave.errors import FieldError, InvalidInput, InvalidResult
 from pipeweave.orchestrator.dispatch.payload import asset_path, logs_path, output_path
 from pipeweave.orchestrator.dispatch.report import Report
+from pipeweave.orchestrator.dispatch.taken_objects import TakenObjects
 from pipeweave.orchestrator.domain.failure import Failure, Outcome, uncounted
 from pipeweave.orchestrator.domain.task_run import KeptValue
-from pipeweave.orchestrator.store.values import Values, canonical
 from pipeweave.safe_text import storable
-from pipeweave.size_limits import INLINE_BYTES, MAX_ASSETS, MAX_OUTPUT_BYTES
+from pipeweave.size_limits import MAX_ASSETS
 from pipeweave.storage.references import ObjectRef
-
-# A larger output is not parsed here: only its bytes are hashed.
-PARSED_BYTES = 4 * 1024 * 1024
 
 _KEY = re.compile(r"(?!\.{1,2}\Z)[^/\\\x00-\x1f]{1,200}\Z")
 
@@ -33,7 +27,7 @@ _OUTCOMES = {"TIMEOUT": Outcome.TIMEOUT, "WORKER_STOPPED": Outcome.INTERRUPTED}
 _FINAL_CODES = frozenset({"INVALID_NEXT_TASKS"})
 
 
-def output(values: Values, report: Report, dispatch_id: str, backend: str) -> KeptValue:
+def output(taken: TakenObjects, report: Report, dispatch_id: str) -> KeptValue:
     """The output of a successful attempt, as it is stored.
 
     Raises:
@@ -44,39 +38,13 @@ def output(values: Values, report: Report, dispatch_id: str, backend: str) -> Ke
     """
     if report.output_path is None:
         try:
-            return values.keep_output(report.output, backend)
+            return taken.values.keep_output(report.output, taken.backend)
         except InvalidInput as error:
             raise InvalidResult(error.detail) from error
-    path = report.output_path
-    if path != output_path(dispatch_id):
-        raise _foreign("outputPath", path, output_path(dispatch_id))
-    storage = values.backends.get(backend)
-    entry = storage.stat(path)
-    if entry is None:
-        raise NotFound(f"the output was not stored: there is no object {path!r}", path=path)
-    if entry.size > MAX_OUTPUT_BYTES:
-        raise InvalidResult(f"the output has {entry.size:,} bytes; at most {MAX_OUTPUT_BYTES:,} are possible")
-    reference = str(ObjectRef(backend, path))
-    if entry.size > PARSED_BYTES:
-        digest = hashlib.sha256()
-        with storage.open(path) as pieces:
-            for piece in pieces:
-                digest.update(piece)
-        return KeptValue(None, reference, entry.size, digest.hexdigest())
-    content = _canonical(storage.get(path, limit=PARSED_BYTES))
-    digest_of = hashlib.sha256(content).hexdigest()
-    if len(content) <= INLINE_BYTES:
-        return KeptValue(content.decode(), None, len(content), digest_of)
-    return KeptValue(None, reference, entry.size, digest_of)
-
-
-def _canonical(content: bytes) -> bytes:
-    try:
-        return canonical(orjson.loads(content))
-    except orjson.JSONDecodeError as error:
-        raise InvalidResult(f"the output is not JSON: {error}") from None
-    except (InvalidInput, ObjectTooLarge) as error:
-        raise InvalidResult(error.detail) from None
+    path = output_path(dispatch_id)
+    if report.output_path != path:
+        raise _foreign("outputPath", report.output_path, path)
+    return taken.output(path)
 
 
 def own_path(path: str | None, field: str, dispatch_id: str, backend: str) -> str | None:
@@ -93,21 +61,20 @@ def own_path(path: str | None, field: str, dispatch_id: str, backend: str) -> st
 
 
 def assets(
-    reported_assets: Mapping[str, Mapping[str, Any]] | None, dispatch_id: str, backend: str
-) -> dict[str, Any] | None:
-    """The assets of a report, with references.
+    reported_assets: Mapping[str, Mapping[str, Any]] | None, dispatch_id: str
+) -> Mapping[str, Mapping[str, Any]]:
+    """The assets of a report, checked; their content was not looked at.
 
     Raises:
         InvalidInput: a key or a path is wrong, or there are too many.
     """
     if not reported_assets:
-        return None
+        return {}
     if len(reported_assets) > MAX_ASSETS:
         fault = FieldError(
             "assets", f"has {len(reported_assets):,} entries", "limit_exceeded", f"at most {MAX_ASSETS:,}"
         )
         raise InvalidInput(f"an attempt has at most {MAX_ASSETS:,} assets", errors=[fault])
-    references = {}
     for key, each in reported_assets.items():
         if not is_asset_key(key):
             expected = "1 to 200 characters without slashes and control characters"
@@ -115,12 +82,7 @@ def assets(
             raise InvalidInput(f"{key[:80]!r} is not the key of an asset", errors=[fault])
         if each["path"] != asset_path(dispatch_id, key):
             raise _foreign(f"assets.{key}.path", str(each["path"]), asset_path(dispatch_id, key))
-        references[key] = {
-            "path": str(ObjectRef(backend, each["path"])),
-            "size": each["size"],
-            "type": each["type"],
-        }
-    return references
+    return reported_assets
 
 
 def failure(report: Report, logs: str | None) -> Failure:

@@ -104,6 +104,9 @@ class AssetAnswer(AnswerModel):
     size: int | None = Field(description="Bytes.")
     type: str | None = Field(description="Its media type.")
     backend: str | None = Field(description="The id of its storage backend; null: the default.")
+    sha256: str | None = Field(
+        description="The SHA-256 of its content, as we have read it; null: it was stored by an earlier version."
+    )
 
 
 class TaskRunDetail(_TaskRun):

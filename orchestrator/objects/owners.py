@@ -37,7 +37,8 @@ NAMING = (
     ("signals", "payload_path"),
     ("bundles", "storage_path"),
 )
-_NAMED = f"SELECT 1 WHERE {' OR '.join(_named_by(*each) for each in NAMING)}"
+_CLAIMS = ("asset_claims", "path")
+_NAMED = f"SELECT 1 WHERE {' OR '.join(_named_by(*each) for each in (*NAMING, _CLAIMS))}"
 
 
 def may_read(tx: Transaction, tenant: str, where: ObjectRef, default_backend: str) -> bool:

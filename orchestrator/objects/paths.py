@@ -24,6 +24,7 @@ from pipeweave.storage.base import MAX_PATH_BYTES
 PREFIXES = ("artifacts/sha256/", "pipelines/", "runs/", "standalone/", "temp-uploads/")
 LOGS = "logs.jsonl"
 ASSETS = "assets/"
+OUTPUT = "output.json"
 
 _TYPE_ID = "[0-7][0-9a-hjkmnp-tv-z]{25}"
 # No control characters and no backslash: such a name is nobody's.
@@ -92,6 +93,13 @@ def _is_encodable(path: str) -> bool:
         return len(path.encode()) <= MAX_PATH_BYTES
     except UnicodeEncodeError:
         return False
+
+
+def is_result(own: AttemptPath) -> bool:
+    """Whether it is the output or a file of an attempt, as an HTTP worker writes them: both are copied to
+    where their content says when its report is taken.
+    """
+    return own.attempt is not None and (own.rest == OUTPUT or own.rest.startswith(ASSETS))
 
 
 def workers_log(task_run_id: UUID, attempt: int) -> str:

@@ -182,13 +182,14 @@ def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> D
 
 
 def _assets(stored: Mapping[str, Any]) -> Document:
-    """Key -> {path, size, type, backend} of the files of an attempt."""
+    """Key -> {path, size, type, backend, sha256} of the files of an attempt."""
     return {
         key: {
             "path": plain_path(each["path"]),
             "size": each.get("size"),
             "type": each.get("type"),
             "backend": backend_of(each["path"]),
+            "sha256": each.get("sha256"),
         }
         for key, each in stored.items()
     }

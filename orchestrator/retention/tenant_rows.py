@@ -14,6 +14,7 @@ OF_RUNS = (
     "waits",
     "run_pauses",
     "upload_claims",
+    "asset_claims",
     "bulk_change_runs",
     "task_runs",
 )

@@ -19,7 +19,7 @@ from pipeweave.json_values import write_json
 from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.domain.upload_ids import upload_ids_in
 from pipeweave.size_limits import INLINE_BYTES, INLINE_WHILE_AWAY_BYTES, MAX_OUTPUT_BYTES
-from pipeweave.storage import Backends, ObjectInfo, ObjectRef
+from pipeweave.storage import Backends, ObjectInfo, ObjectRef, Storage, WrittenContent
 
 # Paths of objects that are named by the SHA-256 of their content.
 ARTIFACTS = "artifacts/sha256/"
@@ -27,6 +27,8 @@ ARTIFACTS = "artifacts/sha256/"
 REFRESH_AFTER = timedelta(hours=1)
 # Between two looks at an object that the sweep is deleting (s).
 DOOMED_PAUSE_S = 0.05
+
+Write = Callable[[Storage, str], object]
 
 
 class Values:
@@ -67,9 +69,23 @@ class Values:
         Raises:
             InvalidSetting, Unavailable: as `keep`.
         """
-        digest = hashlib.sha256(content).hexdigest()
-        where = ObjectRef(backend, f"{ARTIFACTS}{digest[:2]}/{digest}")
-        self._store(where, content, content_type)
+        written = WrittenContent(len(content), hashlib.sha256(content).hexdigest())
+        return self.keep_content(
+            written, backend, lambda to, path: to.put(path, content, content_type=content_type)
+        )
+
+    def keep_content(self, content: WrittenContent, backend: str, write: Write) -> ObjectRef:
+        """Store content whose hash is known. It is durable when this returns.
+
+        Args:
+            write: writes this content, and no other, to a path of a storage; called twice at most, and not
+                at all where the content is there.
+
+        Raises:
+            InvalidSetting, Unavailable: as `keep`. What `write` raises.
+        """
+        where = ObjectRef(backend, f"{ARTIFACTS}{content.sha256[:2]}/{content.sha256}")
+        self._store(where, content.size, write)
         return where
 
     def keep_output(self, value: Any, backend: str) -> KeptValue:
@@ -87,19 +103,19 @@ class Values:
                 raise
             return kept
 
-    def _store(self, where: ObjectRef, content: bytes, content_type: str) -> None:
+    def _store(self, where: ObjectRef, size: int, write: Write) -> None:
         storage = self.backends.get(where.backend)
         stored_object = storage.stat(where.path)
-        if _is_kept(stored_object, len(content)):
+        if _is_kept(stored_object, size):
             return
-        storage.put(where.path, content, content_type=content_type)
+        write(storage, where.path)
         if stored_object is None:
             return
         # The sweep may have found the object old before it was written again, and delete it now.
         while self._is_doomed(where):
             time.sleep(DOOMED_PAUSE_S)
         if storage.stat(where.path) is None:
-            storage.put(where.path, content, content_type=content_type)
+            write(storage, where.path)
 
     def load(self, inline: Any, path: str | None) -> Any:
         """Load the value of a row: the inline value, or the object that its path refers to.

@@ -7,7 +7,7 @@ large file is never held in memory. Nothing is made or asked for before the task
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,20 +143,19 @@ class Files:
         asset = self._stored_file(key)
         return self._loaded(asset, self._place("upstream") / key), asset.type
 
-    def store(self, put: Callable[[str, AddedAsset], str]) -> dict[str, dict[str, Any]] | None:
+    def store(self, put: Callable[[str, AddedAsset], Mapping[str, Any]]) -> dict[str, dict[str, Any]] | None:
         """Store the attempt's own assets, once the task has succeeded.
 
         Args:
-            put: stores the asset of a key, and gives its path.
+            put: stores the asset of a key, and says where it is: {path, …}.
 
         Returns:
-            {path, size, type} by key; None if the task has added no asset.
+            {path, size, type, …} by key; None if the task has added no asset.
         """
         if not self.added:
             return None
         return {
-            key: {"path": put(key, each), "size": each.size, "type": each.type}
-            for key, each in self.added.items()
+            key: {"size": each.size, "type": each.type, **put(key, each)} for key, each in self.added.items()
         }
 
     def close(self) -> None:

@@ -160,7 +160,7 @@ class AttemptUnderWay:
             except Unavailable as error:
                 return {**self._failed(error), "begun": False}
             outcome = self._masked(outcome_of(self._call(arguments)), files)
-            assets = files.store(access.put_asset)
+            assets = files.store(lambda key, each: {"path": access.put_asset(key, each)})
             body = self._succeeded(outcome, access) if outcome.suspend is None else _pending(outcome.suspend)
             return {**body, **({"assets": assets} if assets else {})}
         finally:

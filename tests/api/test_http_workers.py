@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -138,7 +139,9 @@ def test_a_stored_result_is_read_and_kept(api: Api, attempt: Attempt) -> None:
     )
     assert answer.status_code == 200
     row = attempt.row()
-    assert (row.output, row.output_path, row.output_size) == (None, f"local//{path}", len(json.dumps(large)))
+    digest = hashlib.sha256(json.dumps(large).encode()).hexdigest()
+    where = f"local//artifacts/sha256/{digest[:2]}/{digest}"
+    assert (row.output, row.output_path, row.output_size) == (None, where, len(json.dumps(large)))
     assert row.logs_path == f"local//{logs}"
 
 
@@ -257,7 +260,7 @@ def test_a_report_while_storage_is_away_can_be_sent_again(
         raise Unavailable("storage is away")
 
     with monkeypatch.context() as broken:
-        broken.setattr(storage, "stat", away)
+        broken.setattr(storage, "get", away)
         answer = api.http.post(f"/api/task-runs/{attempt.id}/complete", json=report)
         assert (answer.status_code, attempt.row().status) == (503, "running")
     assert api.http.post(f"/api/task-runs/{attempt.id}/complete", json=report).status_code == 200

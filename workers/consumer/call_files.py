@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
@@ -11,10 +11,9 @@ from pipeweave.attempt import AddedAsset, StoredFile
 from pipeweave.attempt.asset_values import CONTENT_TYPES
 from pipeweave.errors import InvalidId
 from pipeweave.orchestrator.domain import RunHeader, TaskRun
-from pipeweave.orchestrator.state import files
-from pipeweave.orchestrator.store import Database, Transaction, Values
+from pipeweave.orchestrator.state import asset_claims, files
+from pipeweave.orchestrator.store import Database, Transaction, Values, kept_objects
 from pipeweave.size_limits import MAX_ASSET_BYTES
-from pipeweave.storage import ObjectRef
 from pipeweave.workers.consumer import reconcile
 
 R = TypeVar("R")
@@ -46,18 +45,19 @@ class CallFiles:
         return StoredFile(row.storage_path, row.size_bytes, row.mime_type, row.filename)
 
     def read(self, file: StoredFile) -> AbstractContextManager[Iterable[bytes]]:
-        storage, path = self._values.backends.locate(file.place)
-        return storage.open(path)
+        return kept_objects.opened(self._values, file.place)
 
-    def put(self, key: str, asset: AddedAsset) -> str:
-        """Store an asset of this attempt; returns its reference."""
+    def put(self, key: str, asset: AddedAsset) -> Mapping[str, str]:
+        """Store an asset of this attempt by its content: {path, sha256}, the path a reference."""
         backend = self._values.backends.choose(self._run.tenant, self._run.pipeline_id)
-        path = f"{folder_of(self._task_run)}/assets/{key}"
-        with asset.path.open("rb") as file:
-            self._values.backends.get(backend).put_stream(
-                path, file, limit=MAX_ASSET_BYTES, content_type=CONTENT_TYPES[asset.type]
-            )
-        return str(ObjectRef(backend, path))
+        type_ = CONTENT_TYPES[asset.type]
+        kept = kept_objects.keep_file(self._values, asset.path, backend, type_, MAX_ASSET_BYTES)
+        return {"path": kept.reference, "sha256": kept.sha256}
+
+    def claim(self, assets: Mapping[str, Mapping[str, str]]) -> None:
+        """Note that this attempt has the stored assets, so that they are kept; waits for PostgreSQL."""
+        references = [each["path"] for each in assets.values()]
+        self._look(lambda tx: asset_claims.add(tx, self._run.tenant, self._task_run, references))
 
     def _look(self, read: Callable[[Transaction], R]) -> R:
         def look() -> R:

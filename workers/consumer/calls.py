@@ -347,8 +347,12 @@ class Calls:
         """Store the assets that the task has added, before any row names them; None if it has added none."""
         if not files.added:
             return None
+        means = CallFiles(self.database, self.values, run, task_run)
         with self.limit.of(seconds, task_run):
-            return files.store(CallFiles(self.database, self.values, run, task_run).put)
+            assets = files.store(means.put)
+        if assets is not None:
+            means.claim(assets)
+        return assets
 
     def _close_files(self) -> None:
         if self._files is not None:

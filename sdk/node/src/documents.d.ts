@@ -18,6 +18,8 @@ export interface AssetAnswer {
   type: string | null
   /** The id of its storage backend; null: the default. */
   backend: string | null
+  /** The SHA-256 of its content, as we have read it; null: it was stored by an earlier version. */
+  sha256: string | null
 }
 
 /** One attempt of a task run. */

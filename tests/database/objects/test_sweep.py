@@ -531,7 +531,7 @@ def test_a_task_that_completes_late_keeps_its_output(driver: RunDriver, storage:
     assert run(driver).swept.kept == 1
     with driver.database.transaction() as tx:
         settle(tx, started, output={"n": 1})
-    assert run(driver).swept.kept == 1
+    assert run(driver).swept.deleted == 1, "its row has it"
 
 
 def test_a_rerun_keeps_the_files_and_outputs_that_it_takes_over(

@@ -180,7 +180,13 @@ def test_a_task_run_shows_its_files_its_log_and_when_it_was_dispatched(tx: Trans
         {"run_id": run_id, "assets": json.dumps(assets)},
     )
     found = reading.task_run(tx, TENANT, ids.task_run_id(run_id, 1))
-    report = {"path": "runs/x/assets/report", "size": 3, "type": "text/plain", "backend": "main"}
+    report = {
+        "path": "runs/x/assets/report",
+        "size": 3,
+        "type": "text/plain",
+        "backend": "main",
+        "sha256": None,
+    }
     assert found["assets"] == {"report": report}
     assert (found["logsPath"], found["dispatchedAt"]) == ("runs/x/logs.jsonl", found["startedAt"])
     (attempt,) = found["attempts"]

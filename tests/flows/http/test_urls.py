@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
@@ -43,7 +44,7 @@ def work_by_urls(dispatch: Dispatch) -> object:
     assert status == 200
     made = urls["put"]["sum.txt"]
     assert store(service, made["url"], str(value + 1).encode()) == 200
-    assets = {"sum.txt": {"path": made["path"], "size": 1, "type": "text"}}
+    assets = {"sum.txt": {"path": made["path"], "size": 2, "type": "text"}}
     report = {
         "status": "success",
         "outputPath": f"runs/{dispatch.run_id}/output.json",
@@ -64,9 +65,9 @@ def test_a_chain_without_credentials(http_stack: LiveStack, orchestrator_url: st
     assert "storageToken" not in first.body
     assert "accessKey" not in json.dumps(first.body)
     [asset] = second.body["upstreamRefs"]["plus"]["assets"].values()
-    assert (asset["size"], asset["type"]) == (1, "text")
+    assert (asset["size"], asset["type"]) == (2, "text")
     stored = http_stack.steps(run.id)["plus"]
-    assert stored.assets["sum.txt"]["path"] == f"local//runs/{first.run_id}/assets/sum.txt"
+    assert stored.assets["sum.txt"]["sha256"] == asset["sha256"] == hashlib.sha256(b"41").hexdigest()
     assert stored.logs_path == f"local//runs/{first.run_id}/logs.jsonl"
 
 

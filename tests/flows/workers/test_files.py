@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -59,8 +60,9 @@ def test_assets_of_a_step_are_read_by_the_steps_behind_it(files_stack: LiveStack
         "rows.json": (7, "json"),
         "note": (7, "text"),
     }
-    where = ObjectRef.parse(assets["note"]["path"], "?")
-    assert where.backend == "local"
+    where, digest = ObjectRef.parse(assets["note"]["path"], "?"), hashlib.sha256(b"of pack").hexdigest()
+    assert where == ObjectRef("local", f"artifacts/sha256/{digest[:2]}/{digest}")
+    assert assets["note"]["sha256"] == digest
     assert storage_of(files_stack).get(where.path) == b"of pack"
     assert steps["unpack"].assets is None
 
