@@ -9,7 +9,7 @@ import stat
 import struct
 from typing import Any
 
-from pipeweave import Context
+from pipeweave import Context, Suspend
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -84,6 +84,14 @@ def attempt(source: str, ctx: Context) -> dict[str, Any]:
 def plus(a: int, b: int) -> int:
     """A function as tasks have them."""
     return a + b
+
+
+def suspends(kind: str, ctx: Context) -> Suspend:
+    """Hand the work on."""
+    if kind == "poll":
+        return Suspend.poll("https://shop.example/jobs/1", interval="1m", tries=3)
+    ctx.add_asset("url.txt", ctx.callback_url)
+    return Suspend.callback(timeout="1h")
 
 
 async def waiting(a: int) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -12,13 +14,17 @@ import pytest
 from support import boxed_code
 from support.factories import a_task, a_worker, register
 from support.run_driver import RunDriver
+from support.uploads import an_upload
 
-from pipeweave import Sandbox
+from pipeweave import Sandbox, async_reports, callback_tokens, ids
 from pipeweave.authoring.task import Task
 from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.messaging.batching import group_into_messages
+from pipeweave.orchestrator.objects import paths
+from pipeweave.orchestrator.waits import callbacks
+from pipeweave.orchestrator.waits.looking import look_at
 from pipeweave.settings import Settings
 from pipeweave.spec import parse_spec
 from pipeweave.workers.consumer.calls import Calls
@@ -28,6 +34,7 @@ from pipeweave.workers.consumer.runner import ChildProcess, Runner
 pytestmark = pytest.mark.usefixtures("machine_with_boxes")
 
 SMALL = Sandbox(memory="64M", cpu="500ms", files=["tmp"])
+SECRET_KEY, PASSWORD = "5e" * 32, "hunter2-hunter2"
 
 
 def hog(kind: str) -> int:
@@ -40,6 +47,9 @@ def hog(kind: str) -> int:
 
 OPTIONS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
     "run": (boxed_code.run, {"sandbox": SMALL, "retries": 0, "timeout": 20}),
+    "trusted": (boxed_code.run, {"sandbox": replace(SMALL, secrets=("DB",)), "retries": 0}),
+    "suspends": (boxed_code.suspends, {"sandbox": SMALL, "retries": 0}),
+    "without_folder": (boxed_code.run, {"sandbox": Sandbox(memory="64M"), "retries": 0}),
     "open": (boxed_code.attempt, {"retries": 0}),
     "waiting": (boxed_code.waiting, {"sandbox": SMALL}),
     "shared": (boxed_code.waiting, {"concurrent": 5, "retries": 0}),
@@ -48,13 +58,23 @@ OPTIONS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
 
 
 @pytest.fixture
-def runner(isolated_driver: RunDriver) -> Iterator[Runner]:
+def runner(isolated_driver: RunDriver, tmp_path: Path) -> Iterator[Runner]:
     driver = isolated_driver
+    (tmp_path / driver.tenant).mkdir()
+    for name in ("DB", "OTHER"):
+        (tmp_path / driver.tenant / name).write_text(PASSWORD)
     listed = [a_task(each) for each in OPTIONS]
     with driver.database.transaction() as tx:
         register(tx, driver.tenant, *listed)
         id_ = a_worker(tx, driver.tenant, *listed)
-    settings = Settings(database_url=driver.database.url, broker_url="memory://", tenant=driver.tenant)
+    settings = Settings(
+        database_url=driver.database.url,
+        broker_url="memory://",
+        tenant=driver.tenant,
+        secret_key=SECRET_KEY,
+        orchestrator_url="https://api.example",
+        secrets=({"provider": "file", "path": str(tmp_path)},),
+    )
     publisher: Any = SimpleNamespace(publish=driver.sent.extend)
     tasks: dict[str, Task[..., Any]] = {
         id: Task(fn, TaskSpec(id=id, code_hash=listed[0].code_hash, **options))
@@ -168,6 +188,65 @@ def test_calls_that_share_a_process_are_not_put_into_a_box_by_a_step(
     step = {"id": "a", "task": "shared", "params": {"a": 1}, "sandbox": {}}
     run_id = ran(isolated_driver, runner, step)
     assert error_of(isolated_driver, run_id).error_code == "SANDBOX_REFUSED"
+
+
+# --- what a call asks the worker for -----------------------------------------------------------------------
+
+
+def output_of(driver: RunDriver, run_id: UUID) -> Any:
+    [row] = driver.task_runs(run_id)
+    return driver.values.load(row.output, row.output_path)
+
+
+def test_a_boxed_call_gets_its_secrets_and_shows_none(isolated_driver: RunDriver, runner: Runner) -> None:
+    source = "value = ctx.secret('DB'); outcome = [len(value), f'password={value}']"
+    run_id = ran(isolated_driver, runner, {"id": "a", "task": "trusted"}, input={"source": source})
+    assert output_of(isolated_driver, run_id) == [len(PASSWORD), "password=***"]
+    assert isolated_driver.events(run_id, "task_run.secret_masked")
+    refused = ran(
+        isolated_driver, runner, {"id": "a", "task": "trusted"}, input={"source": "ctx.secret('OTHER')"}
+    )
+    assert error_of(isolated_driver, refused).error_code == "SANDBOX_REFUSED"
+
+
+def test_a_boxed_call_reads_the_upload_that_its_run_names_and_no_other(
+    isolated_driver: RunDriver, runner: Runner
+) -> None:
+    driver = isolated_driver
+    mine, other = (an_upload(driver.database, driver.tenant) for _ in range(2))
+    for each in (mine, other):
+        driver.values.backends.default.put(paths.upload_path(each, "a.csv"), b"1,2")
+    read = "path = ctx.upload(ctx.input['file']); outcome = [path.name, path.read_text()]"
+    named = ids.show(ids.UPLOAD, mine)
+    run_id = ran(driver, runner, {"id": "a", "task": "run"}, input={"source": read, "file": named})
+    assert output_of(driver, run_id) == ["a.csv", "1,2"]
+    hidden = f"ctx.upload('tmp_' + {ids.show(ids.UPLOAD, other)[4:]!r})"
+    run_id = ran(driver, runner, {"id": "a", "task": "run"}, input={"source": hidden})
+    assert error_of(driver, run_id).error_code == "NOT_FOUND"
+    step = {"id": "a", "task": "without_folder"}
+    run_id = ran(driver, runner, step, input={"source": read, "file": named})
+    assert error_of(driver, run_id).error_code == "SANDBOX_REFUSED"
+
+
+def test_a_boxed_call_hands_its_work_on_and_is_reported_by_its_callback_url(
+    isolated_driver: RunDriver, runner: Runner
+) -> None:
+    driver = isolated_driver
+    run_id = ran(driver, runner, {"id": "a", "task": "suspends"}, input={"kind": "callback"})
+    assert driver.statuses(run_id) == {"a": "waiting"}
+    [asset] = driver.task_runs(run_id)[0].assets.values()
+    storage, path = driver.values.backends.locate(asset["path"])
+    url = storage.get(path).decode()
+    prefix = f"https://api.example{callback_tokens.PATH}"
+    named = callback_tokens.read(SECRET_KEY, url.removeprefix(prefix))
+    assert url.startswith(prefix) and named is not None
+    kept = driver.values.keep(async_reports.of_callback({"output": 7}))
+    driver.database.run(lambda tx: callbacks.receive(tx, named, kept))
+    driver.database.run(lambda tx: look_at(tx, [(run_id, named.task_run_id)]))
+    assert driver.statuses(run_id) == {"a": "completed"}
+    polled = ran(driver, runner, {"id": "a", "task": "suspends"}, input={"kind": "poll"})
+    [wait] = driver.rows("SELECT * FROM waits WHERE run_id = :id", id=polled)
+    assert (wait.data["url"], wait.data["maxTries"]) == ("https://shop.example/jobs/1", 3)
 
 
 @pytest.mark.parametrize(
