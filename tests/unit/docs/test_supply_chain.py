@@ -68,5 +68,14 @@ def test_each_image_can_be_named_by_its_digest() -> None:
     assert set(bases) == {"${PYTHON_IMAGE}"}
 
 
+def test_the_command_that_pins_images_names_each_one_with_its_usual_tag() -> None:
+    command = (ROOT / "docs/operations.md").read_text().partition("$ for each in ")[2].partition("; do")[0]
+    written = set(re.findall(r"(\w+_IMAGE)=(\S+)", command))
+    assert written == set(
+        re.findall(r"\$\{(\w+_IMAGE):-([^}]+)\}", (ROOT / "docker-compose.yml").read_text())
+    )
+    assert f"ARG PYTHON_IMAGE={dict(written)['PYTHON_IMAGE']}\n" in (ROOT / "Dockerfile").read_text()
+
+
 def _version(name: str) -> str:
     return next(package.version for package in locked_packages(LOCK.read_text()) if package.name == name)
