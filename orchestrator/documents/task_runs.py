@@ -105,7 +105,7 @@ class AssetAnswer(AnswerModel):
     type: str | None = Field(description="Its media type.")
     backend: str | None = Field(description="The id of its storage backend; null: the default.")
     sha256: str | None = Field(
-        description="The SHA-256 of its content, as we have read it; null: it was stored by an earlier version."
+        description="The SHA-256 of its content, as we have read it; null: an earlier version stored it."
     )
 
 

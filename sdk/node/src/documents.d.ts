@@ -18,7 +18,7 @@ export interface AssetAnswer {
   type: string | null
   /** The id of its storage backend; null: the default. */
   backend: string | null
-  /** The SHA-256 of its content, as we have read it; null: it was stored by an earlier version. */
+  /** The SHA-256 of its content, as we have read it; null: an earlier version stored it. */
   sha256: string | null
 }
 
