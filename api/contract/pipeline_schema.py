@@ -18,6 +18,7 @@ from pipeweave.authoring import (
 )
 from pipeweave.durations import DURATION_PATTERN, MAX_MS
 from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
+from pipeweave.labels import LABEL_NAME_PATTERN, LABEL_PATTERN, MAX_LABELS
 from pipeweave.sandbox import MAX_HOSTS, TMP
 from pipeweave.schema import TYPES
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_STEPS
@@ -173,6 +174,14 @@ _QUEUE = {
     "pattern": QUEUE_PATTERN,
     "description": "The queue of its task runs. Absent: that of the run's trigger, else of the task.",
 }
+_REQUIRES = {
+    "type": ["object", "null"],
+    "minProperties": 1,
+    "maxProperties": MAX_LABELS,
+    "propertyNames": {"pattern": LABEL_NAME_PATTERN},
+    "additionalProperties": {"type": "string", "pattern": LABEL_PATTERN},
+    "description": "Labels of the workers that may call it, beside those of the run and of its task.",
+}
 _STEP: dict[str, Any] = {
     "type": "object",
     "description": "Does exactly one of `task`, `adapter`, and what the engine decides itself.",
@@ -192,6 +201,7 @@ _STEP: dict[str, Any] = {
         "onExhausted": _ON_EXHAUSTED,
         "sandbox": _SANDBOX,
         "queue": _QUEUE,
+        "requires": _REQUIRES,
         "needs": {
             "type": ["array", "null"],
             "items": _NAME,

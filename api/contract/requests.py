@@ -34,6 +34,7 @@ from pipeweave.authoring import (
 )
 from pipeweave.errors import FieldError
 from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
+from pipeweave.labels import LABEL_NAME_PATTERN, LABEL_PATTERN, MAX_LABELS
 from pipeweave.orchestrator.registry import MAX_TASKS, MAX_VERSION
 from pipeweave.orchestrator.runs import MAX_PRIORITY, MIN_PRIORITY, admission
 from pipeweave.rates import RATE_EXPECTED, RATE_PATTERN, is_rate
@@ -74,6 +75,10 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME_LENGTH)]
 # Stands after the bounds, because pydantic leaves bounds that follow it out of the JSON schema.
 WHOLE = BeforeValidator(_whole)
 Queue = Annotated[str, Field(pattern=QUEUE_PATTERN)]
+Requires = Annotated[
+    dict[Annotated[str, Field(pattern=LABEL_NAME_PATTERN)], Annotated[str, Field(pattern=LABEL_PATTERN)]],
+    Field(min_length=1, max_length=MAX_LABELS),
+]
 Priority = Annotated[int, Field(ge=MIN_PRIORITY, le=MAX_PRIORITY, description="Lower runs first."), WHOLE]
 
 
@@ -132,6 +137,12 @@ class RunRequest(Request):
         None,
         description="Of all steps without a queue of their own, also in the runs inside of it. Absent: those "
         "of the tasks. Tasks of HTTP services have no queues.",
+    )
+    requires: Requires | None = Field(
+        None,
+        description="Labels of the workers that may call its steps, also in the runs inside of it, beside "
+        "those that the steps and the tasks require. Of one label, the step's value counts, then this one. "
+        "Tasks of HTTP services are not concerned.",
     )
     metadata: Metadata | None = None
     run_token: Annotated[str, Field(min_length=1, max_length=MAX_TOKEN)] | None = Field(
@@ -362,6 +373,9 @@ class TaskOptions(Request):
     )
     queue: Queue | None = Field(
         None, description="The name of the queue that its task runs wait in; absent: that of its service."
+    )
+    requires: Requires | None = Field(
+        None, description="Labels of the workers that may call it; absent: of any worker."
     )
     idempotency_ttl: Annotated[int, Field(gt=0, le=TEN_YEARS_S), WHOLE] | None = Field(
         None,

@@ -100,6 +100,7 @@ def _trigger(
         run_token,
         call.cause,
         queue=body.queue,
+        requires=body.requires,
     )
 
 

@@ -257,11 +257,17 @@ def _afterwards(step: Document) -> Iterator[str]:
         yield "Without an attempt left, it fails, whatever the pipeline and its task say."
     if "queue" in step:
         yield f"Its task runs wait in the queue `{step['queue']}`."
+    if "requires" in step:
+        yield f"Called only by workers with {_labels(step['requires'])}."
     if "compensate" in step:
         yield f"Taken back, if the run fails or is cancelled after it: {_called(step['compensate'])}."
 
 
 # --- parts of sentences -----------------------------------------------------------------------------------
+
+
+def _labels(labels: Document) -> str:
+    return " and ".join(f"`{name}={value}`" for name, value in labels.items())
 
 
 def _called(call: Document) -> str:

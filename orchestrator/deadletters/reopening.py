@@ -244,7 +244,7 @@ _CLEARED = f""", due_at = CASE WHEN {kind_sql.IS_ITEM} AND NOT {_HAS_CHILD}
 # The task's current code version and its service's current queue.
 _ANEW = f""", code_version = k.code_version, code_hash = k.code_hash,
     is_limited = k.concurrency > 0 OR k.rate_limit IS NOT NULL,
-    queue = {queue_names.name_sql("s.queue", "t.queue_name", "k.queue")}{_CLEARED}"""
+    queue = {queue_names.queue_sql()}{_CLEARED}"""
 _ITS_SERVICE = "JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id"
 _IS_OF_TASK = "k.tenant_id = t.tenant_id AND k.id = t.task_id"
 # A map of child runs, and its items, run no task either.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import datetime, timedelta
 
+from pipeweave.labels import in_words
 from pipeweave.orchestrator.deployment import shared_settings
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import stalled
@@ -174,16 +175,21 @@ def queues(settings: Settings) -> Verdict:
         # There the tick dispatches.
         unserved_queues = [each for each in unserved_queues if not queue_names.is_dispatch(each)]
     if unserved_queues:
-        names = ", ".join(unserved_queues[:SHOWN]) + (
+        names = ", ".join(map(_shown, unserved_queues[:SHOWN])) + (
             f" and {len(unserved_queues) - SHOWN} more" if unserved_queues[SHOWN:] else ""
         )
         return error(
             f"task runs wait in queues without a worker: {names}",
             "start a worker without --queues, or `pipeweave dispatcher`: it dispatches to HTTP services"
             if queue_names.is_dispatch(unserved_queues[0])
-            else "start a worker that serves them: see --queues",
+            else "start a worker that serves them: see --queues and --label",
         )
     return fine("every queue in which task runs wait has workers")
+
+
+def _shown(queue: str) -> str:
+    required = queue_names.required_in(queue)
+    return f"{queue} (no worker has {in_words(required)})" if required else queue
 
 
 _DEAD_LETTERS = """

@@ -36,7 +36,9 @@ SELECT t.id, t.run_id, t.tenant_id, t.task_id, t.step_id, t.kind, t.status, t.at
        t.priority, t.queue, t.is_limited, t.due_at, t.awaits, t.queued_at, t.started_at, t.claimed_at,
        t.heartbeat_at, t.finished_at, t.worker, t.progress, t.error_code, t.map_first, t.map_count,
        r.status AS run_status, r.pipeline_id, now() AS now, t.code_version,
-       CASE WHEN t.status = 'queued' THEN {placement.PINNED_TO} END AS pinned_to, t.queue_name,
+       CASE WHEN t.status = 'queued' THEN {placement.PINNED_TO} END AS pinned_to, t.queue_name, t.requires,
+       (SELECT k.requires FROM tasks AS k
+        WHERE k.tenant_id = t.tenant_id AND k.id = t.task_id) AS task_requires,
        coalesce(jsonb_exists(r.edits -> 'params', t.step_id), false) AS is_edited,
        p.paused_at, p.paused_by, p.reason AS pause_reason
 FROM unnest(CAST(:runs AS uuid[]), CAST(:ids AS uuid[])) AS n(run_id, id)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from pipeweave.errors import Unavailable
+from pipeweave.labels import Labels, in_words
 from pipeweave.orchestrator.bundles import installed
 from pipeweave.orchestrator.diagnosis.why_reasons import MOST_COUNTED, Reason, nth, reason, seconds, up_to
 from pipeweave.orchestrator.domain import gcra, queue_names
@@ -93,7 +94,7 @@ SELECT count(*) FROM (
 
 def queue_reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
     """What a queued task run waits for: a worker, task runs ahead of it, or a message that was lost."""
-    taker = placement.taker_of(tx, row.tenant_id, row.task_id, row.pinned_to, row.queue_name)
+    taker = placement.taker_of(tx, row.tenant_id, row.task_id, row.pinned_to, row.queue_name, row.requires)
     if queue_names.is_parking(row.queue):
         yield _not_loaded(tx, row, taker)
         return
@@ -101,11 +102,22 @@ def queue_reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]
     if not alive and installed.bundle_of_task(tx, row.tenant_id, row.task_id) is not None:
         yield _not_loaded(tx, row, taker)
     elif not alive:
-        text = f"no running worker serves {row.queue}"
+        required = queue_names.required_in(row.queue)
+        text = _no_labels(row.queue, required) if required else f"no running worker serves {row.queue}"
         yield reason("no_worker", text, queue=row.queue, workers=0)
     elif not taker.lives and not worker_processes.has_silent(tx, row.queue):
         yield _not_loaded(tx, row, taker)
     yield from line_reasons(tx, row, oldest)
+
+
+def _no_labels(queue: str, required: Labels) -> str:
+    """Why nobody takes what requires labels, and what helps."""
+    options = " ".join(f"--label {name}={value}" for name, value in sorted(required.items()))
+    served = queue_names.without_labels(queue)
+    return (
+        f"no running worker that serves {served} has {in_words(required)}: it waits for one "
+        f"(`pipeweave worker {options}`)"
+    )
 
 
 def line_reasons(tx: Transaction, row: Any, oldest: Oldest | None) -> Iterator[Reason]:
@@ -130,6 +142,8 @@ def _not_loaded(tx: Transaction, row: Any, taker: placement.Taker) -> Reason:
     code = "" if version is None else f" in code version {version}, to which its run is pinned"
     if row.queue_name is not None:
         code += f" and serves the queue {row.queue_name}, which its step or run has chosen"
+    if required := {**(row.task_requires or {}), **(row.requires or {})}:
+        code += f" and the labels {in_words(required)}"
     if taker.is_leaving and not taker.lives:
         text = (
             f"the workers that have task {row.task_id}{code} drain or stop, and take nothing more: it waits "

@@ -55,6 +55,9 @@ class Task(AnswerModel):
     registered_at: AwareDatetime
     updated_at: AwareDatetime
     queue: str = Field(description="The name of its queue; `default`: that of its service.")
+    requires: dict[str, str] | None = Field(
+        description="Labels of the workers that may call it; null: of any worker."
+    )
     worker_count: int = Field(
         description="How many live worker processes have it; of an HTTP task, instances that take dispatches."
     )

@@ -27,7 +27,10 @@ class Worker(AnswerModel):
     hostname: str | None
     pid: int | None
     version: str | None = Field(description="Of the code that it has loaded.")
-    queues: list[str] = Field(description="Full names of the queues that it consumes.")
+    labels: dict[str, str] = Field(description="Of its machine: what requires some of them it may call.")
+    queues: list[str] = Field(
+        description="Full names of the queues that it consumes, but for those of what requires labels."
+    )
     places: int | None = Field(description="Messages that it works off at a time; null for an HTTP service.")
     busy: int | None = Field(description="Places in use, at its last heartbeat.")
     task_count: int

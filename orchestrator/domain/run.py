@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from pipeweave.labels import Labels
 from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.places import BodyScope
 from pipeweave.orchestrator.domain.plan import Plan
@@ -42,6 +43,7 @@ class RunHeader:
             pipeline.
         scope: what a body sees of the steps around it; None for the run of a pipeline.
         queue: the name of the queue of its steps that name none; None for those of their tasks.
+        requires: labels of the worker that all its steps require, beside their own ones; None for none.
     """
 
     id: UUID
@@ -59,6 +61,7 @@ class RunHeader:
     body: str | None = None
     scope: BodyScope | None = None
     queue: str | None = None
+    requires: Labels | None = None
 
     def own_timeout_s(self, step_id: str) -> float | None:
         """How long an attempt of a step may take (s), if the step says so itself, not its task."""

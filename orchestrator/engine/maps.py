@@ -118,11 +118,12 @@ WITH parent AS MATERIALIZED (
 ), items AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, map_index, map_parent, status,
         max_attempts, priority, queue, is_limited, code_version, code_hash, timeout_ms, item, queue_name,
-        created_at, queued_at)
+        requires, created_at, queued_at)
     SELECT p.run_id, i.id, p.tenant_id, p.step_id, p.task_id, 'item', i.place - 1, :parent,
         CASE WHEN CAST(:of_children AS boolean) THEN 'pending' WHEN p.is_held THEN 'ready' ELSE 'queued' END,
         p.max_attempts, p.priority, p.queue, p.is_limited, p.code_version, p.code_hash, p.timeout_ms,
-        CAST(i.item AS jsonb), p.queue_name, :now, CASE WHEN NOT CAST(:of_children AS boolean) THEN :now END
+        CAST(i.item AS jsonb), p.queue_name, p.requires, :now,
+        CASE WHEN NOT CAST(:of_children AS boolean) THEN :now END
     FROM parent AS p,
          unnest(CAST(:ids AS uuid[]), CAST(:items AS text[])) WITH ORDINALITY AS i(id, item, place)
 )

@@ -60,11 +60,12 @@ def read(tx: Transaction) -> Samples:
     made = Samples()
     queued: list[Any] = list(tx.execute(_QUEUED, {"groups": MOST_GROUPS, "most": MOST_OF_ONE}))
     after = worker_list.STALLED_AFTER
+    waiting = {row.queue for row in queued}
     late = {row.queue for row in queued if row.oldest_s >= after.total_seconds()}
     parameters = {"lost": worker_processes.LOST_AFTER, "stalled": after, "most": MOST_WORKERS}
     served: set[str] = set()
     for worker in tx.execute(_WORKERS, parameters):
-        served |= _add_worker(made, worker, late)
+        served |= _add_worker(made, worker, late, waiting)
     for row in queued:
         _add_queued(made, row, served)
     for each in worker_uptime.uptimes(tx, None):
@@ -72,8 +73,12 @@ def read(tx: Transaction) -> Samples:
     return made
 
 
-def _add_worker(made: Samples, worker: Any, late: set[str]) -> set[str]:
-    """Add a worker; the queues that it takes task runs from."""
+def _add_worker(made: Samples, worker: Any, late: set[str], waiting: set[str]) -> set[str]:
+    """Add a worker; the queues that it takes task runs from.
+
+    Args:
+        late, waiting: the queues in which task runs wait for long, or at all.
+    """
     labels = worker.tenant_id, worker.service_id
     state = _state(worker, late)
     takes = state in (RUNNING, STALLED)
@@ -84,11 +89,16 @@ def _add_worker(made: Samples, worker: Any, late: set[str]) -> set[str]:
     made.add(WORKER_MEMORY_REPLACEMENTS, worker.memory_replacements, *labels)
     if not takes:
         return set()
-    # Queues that only differ in what is apart are one to those who run workers.
-    for queue in {queue_names.plain(each) for each in worker.queues if each}:
+    # Queues that only differ in what is apart are one to those who run workers. Of all sets of a worker's
+    # labels, few are ever required.
+    for queue in {queue_names.plain(each) for each in worker.queues if each and _is_told(each, waiting)}:
         made.add(CELERY_QUEUE_SLOTS, worker.concurrency, worker.tenant_id, queue)
         made.add(CELERY_QUEUE_DEPTH, 0, worker.tenant_id, queue)
     return set(worker.queues)
+
+
+def _is_told(queue: str, waiting: set[str]) -> bool:
+    return queue in waiting or not queue_names.required_in(queue)
 
 
 def _state(worker: Any, late: set[str]) -> str:

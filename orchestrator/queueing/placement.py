@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from pipeweave.labels import Labels
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
@@ -26,7 +27,7 @@ from pipeweave.orchestrator.state import releasing
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.rows import COLUMNS, read
 from pipeweave.orchestrator.state.task_transitions import status_is
-from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.database import Database, Transaction, to_json
 from pipeweave.orchestrator.store.isolation import Isolation
 
 # One tick looks at most at this many queues, and places at most this many task runs of each.
@@ -38,8 +39,13 @@ PINNED_TO = """(SELECT t.code_hash FROM runs AS r JOIN pipeline_versions AS v
     ON v.tenant_id = r.tenant_id AND v.pipeline_id = r.pipeline_id AND v.version = r.pipeline_version
     WHERE r.id = t.run_id AND v.spec ->> 'code' = 'pinned')"""
 
-_TAKER = loaded_tasks.taker_sql("t.tenant_id", "t.task_id", PINNED_TO, "t.queue_name", "w.own_queue")
-_WAITS_FOR = f"t.task_id || coalesce('#' || left({PINNED_TO}, 12), '') || coalesce('@' || t.queue_name, '')"
+_TAKER = loaded_tasks.taker_sql(
+    "t.tenant_id", "t.task_id", PINNED_TO, "t.queue_name", "t.requires", "w.own_queue"
+)
+# Labels can be long.
+_LABELS = f"left(md5({queue_names.labels_sql('t.requires')}), 12)"
+_WAITS_FOR = f"""t.task_id || coalesce('#' || left({PINNED_TO}, 12), '') || coalesce('@' || t.queue_name, '')
+    || CASE WHEN t.requires IS NULL THEN '' ELSE '{queue_names.LABEL}' || {_LABELS} END"""
 _PARKING = queue_names.parking_sql("t.queue", _WAITS_FOR)
 # SQL: where the task run `t` goes on.
 _PLACE = f"coalesce({_TAKER}, {_PARKING})"
@@ -82,7 +88,7 @@ queues AS (
 _TO_PLACE = f"""
 WITH RECURSIVE {WITH_WORK}
 SELECT q.queue FROM queues AS q CROSS JOIN LATERAL (
-    SELECT t.run_id, t.tenant_id, t.task_id, t.code_hash, t.queue_name FROM task_runs AS t
+    SELECT t.run_id, t.tenant_id, t.task_id, t.code_hash, t.queue_name, t.requires FROM task_runs AS t
     WHERE t.status = 'queued' AND t.queue = q.queue LIMIT 1) AS t
 WHERE {queue_names.is_apart_sql("q.queue")}
   AND CASE WHEN {queue_names.is_parking_sql("q.queue")} THEN {_TAKER} IS NOT NULL
@@ -174,7 +180,7 @@ def parked(tx: Transaction) -> list[Parked]:
     return [Parked(row.tenant_id, row.task_id, row.number) for row in rows]
 
 
-_ASKED = (":tenant", ":task", "CAST(:code_hash AS text)", "CAST(:chosen AS text)")
+_ASKED = (":tenant", ":task", "CAST(:code_hash AS text)", "CAST(:chosen AS text)", "CAST(:requires AS jsonb)")
 _TAKER_OF = f"""
 SELECT {loaded_tasks.taker_sql(*_ASKED, "w.own_queue")} IS NOT NULL AS lives,
     {loaded_tasks.is_leaving_sql(*_ASKED)} AS is_leaving,
@@ -197,13 +203,22 @@ class Taker:
     last_seen: datetime | None
 
 
-def taker_of(tx: Transaction, tenant: str, task: str, code_hash: str | None, chosen: str | None) -> Taker:
+def taker_of(
+    tx: Transaction,
+    tenant: str,
+    task: str,
+    code_hash: str | None,
+    chosen: str | None,
+    requires: Labels | None = None,
+) -> Taker:
     """Whether a live worker can call the task runs of a task.
 
     Args:
         code_hash: the only code that may be called (PINNED_TO); None if any may.
         chosen: the name of the queue that was chosen in place of the task's; None if none was.
+        requires: labels that are required beside those of the task; None if none are.
     """
     asked = {"tenant": tenant, "task": task, "code_hash": code_hash, "chosen": chosen}
+    asked["requires"] = None if requires is None else to_json(requires)
     row: Any = tx.execute(_TAKER_OF, asked).one()
     return Taker(row.lives, row.is_leaving, row.last_seen)

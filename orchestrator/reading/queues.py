@@ -30,19 +30,21 @@ MOST_HOLDERS = 5
 # Ends are averaged over so many whole minutes.
 MINUTES = 5
 
-# Queues with work, of live workers, and of registered tasks. An own queue matters only while work is in it.
+# Queues with work, of live workers, and of registered tasks. An own queue matters only while work is in it,
+# and so do those of all sets of the labels of a worker.
 _QUEUES = f"""
 WITH RECURSIVE {placement.WITH_WORK}, named AS (
     SELECT q.queue FROM queues AS q WHERE starts_with(q.queue, :prefix)
     UNION
     SELECT u.queue FROM workers AS w CROSS JOIN LATERAL unnest(w.queues) AS u(queue)
     WHERE w.tenant_id = :tenant AND w.stopped_at IS NULL AND NOT {queue_names.is_apart_sql("u.queue")}
+        AND NOT {queue_names.has_labels_sql("u.queue")}
     UNION
-    SELECT s.queue || coalesce('/' || k.queue, '') FROM tasks AS k
+    SELECT {queue_names.queue_sql(None)} FROM tasks AS k
         JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id
     WHERE k.tenant_id = :tenant AND k.orphaned_at IS NULL
 ), ended AS MATERIALIZED (
-    SELECT s.queue || coalesce('/' || k.queue, '') AS queue,
+    SELECT {queue_names.queue_sql(None)} AS queue,
         sum(x.completed + x.failed + x.timed_out + x.lost) AS number
     FROM tasks AS k JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id
         JOIN task_stats AS x ON x.tenant_id = k.tenant_id AND x.scope = 'task' AND x.id = k.id
@@ -148,14 +150,14 @@ def _empty_in_ms(number: int, comes: float | None, leaves: float) -> float | Non
 
 def _parts(queue: str, prefix: str) -> tuple[str, str | None, str]:
     """The kind of a queue, its service, and its name as users write it."""
-    own = queue_names.plain(queue).removeprefix(prefix)
+    own, plus, labels = queue_names.plain(queue).removeprefix(prefix).partition(queue_names.LABEL)
     service, _, name = own.partition("/")
     if queue_names.is_dispatch(queue):
         return "dispatch", None, "HTTP dispatches"
     if queue_names.is_parking(queue):
         return "parking", service, queue.rpartition(queue_names.APART)[2]
     kind = "own" if queue_names.APART in queue else "tasks"
-    return kind, service, name or queue_names.DEFAULT
+    return kind, service, (name or queue_names.DEFAULT) + plus + labels
 
 
 # --- limits -----------------------------------------------------------------------------------------------

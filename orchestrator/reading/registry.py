@@ -33,6 +33,7 @@ SELECT t.id, t.service_id, t.code_hash, t.code_version, t.allowed_next, t.timeou
        t.idempotency_ttl_seconds, t.description,
        t.input_schema IS NOT NULL OR t.parameters->'fields'->0 IS NOT NULL AS has_input_schema,
        t.orphaned_at, t.registered_at, t.updated_at, p.paused_at, p.reason AS pause_reason, t.queue,
+       t.requires,
        (SELECT count(*) FROM workers AS w JOIN worker_tasks AS h ON h.worker_id = w.id
         WHERE w.stopped_at IS NULL AND h.tenant_id = t.tenant_id AND h.task_id = t.id)
        + (SELECT count(*) FROM service_instances AS i WHERE i.tenant_id = t.tenant_id

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pipeweave.orchestrator.documents.workers import RunningTaskRun, Worker, WorkerDetail
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import duration_ms
 from pipeweave.orchestrator.reading.lost_attempts import lost_attempts
 from pipeweave.orchestrator.registry import drains, instances
@@ -55,7 +56,8 @@ CASE WHEN w.lost_at IS NOT NULL THEN 'crashed'
 # Those that ended stand behind all that live, the last first: `place` is smaller the later it was.
 _ALL = f"""
 WITH {_FRONTS}, found AS (
-    SELECT w.id, 'celery' AS kind, w.service_id, w.name, w.hostname, w.pid, w.version, w.queues,
+    SELECT w.id, 'celery' AS kind, w.service_id, w.name, w.hostname, w.pid, w.version, w.labels,
+        ARRAY(SELECT q FROM unnest(w.queues) AS q WHERE NOT {queue_names.has_labels_sql("q")}) AS queues,
         w.concurrency, w.task_count, w.busy, w.started_at, w.heartbeat_at, w.stopped_at, w.lost_at,
         w.last_fetch_at, w.rss_bytes, w.memory_replacements, w.cpu_percent, w.starts_last_hour,
         w.drain_requested_at,
@@ -66,8 +68,8 @@ WITH {_FRONTS}, found AS (
     FROM workers AS w WHERE w.tenant_id = :tenant
         AND (w.stopped_at IS NULL OR w.stopped_at > now() - CAST(:listed AS interval))
     UNION ALL
-    SELECT {drains.INSTANCE_ID}, 'http', i.service_id, i.base_url, NULL, NULL, i.version, '{{}}', NULL,
-        cardinality(i.tasks), NULL, i.registered_at, i.last_seen_at, NULL, NULL, NULL,
+    SELECT {drains.INSTANCE_ID}, 'http', i.service_id, i.base_url, NULL, NULL, i.version, '{{}}', '{{}}',
+        NULL, cardinality(i.tasks), NULL, i.registered_at, i.last_seen_at, NULL, NULL, NULL,
         NULL, NULL, NULL, NULL, i.drain_requested_at, i.drain_reason, NULL,
         i.base_url, i.last_error,
         CASE WHEN i.drain_requested_at IS NOT NULL OR s.disabled_at IS NOT NULL THEN 'draining'

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.plan import END, Plan
 from pipeweave.orchestrator.domain.states import ADVANCING_RUN, sql_in
@@ -38,7 +39,7 @@ ORDER BY r.id, t.id
 
 # The queue of a task that the run has now, for a final row keeps the queue that it had. Best is one that a
 # live worker consumes, then one of the service that was alive last.
-_QUEUE_NOW = "s.queue || coalesce('/' || k.queue, '')"
+_QUEUE_NOW = queue_names.queue_sql(None)
 _ANY_QUEUE = f"""
 SELECT o.id AS run_id, q.queue FROM {_RUNS} CROSS JOIN LATERAL (
     SELECT coalesce({_QUEUE_NOW}, t.queue) AS queue FROM task_runs AS t

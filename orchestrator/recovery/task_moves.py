@@ -30,7 +30,7 @@ IS_DUE = "EXISTS (SELECT 1 FROM tasks AS k WHERE k.follow_at <= now())"
 
 # The way leads through the open runs, which are few, not through history. Rows that are being changed are
 # left to the next tick: two transactions that lock many rows each may do so in any order.
-_QUEUE = queue_names.name_sql("s.queue", "t.queue_name", "k.queue")
+_QUEUE = queue_names.queue_sql()
 # A task run that was placed apart goes on there, or is placed again.
 _IS_MOVED = f"t.queue <> {_QUEUE} AND NOT {queue_names.is_apart_sql('t.queue')}"
 _FOLLOW = f"""

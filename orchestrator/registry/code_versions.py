@@ -67,11 +67,13 @@ _COLUMNS = (
     "parameters",
     "orphaned_at",
     "on_exhausted",
+    "requires",
 )
 
-# True when the task moves to another service or queue, or gets its first limit: task_moves.py then updates
-# its open task runs.
+# True when the task moves to another service or queue, requires other labels, or gets its first limit:
+# task_moves.py then updates its open task runs.
 _MOVES_ON = """(tasks.service_id <> excluded.service_id OR tasks.queue IS DISTINCT FROM excluded.queue
+    OR tasks.requires IS DISTINCT FROM excluded.requires
     OR (tasks.concurrency = 0 AND tasks.rate_limit IS NULL
         AND (excluded.concurrency > 0 OR excluded.rate_limit IS NOT NULL)))"""
 
@@ -187,5 +189,6 @@ def _row(task: TaskRegistration, service_id: str, code_version: int, stored: Any
         None if task.parameters is None else dict(task.parameters),
         None,
         task.on_exhausted if task.on_exhausted == PAUSE else None,
+        None if task.requires is None else dict(task.requires),
     )
     return {"id": task.id, **dict(zip(_COLUMNS, values, strict=True))}

@@ -57,16 +57,19 @@ def store(tx: Transaction, tenant: str, worker_id: str, loaded: Sequence[LoadedT
 _TAKES_WORK = "w.stopped_at IS NULL AND w.stopping_at IS NULL"
 
 
-def _serves_sql(chosen: str) -> str:
+def _serves_sql(chosen: str, requires: str) -> str:
     """SQL: whether the worker `w` with the task `h` consumes the queue of a task run: that of the task, or
-    the one that a step or a trigger has chosen.
+    the one that a step or a trigger has chosen; and whether it has the labels that are required.
     """
     own = "(SELECT s.queue FROM services AS s WHERE s.tenant_id = w.tenant_id AND s.id = w.service_id)"
+    of_task = "(SELECT k.requires FROM tasks AS k WHERE k.tenant_id = h.tenant_id AND k.id = h.task_id)"
+    required = queue_names.required_sql(of_task, requires)
     return f"""CASE WHEN {chosen} IS NULL THEN h.is_served
-            ELSE {queue_names.name_sql(own, chosen)} = ANY(w.queues) END"""
+            ELSE {queue_names.name_sql(own, chosen)} = ANY(w.queues) END
+          AND w.labels @> coalesce({required}, '{{}}')"""
 
 
-def taker_sql(tenant: str, task: str, code_hash: str, chosen: str, column: str) -> str:
+def taker_sql(tenant: str, task: str, code_hash: str, chosen: str, requires: str, column: str) -> str:
     """SQL: a column of some live worker process that would take a task run of this task now; NULL without
     one.
 
@@ -74,21 +77,23 @@ def taker_sql(tenant: str, task: str, code_hash: str, chosen: str, column: str) 
         tenant, task: SQL of the task.
         code_hash: SQL of the only code that may be called; of NULL, if any may.
         chosen: SQL of the name of the queue that was chosen in place of the task's; of NULL, if none was.
+        requires: SQL of the labels that are required beside those of the task; of NULL, if none are.
         column: of `workers AS w`.
     """
     return f"""(SELECT {column} FROM workers AS w JOIN worker_tasks AS h ON h.worker_id = w.id
-        WHERE {_TAKES_WORK} AND h.tenant_id = {tenant} AND h.task_id = {task} AND {_serves_sql(chosen)}
+        WHERE {_TAKES_WORK} AND h.tenant_id = {tenant} AND h.task_id = {task}
+          AND {_serves_sql(chosen, requires)}
           AND ({code_hash} IS NULL OR h.code_hash = {code_hash})
         ORDER BY random() LIMIT 1)"""
 
 
-def is_leaving_sql(tenant: str, task: str, code_hash: str, chosen: str) -> str:
+def is_leaving_sql(tenant: str, task: str, code_hash: str, chosen: str, requires: str) -> str:
     """SQL: whether a live worker process would take a task run of this task if it did not drain or stop. The
     arguments are those of `taker_sql`.
     """
     return f"""EXISTS (SELECT 1 FROM workers AS w JOIN worker_tasks AS h ON h.worker_id = w.id
         WHERE w.stopped_at IS NULL AND w.stopping_at IS NOT NULL AND w.own_queue IS NOT NULL
-          AND h.tenant_id = {tenant} AND h.task_id = {task} AND {_serves_sql(chosen)}
+          AND h.tenant_id = {tenant} AND h.task_id = {task} AND {_serves_sql(chosen, requires)}
           AND ({code_hash} IS NULL OR h.code_hash = {code_hash}))"""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from pipeweave.errors import InvalidSpec, NotFound, PipelineUnsigned
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
 from pipeweave.orchestrator.registry import unknown_names
+from pipeweave.orchestrator.registry.required_labels import errors_of_labels
 from pipeweave.orchestrator.registry.secret_routes import errors_of_secrets
 from pipeweave.orchestrator.registry.tenants import ensure_tenant, takes_only_signed
 from pipeweave.orchestrator.store.cache import CacheSpec
@@ -228,7 +229,7 @@ def _check(tx: Transaction, tenant: str, spec: PipelineSpec, beside: Iterable[Pi
             graphErrors=[each.as_graph_error().to_json() for each in faults],
         )
     wrong = param_errors(spec, known, children_of(tx, tenant, spec, beside))
-    wrong += errors_of_secrets(tx, tenant, spec)
+    wrong += errors_of_secrets(tx, tenant, spec) + errors_of_labels(tx, tenant, spec)
     latest = {"tenant": tenant, "id": spec.id, "hashes": list(_hashes(spec))}
     if wrong and tx.execute(_IS_LATEST, latest).first() is None:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""

@@ -23,6 +23,7 @@ from pipeweave.authoring import (
 )
 from pipeweave.errors import FieldError, InvalidId, InvalidTask
 from pipeweave.json_values import json_faults
+from pipeweave.labels import LABELS_EXPECTED, Labels, are_labels
 from pipeweave.rates import RATE_EXPECTED, is_rate
 from pipeweave.schema import validate_schema
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
@@ -66,6 +67,7 @@ class TaskRegistration:
         concurrency: attempts at a time over all workers; 0 for no limit.
         priority: a lower number starts first.
         queue: the name of the queue that its task runs wait in; None for that of the service.
+        requires: labels of the workers that may call it; None for any worker.
         input_schema: JSON Schema of the input; see `pipeweave.schema.validation`.
         parameters: of its function, as an input schema that is strict unless any name is taken; None if they
             are not known.
@@ -88,6 +90,7 @@ class TaskRegistration:
     rate_limit: str | None = None
     priority: int = 100
     queue: str | None = None
+    requires: Labels | None = None
     idempotency_ttl: int = IDEMPOTENCY_TTL_S
     description: str | None = None
     input_schema: Mapping[str, Any] | None = None
@@ -205,6 +208,7 @@ RULES: dict[str, _Rule] = {
     "rateLimit": _Rule("rate_limit", RATE_EXPECTED, lambda value: value is None or is_rate(value)),
     "priority": _Rule("priority", f"a whole number from -{_INT32} to {_INT32}", _whole(-_INT32, _INT32)),
     "queue": _Rule("queue", QUEUE_EXPECTED, lambda value: value is None or is_queue(value)),
+    "requires": _Rule("requires", LABELS_EXPECTED, lambda value: value is None or are_labels(value)),
     "idempotencyTTL": _Rule(
         "idempotency_ttl", f"a whole number of seconds from 1 to {_TEN_YEARS_S}", _whole(1, _TEN_YEARS_S)
     ),
@@ -263,9 +267,8 @@ def check(registration: Registration) -> None:
     seen: set[Any] = set()
     for at, task in enumerate(registration.tasks):
         faults += _task_faults(task, f"tasks[{at}]")
-        if registration.kind == "http" and task.queue is not None:
-            reason = "only tasks of Celery workers have queues: a dispatch waits in no queue of its service"
-            faults.append(FieldError(f"tasks[{at}].queue", reason, "unsupported", "no queue"))
+        if registration.kind == "http":
+            faults += _faults_of_dispatched(task, f"tasks[{at}]")
         if isinstance(task.id, str) and task.id in seen:
             faults.append(FieldError(f"tasks[{at}].id", f"{task.id!r} is registered twice", "duplicate"))
         seen.add(task.id if isinstance(task.id, str) else None)
@@ -329,6 +332,16 @@ def _schema_faults(schema: Mapping[str, Any], field: str) -> Iterator[FieldError
         for fault in validate_schema(schema):
             path = f"{field}.{fault.field}" if fault.field else field
             yield FieldError(path, fault.message, fault.code, fault.expected)
+
+
+def _faults_of_dispatched(task: TaskRegistration, field: str) -> Iterator[FieldError]:
+    """What a task of an HTTP service says that only Celery workers can keep."""
+    if task.queue is not None:
+        reason = "only tasks of Celery workers have queues: a dispatch waits in no queue of its service"
+        yield FieldError(f"{field}.queue", reason, "unsupported", "no queue")
+    if task.requires is not None:
+        reason = "only Celery workers have labels: what needs other machines is a service of its own"
+        yield FieldError(f"{field}.requires", reason, "unsupported", "no labels")
 
 
 def _refused(faults: Sequence[FieldError]) -> InvalidTask:

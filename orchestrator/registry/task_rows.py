@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any, Protocol, cast
 
 from pipeweave.authoring import RetryPolicy
+from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.labels import MAX_LABELS, Labels, in_words
 from pipeweave.option_checks import Backoff
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.registry.code_versions import CodeChange as CodeChange
@@ -47,10 +49,35 @@ class TaskRow:
     description: str | None
     input_schema: dict[str, Any] | None
     orphaned_at: datetime | None
+    queue_name: str | None
+    requires: Labels | None
 
-    def queue_named(self, tenant: str, name: str) -> str:
-        """The queue of this name of its service, which is none of HTTP services."""
-        return queue_names.named_queue(queue_name(tenant, self.service_id, self.service_kind), name)
+    def queue_for(self, tenant: str, name: str | None, requires: Labels | None) -> str:
+        """Its queue for a task run that has chosen something in place of what it says itself.
+
+        Args:
+            name: of the queue; None for its own.
+            requires: labels of the worker, beside its own ones; None for none.
+
+        Raises:
+            InvalidInput: with its own labels, they are more than a worker can have.
+        """
+        if name is None and requires is None:
+            return self.queue
+        base = queue_name(tenant, self.service_id, self.service_kind)
+        required = {**(self.requires or {}), **(requires or {})}
+        if len(required) > MAX_LABELS:
+            raise _too_many(self.id, required)
+        return queue_names.labelled(queue_names.named_queue(base, name or self.queue_name), required)
+
+
+def _too_many(task: str, required: Labels) -> InvalidInput:
+    problem = f"task {task} would require {len(required)} labels, and a worker has at most {MAX_LABELS}"
+    return InvalidInput(
+        f"{problem}: {in_words(required)}",
+        errors=[FieldError("requires", problem, "limit_exceeded", f"at most {MAX_LABELS}")],
+        hint="leave some of them out of the task, the step or the trigger",
+    )
 
 
 class RetryColumns(Protocol):
@@ -104,14 +131,14 @@ def queue_name(tenant: str, service_id: str, kind: str = "python") -> str:
 
 
 # SQL: the queue of the task `t` of the service `s`.
-QUEUE = "s.queue || coalesce('/' || t.queue, '')"
+QUEUE = queue_names.queue_sql(None, task="t")
 
 # The columns of a TaskRow, in its order.
 TASK_COLUMNS = f"""t.id, t.service_id, s.kind AS service_kind, s.base_url, {QUEUE} AS queue, t.code_hash,
     t.code_version, t.allowed_next, t.timeout_seconds, t.max_attempts, t.retry_backoff, t.retry_delay_ms,
     t.max_retry_delay_ms, t.retry_multiplier, t.retry_jitter, t.retry_on, t.heartbeat_interval_ms,
     t.concurrency, t.rate_limit, t.rate_seconds, t.priority, t.idempotency_ttl_seconds, t.description,
-    t.input_schema, t.orphaned_at"""
+    t.input_schema, t.orphaned_at, t.queue AS queue_name, t.requires"""
 
 _TASKS = f"""
 SELECT {TASK_COLUMNS}

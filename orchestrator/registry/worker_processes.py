@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
 
+from pipeweave.labels import Labels
 from pipeweave.orchestrator.registry import loaded_tasks
 from pipeweave.orchestrator.registry.loaded_tasks import LoadedTask
-from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.database import Database, Transaction, to_json
 
 # A worker sends a heartbeat every BEAT_EVERY. It is lost when it was silent for LOST_AFTER; with a tick each
 # second, its loss is found within 5 seconds.
@@ -38,6 +39,7 @@ class WorkerStart:
         queues: full names of the queues that it consumes.
         own_queue: the one of them that only workers with the same code consume.
         version: of the code that it has loaded.
+        labels: of its machine.
     """
 
     service_id: str
@@ -50,6 +52,7 @@ class WorkerStart:
     queues: tuple[str, ...] = ()
     own_queue: str | None = None
     version: str | None = None
+    labels: Labels = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +100,9 @@ class LostWorker:
 
 _INSERT = """
 INSERT INTO workers (id, tenant_id, service_id, name, hostname, pid, concurrency, task_count, queues,
-                     own_queue, version, started_at, heartbeat_at)
+                     own_queue, version, labels, started_at, heartbeat_at)
 VALUES (:id, :tenant, :service_id, :name, :hostname, :pid, :concurrency, :task_count,
-        CAST(:queues AS text[]), :own_queue, :version,
+        CAST(:queues AS text[]), :own_queue, :version, CAST(:labels AS jsonb),
         coalesce(CAST(:now AS timestamptz), now()), coalesce(CAST(:now AS timestamptz), now()))
 """
 
@@ -162,6 +165,7 @@ def register(
         "queues": list(start.queues),
         "own_queue": start.own_queue,
         "version": start.version,
+        "labels": to_json(dict(start.labels)),
         "now": now,
     }
     tx.execute(_INSERT + _OR_REVIVE, parameters)
@@ -187,7 +191,7 @@ FROM (SELECT set_config('synchronous_commit', 'off', true)) AS soon
 WHERE id = :id AND stopped_at IS NULL
 RETURNING drain_requested_at IS NOT NULL AS drains, {also} AS also
 """
-_NO_LOAD = dict.fromkeys(field.name for field in fields(WorkerLoad))
+_NO_LOAD = dict.fromkeys(each.name for each in fields(WorkerLoad))
 
 
 def beat(

@@ -163,6 +163,7 @@ def _new_run(child: NewChild, catalog: CatalogSnapshot) -> NewRun:
         body=child.body,
         scope=child.scope,
         queue=parent.queue,
+        requires=parent.requires,
     )
     spec = stored.spec
     return NewRun(

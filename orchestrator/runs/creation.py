@@ -11,6 +11,7 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
+from pipeweave.labels import Labels
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.events import QUEUED, Event, held, together
 from pipeweave.orchestrator.domain.facts import NewerRun
@@ -89,31 +90,31 @@ WITH accepting AS MATERIALIZED (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
         deadline_at, idle_timeout_ms, triggered_kind, triggered_id, triggered_actor,
-        traceparent, rerun_of, rerun_from, edits, queue_name, concurrency_key, concurrency_limit,
-        concurrency_replaces{columns})
+        traceparent, rerun_of, rerun_from, edits, queue_name, requires, concurrency_key,
+        concurrency_limit, concurrency_replaces{columns})
     SELECT r.id, :tenant, r.pipeline_id, r.version, r.status, r.failure_mode, r.priority, r.input,
         r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, r.started_at,
         r.started_at + r.timeout_ms * interval '1 millisecond', r.idle_timeout_ms, r.triggered_kind,
         r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from, r.edits,
-        r.queue_name, r.concurrency_key, r.concurrency_limit, r.concurrency_replaces{values}
+        r.queue_name, r.requires, r.concurrency_key, r.concurrency_limit, r.concurrency_replaces{values}
     FROM accepting, jsonb_to_recordset(CAST(:runs AS jsonb)) AS r(id uuid, pipeline_id text, version integer,
         status text, started_at timestamptz, failure_mode text, priority integer, input jsonb, path text,
         size integer, hash text, run_token text,
         metadata jsonb, steps integer, timeout_ms bigint, idle_timeout_ms bigint, triggered_kind text,
         triggered_id text, triggered_actor text, traceparent text, rerun_of uuid, rerun_from text,
-        edits jsonb, queue_name text, concurrency_key text, concurrency_limit integer,
-        concurrency_replaces boolean{types})
+        edits jsonb, queue_name text, requires jsonb, concurrency_key text,
+        concurrency_limit integer, concurrency_replaces boolean{types})
 ), new_task_runs AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority,
-        queue, is_limited, code_version, code_hash, idempotency_key, timeout_ms, queue_name, created_at,
-        queued_at)
+        queue, is_limited, code_version, code_hash, idempotency_key, timeout_ms, queue_name, requires,
+        created_at, queued_at)
     SELECT s.run_id, s.id, :tenant, s.step_id, s.task_id, s.kind, s.status, s.max_attempts, s.priority,
         s.queue, s.is_limited, s.code_version, s.code_hash, s.idempotency_key, s.timeout_ms,
-        s.queue_name, :now, CASE WHEN s.status <> 'pending' THEN :now END
+        s.queue_name, s.requires, :now, CASE WHEN s.status <> 'pending' THEN :now END
     FROM accepting, jsonb_to_recordset(CAST(:task_runs AS jsonb)) AS s(run_id uuid, id uuid, step_id text,
         task_id text, kind text, status text, max_attempts integer, priority integer, queue text,
         is_limited boolean, code_version integer, code_hash text,
-        idempotency_key text, timeout_ms bigint, queue_name text)
+        idempotency_key text, timeout_ms bigint, queue_name text, requires jsonb)
 )
 INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
 SELECT e.run_id, :now, e.type, NULL, NULL, e.data
@@ -358,6 +359,7 @@ def _run_row(new: NewRun, status: RunStatus, now: datetime) -> str:
             "rerun_from": run.rerun_from,
             **({} if run.queue is None else {"queue_name": run.queue}),
             **({} if new.key is None else new.key.to_row()),
+            **({} if run.requires is None else {"requires": run.requires}),
             **({} if new.edits is NO_EDITS else {"edits": new.edits.to_json()}),
             **({} if run.triggered_by is None else run.triggered_by.to_row()),
             **({} if run.parent is None else _columns_of_child(run, run.parent)),
@@ -399,20 +401,20 @@ def _task_run(run: RunHeader, ordinal: int, task: TaskRow | None, expected: Hold
         map_parent=None,
         item=None,
         priority=task.priority if run.priority is None else run.priority,
-        queue=task.queue
-        if (name := _queue_name(run, step, task)) is None
-        else task.queue_named(run.tenant, name),
+        queue=task.queue_for(run.tenant, *_chosen(run, step, task)),
         is_limited=is_limited,
         code_version=task.code_version,
         code_hash=task.code_hash,
     )
 
 
-def _queue_name(run: RunHeader, step: StepSpec, task: TaskRow | None) -> str | None:
-    """The queue that a step, or else its run, has chosen; None for that of its task, or of HTTP services."""
+def _chosen(run: RunHeader, step: StepSpec, task: TaskRow | None) -> tuple[str | None, Labels | None]:
+    """The queue that a step, or else its run, has chosen, and the labels that both require. None for what its
+    task says; dispatches to HTTP services wait for no worker of theirs.
+    """
     if task is None or not step.has_task or task.service_kind == HTTP:
-        return None
-    return step.queue or run.queue
+        return None, None
+    return step.queue or run.queue, {**(run.requires or {}), **(step.requires or {})} or None
 
 
 def _engine_task_run(run: RunHeader, ordinal: int, near: TaskRow | None) -> TaskRun:
@@ -448,7 +450,9 @@ def _max_attempts(step: StepSpec, task: TaskRow | None) -> int:
 
 
 def _task_run_row(task_run: TaskRun, run: RunHeader, step: StepSpec, task: TaskRow | None) -> dict[str, Any]:
-    chosen = {} if (name := _queue_name(run, step, task)) is None else {"queue_name": name}
+    name, requires = _chosen(run, step, task)
+    chosen: dict[str, Any] = {} if name is None else {"queue_name": name}
+    chosen |= {} if requires is None else {"requires": requires}
     keyed = {} if task_run.idempotency_key is None else {"idempotency_key": task_run.idempotency_key}
     limited = {} if step.timeout_ms is None else {"timeout_ms": step.timeout_ms}
     return (

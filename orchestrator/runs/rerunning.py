@@ -20,6 +20,7 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, Unavailable
+from pipeweave.labels import Labels
 from pipeweave.orchestrator.domain import reuse
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -155,6 +156,7 @@ class _OldRun:
     failure_mode: str
     priority: int | None
     queue: str | None
+    requires: Labels | None
     metadata: Mapping[str, Any] | None
     kept: KeptValue
     edits: RunEdits
@@ -166,7 +168,7 @@ class _OldRun:
 
 _OLD = """
 SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority,
-    r.queue_name, r.metadata, r.body, r.root_run_id, r.edits,
+    r.queue_name, r.requires, r.metadata, r.body, r.root_run_id, r.edits,
     CAST(r.input AS text) AS input, r.input_path, r.input_size, r.inputs_hash,
     ARRAY(SELECT c.upload_id FROM upload_claims AS c WHERE c.run_id = r.id ORDER BY c.upload_id) AS uploads
 FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
@@ -195,6 +197,7 @@ def _old_run(tx: Transaction, tenant: str, run_id: UUID) -> _OldRun:
         row.failure_mode,
         row.priority,
         row.queue_name,
+        row.requires,
         row.metadata,
         KeptValue(inline, row.input_path, row.input_size, row.inputs_hash, tuple(row.uploads)),
         RunEdits.of_json(row.edits),
@@ -249,6 +252,7 @@ def _new_run(
         TriggeredBy(RERUN, old.shown, request.by, request.traceparent),
         request.from_step,
         queue=old.queue,
+        requires=old.requires,
     )
     spec = stored.spec
     return NewRun(

@@ -17,6 +17,7 @@ from pipeweave.errors import (
     PipeWeaveError,
     Unavailable,
 )
+from pipeweave.labels import Labels
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.run_key import run_key
 from pipeweave.orchestrator.domain.states import RunStatus
@@ -48,6 +49,7 @@ class StartRequest:
     Args:
         id: of the run, if it has been given out before; None for a new one.
         queue: the name of the queue of all its steps that name none; None for those of their tasks.
+        requires: labels of the worker that all its steps require, beside their own ones; None for none.
     """
 
     pipeline_id: str
@@ -59,6 +61,7 @@ class StartRequest:
     triggered_by: TriggeredBy = BY_REQUEST
     id: UUID | None = None
     queue: str | None = None
+    requires: Labels | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +321,7 @@ def _new_run(
         stored.plan,
         request.triggered_by,
         queue=request.queue,
+        requires=request.requires,
     )
     spec = stored.spec
     return NewRun(

@@ -30,12 +30,12 @@ WHERE id = :run_id
 
 _LOST = """
 INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority, queue,
-    is_limited, code_version, code_hash, timeout_ms, queue_name, created_at)
+    is_limited, code_version, code_hash, timeout_ms, queue_name, requires, created_at)
 SELECT r.id, s.id, r.tenant_id, s.step_id, s.task_id, s.kind, s.status, s.max_attempts, s.priority, s.queue,
-    s.is_limited, s.code_version, s.code_hash, s.timeout_ms, s.queue_name, r.created_at
+    s.is_limited, s.code_version, s.code_hash, s.timeout_ms, s.queue_name, s.requires, r.created_at
 FROM runs AS r, jsonb_to_recordset(CAST(:rows AS jsonb)) AS s(id uuid, step_id text, task_id text, kind text,
     status text, max_attempts integer, priority integer, queue text, is_limited boolean, code_version integer,
-    code_hash text, timeout_ms bigint, queue_name text)
+    code_hash text, timeout_ms bigint, queue_name text, requires jsonb)
 WHERE r.id = :run_id
 """
 

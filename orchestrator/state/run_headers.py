@@ -23,12 +23,13 @@ _ONLY_TASK = """CASE WHEN r.pipeline_id IS NULL THEN
 COLUMNS = f"""r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mode, r.priority, r.input,
     r.input_path, {_ONLY_TASK},
     r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_from,
-    r.parent_run_id, r.parent_task_run_id, r.root_run_id, r.depth, r.body, r.scope, r.edits, r.queue_name"""
+    r.parent_run_id, r.parent_task_run_id, r.root_run_id, r.depth, r.body, r.scope, r.edits, r.queue_name,
+    r.requires"""
 
 # Those that `plan_of` reads, and the id.
 PLAN_COLUMNS = f"r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, r.edits, {_ONLY_TASK}"
 
-WIDTH = 22
+WIDTH = 23
 # Of them, the first columns are fields of the header as they are.
 _OWN = 8
 _HEADER = f"SELECT {COLUMNS} FROM runs AS r WHERE r.id = :id"
@@ -61,7 +62,8 @@ def of_row(tx: Transaction, row: Any) -> RunHeader:
         row.rerun_from,
         _parent(row),
     ]
-    values += [row.body, None if row.scope is None else BodyScope.of_json(row.scope), row.queue_name]
+    values += [row.body, None if row.scope is None else BodyScope.of_json(row.scope)]
+    values += [row.queue_name, row.requires]
     header = RunHeader(*values)
     tx.cache(HEADERS).put(header.id, header)
     return header

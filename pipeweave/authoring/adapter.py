@@ -61,6 +61,7 @@ class ActionOptions(TypedDict, total=False):
     rate_limit: str
     priority: int
     queue: str
+    requires: Mapping[str, str]
     idempotency_ttl: int | str
     idempotency_key: KeyOption
     on_exhausted: OnExhausted

@@ -49,7 +49,7 @@ class NeedsAndRules(Rules, total=False):
 
 
 _KNOWN = tuple(NeedsAndRules.__annotations__)
-STEP_OPTIONS: Final = (*_KNOWN, "retry", "timeout", "on_exhausted", "sandbox", "queue")
+STEP_OPTIONS: Final = (*_KNOWN, "retry", "timeout", "on_exhausted", "sandbox", "queue", "requires")
 """The names of what a step is given by `options` of its task, or of its pipeline."""
 
 
@@ -84,6 +84,7 @@ def written_rules(
     on_exhausted: str | None = None,
     sandbox: Sandbox | Mapping[str, Any] | None = None,
     queue: str | None = None,
+    requires: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The members of a step's document for these rules; none for those that are left out."""
     shown: dict[str, Any] = {}
@@ -107,6 +108,8 @@ def written_rules(
         shown["sandbox"] = sandbox.to_json() if isinstance(sandbox, Sandbox) else sandbox
     if queue is not None:
         shown["queue"] = queue
+    if requires is not None:
+        shown["requires"] = requires
     return shown
 
 

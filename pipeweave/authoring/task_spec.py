@@ -12,6 +12,7 @@ from pipeweave.authoring.idempotency_keys import KeyOption, key_mistakes
 from pipeweave.authoring.retry import RetryPolicy
 from pipeweave.durations import DURATION_EXPECTED
 from pipeweave.errors import FieldError, InvalidTask
+from pipeweave.labels import Labels, label_mistakes
 from pipeweave.option_checks import (
     BACKOFFS,
     FAIL,
@@ -90,6 +91,8 @@ class TaskSpec:
         priority: lower runs first.
         queue: the name of the queue that its task runs wait in (`pipeweave worker --queues`); None or
             `default` for the queue of its service.
+        requires: labels of the workers that may call it, such as `{"gpu": "a100"}` (`pipeweave worker
+            --label`); None for any worker.
         idempotency_ttl: how long a result is reused for its idempotency key, s; None for the deployment's
             default.
         idempotency_key: a function that computes the key from the call's input and, if it takes two
@@ -126,6 +129,7 @@ class TaskSpec:
     rate_limit: str | None = None
     priority: int = 100
     queue: str | None = None
+    requires: Labels | None = None
     idempotency_ttl: int | None = None
     idempotency_key: KeyOption | None = None
     description: str | None = None
@@ -157,6 +161,7 @@ class TaskSpec:
         yield from choice_mistakes(self.on_exhausted, "on_exhausted", ON_EXHAUSTED)
         yield from rate_mistakes(self.rate_limit, "rate_limit")
         yield from queue_mistakes(self.queue)
+        yield from label_mistakes(self.requires)
         yield from key_mistakes(self.idempotency_key)
         yield from version_mistakes(self.version)
         yield from self._mistakes_of_limits()
@@ -241,6 +246,7 @@ class TaskSpec:
             "onExhausted": None if self.on_exhausted == FAIL else self.on_exhausted,
             "rateLimit": self.rate_limit,
             "queue": self.queue,
+            "requires": None if self.requires is None else dict(self.requires),
         }
         return shown | {key: value for key, value in optional.items() if value is not None}
 

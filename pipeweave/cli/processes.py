@@ -11,10 +11,12 @@ import click
 
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.imports import importing
+from pipeweave.cli.support.label_options import read_label_options
 from pipeweave.cli.worker_check import check
 from pipeweave.settings import connecting, load
 
 if TYPE_CHECKING:
+    from pipeweave.labels import Labels
     from pipeweave.workers.process.health_server import HealthAddress
 
 # These commands have no --json: a process writes to its log and prints no result.
@@ -82,6 +84,7 @@ def api(host: str | None, port: int | None, processes: int, data_dir: Path | Non
     epilog=examples(
         "pipeweave worker --app shop.tasks --concurrency 4",
         "pipeweave worker --app tasks.py --queues gpu,default",
+        "pipeweave worker --app tasks.py --label gpu=a100 --label zone=eu",
     ),
 )
 @click.option(
@@ -112,6 +115,15 @@ def api(host: str | None, port: int | None, processes: int, data_dir: Path | Non
     help="Serve only these queues; `default` is that of tasks that name none. Defaults to all of its tasks.",
 )
 @click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="LABEL=VALUE",
+    callback=read_label_options,
+    help="A label of this machine, for tasks that require it; may be given several times. Defaults to "
+    "WORKER_LABELS.",
+)
+@click.option(
     "--adapters",
     "with_adapters",
     is_flag=True,
@@ -135,6 +147,7 @@ def worker(
     concurrency: int | None,
     grace: float,
     queues: str | None,
+    labels: Labels | None,
     with_adapters: bool,
     with_bundles: bool,
     tenant: str | None,
@@ -161,6 +174,7 @@ def worker(
         concurrency=concurrency,
         grace_s=grace,
         queues=[each.strip() for each in (queues or "").split(",") if each.strip()],
+        labels=labels,
         with_adapters=with_adapters,
         with_bundles=with_bundles,
         health=health,

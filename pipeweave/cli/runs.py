@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.label_options import read_label_options
 from pipeweave.cli.support.rendering import show_answer, show_json, show_table, show_warnings, text, when
 from pipeweave.cli.support.run_changes import RunChoice, change_all, filter_options
 from pipeweave.cli.support.run_options import (
@@ -61,6 +63,14 @@ FAILURE_MODES = ("fail-fast", "continue", "partial-merge")
     help="Of all steps without a queue of their own. Defaults to those of their tasks.",
 )
 @click.option(
+    "--require",
+    "requires",
+    multiple=True,
+    metavar="LABEL=VALUE",
+    callback=read_label_options,
+    help="A label of the workers that may call its steps; may be given several times.",
+)
+@click.option(
     "--run-token",
     help="Makes the trigger repeatable: with the same token and input, the first run is returned.",
 )
@@ -85,6 +95,7 @@ def trigger(
     failure_mode: str | None,
     priority: int | None,
     queue: str | None,
+    requires: Mapping[str, str] | None,
     run_token: str | None,
     version: int | None,
     as_json: bool,
@@ -99,6 +110,7 @@ def trigger(
         "failure_mode": failure_mode,
         "priority": priority,
         "queue": queue,
+        "requires": requires,
         "run_token": run_token,
         "version": version,
     }

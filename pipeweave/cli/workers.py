@@ -20,6 +20,7 @@ from pipeweave.cli.support.rendering import (
 )
 from pipeweave.cli.support.resource import Resource
 from pipeweave.cli.support.tables import Column
+from pipeweave.labels import in_words
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
@@ -60,6 +61,7 @@ def list_workers(client: Client, state: str | None, service: str | None, as_json
         Column("memory", drop=3): _memory,
         Column("cpu", drop=5): _cpu,
         Column("version", drop=6): _version,
+        Column("labels", drop=3): lambda each: in_words(each.get("labels") or {}) or None,
         moment("last heartbeat (UTC)", drop=2): lambda each: when(each["heartbeatAt"]),
     }
     none = "No workers. `pipeweave worker --app YOUR_MODULE` starts one."
@@ -87,6 +89,7 @@ def show(client: Client, worker: str, as_json: bool) -> None:
         "host": record["hostname"],
         "version": record["version"],
         "queues": record["queues"] or None,
+        "labels": in_words(record.get("labels") or {}) or None,
         "busy": _busy(record),
         "starts in the last hour": record["startsLastHour"],
         "memory": _memory(record),

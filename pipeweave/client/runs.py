@@ -37,6 +37,7 @@ class RunMethods(Methods):
         validation_mode: str | None = None,
         version: int | None = None,
         queue: str | None = None,
+        requires: Mapping[str, str] | None = None,
     ) -> Run:
         """Start a run of a pipeline.
 
@@ -51,6 +52,8 @@ class RunMethods(Methods):
                 signature, and warns of what does not fit the entry tasks' input schemas.
             version: of the pipeline; None for the current one, which was promoted or is the newest.
             queue: the queue of all steps without a queue of their own; None for those of their tasks.
+            requires: labels of the workers that may call its steps, beside those that the steps and their
+                tasks require.
 
         Raises:
             NotFound: there is no such pipeline or version.
@@ -68,6 +71,7 @@ class RunMethods(Methods):
                 validationMode=validation_mode,
                 version=version,
                 queue=queue,
+                requires=None if requires is None else dict(requires),
             ),
         )
         return Run(answer["pipelineRunId"], pipeline_id, answer["status"], answer)

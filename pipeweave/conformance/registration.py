@@ -80,7 +80,10 @@ _TASK_RULES: Mapping[str, _AnswerRule] = {
 }
 # Further fields that the orchestrator knows; it checks them itself.
 _OTHERS = frozenset(
-    {"onExhausted", "parameters", "queue", "rateLimit", "retryJitter", "retryMultiplier", "retryOn"}
+    (
+        *("onExhausted", "parameters", "queue", "requires"),
+        *("rateLimit", "retryJitter", "retryMultiplier", "retryOn"),
+    )
 )
 _REQUIRED = ("id", "codeHash")
 _SERVICE_FIELDS = frozenset(

@@ -44,6 +44,7 @@ class Settings:
     max_concurrency: int = 10
     max_tasks_per_child: int = 1000
     worker_max_memory: int = 500
+    worker_labels: tuple[str, ...] = ()
     api_max_memory: int = 1000
     poll_interval_ms: int = 1000
     dispatch_networks: tuple[str, ...] = ()

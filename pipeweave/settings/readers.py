@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from pipeweave.errors import InvalidId
 from pipeweave.ids import check_name
 from pipeweave.key_ring import MOST_KEYS, SEPARATOR
+from pipeweave.labels import read_labels
 from pipeweave.settings.database_hosts import hosts_of, wanted_servers, with_hosts
 from pipeweave.settings.sentinels import FORM, is_behind_sentinels, sentinels_of, urls_in
 
@@ -121,6 +122,14 @@ def secret_key(text: str) -> str:
 def comma_list(text: str) -> tuple[str, ...]:
     """Split a text at its commas and strip blanks."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def labels(text: str) -> tuple[str, ...]:
+    """Read labels, `name=value`, separated by commas."""
+    try:
+        return tuple(f"{name}={value}" for name, value in read_labels(comma_list(text)).items())
+    except ValueError as error:
+        raise UnreadableSetting(str(error)) from None
 
 
 def origins(text: str) -> tuple[str, ...]:

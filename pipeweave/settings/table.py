@@ -166,6 +166,12 @@ TABLE: tuple[Setting, ...] = (
         "MB that a worker and its processes take before the one that has grown most is replaced; 0: no limit",
     ),
     Setting(
+        "WORKER_LABELS",
+        "worker_labels",
+        values.labels,
+        "labels of a worker's machine, gpu=a100,zone=eu: it calls what requires some of them, too",
+    ),
+    Setting(
         "API_MAX_MEMORY",
         "api_max_memory",
         values.whole(0, 10_000_000),

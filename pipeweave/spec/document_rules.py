@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeweave.durations import MAX_MS
 from pipeweave.field_errors import FieldErrors
+from pipeweave.labels import Labels, label_mistakes
 from pipeweave.option_checks import (
     BACKOFFS,
     MAX_MULTIPLIER,
@@ -116,6 +117,14 @@ def read_queue(mistakes: FieldErrors, written: Any, path: str) -> str | None:
     for each in wrong:
         mistakes.wrong(f"{path}.queue", each.message, each.code, each.expected)
     return None if wrong or written is None else str(written)
+
+
+def read_requires(mistakes: FieldErrors, written: Any, path: str) -> Labels | None:
+    """Read the labels that a step requires, sorted by name; None if there are none, or wrong ones."""
+    wrong = list(label_mistakes(written, f"{path}.requires"))
+    for each in wrong:
+        mistakes.wrong(each.field, each.message, each.code, each.expected)
+    return None if wrong or written is None else dict(sorted(written.items()))
 
 
 def read_join(mistakes: FieldErrors, written: Any, path: str) -> JoinRule:

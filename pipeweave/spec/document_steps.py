@@ -23,6 +23,7 @@ from pipeweave.spec.document_rules import (
     read_join,
     read_on_exhausted,
     read_queue,
+    read_requires,
     read_retry,
     read_sandbox,
     renamed,
@@ -43,7 +44,7 @@ _DEEDS = (
 _STEP_KEYS = (
     *("id", *_DEEDS, "action", "needs", "params", "map", "parallel"),
     *("condition", "join", "retry", "timeout", "timeoutMs", "continueOnError", "onExhausted", "async"),
-    *("onError", "compensate", "sandbox", "queue"),
+    *("onError", "compensate", "sandbox", "queue", "requires"),
 )
 # The same keys as another notation writes them.
 _STEP_NAMES = {
@@ -58,7 +59,7 @@ MAX_PARALLEL = 1_000
 # What only a step with a task has, and what a step of the engine does not have besides.
 _OF_TASKS = (
     *("params", "map", "retry", "timeout", "timeoutMs", "onExhausted", "action", "async", "sandbox"),
-    "queue",
+    *("queue", "requires"),
 )
 # What a step with child runs has all the same.
 _OF_CHILDREN = {
@@ -197,6 +198,7 @@ class StepReader(GraphMistakes):
             continue_on_error=read_flag(self, members, "continueOnError", entry.field),
             on_exhausted=read_on_exhausted(self, members, entry.field),
             queue=read_queue(self, members.get("queue"), entry.field),
+            requires=read_requires(self, members.get("requires"), entry.field),
             # The action of an adapter may always say that its work goes on elsewhere.
             suspends=suspends or (NO_ASYNC_DEFAULTS if deed == "adapter" else None),
             on_error=self.calls.on_error(members.get("onError"), f"{entry.field}.onError"),

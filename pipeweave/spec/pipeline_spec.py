@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from pipeweave.labels import Labels
 from pipeweave.spec.async_defaults import AsyncDefaults
 from pipeweave.spec.child_calls import ChildCall, ErrorRule
 from pipeweave.spec.child_steps import Body, LoopStep
@@ -103,6 +104,8 @@ class StepSpec:
         on_exhausted: `pause`: its last failure pauses the run, `fail`: it is one; None for what the pipeline
             says, or else its task.
         queue: the name of the queue that its task runs wait in; None for that of the run, or of its task.
+        requires: labels of the workers that may call it, beside those of the run and of its task; None for
+            none.
         suspends: how long the result of a call that suspends itself may take. A dict
             `{"status": "pending", …}` suspends only where this is not None; `Suspend` always does.
         on_error: what runs when its last attempt has failed; None for what the pipeline says.
@@ -124,6 +127,7 @@ class StepSpec:
     continue_on_error: bool = False
     on_exhausted: str | None = None
     queue: str | None = None
+    requires: Labels | None = None
     suspends: AsyncDefaults | None = None
     on_error: ErrorRule | None = None
     compensate: ChildCall | None = None
@@ -226,6 +230,8 @@ class StepSpec:
             shown["onExhausted"] = self.on_exhausted
         if self.queue is not None:
             shown["queue"] = self.queue
+        if self.requires is not None:
+            shown["requires"] = dict(self.requires)
         if self.suspends is not None:
             shown["async"] = self.suspends.to_json()
         if self.on_error is not None:

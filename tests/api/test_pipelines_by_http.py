@@ -327,3 +327,18 @@ def test_a_trigger_chooses_the_queue_of_steps_that_name_none(api: Api, pipeline:
         answer = api.post(f"/api/pipelines/{pipeline}/trigger", {**body, "queue": wrong})
         assert answer.status_code == 400
         assert answer.json["errors"][0]["field"] == "queue"
+
+
+def test_a_trigger_requires_labels_of_the_workers(api: Api, pipeline: str) -> None:
+    body = {"input": {"folder": "/srv"}, "requires": {"zone": "eu", "gpu": "a100"}}
+    run = api.post(f"/api/pipelines/{pipeline}/trigger", body).json["pipelineRunId"]
+    first, *_ = api.get(f"/api/runs/{run}/task-runs").json["taskRuns"]
+    [reason, *_] = api.get(f"/api/task-runs/{first['id']}/why").json["reasons"]
+    assert reason["queue"].endswith("+gpu=a100+zone=eu")
+    assert "has gpu=a100, zone=eu" in reason["text"]
+    batch = {"runs": [body, {"requires": {"zone": ""}}]}
+    assert api.post(f"/api/pipelines/{pipeline}/trigger/batch", batch).status_code == 400
+    for wrong in ({}, {"zone": "a+b"}, {"zone": 1}, "zone=eu", {f"l{n}": "x" for n in range(7)}):
+        answer = api.post(f"/api/pipelines/{pipeline}/trigger", {**body, "requires": wrong})
+        assert answer.status_code == 400
+        assert answer.json["errors"][0]["field"].startswith("requires")

@@ -22,6 +22,7 @@ from celery.worker import state
 from pipeweave.attempt import printed_lines, remove_left_behind
 from pipeweave.authoring.task_loading import Loaded, load
 from pipeweave.errors import InvalidSetting
+from pipeweave.labels import Labels, read_labels
 from pipeweave.orchestrator.bundles import SERVICE as BUNDLES
 from pipeweave.orchestrator.deployment import (
     Deployment,
@@ -102,6 +103,7 @@ def run_worker(
     concurrency: int | None = None,
     grace_s: float = GRACE_S,
     queues: Sequence[str] = (),
+    labels: Labels | None = None,
     with_adapters: bool = False,
     with_bundles: bool = False,
     health: HealthAddress | None = None,
@@ -118,6 +120,7 @@ def run_worker(
         concurrency: task runs at once; MAX_CONCURRENCY by default.
         grace_s: seconds that task runs under way may take after a TERM; then other workers start them anew.
         queues: names of the queues to serve; by default `default` and those of all loaded tasks.
+        labels: of its machine; None for WORKER_LABELS.
         with_adapters: whether it runs the adapters that PipeWeave brings beside the tasks of its apps.
         with_bundles: whether it runs the bundles that are installed for its tenant, instead of an app. When
             others are installed, it starts again in this process.
@@ -141,8 +144,10 @@ def run_worker(
     elif not apps:
         service = DISPATCHER
     loaded = confinable(loaded)
-    served = ServedQueues.of(settings.tenant, service, loaded, queues)
-    start = _start(service, name, concurrency, loaded, served)
+    # A dispatcher calls nothing that could require a label.
+    labels = {} if service == DISPATCHER else labels or read_labels(settings.worker_labels)
+    served = ServedQueues.of(settings.tenant, service, loaded, queues, labels)
+    start = _start(service, name, concurrency, loaded, served, labels)
     shared_settings.require_same(deployment.database, settings, start.name)
     # Before it registers: who is refused its port must not be listed as a worker that crashed.
     answering = _answering(health, lambda: alive.health())
@@ -199,7 +204,7 @@ def _answering(
 
 
 def _start(
-    service: str, name: str | None, concurrency: int, loaded: Loaded, served: ServedQueues
+    service: str, name: str | None, concurrency: int, loaded: Loaded, served: ServedQueues, labels: Labels
 ) -> WorkerStart:
     """What this process registers of itself."""
     host = socket.gethostname()
@@ -213,6 +218,7 @@ def _start(
         queues=served.all,
         own_queue=served.own,
         version=loaded.version[:MAX_VERSION],
+        labels=labels,
     )
 
 

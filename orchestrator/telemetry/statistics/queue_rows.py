@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from pipeweave.orchestrator.documents.statistics import QueueRow
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.orchestrator.telemetry.statistics.series import MOST_IDS
@@ -17,10 +18,10 @@ MOST_TASKS = 1_000
 _ENDED = f"""
 SELECT q.queue, x.at, sum(x.completed + x.failed + x.timed_out + x.lost) AS number
 FROM (
-    SELECT k.id, s.queue || coalesce('/' || k.queue, '') AS queue
+    SELECT k.id, {queue_names.queue_sql(None)} AS queue
     FROM tasks AS k JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id
     WHERE k.tenant_id = :tenant
-        AND s.queue || coalesce('/' || k.queue, '') = ANY(CAST(:queues AS text[]))
+        AND {queue_names.queue_sql(None)} = ANY(CAST(:queues AS text[]))
     ORDER BY k.id LIMIT {MOST_TASKS}) AS q
 CROSS JOIN LATERAL (
     SELECT s.at, s.completed, s.failed, s.timed_out, s.lost FROM task_stats AS s

@@ -41,6 +41,7 @@ def trigger_all(
         failureMode=options["failure_mode"],
         priority=options["priority"],
         queue=options["queue"],
+        requires=options["requires"],
         runToken=options["run_token"],
     )
     started: list[Run] = []

@@ -808,6 +808,8 @@ export interface RunRequest {
   priority?: number | null
   /** Of all steps without a queue of their own, also in the runs inside of it. Absent: those of the tasks. Tasks of HTTP services have no queues. */
   queue?: string | null
+  /** Labels of the workers that may call its steps, also in the runs inside of it, beside those that the steps and the tasks require. Of one label, the step's value counts, then this one. Tasks of HTTP services are not concerned. */
+  requires?: Record<string, unknown> | null
   metadata?: Record<string, unknown> | null
   /** A second trigger with the same token, pipeline and input returns the run of the first. */
   runToken?: string | null
@@ -1244,6 +1246,8 @@ export interface TriggerRequest {
   priority?: number | null
   /** Of all steps without a queue of their own, also in the runs inside of it. Absent: those of the tasks. Tasks of HTTP services have no queues. */
   queue?: string | null
+  /** Labels of the workers that may call its steps, also in the runs inside of it, beside those that the steps and the tasks require. Of one label, the step's value counts, then this one. Tasks of HTTP services are not concerned. */
+  requires?: Record<string, unknown> | null
   metadata?: Record<string, unknown> | null
   /** A second trigger with the same token, pipeline and input returns the run of the first. */
   runToken?: string | null

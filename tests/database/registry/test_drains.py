@@ -28,7 +28,7 @@ def drains_now(tx: Transaction, worker: str) -> bool:
 
 
 def taker(tx: Transaction) -> str | None:
-    found = loaded_tasks.taker_sql(":tenant", ":task", "NULL::text", "NULL::text", "w.id")
+    found = loaded_tasks.taker_sql(":tenant", ":task", "NULL::text", "NULL::text", "NULL::jsonb", "w.id")
     return tx.execute(f"SELECT {found}", {"tenant": TENANT, "task": "count"}).scalar_one()
 
 

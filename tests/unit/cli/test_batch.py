@@ -118,3 +118,16 @@ def test_the_client_gives_a_run_for_each_wish(served: Served) -> None:
 def test_an_input_that_is_too_deep_is_refused_before_anything_is_sent() -> None:
     with pytest.raises(InvalidInput, match="deeper than 200 levels"):
         list(requests([1, nested(300)]))
+
+
+def test_each_run_of_a_batch_requires_the_labels_of_the_command(served: Served, call: Call) -> None:
+    served.put(POST, (200, accepted("prun_1")))
+    result = call("--batch", "-", "--require", "zone=eu", "--require", "gpu=a100", input="[{}]")
+    assert result.exit_code == 0
+    assert served.asked[0][2] == {"runs": [{"input": {}, "requires": {"gpu": "a100", "zone": "eu"}}]}
+
+
+def test_what_is_no_label_is_refused_before_anything_is_asked(served: Served, call: Call) -> None:
+    result = call("--require", "zone")
+    assert result.exit_code == 2 and "'zone' is no label: write gpu=a100" in result.stderr
+    assert not served.asked

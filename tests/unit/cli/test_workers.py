@@ -95,3 +95,11 @@ def test_a_worker_is_shown_with_what_it_runs(call: Call, served: Served) -> None
     shown = call("workers", "show", ID).output
     assert "1,200" in shown or "1200" in shown
     assert running["id"] in shown
+
+
+def test_the_labels_of_workers_are_listed_and_shown(call: Call, served: Served) -> None:
+    labelled = a_worker(labels={"zone": "eu", "gpu": "a100"})
+    list_of(served, labelled, a_worker("worker-99@host-b:99:cafecafe", labels={}))
+    served.put(f"GET /api/workers/{ID}", (200, {"worker": labelled}))
+    assert "gpu=a100, zone=eu" in call("workers", "show", ID).output
+    assert "gpu=a100, zone=eu" in call("workers", "list").output

@@ -355,3 +355,12 @@ def test_the_url_of_rabbitmq_is_refused_as_such(url: str) -> None:
     with pytest.raises(InvalidSetting) as refused:
         load({"BROKER_URL": url})
     assert refused.value.errors[0].message.endswith("RabbitMQ is not supported")
+
+
+def test_the_labels_of_a_worker_are_read_and_shown_in_one_order() -> None:
+    assert load({"WORKER_LABELS": " zone = eu , gpu=a100,"}).worker_labels == ("gpu=a100", "zone=eu")
+    rows = {row.name: row.value for row in explain({"WORKER_LABELS": "zone=eu,gpu=a100"})}
+    assert rows["WORKER_LABELS"] == "gpu=a100,zone=eu"
+    with pytest.raises(InvalidSetting) as caught:
+        load({"WORKER_LABELS": "gpu"})
+    assert "is no label: write gpu=a100" in caught.value.errors[0].message

@@ -9,7 +9,7 @@ import pytest
 from pipeweave import task
 from pipeweave.authoring.task_loading import Loaded
 from pipeweave.errors import InvalidInput, InvalidTask
-from pipeweave.workers.process.served_queues import ServedQueues
+from pipeweave.workers.process.served_queues import MAX_QUEUES, ServedQueues
 
 
 def loaded(**queues: str | None) -> Loaded:
@@ -62,3 +62,38 @@ def test_a_name_that_no_queue_can_have_is_refused(name: str) -> None:
         ServedQueues.of("t", "python", loaded(count=None), [name])
     with pytest.raises(InvalidTask, match="queue"):
         loaded(count=name)
+
+
+# --- labels -----------------------------------------------------------------------------------------------
+
+
+def test_a_worker_with_labels_serves_a_queue_for_each_set_of_them() -> None:
+    labels = {"zone": "eu", "gpu": "a100"}
+    served = ServedQueues.of("t", "python", loaded(count=None, render="big"), labels=labels)
+    assert served.tasks == tuple(
+        f"pipeweave.t.python{name}{required}"
+        for required in ("", "+gpu=a100", "+zone=eu", "+gpu=a100+zone=eu")
+        for name in ("", "/big")
+    )
+
+
+def test_a_worker_of_chosen_queues_serves_no_labels_of_others() -> None:
+    served = ServedQueues.of("t", "python", loaded(render="big"), ["big"], {"zone": "eu"})
+    assert served.tasks == ("pipeweave.t.python/big", "pipeweave.t.python/big+zone=eu")
+
+
+def test_workers_with_other_labels_share_no_queue_of_their_own() -> None:
+    made = [
+        ServedQueues.of("t", "python", loaded(count=None), labels=each)
+        for each in ({}, {"a": "b"}, {"a": "c"}, {"b": "a"})
+    ]
+    assert len({each.own for each in made}) == len(made)
+
+
+def test_more_queues_than_a_worker_can_read_at_a_good_pace_are_refused_with_the_way_out() -> None:
+    labels = {f"l{number}": "x" for number in range(6)}
+    four, five = (loaded(**{f"t{number}": f"q{number}" for number in range(most)}) for most in (3, 4))
+    assert len(ServedQueues.of("t", "python", four, labels=labels).tasks) == MAX_QUEUES
+    with pytest.raises(InvalidInput, match="5 queues with 6 labels make 320") as caught:
+        ServedQueues.of("t", "python", five, labels=labels)
+    assert caught.value.errors[0].field == "labels" and "--queues" in str(caught.value.hint)
