@@ -19,10 +19,20 @@ _BACKEND_ID = Annotated[str, Field(min_length=1, max_length=200)]
 Truth = Annotated[bool, BeforeValidator(truth)]
 
 
-class ObjectQuery(Query):
-    """Which backend has an object, and in which form it is wanted."""
+class PreviewQuery(Query):
+    """Which backend has an object, and what it is called."""
 
     backend: _BACKEND_ID | None = Field(None, description="The id of a backend; absent: the default backend.")
+    name: Annotated[str, Field(pattern=r"^[^/\\\x00-\x1f]{1,200}$")] | None = Field(
+        None,
+        description="The name of the file, such as the key of an asset: its ending tells the media type. What"
+        " lies by its content has none in its path, and is JSON without it.",
+    )
+
+
+class ObjectQuery(PreviewQuery):
+    """Which backend has an object, what it is called, and in which form it is wanted."""
+
     raw: Truth = Field(False, description="`true`: the bytes of an object that is JSON, too.")
 
 
@@ -84,12 +94,6 @@ class StoredObject(AnswerModel):
     path: str
     backend: str
     content: Any
-
-
-class PreviewQuery(Query):
-    """Which backend has the object."""
-
-    backend: _BACKEND_ID | None = Field(None, description="The id of a backend; absent: the default backend.")
 
 
 class ObjectPreview(AnswerModel):

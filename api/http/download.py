@@ -49,15 +49,18 @@ class Download:
     filename: str
 
 
-def of_object(storage: Storage, stored_object: ObjectInfo, content_type: str) -> Download:
-    """A stored object as a download, under the last part of its path."""
+def of_object(
+    storage: Storage, stored_object: ObjectInfo, content_type: str, name: str | None = None
+) -> Download:
+    """A stored object as a download, under a name; by default the last part of its path."""
     seen = f"{stored_object.path}\0{stored_object.size}\0{stored_object.modified_at.isoformat()}"
 
     def opened(start: int, length: int) -> AbstractContextManager[Iterator[bytes]]:
         return storage.open(stored_object.path, start=start, length=length)
 
     etag = hashlib.sha256(seen.encode()).hexdigest()[:32]
-    return Download(opened, stored_object.size, etag, content_type, stored_object.path.rpartition("/")[2])
+    filename = name or stored_object.path.rpartition("/")[2]
+    return Download(opened, stored_object.size, etag, content_type, filename)
 
 
 def answered(request: Request, file: Download) -> Response:

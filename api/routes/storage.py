@@ -69,9 +69,9 @@ def get_object(call: Call, path: str, query: ObjectQuery) -> Answer | Download:
     backends = call.deployment.values.backends
     where = ObjectRef(query.backend or backends.default_id, path)
     storage, stored_object = _object(call, backends, where)
-    if media_types.is_json(path) and not query.raw:
+    if media_types.is_json(path, query.name) and not query.raw:
         return Answer(_document(where, _content(storage, path)))
-    return of_object(storage, stored_object, media_types.media_type(path))
+    return of_object(storage, stored_object, media_types.media_type(path, query.name), query.name)
 
 
 @routes.add(
@@ -95,7 +95,7 @@ def preview_object(call: Call, path: str, query: PreviewQuery) -> dict[str, Any]
         "backend": where.backend,
         "size": stored_object.size,
         "modifiedAt": iso(stored_object.modified_at),
-        **_shown(previews.preview(storage, stored_object)),
+        **_shown(previews.preview(storage, stored_object, query.name)),
     }
 
 

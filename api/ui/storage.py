@@ -15,7 +15,7 @@ screens = Screens("storage")
 
 # What lies below a first folder.
 HOLDS = {
-    "artifacts": "values, by their content",
+    "artifacts": "values and files, by their content",
     "pipelines": "what the steps of runs read",
     "runs": "outputs, files and logs of attempts",
     "standalone": "what standalone tasks read",
@@ -48,17 +48,19 @@ def storage(view: View) -> ScreenPage:
 def stored_object(view: View) -> ScreenPage:
     """One object: JSON, text, a table or an image. Nothing else that an object holds is ever shown."""
     path = _path(view)
-    shown: dict[str, Any] = {"path": path, "found": None}
+    name = view.parameters.get("name")
+    shown: dict[str, Any] = {"path": path, "name": name, "found": None}
     if path:
-        shown["found"] = preview = view.ask("storage.preview_object", view.only("backend"), path=path)
+        shown["found"] = preview = view.ask("storage.preview_object", view.only("backend", "name"), path=path)
         shown["why"] = _why(preview)
-    return ScreenPage(path.rpartition("/")[2] or "Stored object", shown)
+        shown["sha256"] = path.rpartition("/")[2] if path.startswith("artifacts/sha256/") else None
+    return ScreenPage(name or path.rpartition("/")[2] or "Stored object", shown)
 
 
 @screens.file("/storage/file")
 def stored_file(view: View) -> Download:
     """The bytes of an object, which a browser saves, or shows as an image within a page."""
-    return view.fetch("storage.get_object", view.only("backend", raw="true"), path=_path(view) or "-")
+    return view.fetch("storage.get_object", view.only("backend", "name", raw="true"), path=_path(view) or "-")
 
 
 def _path(view: View) -> str:

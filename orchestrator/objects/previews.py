@@ -63,18 +63,21 @@ class Preview:
     is_cut: bool = False
 
 
-def preview(storage: Storage, entry: ObjectInfo) -> Preview:
+def preview(storage: Storage, entry: ObjectInfo, name: str | None = None) -> Preview:
     """Read the beginning of an object, and tell what it is.
+
+    Args:
+        name: of the file, where its path has none.
 
     Raises:
         NotFound: it was deleted meanwhile.
         Unavailable: storage cannot be reached.
     """
-    named = media_types.media_type(entry.path)
+    named = media_types.media_type(entry.path, name)
     image = _image_type(_read(storage, entry, _IMAGE_HEAD))
     if image is not None:
         return Preview("image" if entry.size <= MAX_IMAGE else "none", image)
-    if media_types.is_json(entry.path) and entry.size <= MAX_JSON:
+    if media_types.is_json(entry.path, name) and entry.size <= MAX_JSON:
         content = _read(storage, entry, MAX_JSON)
         try:
             return Preview("json", named, content=orjson.loads(content))

@@ -47,17 +47,18 @@ class StorageMethods(Methods):
         """
         return self._http.download(_object(path), {"raw": True, "backend": backend}, Path(to))
 
-    def object_preview(self, path: str, backend: str | None = None) -> Document:
+    def object_preview(self, path: str, backend: str | None = None, name: str | None = None) -> Document:
         """Read what a stored object holds, as data: {kind, size, mediaType, content, text, rows, isCut}.
 
         Args:
             path: its path.
             backend: the backend that has it; None for the default backend.
+            name: of the file, such as the key of an asset: its ending tells what it is.
 
         Raises:
             NotFound: the tenant has no such object.
         """
-        return document_of(self._http.get(_object(path, "/preview"), {"backend": backend}))
+        return document_of(self._http.get(_object(path, "/preview"), {"backend": backend, "name": name}))
 
     def storage_usage(self, backend: str | None = None, prefix: str | None = None) -> Document:
         """Measure what lies in a backend, of all tenants, from a sample: {prefixes, seen, largest}.

@@ -146,6 +146,32 @@ def test_a_file_is_saved_and_never_shown_by_a_browser(api: Api, asset: str) -> N
     assert answer.headers["Content-Length"] == "10"
 
 
+@pytest.fixture
+def kept_file(api: Api, deployment: Deployment, task_run: str) -> str:
+    """The path of a file that lies by its content and belongs to a task run."""
+    where = deployment.values.keep_bytes(b"<p>hi", "local", "text/html")
+    with deployment.database.transaction() as tx:
+        tx.execute(
+            """INSERT INTO asset_claims (path, run_id, task_run_id, attempt, tenant_id)
+            VALUES (:path, :run_id, :id, 1, 'default') ON CONFLICT DO NOTHING""",
+            {"path": str(where), "run_id": ids.run_id_of(id_of(task_run)), "id": id_of(task_run)},
+        )
+    return where.path
+
+
+def test_a_file_by_its_content_has_the_name_that_is_asked_for(
+    api: Api, neighbour: Api, kept_file: str
+) -> None:
+    answer = api.get(f"/api/storage/{kept_file}", name="page.html")
+    assert (answer.data, answer.content_type) == (b"<p>hi", "text/html")
+    assert answer.headers["Content-Disposition"] == "attachment; filename*=UTF-8''page.html"
+    assert api.get(f"/api/storage/preview/{kept_file}", name="page.html").json["text"] == "<p>hi"
+    assert api.get(f"/api/storage/{kept_file}").json["code"] == "NOT_JSON"
+    wrong = api.get(f"/api/storage/{kept_file}", name="../page.html")
+    assert (wrong.status_code, wrong.json["errors"][0]["field"]) == (400, "name")
+    assert neighbour.get(f"/api/storage/{kept_file}", name="page.html").status_code == 404
+
+
 def test_head_tells_the_size_without_the_content(api: Api, asset: str) -> None:
     answer = api.http.head(f"/api/storage/{asset}", headers=api.headers)
     assert (answer.status_code, answer.data, answer.headers["Content-Length"]) == (200, b"", "10")

@@ -25,6 +25,15 @@ def test_json_is_a_value() -> None:
     assert of("artifacts/sha256/ab/x", b"[]").kind == "json"
 
 
+def test_the_name_of_a_file_tells_what_its_path_does_not() -> None:
+    content = b"name,weight\ntin,3\n"
+    storage = MemoryStorage({"artifacts/sha256/ab/x": content})
+    entry = ObjectInfo("artifacts/sha256/ab/x", len(content), datetime.now(UTC))
+    assert previews.preview(storage, entry).kind == "text"
+    named = previews.preview(storage, entry, "rows.csv")
+    assert (named.kind, named.media_type) == ("table", "text/csv")
+
+
 @pytest.mark.parametrize("path", ["a.html", "a.svg", "a.xhtml", "a.js", "a", "a.md"])
 def test_what_a_browser_would_run_is_text(path: str) -> None:
     found = of(path, SCRIPT.encode())
