@@ -125,11 +125,13 @@ class AccessLog(Logger):
     """
 
     def setup(self, cfg: Config) -> None:
+        # gunicorn sets levels of its own, which are not those of LOG_LEVEL and LOG_LEVELS.
+        levels = {each: each.getEffectiveLevel() for each in (self.error_log, self.access_log)}
         super().setup(cfg)
-        for logger in (self.error_log, self.access_log):
+        for logger, level in levels.items():
             logger.handlers.clear()
             logger.propagate = True
-        self.access_log.setLevel(max(logging.INFO, logging.getLogger().level))
+            logger.setLevel(max(logging.INFO, level))
 
     def atoms(self, resp: Any, req: Any, environ: Mapping[str, Any], request_time: Any) -> dict[str, Any]:
         atoms: dict[str, Any] = super().atoms(resp, req, environ, request_time)

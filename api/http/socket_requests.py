@@ -24,6 +24,7 @@ from pipeweave.api.http import addresses, idempotency_header, proxies
 from pipeweave.api.http.audited import REASON
 from pipeweave.api.http.body import parse_body
 from pipeweave.api.http.endpoint import Endpoint
+from pipeweave.api.http.errors import problem
 from pipeweave.api.http.headers import REQUEST_ID, TRACEPARENT
 from pipeweave.errors import FieldError, InternalError, InvalidInput, LimitExceeded, PipeWeaveError
 from pipeweave.suggestions import did_you_mean
@@ -89,15 +90,14 @@ class SocketRequests:
         began = time.monotonic()
         # Not through `app.wsgi_app`: what stands before the application has seen the address of the client.
         answer = Response.from_app(lambda *each: Flask.wsgi_app(self._app, *each), environ, buffered=True)
-        content = answer.get_data()
+        size = len(answer.get_data())
         log.info("socket.answered", extra=_line(endpoint, environ, answer, time.monotonic() - began))
-        if endpoint.method == "GET" and len(content) > MAX_ANSWER:
+        if endpoint.method == "GET" and size > MAX_ANSWER:
             raise LimitExceeded(
-                f"the answer has {len(content):,} bytes, and a message at most {MAX_ANSWER:,}",
+                f"the answer has {size:,} bytes, and a message at most {MAX_ANSWER:,}",
                 hint=f"ask for less, or by {endpoint.method} {endpoint.path}",
             )
-        shown = {name: answer.headers[name] for name in SHOWN if name in answer.headers}
-        return _message(asked.id, answer.status_code, shown, content or b"null")
+        return _message(asked.id, answer)
 
     def _endpoint(self, operation: str) -> Endpoint:
         endpoint = self._operations.get(operation)
@@ -112,13 +112,13 @@ class SocketRequests:
 
 def refusal(message: bytes, error: PipeWeaveError) -> bytes:
     """The answer to a message that is not served."""
-    content = orjson.dumps(error.to_problem(), default=str)
-    return _message(_id_of(message), error.status, {}, content)
+    return _message(_id_of(message), problem(error))
 
 
-def _message(id: int | str | None, status: int, headers: Mapping[str, str], content: bytes) -> bytes:
-    head = orjson.dumps({"event": "answer", "id": id, "status": status, "headers": headers})
-    return b'%s,"body":%s}' % (head[:-1], content)
+def _message(id: int | str | None, answer: Response) -> bytes:
+    headers = {name: answer.headers[name] for name in SHOWN if name in answer.headers}
+    head = orjson.dumps({"event": "answer", "id": id, "status": answer.status_code, "headers": headers})
+    return b'%s,"body":%s}' % (head[:-1], answer.get_data() or b"null")
 
 
 def _id_of(message: bytes) -> int | str | None:

@@ -13,6 +13,7 @@ from werkzeug.test import EnvironBuilder
 
 from pipeweave.api.http import SocketRequests, proxies, socket_requests
 from pipeweave.api.routes import ENDPOINTS
+from pipeweave.errors import TooManyRequests
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.queueing import tenant_limits
 from pipeweave.orchestrator.queueing.tenant_limits import TenantLimits
@@ -198,6 +199,11 @@ def test_a_message_that_is_no_request_is_answered(app: Flask, message: bytes) ->
     answer = orjson.loads(SocketRequests(app, ENDPOINTS).of({})(message))
     assert answer["status"] == 400
     assert answer["body"]["code"] in ("MALFORMED_JSON", "INVALID_INPUT")
+
+
+def test_who_sent_too_far_ahead_is_told_when_to_send_again() -> None:
+    answer = orjson.loads(socket_requests.refusal(b'{"id": "a", "operation": 7}', TooManyRequests()))
+    assert (answer["id"], answer["status"], answer["headers"]) == ("a", 429, {"Retry-After": "1"})
 
 
 def test_an_answer_that_is_too_large_for_a_message_says_how_to_get_it(

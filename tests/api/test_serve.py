@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import orjson
 import psutil
 import pytest
 import urllib3
+from gunicorn.config import Config
 from gunicorn.http.errors import (
     InvalidRequestLine,
     LimitRequestHeaders,
@@ -24,7 +26,7 @@ from support.api_samples import TENANT
 from support.api_server import Server, running_api
 from support.servers import wait_until
 
-from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, options, redacted, serve
+from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, AccessLog, options, redacted, serve
 from pipeweave.api.server import unreadable
 from pipeweave.errors import InvalidSetting, PortInUse, SchemaOutdated, StartFailed
 from pipeweave.orchestrator.deployment.deployment import Deployment
@@ -137,6 +139,19 @@ def test_a_chunked_body_over_the_limit_is_refused_and_one_of_just_the_limit_is_n
         )
         codes.append((answer.status, answer.json()["code"]))
     assert codes == [(404, "NOT_FOUND"), (413, "PAYLOAD_TOO_LARGE")]
+
+
+@pytest.mark.parametrize("is_quiet", [True, False])
+def test_single_levels_hold_for_the_lines_of_requests(is_quiet: bool) -> None:
+    log = logging.getLogger("gunicorn.access")
+    before = log.level, log.handlers[:], log.propagate
+    try:
+        log.setLevel(logging.WARNING if is_quiet else logging.DEBUG)
+        assert AccessLog(Config()).access_log.isEnabledFor(logging.INFO) is not is_quiet
+        assert AccessLog(Config()).access_log.isEnabledFor(logging.INFO) is not is_quiet
+    finally:
+        log.setLevel(before[0])
+        log.handlers, log.propagate = before[1:]
 
 
 def test_the_access_log_has_neither_tokens_nor_broken_lines(server: Server) -> None:
