@@ -19,6 +19,7 @@ from pipeweave.authoring import (
 from pipeweave.durations import DURATION_PATTERN, MAX_MS
 from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
 from pipeweave.labels import LABEL_NAME_PATTERN, LABEL_PATTERN, MAX_LABELS
+from pipeweave.rates import RATE_PATTERN
 from pipeweave.sandbox import MAX_HOSTS, TMP
 from pipeweave.schema import TYPES
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_STEPS
@@ -327,6 +328,17 @@ _CONCURRENCY: dict[str, Any] = {
     },
 }
 
+_RATE: dict[str, Any] = {"type": "string", "pattern": RATE_PATTERN}
+_RATE_LIMIT: dict[str, Any] = {
+    "type": "object",
+    "required": ["rate"],
+    "additionalProperties": False,
+    "properties": {
+        "key": {**_TEXT, "description": "As that of `concurrency`; with both, the same."},
+        "rate": _RATE,
+    },
+}
+
 PIPELINE: dict[str, Any] = {
     "required": ["steps"],
     "additionalProperties": False,
@@ -371,6 +383,11 @@ PIPELINE: dict[str, Any] = {
             "anyOf": [{"type": "null"}, _LIMIT, _CONCURRENCY],
             "description": "How many of its runs are under way at once: a number, or for each key.",
         },
+        "rateLimit": {
+            "anyOf": [{"type": "null"}, _RATE, _RATE_LIMIT],
+            "description": "How often its runs start, as 100/m, in all or for each key.",
+        },
+        "rate_limit": {"description": "The same as `rateLimit`."},
         **{name: _HOOKS for name in HOOK_NAMES},
         "defaults": {"type": "object", "description": "Default values of fields of the run's input."},
         "steps": {

@@ -82,6 +82,10 @@ def _of_limits(spec: Document) -> Iterator[str]:
         yield f"A run in which nothing happens for {in_words(spec['idleTimeoutMs'])} fails."
     if "concurrency" in spec:
         yield _of_concurrency(spec["concurrency"])
+    if "rateLimit" in spec:
+        often = spec["rateLimit"]
+        of_key = f" for each `{often['key']}`" if "key" in often else ""
+        yield f"At most {often['rate']} of its runs start{of_key}: others wait for their turn."
     if spec.get("code") == "pinned":
         yield "Its runs keep the code that their tasks had when they began."
 

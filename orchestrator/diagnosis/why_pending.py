@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 from pipeweave import ids
@@ -14,6 +15,7 @@ from pipeweave.orchestrator.queueing.run_slots import RunSlots
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.rates import Rate
 
 # Open predecessors shown in a reason.
 MOST_SHOWN = 20
@@ -36,8 +38,10 @@ def pending_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
 
 def _not_its_turn(tx: Transaction, row: Any) -> Iterator[Reason]:
     place = run_keys.place_of(tx, row.run_id)
-    if place is not None and place.active + place.position > place.most:
+    if place is not None and place.most is not None and place.active + place.position > place.most:
         yield _key_limited(place)
+    if place is not None and place.started_at is not None:
+        yield _key_too_often(place, row.now)
     slots = run_slots.slots_of(tx, row.tenant_id)
     if place is None or slots.most is not None:
         yield _without_slot(tx, row, slots)
@@ -55,6 +59,22 @@ def _key_limited(place: Any) -> Reason:
     )
     numbers = {"position": place.position, "waiting": place.waiting, "active": place.active}
     return reason("key_limit", text, key=place.key, limit=place.most, runs=shown, **numbers)
+
+
+def _key_too_often(place: Any, now: datetime) -> Reason:
+    """When its key has room in its rate."""
+    rate = Rate(place.key_rate, place.key_seconds)
+    starts = place.started_at + timedelta(seconds=rate.seconds)
+    in_s = max(0.0, seconds(starts, now))
+    whose = f"with key {place.key!r}" if place.key else "of its pipeline"
+    # Behind so many, others have to start before it is known when.
+    at = "in" if place.position <= rate.limit else "not before"
+    text = (
+        f"pipeline {place.pipeline_id!r} starts {rate} of the runs {whose}: its run is number "
+        f"{place.position:,} of {place.waiting:,}, its turn comes {at} {in_s:g} s"
+    )
+    numbers = {"position": place.position, "waiting": place.waiting, "startsAt": iso(starts), "inS": in_s}
+    return reason("key_rate", text, key=place.key, rateLimit=str(rate), **numbers)
 
 
 def _without_slot(tx: Transaction, row: Any, slots: RunSlots) -> Reason:

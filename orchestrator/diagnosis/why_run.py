@@ -54,6 +54,7 @@ _SHORT = {
     "no_dispatcher": "a dispatcher",
     "run_waits": "the turn of the run",
     "key_limit": "other runs of its key",
+    "key_rate": "the rate of its key",
     "predecessors_open": "predecessors",
     "join_closed": "the next look",
     "key_held": "the result of another task run",

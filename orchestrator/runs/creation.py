@@ -91,19 +91,21 @@ WITH accepting AS MATERIALIZED (
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
         deadline_at, idle_timeout_ms, triggered_kind, triggered_id, triggered_actor,
         traceparent, rerun_of, rerun_from, edits, queue_name, requires, concurrency_key,
-        concurrency_limit, concurrency_replaces{columns})
+        concurrency_limit, concurrency_replaces, key_rate, key_seconds{columns})
     SELECT r.id, :tenant, r.pipeline_id, r.version, r.status, r.failure_mode, r.priority, r.input,
         r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, r.started_at,
         r.started_at + r.timeout_ms * interval '1 millisecond', r.idle_timeout_ms, r.triggered_kind,
         r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from, r.edits,
-        r.queue_name, r.requires, r.concurrency_key, r.concurrency_limit, r.concurrency_replaces{values}
+        r.queue_name, r.requires, r.concurrency_key, r.concurrency_limit, r.concurrency_replaces, r.key_rate,
+        r.key_seconds{values}
     FROM accepting, jsonb_to_recordset(CAST(:runs AS jsonb)) AS r(id uuid, pipeline_id text, version integer,
         status text, started_at timestamptz, failure_mode text, priority integer, input jsonb, path text,
         size integer, hash text, run_token text,
         metadata jsonb, steps integer, timeout_ms bigint, idle_timeout_ms bigint, triggered_kind text,
         triggered_id text, triggered_actor text, traceparent text, rerun_of uuid, rerun_from text,
         edits jsonb, queue_name text, requires jsonb, concurrency_key text,
-        concurrency_limit integer, concurrency_replaces boolean{types})
+        concurrency_limit integer, concurrency_replaces boolean, key_rate integer,
+        key_seconds double precision{types})
 ), new_task_runs AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority,
         queue, is_limited, code_version, code_hash, idempotency_key, timeout_ms, queue_name, requires,
@@ -266,6 +268,8 @@ def _starting(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> l
         run_slots.lock(tx, first.tenant)
     if not named:
         return [places is None or number < places for number in range(len(new_runs))]
+    # What starts now does not start before what the lock's last holder has started: rates are kept by that.
+    tx.catch_up()
     starts = run_keys.starting(keys, run_keys.use_of(tx, first.tenant, first.pipeline_id, named))
     if places is None:
         return starts

@@ -278,7 +278,8 @@ class _BusyKeys:
     def run_instead_of(self, new: NewRun) -> UUID | None:
         """The newest open run of the key; None if the new one may be written."""
         use = self._use.get(new.key.text) if new.key is not None else None
-        return use.newest if use is not None and new.key is not None and use.open >= new.key.limit else None
+        is_full = use is not None and new.key is not None and use.open >= (new.key.limit or 0)
+        return use.newest if use is not None and is_full else None
 
     def take(self, new: NewRun) -> None:
         """Count a run that is about to be written."""

@@ -275,6 +275,7 @@ def pipeline(
     idle_timeout: float | str | None = None,
     on_exhausted: OnExhausted | None = None,
     concurrency: int | Mapping[str, Any] | None = None,
+    rate_limit: str | Mapping[str, Any] | None = None,
     code: str = "any",
     schedule: str | Schedule | None = None,
     on_success: Hook | Sequence[Hook] | None = None,
@@ -300,6 +301,7 @@ def pipeline(
     idle_timeout: float | str | None = None,
     on_exhausted: OnExhausted | None = None,
     concurrency: int | Mapping[str, Any] | None = None,
+    rate_limit: str | Mapping[str, Any] | None = None,
     code: str = "any",
     schedule: str | Schedule | None = None,
     on_success: Hook | Sequence[Hook] | None = None,
@@ -329,6 +331,8 @@ def pipeline(
         concurrency: how many of its runs are under way at once: a number, or a mapping with `limit`, `key` (a
             template over the run's input: runs with the same text share the limit) and `on_limit`: `queue`,
             `skip` or `cancel-old`; None for any number.
+        rate_limit: how often its runs start: a rate such as `100/m`, or a mapping with `rate` and `key`; None
+            for as often as they are asked for.
         code: `any`: a step calls the code of whichever worker takes it; `pinned`: only the code that its task
             had when the run began, while a deploy goes on.
         schedule: when its runs begin by themselves: a cron line in UTC, or a Schedule.
@@ -365,6 +369,8 @@ def pipeline(
         options["onExhausted"] = on_exhausted
     if concurrency is not None:
         options["concurrency"] = constant(concurrency, "concurrency")
+    if rate_limit is not None:
+        options["rateLimit"] = constant(rate_limit, "rate_limit")
     if variables:
         options["variables"] = constant(variables, "variables")
     if error_handlers:

@@ -20,7 +20,7 @@ from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.document_durations import read_duration, read_timeouts
 from pipeweave.spec.document_expressions import ITEM_ROOTS, LOOP_ROOTS, step_of
 from pipeweave.spec.document_graph import TooManyEdges
-from pipeweave.spec.document_limits import read_concurrency
+from pipeweave.spec.document_limits import read_concurrency, read_rate
 from pipeweave.spec.document_rules import read_on_exhausted, renamed
 from pipeweave.spec.document_steps import StepReader
 from pipeweave.spec.document_waits import check_default
@@ -36,11 +36,15 @@ from pipeweave.spec.wait_steps import Approval
 _PIPELINE_KEYS = (
     *("id", "description", "failureMode", "priority", "defaults", "steps", "code"),
     *("timeout", "timeoutMs", "idleTimeout", "idleTimeoutMs", "inputSchema", "output", "schedule"),
-    *("variables", "onExhausted", "concurrency", *HOOK_NAMES),
+    *("variables", "onExhausted", "concurrency", "rateLimit", *HOOK_NAMES),
     *("errorHandlers", "finally", "finallyTimeout", "finallyTimeoutMs"),
 )
 # The same keys as another notation writes them.
-_PIPELINE_NAMES = {"error_handlers": "errorHandlers", "finally_timeout": "finallyTimeout"}
+_PIPELINE_NAMES = {
+    "error_handlers": "errorHandlers",
+    "finally_timeout": "finallyTimeout",
+    "rate_limit": "rateLimit",
+}
 _MAX_VARIABLES = 100
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 _SMALLEST_INT, _LARGEST_INT = -(2**31), 2**31 - 1
@@ -113,6 +117,7 @@ class _DocumentReader(StepReader):
         input_schema, variables = self.input_schema(document), self.variables(document.get("variables"))
         error_rules = self.calls.error_rules(document.get("errorHandlers"), "errorHandlers")
         self.calls.check_conditions(error_rules, variables)
+        concurrency = read_concurrency(self, self.expressions, document.get("concurrency"))
         return PipelineSpec(
             variables=variables,
             error_rules=error_rules,
@@ -132,7 +137,8 @@ class _DocumentReader(StepReader):
             schedule=self.schedule(document.get("schedule"), input_schema),
             hooks=self.hooks(document, spec_id),
             on_exhausted=read_on_exhausted(self, document),
-            concurrency=read_concurrency(self, self.expressions, document.get("concurrency")),
+            concurrency=concurrency,
+            rate_limit=read_rate(self, self.expressions, document.get("rateLimit"), concurrency),
         )
 
     def pipeline_id(self, document: Mapping[str, Any], id: str | None) -> str:

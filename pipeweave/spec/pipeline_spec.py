@@ -23,7 +23,7 @@ from pipeweave.spec.joins import ALL, SETTLED, JoinRule
 from pipeweave.spec.kinds import MAP, TASK, StepKind
 from pipeweave.spec.numbering import numbered, numbered_call, numbered_rule
 from pipeweave.spec.rules import ANY_CODE, FAIL_FAST, FAILS_RUN, ItemFailure
-from pipeweave.spec.run_limits import RunConcurrency
+from pipeweave.spec.run_limits import RunConcurrency, RunRate
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +271,7 @@ class PipelineSpec:
         finally_timeout_ms: how long that, and all compensation, may take together (ms); None for 5 min.
         on_exhausted: for its steps that say nothing themselves; None for what their tasks say.
         concurrency: how many of its runs are under way at once; None for any number.
+        rate_limit: how often its runs start; None for as often as they are asked for.
     """
 
     id: str
@@ -292,6 +293,7 @@ class PipelineSpec:
     finally_timeout_ms: int | None = None
     on_exhausted: str | None = None
     concurrency: RunConcurrency | None = None
+    rate_limit: RunRate | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The document of the spec, with its schedule."""
@@ -306,18 +308,11 @@ class PipelineSpec:
         if self.description is not None:
             shown["description"] = self.description
         shown["failureMode"] = self.failure_mode
-        if self.priority is not None:
-            shown["priority"] = self.priority
-        if self.timeout_ms is not None:
-            shown["timeoutMs"] = self.timeout_ms
-        if self.idle_timeout_ms is not None:
-            shown["idleTimeoutMs"] = self.idle_timeout_ms
+        shown |= self._limits_json()
         if self.code != ANY_CODE:
             shown["code"] = self.code
         if self.on_exhausted is not None:
             shown["onExhausted"] = self.on_exhausted
-        if self.concurrency is not None:
-            shown["concurrency"] = self.concurrency.to_json()
         if self.defaults:
             shown["defaults"] = dict(self.defaults)
         if self.input_schema is not None:
@@ -334,6 +329,20 @@ class PipelineSpec:
         if self.finally_timeout_ms is not None:
             shown["finallyTimeoutMs"] = self.finally_timeout_ms
         shown["steps"] = [step.to_json() for step in self.steps]
+        return shown
+
+    def _limits_json(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {}
+        if self.priority is not None:
+            shown["priority"] = self.priority
+        if self.timeout_ms is not None:
+            shown["timeoutMs"] = self.timeout_ms
+        if self.idle_timeout_ms is not None:
+            shown["idleTimeoutMs"] = self.idle_timeout_ms
+        if self.concurrency is not None:
+            shown["concurrency"] = self.concurrency.to_json()
+        if self.rate_limit is not None:
+            shown["rateLimit"] = self.rate_limit.to_json()
         return shown
 
     def input_with_defaults(self, run_input: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Define how many runs of a pipeline are under way at once for each key, and what becomes of one too many.
+"""Define how many runs of a pipeline are under way at once for each key, how often they start, and what
+becomes of one too many.
 
 The key is a text with expressions over the input, such as `${input.customer}`: runs with the same text share
 the limit. Without a key, all runs of the pipeline do.
@@ -43,6 +44,23 @@ class RunConcurrency:
         """The member `concurrency` of a document."""
         shown: dict[str, Any] = {} if self.key is None else {"key": self.key}
         return {**shown, "limit": self.limit, "onLimit": self.on_limit}
+
+
+@dataclass(frozen=True, slots=True)
+class RunRate:
+    """How often runs of a pipeline start.
+
+    Args:
+        rate: starts in a time, as `100/m`: in no time of that length do more start.
+        key: as that of RunConcurrency.
+    """
+
+    rate: str
+    key: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The member `rateLimit` of a document."""
+        return {"rate": self.rate} if self.key is None else {"key": self.key, "rate": self.rate}
 
 
 def key_of(written: str | None, run_input: Any, variables: Mapping[str, Any], field: str) -> str:

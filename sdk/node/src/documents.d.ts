@@ -466,6 +466,10 @@ export interface PipelineDocument {
   onExhausted?: "fail" | "pause" | null
   /** How many of its runs are under way at once: a number, or for each key. */
   concurrency?: null | number | Record<string, unknown>
+  /** How often its runs start, as 100/m, in all or for each key. */
+  rateLimit?: null | string | Record<string, unknown>
+  /** The same as `rateLimit`. */
+  rate_limit?: unknown
   /** What follows a run that ends like this: pipelines, and URLs that are called. */
   onSuccess?: null | string | Record<string, unknown> | Array<string | Record<string, unknown>>
   /** What follows a run that ends like this: pipelines, and URLs that are called. */

@@ -90,6 +90,18 @@ def test_a_run_that_waits_for_its_key_names_the_runs_that_have_it(driver: RunDri
     assert codes(driver, third, 1) == ["key_limit", "run_waits"]
 
 
+def test_a_run_that_waits_for_the_rate_of_its_key_says_when_its_turn_comes(driver: RunDriver) -> None:
+    driver.store({"a": []}, id="often", rateLimit={"key": "${input.shop}", "rate": "1/m"})
+    _, second, third = (driver.trigger("often", {"shop": "x"}) for _ in range(3))
+    [reason] = ask(driver, second)
+    assert reason["text"].startswith(
+        "pipeline 'often' starts 1/m of the runs with key 'x': its run is number 1 of 2, its turn comes in "
+    )
+    assert 0 < reason["inS"] <= 60
+    assert (reason["code"], reason["rateLimit"], reason["position"]) == ("key_rate", "1/m", 1)
+    assert "its turn comes not before " in ask(driver, third)[0]["text"]
+
+
 def test_open_predecessors_are_named(driver: RunDriver) -> None:
     run_id = driver.trigger("three")
     with driver.database.transaction() as tx:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -182,6 +184,64 @@ def test_an_input_that_gives_no_key_is_refused(driver: RunDriver, given: Any) ->
         driver.trigger("one", given)
     assert raised.value.errors[0].field == "input"
     assert not driver.rows("SELECT 1 FROM runs WHERE tenant_id = :id", id=driver.tenant)
+
+
+# --- rates ------------------------------------------------------------------------------------------------
+
+
+def let_pass(driver: RunDriver, seconds: float) -> None:
+    """Let time pass: to wait for it would make the test slow."""
+    statement = """UPDATE runs SET started_at = started_at - :seconds * interval '1 second',
+        created_at = created_at - :seconds * interval '1 second' WHERE tenant_id = :id RETURNING 1"""
+    driver.rows(statement, id=driver.tenant, seconds=seconds)
+
+
+def test_runs_of_a_key_start_as_often_as_its_rate_says(driver: RunDriver) -> None:
+    driver.store({"a": []}, id="one", rateLimit={"key": KEY, "rate": "2/m"})
+    runs, other = [begin(driver) for _ in range(4)], begin(driver, "other")
+    driver.finish(runs[0].id, "a")
+    admission.admit_waiting(driver.database)
+    assert statuses(driver, *runs, other) == ["completed", "running", "pending", "pending", "running"]
+    let_pass(driver, 59)
+    admission.admit_waiting(driver.database)
+    assert statuses(driver, *runs[2:]) == ["pending", "pending"]
+    let_pass(driver, 2)
+    admission.admit_waiting(driver.database)
+    assert statuses(driver, *runs[2:]) == ["running", "running"]
+
+
+def test_in_no_time_of_that_length_more_runs_start_than_the_rate_says(driver: RunDriver) -> None:
+    driver.store({"a": []}, id="one", rateLimit={"key": KEY, "rate": "3/m"})
+    dice = random.Random(57)
+    for _ in range(12):
+        ask(driver, *["acme"] * dice.randint(1, 3))
+        let_pass(driver, dice.choice([5, 20, 31, 61]))
+        admission.admit_waiting(driver.database)
+    statement = "SELECT started_at FROM runs WHERE tenant_id = :id AND started_at IS NOT NULL ORDER BY 1"
+    starts = [row.started_at for row in driver.rows(statement, id=driver.tenant)]
+    assert len(starts) > 9
+    assert all(
+        later - first >= timedelta(minutes=1) for first, later in zip(starts, starts[3:], strict=False)
+    )
+
+
+def test_of_two_triggers_at_once_the_rate_lets_one_start(driver: RunDriver) -> None:
+    driver.store({"a": []}, id="one", rateLimit="1/h")
+    calls = call_concurrently(*[lambda: begin(driver).status] * 4)
+    assert sorted(each.result for each in calls) == ["pending"] * 3 + ["running"]
+
+
+def test_a_run_waits_for_the_rate_and_for_the_runs_of_its_key(driver: RunDriver) -> None:
+    store(driver, rateLimit={"key": KEY, "rate": "2/m"})
+    runs = [begin(driver) for _ in range(3)]
+    driver.finish(runs[0].id, "a")
+    driver.finish(runs[1].id, "a")
+    assert statuses(driver, *runs) == ["completed", "completed", "pending"], (
+        "both have started in this minute"
+    )
+    let_pass(driver, 61)
+    admission.admit_waiting(driver.database)
+    assert statuses(driver, runs[2]) == ["running"]
 
 
 # --- skip -------------------------------------------------------------------------------------------------

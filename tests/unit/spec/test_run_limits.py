@@ -9,7 +9,7 @@ import pytest
 from pipeweave import pipeline, task
 from pipeweave.errors import InvalidInput, InvalidSpec
 from pipeweave.spec.document import parse_spec
-from pipeweave.spec.run_limits import ALL_RUNS, RunConcurrency, key_of
+from pipeweave.spec.run_limits import ALL_RUNS, RunConcurrency, RunRate, key_of
 
 
 @task
@@ -64,6 +64,41 @@ def test_what_says_no_limit_is_refused_with_its_field(wrong: Any, field: str) ->
     with pytest.raises(InvalidSpec) as caught:
         parsed(wrong)
     assert [each.field for each in caught.value.errors] == [field]
+
+
+def test_a_rate_is_written_alone_or_with_its_key() -> None:
+    def rate(written: Any, **document: Any) -> RunRate | None:
+        spec = parse_spec({"id": "p", "steps": [{"task": "t"}], "rateLimit": written, **document})
+        assert parse_spec(spec.to_json()) == spec
+        return spec.rate_limit
+
+    assert rate("10/m") == RunRate("10/m")
+    both = {"key": "${input.a}", "rate": "1/d"}
+    assert rate(both, concurrency={"key": "${input.a}"}) == RunRate("1/d", "${input.a}")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ("often", "rateLimit.rate"),
+        (5, "rateLimit"),
+        ({}, "rateLimit.rate"),
+        ({"rate": "10001/s"}, "rateLimit.rate"),
+        ({"rate": "1/s", "key": "${steps.t}"}, "rateLimit.key"),
+        ({"rate": "1/s", "burst": 2}, "rateLimit.burst"),
+    ],
+)
+def test_what_says_no_rate_is_refused_with_its_field(wrong: Any, field: str) -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        parse_spec({"id": "p", "steps": [{"task": "t"}], "rateLimit": wrong})
+    assert [each.field for each in caught.value.errors] == [field]
+
+
+def test_a_run_waits_in_one_line_so_both_limits_have_one_key() -> None:
+    document = {"id": "p", "steps": [{"task": "t"}], "rateLimit": "1/s", "concurrency": {"key": "${input.a}"}}
+    with pytest.raises(InvalidSpec) as caught:
+        parse_spec(document)
+    assert [(each.field, each.code) for each in caught.value.errors] == [("rateLimit.key", "conflict")]
 
 
 @pytest.mark.parametrize(
