@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 from pipeweave.authoring import Context
 from pipeweave.durations import DURATION_EXPECTED, milliseconds
-from pipeweave.errors import FieldError, InvalidParams, InvalidSetting, TargetRefused, TaskError
+from pipeweave.errors import FieldError, InvalidParams, TargetRefused, TaskError
 from pipeweave.safe_text import storable
 from pipeweave.sending import Networks, NoReply, Reply, Sender, path_of
-from pipeweave.settings.adapter_secrets import MIN_SECRET_CHARS
 from pipeweave.size_limits import MAX_ACTION_ANSWER_BYTES
 
 MAX_URL_CHARS = 8_000
 MAX_TIMEOUT_S = 300
 MAX_QUOTED_CHARS = 300
 MAX_DETAILS_CHARS = 4_000
-HIDDEN = "***"
 
 # Codes of an exchange without an answer, or with one that cannot be used.
 UNREACHABLE, UNANSWERED, TIMED_OUT = "HTTP_UNREACHABLE", "HTTP_UNANSWERED", "HTTP_TIMEOUT"
@@ -56,7 +54,6 @@ class ActionRequest:
         headers: by name.
         body: None for none.
         timeout_s: how long the exchange may take (s).
-        secrets: the names of secrets of ADAPTER_SECRETS by the header that takes their value.
     """
 
     method: str
@@ -64,7 +61,6 @@ class ActionRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     timeout_s: float = 20.0
-    secrets: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def host(self) -> str:
@@ -95,21 +91,18 @@ def send(ctx: Context, request: ActionRequest) -> Reply:
         TaskError: it may not be sent there, there was no answer, or one of failure (`HTTP_404`).
     """
     _check(request)
-    secrets = _values_of(ctx, request)
     try:
         target = Networks(ctx.deployment.networks if ctx.deployment else ()).resolve(request.url, ctx.tenant)
     except TargetRefused as error:
         raise TaskError(f"{error.detail}; {error.hint}", code=error.code, retryable=False) from None
     except (OSError, UnicodeError):
         raise TaskError(f"{request.host} cannot be resolved", code=UNREACHABLE) from None
-    headers = {"user-agent": "PipeWeave", **request.headers, **secrets, "accept-encoding": "identity"}
+    headers = {"user-agent": "PipeWeave", **request.headers, "accept-encoding": "identity"}
     sender = Sender(cuts=True, within_s=request.timeout_s, most_bytes=MAX_ACTION_ANSWER_BYTES)
     try:
         answer = sender.request(request.method, target, path_of(request.url), request.body, headers)
     finally:
         sender.close()
-    if isinstance(answer, Reply):
-        answer = _without_secrets(answer, secrets.values())
     return _successful(request, answer)
 
 
@@ -137,25 +130,6 @@ def _failed(request: ActionRequest, answer: Reply) -> TaskError:
         code=f"HTTP_{answer.status}",
         details={"status": answer.status, "body": body, "retryAfter": answer.retry_after},
     )
-
-
-def _without_secrets(answer: Reply, secrets: Collection[str]) -> Reply:
-    """An answer without the secrets that were sent: some systems repeat what they were asked."""
-    if not secrets:
-        return answer
-    # `Bearer abc` is repeated as `abc`, too.
-    hidden = [*secrets, *(each.split()[-1] for each in secrets if len(each.split()[-1]) >= MIN_SECRET_CHARS)]
-    content = answer.content
-    for each in hidden:
-        content = content.replace(each.encode(), HIDDEN.encode())
-    headers = {name: _hide(value, hidden) for name, value in answer.headers.items()}
-    return replace(answer, content=content, text=_hide(answer.text, hidden), headers=headers)
-
-
-def _hide(text: str, hidden: Iterable[str]) -> str:
-    for each in hidden:
-        text = text.replace(each, HIDDEN)
-    return text
 
 
 def shown_headers(answer: Reply) -> dict[str, str]:
@@ -196,13 +170,11 @@ def refusal(parameter: str, problem: str) -> InvalidParams:
 
 def _check(request: ActionRequest) -> None:
     _check_url(request.url)
-    for parameter, names in (("headers", request.headers), ("secrets", request.secrets)):
-        for name in names:
-            if not _TOKEN.fullmatch(name):
-                raise refusal(parameter, "has a name that no header may have")
-            if name.lower() in _OUR_HEADERS:
-                raise refusal(f"{parameter}.{name}", "is set by the exchange itself")
     for name, value in request.headers.items():
+        if not _TOKEN.fullmatch(name):
+            raise refusal("headers", "has a name that no header may have")
+        if name.lower() in _OUR_HEADERS:
+            raise refusal(f"headers.{name}", "is set by the exchange itself")
         if not _is_header_value(value):
             raise refusal(f"headers.{name}", "must be one line of Latin-1 text")
 
@@ -219,7 +191,7 @@ def _check_url(url: str) -> None:
     if not is_http:
         raise refusal("url", problem)
     if parts.username is not None or parts.password is not None:
-        raise refusal("url", "must hold no user and no password; use `secrets`")
+        raise refusal("url", "must hold no user and no password; use `headers`")
 
 
 def _is_header_value(value: str) -> bool:
@@ -228,22 +200,3 @@ def _is_header_value(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return not any((each < " " and each != "\t") or each == "\x7f" for each in value)
-
-
-def _values_of(ctx: Context, request: ActionRequest) -> dict[str, str]:
-    """The secrets by the header that takes them."""
-    if not request.secrets:
-        return {}
-    if ctx.deployment is None:
-        raise TaskError(
-            "only workers of Celery (`pipeweave worker`) have secrets",
-            code="INVALID_SETTING",
-            retryable=False,
-        )
-    try:
-        return {
-            header.lower(): ctx.deployment.secret(ctx.tenant, name, request.host)
-            for header, name in request.secrets.items()
-        }
-    except InvalidSetting as error:
-        raise TaskError(f"{error.detail}; {error.hint}", code=error.code, retryable=False) from None

@@ -37,7 +37,6 @@ class HttpAdapter:
         method: Method = "GET",
         query: dict[str, str | int | float | bool] | None = None,
         headers: dict[str, str] | None = None,
-        secrets: dict[str, str] | None = None,
         json: Any = None,
         body: str | None = None,
         timeout: float | str = 20,
@@ -51,7 +50,6 @@ class HttpAdapter:
             url: http or https, where DISPATCH_NETWORKS allows it.
             query: further parameters of the URL; they are escaped.
             headers: by name.
-            secrets: names of secrets by the header that takes their value.
             json: the body as a value.
             body: the body as a text; with a `content-type` of its own, if it is not plain text.
             timeout: how long the exchange may take, in seconds or as a text such as `30s`; at most 300 s.
@@ -62,14 +60,8 @@ class HttpAdapter:
             named.setdefault("content-type", kind)
         if method not in _SAFE_TO_REPEAT:
             named.setdefault("idempotency-key", ctx.task_run_id)
-        request = ActionRequest(
-            method,
-            exchange.with_query(url, query),
-            named,
-            content,
-            exchange.seconds(timeout),
-            secrets or {},
-        )
+        to = exchange.with_query(url, query)
+        request = ActionRequest(method, to, named, content, exchange.seconds(timeout))
         answer = await self._exchanges.send(ctx, request)
         return {
             "status": answer.status,

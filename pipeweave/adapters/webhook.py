@@ -28,16 +28,15 @@ class WebhookAdapter:
         url: str,
         data: Any = None,
         headers: dict[str, str] | None = None,
-        secrets: dict[str, str] | None = None,
         timeout: float | str = 10,
     ) -> dict[str, Any]:
         """POST a value as JSON and go on; the output is the {status} of the answer.
 
         Args:
-            url, headers, secrets, timeout: as of `http.request`.
+            url, headers, timeout: as of `http.request`.
             data: the body.
         """
-        request = _request(ctx, url, data, headers, secrets, timeout)
+        request = _request(ctx, url, data, headers, timeout)
         return {"status": (await self._exchanges.send(ctx, request)).status}
 
     @action(retry_on=exchange.RETRIED, concurrent=AT_ONCE)
@@ -47,7 +46,6 @@ class WebhookAdapter:
         url: str,
         data: Any = None,
         headers: dict[str, str] | None = None,
-        secrets: dict[str, str] | None = None,
         timeout: float | str = 10,
         wait: float | str | None = None,
     ) -> Suspend:
@@ -57,14 +55,14 @@ class WebhookAdapter:
         any other JSON. The other system has to answer this POST at once, and works afterwards.
 
         Args:
-            url, headers, secrets, timeout: as of `http.request`.
+            url, headers, timeout: as of `http.request`.
             data: what the other system needs.
             wait: how long its result may take, such as `2d`; 7 days by default.
         """
         suspend = Suspend.callback(timeout=wait)
         names = {"runId": ctx.run_id, "pipelineId": ctx.pipeline_id, "stepId": ctx.step_id}
         body = {"callbackUrl": ctx.callback_url, "data": data, **names, "attempt": ctx.attempt}
-        await self._exchanges.send(ctx, _request(ctx, url, body, headers, secrets, timeout))
+        await self._exchanges.send(ctx, _request(ctx, url, body, headers, timeout))
         return suspend
 
 
@@ -73,10 +71,9 @@ def _request(
     url: str,
     body: Any,
     headers: dict[str, str] | None,
-    secrets: dict[str, str] | None,
     timeout: float | str,
 ) -> ActionRequest:
     named = {name.lower(): value for name, value in (headers or {}).items()}
     ours = {"content-type": "application/json", "idempotency-key": ctx.task_run_id}
     content = orjson.dumps(body)
-    return ActionRequest("POST", url, {**ours, **named}, content, exchange.seconds(timeout), secrets or {})
+    return ActionRequest("POST", url, {**ours, **named}, content, exchange.seconds(timeout))

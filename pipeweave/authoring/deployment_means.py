@@ -40,13 +40,5 @@ class DeploymentMeans(Protocol):
     def networks(self) -> Sequence[str]:
         """The networks besides public addresses that requests may reach (DISPATCH_NETWORKS)."""
 
-    def secret(self, tenant: str, name: str, host: str) -> str:
-        """A secret of ADAPTER_SECRETS, else of SECRETS, for a request to a host that it may be sent to.
-
-        Raises:
-            InvalidSetting: ADAPTER_SECRETS has no such secret, or it is not for this host.
-            SecretNotFound, SecretDenied, Unavailable: the same of SECRETS, where that is set.
-        """
-
     def named_values(self, tenant: str) -> NamedValues:
         """The named values of a tenant."""

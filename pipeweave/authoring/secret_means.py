@@ -22,6 +22,13 @@ class SecretMeans(Protocol):
         """
 
 
+class TargetedSecrets(SecretMeans, Protocol):
+    """Secrets of which some may be for a host alone."""
+
+    def for_host(self, host: str) -> SecretMeans:
+        """These secrets, and those that may be sent to this host alone."""
+
+
 class SecretReferences:
     """Gives the reference in place of each value: what keys and hashes are made of."""
 
@@ -29,3 +36,6 @@ class SecretReferences:
 
     def get(self, name: str) -> str:
         return f"${{secret.{name}}}"
+
+    def for_host(self, host: str) -> SecretReferences:
+        return self

@@ -13,16 +13,31 @@ class AttemptSecrets:
 
     Args:
         resolve: gives the value of a name; it may raise SecretNotFound, SecretDenied and Unavailable.
+        resolve_for: the same for a call that sends it to a host alone; None: none is for a host alone.
+        masks: of the attempt.
 
     Attributes:
         masks: hide the values that were resolved.
     """
 
-    __slots__ = ("_resolve", "masks")
+    __slots__ = ("_resolve", "_resolve_for", "masks")
 
-    def __init__(self, resolve: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        resolve: Callable[[str], str],
+        resolve_for: Callable[[str, str], str] | None = None,
+        masks: Masks | None = None,
+    ) -> None:
         self._resolve = resolve
-        self.masks = Masks()
+        self._resolve_for = resolve_for
+        self.masks = Masks() if masks is None else masks
+
+    def for_host(self, host: str) -> AttemptSecrets:
+        """These secrets, and those that may be sent to this host alone; both are hidden by the same masks."""
+        resolve_for = self._resolve_for
+        if resolve_for is None:
+            return self
+        return AttemptSecrets(lambda name: resolve_for(name, host), masks=self.masks)
 
     def get(self, name: str) -> str:
         """The value of a secret: what `ctx.secret` gives.

@@ -79,7 +79,6 @@ class Settings:
     env_file: str = env_file.DEFAULT
     storage_backends: tuple[Mapping[str, Any], ...] = ()
     default_storage_backend_id: str | None = None
-    adapter_secrets: tuple[Mapping[str, Any], ...] = ()
     secrets: tuple[Mapping[str, Any], ...] = ()
     storage_grace_hours: int = 24
     run_retention_days: int | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pipeweave.settings import adapter_secrets, backend_entries, oidc, secret_sources
+from pipeweave.settings import backend_entries, oidc, secret_sources
 from pipeweave.settings import readers as values
 from pipeweave.settings.sentinels import FORM
 
@@ -297,13 +297,6 @@ TABLE: tuple[Setting, ...] = (
         values.words,
         "id of one of STORAGE_BACKENDS; by default the backend marked isDefault, else the first backend",
         is_common=True,
-    ),
-    Setting(
-        "ADAPTER_SECRETS",
-        "adapter_secrets",
-        adapter_secrets.adapter_secrets,
-        "JSON list of {name, value, hosts}: headers that actions send to these hosts, by name; of workers",
-        mask=adapter_secrets.masked_secrets,
     ),
     Setting(
         "SECRETS",

@@ -11,7 +11,7 @@ from typing import Any
 from pipeweave import ids
 from pipeweave.attempt import Files, mask_assets, masked_result, printed_lines
 from pipeweave.authoring import CallResult, Context, Progress, Suspend, Task, bind, key_of, outcome_of
-from pipeweave.authoring.secret_means import SecretMeans, SecretReferences
+from pipeweave.authoring.secret_means import SecretReferences, TargetedSecrets
 from pipeweave.errors import (
     InvalidInput,
     InvalidResult,
@@ -44,7 +44,7 @@ from pipeweave.sending import Networks
 from pipeweave.settings import Settings
 from pipeweave.spec import references, rules
 from pipeweave.workers.boxes import Boxes, BoxSpec
-from pipeweave.workers.consumer import reconcile
+from pipeweave.workers.consumer import reconcile, secret_params
 from pipeweave.workers.consumer.call_files import CallFiles
 from pipeweave.workers.consumer.call_limits import CallLimits
 from pipeweave.workers.consumer.call_logs import CallLogs
@@ -441,21 +441,26 @@ class Calls:
 
         return reconcile.when_it_answers(look, "previous_attempts")
 
-    def _resolve(self, run: RunHeader, task_run: TaskRun, value: Any, secrets: SecretMeans) -> Any:
+    def _resolve(self, run: RunHeader, task_run: TaskRun, value: Any, secrets: TargetedSecrets) -> Any:
         ordinal = run.plan.ordinals[task_run.step_id]
         wanted = run.plan.params[ordinal]
-        scope = self.inputs.further(run, wanted)
-        if wanted.secrets:
-            scope = {**scope, "secret": {name: secrets.get(name) for name in sorted(wanted.secrets)}}
-        return references.resolve(
-            run.plan[ordinal].step.params,
-            input=value,
-            steps=self.inputs.outputs(run, wanted.outputs.keys()),
-            item=task_run.item,
-            map_index=task_run.map_index,
-            scope=scope,
-            now=self.database.now(),
-        )
+        params, scope = run.plan[ordinal].step.params, self.inputs.further(run, wanted)
+        steps, now = self.inputs.outputs(run, wanted.outputs.keys()), self.database.now()
+
+        def resolve(part: Any, values: Mapping[str, Any]) -> Any:
+            return references.resolve(
+                part,
+                input=value,
+                steps=steps,
+                item=task_run.item,
+                map_index=task_run.map_index,
+                scope={**scope, "secret": values} if values else scope,
+                now=now,
+            )
+
+        if not wanted.secrets:
+            return resolve(params, {})
+        return secret_params.resolved(self.tasks.get(task_run.task_id), params or {}, secrets, resolve)
 
 
 def _not_together(task_run: TaskRun) -> SandboxRefused:

@@ -8,7 +8,6 @@ from functools import cached_property
 from pipeweave.authoring.deployment_means import NamedValues
 from pipeweave.secrets import AttemptSecrets, SecretFinder
 from pipeweave.settings import Settings
-from pipeweave.settings.adapter_secrets import secret_for
 from pipeweave.storage import Backends
 from pipeweave.workers.consumer.stored_names import StoredNames
 
@@ -24,19 +23,16 @@ class DeploymentAccess:
     def networks(self) -> Sequence[str]:
         return self._settings.dispatch_networks
 
-    def secret(self, tenant: str, name: str, host: str) -> str:
-        listed = self._settings.adapter_secrets
-        if self._settings.secrets and all(each["name"] != name for each in listed):
-            return self._finder.find(tenant, name, host).value
-        return secret_for(listed, name, host)
-
     def secrets_of(self, tenant: str) -> AttemptSecrets:
         """The secrets of one attempt of a tenant: `get` resolves a name, `masks` hides what it gave.
 
         Whoever calls a task for an attempt makes one, lends it to the Context, and masks by it all that the
         attempt shows.
         """
-        return AttemptSecrets(lambda name: self._finder.find(tenant, name).value)
+        return AttemptSecrets(
+            lambda name: self._finder.find(tenant, name).value,
+            lambda name, host: self._finder.find(tenant, name, host).value,
+        )
 
     @cached_property
     def _finder(self) -> SecretFinder:

@@ -69,9 +69,12 @@ def test_the_line_that_celery_workers_need_adds_the_reports() -> None:
     assert {REPORT, REPORT_ERROR} <= names["app"].tasks.keys()
 
 
-def test_the_list_of_secrets_is_one() -> None:
-    [secrets] = [each for each in blocks(PAGE, "json") if "hosts" in each]
-    assert [each["name"] for each in load({"ADAPTER_SECRETS": secrets}).adapter_secrets] == ["rates", "n8n"]
+def test_the_sources_of_secrets_are_some() -> None:
+    [sources] = [each for each in blocks(PAGE, "json") if "hosts" in each]
+    assert [each["hosts"] for each in load({"SECRETS": sources}).secrets] == [
+        ["rates.example"],
+        ["n8n.example"],
+    ]
 
 
 def test_every_action_and_param_is_on_the_page() -> None:
