@@ -638,6 +638,12 @@ class InvalidWait(AttemptFailed):
     code = "INVALID_WAIT"
 
 
+class InvalidLabels(AttemptFailed):
+    """What a step requires of a worker is no label."""
+
+    code = "INVALID_LABELS"
+
+
 class InvalidAsyncResult(AttemptFailed):
     """A call that suspends itself does not say what it waits for."""
 

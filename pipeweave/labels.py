@@ -44,8 +44,19 @@ def are_labels(value: Any) -> bool:
     return isinstance(value, Mapping) and next(label_mistakes(value), None) is None
 
 
-def label_mistakes(value: Any, option: str = "requires") -> Iterator[FieldError]:
-    """Yield the mistakes of labels that something requires; None is valid."""
+def is_computed(value: Any) -> bool:
+    """Whether the value of a label that a step requires is a template, filled before the step runs."""
+    return isinstance(value, str) and "${" in value
+
+
+def label_mistakes(
+    value: Any, option: str = "requires", *, takes_templates: bool = False
+) -> Iterator[FieldError]:
+    """Yield the mistakes of labels that something requires; None is valid.
+
+    Args:
+        takes_templates: whether a value may hold `${…}`.
+    """
     if value is None:
         return
     if not isinstance(value, Mapping):
@@ -56,7 +67,8 @@ def label_mistakes(value: Any, option: str = "requires") -> Iterator[FieldError]
             option, f"has {len(value)} labels: use {LABELS_EXPECTED}", "invalid", LABELS_EXPECTED
         )
     for name, each in value.items():
-        if not is_label(name, each):
+        checked = "x" if takes_templates and is_computed(each) else each
+        if not is_label(name, checked):
             problem = f"is {each!r}: use {LABELS_EXPECTED}"[:500]
             yield FieldError(f"{option}.{str(name)[:80]}", problem, "invalid", LABELS_EXPECTED)
 

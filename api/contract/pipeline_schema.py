@@ -180,8 +180,11 @@ _REQUIRES = {
     "minProperties": 1,
     "maxProperties": MAX_LABELS,
     "propertyNames": {"pattern": LABEL_NAME_PATTERN},
-    "additionalProperties": {"type": "string", "pattern": LABEL_PATTERN},
-    "description": "Labels of the workers that may call it, beside those of the run and of its task.",
+    "additionalProperties": {
+        "anyOf": [{"type": "string", "pattern": LABEL_PATTERN}, {"type": "string", "pattern": r"\$\{"}]
+    },
+    "description": "Labels of the workers that may call it, beside those of the run and of its task. Values "
+    "may hold `${…}`.",
 }
 _STEP: dict[str, Any] = {
     "type": "object",

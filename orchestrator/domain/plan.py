@@ -178,11 +178,14 @@ class Plan:
 
     @functools.cached_property
     def conditional(self) -> frozenset[int]:
-        """The steps that are plain once their condition is true."""
+        """The steps that are plain once their condition is true. Those that compute labels are not."""
         return frozenset(
             each.ordinal
             for each in self.steps
-            if each.step.is_called and each.step.condition is not None and each.step.join == ALL
+            if each.step.is_called
+            and each.step.condition is not None
+            and each.step.join == ALL
+            and not each.step.computes_labels
         )
 
     @functools.cached_property
@@ -368,7 +371,7 @@ def compile_plan(spec: PipelineSpec) -> Plan:
     early = {before for step in steps if step.step.join.is_early for before in step.predecessors}
     awaited = tuple(sorted({*ends, *early}))
     waits_for = {number: before for number, before in predecessors.items() if before} | {END: awaited}
-    by_message = {step.ordinal for step in steps if step.step.has_task and step.step.condition is None}
+    by_message = {step.ordinal for step in steps if step.step.has_task and not step.step.waits_for_values}
     joins = {number: _kind(before, predecessors, by_message) for number, before in waits_for.items()}
     early_joins = {step.ordinal for step in steps if step.step.join.is_early and step.predecessors}
     joins |= dict.fromkeys(early_joins, JoinKind.NARROW)

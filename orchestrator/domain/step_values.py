@@ -101,7 +101,8 @@ class StepValues:
         )
         expressions = [each for each in (condition, *conditions) if each is not None]
         paths = [_reference(path) for each in expressions for path in each.references]
-        wanted = Wanted.of([*paths, *compile_value(_template(step.decides)).references])
+        templates = [_template(step.decides), dict(step.requires or {})]
+        wanted = Wanted.of([*paths, *compile_value(templates).references])
         if isinstance(step.decides, Gather):
             wanted |= Wanted(dict.fromkeys(step.needs), frozenset((*step.needs, *step.decides.members)))
         return cls(condition, conditions, wanted)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from pipeweave.errors import AttemptFailed, InvalidInput, NotFound
+from pipeweave.labels import Labels
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.step_values import Wanted
@@ -22,7 +23,7 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine import referred_values, step_results, waiting
 from pipeweave.orchestrator.engine.referred_values import Loaded, NotLoaded, ReferredValues, Scope
 from pipeweave.orchestrator.engine.step_results import EngineResult
-from pipeweave.orchestrator.state import cancelling, completing, releasing
+from pipeweave.orchestrator.state import cancelling, completing, releasing, routing
 from pipeweave.orchestrator.state.cancelling import CONDITION_FALSE, PREDECESSOR_FAILED
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import ChildStep, Gather, WaitStep, engine_results
@@ -85,8 +86,9 @@ def act(tx: Transaction, run: RunHeader, ordinals: Sequence[int], loaded: Loaded
     made: list[EngineResult] = []
     failures: dict[int, Failure] = {}
     waits: list[int] = []
+    required: dict[int, Labels] = {}
     for ordinal in sorted(ordinals):
-        match _decide(tx, run, ordinal, values):
+        match _decide(tx, run, ordinal, values, required):
             case EngineResult() as one:
                 made.append(one)
             case Failure() as failure:
@@ -101,6 +103,7 @@ def act(tx: Transaction, run: RunHeader, ordinals: Sequence[int], loaded: Loaded
                 acted.after_failure.append(ordinal)
             case _:
                 acted.skipped.append(ordinal)
+    routing.require(tx, run, required)
     if waits:
         failures |= _wait(tx, run, waits, values)
     _write(tx, run, acted, made, failures)
@@ -108,14 +111,16 @@ def act(tx: Transaction, run: RunHeader, ordinals: Sequence[int], loaded: Loaded
 
 
 def _decide(
-    tx: Transaction, run: RunHeader, ordinal: int, values: ReferredValues
+    tx: Transaction, run: RunHeader, ordinal: int, values: ReferredValues, required: dict[int, Labels]
 ) -> EngineResult | Failure | NotLoaded | ActingOutcome:
-    """What a step comes to."""
+    """What a step comes to; the labels that it computes are added to `required`."""
     step, needed = run.plan[ordinal].step, run.plan.values[ordinal]
     try:
         scope: Scope = values.scope(needed.wanted)
         if needed.condition is not None and not needed.condition.is_true(scope, now=tx.now):
             return ActingOutcome.PASSED_OVER
+        if step.computes_labels:
+            required[ordinal] = step_results.labels_of(run, step, scope, tx.now)
         if step.decides is None or step.has_items:
             return ActingOutcome.GOES_ON
         if isinstance(step.decides, WaitStep | ChildStep):

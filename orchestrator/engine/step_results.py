@@ -1,6 +1,7 @@
-"""Computes what a step comes to that the engine decides: a choice, a transform or a gather (pure).
+"""Computes what a step comes to that the engine decides, and the labels that a step requires (pure).
 
-`pipeweave.spec.engine_results` says what; here it becomes what is stored.
+`pipeweave.spec.engine_results` says what a choice, a transform or a gather comes to; here it becomes what is
+stored.
 """
 
 from __future__ import annotations
@@ -8,13 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from pipeweave.errors import InvalidLabels
+from pipeweave.labels import Labels, label_mistakes
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.plan import Plan
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import KeptValue
 from pipeweave.orchestrator.engine.referred_values import Scope
 from pipeweave.orchestrator.store.values import keep_inline
 from pipeweave.size_limits import INLINE_BYTES
-from pipeweave.spec import Choice, EngineStep, Gather, Transform, engine_results
+from pipeweave.spec import Choice, EngineStep, Gather, StepSpec, Transform, engine_results
 from pipeweave.spec.engine_results import PARALLEL_FAILED, RESULT_TOO_LARGE, Refused
 
 # The exceptions that failures of such steps would have been.
@@ -63,6 +67,20 @@ def result_of(plan: Plan, ordinal: int, scope: Scope, now: datetime) -> EngineRe
     if kept.size > INLINE_BYTES:
         return _failure(decides, engine_results.too_large(kept.size, decides))
     return EngineResult(ordinal, kept, result.selected_next)
+
+
+def labels_of(run: RunHeader, step: StepSpec, scope: Scope, now: datetime) -> Labels:
+    """The labels that a step and its run require, with those that the step computes. A number becomes a text.
+
+    Raises:
+        ExpressionFailed, InvalidReference: one of its expressions cannot be evaluated.
+        InvalidLabels: what they come to is no label.
+    """
+    filled = engine_results.fill(dict(step.requires or {}), scope, now)
+    labels = {name: str(each) if type(each) is int else each for name, each in filled.items()}
+    for mistake in label_mistakes(labels):
+        raise InvalidLabels(f"{mistake.field} of step {step.id} {mistake.message}")
+    return {**(run.requires or {}), **labels}
 
 
 def _failure(decides: EngineStep, refused: Refused) -> Failure:

@@ -390,7 +390,7 @@ def _task_run(run: RunHeader, ordinal: int, task: TaskRow | None, expected: Hold
         return _engine_task_run(run, ordinal, task)
     is_limited = task.concurrency > 0 or task.rate_limit is not None
     status = TaskStatus.PENDING
-    if is_entry and step.is_called and step.condition is None:
+    if is_entry and step.is_called and not step.waits_for_values:
         is_held = is_limited or expected.is_paused(task.id)
         status = TaskStatus.READY if is_held else TaskStatus.QUEUED
     return TaskRun(
@@ -418,7 +418,7 @@ def _chosen(run: RunHeader, step: StepSpec, task: TaskRow | None) -> tuple[str |
     """
     if task is None or not step.has_task or task.service_kind == HTTP:
         return None, None
-    return step.queue or run.queue, {**(run.requires or {}), **(step.requires or {})} or None
+    return step.queue or run.queue, {**(run.requires or {}), **step.known_labels} or None
 
 
 def _engine_task_run(run: RunHeader, ordinal: int, near: TaskRow | None) -> TaskRun:

@@ -348,7 +348,7 @@ def _accepted(new: NewRun) -> CreatedRun:
         run.pipeline_version,
         "running",
         [each.task for each in entries if each.has_task],
-        [each.task for each in entries if each.is_called and each.condition is None],
+        [each.task for each in entries if each.is_called and not each.waits_for_values],
         run.input_path,
         created=True,
     )

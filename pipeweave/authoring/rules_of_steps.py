@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypedDict
 
 from pipeweave.authoring.retry import Retry
 from pipeweave.authoring.written_calls import written_call
-from pipeweave.authoring.written_values import condition_text
+from pipeweave.authoring.written_values import condition_text, template
 from pipeweave.errors import InvalidSpec
 from pipeweave.sandbox import Sandbox
 from pipeweave.spec.words_of_others import WORDS
@@ -84,7 +84,7 @@ def written_rules(
     on_exhausted: str | None = None,
     sandbox: Sandbox | Mapping[str, Any] | None = None,
     queue: str | None = None,
-    requires: Mapping[str, str] | None = None,
+    requires: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The members of a step's document for these rules; none for those that are left out."""
     shown: dict[str, Any] = {}
@@ -109,7 +109,7 @@ def written_rules(
     if queue is not None:
         shown["queue"] = queue
     if requires is not None:
-        shown["requires"] = requires
+        shown["requires"] = template(requires, "requires")
     return shown
 
 

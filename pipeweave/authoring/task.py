@@ -102,7 +102,7 @@ class Task(Generic[P, R]):
         on_exhausted: OnExhausted | None = None,
         sandbox: Sandbox | Mapping[str, Any] | None = None,
         queue: str | None = None,
-        requires: Mapping[str, str] | None = None,
+        requires: Mapping[str, Any] | None = None,
     ) -> TaskWithOptions[P, R]:
         """Set options of the step that the next call adds; a call outside a pipeline ignores them.
 
@@ -128,7 +128,8 @@ class Task(Generic[P, R]):
                 `fail`, or `pause`, which pauses the run until people resume it.
             sandbox: what its call may use; where its task has a sandbox, the tighter of both counts.
             queue: the name of the queue that its task runs wait in, whatever the trigger and its task say.
-            requires: labels of the workers that may call it, beside those that the trigger and its task name.
+            requires: labels of the workers that may call it, beside those that the trigger and its task name;
+                a value may be, or name, a result of another step.
 
         Raises:
             InvalidSpec: the condition is known while the pipeline is drawn, or `retry` is no Retry.

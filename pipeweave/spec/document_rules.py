@@ -120,8 +120,10 @@ def read_queue(mistakes: FieldErrors, written: Any, path: str) -> str | None:
 
 
 def read_requires(mistakes: FieldErrors, written: Any, path: str) -> Labels | None:
-    """Read the labels that a step requires, sorted by name; None if there are none, or wrong ones."""
-    wrong = list(label_mistakes(written, f"{path}.requires"))
+    """Read the labels that a step requires, sorted by name; None if there are none, or wrong ones. Values may
+    be templates.
+    """
+    wrong = list(label_mistakes(written, f"{path}.requires", takes_templates=True))
     for each in wrong:
         mistakes.wrong(each.field, each.message, each.code, each.expected)
     return None if wrong or written is None else dict(sorted(written.items()))

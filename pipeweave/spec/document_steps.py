@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pipeweave.labels import Labels
 from pipeweave.size_limits import MAX_MAP_ITEMS, MAX_STEPS
 from pipeweave.spec.async_defaults import NO_ASYNC_DEFAULTS
 from pipeweave.spec.child_steps import Body, LoopStep
@@ -198,7 +199,7 @@ class StepReader(GraphMistakes):
             continue_on_error=read_flag(self, members, "continueOnError", entry.field),
             on_exhausted=read_on_exhausted(self, members, entry.field),
             queue=read_queue(self, members.get("queue"), entry.field),
-            requires=read_requires(self, members.get("requires"), entry.field),
+            requires=self.requires(members, entry),
             # The action of an adapter may always say that its work goes on elsewhere.
             suspends=suspends or (NO_ASYNC_DEFAULTS if deed == "adapter" else None),
             on_error=self.calls.on_error(members.get("onError"), f"{entry.field}.onError"),
@@ -210,6 +211,15 @@ class StepReader(GraphMistakes):
         needs, is_written = self.needs(entry, entries, decides)
         self.count(len(needs), entry)
         return StepDraft(entry, step, needs, is_written, self.expressions.written[first:])
+
+    def requires(self, members: Mapping[str, Any], entry: Entry) -> Labels | None:
+        """The labels that a step requires, with the expressions of their values. None of them sees an item: a
+        map requires the same for all of its items.
+        """
+        labels = read_requires(self, members.get("requires"), entry.field)
+        if labels is not None:
+            self.expressions.value(dict(labels), f"{entry.field}.requires")
+        return labels
 
     def usual_timeout_ms(self, deed: str) -> int | None:
         """The time limit of an attempt of a step that names none (ms); None for what its task says.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from pipeweave.labels import Labels
+from pipeweave.labels import Labels, is_computed
 from pipeweave.spec.async_defaults import AsyncDefaults
 from pipeweave.spec.child_calls import ChildCall, ErrorRule
 from pipeweave.spec.child_steps import Body, LoopStep
@@ -104,8 +104,8 @@ class StepSpec:
         on_exhausted: `pause`: its last failure pauses the run, `fail`: it is one; None for what the pipeline
             says, or else its task.
         queue: the name of the queue that its task runs wait in; None for that of the run, or of its task.
-        requires: labels of the workers that may call it, beside those of the run and of its task; None for
-            none.
+        requires: labels of the workers that may call it, beside those of the run and of its task; their
+            values may be templates. None for none.
         suspends: how long the result of a call that suspends itself may take. A dict
             `{"status": "pending", …}` suspends only where this is not None; `Suspend` always does.
         on_error: what runs when its last attempt has failed; None for what the pipeline says.
@@ -153,14 +153,25 @@ class StepSpec:
     @property
     def is_plain(self) -> bool:
         """Whether it runs a task once, as soon as all its predecessors completed and chose it."""
-        return self.is_called and self.condition is None and self.join == ALL
+        return self.is_called and not self.waits_for_values and self.join == ALL
 
     @property
     def waits_for_values(self) -> bool:
-        """Whether values decide about it when its predecessors let it run: it has a condition, or the engine
-        decides it.
+        """Whether values decide about it when its predecessors let it run: it has a condition, the engine
+        decides it, or they say which labels it requires.
         """
-        return self.condition is not None or self.decides is not None
+        return self.condition is not None or self.decides is not None or self.computes_labels
+
+    @property
+    def computes_labels(self) -> bool:
+        """Whether values of the run say which labels it requires."""
+        return self.requires is not None and any(map(is_computed, self.requires.values()))
+
+    @property
+    def known_labels(self) -> Labels:
+        """The labels that it requires, but for those that it computes."""
+        labels = self.requires or {}
+        return {name: value for name, value in labels.items() if not is_computed(value)}
 
     @property
     def has_items(self) -> bool:

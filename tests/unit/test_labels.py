@@ -110,6 +110,17 @@ def test_a_document_and_a_function_require_labels_alike_in_one_order() -> None:
     assert "requires" not in parse_step(None).to_json()["steps"][0]
 
 
+def test_a_step_requires_what_another_step_returns() -> None:
+    @pipeline
+    def near(zone: str) -> None:
+        host = render()
+        render.options(step_id="same", requires={"host": host, "zone": "z-${input.zone}"})()
+
+    assert near.spec.steps[1].requires == {"host": "${steps.render}", "zone": "z-${input.zone}"}
+    assert near.spec.steps[1].needs == ("render",)
+    assert near.spec.steps[1].known_labels == {}
+
+
 def test_only_steps_with_a_task_require_labels() -> None:
     with pytest.raises(InvalidSpec) as caught:
         parse_spec({"id": "p", "steps": [{"id": "s", "sleep": "1m", "requires": GPU}]})
