@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from pipeweave.api.http import (
     Endpoint,
     Inside,
     MetricsText,
+    PathRule,
     ProcessMetrics,
     Renewal,
     RequestPipeline,
@@ -58,6 +59,7 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     """
     deployment = deployment or Deployment.open(settings, has_deadlines=True)
     app = Flask("pipeweave.api", template_folder="templates", static_folder="static")
+    app.url_rule_class = PathRule
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     # `/api/runs/` and `/api//runs` answer 404: a path has one spelling.
     app.url_map.strict_slashes = True
@@ -139,12 +141,13 @@ def _add_endpoints(app: Flask, requests: RequestPipeline, endpoints: Sequence[En
     def view(endpoint: Endpoint, **path_ids: str) -> Any:
         return requests.serve(endpoint, path_ids)
 
+    words = _words(endpoints)
     for endpoint in endpoints:
         # A request for a WebSocket matches no other rule, and another request no rule for WebSockets.
         answer = functools.partial(view, endpoint)
         for is_socket in (False, True) if endpoint.upgrades else (False,):
             app.add_url_rule(
-                _rule(endpoint, endpoints),
+                _rule(endpoint, words),
                 endpoint.operation_id,
                 answer,
                 methods=[endpoint.method],
@@ -152,13 +155,19 @@ def _add_endpoints(app: Flask, requests: RequestPipeline, endpoints: Sequence[En
             )
 
 
-def _rule(endpoint: Endpoint, endpoints: Sequence[Endpoint]) -> str:
+def _words(endpoints: Sequence[Endpoint]) -> Mapping[str, Sequence[str]]:
+    """Path -> the words right below it that are the ends of paths of endpoints."""
+    below: dict[str, set[str]] = {}
+    for endpoint in endpoints:
+        parent, _, last = endpoint.path.rpartition("/")
+        below.setdefault(parent, set()).update(() if "{" in last else {last})
+    return {parent: sorted(words) for parent, words in below.items()}
+
+
+def _rule(endpoint: Endpoint, words_below: Mapping[str, Sequence[str]]) -> str:
     """The path as werkzeug writes it. `/api/dlq/<id>` does not match `purge`, another endpoint's path."""
     parent, _, last = endpoint.path.rpartition("/")
-    siblings = {
-        other.path.removeprefix(f"{parent}/") for other in endpoints if other.path.startswith(f"{parent}/")
-    }
-    words = sorted(word for word in siblings if "/" not in word and "{" not in word)
+    words = words_below[parent]
     if last.startswith("{") and (words or endpoint.ids[last[1:-1]].is_path):
         converter = "path_other_than" if endpoint.ids[last[1:-1]].is_path else "other_than"
         arguments = f"({', '.join(map(repr, words))})" if words else ""

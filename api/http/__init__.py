@@ -12,6 +12,7 @@ from pipeweave.api.http.form_file import FormFile, ReceivedFile
 from pipeweave.api.http.inside import Caller, Inside, RecordedCall
 from pipeweave.api.http.metrics_text import Format, MetricsText, Text, wanted_format
 from pipeweave.api.http.ndjson import Lines
+from pipeweave.api.http.path_rules import PathRule
 from pipeweave.api.http.process_metrics import ProcessMetrics
 from pipeweave.api.http.raw_body import RawBody
 from pipeweave.api.http.renewal import Renewal
@@ -34,6 +35,7 @@ __all__ = [
     "Lines",
     "MetricsText",
     "PathId",
+    "PathRule",
     "ProcessMetrics",
     "RawBody",
     "ReceivedFile",

@@ -6,13 +6,11 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import isfinite
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 import orjson
 from flask import Flask, Response, request
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import HTTPException
 from werkzeug.utils import redirect
@@ -33,22 +31,19 @@ from pipeweave.api.http import (
     proxies,
 )
 from pipeweave.api.oidc import Provider
-from pipeweave.api.ui import confirm, policy, waits, words
+from pipeweave.api.ui import confirm, policy, waits
 from pipeweave.api.ui.banner import Banner
-from pipeweave.api.ui.charts import sparkline
-from pipeweave.api.ui.graphs import graph_of
 from pipeweave.api.ui.kept_answers import KeptAnswers
 from pipeweave.api.ui.live_views import Fragment, Fragments, LiveView, shared
 from pipeweave.api.ui.oidc_login import ProviderLogin
 from pipeweave.api.ui.screens import NAV, LinesFile, Redirect, Screen, ScreenPage
 from pipeweave.api.ui.session import Login
-from pipeweave.api.ui.static_files import StaticFiles
-from pipeweave.api.ui.verbs import VERBS
+from pipeweave.api.ui.static_files import static_files
+from pipeweave.api.ui.templating import environment
 from pipeweave.api.ui.view import ROOT, View
 from pipeweave.errors import NotFound, PipeWeaveError, Unauthenticated
 from pipeweave.ids import check_name
 from pipeweave.orchestrator.security import EVERY_TENANT, CallerAccess
-from pipeweave.spec import WITH_ITEMS
 
 log = logging.getLogger(__name__)
 
@@ -97,22 +92,9 @@ class Dashboard:
         self._screens = screens
         self._is_read_only = is_read_only
         self._banner = Banner()
-        self.files = StaticFiles()
         self._by_name: dict[str, Screen] = {}
         self._fragments = Fragments(self._rendered_view)
         self._kept = KeptAnswers(inside)
-        self._templates = Environment(
-            loader=FileSystemLoader(Path(__file__).parent / "templates"),
-            autoescape=True,
-            auto_reload=False,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.filters |= words.FILTERS
-        self._templates.tests["engine"] = words.is_engine
-        self._templates.globals |= {"static": self.files.url, "verbs": VERBS.rows, "graph_of": graph_of}
-        self._templates.globals |= {"sparkline": sparkline, "WITH_ITEMS": WITH_ITEMS}
 
     def register(self, app: Flask) -> None:
         """Add the paths below `/ui`."""
@@ -122,7 +104,7 @@ class Dashboard:
         app.add_url_rule(
             f"{ROOT}/static/<digest>/<path:name>",
             "ui.static",
-            self._guarded(self.files.serve),
+            self._guarded(static_files().serve),
             methods=["GET"],
         )
         deployment, provider = self._inside.deployment, self._provider
@@ -298,7 +280,7 @@ class Dashboard:
         shell = {} if is_fragment else self._shell(view)
         layout = "fragment.html" if is_fragment else "base.html"
         variables = {"view": view, "page": page, "layout": layout, "nav_name": nav, **shell, **page.shown}
-        return self._templates.get_template(template).render(variables).encode()
+        return environment().get_template(template).render(variables).encode()
 
     def _shell(self, view: View | None) -> dict[str, Any]:
         theme = request.cookies.get("pipeweave-theme", "")
@@ -339,7 +321,7 @@ class Dashboard:
         layout = "fragment.html" if FRAGMENT in request.headers else "plain.html"
         page = ScreenPage(variables["title"], variables)
         shown = {"page": page, "layout": layout, **self._shell(None), **variables}
-        html = self._templates.get_template(template).render(shown)
+        html = environment().get_template(template).render(shown)
         return Response(html, status, content_type=HTML)
 
 

@@ -6,6 +6,7 @@ import each other by relative paths always fit together.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 from dataclasses import dataclass
@@ -79,3 +80,9 @@ class StaticFiles:
         answer.headers["Vary"] = "Accept-Encoding"
         answer.headers["Cache-Control"] = _FOR_EVER if digest == self.digest else "no-cache"
         return answer
+
+
+@functools.cache
+def static_files() -> StaticFiles:
+    """The files of this version, packed once for all applications of a process."""
+    return StaticFiles()

@@ -41,10 +41,14 @@ def upgrade(database_url: str) -> SchemaStatus:
     Raises:
         Conflict: the schema is newer than this version.
     """
-    database, history = Database(database_url, pool_size=0), SchemaHistory()
-    while not (reached := _one_up(database, history)).is_current:
-        pass
-    return reached
+    # One connection for all steps: a new one would read the whole catalog anew.
+    database, history = Database(database_url, pool_size=1), SchemaHistory()
+    try:
+        while not (reached := _one_up(database, history)).is_current:
+            pass
+        return reached
+    finally:
+        database.dispose()
 
 
 def _one_up(database: Database, history: SchemaHistory) -> SchemaStatus:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import secrets
 import threading
@@ -19,6 +20,12 @@ from joserfc.jwk import RSAKey
 from werkzeug.serving import make_server
 
 CLIENT_ID, CLIENT_SECRET = "pipe weave", "s3cret:+/ü"
+
+
+@functools.cache
+def first_key() -> RSAKey:
+    """The key of every provider until it changes it: to make one takes longer than to log in."""
+    return RSAKey.generate_key(2048, {"kid": "k1"})
 
 
 @dataclass
@@ -47,7 +54,7 @@ class OpenIdProvider:
     lies: dict[str, Any] = field(default_factory=dict)
     alter: Callable[[str], Any] = str
     header: dict[str, Any] = field(default_factory=dict)
-    key: Any = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "k1"}))
+    key: Any = field(default_factory=first_key)
     published: list[Any] | None = None
     document: dict[str, Any] = field(default_factory=dict)
     in_userinfo: bool = False
