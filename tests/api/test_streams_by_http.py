@@ -308,7 +308,8 @@ def test_requests_are_answered_over_a_web_socket_between_changes(
     server: Server, tokens: Tokens, run_id: str
 ) -> None:
     writer = tokens.make(READ, WRITE)
-    with streaming(server.url, f"/api/ws?run={run_id}", writer, TENANT, *UPGRADE) as stream:
+    path = f"/api/ws?run={run_id}&types=run.paused"
+    with streaming(server.url, path, writer, TENANT, *UPGRADE) as stream:
         read_frame(stream)
         ask_over(stream, 1, "runs.pause", params={"id": run_id}, body={"reason": "a look"})
         messages = [orjson.loads(read_frame(stream)[1]) for _ in range(2)]

@@ -36,6 +36,8 @@ from pipeweave.spec.rules import CONTINUE, FAILURE_MODES, PARTIAL_MERGE
 GATHERED = {"a": [], **{each: ["a"] for each in WIDE}, "join": WIDE}
 IRREGULAR = {"a": [], "x": [], **{each: ["a"] for each in WIDE[:-1]}, WIDE[-1]: ["x"], "join": WIDE}
 
+HISTORY = "SELECT * FROM events WHERE run_id = :id ORDER BY seq"
+
 
 # --- going on ---------------------------------------------------------------------------------------------
 
@@ -61,6 +63,20 @@ def test_a_retried_step_lets_its_run_go_on_and_complete(worker: InlineWorker, mo
     assert (retried.run_id, retried.task_run_id) == (run_id, letter.task_run_id)
     (kept,) = letters(worker.driver, run_id)
     assert (kept.retry_run_id, kept.retry_task_run_id) == (run_id, letter.task_run_id)
+
+
+def test_what_a_run_began_with_and_what_its_history_says_never_change(worker: InlineWorker) -> None:
+    driver = worker.driver
+    run_id = failed_run(worker, CHAIN, "b")
+    began, said = driver.run(run_id), driver.rows(HISTORY, id=run_id)
+    worker.fails = {}
+    retry(driver, letters(driver)[0])
+    worker.consume_all()
+    ended = driver.run(run_id)
+    assert (began.status, ended.status) == ("failed", "completed")
+    changed = {name for name in began._fields if getattr(began, name) != getattr(ended, name)}
+    assert changed == {"status", "finished_at", "error", "error_code", "reopened_at", "over_ms"}
+    assert driver.rows(HISTORY, id=run_id)[: len(said)] == said
 
 
 def test_a_retry_is_the_next_attempt_with_the_current_code_and_new_attempts(worker: InlineWorker) -> None:
