@@ -19,8 +19,11 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.orchestrator.domain.places import Place
 from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.store import kept_objects
 from pipeweave.orchestrator.store.values import Values, canonical
-from pipeweave.storage.references import ObjectRef
+from pipeweave.size_limits import MAX_ASSET_BYTES
+from pipeweave.storage import ObjectRef, Storage
+from pipeweave.storage.streams import PieceReader
 
 # Copies that a process remembers to have written, at most.
 MOST_REMEMBERED = 10_000
@@ -52,20 +55,28 @@ class SharedValues:
     def own_input(self, dispatch_id: str, value: Any, backend: str) -> str:
         """Write the input of one attempt; returns its path."""
         path = f"runs/{dispatch_id}/input.json"
-        self.values.backends.get(backend).put(path, canonical(value), content_type=JSON, is_durable=False)
+        _put(self.values.backends.get(backend), path, canonical(value))
         return path
 
     def path_of(self, reference: str, backend: str) -> str:
-        """The path in a backend of an object that another row names: it is copied if it is elsewhere."""
+        """The path in a backend of an object that another row names: it is copied if it is elsewhere.
+
+        Raises:
+            CorruptValue: it lies by its content, and is other content; nothing was copied.
+        """
         ref = ObjectRef.parse(reference, self.values.backends.default_id)
         if ref.backend != backend:
-            self._once(backend, ref.path, lambda: self.values.backends.get(ref.backend).get(ref.path))
+            self._once(backend, ref.path, lambda to: self._copy(ref, to))
         return ref.path
+
+    def _copy(self, ref: ObjectRef, to: Storage) -> None:
+        with kept_objects.opened(self.values, str(ref)) as pieces:
+            to.put_stream(ref.path, PieceReader(pieces), limit=MAX_ASSET_BYTES, content_type=JSON)
 
     def _shared(self, backend: str, path: str, place: Place | list[Place]) -> str:
         if isinstance(place, tuple) and place[1] is not None:
             return self.path_of(place[1], backend)
-        self._once(backend, path, lambda: canonical(self._value(place)))
+        self._once(backend, path, lambda to: _put(to, path, canonical(self._value(place))))
         return path
 
     def _value(self, place: Place | list[Place]) -> Any:
@@ -73,15 +84,19 @@ class SharedValues:
             return [self.values.load(*each) for each in place]
         return place[0]
 
-    def _once(self, backend: str, path: str, content: Callable[[], bytes]) -> None:
+    def _once(self, backend: str, path: str, write: Callable[[Storage], None]) -> None:
         key = str(ObjectRef(backend, path))
         with self._lock:
             if time.monotonic() < self._written.get(key, 0.0):
                 self._written.move_to_end(key)
                 return
         until = time.monotonic() + REMEMBERED_S
-        self.values.backends.get(backend).put(path, content(), content_type=JSON, is_durable=False)
+        write(self.values.backends.get(backend))
         with self._lock:
             self._written[key] = until
             if len(self._written) > MOST_REMEMBERED:
                 self._written.popitem(last=False)
+
+
+def _put(to: Storage, path: str, content: bytes) -> None:
+    to.put(path, content, content_type=JSON, is_durable=False)

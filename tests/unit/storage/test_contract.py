@@ -14,7 +14,19 @@ from pathlib import Path
 import pytest
 
 from pipeweave.errors import InvalidInput, InvalidSetting, NotFound, ObjectTooLarge, Unavailable
-from pipeweave.storage import LocalStorage, S3Storage, Storage, WrittenContent, gcs, open_backend, s3
+from pipeweave.orchestrator.store import kept_objects
+from pipeweave.orchestrator.store.values import ARTIFACTS, Values
+from pipeweave.storage import (
+    Backends,
+    LocalStorage,
+    ObjectRef,
+    S3Storage,
+    Storage,
+    WrittenContent,
+    gcs,
+    open_backend,
+    s3,
+)
 from pipeweave.storage.base import PIECE_BYTES
 from pipeweave.storage.gcs import CHUNK_BYTES
 from pipeweave.storage.s3_parts import MIN_PART_BYTES
@@ -357,3 +369,20 @@ def test_a_bucket_that_is_missing_is_named(provider: str, request: pytest.Fixtur
         with pytest.raises(InvalidSetting, match="no-such-bucket") as caught:
             use()
         assert "python -m pipeweave.storage" in str(caught.value.hint)
+
+
+def test_an_object_that_is_written_while_it_is_read_is_copied_as_it_is_afterwards(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_objects, "READ_AT_ONCE", 2)
+    source = ObjectRef("local", "runs/x/assets/a")
+    storage.put(source.path, b"first")
+    changes = iter([lambda: storage.put(source.path, b"later")])
+    kept = kept_objects.keep_object(
+        Values(Backends.only(storage)), source, limit=10, alive=lambda: next(changes, bool)()
+    )
+    assert (kept.size, kept.sha256) == (5, hashlib.sha256(b"later").hexdigest())
+    path = kept.reference.partition("//")[2]
+    assert storage.get(path) == b"later"
+    assert path in [each.path for each in storage.list(ARTIFACTS)]
+    assert not storage.exists(path.replace(kept.sha256, hashlib.sha256(b"first").hexdigest()))
