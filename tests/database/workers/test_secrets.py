@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +14,10 @@ import orjson
 import pytest
 from support.factories import a_task, a_worker, register
 from support.run_driver import RunDriver
+from support.stub_http_server import Served, serving
 
 from pipeweave import Context, Suspend, TaskError
+from pipeweave.adapters import HttpAdapter
 from pipeweave.authoring.task import Task
 from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.orchestrator.deployment.deployment import Deployment
@@ -69,7 +71,8 @@ def keyed(password: str) -> int:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    each.__name__: each for each in (takes, takes_async, asks, adds, raises, polls, keyed)
+    **{each.__name__: each for each in (takes, takes_async, asks, adds, raises, polls, keyed)},
+    "http.request": HttpAdapter.request.fn,
 }
 
 
@@ -79,7 +82,15 @@ def folder(tmp_path: Path, isolated_driver: RunDriver) -> Path:
     folder = tmp_path / "secrets" / isolated_driver.tenant
     folder.mkdir(parents=True)
     (folder / "DB").write_text(f"{VALUE}\n")
+    (tmp_path / "bound").mkdir()
+    (tmp_path / "bound" / "SHOP").write_text(VALUE)
     return folder
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serving() as running:
+        yield running
 
 
 @pytest.fixture
@@ -94,7 +105,16 @@ def runner(isolated_driver: RunDriver, folder: Path) -> Runner:
         database_url=driver.database.url,
         broker_url="memory://",
         tenant=driver.tenant,
-        secrets=({"provider": "file", "path": str(folder.parent)},),
+        secrets=(
+            {"provider": "file", "path": str(folder.parent)},
+            {
+                "provider": "file",
+                "path": str(folder.parent.parent / "bound"),
+                "tenants": ["*"],
+                "hosts": ["127.0.0.1"],
+            },
+        ),
+        dispatch_networks=("loopback",),
     )
     publisher: Any = SimpleNamespace(publish=driver.sent.extend)
 
@@ -195,6 +215,24 @@ def test_assets_are_stored_without_it(isolated_driver: RunDriver, runner: Runner
     assert orjson.loads(stored["account.json"]) == {"password": "***"}
     assert stored["account.txt"] == b"password=***"
     assert places(isolated_driver, run_id) == [["assets.account.json", "assets.account.txt"]]
+
+
+@pytest.mark.parametrize(("host", "status"), [("127.0.0.1", "completed"), ("localhost", "failed")])
+def test_a_secret_for_a_host_is_sent_there_alone(
+    isolated_driver: RunDriver, runner: Runner, served: Served, host: str, status: str
+) -> None:
+    served.put("GET /a", (200, {"token": VALUE}, {"content-type": "application/json"}))
+    url = f"http://{host}:{served.url.rpartition(':')[2]}/a"
+    params = {"url": url, "headers": {"Authorization": "Bearer ${secret.SHOP}"}}
+    run_id = run_of(isolated_driver, runner, step("http.request", params=params))
+    [task_run] = isolated_driver.task_runs(run_id)
+    assert task_run.status == status
+    if status == "completed":
+        assert served.asked[0][1]["authorization"] == f"Bearer {VALUE}"
+        assert task_run.output["body"] == {"token": "***"}
+    else:
+        assert (task_run.error_code, served.asked) == ("SECRET_DENIED", [])
+    assert VALUE not in everything(isolated_driver)
 
 
 def test_the_url_of_a_poll_is_stored_without_it(isolated_driver: RunDriver, runner: Runner) -> None:
