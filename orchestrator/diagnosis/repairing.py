@@ -2,19 +2,20 @@
 
 The events say how each row stood: statuses, attempts, workers, codes of errors, choices. They have no values:
 a result that is not in its row any more, the item of a map, the input of a run are not determined, and are
-left as they are.
+left as they are. The row of a run that is lost is made anew where its input is known by its hash
+(`lost_runs`), dead letters that are gone where that is asked for (`lost_letters`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import NotFound
-from pipeweave.orchestrator.diagnosis import verify
+from pipeweave.orchestrator.diagnosis import lost_letters, lost_runs, verify
 from pipeweave.orchestrator.diagnosis.verify import Difference
 from pipeweave.orchestrator.domain import replay
 from pipeweave.orchestrator.domain.events import Event
@@ -26,7 +27,7 @@ from pipeweave.orchestrator.domain.stored_event import StoredEvent
 from pipeweave.orchestrator.registry import TaskRow, task_rows
 from pipeweave.orchestrator.runs import creation
 from pipeweave.orchestrator.security import audit
-from pipeweave.orchestrator.state import repairing, run_headers
+from pipeweave.orchestrator.state import repairing, restoring, run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.event_log import append
 from pipeweave.orchestrator.store.values import keep_inline
@@ -44,14 +45,23 @@ class RunRepair:
     Args:
         restored: differences that are gone afterwards.
         left: those that events do not determine, each with the reason.
+        unset: of a run whose row is made anew, what the row has not got again; empty for any other.
     """
 
     run_id: UUID
     restored: list[Difference] = field(default_factory=list)
     left: list[tuple[Difference, str]] = field(default_factory=list)
+    unset: str = ""
 
 
-def repair(database: Database, run_id: UUID, note: audit.Note | None) -> RunRepair:
+def repair(
+    database: Database,
+    run_id: UUID,
+    note: audit.Note | None,
+    *,
+    archived: Mapping[str, Any] | None = None,
+    has_letters: bool = False,
+) -> RunRepair:
     """Restore a run in one transaction, under the lock of its row; it goes on with the next tick.
 
     A change of the run meanwhile begins the transaction anew. If something is restored, the event
@@ -59,17 +69,21 @@ def repair(database: Database, run_id: UUID, note: audit.Note | None) -> RunRepa
 
     Args:
         note: the row of the audit; None only looks.
+        archived: the document of the run in an archive, for a row that is lost.
+        has_letters: whether dead letters that are gone are restored, too; those that were purged come back.
 
     Raises:
-        NotFound: there is no such run: events have no input, so its row cannot be made.
+        NotFound: there is no such run, and no event tells of one.
+        Conflict: its row is lost, and cannot be made; the detail names all that lacks.
     """
 
     def verb(tx: Transaction) -> RunRepair:
         tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        if not repairing.lock(tx, run_id):
-            raise NotFound(f"run {ids.show(ids.RUN, run_id)} not found")
-        plan = _RowsToWrite(tx, run_id, replay.rebuild(verify.events(tx, run_id)))
-        outcome = plan.made()
+        plan = _RowsToWrite(tx, run_id, replay.rebuild(verify.events(tx, run_id)), has_letters=has_letters)
+        with _undone_unless(tx, note is not None):
+            if not repairing.lock(tx, run_id):
+                plan.make_run(archived)
+            outcome = plan.made()
         if note is not None and outcome.restored:
             plan.write()
             append(tx, [Event(run_id, "run.repaired", data=_data_of_event(outcome, note))])
@@ -77,6 +91,16 @@ def repair(database: Database, run_id: UUID, note: audit.Note | None) -> RunRepa
         return outcome
 
     return database.run(verb)
+
+
+@contextmanager
+def _undone_unless(tx: Transaction, is_kept: bool) -> Iterator[None]:
+    """Who only looks needs the row of a run, too, to see what else differs; afterwards it is gone again."""
+    if not is_kept:
+        tx.execute("SAVEPOINT looked")
+    yield
+    if not is_kept:
+        tx.execute("ROLLBACK TO SAVEPOINT looked")
 
 
 def _data_of_event(outcome: RunRepair, note: audit.Note) -> dict[str, Any]:
@@ -93,6 +117,9 @@ class _RowsToWrite:
     tx: Transaction
     run_id: UUID
     rebuilt: RebuiltRun
+    has_letters: bool = False
+    unset: str = ""
+    letters: list[Difference] = field(default_factory=list)
     lost: dict[int, dict[str, Any]] = field(default_factory=dict)
     task_runs: dict[int, dict[str, Any]] = field(default_factory=dict)
     attempts: list[dict[str, Any]] = field(default_factory=list)
@@ -101,16 +128,36 @@ class _RowsToWrite:
     header: RunHeader | None = None
     tasks: Mapping[str, TaskRow] = field(default_factory=dict)
 
+    def make_run(self, archived: Mapping[str, Any] | None) -> None:
+        """Make the row of the run anew. Raises NotFound or Conflict if it cannot be made."""
+        created = next(verify.events(self.tx, self.run_id), None)
+        lost = lost_runs.made_again(self.tx, self.run_id, self.rebuilt, created, archived)
+        lost.require_whole()
+        restoring.insert_run(self.tx, lost.row)
+        self.unset, self.sets_run = lost.unset, True
+
     def made(self) -> RunRepair:
-        outcome = RunRepair(self.run_id)
+        outcome = RunRepair(self.run_id, unset=self.unset)
         # All are read before the first is planned: both ask the same connection.
-        for each in list(verify.differences(self.tx, self.run_id, self.rebuilt)):
+        for each in self._differences():
             why = "its events contradict each other" if self.rebuilt.faults else self._take(each)
             if why is None:
                 outcome.restored.append(each)
             else:
                 outcome.left.append((each, why))
         return outcome
+
+    def _differences(self) -> list[Difference]:
+        differences = list(verify.differences(self.tx, self.run_id, self.rebuilt))
+        if self.unset:
+            # The row of the run is new: what it says is that it was lost.
+            status = None if self.rebuilt.status is None else self.rebuilt.status.value
+            new = Difference(self.run_id, None, "row", verify.MISSING, status)
+            kept = ("edited_params", "other_input")
+            differences = [new, *(each for each in differences if each.task_run_id or each.field in kept)]
+        if self.has_letters and not self.rebuilt.faults:
+            self.letters = lost_letters.lost(self.tx, self.run_id, self.rebuilt)
+        return [*differences, *self.letters]
 
     def write(self) -> None:
         if self.sets_run:
@@ -119,9 +166,12 @@ class _RowsToWrite:
         repairing.set_task_runs(self.tx, self.run_id, list(self.task_runs.values()))
         repairing.delete_attempts(self.tx, self.run_id, self.no_attempts)
         repairing.set_attempts(self.tx, self.run_id, self.attempts)
+        lost_letters.write(self.tx, self.run_id, self.rebuilt, self.letters)
 
     def _take(self, difference: Difference) -> str | None:
         """Plan the rows for a difference; why not, if events do not determine them."""
+        if difference.field == lost_letters.LETTER:
+            return None
         if difference.task_run_id is None:
             return self._take_run(difference)
         ordinal = ids.ordinal_of(difference.task_run_id)

@@ -234,6 +234,21 @@ class _PartWriter:
         return ArchivePart(self.path, hashlib.sha256(content).hexdigest(), len(content), self.lines)
 
 
+def find_run(storage: Storage, run_id: UUID) -> Document | None:
+    """The document of a run in the archives of its month; None if none has it.
+
+    Raises:
+        NotFound: a part is no longer in storage.
+    """
+    month, shown = Month.of_id(run_id), ids.show(ids.RUN, run_id)
+    for each in list_archives(storage):
+        lines = read_lines(storage, each) if each.month == month else iter(())
+        if (line := next((one for one in lines if one["runId"] == shown and one["run"]), None)) is not None:
+            document: Document = line["run"]
+            return document
+    return None
+
+
 # --- reading an archive -----------------------------------------------------------------------------------
 
 

@@ -69,7 +69,7 @@ def retest(
     files: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Call today's code with the inputs of recorded runs, and decide their steps again.
+    """Call today's code with the inputs of recorded runs.
 
     Each completed step is called here with what its attempt was called with, and its result and its choice of
     successors are compared. What each step came to is given to the rules of the pipeline of today: whether a

@@ -11,11 +11,12 @@ from uuid import UUID
 import click
 
 from pipeweave import ids
-from pipeweave.cli.support.connection import json_option, with_database
+from pipeweave.cli.support.connection import json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.history_place import HistoryPlace, with_place
 from pipeweave.cli.support.lifetime import Lifetime
 from pipeweave.cli.support.rendering import show_json, text
-from pipeweave.errors import NotFound
+from pipeweave.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
     from pipeweave.orchestrator.diagnosis import repairing
@@ -41,18 +42,25 @@ MOST_IN_JSON = 1_000
 )
 @click.option("--repair", is_flag=True, help="Say which differences the events can undo.")
 @click.option("--apply", "is_applied", is_flag=True, help="With --repair: restore the rows.")
+@click.option(
+    "--dead-letters",
+    "has_letters",
+    is_flag=True,
+    help="With --repair: dead letters that are gone, too, also purged ones.",
+)
 @json_option
-@with_database
+@with_place
 @click.pass_context
 def verify(
     ctx: click.Context,
-    database_url: str,
+    place: HistoryPlace,
     run_ids: tuple[str, ...],
     is_all: bool,
     since: timedelta | datetime | None,
     limit: int | None,
     repair: bool,
     is_applied: bool,
+    has_letters: bool,
     as_json: bool,
 ) -> None:
     """Check that stored runs agree with their events.
@@ -60,8 +68,9 @@ def verify(
     Rebuilds each run from its events and prints a line for each difference. Exits 1 if there is any.
 
     With --repair, each line says whether the events determine the row; with --apply, those rows are restored,
-    one transaction for each run. What events do not have, such as a lost result, is left. Exits 1 if a
-    difference is left.
+    one transaction for each run. What events do not have, such as a lost result, is left. The row of a run
+    that is lost is made anew if its input is known, by its hash or from an archive. Exits 1 if a difference
+    is left.
     """
     from pipeweave.cli.support.direct_database import opened
 
@@ -69,16 +78,19 @@ def verify(
         raise click.UsageError("give either runs, or --all or --since")
     if is_applied and not repair:
         raise click.UsageError("--apply belongs to --repair")
-    with opened(database_url) as database:
+    if has_letters and not repair:
+        raise click.UsageError("--dead-letters belongs to --repair")
+    with opened(place.database_url) as database:
         after = database.now() - since if isinstance(since, timedelta) else since
         chosen = (_read(database, each) for each in run_ids) if run_ids else _recent(database, after, limit)
         seen = _Report(as_json)
         for run_id in chosen:
             try:
                 if repair:
-                    seen.take_repair(
-                        _repaired(database, run_id, is_applied=is_applied), is_applied=is_applied
+                    outcome = _repaired(
+                        database, place, run_id, is_applied=is_applied, has_letters=has_letters
                     )
+                    seen.take_repair(outcome, is_applied=is_applied)
                     continue
                 differences = _differences(database, run_id)
             except NotFound:
@@ -100,6 +112,8 @@ def _read(database: Database, reference: str) -> UUID:
     if reference.startswith(f"{ids.TASK_RUN}_"):
         return ids.run_id_of(ids.read(ids.TASK_RUN, reference))
     first, last = ids.span(ids.RUN, reference)
+    if first == last:
+        return first  # also one whose row is lost
     with verify.snapshot(database) as tx:
         run_ids = verify.runs_between(tx, first, last, MOST_NAMED + 1)
     return ids.read(ids.RUN, chosen_of(ids.RUN, reference, [ids.show(ids.RUN, each) for each in run_ids]))
@@ -128,12 +142,22 @@ def _differences(database: Database, run_id: UUID) -> list[verification.Differen
         return verify.run(tx, run_id)
 
 
-def _repaired(database: Database, run_id: UUID, *, is_applied: bool) -> repairing.RunRepair:
+def _repaired(
+    database: Database, place: HistoryPlace, run_id: UUID, *, is_applied: bool, has_letters: bool
+) -> repairing.RunRepair:
     from pipeweave.cli.support import audited
     from pipeweave.orchestrator.diagnosis import repairing
+    from pipeweave.orchestrator.retention import archive
 
     note = audited.note("verify", ids.show(ids.RUN, run_id)) if is_applied else None
-    return repairing.repair(database, run_id, note)
+    try:
+        return repairing.repair(database, run_id, note, has_letters=has_letters)
+    except Conflict:
+        # Its row is lost. Storage is read without a transaction, and only then.
+        archived = archive.find_run(place.storage, run_id)
+        if archived is None:
+            raise
+    return repairing.repair(database, run_id, note, archived=archived, has_letters=has_letters)
 
 
 class _Report:
@@ -160,7 +184,7 @@ class _Report:
         self.differing += bool(outcome.left if is_applied else (outcome.left or outcome.restored))
         self.differences += len(outcome.restored) + len(outcome.left)
         done = "restored" if is_applied else "can be restored"
-        said = [(each, done) for each in outcome.restored]
+        said = [(each, _with_unset(each, done, outcome.unset)) for each in outcome.restored]
         said += [(each, f"left: {why}") for each, why in outcome.left]
         if self.as_json:
             room = max(0, MOST_IN_JSON - len(self._kept))
@@ -186,6 +210,10 @@ class _Report:
             if self.verified != 1:
                 agree = f"{self.verified:,} runs agree with their events"
             click.echo(agree, err=True)
+
+
+def _with_unset(each: verification.Difference, done: str, unset: str) -> str:
+    return f"{done}, {unset}" if unset and each.task_run_id is None and each.field == "row" else done
 
 
 def _document(each: verification.Difference) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from support.run_driver import PERMANENT, RunDriver
 from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.cli.support import audited
-from pipeweave.errors import NotFound
 from pipeweave.orchestrator.diagnosis import repairing, verify
 from pipeweave.orchestrator.diagnosis.repairing import RunRepair
 from pipeweave.orchestrator.store.database import Database
@@ -189,13 +188,6 @@ def test_nothing_is_restored_from_events_that_contradict_each_other(driver: RunD
     outcome = repair(driver, run_id)
     assert (outcome.restored, reasons(outcome)) == ([], {"its events contradict each other"})
     assert {row.attempt for row in driver.task_runs(run_id)} == {5}
-
-
-def test_a_run_without_its_row_is_not_made(driver: RunDriver) -> None:
-    _, run_id = worked_half(driver)
-    change(driver, "DELETE FROM runs WHERE id = :id", run_id)
-    with pytest.raises(NotFound):
-        repair(driver, run_id)
 
 
 def test_a_repair_is_an_event_and_audited_and_a_second_one_is_neither(driver: RunDriver) -> None:
