@@ -8,10 +8,19 @@ from pydantic import Field
 
 from pipeweave.api.contract.requests import WHOLE, Request
 from pipeweave.orchestrator.diagnosis import history
+from pipeweave.orchestrator.queueing.deployment_limit import MAX_LIMIT
 
 
 class DoctorRequest(Request):
     """Check the deployment."""
+
+
+class DeploymentLimitRequest(Request):
+    """Limit the task runs of the whole deployment that are at work."""
+
+    max_running_task_runs: Annotated[int, Field(ge=1, le=MAX_LIMIT), WHOLE] | None = Field(
+        description="Task runs of all tenants that are queued for a worker or running; null: no limit."
+    )
 
 
 class SampleRequest(Request):

@@ -70,6 +70,7 @@ KINDS: Mapping[str, str] = {
     "maintenance.request_maintenance": "deployment",
     "maintenance.enter_maintenance": "deployment",
     "maintenance.exit_maintenance": "deployment",
+    "deployment.put_limit": "deployment",
     "access.create_token": "token",
     "access.revoke_token": "token",
     "access.make_link": "link",

@@ -6,18 +6,20 @@ import threading
 import time
 from typing import Any
 
-from pipeweave.api.contract.deployment import DoctorRequest, SampleRequest
+from pipeweave.api.contract.deployment import DeploymentLimitRequest, DoctorRequest, SampleRequest
 from pipeweave.api.http import Call, Routes
 from pipeweave.errors import TooManyRequests
 from pipeweave.orchestrator.diagnosis import checks, doctor, history
 from pipeweave.orchestrator.documents.deployment import (
     CheckAnswer,
     ConfigAnswer,
+    DeploymentLimit,
     DoctorAnswer,
     MonthsAnswer,
     SampleAnswer,
     SettingAnswer,
 )
+from pipeweave.orchestrator.queueing import deployment_limit
 from pipeweave.orchestrator.retention import Policy
 from pipeweave.orchestrator.security import ADMIN
 from pipeweave.settings import explain_named
@@ -40,6 +42,40 @@ def get_config(call: Call) -> dict[str, Any]:
     """
     rows = explain_named(call.deployment.settings)
     return ConfigAnswer.of(settings=[SettingAnswer.of(row) for row in rows])
+
+
+@routes.add(
+    "GET",
+    "/api/deployment/limit",
+    "Show the limit of the deployment",
+    scopes=(ADMIN,),
+    is_for_all=True,
+    answer=DeploymentLimit,
+)
+def get_limit(call: Call) -> dict[str, Any]:
+    """How many task runs of all tenants may be at work, and how many are."""
+    with call.reading() as tx:
+        row = deployment_limit.read(tx)
+    return DeploymentLimit.of(max_running_task_runs=row.most, running_task_runs=row.at_work)
+
+
+@routes.add(
+    "PUT",
+    "/api/deployment/limit",
+    "Limit the deployment",
+    scopes=(ADMIN,),
+    is_for_all=True,
+    body=DeploymentLimitRequest,
+    answer=DeploymentLimit,
+    example={"maxRunningTaskRuns": 30},
+)
+def put_limit(call: Call, body: DeploymentLimitRequest) -> dict[str, Any]:
+    """Limit the task runs of all tenants that are at work, whatever workers there are. Further ones are
+    `ready` until a place is free; the tenants take turns. What is at work goes on, and runs that are open
+    before the limit is set keep starting their steps without it.
+    """
+    call.change(lambda tx: deployment_limit.set_limit(tx, body.max_running_task_runs))
+    return get_limit(call)
 
 
 @routes.add(

@@ -18,6 +18,7 @@ from pipeweave.orchestrator.diagnosis import stalled_runs
 from pipeweave.orchestrator.domain import kind_sql, queue_names
 from pipeweave.orchestrator.domain.states import LIVE_TASK, sql_in
 from pipeweave.orchestrator.messaging.publisher import Publisher, level
+from pipeweave.orchestrator.queueing import deployment_limit
 from pipeweave.orchestrator.recovery import lost_messages, tick_status
 from pipeweave.orchestrator.recovery.lost_messages import LATE as TICK_LATE
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER, WORKER_OF
@@ -226,7 +227,7 @@ CROSS JOIN LATERAL (
       AND NOT {IS_RUN_PAUSED}
     ORDER BY t.priority, t.id LIMIT 1) AS f
 WHERE w.oldest < :late AND (k.concurrency = 0 OR live.number < k.concurrency)
-  AND (k.rate_at IS NULL OR k.rate_at < :late)
+  AND (k.rate_at IS NULL OR k.rate_at < :late) AND {deployment_limit.ROOM} IS DISTINCT FROM 0
   AND NOT {is_paused("w.tenant_id", "w.task_id")}
 ORDER BY w.oldest LIMIT :most
 """

@@ -62,6 +62,9 @@ def limit_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
     position = limits.position(tx, row.tenant_id, row.task_id, row.priority, row.id, MOST_COUNTED)
     if capacity.rate_room is not None and position > capacity.rate_room:
         yield _rate_limited(capacity, position, row.now)
+    if capacity.deployment_room == 0:
+        text = "all places of the deployment are taken: so many task runs as its limit allows are at work"
+        yield reason("deployment_limit", text)
     if capacity.free is not None and position > capacity.free:
         text = (
             f"its task allows {capacity.concurrency:,} at once, and {capacity.live:,} are running or queued; "

@@ -61,6 +61,7 @@ _SHORT = {
     "retry_due": "the next attempt of {task}",
     "concurrency_limit": "a slot of {task}",
     "rate_limit": "the rate of {task}",
+    "deployment_limit": "a place in the deployment",
     "goes_now": "the next second",
     "no_worker": "a worker",
     "task_not_loaded": "a worker that has {task}",

@@ -36,6 +36,13 @@ class CheckAnswer(AnswerModel):
     hint: str | None
 
 
+class DeploymentLimit(AnswerModel):
+    """How many task runs of all tenants may be at work: queued for a worker, or running."""
+
+    max_running_task_runs: int | None = Field(description="null: there is no limit.")
+    running_task_runs: int = Field(description="How many are at work.")
+
+
 class DoctorAnswer(AnswerModel):
     """What all checks found."""
 

@@ -296,6 +296,9 @@ SCHEDULE_LAG = _gauge(
 SCHEDULES_FAILING = _gauge("schedules_failing", "Schedules that could not start their last run.", "tenant")
 TRIGGERS_FAILING = _gauge("triggers_failing", "Triggers that could not start their last run.", "tenant")
 MODE = _gauge("mode", "1 for the mode that the deployment is in.", "mode")
+MAX_RUNNING = _gauge(
+    "max_running_task_runs", "How many task runs of all tenants may be at work. Absent: any number."
+)
 DATABASE_CONNECTIONS = _gauge(
     "database_connections", "Connections of clients to PostgreSQL, to all of its databases.", "state"
 )

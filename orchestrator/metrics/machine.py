@@ -13,6 +13,7 @@ from pipeweave.orchestrator.metrics.catalogue import (
     DATABASE_CONNECTIONS,
     DATABASE_CONNECTIONS_MAX,
     INSTANCES,
+    MAX_RUNNING,
     MODE,
     SCHEDULE_LAG,
     SCHEDULES_FAILING,
@@ -33,6 +34,8 @@ MOST = 10_000
 AVAILABLE, DRAINING, SET_ASIDE = "available", "draining", "set_aside"
 _MODES = (deployment_mode.RUNNING, deployment_mode.WAITING, deployment_mode.MAINTENANCE)
 
+_DEPLOYMENT = "SELECT d.mode, d.max_running_task_runs AS most FROM orchestrator_state AS d"
+
 
 def tick(tx: Transaction) -> Samples:
     """The tick and its chores, and the mode."""
@@ -46,9 +49,11 @@ def tick(tx: Transaction) -> Samples:
         made.add(CHORE_SKIPPED, chore.skipped, chore.name)
         made.add(CHORE_DONE, chore.done, chore.name)
         made.add(CHORE_ERRORS, chore.errors, chore.name)
-    now = deployment_mode.mode(tx)
+    deployment: Any = tx.execute(_DEPLOYMENT).one()
     for each in _MODES:
-        made.add(MODE, float(each == now), each)
+        made.add(MODE, float(each == deployment.mode), each)
+    if deployment.most is not None:
+        made.add(MAX_RUNNING, deployment.most)
     return made
 
 

@@ -22,7 +22,8 @@ FROM tenants AS t LEFT JOIN pauses AS p ON p.tenant_id = t.id AND p.task_id = ''
 WHERE t.id = :tenant
 """
 _DEPLOYMENT = """
-SELECT jsonb_build_object('mode', s.mode, 'reason', s.reason) AS state FROM orchestrator_state AS s
+SELECT jsonb_build_object('mode', s.mode, 'reason', s.reason,
+    'maxRunningTaskRuns', s.max_running_task_runs) AS state FROM orchestrator_state AS s
 """
 
 AUDITED: Mapping[str, Audited] = {

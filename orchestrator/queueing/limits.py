@@ -4,7 +4,8 @@ A slot of a concurrency limit is a live row (queued, running or waiting), never 
 What waits in a parking queue for a worker that has its task holds no slot (placement.py). A rate limit is
 stored as the time at which the next start is on time (domain/gcra.py). A transaction that changes the number
 of live rows of a limited task calls `fill` at its end: `fill` locks the task's row, and tasks come last in
-the lock order (store/lock_order.py). The tick fills the limits that time alone frees.
+the lock order (store/lock_order.py). The tick fills the limits that time alone frees. While the deployment
+has a limit (deployment_limit.py), `fill` lets all tasks have what is free, in turns.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pipeweave.orchestrator.domain import gcra, kind_sql, queue_names
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.states import LIVE_TASK, TaskStatus, sql_in
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.queueing import widths
+from pipeweave.orchestrator.queueing import deployment_limit, widths
 from pipeweave.orchestrator.state import pause_sql, releasing
 from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.state.turn_sql import turn
@@ -43,7 +44,7 @@ _LOCK = "SELECT 1 FROM tasks WHERE tenant_id = :tenant AND id = :task FOR NO KEY
 _LIMITS = f"""
 SELECT k.concurrency, k.rate_limit, k.rate_seconds, k.rate_at, k.usual_seconds, clock_timestamp() AS now,
     {pause_sql.is_paused("k.tenant_id", "k.id")} AS is_paused,
-    EXISTS (SELECT 1 FROM run_pauses) AS is_any_run_paused,
+    EXISTS (SELECT 1 FROM run_pauses) AS is_any_run_paused, {deployment_limit.ROOM} AS deployment_room,
     CASE WHEN k.concurrency > 0 THEN (SELECT count(*) {LIVE}) ELSE 0 END AS live,
     CASE WHEN k.rate_limit IS NOT NULL THEN (SELECT count(*) {_UNSTARTED}) ELSE 0 END AS unstarted
 FROM tasks AS k WHERE k.tenant_id = :tenant AND k.id = :task
@@ -64,6 +65,7 @@ class TaskLimits:
         is_any_run_paused: whether a run is paused, of whatever task and tenant.
         seconds: the usual duration of a task run (s); None while it is unknown.
         now: the database's clock.
+        deployment_room: how many more task runs of all tasks may start; None without a limit of all.
     """
 
     concurrency: int
@@ -75,6 +77,7 @@ class TaskLimits:
     is_any_run_paused: bool
     seconds: float | None
     now: datetime
+    deployment_room: int | None = None
 
     @property
     def free(self) -> int | None:
@@ -91,7 +94,8 @@ class TaskLimits:
         """The number of task runs that may be released now, at most BATCH."""
         if self.is_paused:
             return 0
-        return min(each for each in (BATCH, self.free, self.rate_room) if each is not None)
+        rooms = (BATCH, self.free, self.rate_room, self.deployment_room)
+        return min(each for each in rooms if each is not None)
 
 
 def limits_of(tx: Transaction, tenant: str, task: str) -> TaskLimits:
@@ -109,6 +113,7 @@ def limits_of(tx: Transaction, tenant: str, task: str) -> TaskLimits:
         row.is_any_run_paused,
         row.usual_seconds,
         row.now,
+        row.deployment_room,
     )
 
 
@@ -167,21 +172,31 @@ _NOTE_RATE = "UPDATE tasks SET rate_at = :at WHERE tenant_id = :tenant AND id = 
 
 def fill(tx: Transaction, tenant: str, tasks: Iterable[str]) -> int:
     """Release ready task runs of these tasks while their limits have room, best priority first, then oldest.
+    While the deployment has a limit, those of any task.
 
     Returns:
         How many were released.
     """
-    return sum(_fill(tx, tenant, task) for task in sorted(set(tasks)))
+    count = 0
+    for task in sorted(set(tasks)):
+        limits = _lock(tx, tenant, task)
+        if limits.deployment_room is not None:
+            return count + _fill_in_turns(tx, limits.deployment_room)
+        count += _release(tx, tenant, task, limits, limits.room)
+    return count
 
 
-def _fill(tx: Transaction, tenant: str, task: str) -> int:
+def _lock(tx: Transaction, tenant: str, task: str) -> TaskLimits:
+    tx.execute(_LOCK, {"tenant": tenant, "task": task}, lock=deployment_limit.LOCK)
+    return limits_of(tx, tenant, task)
+
+
+def _release(tx: Transaction, tenant: str, task: str, limits: TaskLimits, room: int) -> int:
     key = {"tenant": tenant, "task": task}
-    tx.execute(_LOCK, key)
-    limits = limits_of(tx, tenant, task)
     released: list[TaskRun] = []
-    if limits.room:
+    if room:
         following = _NEXT_BEHIND_PAUSED if limits.is_any_run_paused else _NEXT
-        rows = tx.execute(following, {**key, "room": limits.room})
+        rows = tx.execute(following, {**key, "room": room})
         released = releasing.dispatch_ready(tx, [(row.run_id, row.id) for row in rows])
         tx.send(*widths.together(tx, tenant, [_released(each, limits.seconds) for each in released]))
     _note_rate(tx, key, limits, len(released))
@@ -221,7 +236,7 @@ _HAS_UNPAUSED = f"""(NOT EXISTS (SELECT 1 FROM run_pauses) OR EXISTS (
 
 # Tasks with ready task runs: one index look-up for each task, however many task runs wait. Tasks without room
 # are left out here, because they would take the places of other tasks in every batch.
-_WITH_ROOM = f"""
+_TASKS_WITH_ROOM = f"""
 WITH RECURSIVE waiting AS (
     (SELECT t.tenant_id, t.task_id FROM task_runs AS t WHERE t.status = 'ready'
      ORDER BY t.tenant_id, t.task_id LIMIT 1)
@@ -236,7 +251,8 @@ WITH RECURSIVE waiting AS (
     WHERE NOT {pause_sql.is_paused("k.tenant_id", "k.id")} AND {_HAS_UNPAUSED}
       AND (k.concurrency = 0 OR k.concurrency > (SELECT count(*) {LIVE}))
       AND (k.rate_at IS NULL OR k.rate_limit IS NULL
-           OR k.rate_at <= now() + k.rate_seconds * (1 - 1.0 / k.rate_limit) * interval '1 second')
+           OR k.rate_at <= now() + k.rate_seconds * (1 - 1.0 / k.rate_limit) * interval '1 second')"""
+_WITH_ROOM = f"""{_TASKS_WITH_ROOM}
     UNION
     SELECT k.tenant_id, k.id FROM tasks AS k CROSS JOIN LATERAL (SELECT 1 {_UNSTARTED} LIMIT 1) AS u
     WHERE k.rate_limit IS NOT NULL
@@ -246,6 +262,40 @@ SELECT r.tenant_id, r.id FROM (
     FROM with_room AS w) AS r
 ORDER BY r.turn, r.tenant_id LIMIT :most
 """
+
+# What may start next of all tasks with room, when only so much is free in the deployment. The next place goes
+# to the tenant that has the fewest at work, for its weight.
+_IN_TURNS = f"""{_TASKS_WITH_ROOM}
+), working AS ({deployment_limit.BY_TENANT})
+SELECT c.tenant_id, c.task_id, count(*) AS number FROM (
+    SELECT o.tenant_id, o.task_id FROM (
+        SELECT w.tenant_id, w.id AS task_id, n.priority, n.id,
+            row_number() OVER (PARTITION BY w.tenant_id ORDER BY n.priority, n.id) AS place
+        FROM with_room AS w CROSS JOIN LATERAL (
+            SELECT t.priority, t.id FROM task_runs AS t
+            WHERE t.tenant_id = w.tenant_id AND t.task_id = w.id AND t.status = 'ready'
+              AND NOT {pause_sql.IS_RUN_PAUSED}
+            ORDER BY t.priority, t.id LIMIT CAST(:room AS integer)) AS n) AS o
+    JOIN tenants AS v ON v.id = o.tenant_id LEFT JOIN working AS u ON u.tenant_id = o.tenant_id
+    ORDER BY (o.place + coalesce(u.number, 0)) / CAST(v.weight AS double precision), o.priority, o.id
+    LIMIT CAST(:room AS integer)) AS c
+GROUP BY c.tenant_id, c.task_id ORDER BY c.tenant_id, c.task_id
+"""
+
+
+def _fill_in_turns(tx: Transaction, room: int) -> int:
+    """Give what is free in the deployment to the tasks of all tenants: these take turns, and of one tenant
+    the best priority goes first, then the oldest. The row of the deployment is locked.
+    """
+    if not room:
+        return 0
+    rows: list[Any] = list(tx.execute(_IN_TURNS, {"room": min(room, BATCH)}))
+    count = 0
+    for row in rows:
+        limits = _lock(tx, row.tenant_id, row.task_id)
+        count += _release(tx, row.tenant_id, row.task_id, limits, min(limits.room, row.number))
+    return count
+
 
 # SQL: whether `fill_waiting` may have anything to do.
 IS_DUE = f"""(EXISTS (SELECT 1 FROM task_runs AS t WHERE t.status = 'ready')

@@ -11,18 +11,20 @@ from dataclasses import dataclass
 from enum import IntFlag
 from typing import Any
 
+from pipeweave.orchestrator.queueing import deployment_limit
 from pipeweave.orchestrator.state.pause_sql import ALL_TASKS, paused_tasks
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
 
 
 class Restraint(IntFlag):
-    """What restrains a tenant: run slots, quotas of runs, or that it is disabled."""
+    """What restrains a tenant: run slots, quotas of runs, that it is disabled, or a limit of all tenants."""
 
     NONE = 0
     SLOTS = 1
     QUOTAS = 2
     DISABLED = 4
+    DEPLOYMENT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,11 @@ class Holds:
         """Whether no run of the tenant begins."""
         return Restraint.DISABLED in self.restraints
 
+    @property
+    def is_deployment_limited(self) -> bool:
+        """Whether each new task run has to wait for a place in the deployment."""
+        return Restraint.DEPLOYMENT in self.restraints
+
     def is_paused(self, task_id: str) -> bool:
         """Whether the task or the whole tenant is paused."""
         return ALL_TASKS in self.pauses or task_id in self.pauses
@@ -62,11 +69,12 @@ class Holds:
 
 
 _PAUSES = paused_tasks(":tenant")
-# One look at one row, whatever may restrain a tenant.
+# One look at one row, whatever may restrain a tenant, and one at that of the deployment.
 _RESTRAINTS = f"""coalesce((SELECT CASE WHEN n.max_active_runs IS NULL THEN 0 ELSE {Restraint.SLOTS:d} END
     + CASE WHEN coalesce(n.runs_per_day, n.open_task_runs, n.stored_bytes) IS NULL THEN 0
         ELSE {Restraint.QUOTAS:d} END
     + CASE WHEN n.disabled_at IS NULL THEN 0 ELSE {Restraint.DISABLED:d} END
+    + CASE WHEN {deployment_limit.IS_SET} THEN {Restraint.DEPLOYMENT:d} ELSE 0 END
     FROM tenants AS n WHERE n.id = :tenant), {Restraint.NONE:d})"""
 # SQL: whether the start conditions are those that the writer expects.
 AS_EXPECTED = f"{_PAUSES} = CAST(:pauses AS text[]) AND {_RESTRAINTS} = :restraints"

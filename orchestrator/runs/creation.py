@@ -388,7 +388,7 @@ def _task_run(run: RunHeader, ordinal: int, task: TaskRow | None, expected: Hold
     step = run.plan[ordinal].step
     if task is None or not step.has_task:
         return _engine_task_run(run, ordinal, task)
-    is_limited = task.concurrency > 0 or task.rate_limit is not None
+    is_limited = task.concurrency > 0 or task.rate_limit is not None or expected.is_deployment_limited
     status = TaskStatus.PENDING
     if is_entry and step.is_called and not step.waits_for_values:
         is_held = is_limited or expected.is_paused(task.id)

@@ -72,6 +72,36 @@ def enter(client: Client, reason: str | None, wait: bool, timeout: float | None,
     click.get_current_context().exit(0 if state["mode"] == "maintenance" else 1)
 
 
+@maintenance.command(
+    epilog=examples("pipeweave maintenance limit --max-running 30", "pipeweave maintenance limit --none")
+)
+@click.option(
+    "--max-running", metavar="N", type=click.IntRange(min=1), help="Let at most this many be at work."
+)
+@click.option("--none", "is_none", is_flag=True, help="Remove the limit.")
+@json_option
+@connected
+def limit(client: Client, max_running: int | None, is_none: bool, as_json: bool) -> None:
+    """Show or set how many task runs of all tenants may be at work.
+
+    Further ones wait as ready, whatever workers there are.
+    """
+    if is_none and max_running is not None:
+        raise click.UsageError("give --max-running or --none, not both")
+    is_set = is_none or max_running is not None
+    shown = client.set_deployment_limit(max_running) if is_set else client.deployment_limit()
+    show_answer(shown, as_json, _show_limit)
+
+
+def _show_limit(shown: Document) -> None:
+    show_fields(
+        (
+            ("max running", shown["maxRunningTaskRuns"] or "unlimited"),
+            ("at work", shown["runningTaskRuns"]),
+        )
+    )
+
+
 @maintenance.command("exit")
 @click.option("--reason", help="Written to the log.")
 @json_option

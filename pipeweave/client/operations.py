@@ -27,6 +27,17 @@ class OperationMethods(Methods):
         """
         return document_of(self._http.get("/api/maintenance"))
 
+    def deployment_limit(self) -> Document:
+        """Read how many task runs of all tenants may be at work, and how many are: {maxRunningTaskRuns,
+        runningTaskRuns}. For administrators.
+        """
+        return document_of(self._http.get("/api/deployment/limit"))
+
+    def set_deployment_limit(self, max_running_task_runs: int | None) -> Document:
+        """Limit the task runs of all tenants that are at work; None for no limit. For administrators."""
+        body = {"maxRunningTaskRuns": max_running_task_runs}
+        return document_of(self._http.send("PUT", "/api/deployment/limit", body))
+
     def request_maintenance(self, reason: str | None = None) -> Document:
         """Stop accepting new work; maintenance begins when the last open run ends. For administrators."""
         return document_of(self._http.send("POST", "/api/maintenance/request", without_none(reason=reason)))

@@ -100,6 +100,19 @@ def test_status_in_json_is_the_answer(served: Served, call: Call) -> None:
     assert json.loads(call("maintenance", "status", "--json").stdout) == state("running")[1]
 
 
+def test_the_limit_is_shown_set_and_removed(served: Served, call: Call) -> None:
+    shown = {"maxRunningTaskRuns": 30, "runningTaskRuns": 7}
+    served.put("GET /api/deployment/limit", (200, shown))
+    served.put("PUT /api/deployment/limit", (200, {**shown, "maxRunningTaskRuns": None}))
+    assert [line.split()[-1] for line in call("maintenance", "limit").stdout.splitlines()] == ["30", "7"]
+    assert "unlimited" in call("maintenance", "limit", "--none").stdout
+    assert call("maintenance", "limit", "--max-running", "5").exit_code == 0
+    bodies = [body for request, _, body in served.asked if request.startswith("PUT")]
+    assert bodies == [{"maxRunningTaskRuns": None}, {"maxRunningTaskRuns": 5}]
+    both = call("maintenance", "limit", "--none", "--max-running", "5")
+    assert (both.exit_code, both.stdout) == (2, "")
+
+
 @pytest.mark.parametrize(("verb", "path"), [("request", REQUEST), ("enter", ENTER), ("exit", EXIT)])
 def test_a_verb_sends_its_reason(served: Served, call: Call, verb: str, path: str) -> None:
     served.put(path, state(MAINTENANCE))
