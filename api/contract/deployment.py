@@ -8,7 +8,7 @@ from pydantic import Field
 
 from pipeweave.api.contract.requests import WHOLE, Request
 from pipeweave.orchestrator.diagnosis import history
-from pipeweave.orchestrator.queueing.deployment_limit import MAX_LIMIT
+from pipeweave.orchestrator.queueing import deployment_limit
 
 
 class DoctorRequest(Request):
@@ -18,7 +18,7 @@ class DoctorRequest(Request):
 class DeploymentLimitRequest(Request):
     """Limit the task runs of the whole deployment that are at work."""
 
-    max_running_task_runs: Annotated[int, Field(ge=1, le=MAX_LIMIT), WHOLE] | None = Field(
+    max_running_task_runs: Annotated[int, Field(ge=1, le=deployment_limit.MAX_LIMIT), WHOLE] | None = Field(
         description="Task runs of all tenants that are queued for a worker or running; null: no limit."
     )
 

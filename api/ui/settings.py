@@ -94,6 +94,7 @@ def settings(view: View) -> ScreenPage:
     shown = {
         "limits": view.ask("queue.get_limits"),
         "quotas": view.ask("tenants.get_limits", id=view.tenant),
+        "at_work": view.ask("deployment.get_limit") if may_all else None,
         "maintenance": view.ask("maintenance.get_maintenance") if may_all else None,
         "history": view.ask("deployment.get_history") if may_all else None,
         "settings": view.ask("deployment.get_config")["settings"] if may_all else None,

@@ -53,9 +53,10 @@ def _key_limited(place: Any) -> Reason:
     more = f" and {place.active - len(shown):,} more" if place.active > len(shown) else ""
     runs = f": {', '.join(shown)}{more}" if shown else ""
     whose = f"with key {place.key!r}" if place.key else "of its pipeline"
+    under_way = "1 is" if place.active == 1 else f"{place.active:,} are"
     text = (
         f"pipeline {place.pipeline_id!r} allows {place.most:,} at once of the runs {whose}, and "
-        f"{place.active:,} are under way{runs}; its run is number {place.position:,} of {place.waiting:,}"
+        f"{under_way} under way{runs}; its run is number {place.position:,} of {place.waiting:,}"
     )
     numbers = {"position": place.position, "waiting": place.waiting, "active": place.active}
     return reason("key_limit", text, key=place.key, limit=place.most, runs=shown, **numbers)

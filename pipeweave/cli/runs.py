@@ -121,6 +121,8 @@ def trigger(
         return
     run = client.trigger(pipeline, given_input(inline, file), **options)
     show_warnings(run.document)
+    if run.document.get("skipped"):
+        click.echo("no run was started: this one of its key is open", err=True)
     if wait:
         follow_to_end(ctx, client, run.id, timeout, as_json)
     elif as_json:

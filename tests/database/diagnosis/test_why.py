@@ -82,7 +82,7 @@ def test_a_run_that_waits_for_its_key_names_the_runs_that_have_it(driver: RunDri
     shown = ids.show(ids.RUN, first)
     text = (
         "pipeline 'keyed' allows 1 at once of the runs with key 'x', and "
-        f"1 are under way: {shown}; its run is number 2 of 2"
+        f"1 is under way: {shown}; its run is number 2 of 2"
     )
     numbers = {"key": "x", "limit": 1, "runs": [shown], "position": 2, "waiting": 2, "active": 1}
     assert ask(driver, third) == [{"code": "key_limit", "text": text, **numbers}]

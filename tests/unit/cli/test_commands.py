@@ -116,6 +116,14 @@ def test_cancel_takes_a_run_or_a_standalone_task(served: Served, call: Call, pre
     assert served.asked[0][2] == {"reason": "wrong input"}
 
 
+def test_trigger_says_when_a_run_of_the_key_is_open(served: Served, call: Call) -> None:
+    answer = {"pipelineRunId": "prun_1", "status": "running", "created": False, "skipped": True}
+    served.put("POST /api/pipelines/nightly/trigger", (200, answer))
+    result = call("trigger", "nightly")
+    assert (result.exit_code, result.stdout) == (0, "prun_1 running\n")
+    assert result.stderr == "no run was started: this one of its key is open\n"
+
+
 def test_trigger_reads_its_input_from_a_file_or_from_standard_input(served: Served, call: Call) -> None:
     served.put("POST /api/pipelines/report/trigger", (200, {"pipelineRunId": RUN_ID, "status": "running"}))
     Path("input.json").write_text("[1, 2]")
