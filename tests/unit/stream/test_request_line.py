@@ -71,12 +71,12 @@ def test_the_next_begins_when_there_is_room_for_its_answer() -> None:
 
 
 def test_an_answer_is_sent_however_many_changes_wait() -> None:
-    connection = Connection()
+    connection = Connection(size=10_000)
     connection.add(b"1")
     while connection.outlet.put(b"change" * 1_000):
         pass
     connection.serve()
-    assert connection.outlet.take().endswith(b"change1")
+    assert connection.outlet.take().endswith(b"change" + b"1" * 10_000)
 
 
 def test_whoever_stops_it_waits_for_the_one_under_way_and_begins_no_other() -> None:
