@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.labels import Labels
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.registry import LoadedTask, WorkerStart, pipelines, worker_processes
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
@@ -18,6 +19,7 @@ from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.store.keyset import Document, PageRequest
 from pipeweave.spec.document import parse_spec
 from pipeweave.spec.pipeline_spec import PipelineSpec
+from pipeweave.workers.process.served_queues import NO_LABELS, sets_of
 
 
 def a_task(id: str, code: str = "first", **options: Any) -> TaskRegistration:
@@ -51,9 +53,16 @@ def remove_task(tx: Transaction, tenant: str, task_id: str) -> None:
 
 
 def a_worker(
-    tx: Transaction, tenant: str, *tasks: TaskRegistration | str, service: str = "python", name: str = "w"
+    tx: Transaction,
+    tenant: str,
+    *tasks: TaskRegistration | str,
+    service: str = "python",
+    name: str = "w",
+    labels: Labels = NO_LABELS,
 ) -> str:
-    """A live worker that has loaded these tasks and serves all their queues; its id. See `own_queue_of`."""
+    """A live worker that has loaded these tasks and serves all their queues, with these labels; its id. See
+    `own_queue_of`.
+    """
     listed = [a_task(each) if isinstance(each, str) else each for each in tasks]
     base = queue_names.service_queue(tenant, service)
     served = dict.fromkeys([base, *(queue_names.named_queue(base, each.queue) for each in listed)])
@@ -64,8 +73,12 @@ def a_worker(
         2,
         len(listed),
         loaded=tuple(LoadedTask(each.id, each.code_hash) for each in listed),
-        queues=(*served, own_queue_of(tenant, *listed, service=service)),
+        queues=(
+            *(queue_names.labelled(each, chosen) for chosen in sets_of(labels) for each in served),
+            own_queue_of(tenant, *listed, service=service),
+        ),
         own_queue=own_queue_of(tenant, *listed, service=service),
+        labels=labels,
     )
     return worker_processes.register(tx, tenant, start)
 

@@ -25,7 +25,7 @@ def worker_id(database: Database, driver: RunDriver) -> str:
     load = WorkerLoad(1, timedelta(seconds=3), 50 * 2**20, 12.5, 1_200)
     with database.transaction() as tx:
         register(tx, driver.tenant, "count")
-        made = a_worker(tx, driver.tenant, "count")
+        made = a_worker(tx, driver.tenant, "count", labels={"zone": "eu", "gpu": "a100"})
         # Nobody sends its heartbeats: this one is good for the whole test.
         worker_processes.beat(tx, made, load=load, now=tx.now + timedelta(hours=1))
     return made
@@ -50,6 +50,7 @@ def test_an_administrator_drains_a_worker_and_resumes_it(admin: Visit, worker_id
     admin.open("/workers")
     row = admin.page.locator("tbody tr")
     assert "1 of 2" in row.inner_text()
+    assert "gpu=a100, zone=eu" in row.inner_text()
     assert "1,200" in row.inner_text()
     row.get_by_role("link", name="Drain").click()
     admin.see("What is sent")

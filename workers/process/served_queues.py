@@ -69,7 +69,7 @@ class ServedQueues:
         identity = [loaded.version, *ordered, *(f"{name}={each}" for name, each in sorted(labels.items()))]
         code_set = hashlib.sha256("\n".join(identity).encode()).hexdigest()[:12]
         return cls(
-            tuple(queue_names.labelled(each, required) for required in _sets_of(labels) for each in named),
+            tuple(queue_names.labelled(each, required) for required in sets_of(labels) for each in named),
             queue_names.own_queue(base, code_set),
             tuple(
                 LoadedTask(id, spec.code_hash, is_served=of_tasks[id] in chosen, concurrent=spec.concurrent)
@@ -79,7 +79,7 @@ class ServedQueues:
         )
 
 
-def _sets_of(labels: Labels) -> Iterator[dict[str, str]]:
+def sets_of(labels: Labels) -> Iterator[dict[str, str]]:
     """Every set of these labels that something may require: none of them first, all of them last."""
     for number in range(len(labels) + 1):
         yield from map(dict, combinations(sorted(labels.items()), number))

@@ -397,6 +397,8 @@ def test_work_that_nobody_consumes_is_an_error(settings: Settings, driver: RunDr
     change(driver, "UPDATE task_runs SET queue = 'pipeweave.x.lonely' WHERE step_id = 'b'")
     level, line = saw(check_processes.queues(settings))
     assert (level, line) == (ERROR, "task runs wait in queues without a worker: pipeweave.x.lonely")
+    change(driver, "UPDATE task_runs SET queue = 'pipeweave.x.lonely+gpu=a100+zone=eu' WHERE step_id = 'b'")
+    assert "zone=eu (no worker has gpu=a100, zone=eu)" in saw(check_processes.queues(settings))[1]
     change(driver, "UPDATE workers SET stopped_at = now()")
     assert f"pipeweave.{driver.tenant}.python, pipeweave.x.lonely" in saw(check_processes.queues(settings))[1]
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from support.factories import a_pipeline, a_worker, register
+from support.factories import a_pipeline, a_task, a_worker, register
 from support.stored_values import VALUES
 
 from pipeweave.orchestrator.metrics import machine, open_work, queues, zeros
@@ -174,3 +174,15 @@ def test_the_lag_of_schedules_is_that_of_the_most_overdue_one(tx: Transaction) -
     found = mine(made, SCHEDULE_LAG)
     assert found[TENANT,] == pytest.approx(300, abs=60)
     assert found[OTHER,] == 0
+
+
+def test_of_all_sets_of_labels_only_those_are_told_that_something_requires(tx: Transaction) -> None:
+    gpu, eu = {"gpu": "a100"}, {"zone": "eu"}
+    register(tx, TENANT, a_task("a", requires=gpu), a_task("b", requires=eu), "c")
+    standalone_tasks.enqueue(tx, VALUES, TENANT, [QueueRequest("a"), QueueRequest("b")])
+    a_worker(tx, TENANT, "a", "b", "c", labels={**gpu, "arch": "arm"})
+    found, base = queues.read(tx), f"pipeweave.{TENANT}.python"
+    depth = {(TENANT, base): 0, (TENANT, f"{base}+gpu=a100"): 1, (TENANT, f"{base}+zone=eu"): 1}
+    assert mine(found, CELERY_QUEUE_DEPTH) == depth
+    assert mine(found, CELERY_QUEUE_SLOTS)[TENANT, f"{base}+gpu=a100"] == 2
+    assert mine(found, UNSERVED) == {(TENANT, "a"): 0, (TENANT, "b"): 1}

@@ -129,3 +129,16 @@ def test_one_queue_says_what_waits_and_who_serves_it(tx: Transaction, service: s
 def test_a_queue_of_another_tenant_is_not_there(tx: Transaction, service: str) -> None:
     with pytest.raises(NotFound):
         reading.queue_detail(tx, "another-tenant", service)
+
+
+def test_queues_of_labels_are_listed_where_something_requires_them(tx: Transaction, service: str) -> None:
+    a_worker(tx, TENANT, "count", labels={"zone": "eu", "gpu": "a100"})
+    assert set(listed(tx)) == {service, f"{service}/gpu"}
+    register(tx, TENANT, "count", a_task("render", queue="gpu", requires={"zone": "eu"}))
+    request = triggering.StartRequest("chain", {}, requires={"gpu": "a100", "zone": "eu"})
+    triggering.trigger(tx, VALUES, TENANT, request)
+    found = listed(tx)
+    assert set(found) == {service, f"{service}/gpu+zone=eu", f"{service}+gpu=a100+zone=eu"}
+    both = found[f"{service}+gpu=a100+zone=eu"]
+    assert (both["kind"], both["serviceId"], both["name"]) == ("tasks", "python", "default+gpu=a100+zone=eu")
+    assert (both["queued"], both["workers"]) == (1, 1)

@@ -136,3 +136,11 @@ def test_a_worker_shows_what_it_runs(tx: Transaction, worker: str) -> None:
     assert found["tasks"] == ["count"]
     [running] = found["taskRuns"]
     assert (running["taskId"], running["pipelineId"], running["attempt"]) == ("count", "chain", 1)
+
+
+def test_a_worker_tells_its_labels_and_not_a_queue_for_each_set_of_them(tx: Transaction, worker: str) -> None:
+    labels = {"gpu": "a100", "zone": "eu"}
+    labelled = a_worker(tx, TENANT, "count", name="labelled", labels=labels)
+    found = {each["id"]: each for each in listed(tx)}
+    assert found[worker]["labels"] == {} and found[labelled]["labels"] == labels
+    assert found[labelled]["queues"] == found[worker]["queues"]

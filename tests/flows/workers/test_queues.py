@@ -28,7 +28,7 @@ def render() -> int:
     return os.getppid()
 """
 
-DOCUMENT = {
+DOCUMENT: dict[str, Any] = {
     "id": "rendered",
     "steps": [
         {"id": "before", "task": "count", "needs": []},
@@ -43,12 +43,24 @@ def parents(stack: LiveStack, run_id: object) -> dict[str, int]:
     return {step: stack.output(row) for step, row in stack.steps(run_id).items()}  # type: ignore[arg-type]
 
 
-def test_each_step_runs_on_a_worker_that_serves_its_queue(stack_with_beat: LiveStack, tmp_path: Path) -> None:
+# The picture is for a worker that says it has what the step before returned.
+LABELLED = {
+    "id": "rendered",
+    "steps": [
+        {**each, **({"requires": {"of": "${steps.before}"}} if each["id"] == "picture" else {})}
+        for each in DOCUMENT["steps"]
+    ],
+}
+
+
+def test_each_step_runs_on_a_worker_that_serves_its_queue_and_has_its_labels(
+    stack_with_beat: LiveStack, tmp_path: Path
+) -> None:
     stack = stack_with_beat
     app = tmp_path / "queued.py"
     app.write_text(APP)
     plain = stack.start_worker(str(app), "--queues", "default", concurrency=1)
-    stack.store(DOCUMENT)
+    stack.store(LABELLED)
     run_id = stack.trigger("rendered")
     stack.until(lambda: stack.statuses(run_id)["picture"] == "queued", "the picture is not queued")
     with stack.deployment.database.reading() as tx:
@@ -56,9 +68,9 @@ def test_each_step_runs_on_a_worker_that_serves_its_queue(stack_with_beat: LiveS
         found = why.why(tx, stack.settings.tenant, task_run, stack.deployment.publisher.oldest)
     assert (found["reasons"][0]["code"], found["reasons"][0]["queue"]) == (
         "no_worker",
-        f"{stack.queue()}/gpu",
+        f"{stack.queue()}/gpu+of={plain}",
     )
-    gpu = stack.start_worker(str(app), "--queues", "gpu", concurrency=1)
+    gpu = stack.start_worker(str(app), "--queues", "gpu", "--label", f"of={plain}", concurrency=1)
     assert stack.finished(run_id).status == "completed"
     assert parents(stack, run_id) == {"before": plain, "picture": gpu, "after": plain}
 
