@@ -404,3 +404,13 @@ def test_what_a_function_changes_is_seen_by_no_other_call_as_on_workers() -> Non
         return give.options(needs=[also_spoilt])([made, sent])
 
     assert run_pipeline(spoiling, {"sent": ["sent"]}).output == [["made"], ["sent"]]
+
+
+@pipeline
+def near(root: str = "/usr") -> None:
+    files = list_files(root)
+    report.options(requires={"host": files["paths"][0], "zone": "eu"})(rows=[1])
+
+
+def test_here_every_machine_has_the_labels_that_steps_require() -> None:
+    assert run_pipeline(near).status == "completed"

@@ -44,6 +44,10 @@ def said(step: dict[str, Any], *before: str, **more: Any) -> list[str]:
             {"task": "t", "sandbox": {"memory": "64M", "cpu": 2}},
             "Called in a sandbox with memory 64M and cpu 2.",
         ),
+        (
+            {"task": "t", "requires": {"zone": "eu", "gpu": "a100"}},
+            "Called only by workers with `gpu=a100` and `zone=eu`.",
+        ),
         ({"task": "t", "onExhausted": "pause"}, "Without an attempt left, it pauses the run."),
         (
             {"task": "t", "onError": {"pipeline": "mend"}},
