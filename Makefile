@@ -1,7 +1,7 @@
 # Everything a developer does here. A machine with Python 3.11 to 3.13 and make is enough.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up near room test tests test-whole check lint looks bench chaos sql client lock lowest sbom audit links
+.PHONY: help setup demo up near room test tests test-whole rewritten check lint looks bench chaos sql client lock lowest sbom audit links
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -58,6 +58,14 @@ WHOLE := tests/flows/stacks tests/flows/faults tests/ui tests/unit/conformance
 MANY := tests/unit/testing/test_random_branches.py
 TESTED := $(PYTEST) -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
+# pytest rewrites the asserts of each file and keeps the result: once, and not in each process at the same time.
+# Of a few files that have changed since, that costs less than to collect all tests once more.
+rewritten: setup links ## Let pytest rewrite the files of tests, if many have changed (make tests does it)
+	@mkdir -p .pytest_cache; log=.pytest_cache/collected; \
+	if [ ! -s $$log ] || [ "$$(find tests -name '*.py' -newer $$log | wc -l)" -gt 20 ]; then \
+	  $(PYTEST) --collect-only -q >$$log.new 2>&1 || { tail -n 40 $$log.new; exit 1; }; mv $$log.new $$log; \
+	fi
+
 near: setup links ## Checks and tests that are near what you have changed, within about a minute
 	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy
 	@$(BIN)/python tests/support/near.py
@@ -70,13 +78,10 @@ room: setup links ## Checks and tests that are near one room: make room ROOM=eng
 test: setup links ## All checks, and all tests but those of test-whole
 	@$(MAKE) --no-print-directory --jobs 2 lint tests
 
-tests: setup links ## The tests of make test without the checks
-	@# pytest rewrites the asserts of each file and keeps the result: once, and not in each process at the same time.
-	@mkdir -p .pytest_cache; $(PYTEST) --collect-only -q >.pytest_cache/collected 2>&1 || { tail -n 40 .pytest_cache/collected; exit 1; }
+tests: setup links rewritten ## The tests of make test without the checks
 	$(TESTED) $(WHOLE:%=--ignore %)
 
-test-whole: setup links ## The tests of whole stacks, faults, the browser and the worker contract, and 20,000 random pipelines
-	@mkdir -p .pytest_cache; $(PYTEST) --collect-only -q >.pytest_cache/collected 2>&1 || { tail -n 40 .pytest_cache/collected; exit 1; }
+test-whole: setup links rewritten ## The tests of whole stacks, faults, the browser and the worker contract, and 20,000 random pipelines
 	RANDOM_RUNS=20000 $(TESTED) $(WHOLE) $(MANY)
 
 check: lint ## Format, lint, types, architecture and docs

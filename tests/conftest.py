@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import logging
@@ -91,10 +92,15 @@ def pytest_collection_finish() -> None:
 
 
 def _rank(item: pytest.Item) -> tuple[int, int, bool, str]:
-    path = item.path.relative_to(Path(__file__).parent).as_posix()
+    place, folder, path = _place(item.path)
+    return place, folder, not _is_on_oldest(item.nodeid), path
+
+
+@functools.cache
+def _place(file: Path) -> tuple[int, int, str]:
+    path = file.relative_to(Path(__file__).parent).as_posix()
     place = _LONGEST.index(path) if path in _LONGEST else len(_LONGEST)
-    folder = path.partition("/")[0]
-    return place, _FOLDERS.index(folder), not _is_on_oldest(item.nodeid), path
+    return place, _FOLDERS.index(path.partition("/")[0]), path
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
