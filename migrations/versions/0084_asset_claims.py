@@ -1,7 +1,8 @@
 """Adds the claims of files that lie by their content: which attempt has which object among its assets.
 
 Processes of the version before can use this schema: their files lie below `runs/<attempt>/assets/`, as
-before, and need no claim.
+before, and need no claim. But their sweep knows no claims, so it takes files of newer processes for nobody's
+when they are older than STORAGE_GRACE_HOURS: update all processes within that time.
 """
 
 from alembic import op

@@ -32,6 +32,7 @@ from pipeweave.orchestrator.store.kept_objects import READ_AT_ONCE, KeptObject
 from pipeweave.orchestrator.store.values import Values, canonical
 from pipeweave.size_limits import INLINE_BYTES, MAX_ASSET_BYTES, MAX_OUTPUT_BYTES
 from pipeweave.storage import ObjectRef
+from pipeweave.storage.base import BINARY
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class TakenObjects:
         try:
             content = canonical(orjson.loads(storage.get(path, limit=READ_AT_ONCE)))
         except ObjectTooLarge:
-            taken = self._taken(path, MAX_OUTPUT_BYTES, JSON)
+            taken = self._taken(path, MAX_OUTPUT_BYTES, JSON, kept_objects.keep_large)
             return KeptValue(None, taken.reference, taken.size, taken.sha256)
         except NotFound:
             raise NotFound(f"the output was not stored: there is no object {path!r}", path=path) from None
@@ -94,15 +95,19 @@ class TakenObjects:
         return {key: self._asset(each["path"], each["type"]) for key, each in reported.items()}
 
     def _asset(self, path: str, type_: str) -> dict[str, Any]:
-        taken = self._taken(path, MAX_ASSET_BYTES, _CONTENT_TYPES.get(type_))
+        taken = self._taken(path, MAX_ASSET_BYTES, _CONTENT_TYPES.get(type_, BINARY))
         return {"path": taken.reference, "size": taken.size, "type": type_, "sha256": taken.sha256}
 
-    def _taken(self, path: str, limit: int, content_type: str | None) -> KeptObject:
-        more = {} if content_type is None else {"content_type": content_type}
+    def _taken(
+        self,
+        path: str,
+        limit: int,
+        content_type: str,
+        keep: Callable[..., KeptObject] = kept_objects.keep_object,
+    ) -> KeptObject:
+        where, more = ObjectRef(self.backend, path), {"content_type": content_type, "alive": self._alive}
         try:
-            taken = kept_objects.keep_object(
-                self.values, ObjectRef(self.backend, path), limit=limit, alive=self._alive, **more
-            )
+            taken = keep(self.values, where, limit=limit, **more)
         except (ObjectTooLarge, CorruptValue) as error:
             raise InvalidResult(error.detail) from None
         self._alive()

@@ -71,24 +71,32 @@ def keep_object(
         CorruptValue: it was written anew whenever it was read.
         InvalidSetting, Unavailable: as of `Values.keep`.
     """
-    storage = values.backends.get(where.backend)
     try:
-        content = storage.get(where.path, limit=min(limit, READ_AT_ONCE))
+        content = values.backends.get(where.backend).get(where.path, limit=min(limit, READ_AT_ONCE))
     except ObjectTooLarge:
-        check_size(storage, where.path, limit)
-    else:
-        reference = values.keep_bytes(content, where.backend, content_type)
-        return KeptObject(str(reference), len(content), hashlib.sha256(content).hexdigest())
+        return keep_large(values, where, limit=limit, content_type=content_type, alive=alive)
+    reference = values.keep_bytes(content, where.backend, content_type)
+    return KeptObject(str(reference), len(content), hashlib.sha256(content).hexdigest())
+
+
+def keep_large(
+    values: Values,
+    where: ObjectRef,
+    *,
+    limit: int,
+    content_type: str = BINARY,
+    alive: Callable[[], None] = lambda: None,
+) -> KeptObject:
+    """As `keep_object`, of one that was seen to have more than READ_AT_ONCE."""
+    storage = values.backends.get(where.backend)
+    check_size(storage, where.path, limit)
+
+    def source() -> Pieces:
+        return _watched(storage, where.path, alive)
+
     for tries_left in reversed(range(TRIES)):
         try:
-            return _keep(
-                values,
-                where.path,
-                lambda: _watched(storage, where.path, alive),
-                where.backend,
-                content_type,
-                limit,
-            )
+            return _keep(values, where.path, source, where.backend, content_type, limit)
         except CorruptValue:
             if not tries_left:
                 raise
