@@ -61,6 +61,8 @@ from pipeweave.orchestrator.retention import (
     month_status,
     partitions,
     tenant_deletion,
+    tenant_export,
+    tenant_objects,
 )
 from pipeweave.orchestrator.retention.archive_format import HISTORY_TABLES
 from pipeweave.orchestrator.retention.policy import Policy
@@ -379,6 +381,10 @@ CALLS: Calls = [
     ("", lambda tx, _: partitions.is_attached(tx, "runs")),
     ("", lambda tx, _: tenant_deletion._delete_of_runs(tx, "events", [RUN])),
     ("", lambda _, database: tenant_deletion._delete_rest(database, "a tenant")),
+    ("of a tenant", lambda tx, _: tenant_export._declare(tx, "pipelines", TENANT, ())),
+    ("of runs", lambda tx, _: tenant_export._declare(tx, "events", TENANT, ())),
+    ("with sealed columns", lambda tx, _: tenant_export._declare(tx, "triggers", TENANT, ("secret",))),
+    ("objects", lambda tx, _: tenant_export._declare(tx, tenant_objects.OBJECTS, TENANT, ())),
     # security
     ("", lambda tx, _: rewrapping.count_old(tx, "key", SEALED[:1])),
     ("", lambda tx, _: rewrapping._old_rows(tx, SEALED[0], "1:", [], 1)),

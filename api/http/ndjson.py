@@ -1,7 +1,8 @@
 """Answers with lines of JSON, part by part, and with a line that says where to go on after each of them.
 
-No answer waits for its client. Its thread writes while the client takes what was written; when the client
-falls behind, or the time is up, the answer ends early and says so, and the client asks again from there.
+Such an answer does not wait for its client. Its thread writes while the client takes what was written; when
+the client falls behind, or the time is up, the answer ends early and says so, and the client asks again from
+there. Only one that is whole, because nobody could go on with it, waits for a client that takes something.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -26,17 +27,26 @@ MOST_AT_ONCE = 2
 # An answer ends when it took so long (s), or when its client has so much (bytes) not taken yet.
 MOST_S = 20.0
 MOST_UNTAKEN = 4_000_000
+# Whole answers that a process writes at once, and how long one may take (s).
+MOST_WHOLE_AT_ONCE = 1
+MOST_WHOLE_S = 3_600.0
 # zlib's wbits for a gzip header.
 _GZIP = 31
 
 _places = threading.BoundedSemaphore(MOST_AT_ONCE)
+_places_of_whole = threading.BoundedSemaphore(MOST_WHOLE_AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """An answer of many lines."""
+    """An answer of many lines.
+
+    Args:
+        is_whole: it has all parts, or it has failed: no other answer goes on with it.
+    """
 
     parts: Iterator[ExportPart]
+    is_whole: bool = False
 
 
 def streamed(request: Request, lines: Lines) -> Response:
@@ -46,12 +56,13 @@ def streamed(request: Request, lines: Lines) -> Response:
         TooManyRequests: enough such answers are being written.
         PipeWeaveError: from the first part.
     """
-    if not _places.acquire(blocking=False):
+    places, most = (_places_of_whole, MOST_WHOLE_AT_ONCE) if lines.is_whole else (_places, MOST_AT_ONCE)
+    if not places.acquire(blocking=False):
         raise TooManyRequests(
-            f"this process is writing {MOST_AT_ONCE} exports already",
+            f"this process is writing {most} {'export' if most == 1 else 'exports'} already",
             hint="ask again when one of them has ended",
         )
-    writing = _Writing(request, lines.parts)
+    writing = _Writing(request, lines, places)
     try:
         writing.begin()
     except BaseException:
@@ -74,10 +85,10 @@ def saved(request: Request, lines: Lines, filename: str) -> Response:
 class _Writing:
     """The pieces of an answer. It holds its place until its last piece, or until it is closed."""
 
-    def __init__(self, request: Request, parts: Iterator[ExportPart]) -> None:
-        self._parts = parts
+    def __init__(self, request: Request, lines: Lines, places: threading.BoundedSemaphore) -> None:
+        self._parts, self._is_whole, self._places = lines.parts, lines.is_whole, places
         self._socket: Any = request.environ.get("gunicorn.socket")
-        self._until = time.monotonic() + MOST_S
+        self._until = time.monotonic() + (MOST_WHOLE_S if lines.is_whole else MOST_S)
         self._pieces: Iterator[bytes] = iter(())
         self._is_open = True
         self._rows = 0
@@ -104,7 +115,11 @@ class _Writing:
     def close(self) -> None:
         if self._is_open:
             self._is_open = False
-            _places.release()
+            # Whole parts are read in a transaction, which ends here if the client left in the middle.
+            for each in (self._pieces, self._parts):
+                if isinstance(each, Generator):
+                    each.close()
+            self._places.release()
 
     def _written(self, part: ExportPart) -> Iterator[bytes]:
         while True:
@@ -123,6 +138,8 @@ class _Writing:
                 return
 
     def _must_end(self) -> bool:
+        if self._is_whole and self._socket is not None:
+            self._socket.wait_until_taken(MOST_UNTAKEN)
         untaken = getattr(self._socket, "left", 0)
         return untaken > MOST_UNTAKEN or time.monotonic() > self._until
 

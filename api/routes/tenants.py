@@ -11,8 +11,9 @@ from pipeweave.api.contract.access import (
     TenantRequest,
 )
 from pipeweave.api.contract.query_parameters import PageQuery
-from pipeweave.api.http import Answer, Call, PathId, Routes
-from pipeweave.errors import Conflict, NotFound
+from pipeweave.api.http import Answer, Call, Lines, PathId, Routes
+from pipeweave.errors import Conflict, NotFound, TooManyRequests, Unavailable
+from pipeweave.orchestrator.deployment import sealed_columns
 from pipeweave.orchestrator.documents.access import (
     Tenant,
     TenantDeletion,
@@ -22,6 +23,7 @@ from pipeweave.orchestrator.documents.access import (
 )
 from pipeweave.orchestrator.queueing import tenant_deletions, tenant_limits
 from pipeweave.orchestrator.reading import tenant_list
+from pipeweave.orchestrator.retention import tenant_export
 from pipeweave.orchestrator.runs import admission
 from pipeweave.orchestrator.security import ADMIN
 
@@ -158,6 +160,29 @@ def enable(call: Call, id: str, body: EnableRequest) -> dict[str, Any]:
     call.change(lambda tx: tenant_limits.enable(tx, id))
     with call.reading() as tx:
         return tenant_list.tenant_in_use(tx, id)
+
+
+@routes.add(
+    "GET",
+    "/api/tenants/{id}/export",
+    "Export a tenant",
+    scopes=(ADMIN,),
+    is_for_all=True,
+    ids=_ID,
+    gives_lines=True,
+    errors=(NotFound, TooManyRequests, Unavailable),
+)
+def export(call: Call, id: str) -> Lines:
+    """All rows of a tenant, of one moment, one a line: `{"table": …, "row": {…}}`, first of them
+    `{"export": {…}}`, last `{"manifest": {…}}` with the number and the SHA-256 of the rows of each table, and
+    with what was left out. Among the tables is `objects`, which lists what lies in storage. No secret is
+    exported.
+
+    Lines with a `cursor` come between; there is nothing to go on from. If the last line does not say
+    `"isComplete":true`, or the answer breaks off, drop what came, and ask again.
+    """
+    exporting = tenant_export.TenantExport(call.deployment.database, id, sealed_columns.SEALED)
+    return Lines(exporting.parts(), is_whole=True)
 
 
 @routes.add(

@@ -97,6 +97,17 @@ class ClientSocket(socket.socket):
             self._wait(select.POLLOUT, min(latest, time.monotonic() + STALL_S))
             self.flush()
 
+    def wait_until_taken(self, most: int) -> None:
+        """Wait until the client has taken all but so many bytes.
+
+        Raises:
+            TimeoutError: the client took nothing for STALL_S.
+            OSError: the connection is broken.
+        """
+        while self.left > most:
+            self._wait(select.POLLOUT, time.monotonic() + STALL_S)
+            self.flush()
+
     def add(self, data: bytes) -> None:
         """Let the loop send this, after what the client has not taken yet."""
         if data:

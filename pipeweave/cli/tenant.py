@@ -1,8 +1,9 @@
-"""`pipeweave tenant`: list and show tenants, limit them, disable and enable them."""
+"""`pipeweave tenant`: list and show tenants, limit, disable, enable, export and delete them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -15,10 +16,12 @@ from pipeweave.cli.support.rendering import (
     show_answer,
     show_fields,
     show_list,
+    text,
     when,
 )
 from pipeweave.cli.support.resource import Resource
 from pipeweave.cli.support.tables import Column
+from pipeweave.cli.support.tenant_folder import TenantFolder
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Document
@@ -53,7 +56,7 @@ QUOTA = _Quota()
 
 @click.group(cls=Resource)
 def tenant() -> None:
-    """List, show, limit and disable the tenants of the token.
+    """List, show, limit, disable, export and delete tenants.
 
     Without a command, it lists them.
     """
@@ -171,6 +174,39 @@ def enable(client: Client, name: str, as_json: bool) -> None:
     What its schedules missed follows their missed policy.
     """
     show_answer(client.enable_tenant(name), as_json, _show)
+
+
+@tenant.command(epilog=examples("pipeweave tenant export shop --output shop-2026-11"))
+@click.argument("name")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="New folder for a file of each table, and manifest.json.",
+)
+@json_option
+@connected
+def export(client: Client, name: str, output: Path, as_json: bool) -> None:
+    """Write all rows of a tenant into a new folder.
+
+    All are of one moment. Objects are listed, not copied; secrets are left out. The folder is there when
+    every file has the hash that the server says; what an interrupted export left is begun anew.
+    """
+    folder = TenantFolder.new(output)
+    with folder.writing():
+        for page in client.export_tenant(name):
+            folder.take(page.lines)
+    manifest = folder.finish()
+    show_answer(manifest, as_json, _show_export)
+
+
+def _show_export(manifest: Mapping[str, Any]) -> None:
+    filled = {table: each["rows"] for table, each in manifest["tables"].items() if each["rows"]}
+    show_fields((table, f"{rows:,}") for table, rows in filled.items())
+    for each in manifest["leftOut"]:
+        click.echo(text(f"left out: {each['what']} ({each['why']})"), err=True)
 
 
 @tenant.command(epilog=examples("pipeweave tenant delete shop --yes", "pipeweave tenant deletion shop"))

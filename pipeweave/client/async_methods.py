@@ -54,6 +54,7 @@ class AsyncMethods(InThreads):
     exit_maintenance = awaited(Client.exit_maintenance)
     export = iterated(Client.export)
     export_pages = iterated(Client.export_pages)
+    export_tenant = iterated(Client.export_tenant)
     extend_wait = awaited(Client.extend_wait)
     find_task_runs = awaited(Client.find_task_runs)
     fire_schedule = awaited(Client.fire_schedule)

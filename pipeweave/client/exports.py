@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from pipeweave.client.models import Document
+from pipeweave.client.models import Document, checked_id
 from pipeweave.client.paging import Methods
 from pipeweave.errors import FieldError, InvalidInput, TooManyRequests, Unavailable
 
@@ -79,6 +79,21 @@ class ExportMethods(Methods):
                 if tries == TRIES:
                     raise
                 time.sleep(FIRST_PAUSE_S * 2 ** (tries - 1))
+
+    def export_tenant(self, tenant: str) -> Iterator[ExportPage]:
+        """Export all rows of a tenant, of one moment, page by page: lines `{"table": …, "row": {…}}`, before
+        them `{"export": {…}}`, after them `{"manifest": {…}}`. For operators.
+
+        Raises:
+            NotFound: there is no such tenant.
+            Unavailable: the API cannot be reached, or the answer broke off: drop what came, and begin anew.
+        """
+        is_complete = False
+        for page in self._some_pages(f"/api/tenants/{checked_id(tenant)}/export", {}):
+            is_complete = page.is_last
+            yield page
+        if not is_complete:
+            raise Unavailable(f"the export of tenant {tenant!r} broke off; begin it anew")
 
     def _some_pages(self, path: str, query: Mapping[str, Any]) -> Iterator[ExportPage]:
         """The pages of one answer. What came behind the last cursor of a broken answer is dropped."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
+import orjson
 import pytest
 from flask import Flask
 from support.api_samples import SERVICE, SPEC
 from werkzeug.test import TestResponse
 
+from pipeweave import ids
+from pipeweave.api.http import ndjson
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.security import sessions
@@ -210,3 +214,44 @@ def test_the_audit_tells_who_limited_and_disabled_a_tenant(own: Api, owner: Api)
     assert by_verb["tenants.put_limits"]["after"]["runsPerDay"] == 9
     assert by_verb["tenants.disable"]["reason"] == "unpaid"
     assert by_verb["tenants.disable"]["tenant"] == own.tenant
+
+
+def exported(answer: TestResponse) -> list[dict[str, Any]]:
+    return [orjson.loads(each) for each in answer.data.splitlines()]
+
+
+def test_an_operator_exports_a_tenant_as_lines_with_a_manifest(own: Api, owner: Api) -> None:
+    run_id = own.post(TRIGGER, INPUT).json["pipelineRunId"]
+    lines = exported(owner.get(f"/api/tenants/{own.tenant}/export"))
+    assert lines[0]["export"]["tenant"] == own.tenant and lines[-1]["isComplete"] is True
+    rows = [each for each in lines if "table" in each]
+    [run] = [each["row"] for each in rows if each["table"] == "runs"]
+    assert ids.show(ids.RUN, UUID(run["id"])) == run_id
+    manifest = next(each["manifest"] for each in lines if "manifest" in each)
+    assert sum(each["rows"] for each in manifest["tables"].values()) == len(rows)
+
+
+def test_only_operators_export_a_tenant(own: Api, owner: Api) -> None:
+    assert own.get(f"/api/tenants/{own.tenant}/export").status_code == 403
+    assert code(owner.get("/api/tenants/nobody-here/export")) == (404, "NOT_FOUND")
+    # What was refused holds no place.
+    assert exported(owner.get(f"/api/tenants/{own.tenant}/export"))[-1]["isComplete"]
+
+
+def test_a_process_writes_one_export_of_a_tenant_at_a_time(own: Api, owner: Api) -> None:
+    assert ndjson._places_of_whole.acquire(blocking=False)
+    try:
+        answer = owner.get(f"/api/tenants/{own.tenant}/export")
+        assert code(answer) == (429, "TOO_MANY_REQUESTS")
+        assert exported(own.get("/api/export/runs"))[-1]["isComplete"]
+    finally:
+        ndjson._places_of_whole.release()
+    assert exported(owner.get(f"/api/tenants/{own.tenant}/export"))[-1]["isComplete"]
+
+
+def test_an_export_of_a_tenant_that_fails_in_the_middle_says_so(
+    own: Api, owner: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ndjson, "MOST_WHOLE_S", -1.0)
+    lines = exported(owner.get(f"/api/tenants/{own.tenant}/export"))
+    assert lines[-1]["isComplete"] is False and not any("manifest" in each for each in lines)
