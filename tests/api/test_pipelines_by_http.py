@@ -336,6 +336,8 @@ def test_a_trigger_requires_labels_of_the_workers(api: Api, pipeline: str) -> No
     [reason, *_] = api.get(f"/api/task-runs/{first['id']}/why").json["reasons"]
     assert reason["queue"].endswith("+gpu=a100+zone=eu")
     assert "has gpu=a100, zone=eu" in reason["text"]
+    queue = api.get(f"/api/queues/{reason['queue']}").json
+    assert (queue["name"], queue["queued"], queue["workers"]) == ("default+gpu=a100+zone=eu", 1, 0)
     batch = {"runs": [body, {"requires": {"zone": ""}}]}
     assert api.post(f"/api/pipelines/{pipeline}/trigger/batch", batch).status_code == 400
     for wrong in ({}, {"zone": "a+b"}, {"zone": 1}, "zone=eu", {f"l{n}": "x" for n in range(7)}):

@@ -115,14 +115,15 @@ def test_a_lost_row_of_a_step_is_made_again_and_the_run_ends(driver: RunDriver, 
     assert differences(driver, run_id) == []
 
 
-def test_a_row_that_is_made_again_has_the_queue_that_its_step_has_chosen(driver: RunDriver) -> None:
-    driver.store_steps(StepSpec("a", "noop"), StepSpec("b", "noop", ("a",), queue="big"))
+def test_a_row_that_is_made_again_has_the_queue_and_the_labels_of_its_step(driver: RunDriver) -> None:
+    of_step = StepSpec("b", "noop", ("a",), queue="big", requires={"zone": "eu"})
+    driver.store_steps(StepSpec("a", "noop"), of_step)
     run_id = driver.trigger()
     [_, before] = driver.task_runs(run_id)
     change(driver, "DELETE FROM task_runs WHERE step_id = 'b' AND run_id = :id", run_id)
     repair(driver, run_id)
     [_, after] = driver.task_runs(run_id)
-    assert after.queue_name == "big"
+    assert (after.queue_name, after.requires) == ("big", {"zone": "eu"})
     assert tuple(after) == tuple(before)
 
 

@@ -153,3 +153,16 @@ def test_a_large_output_is_read_before_the_labels_are_computed(driver: RunDriver
     [check] = [each for each in driver.sent if isinstance(each, JoinCheck)]
     driver.check(run_id, check.join)
     assert place(driver, run_id) == ("queued", "+host=node-7")
+
+
+def test_a_retry_of_what_came_to_no_label_computes_it_again(driver: RunDriver) -> None:
+    run_id = begin(driver, {"id": "use", "task": "noop", "requires": HOST})
+    driver.finish(run_id, "load", output={"host": "a b"})
+    retry(driver, letters(driver, run_id)[0])
+    [row] = [each for each in driver.task_runs(run_id) if each.step_id == "use"]
+    assert (row.status, row.attempt, row.error_code) == ("failed", 2, "INVALID_LABELS")
+    change = "UPDATE task_runs SET output = '{\"host\": \"node-8\"}' WHERE run_id = :id AND step_id = 'load'"
+    with driver.database.transaction() as tx:
+        tx.execute(change, {"id": run_id})
+    retry(driver, letters(driver, run_id)[-1])
+    assert place(driver, run_id) == ("queued", "+host=node-8")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from pipeweave.errors import NotFound, PortInUse
+from pipeweave.errors import InvalidInput, NotFound, PortInUse
 from pipeweave.orchestrator.registry import ensure_tenant
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
@@ -51,4 +53,20 @@ def test_a_worker_that_is_refused_its_health_port_has_not_registered(
 ) -> None:
     with pytest.raises(PortInUse, match=f"port {used_port} on 127.0.0.1 is in use"):
         run_worker(settings_of(fresh_database_url), [], health=HealthAddress(used_port))
+    assert registered(fresh_database) == []
+
+
+def test_a_worker_with_too_many_labels_for_its_queues_has_not_registered(
+    fresh_database: Database, fresh_database_url: str, tmp_path: Path
+) -> None:
+    app = tmp_path / "labelled_tasks.py"
+    app.write_text("from pipeweave import task\n\n\n@task\ndef labelled() -> None: ...\n")
+    of_machine = tuple(f"l{number}=x" for number in range(6))
+    settings = replace(settings_of(fresh_database_url), worker_labels=of_machine)
+    names = [f"q{number}" for number in range(5)]
+    with pytest.raises(InvalidInput, match="5 queues with 6 labels make 320"):
+        run_worker(settings, [str(app)], queues=names)
+    of_option = {f"l{number}": "x" for number in range(5)}
+    with pytest.raises(InvalidInput, match="9 queues with 5 labels make 288"):
+        run_worker(settings, [str(app)], queues=[*names, "a", "b", "c", "d"], labels=of_option)
     assert registered(fresh_database) == []
