@@ -109,8 +109,10 @@ class _Compared:
             yield from self._both_ran(step_id, recorded, now)
 
     def _cancelled(self, step_id: str, now: StepDecision) -> Iterator[DecisionChange]:
-        """The failure of another step ended the run before it; whoever cancels a run may do so again."""
-        if self.record.run["status"] == "failed" and now.word == RUNS and not self.ends_early:
+        """The failure of another step ended the run before it. Whoever cancels a run, and its time limit,
+        may do so again.
+        """
+        if self.record.was_failed_by_a_step and now.word == RUNS and not self.ends_early:
             yield _whether(step_id, "cancelled", "was cancelled (the run had failed)", now)
 
     def _both_ran(self, step_id: str, recorded: RecordedStep, now: StepDecision) -> Iterator[DecisionChange]:

@@ -8,12 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from pipeweave.errors import TaskError
+from pipeweave.spec.rules import FAIL_FAST
 from pipeweave.testing.local_result import StepResult
 
 Document = Mapping[str, Any]
 
 # Final statuses that say what a step came to. One that was cancelled came to nothing.
 WITH_OUTCOME = frozenset({"completed", "failed", "timeout"})
+_FAILED = ("failed", "timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,10 @@ class RecordedStep:
 
     def failure(self) -> tuple[str | None, Document] | None:
         """The code and the error with which its calls ended, also if a rule took care of it then."""
-        if self.status in ("failed", "timeout"):
+        if self.status in _FAILED:
             return self.task_run.get("errorCode"), self.task_run.get("error") or {}
         last = self.attempts[-1:]
-        if last and last[0]["status"] in ("failed", "timeout"):
+        if last and last[0]["status"] in _FAILED:
             return last[0].get("errorCode"), last[0].get("error") or {}
         return None
 
@@ -138,6 +140,18 @@ class RecordedRun:
     def edited_steps(self) -> frozenset[str]:
         """The steps whose params were edited for this run alone."""
         return frozenset((self.run.get("edits") or {}).get("params") or ())
+
+    @property
+    def was_failed_by_a_step(self) -> bool:
+        """Whether the first failure of a step ended it, before other steps were called: not its time limit,
+        nor an item of a map, nor that a task was removed.
+        """
+        if self.run["status"] != "failed" or self.run["failureMode"] != FAIL_FAST:
+            return False
+        steps = self.steps.values()
+        items = (item for each in steps if each.status == "cancelled" for item in each.items.values())
+        by_item = any(each["status"] in _FAILED for each in items)
+        return not by_item and any(each.status in _FAILED for each in steps)
 
     def why_not(self) -> str | None:
         """Why its decisions cannot be made again; None if they can."""
