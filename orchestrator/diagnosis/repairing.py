@@ -216,6 +216,8 @@ class _RowsToWrite:
         run = self._header()
         if run is None or run.pipeline_id is None or ordinal > len(run.plan.steps):
             return "what it was called with was in the row alone"
+        if run.plan[ordinal].step.computes_labels and (rebuilt.was_released or rebuilt.attempt > 1):
+            return "which labels it requires was in the row alone"
         try:
             self.lost[ordinal] = creation.unreleased_row(run, ordinal, self.tasks)
         except KeyError:

@@ -127,6 +127,19 @@ def test_a_row_that_is_made_again_has_the_queue_and_the_labels_of_its_step(drive
     assert tuple(after) == tuple(before)
 
 
+def test_a_row_is_not_made_again_for_workers_that_may_not_call_it(driver: RunDriver) -> None:
+    of_step = StepSpec("b", "noop", ("a",), requires={"zone": "${steps.a.zone}"})
+    driver.store_steps(StepSpec("a", "noop"), of_step)
+    run_id = driver.trigger()
+    lose = "DELETE FROM task_runs WHERE step_id = 'b' AND run_id = :id"
+    change(driver, lose, run_id)
+    assert reasons(repair(driver, run_id)) == set()
+    driver.finish(run_id, "a", output={"zone": "eu"})
+    assert driver.task_runs(run_id)[1].queue.endswith("+zone=eu")
+    change(driver, lose, run_id)
+    assert reasons(repair(driver, run_id)) == {"which labels it requires was in the row alone"}
+
+
 def test_a_run_that_was_closed_by_hand_goes_on(driver: RunDriver) -> None:
     inline, run_id = worked_half(driver)
     change(driver, "UPDATE runs SET status = 'cancelled', finished_at = now() WHERE id = :id", run_id)
