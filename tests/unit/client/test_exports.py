@@ -28,7 +28,7 @@ def answering(client: Client, monkeypatch: pytest.MonkeyPatch, *answers: list[Li
     waiting = list(answers)
 
     def lines(path: str, query: dict[str, Any]) -> Iterator[bytes]:
-        asked.append(query["after"])
+        asked.append(query.get("after"))
         for each in waiting.pop(0):
             if isinstance(each, Exception):
                 raise each
@@ -81,3 +81,21 @@ def test_a_filter_with_several_values_is_sent_several_times(served: Served) -> N
 def test_an_unknown_kind_is_refused_before_anything_is_asked(client: Client) -> None:
     with pytest.raises(errors.InvalidInput, match="no export of 'steps'"):
         list(client.export("steps"))
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        [],
+        [{"cursor": "", "rows": 2, "isComplete": False}],
+        [{"cursor": "", "rows": 2, "error": {"detail": "x"}}],
+    ],
+    ids=["no end", "not complete", "an error"],
+)
+def test_an_export_of_a_tenant_that_breaks_off_is_not_gone_on_with(
+    client: Client, monkeypatch: pytest.MonkeyPatch, end: list[Line | Exception]
+) -> None:
+    asked = answering(client, monkeypatch, [{"n": 1}, {"cursor": "", "rows": 1}, {"n": 2}, *end])
+    with pytest.raises(errors.Unavailable, match="broke off"):
+        list(client.export_tenant("shop"))
+    assert len(asked) == 1
