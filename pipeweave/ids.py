@@ -48,6 +48,9 @@ ENGINE_TASK_PREFIX = "pipeweave:"
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH = 26
 _VALUES = {letter: value for value, letter in enumerate(_ALPHABET)}
+# Two letters at a time take half as long; each answer and message shows several ids.
+_PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
+_SHIFTS = range(120, -1, -10)
 
 
 def new_id(now_ms: int | None = None) -> UUID:
@@ -96,7 +99,7 @@ def ordinal_of(task_run: UUID) -> int:
 def show(prefix: str, value: UUID) -> str:
     """Write an id as a TypeID, e.g. `prun_01jd…`."""
     number = value.int
-    return prefix + "_" + "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
+    return prefix + "_" + "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
 
 
 def read(prefix: str, text: str) -> UUID:

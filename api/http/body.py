@@ -16,7 +16,7 @@ from flask import Request
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from werkzeug.datastructures import MultiDict
-from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 
 from pipeweave.api.contract.requests import Request as JsonRequest
 from pipeweave.api.http.validation_errors import MAX_FIELD_ERRORS, field_errors, summary
@@ -26,6 +26,8 @@ from pipeweave.size_limits import MAX_JSON_DEPTH
 
 Model = TypeVar("Model", bound=BaseModel)
 
+# Bytes of a body that is read at once, without werkzeug's stream that counts.
+_SMALL = 65_536
 # Most bodies contain none of these. Only a body that does is checked value by value.
 _SUSPICIOUS = re.compile(rb"\\u0000|NaN|Infinity|[0-9]{17}|[eE]\+?[0-9]{3}")
 
@@ -128,6 +130,12 @@ def _of_parameter(error: FieldError, parameters: MultiDict[str, str]) -> FieldEr
 
 def content_of(request: Request) -> bytes:
     """The bytes of the body. Without a Content-Length, werkzeug cuts a large body at the limit."""
+    length = request.content_length
+    if length is not None and length <= _SMALL:
+        content = request.environ["wsgi.input"].read(length)
+        if len(content) < length:
+            raise ClientDisconnected
+        return bytes(content)
     content = request.get_data(cache=False)
     is_at_limit = request.content_length is None and len(content) == request.max_content_length
     if is_at_limit and request.environ["wsgi.input"].read(1):

@@ -34,8 +34,11 @@ def session_of(request: Request) -> str | None:
     Raises:
         CrossSite: the request has a session, and does not come from a page of this server.
     """
+    # Programs send a token and no cookie: of their requests nothing is parsed.
+    if "HTTP_COOKIE" not in request.environ or request.headers.get("Authorization"):
+        return None
     secret = request.cookies.get(cookie_name(request))
-    if not secret or request.headers.get("Authorization"):
+    if not secret:
         return None
     if not (_is_own(request) or _opens_a_page(request)):
         raise CrossSite(

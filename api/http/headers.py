@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import secrets
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response, request
 
 REQUEST_ID = "X-Request-Id"
 TRACEPARENT = "traceparent"
+_KEPT = "pipeweave.request_id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._~:@-]{1,128}\Z")
 
 ALLOWED_HEADERS = (
@@ -39,10 +40,12 @@ def register(app: Flask, cors_origins: tuple[str, ...]) -> None:
 
 def request_id() -> str:
     """The caller's X-Request-Id if it is well-formed, else a new id."""
-    if "request_id" not in g:
-        header = request.headers.get(REQUEST_ID, "")
-        g.request_id = header if _REQUEST_ID.match(header) else f"req_{secrets.token_hex(8)}"
-    return str(g.request_id)
+    environ = request.environ
+    known = environ.get(_KEPT)
+    if known is None:
+        header = environ.get("HTTP_X_REQUEST_ID", "")
+        known = environ[_KEPT] = header if _REQUEST_ID.match(header) else f"req_{secrets.token_hex(8)}"
+    return str(known)
 
 
 def _allow_origin(response: Response, cors_origins: tuple[str, ...]) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
-from flask import Response, request
+from flask import Request, Response, request
+from flask.globals import request_ctx
 from werkzeug.datastructures import Headers
 
 from pipeweave.api.http import (
@@ -40,6 +41,7 @@ from pipeweave.errors import NotFound
 from pipeweave.ids import check_name
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain import tracing
+from pipeweave.orchestrator.security import Peer
 from pipeweave.orchestrator.stream import Holder, Hub, LiveClock, TaggedView
 
 JSON_TYPE = "application/json"
@@ -76,22 +78,24 @@ class RequestPipeline:
         Raises:
             PipeWeaveError: the request is refused; errors.py turns the error into a problem document.
         """
-        worker_paths.check(endpoint)
-        admission = None if endpoint.is_open else self._authenticated(endpoint)
+        # The request itself: each use of Flask's `request` looks up the context first.
+        request = request_ctx.request
+        worker_paths.check(endpoint, request)
+        peer = proxies.peer_of(request)
+        admission = None if endpoint.is_open else self._authenticated(endpoint, request, peer)
         if endpoint.vouches is not None:
             endpoint.vouches(self._deployment, path_ids)
         if admission is not None or endpoint.vouches is not None:
             slow_bodies.trust(request)
-        arguments = _arguments(endpoint, path_ids)
-        key = idempotency_header.read(request.headers, endpoint.longest_key) if endpoint.longest_key else None
-        peer = proxies.peer_of(request)
-        sees_all = endpoint.tells_more and self.authenticator.may_read_all(request.headers, peer)
+        arguments = _arguments(endpoint, path_ids, request)
+        asked = request.headers
+        key = idempotency_header.read(asked, endpoint.longest_key) if endpoint.longest_key else None
+        sees_all = endpoint.tells_more and self.authenticator.may_read_all(asked, peer)
         tenant, identity = (admission.tenant, admission.identity) if admission else ("", None)
-        traceparent = tracing.read(request.headers.get(TRACEPARENT))
+        traceparent = tracing.read(asked.get(TRACEPARENT))
         watching = self._watching(endpoint, tenant, identity) if endpoint.streams and identity else None
         tenants = admission.tenants if admission else None
         body = arguments.get("body")
-        asked = request.headers
         note = audited.note_of(endpoint, tenant, identity, path_ids, body, asked, request_id())
         call = Call(
             self._deployment,
@@ -106,7 +110,7 @@ class RequestPipeline:
             audited.written_by_change(note),
         )
         result = audited.handled(self._deployment.database, note, lambda: endpoint.handler(call, **arguments))
-        return _rendered(result)
+        return _rendered(result, request)
 
     def _watching(self, endpoint: Endpoint, tenant: str, identity: Identity) -> Watching:
         caller = Caller(identity.access, tenant)
@@ -123,7 +127,7 @@ class RequestPipeline:
         peer = proxies.peer_of(request)
         return lambda: self.authenticator.admit(headers, endpoint.scopes, session=session, peer=peer)
 
-    def _authenticated(self, endpoint: Endpoint) -> Admission:
+    def _authenticated(self, endpoint: Endpoint, request: Request, peer: Peer) -> Admission:
         admission = self.authenticator.admit(
             request.headers,
             endpoint.scopes,
@@ -131,7 +135,7 @@ class RequestPipeline:
             spans_tenants=endpoint.spans_tenants,
             is_about_caller=endpoint.is_about_caller,
             session=browser.session_of(request),
-            peer=proxies.peer_of(request),
+            peer=peer,
         )
         access = admission.identity.access
         gate = access.gates.get(admission.tenant)
@@ -140,7 +144,7 @@ class RequestPipeline:
         return admission
 
 
-def _arguments(endpoint: Endpoint, path_ids: Mapping[str, str]) -> dict[str, Any]:
+def _arguments(endpoint: Endpoint, path_ids: Mapping[str, str], request: Request) -> dict[str, Any]:
     arguments: dict[str, Any] = dict(path_ids)
     for name, text in path_ids.items():
         if endpoint.ids[name].prefix is None and not endpoint.ids[name].is_path:
@@ -157,7 +161,7 @@ def _arguments(endpoint: Endpoint, path_ids: Mapping[str, str]) -> dict[str, Any
     return arguments
 
 
-def _rendered(result: Any) -> Response:
+def _rendered(result: Any, request: Request) -> Response:
     if isinstance(result, Download):
         return answered(request, result)
     if isinstance(result, Stream):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any
 
-from flask import Flask, request
+from flask import Flask, Request
 
 from pipeweave.api.http import addresses
 from pipeweave.api.http.endpoint import Endpoint
@@ -49,8 +49,8 @@ class _Rewriting:
         return answer
 
 
-def check(endpoint: Endpoint) -> None:
-    """Check that the current request may reach an endpoint by the path that it came by.
+def check(endpoint: Endpoint, request: Request) -> None:
+    """Check that a request may reach an endpoint by the path that it came by.
 
     Raises:
         NotFound: it is not one of workers or schedulers.

@@ -13,6 +13,14 @@ from typing import Any
 from pipeweave.api.http.outlet import Outlet
 from pipeweave.api.server.deadlines import ANSWER_S, MAX_BACKLOG, SMALL_ANSWER, STALL_S
 
+# Parts of an answer that one system call sends.
+_AT_ONCE = 64
+
+
+def _is_head(data: bytes) -> bool:
+    """Whether this is the head of an answer and no more, and not one that tells the client to go on."""
+    return data[:9] == b"HTTP/1.1 " and data[9:10] != b"1" and data[-4:] == b"\r\n\r\n"
+
 
 class ClientSocket(socket.socket):
     """A socket that is always in non-blocking mode.
@@ -80,7 +88,8 @@ class ClientSocket(socket.socket):
         return len(data)
 
     def sendall(self, data: Any, flags: int = 0, /) -> None:
-        """Send what the client takes now, and leave the rest to the loop.
+        """Send what the client takes now, and leave the rest to the loop. The head of an answer goes with
+        what follows it, so that the client is woken once.
 
         If the rest is large, and much waits for other clients already, wait until this client has taken it.
 
@@ -88,9 +97,8 @@ class ClientSocket(socket.socket):
             TimeoutError: the client took nothing for STALL_S, or not all of it in ANSWER_S.
             OSError: the connection is broken.
         """
-        if len(data):
-            self.unsent.append(memoryview(data))
-            _backlog.add(len(data))
+        self.add(data)
+        if not _is_head(data):
             self.flush()
         latest = time.monotonic() + ANSWER_S
         while self.left > SMALL_ANSWER and _backlog.size > MAX_BACKLOG:
@@ -128,15 +136,22 @@ class ClientSocket(socket.socket):
         count = 0
         while self.unsent:
             try:
-                sent = super().send(self.unsent[0])
+                sent = super().sendmsg(self.unsent[:_AT_ONCE])
             except BlockingIOError:
                 break
             count += sent
-            self.unsent[0] = self.unsent[0][sent:]
-            if not self.unsent[0]:
-                del self.unsent[0]
+            self._drop(sent)
         _backlog.add(-count)
         return count
+
+    def _drop(self, sent: int) -> None:
+        while sent:
+            part = self.unsent[0][sent:]
+            sent -= len(self.unsent[0]) - len(part)
+            if part:
+                self.unsent[0] = part
+            else:
+                del self.unsent[0]
 
     def close(self) -> None:
         """Close the connection, whatever is unsent."""
