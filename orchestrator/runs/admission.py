@@ -41,16 +41,16 @@ BATCHES = 20
 MAX_LIMIT = 1_000_000
 
 # A run whose row is locked is passed over: it is perhaps being cancelled, and must not delay the other runs.
+# So more are looked at than may start.
 _NEXT = """
 SELECT n.id FROM {front} AS f CROSS JOIN LATERAL (
     SELECT r.id FROM runs AS r WHERE r.id = f.id AND r.status = 'pending' FOR UPDATE SKIP LOCKED) AS n
 LIMIT :free
 """
 _NOT_FAILED = "r.id <> ALL(CAST(:without AS uuid[]))"
-_NEXT_PENDING = _NEXT.format(front=run_keys.front(":tenant", "CAST(:free AS integer)", where=_NOT_FAILED))
-_NEXT_OF_KEY = _NEXT.format(
-    front=run_keys.front(":tenant", "CAST(:free AS integer)", where=_NOT_FAILED, is_one_key=True)
-)
+_LOOKED_AT = f"(CAST(:free AS integer) + {BATCH})"
+_NEXT_PENDING = _NEXT.format(front=run_keys.front(":tenant", _LOOKED_AT, where=_NOT_FAILED))
+_NEXT_OF_KEY = _NEXT.format(front=run_keys.front(":tenant", _LOOKED_AT, where=_NOT_FAILED, is_one_key=True))
 
 
 def admit_pending_runs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -57,8 +58,13 @@ def test_a_worker_that_is_refused_its_health_port_has_not_registered(
 
 
 def test_a_worker_with_too_many_labels_for_its_queues_has_not_registered(
-    fresh_database: Database, fresh_database_url: str, tmp_path: Path
+    fresh_database: Database, fresh_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Other tests of this process have defined tasks, too.
+    definitions = sys.modules["pipeweave.authoring.task"]
+    monkeypatch.setattr(definitions, "_registry", {})
+    monkeypatch.setattr(definitions, "_duplicates", {})
+    monkeypatch.setattr(sys.modules["pipeweave.authoring.pipeline"], "_registry", {})
     app = tmp_path / "labelled_tasks.py"
     app.write_text("from pipeweave import task\n\n\n@task\ndef labelled() -> None: ...\n")
     of_machine = tuple(f"l{number}=x" for number in range(6))

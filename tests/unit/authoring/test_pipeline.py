@@ -165,7 +165,7 @@ wrongly: Any = count
             "already has a step 's'",
         ),
         (lambda x: None, "is neither a task"),
-        (lambda x: inner.spec, "call it there"),
+        (lambda x: pipeline(id="undrawn")(lambda: count("abc")).spec, "call it there"),
     ],
 )
 def test_mistakes_in_the_calls_of_a_pipeline_function_are_reported(mistake: Any, why: str | None) -> None:

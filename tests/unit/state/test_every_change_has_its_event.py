@@ -11,7 +11,7 @@ from sql_pages import composed, statements
 
 _CHANGES = re.compile(r"UPDATE (task_)?runs\b[^;]*?\bSET\b(?:(?!\bWHERE\b)[^;])*?\bstatus =", re.S)
 # Rows are made as their events say; who asks for it appends the event of the repair.
-REPAIRS = "state.repairing."
+REPAIRS = ("state.repairing.", "state.restoring.")
 _CREATES = re.compile(r"INSERT INTO (task_)?runs\b")
 
 
