@@ -66,9 +66,7 @@ def test_a_quota_that_is_wrong_is_said_beside_its_field(owner: Api, shop: str) -
     assert 'id="f-weight-wrong"' in do(owner, "tenants.put_limits", 400, id=shop, weight="")
 
 
-def test_a_tenant_is_disabled_with_a_reason_and_enabled_again(
-    owner: Api, shop: str, tokens: Tokens
-) -> None:
+def test_a_tenant_is_disabled_with_a_reason_and_enabled_again(owner: Api, shop: str, tokens: Tokens) -> None:
     asked = page(owner, f"/do/tenants.disable?id={shop}")
     assert "nothing new of it begins" in asked and f"pipeweave tenant disable {shop}" in asked
     do(owner, "tenants.disable", id=shop, reason="unpaid since May")
