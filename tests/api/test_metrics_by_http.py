@@ -16,7 +16,7 @@ from pipeweave.api import create_app
 from pipeweave.api.http.metrics_text import Format, written
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.metrics import Samples, catalogue
+from pipeweave.orchestrator.metrics import Samples, catalogue, machine
 from pipeweave.orchestrator.metrics.reading import PARTS
 from pipeweave.orchestrator.registry import tenants
 from pipeweave.orchestrator.security.access_tokens import READ, TICK, WRITE
@@ -29,6 +29,17 @@ PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
     "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
 )
+
+
+@pytest.fixture(autouse=True)
+def few_tenants(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first tenants are shown; tests before these made hundreds, and a parser needs seconds for them."""
+    with deployment.database.transaction() as tx:
+        tx.execute(
+            "UPDATE tenants SET created_at = '2000-01-02' WHERE id = ANY(CAST(:ids AS text[]))",
+            {"ids": [TENANT, OTHER_TENANT]},
+        )
+    monkeypatch.setattr(machine, "MOST_TENANTS", 10)
 
 
 @pytest.fixture
