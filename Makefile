@@ -52,8 +52,9 @@ demo: setup ## Start everything, run a real pipeline, show its report, stop ever
 up: setup ## Start everything on this machine and stay (Ctrl-C stops it)
 	$(BIN)/pipeweave up
 
-# What starts whole stacks, injects faults, opens a browser or plays the orchestrator for foreign workers.
-WHOLE := tests/flows/stacks tests/flows/faults tests/ui tests/unit/conformance
+# What starts whole stacks, injects faults, opens a browser, plays the orchestrator for foreign workers, or tries
+# thousands of requests.
+WHOLE := tests/flows/stacks tests/flows/faults tests/ui tests/unit/conformance tests/api/test_contract.py
 # Random pipelines, of which `make test` tries some hundreds: 50 seconds of one processor.
 MANY := tests/unit/testing/test_random_branches.py
 TESTED := $(PYTEST) -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
@@ -81,7 +82,7 @@ test: setup links ## All checks, and all tests but those of test-whole
 tests: setup links rewritten ## The tests of make test without the checks
 	$(TESTED) $(WHOLE:%=--ignore %)
 
-test-whole: setup links rewritten ## The tests of whole stacks, faults, the browser and the worker contract, and 20,000 random pipelines
+test-whole: setup links rewritten ## The tests of whole stacks, faults, the browser, the contracts of workers and API, and 20,000 random pipelines
 	RANDOM_RUNS=20000 $(TESTED) $(WHOLE) $(MANY)
 
 check: lint ## Format, lint, types, architecture and docs

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from jinja2 import ChoiceLoader, DictLoader, FileSystemLoader
+from jinja2 import ChoiceLoader, DictLoader
 from playwright.sync_api import Browser, expect
 from support.browser import PHONE, Visit, visiting
 from support.run_driver import PERMANENT, RunDriver
@@ -16,7 +16,7 @@ from support.servers import wait_until
 from werkzeug.serving import make_server
 
 from pipeweave import api, ids
-from pipeweave.api.ui import dashboard
+from pipeweave.api.ui import dashboard, templating
 from pipeweave.api.ui.screens import Screen, ScreenPage
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.security import READ
@@ -44,19 +44,18 @@ def url(database_url: str, broker_url: str, tmp_path_factory: pytest.TempPathFac
     with pytest.MonkeyPatch.context() as patched:
         row = Screen("/drawn/<id>", lambda view, id: _read(view, id), "drawn.html", "runs")
         patched.setattr(api, "SCREENS", (*api.SCREENS, row))
-        patched.setattr(
-            dashboard,
-            "FileSystemLoader",
-            lambda path: ChoiceLoader([FileSystemLoader(path), DictLoader({"drawn.html": TEMPLATE})]),
-        )
-        app = api.create_app(settings)
-    server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+        own = DictLoader({"drawn.html": TEMPLATE})
+        shared = templating.environment()
+        loader = ChoiceLoader([own] if shared.loader is None else [shared.loader, own])
+        with_own = shared.overlay(loader=loader)
+        patched.setattr(dashboard, "environment", lambda: with_own)
+        server = make_server("127.0.0.1", 0, api.create_app(settings), threaded=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def _read(view: View, id: str) -> ScreenPage:

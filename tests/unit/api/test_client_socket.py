@@ -47,3 +47,45 @@ def test_a_client_that_takes_nothing_is_not_waited_for(
     ours, theirs = ends
     with ours, theirs, pytest.raises(TimeoutError):
         ours.wait_until_taken(1_000_000)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+
+
+def test_the_head_of_an_answer_leaves_with_its_body() -> None:
+    accepted, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    with ClientSocket.of(accepted) as ours, theirs:
+        ours.sendall(HEAD)
+        with pytest.raises(BlockingIOError):
+            theirs.recv(100)
+        ours.sendall(b"{}")
+        assert theirs.recv(100) == HEAD + b"{}"
+        assert not ours.unsent
+
+
+def test_a_head_without_a_body_leaves_with_the_next_flush_and_an_invitation_to_go_on_at_once() -> None:
+    accepted, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    with ClientSocket.of(accepted) as ours, theirs:
+        ours.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        assert theirs.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        ours.sendall(HEAD)
+        assert ours.flush() == len(HEAD)
+        assert theirs.recv(100) == HEAD
+
+
+def test_parts_that_the_client_takes_in_pieces_arrive_in_their_order() -> None:
+    accepted, theirs = socket.socketpair()
+    parts = [HEAD, *(bytes([65 + number % 26]) * (1 + 7 * number) for number in range(200)), CONTENT]
+    taken = bytearray()
+    with ClientSocket.of(accepted) as ours, theirs:
+        for part in parts:
+            ours.add(part)
+        while ours.unsent:
+            ours.flush()
+            taken.extend(theirs.recv(50_000))
+        theirs.setblocking(False)
+        while len(taken) < len(b"".join(parts)):
+            taken.extend(theirs.recv(500_000))
+    assert bytes(taken) == b"".join(parts)
