@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeweave.cli.pipelines_import import import_celery
 from pipeweave.cli.support.connection import connected, connected_if_configured, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_task
@@ -183,6 +184,9 @@ def pipelines() -> None:
     """
 
 
+pipelines.add_command(import_celery)
+
+
 @pipelines.command("list")
 @json_option
 @connected
@@ -287,7 +291,7 @@ def put(client: Client, file: Path, as_json: bool) -> None:
 @connected_if_configured
 @click.pass_context
 def check(ctx: click.Context, client: Client | None, file: Path, as_json: bool) -> None:
-    """Check the pipelines of a YAML or JSON file without storing them.
+    """Check the pipelines of a file without storing them.
 
     It tells every mistake at once. Exits 1 if there is one. Without an orchestrator, it checks all but
     whether tasks and pipelines exist and take their params.

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+from celery import group, signature
 from support.api_server import running_api
 from support.celery_worker import celery_worker
 from support.live_stack import APPS, LiveStack, StackMaker
 from support.servers import BrokerDatabases
+
+from pipeweave.cli.support.celery_canvas import document_of
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +55,13 @@ def ran(stack: LiveStack, step: dict[str, Any]) -> Any:
 def test_the_result_of_a_celery_task_is_the_output_of_its_step(stack: LiveStack) -> None:
     row = ran(stack, step("call", "reporting.add", args=[2], kwargs={"two": 3}))
     assert (row.status, row.output) == ("completed", 5), stack.logs()
+
+
+def test_an_imported_canvas_comes_to_what_celery_would_make_of_it(stack: LiveStack) -> None:
+    add = partial(signature, "reporting.add")
+    canvas = add(args=(1, 2)) | group(add(args=(10,)), add(args=(20,)) | add(args=(5,)))
+    run = stack.ran(document_of(canvas, "imported"))
+    assert (run.status, run.output) == ("completed", [13, 28]), stack.logs()
 
 
 def test_a_celery_task_that_fails_fails_its_step_with_its_text(stack: LiveStack) -> None:
