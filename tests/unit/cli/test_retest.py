@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,16 @@ BEFORE = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def own_definitions() -> Iterator[None]:
+    """Other tests of this process have defined tasks and pipelines, too, and some that are wrong."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys.modules["pipeweave.authoring.task"], "_registry", {})
+        patched.setattr(sys.modules["pipeweave.authoring.task"], "_duplicates", {})
+        patched.setattr(sys.modules["pipeweave.authoring.pipeline"], "_registry", {})
+        yield
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One for all tests: a process loads a module once."""
@@ -80,8 +91,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def call(served: Served, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(folder)
-    # Other tests of this process have defined tasks of one name.
-    monkeypatch.setattr("pipeweave.authoring.task_loading.duplicate_tasks", dict)
     monkeypatch.setenv("PIPEWEAVE_ORCHESTRATOR_URL", served.url)
     served.put(f"GET /api/runs/{SHOWN}/task-runs?limit=500", (200, {"taskRuns": STEPS, "nextCursor": None}))
     served.put(f"GET /api/runs/{SHOWN}?load=true", (200, RUN_DOCUMENT))
