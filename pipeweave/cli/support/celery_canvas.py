@@ -45,7 +45,7 @@ class _Before:
 
 
 @dataclass(slots=True)
-class _Canvas:
+class _CanvasSteps:
     steps: list[dict[str, Any]] = field(default_factory=list)
     taken: set[str] = field(default_factory=set)
 
@@ -141,7 +141,7 @@ def document_of(canvas: Any, id: str, inputs: Sequence[str] = ()) -> dict[str, A
         InvalidInput: it is no signature, is empty, has arguments that JSON cannot hold, or options that a
             step cannot keep.
     """
-    made = _Canvas()
+    made = _CanvasSteps()
     end = made.add(canvas, _Before(tuple(f"${{input.{each}}}" for each in inputs)))
     return {"id": id, "steps": made.steps, "output": _value(end)}
 
