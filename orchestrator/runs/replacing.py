@@ -26,9 +26,15 @@ def cancel_old(tx: Transaction, tenant: str, pipeline_id: str, key: str) -> int:
     return sum(cancel_open(tx, tenant, each, why, code=CODE, stops_ending=False) for each in old)
 
 
+# Only keys with a run too many: those whose newest run just waits must not keep others from their turn.
 _WAITING = """
 SELECT DISTINCT r.tenant_id, r.pipeline_id, r.concurrency_key FROM runs AS r
-WHERE r.status = 'pending' AND r.concurrency_key IS NOT NULL AND r.concurrency_replaces LIMIT :most
+WHERE r.status = 'pending' AND r.concurrency_key IS NOT NULL AND r.concurrency_replaces
+  AND EXISTS (SELECT 1 FROM (
+        SELECT o.status FROM runs AS o WHERE o.tenant_id = r.tenant_id AND o.pipeline_id = r.pipeline_id
+          AND o.concurrency_key = r.concurrency_key AND o.finished_at IS NULL
+        ORDER BY o.id DESC OFFSET r.concurrency_limit) AS o WHERE o.status <> 'error_handling')
+LIMIT :most
 """
 
 # SQL: whether `cancel_all_old` may have anything to do: a newer run waits.

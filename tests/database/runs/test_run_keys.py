@@ -361,3 +361,19 @@ def test_the_tick_replaces_what_a_process_left_that_died(driver: RunDriver) -> N
     driver.database.react = reactions_to
     assert replacing.cancel_all_old(driver.database) >= 1
     assert statuses(driver, first, second) == ["cancelled", "running"]
+
+
+def test_keys_that_only_wait_take_no_turn_of_those_with_a_run_too_many(
+    driver: RunDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replacing, "KEYS_PER_TICK", 1)
+    store(driver, "cancel-old")
+    with driver.database.transaction() as tx:
+        admission.set_limit(tx, driver.tenant, 1)
+    begin(driver)
+    waits_alone = begin(driver, customer="aaa")
+    driver.database.react = lambda fact: ()
+    old = begin(driver, customer="bbb")
+    new = begin(driver, customer="bbb")
+    replacing.cancel_all_old(driver.database)
+    assert statuses(driver, waits_alone, old, new) == ["pending", "cancelled", "pending"]
