@@ -42,8 +42,8 @@ class InlineWorker:
         chooses: step -> the successors it chooses.
         suspends: the steps whose calls suspend themselves, until somebody reports.
         chance: draws the message that is consumed next; without it they are consumed as they came.
-        calls: how often each step, with its map index, was called.
-        attempts: step, map index, attempt and code version of each call, in the order of the calls.
+        calls: how often each step of the tenant's runs, with its map index, was called.
+        attempts: step, map index, attempt and code version of each such call, in the order of the calls.
         waiting: the messages in the queue.
         sizes: how many parts each chord waits for, by run and join.
         counted: the parts that each chord counted.
@@ -140,8 +140,6 @@ class InlineWorker:
         self.consume_all()
 
     def _run(self, each: TaskRun, message: RunMessage) -> list[TaskRun]:
-        self.calls[each.step_id, each.map_index] += 1
-        self.attempts.append((each.step_id, each.map_index, each.attempt, each.code_version))
         failure = self.fails.get(each.step_id) or self.fails.get((each.step_id, each.map_index))
         if each.attempt <= self.tries.get(each.step_id, 0):
             failure = TRANSIENT
@@ -151,6 +149,10 @@ class InlineWorker:
         completion = Completion(each, kept, None if chosen is None else tuple(chosen))
         with database.transaction() as tx:
             run = header(tx, each.run_id)
+        # The tick also admits what other tests left pending, and sends it here: it runs, and is not counted.
+        if run.tenant == self.driver.tenant:
+            self.calls[each.step_id, each.map_index] += 1
+            self.attempts.append((each.step_id, each.map_index, each.attempt, each.code_version))
         is_taken_along = self.chance is None or self.chance.random() < 0.5
         outcome: CallOutcome = completion if failure is None else (each, failure)
         if failure is None and each.step_id in self.suspends:
