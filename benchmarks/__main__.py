@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.against:
             print("\n" + against.compare(options.against, options.pairs, _turn(options)))
             return 0
-        figures, again = measure(chosen, sizes, rounds, options.history, options.watched)
+        figures, again = measure(chosen, sizes, rounds, options.history, options.watched, options.calls)
     except (BenchmarkFailed, PipeWeaveError) as error:
         print(f"not measured: {error}", file=sys.stderr)
         return 1
@@ -60,7 +60,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(
-    chosen: list[Benchmark], sizes: Sizes, rounds: int, finished: int = 0, watched: int = 0
+    chosen: list[Benchmark],
+    sizes: Sizes,
+    rounds: int,
+    finished: int = 0,
+    watched: int = 0,
+    counts_calls: bool = False,
 ) -> tuple[Measured, Again | None]:
     """Start everything in a new folder, measure, stop everything.
 
@@ -68,6 +73,7 @@ def measure(
         rounds: samples of every figure.
         finished: runs to put into the tables afterwards, to measure ours before and after that.
         watched: open pages, without and with which ours alone is measured; then nothing else is.
+        counts_calls: our processes count their calls of Python functions, which makes them slower.
 
     Returns:
         The figures, and ours alone without and with that history, or those pages.
@@ -81,7 +87,7 @@ def measure(
     folder = Path(tempfile.mkdtemp(prefix="rig-", dir=parent))
     try:
         began = time.monotonic()
-        with environment(folder) as up:
+        with environment(folder, counts_calls) as up:
             warm_up(up.systems, sizes)
             print(f"up and warm after {time.monotonic() - began:.0f} s; medians of {rounds}", flush=True)
             if watched:
@@ -153,7 +159,8 @@ def _turn(options: argparse.Namespace) -> list[str]:
     """The arguments of each turn of a comparison."""
     sizes = ["--quick"] if options.quick else ["--smoke"] if options.smoke else []
     rounds = ["--rounds", str(options.rounds)] if options.rounds else []
-    return [*sizes, *rounds, *(argument for each in options.only for argument in ("--only", each))]
+    calls = ["--calls"] if options.calls else []
+    return [*sizes, *rounds, *calls, *(argument for each in options.only for argument in ("--only", each))]
 
 
 def _whole(text: str) -> int:
@@ -195,6 +202,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         default=0,
         help="instead, measure what N sleeping runs cost, and how fast they wake when all are due at once",
+    )
+    parser.add_argument(
+        "--calls",
+        action="store_true",
+        help="count the calls of Python functions of each process, too, for costs: all is slower",
     )
     parser.add_argument(
         "--against", metavar="REF", help="instead, measure this tree and another commit in turns"

@@ -1,7 +1,8 @@
 """Measure what a run, a hop, an item, a trigger and an idle second cost each process.
 
-Each scene runs twice: once while processor time, bytes and instructions are counted from outside, and once
-while PostgreSQL logs each statement, which would cost processor time itself.
+Each scene runs three times: once while processor time, bytes, switches and instructions are counted from
+outside, once while PostgreSQL logs each statement, and once while system calls are traced: both would cost
+processor time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from benchmarks import counters
+from benchmarks import counters, tracing
 from benchmarks.counters import ByProcess, Sent, Sessions
 from benchmarks.environment import Environment
 from benchmarks.figures import Benchmark, Figures
@@ -20,7 +21,8 @@ from benchmarks.statement_log import Recorded
 
 # What costs are in.
 CPU, INSTRUCTIONS, SENT, WAL = "processor ms", "instructions", "bytes sent", "bytes of transaction log"
-STATEMENTS, COMMITS = "statements", "commits"
+STATEMENTS, COMMITS, DISK_WAITS = "statements", "commits", "waits for the disk"
+SWITCHES, SYSTEM_CALLS, PYTHON_CALLS = "context switches", "system calls", "calls of Python functions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def _benchmark(scene: Scene) -> Benchmark:
 
 
 def _measured(environment: Environment, scene: Scene) -> Figures:
-    costs = _counted(environment, scene) | _logged(environment, scene)
+    costs = _counted(environment, scene) | _logged(environment, scene) | _traced(environment, scene)
     each = {
         cost: {name: _share(value, scene.count) for name, value in by_process.items()}
         for cost, by_process in costs.items()
@@ -75,13 +77,44 @@ def _counted(environment: Environment, scene: Scene) -> dict[str, ByProcess]:
     # The benchmarks look at rows, too: that is no cost of PipeWeave.
     others = Sessions.read(admin_url, environment.pipeweave.processes.values()).others
     sent, wal = Sent.read(), counters.wal_bytes(admin_url)
+    syncs = tracing.disk_waits(admin_url)
+    switched = tracing.switches(processes, others)
+    called = tracing.python_calls(environment.pipeweave.processes, environment.calls)
     cpu = counters.cpu_ms(processes, others)
     with counters.instructions(processes) as retired:
         scene.play(environment)
-    used = {name: after - cpu[name] for name, after in counters.cpu_ms(processes, others).items()}
+    used = _since(cpu, counters.cpu_ms(processes, others))
+    switched = _since(switched, tracing.switches(processes, others))
+    called = _since(called, tracing.python_calls(environment.pipeweave.processes, environment.calls))
     more = Sent.read().since(sent, processes, others)
     wal = counters.wal_bytes(admin_url) - wal
-    return {CPU: used, INSTRUCTIONS: retired, SENT: more, WAL: {"postgresql": wal}}
+    syncs = tracing.disk_waits(admin_url) - syncs
+    return {
+        CPU: used,
+        INSTRUCTIONS: retired,
+        PYTHON_CALLS: called,
+        SWITCHES: switched,
+        SENT: more,
+        WAL: {"postgresql": wal},
+        DISK_WAITS: {"postgresql": syncs},
+    }
+
+
+def _since(before: ByProcess, after: ByProcess) -> ByProcess:
+    """What was added to each count that there is."""
+    return {
+        name: None if value is None or (earlier := before[name]) is None else value - earlier
+        for name, value in after.items()
+    }
+
+
+def _traced(environment: Environment, scene: Scene) -> dict[str, ByProcess]:
+    """Play a scene while its system calls are traced, which makes it slower."""
+    clients, admin_url = environment.pipeweave.processes, environment.log.admin_url
+    others = Sessions.read(admin_url, clients.values()).others
+    with tracing.system_calls(environment.processes, others) as made:
+        scene.play(environment)
+    return {SYSTEM_CALLS: made}
 
 
 def _logged(environment: Environment, scene: Scene) -> dict[str, ByProcess]:

@@ -25,6 +25,8 @@ HTTP_THREADS = 8
 # Each system has a database of the one Valkey.
 _PIPEWEAVE, _WRITTEN, _TUNED = 0, 2, 4
 _TENANT = "default"
+# Python imports its sitecustomize.py by itself.
+CALLED = Path(__file__).parent / "called"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Environment:
         settings: the settings of PipeWeave's processes.
         log: the log of PostgreSQL.
         servers: the process ids of PostgreSQL and the broker, by name.
+        calls: the folder in which PipeWeave's processes count their calls of Python functions, if they do.
     """
 
     systems: tuple[System, ...]
@@ -44,6 +47,7 @@ class Environment:
     settings: Settings
     log: StatementLog
     servers: Mapping[str, int]
+    calls: Path | None = None
 
     @property
     def processes(self) -> Mapping[str, int]:
@@ -57,14 +61,20 @@ class Environment:
 
 
 @contextmanager
-def environment(folder: Path) -> Iterator[Environment]:
+def environment(folder: Path, counts_calls: bool = False) -> Iterator[Environment]:
     """Start everything in a folder, and stop it at the end.
+
+    Args:
+        counts_calls: PipeWeave's processes count their calls of Python functions, which makes them slower.
 
     Raises:
         BenchmarkFailed: a process did not become ready.
         PipeWeaveError: a server or the schema could not be made.
     """
     (folder / "logs").mkdir(parents=True)
+    calls = folder / "calls" if counts_calls else None
+    if calls is not None:
+        calls.mkdir()
     with ExitStack() as stack:
         database = Postgres(folder / "postgres", free_port(), secrets.token_hex(16), secrets.token_hex(16))
         database.prepare()
@@ -76,7 +86,7 @@ def environment(folder: Path) -> Iterator[Environment]:
         broker.prepare()
         log = folder / "logs" / "valkey.log"
         broker_id = stack.enter_context(running(broker.launch(), log, broker.is_ready, valkey.STOP_SIGNAL))
-        pipeweave = stack.enter_context(_pipeweave(folder, database.url, broker.url_of(_PIPEWEAVE)))
+        pipeweave = stack.enter_context(_pipeweave(folder, database.url, broker.url_of(_PIPEWEAVE), calls))
         written = stack.enter_context(_plain(folder, Written, broker.url_of(_WRITTEN)))
         tuned = stack.enter_context(_plain(folder, Tuned, broker.url_of(_TUNED)))
         settings = Settings(
@@ -84,11 +94,13 @@ def environment(folder: Path) -> Iterator[Environment]:
         )
         log_of = StatementLog(database.admin_url, postgres_log)
         servers = {"postgresql": postgresql_id, "broker": broker_id}
-        yield Environment((pipeweave, written, tuned), pipeweave, settings, log_of, servers)
+        yield Environment((pipeweave, written, tuned), pipeweave, settings, log_of, servers, calls)
 
 
 @contextmanager
-def _pipeweave(folder: Path, database_url: str, broker_url: str) -> Iterator[PipeWeaveSystem]:
+def _pipeweave(
+    folder: Path, database_url: str, broker_url: str, calls: Path | None
+) -> Iterator[PipeWeaveSystem]:
     """One API, one worker, one beat."""
     from pipeweave.orchestrator.deployment import migrate
     from pipeweave.orchestrator.registry import worker_processes
@@ -105,6 +117,8 @@ def _pipeweave(folder: Path, database_url: str, broker_url: str) -> Iterator[Pip
         # One token opens a hundred streams and as many pages: half of a process.
         "STREAM_LIMIT": "200",
     }
+    if calls is not None:
+        variables |= {"PYTHONPATH": str(CALLED), "COUNTED_CALLS": str(calls)}
     tasks = ("--app", "benchmarks.tasks")
     commands: dict[str, tuple[tuple[str, ...], Callable[[], bool]]] = {
         "api": (("--port", str(port)), lambda: sender.answers("/health")),

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from benchmarks import against, counters, report
+from benchmarks import against, counters, report, tracing
 from benchmarks.costs import count
+from benchmarks.environment import CALLED
 from benchmarks.figures import Figures
 from benchmarks.statement_log import Recorded
 
@@ -39,6 +44,36 @@ def test_statements_and_commits_are_counted_by_process() -> None:
 )
 def test_instructions_that_a_machine_does_not_count_are_not_zero(said: str, number: float | None) -> None:
     assert counters.retired(said) == number
+
+
+def test_system_calls_are_the_total_of_what_was_traced() -> None:
+    traced = (
+        "% time     seconds  usecs/call     calls    errors syscall\n"
+        "------ ----------- ----------- --------- --------- ----------------\n"
+        " 87.50    0.000350          35        10         2 read\n"
+        " 12.50    0.000050          10         5           write\n"
+        "------ ----------- ----------- --------- --------- ----------------\n"
+        "100.00    0.000400          26        15         2 total\n"
+    )
+    assert tracing.total(traced) == 15
+    assert tracing.total("") == 0
+
+
+def test_calls_of_python_functions_are_counted_in_a_process_and_in_its_children(tmp_path: Path) -> None:
+    program = (
+        "import os\n"
+        "def called(times):\n"
+        "    for _ in range(times): (lambda: None)()\n"
+        "called(1000)\n"
+        "if (child := os.fork()) == 0:\n"
+        "    called(300)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+    )
+    variables = {"PYTHONPATH": str(CALLED), "COUNTED_CALLS": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", program], env=variables, check=True)
+    child, parent = sorted(int.from_bytes(each.read_bytes(), sys.byteorder) for each in tmp_path.iterdir())
+    assert 300 <= child < 1000 <= parent
 
 
 def test_bytes_are_those_of_connections_that_are_still_open() -> None:

@@ -1,0 +1,145 @@
+"""Count what running processes do: system calls, switches, waits for the disk, calls of Python functions.
+
+Noise of the machine moves these hardly. What a machine does not count is None, never 0.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Set
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import psycopg2
+
+from benchmarks.counters import ByProcess
+from benchmarks.usage import family
+
+# strace needs a moment for each thread that it attaches to.
+ATTACHED_S = 20.0
+
+_SWITCHES = re.compile(r"ctxt_switches:\t(\d+)")
+_TOTAL = re.compile(r"^100\.00 .*?\s(\d+)\s+(?:\d+\s+)?total$", re.M)
+# Until PostgreSQL 17, and since then.
+_SYNCS = "SELECT wal_sync FROM pg_stat_wal"
+_SYNCS_18 = "SELECT CAST(sum(fsyncs) AS bigint) FROM pg_stat_io WHERE object = 'wal'"
+
+
+def switches(roots: Mapping[str, int], without: Set[int]) -> ByProcess:
+    """Context switches so far of the threads of processes and their children (Linux).
+
+    Args:
+        roots: name -> process id.
+        without: children that do not count: sessions of others.
+    """
+    if not Path("/proc/self/task").exists():
+        return dict.fromkeys(roots)
+    return {name: sum(map(_switches, _ids(root, without))) for name, root in roots.items()}
+
+
+def _switches(process_id: int) -> int:
+    found = 0
+    for status in Path(f"/proc/{process_id}/task").glob("*/status"):
+        # Threads end.
+        with suppress(OSError):
+            found += sum(map(int, _SWITCHES.findall(status.read_text())))
+    return found
+
+
+def disk_waits(admin_url: str) -> int:
+    """How often PostgreSQL has waited until its transaction log was on the disk."""
+    with closing(psycopg2.connect(admin_url)) as connection, connection.cursor() as cursor:
+        cursor.execute(_SYNCS_18 if connection.server_version >= 180_000 else _SYNCS)
+        return int(cursor.fetchall()[0][0])
+
+
+def python_calls(roots: Mapping[str, int], folder: Path | None) -> ByProcess:
+    """Calls of Python functions so far, of processes that count them into files of this folder."""
+    if folder is None:
+        return dict.fromkeys(roots)
+    return {
+        name: sum(_calls(folder / str(each)) for each in _ids(root, set())) for name, root in roots.items()
+    }
+
+
+def _calls(file: Path) -> int:
+    return int.from_bytes(file.read_bytes(), "little") if file.exists() else 0
+
+
+def _ids(root: int, without: Set[int]) -> list[int]:
+    return [each.pid for each in family(root) if each.pid not in without]
+
+
+@contextmanager
+def system_calls(roots: Mapping[str, int], without: Set[int]) -> Iterator[dict[str, float | None]]:
+    """System calls that processes and their children make in the block (`strace`); filled at its end."""
+    counted: dict[str, float | None] = dict.fromkeys(roots)
+    if not _traces():
+        yield counted
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        files = {name: Path(folder, name) for name in roots}
+        tracing = {name: _strace(_ids(root, without), files[name]) for name, root in roots.items()}
+        for root in roots.values():
+            _wait_until_traced(_ids(root, without))
+        try:
+            yield counted
+        finally:
+            for name, strace in tracing.items():
+                strace.send_signal(signal.SIGINT)
+                strace.wait()
+                counted[name] = total(files[name].read_text())
+
+
+def total(summary: str) -> float:
+    """The calls in a summary of `strace -c`, which is empty when there were none."""
+    found = _TOTAL.search(summary)
+    return float(found[1]) if found else 0.0
+
+
+def _strace(process_ids: list[int], file: Path) -> subprocess.Popen[bytes]:
+    traced = [argument for each in process_ids for argument in ("-p", str(each))]
+    command = ["strace", "-c", "-f", "-qq", "-o", str(file), *traced]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _wait_until_traced(process_ids: list[int]) -> None:
+    until = time.monotonic() + ATTACHED_S
+    while not all(map(_is_traced, process_ids)) and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def _is_traced(process_id: int) -> bool:
+    try:
+        return "TracerPid:\t0\n" not in Path(f"/proc/{process_id}/status").read_text()
+    except OSError:
+        return True
+
+
+@functools.cache
+def _traces() -> bool:
+    """Whether strace is there and may attach to other processes."""
+    if shutil.which("strace") is None:
+        return False
+    with psutil.Popen(["sleep", "60"]) as sleeping:
+        try:
+            with tempfile.NamedTemporaryFile() as file:
+                strace = _strace([sleeping.pid], Path(file.name))
+                until = time.monotonic() + 1
+                while not _is_traced(sleeping.pid) and strace.poll() is None and time.monotonic() < until:
+                    time.sleep(0.02)
+                is_traced = _is_traced(sleeping.pid)
+                with suppress(ProcessLookupError):
+                    os.kill(strace.pid, signal.SIGINT)
+                strace.wait()
+        finally:
+            sleeping.kill()
+    return is_traced
