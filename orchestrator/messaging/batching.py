@@ -27,6 +27,14 @@ from pipeweave.orchestrator.domain.queue_names import is_dispatch, is_parking
 # Enough messages to keep every worker of a large deployment busy, few enough that each carries real work.
 MESSAGES_PER_FAN_OUT = 64
 MAX_CHUNK = 100
+# Calls that take no longer than this (s) cost less than the message that brings them. They travel in fewer
+# messages, each with so many that it is worth its way, and still in enough for the workers of most
+# deployments.
+SHORT_S = 0.002
+SHORT_CHUNK = 50
+MESSAGES_OF_SHORT_CALLS = 16
+# No statement names more rows: beyond store/statements.MANY_NAMES it would look at the whole run.
+MAX_SHORT_CHUNK = 200
 # Task runs of an `async def` task share a message, because its worker calls them together; from this attempt
 # on each has its own. Should one of them end its process each time, it takes no other with it for good.
 ALONE_FROM_ATTEMPT = 3
@@ -98,16 +106,20 @@ def _messages(released: Iterable[Released]) -> Iterable[RunMessage]:
 
 
 def chunk_size(count: int, seconds: float | None = None) -> int:
-    """How many task runs travel in one message, 1 to MAX_CHUNK.
+    """How many task runs travel in one message, 1 to MAX_CHUNK; of short calls to MAX_SHORT_CHUNK.
 
     Args:
         count: task runs that are ready together.
         seconds: how long one of them usually takes (s), if known; a message then takes about CHUNK_S at most.
     """
+    spread = count // MESSAGES_PER_FAN_OUT
+    if seconds is not None and seconds <= SHORT_S:
+        worth = min(SHORT_CHUNK, count // MESSAGES_OF_SHORT_CALLS)
+        return max(1, min(MAX_SHORT_CHUNK, max(spread, worth)))
     most = MAX_CHUNK
     if seconds is not None and seconds * MAX_CHUNK > CHUNK_S:
         most = int(CHUNK_S / seconds)
-    return max(1, min(most, count // MESSAGES_PER_FAN_OUT))
+    return max(1, min(most, spread))
 
 
 def _size(members: Sequence[Released], attempt: int, *, is_limited: bool) -> int:

@@ -26,7 +26,7 @@ JOIN_TASK = "pipeweave.join"
 
 # A message takes about 700 bytes; each task run or join that it names adds a few.
 _MOST_BYTES = 256 * 1024
-# Far more task runs than one message names (batching.MAX_CHUNK).
+# Far more task runs than one message names (batching.MAX_SHORT_CHUNK).
 _MOST_NAMED = 1_000
 # A task's id and how many task runs the message names.
 _LONGEST_NAME = 300

@@ -24,8 +24,8 @@ from pipeweave.authoring.task import Task
 from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import Outgoing
-from pipeweave.orchestrator.messaging.batching import MESSAGES_PER_FAN_OUT, group_into_messages
-from pipeweave.orchestrator.queueing import widths
+from pipeweave.orchestrator.messaging.batching import MESSAGES_PER_FAN_OUT, SHORT_S, group_into_messages
+from pipeweave.orchestrator.queueing import durations, widths
 from pipeweave.orchestrator.security import access_tokens
 from pipeweave.orchestrator.store.statements import PREPARE_AFTER
 from pipeweave.settings import Settings
@@ -173,19 +173,31 @@ def test_a_trigger_costs_one_statement(plant: Plant) -> None:
     assert_costs(lambda: plant.trigger("chain"), (1, 1))
 
 
+MAPPED: tuple[dict[str, object], ...] = (
+    {"id": "numbers", "task": "numbers", "needs": [], "params": {"count": "${input.count}"}},
+    {"id": "each", "task": "noop", "needs": ["numbers"], "map": {"over": "${steps.numbers}"}},
+)
+
+
 @pytest.mark.parametrize("count", [64, 320])
 def test_an_item_costs_nothing_beside_the_message_that_carries_it(plant: Plant, count: int) -> None:
     """A message costs two statements and two commits, however many items it carries: 64 messages carry them
     all. The other commits are the trigger, the claim of the list, its end and the end of the map.
     """
-    plant.store(
-        "map",
-        {"id": "numbers", "task": "numbers", "needs": [], "params": {"count": "${input.count}"}},
-        {"id": "each", "task": "noop", "needs": ["numbers"], "map": {"over": "${steps.numbers}"}},
-    )
+    plant.store("map", *MAPPED)
     assert_costs(
         lambda: plant.run("map", count), (15 + 2 * MESSAGES_PER_FAN_OUT, 4 + 2 * MESSAGES_PER_FAN_OUT)
     )
+    assert plant.unfinished() == []
+
+
+@pytest.mark.parametrize(("count", "messages"), [(64, 16), (320, 16), (1_600, 32)])
+def test_short_calls_travel_in_fewer_messages(plant: Plant, count: int, messages: int) -> None:
+    """Two statements and two commits for each message, as for those of other calls."""
+    plant.store("map", *MAPPED)
+    with plant.deployment.database.transaction() as tx:
+        durations.record(tx, TENANT, "noop", SHORT_S)
+    assert_costs(lambda: plant.run("map", count), (15 + 2 * messages, 4 + 2 * messages))
     assert plant.unfinished() == []
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 # Weight of the newest call in the moving average.
 _NEWEST = 0.2
-MAX_CALLS = 100
+# As many as a message brings of short calls (messaging/batching.MAX_SHORT_CHUNK): they are one turn.
+MAX_CALLS = 200
 # The average is stored when it is this many times the stored one, or less than that part of it.
 _CHANGED_BY = 1.5
 # A shorter average (s) is stored as this: the difference does not matter.

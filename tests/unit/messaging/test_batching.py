@@ -14,10 +14,14 @@ from pipeweave.orchestrator.messaging.batching import (
     ALONE_FROM_ATTEMPT,
     CHUNK_S,
     MAX_CHUNK,
+    MAX_SHORT_CHUNK,
+    MESSAGES_OF_SHORT_CALLS,
     MESSAGES_PER_FAN_OUT,
+    SHORT_S,
     chunk_size,
     group_into_messages,
 )
+from pipeweave.orchestrator.store.statements import MANY_NAMES
 
 RUN = ids.new_id()
 
@@ -62,22 +66,46 @@ def test_every_task_run_travels_in_exactly_one_message(count: int) -> None:
 @pytest.mark.parametrize(
     ("count", "seconds", "size"),
     [
-        (1_000, 0.0001, 15),
         (1_000, 0.1, 5),
         (1_000, 0.5, 1),
         (1_000, 60.0, 1),
-        (10_000, 0.001, 100),
+        (1_000, 0.003, 15),
+        (10_000, 0.003, 100),
         (10_000, 0.01, 50),
-        (10, 0.0001, 1),
-        (10_000, 0.0, 100),
     ],
 )
 def test_chunks_of_slow_tasks_are_small(count: int, seconds: float, size: int) -> None:
     assert chunk_size(count, seconds) == size
 
 
-@given(st.integers(0, 20_000), st.none() | st.floats(0, allow_nan=False))
-def test_a_known_duration_makes_more_messages_but_never_fewer(count: int, seconds: float | None) -> None:
+@pytest.mark.parametrize(
+    ("count", "seconds", "size"),
+    [
+        (10, 0.0001, 1),
+        (64, SHORT_S, 4),
+        (320, 0.001, 20),
+        (1_000, 0.001, 50),
+        (1_000, 0.0, 50),
+        (10_000, 0.001, 156),
+        (100_000, 0.001, 200),
+    ],
+)
+def test_chunks_of_short_calls_are_large(count: int, seconds: float, size: int) -> None:
+    assert chunk_size(count, seconds) == size
+
+
+@given(st.integers(64, 200_000), st.floats(0, SHORT_S))
+def test_short_calls_reach_as_many_workers_as_there_may_be(count: int, seconds: float) -> None:
+    size = chunk_size(count, seconds)
+    assert chunk_size(count) <= size <= MAX_SHORT_CHUNK <= MANY_NAMES
+    assert count / size >= MESSAGES_OF_SHORT_CALLS
+    assert size * seconds <= CHUNK_S
+
+
+@given(st.integers(0, 20_000), st.none() | st.floats(SHORT_S, exclude_min=True, allow_nan=False))
+def test_a_duration_that_is_not_short_makes_more_messages_but_never_fewer(
+    count: int, seconds: float | None
+) -> None:
     size = chunk_size(count, seconds)
     assert 1 <= size <= chunk_size(count) <= MAX_CHUNK
     assert seconds is None or size == 1 or size * seconds <= CHUNK_S

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pipeweave.orchestrator.messaging.batching import MAX_SHORT_CHUNK
+from pipeweave.orchestrator.store.statements import MANY_NAMES
 from pipeweave.workers.consumer.call_durations import CallDurations
 
 
@@ -28,3 +30,9 @@ def test_only_an_average_that_is_far_from_the_stored_one_is_given() -> None:
     found = durations.changed()
     assert found is not None
     assert found.seconds > 3
+
+
+def test_a_message_of_short_calls_is_one_turn() -> None:
+    durations = CallDurations()
+    durations.record("tenant", "task", 0.0001)
+    assert MAX_SHORT_CHUNK <= durations.fitting(0.1) <= MANY_NAMES
