@@ -53,6 +53,7 @@ from pipeweave.workers.consumer.runner import ChildProcess, Runner
 from pipeweave.workers.consumer.storage_seats import seats_of_child
 from pipeweave.workers.process import (
     celery_lines,
+    parent_death,
     remote_control,
     tracing,
     users_apps,
@@ -156,6 +157,7 @@ def run_worker(
     app.conf.update(worker_pool=POOL, worker_proc_alive_timeout=READY_WITHIN_S)
     celery_lines.install()
     users_apps.keep()
+    parent_death.ask_directly()
     remote_control.restrict_to_questions()
     remove_left_behind()
     slots = Slots(concurrency)
