@@ -77,7 +77,6 @@ def _counted(environment: Environment, scene: Scene) -> dict[str, ByProcess]:
     # The benchmarks look at rows, too: that is no cost of PipeWeave.
     others = Sessions.read(admin_url, environment.pipeweave.processes.values()).others
     sent, wal = Sent.read(), counters.wal_bytes(admin_url)
-    syncs = tracing.disk_waits(admin_url)
     switched = tracing.switches(processes, others)
     called = tracing.python_calls(environment.pipeweave.processes, environment.calls)
     cpu = counters.cpu_ms(processes, others)
@@ -88,7 +87,6 @@ def _counted(environment: Environment, scene: Scene) -> dict[str, ByProcess]:
     called = _since(called, tracing.python_calls(environment.pipeweave.processes, environment.calls))
     more = Sent.read().since(sent, processes, others)
     wal = counters.wal_bytes(admin_url) - wal
-    syncs = tracing.disk_waits(admin_url) - syncs
     return {
         CPU: used,
         INSTRUCTIONS: retired,
@@ -96,7 +94,6 @@ def _counted(environment: Environment, scene: Scene) -> dict[str, ByProcess]:
         SWITCHES: switched,
         SENT: more,
         WAL: {"postgresql": wal},
-        DISK_WAITS: {"postgresql": syncs},
     }
 
 
@@ -112,9 +109,9 @@ def _traced(environment: Environment, scene: Scene) -> dict[str, ByProcess]:
     """Play a scene while its system calls are traced, which makes it slower."""
     clients, admin_url = environment.pipeweave.processes, environment.log.admin_url
     others = Sessions.read(admin_url, clients.values()).others
-    with tracing.system_calls(environment.processes, others) as made:
+    with tracing.system_calls(environment.processes, others) as traced:
         scene.play(environment)
-    return {SYSTEM_CALLS: made}
+    return {SYSTEM_CALLS: traced.calls, DISK_WAITS: traced.disk_waits}
 
 
 def _logged(environment: Environment, scene: Scene) -> dict[str, ByProcess]:

@@ -14,11 +14,11 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Set
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-import psycopg2
 
 from benchmarks.counters import ByProcess
 from benchmarks.usage import family
@@ -27,10 +27,9 @@ from benchmarks.usage import family
 ATTACHED_S = 20.0
 
 _SWITCHES = re.compile(r"ctxt_switches:\t(\d+)")
-_TOTAL = re.compile(r"^100\.00 .*?\s(\d+)\s+(?:\d+\s+)?total$", re.M)
-# Until PostgreSQL 17, and since then.
-_SYNCS = "SELECT wal_sync FROM pg_stat_wal"
-_SYNCS_18 = "SELECT CAST(sum(fsyncs) AS bigint) FROM pg_stat_io WHERE object = 'wal'"
+# A line of `strace -c`: share, seconds, microseconds per call, calls, maybe errors, name.
+_CALLS = re.compile(r"^ *[\d.]+ +[\d.]+ +\d+ +(\d+) +(?:\d+ +)?(\w+)$", re.M)
+_SYNCS = ("fsync", "fdatasync")
 
 
 def switches(roots: Mapping[str, int], without: Set[int]) -> ByProcess:
@@ -54,13 +53,6 @@ def _switches(process_id: int) -> int:
     return found
 
 
-def disk_waits(admin_url: str) -> int:
-    """How often PostgreSQL has waited until its transaction log was on the disk."""
-    with closing(psycopg2.connect(admin_url)) as connection, connection.cursor() as cursor:
-        cursor.execute(_SYNCS_18 if connection.server_version >= 180_000 else _SYNCS)
-        return int(cursor.fetchall()[0][0])
-
-
 def python_calls(roots: Mapping[str, int], folder: Path | None) -> ByProcess:
     """Calls of Python functions so far, of processes that count them into files of this folder."""
     if folder is None:
@@ -78,12 +70,25 @@ def _ids(root: int, without: Set[int]) -> list[int]:
     return [each.pid for each in family(root) if each.pid not in without]
 
 
+@dataclass(slots=True)
+class Traced:
+    """The system calls of processes, by name; None when this machine does not trace, and until the end.
+
+    Args:
+        calls: all.
+        disk_waits: those that wait until something is on the disk.
+    """
+
+    calls: dict[str, float | None]
+    disk_waits: dict[str, float | None]
+
+
 @contextmanager
-def system_calls(roots: Mapping[str, int], without: Set[int]) -> Iterator[dict[str, float | None]]:
-    """System calls that processes and their children make in the block (`strace`); filled at its end."""
-    counted: dict[str, float | None] = dict.fromkeys(roots)
+def system_calls(roots: Mapping[str, int], without: Set[int]) -> Iterator[Traced]:
+    """Trace the system calls that processes and their children make in the block (`strace`)."""
+    traced = Traced(dict.fromkeys(roots), dict.fromkeys(roots))
     if not _traces():
-        yield counted
+        yield traced
         return
     with tempfile.TemporaryDirectory() as folder:
         files = {name: Path(folder, name) for name in roots}
@@ -91,18 +96,19 @@ def system_calls(roots: Mapping[str, int], without: Set[int]) -> Iterator[dict[s
         for root in roots.values():
             _wait_until_traced(_ids(root, without))
         try:
-            yield counted
+            yield traced
         finally:
             for name, strace in tracing.items():
                 strace.send_signal(signal.SIGINT)
                 strace.wait()
-                counted[name] = total(files[name].read_text())
+                made = counted(files[name].read_text())
+                traced.calls[name] = sum(made.values())
+                traced.disk_waits[name] = sum(made.get(each, 0) for each in _SYNCS)
 
 
-def total(summary: str) -> float:
-    """The calls in a summary of `strace -c`, which is empty when there were none."""
-    found = _TOTAL.search(summary)
-    return float(found[1]) if found else 0.0
+def counted(summary: str) -> dict[str, int]:
+    """How often each system call was made, by a summary of `strace -c`, which may be empty."""
+    return {name: int(calls) for calls, name in _CALLS.findall(summary) if name != "total"}
 
 
 def _strace(process_ids: list[int], file: Path) -> subprocess.Popen[bytes]:

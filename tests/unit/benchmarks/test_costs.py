@@ -46,7 +46,7 @@ def test_instructions_that_a_machine_does_not_count_are_not_zero(said: str, numb
     assert counters.retired(said) == number
 
 
-def test_system_calls_are_the_total_of_what_was_traced() -> None:
+def test_system_calls_are_counted_by_name() -> None:
     traced = (
         "% time     seconds  usecs/call     calls    errors syscall\n"
         "------ ----------- ----------- --------- --------- ----------------\n"
@@ -55,8 +55,8 @@ def test_system_calls_are_the_total_of_what_was_traced() -> None:
         "------ ----------- ----------- --------- --------- ----------------\n"
         "100.00    0.000400          26        15         2 total\n"
     )
-    assert tracing.total(traced) == 15
-    assert tracing.total("") == 0
+    assert tracing.counted(traced) == {"read": 10, "write": 5}
+    assert tracing.counted("") == {}
 
 
 def test_calls_of_python_functions_are_counted_in_a_process_and_in_its_children(tmp_path: Path) -> None:
