@@ -310,7 +310,7 @@ class Plan:
     def _may_be_left_open(self) -> frozenset[int]:
         return frozenset(self.awaited) - frozenset(self.ends)
 
-    @property
+    @functools.cached_property
     def entries(self) -> tuple[int, ...]:
         return tuple(each.ordinal for each in self.steps if not each.predecessors)
 

@@ -108,7 +108,8 @@ class Advance:
         others = [each.ordinal for each in entries if each.status is TaskStatus.PENDING]
         self._chords.open_gathered(released, others)
         self._releases.send(released)
-        self._let_run(others, opens_chords=False)
+        if others:
+            self._let_run(others, opens_chords=False)
 
     def admit(self) -> None:
         """Release the pending entry steps of a run that is admitted now."""

@@ -80,13 +80,14 @@ _RESTRAINTS = f"""coalesce((SELECT CASE WHEN n.max_active_runs IS NULL THEN 0 EL
 AS_EXPECTED = f"{_PAUSES} = CAST(:pauses AS text[]) AND {_RESTRAINTS} = :restraints"
 _LOOK = f"SELECT {_PAUSES} AS pauses, {_RESTRAINTS} AS restraints"
 
+NO_HOLDS = Holds()
 # By tenant. One entry is a few names; only tenants that a process triggers runs for are in it.
 CONDITIONS = CacheSpec[str, Holds]("start conditions", 1_000)
 
 
 def expected(tx: Transaction, tenant: str) -> Holds:
     """The start conditions that this process read last; none, if it never read them."""
-    return tx.cache(CONDITIONS).get(tenant) or Holds()
+    return tx.cache(CONDITIONS).get(tenant) or NO_HOLDS
 
 
 def look(tx: Transaction, tenant: str) -> Holds:

@@ -9,7 +9,7 @@ ctid), or for a task with a rate limit a hash of its row. Any change of a row ch
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipeweave.orchestrator.registry import pipelines, task_rows
@@ -21,12 +21,17 @@ from pipeweave.orchestrator.store.database import Transaction
 
 @dataclass(frozen=True, slots=True)
 class CatalogSnapshot:
-    """A version of a pipeline and its registered tasks, with the marks of their rows."""
+    """A version of a pipeline and its registered tasks, with the marks of their rows.
+
+    Args:
+        kept: what others keep of what follows from it (`runs/prepared_starts.py`), as long as it lives.
+    """
 
     pipeline: StoredPipeline
     tasks: Mapping[str, TaskRow]
     task_ids: Sequence[str]
     marks: Sequence[str]
+    kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def as_parameters(self) -> dict[str, Any]:
         """The parameters of IS_CURRENT, next to `:tenant`."""
@@ -114,6 +119,8 @@ def take_snapshot(tx: Transaction, tenant: str, pipeline_id: str) -> CatalogSnap
         current = pipelines.get(tx, tenant, pipeline_id, version)
         if current.version == pipeline.version and rows:
             tasks = {row.id: task_rows.task_row(row[2:]) for row in rows if row.id is not None}
+            if guess is not None and guess.pipeline is current and guess.marks == rows[0].marks:
+                return guess
             taken = CatalogSnapshot(current, tasks, task_ids, rows[0].marks)
             tx.cache_after_commit(SNAPSHOTS, (tenant, pipeline_id), taken)
             return taken

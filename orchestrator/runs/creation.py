@@ -30,6 +30,8 @@ from pipeweave.orchestrator.queueing.start_conditions import Holds
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOutdated
 from pipeweave.orchestrator.registry.task_rows import HTTP, TaskRow
+from pipeweave.orchestrator.runs import prepared_starts
+from pipeweave.orchestrator.runs.prepared_starts import PreparedStart
 from pipeweave.orchestrator.state import deployment_mode, reusing, run_transitions
 from pipeweave.orchestrator.state.reusing import Reused
 from pipeweave.orchestrator.store.database import Transaction
@@ -65,11 +67,17 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True)
 class WrittenRun:
-    """A run as it was written; `pending` when its tenant had no free slot, or its key no room."""
+    """A run as it was written; `pending` when its tenant had no free slot, or its key no room.
+
+    Args:
+        task_runs: empty if it was written by what was kept.
+        prepared: what was kept of a run that began as this one does; None if it was written the long way.
+    """
 
     id: UUID
     status: RunStatus
-    task_runs: list[TaskRun]
+    task_runs: Sequence[TaskRun]
+    prepared: PreparedStart | None = None
 
 
 def _write_sql(accepting: str, columns: str = "", values: str = "", types: str = "") -> str:
@@ -175,8 +183,14 @@ def write(
     for new, run in zip(new_runs, written, strict=True):
         if new.reused is not None:
             reusing.reuse(tx, new.header, new.reused)
-        if run.status is RunStatus.RUNNING:
+        if run.prepared is not None:
+            tx.send(*run.prepared.outbox(run.id))
+        elif run.status is RunStatus.RUNNING:
+            sent = len(tx.outbox)
             _begin(tx, new, run.task_runs)
+            if catalog is not None and _is_usual(new, catalog):
+                rows = _task_run_rows(new, run.task_runs)
+                prepared_starts.keep(catalog, new.header, expected, rows, run.task_runs, tx.outbox[sent:])
     return written
 
 
@@ -225,26 +239,22 @@ def _write(
     """Write the runs in one statement; None when a guard did not hold, so nothing was written."""
     starts = _starting(tx, new_runs, expected)
     written = [
-        _written(new, expected, has_place=has_place) for new, has_place in zip(new_runs, starts, strict=True)
+        _written(new, expected, catalog, has_place=has_place)
+        for new, has_place in zip(new_runs, starts, strict=True)
     ]
     needs_more = (
-        new.reused or _needs_more(new.header.plan, run.task_runs)
+        run.prepared is None and (new.reused or _needs_more(new.header.plan, run.task_runs))
         for new, run in zip(new_runs, written, strict=True)
     )
     if any(needs_more):
         tx.hold()
-    events = [event for new, run in zip(new_runs, written, strict=True) for event in _events(new, run)]
-    shown = [
-        _task_run_row(each, new.header, step.step, _row_of(new, step))
-        for new, run in zip(new_runs, written, strict=True)
-        for each, step in zip(run.task_runs, new.header.plan.steps, strict=True)
-    ]
     rows = [_run_row(new, run.status, tx.now) for new, run in zip(new_runs, written, strict=True)]
+    texts = [_texts(new, run) for new, run in zip(new_runs, written, strict=True)]
     parameters = {
         "tenant": new_runs[0].header.tenant,
         "runs": f"[{','.join(rows)}]",
-        "task_runs": orjson.dumps(shown).decode(),
-        "events": orjson.dumps([each.to_row() for each in events]).decode(),
+        "task_runs": f"[{','.join([task_runs for task_runs, _ in texts])}]",
+        "events": f"[{','.join([events for _, events in texts])}]",
         "now": tx.now,
     }
     parameters |= expected.as_parameters() | (
@@ -276,7 +286,35 @@ def _starting(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> l
     return [has_room and sum(starts[:number]) < places for number, has_room in enumerate(starts)]
 
 
-def _written(new: NewRun, expected: Holds, *, has_place: bool) -> WrittenRun:
+def _is_usual(new: NewRun, catalog: CatalogSnapshot) -> bool:
+    """Whether the snapshot and the holds say how the run begins, but for what `prepared_starts` knows."""
+    run = new.header
+    return (
+        run.plan is catalog.pipeline.plan
+        and run.parent is None
+        and new.reused is None
+        and new.edits is NO_EDITS
+        and new.idempotency_key is None
+        and run.id.int % ids.MAX_TASK_RUNS == 0
+    )
+
+
+def _texts(new: NewRun, run: WrittenRun) -> tuple[str, str]:
+    """JSON text of the rows of a run's task runs, and of its events, without the brackets of the lists."""
+    created = _created(new, run.status).to_row()
+    if run.prepared is not None:
+        task_runs, events = run.prepared.rows(run.id)
+        return task_runs, f"{orjson.dumps(created).decode()},{events}"
+    moved = [each.to_row() for each in _moved(run.task_runs)]
+    rows = orjson.dumps(_task_run_rows(new, run.task_runs)).decode()
+    return rows[1:-1], orjson.dumps([created, *moved]).decode()[1:-1]
+
+
+def _written(new: NewRun, expected: Holds, catalog: CatalogSnapshot | None, *, has_place: bool) -> WrittenRun:
+    if has_place and catalog is not None and _is_usual(new, catalog):
+        prepared = prepared_starts.find(catalog, new.header, expected)
+        if prepared is not None:
+            return WrittenRun(new.header.id, RunStatus.RUNNING, (), prepared)
     # What a rerun from a step begins with is decided when the results before are there.
     is_begun = has_place and new.reused is None
     entries = frozenset(new.header.plan.entries) if is_begun else frozenset[int]()
@@ -480,25 +518,36 @@ def _task_run_row(task_run: TaskRun, run: RunHeader, step: StepSpec, task: TaskR
     )
 
 
-def _events(new: NewRun, written: WrittenRun) -> list[Event]:
-    run, rows = new.header, written.task_runs
+def _task_run_rows(new: NewRun, task_runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
+    return [
+        _task_run_row(each, new.header, step.step, _row_of(new, step))
+        for each, step in zip(task_runs, new.header.plan.steps, strict=True)
+    ]
+
+
+def _created(new: NewRun, status: RunStatus) -> Event:
+    run = new.header
     data: dict[str, Any] = {
         "pipelineId": run.pipeline_id,
         "pipelineVersion": run.pipeline_version,
         "failureMode": run.failure_mode,
         "inputsHash": new.input.hash,
-        "steps": len(rows),
+        "steps": len(run.plan.steps),
     }
     if run.body is not None:
         data["body"] = run.body
     data |= _cause(run)
     if new.rerun_of is not None:
         data |= {"rerunOf": ids.show(ids.RUN, new.rerun_of), "rerunFrom": run.rerun_from} | new.edits.names
-    if written.status is not RunStatus.RUNNING:
-        data["status"] = written.status.value
-    events = [Event(run.id, "run.created", data=data)]
-    events += together(QUEUED, [each for each in rows if each.status is TaskStatus.QUEUED])
-    return events + held([each for each in rows if each.status is TaskStatus.READY])
+    if status is not RunStatus.RUNNING:
+        data["status"] = status.value
+    return Event(run.id, "run.created", data=data)
+
+
+def _moved(rows: Sequence[TaskRun]) -> list[Event]:
+    """The events of the task runs that are not pending."""
+    queued = together(QUEUED, [each for each in rows if each.status is TaskStatus.QUEUED])
+    return queued + held([each for each in rows if each.status is TaskStatus.READY])
 
 
 def _cause(run: RunHeader) -> dict[str, Any]:

@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
+import orjson
 import pytest
 from flask.testing import FlaskClient
+from support.counted_calls import counted_calls
 from support.factories import register
 from support.run_driver import store_spec
 from support.sent_statements import sent_statements
+from werkzeug.test import EnvironBuilder
 
 from pipeweave.api import create_app
 from pipeweave.api.http import auth
@@ -59,6 +62,17 @@ class Plant:
         answer = self.client.post(path, json={"input": {"count": count}}, headers=self.headers)
         assert answer.status_code == 200, answer.text
         return str(answer.json["pipelineRunId"])
+
+    def calls_of(self, path: str, body: object) -> int:
+        """The calls of functions in the application for a POST, its messages sent to the broker included."""
+        environ = EnvironBuilder(path, method="POST", json=body, headers=self.headers).get_environ()
+        started: list[str] = []
+        with counted_calls() as calls:
+            answer = self.client.application.wsgi_app(environ, lambda status, _: started.append(status))
+            content = b"".join(answer)
+        assert started[0].startswith("200"), content
+        assert orjson.loads(content)
+        return calls.total()
 
     def work(self) -> None:
         """Work off all messages and then the full chords, and what follows from them."""
@@ -236,3 +250,37 @@ def test_a_condition_that_is_false_costs_its_step_s_turn_some_statements_and_no_
         store_spec(tx, TENANT, PipelineSpec("passed", steps))
     assert_costs(lambda: plant.run("passed", 2), (2 + 2 + 4, 2 + 2))
     assert plant.unfinished() == []
+
+
+# --- calls of functions -----------------------------------------------------------------------------------
+
+# They are upper bounds, because versions of Python and of libraries differ by a few.
+CALLS_OF_A_TRIGGER = 1_260
+CALLS_OF_A_RUN_OF_A_BATCH = 210
+
+
+@pytest.fixture
+def sending(plant: Plant) -> Plant:
+    """A plant whose messages go to the broker."""
+    publisher = plant.deployment.publisher
+    plant.deployment.database.sender = lambda outbox: type(publisher).publish(publisher, outbox)
+    plant.store("chain", *chain(2))
+    return plant
+
+
+def least(count: Callable[[], int]) -> int:
+    """What the same costs when all is known: the least of some counts."""
+    return min(count() for _ in range(PREPARE_AFTER + 5))
+
+
+def test_a_trigger_over_http_costs_so_many_calls_of_functions(sending: Plant) -> None:
+    path, body = "/api/pipelines/chain/trigger", {"input": {"count": 3}}
+    assert least(lambda: sending.calls_of(path, body)) <= CALLS_OF_A_TRIGGER
+
+
+def test_each_further_run_of_a_batch_costs_so_many_calls_of_functions(sending: Plant) -> None:
+    def of(runs: int) -> int:
+        body = {"runs": [{"input": {"count": 3}}] * runs}
+        return least(lambda: sending.calls_of("/api/pipelines/chain/trigger/batch", body))
+
+    assert (of(21) - of(1)) / 20 <= CALLS_OF_A_RUN_OF_A_BATCH

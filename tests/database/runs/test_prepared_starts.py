@@ -1,0 +1,160 @@
+"""The second run of a kind begins by what was kept of the first, and must not differ from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from support.factories import a_task, register
+from support.run_driver import RunDriver
+from support.stored_values import VALUES
+
+from pipeweave.orchestrator.domain.outbox import Chord, Released
+from pipeweave.orchestrator.domain.plan import WIDE
+from pipeweave.orchestrator.queueing import pauses
+from pipeweave.orchestrator.runs import creation, prepared_starts, triggering
+from pipeweave.orchestrator.runs.triggering import StartRequest
+from pipeweave.orchestrator.store.database import Database
+
+OWN = ("id", "run_id", "seq", "created_at", "started_at", "queued_at", "at", "written_at", "txid")
+CHAIN = {"a": (), "b": ("a",)}
+MIDDLE = [f"m{n}" for n in range(WIDE)]
+# A join behind steps that end at different times: its chord is sized when the run begins.
+UNEVEN: dict[str, Any] = {"a": (), **{each: ("a",) for each in MIDDLE}, "z": ("a", *MIDDLE)}
+# A join behind entry steps: their messages are parts of its chord.
+GATHERED: dict[str, Any] = {**{each: () for each in MIDDLE}, "z": MIDDLE}
+
+
+@pytest.fixture
+def driver(database: Database) -> Iterator[RunDriver]:
+    made = RunDriver(database)
+    with database.transaction() as tx:
+        register(tx, made.tenant, *(a_task(each) for each in ("noop", *MIDDLE)))
+    yield made
+    made.rows("DELETE FROM pauses WHERE tenant_id = :id RETURNING 1", id=made.tenant)
+
+
+@pytest.fixture
+def long_ways(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+    """The runs that began the long way."""
+    ways: list[UUID] = []
+    begin = creation._begin
+
+    def noted(tx: Any, new: Any, rows: Any) -> None:
+        ways.append(new.header.id)
+        begin(tx, new, rows)
+
+    monkeypatch.setattr(creation, "_begin", noted)
+    return ways
+
+
+def shown(driver: RunDriver, run_id: UUID) -> list[Any]:
+    """All that was written and sent for a run, but for ids and times."""
+    events = driver.rows("SELECT * FROM events WHERE run_id = :id ORDER BY seq", id=run_id)
+    rows = [
+        {name: each for name, each in row._asdict().items() if name not in OWN}
+        for row in (driver.run(run_id), *driver.task_runs(run_id), *events)
+    ]
+    sent = [each for each in driver.sent if isinstance(each, Released | Chord) and each.run_id == run_id]
+    return rows + [str(each).replace(str(run_id), "") for each in sent]
+
+
+@pytest.mark.parametrize(
+    ("needs", "tasks"),
+    [(CHAIN, {}), (UNEVEN, {}), (GATHERED, {each: each for each in MIDDLE})],
+    ids=["a chain", "a join behind uneven steps", "a join behind entry steps"],
+)
+def test_the_second_run_is_written_and_sent_as_the_first(
+    driver: RunDriver, long_ways: list[UUID], needs: dict[str, Any], tasks: dict[str, str]
+) -> None:
+    driver.store(needs, tasks=tasks)
+    first, second = driver.trigger(), driver.trigger()
+
+    assert long_ways == [first]
+    assert shown(driver, second) == shown(driver, first)
+    assert [row.id.int >> 24 for row in driver.task_runs(second)] == [second.int >> 24] * len(needs)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"priority": 7}, {"queue": "slow"}, {"requires": {"gpu": "a100"}}], ids=lambda each: str(*each)
+)
+def test_a_run_that_asks_for_something_else_begins_by_what_is_kept_of_its_own_kind(
+    driver: RunDriver, long_ways: list[UUID], asked: dict[str, Any]
+) -> None:
+    driver.store(CHAIN)
+    driver.trigger()
+
+    def ask() -> UUID:
+        request = StartRequest("driven", **asked)
+        return driver.database.run(lambda tx: triggering.trigger(tx, VALUES, driver.tenant, request)).id
+
+    first, second = ask(), ask()
+    assert long_ways[1:] == [first]
+    assert shown(driver, second) == shown(driver, first)
+
+
+def test_the_runs_of_a_batch_have_their_own_ids_and_inputs(driver: RunDriver, long_ways: list[UUID]) -> None:
+    driver.store(CHAIN)
+    driver.trigger()
+    requests = [StartRequest("driven", {"n": n}) for n in range(3)]
+    made = driver.database.run(
+        lambda tx: triggering.trigger_many(tx, VALUES, driver.tenant, "driven", requests)
+    )
+
+    assert len(long_ways) == 1
+    assert [driver.run(each.id).input for each in made] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert [driver.statuses(each.id) for each in made] == [{"a": "queued", "b": "pending"}] * 3
+    assert [driver.released(each.id) for each in made] == [[1]] * 3
+
+
+def test_a_run_under_a_pause_is_held_back_and_one_after_it_is_not(driver: RunDriver) -> None:
+    driver.store(CHAIN)
+    driver.trigger()
+    driver.database.run(lambda tx: pauses.pause(tx, driver.tenant, "noop"))
+    held = driver.trigger()
+    assert driver.statuses(held) == {"a": "ready", "b": "pending"}
+    assert driver.released(held) == []
+
+    driver.database.run(lambda tx: pauses.resume(tx, driver.tenant, "noop"))
+    assert driver.statuses(driver.trigger()) == {"a": "queued", "b": "pending"}
+
+
+def test_a_run_after_a_change_of_the_task_or_the_pipeline_has_the_change(driver: RunDriver) -> None:
+    driver.store(CHAIN)
+    driver.trigger()
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, a_task("noop", code="second", priority=9))
+    changed = driver.task_runs(driver.trigger())
+    assert [(row.priority, row.code_version) for row in changed] == [(9, 2), (9, 2)]
+
+    driver.store({"other": ()})
+    assert driver.statuses(driver.trigger()) == {"other": "queued"}
+
+
+def test_a_run_with_a_token_is_kept_for_the_next_one(driver: RunDriver, long_ways: list[UUID]) -> None:
+    """It reads the catalog anew, and finds it as it was."""
+    driver.store(CHAIN)
+    driver.trigger()
+    driver.trigger(run_token="one")
+    driver.trigger(run_token="two")
+    assert len(long_ways) == 1
+
+
+def test_entry_steps_of_one_task_are_not_kept_since_workers_decide_how_wide_their_messages_are(
+    driver: RunDriver, long_ways: list[UUID]
+) -> None:
+    driver.store({"a": (), "b": ()})
+    runs = [driver.trigger(), driver.trigger()]
+    assert long_ways == runs
+
+
+def test_only_a_few_kinds_are_kept(driver: RunDriver) -> None:
+    driver.store(CHAIN)
+    for priority in range(2 * prepared_starts.MOST_KINDS):
+        driver.trigger(priority=priority)
+    with driver.database.transaction() as tx:
+        catalog = triggering.snapshot.last_snapshot(tx, driver.tenant, "driven")
+    assert catalog is not None
+    assert 0 < len(catalog.kept) <= prepared_starts.MOST_KINDS
