@@ -98,7 +98,15 @@ def ordinal_of(task_run: UUID) -> int:
 
 def show(prefix: str, value: UUID) -> str:
     """Write an id as a TypeID, e.g. `prun_01jd…`."""
-    number = value.int
+    return _shown(prefix, value.int)
+
+
+def show_task_run(run_id: UUID, ordinal: int) -> str:
+    """Write the id of a run's task run, as `show` writes it."""
+    return _shown(TASK_RUN, run_id.int | ordinal)
+
+
+def _shown(prefix: str, number: int) -> str:
     return prefix + "_" + "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator.domain.outbox import (
@@ -73,35 +74,39 @@ class MessageBatch:
 
 def group_into_messages(outbox: Sequence[Outgoing]) -> MessageBatch:
     """Group an outbox into messages, chord sizes, checks and parts; equal checks are sent once."""
+    by_kind: dict[type, list[Any]] = {}
+    for each in outbox:
+        by_kind.setdefault(type(each), []).append(each)
     # What waits in a parking queue gets its message when a worker can call it.
-    released = [each for each in outbox if isinstance(each, Released) and not is_parking(each.queue)]
+    released = [each for each in by_kind.get(Released, ()) if not is_parking(each.queue)]
     messages = tuple(_messages(released))
-    sizes = {(each.run_id, each.join): each.members for each in outbox if isinstance(each, Chord)}
+    sizes = {(each.run_id, each.join): each.members for each in by_kind.get(Chord, ())}
     for message in messages:
         for join in message.joins:
             sizes[message.run_id, join] = sizes.get((message.run_id, join), 0) + 1
     return MessageBatch(
         sizes,
         messages,
-        tuple(each for each in outbox if isinstance(each, PutBack)),
-        tuple(dict.fromkeys(each for each in outbox if isinstance(each, JoinCheck))),
-        tuple(dict.fromkeys(each for each in outbox if isinstance(each, InvalidChord))),
-        tuple(each for each in outbox if isinstance(each, ChordPart)),
+        tuple(by_kind.get(PutBack, ())),
+        tuple(dict.fromkeys(by_kind.get(JoinCheck, ()))),
+        tuple(dict.fromkeys(by_kind.get(InvalidChord, ()))),
+        tuple(by_kind.get(ChordPart, ())),
     )
 
 
 def _messages(released: Iterable[Released]) -> Iterable[RunMessage]:
-    groups: dict[tuple[UUID, int, str, str, int, tuple[int, ...], bool], list[Released]] = defaultdict(list)
+    # The number of a run's id: to hash an id is a call.
+    groups: dict[tuple[int, int, str, str, int, tuple[int, ...], bool], list[Released]] = defaultdict(list)
     for each in released:
-        joins = () if each.is_limited or is_dispatch(each.queue) else each.joins
-        key = (each.run_id, each.attempt, each.task_id, each.queue, each.priority, joins, each.is_limited)
+        joins = () if not each.joins or each.is_limited or is_dispatch(each.queue) else each.joins
+        key = (each.run_id.int, each.attempt, each.task_id, each.queue, each.priority, joins, each.is_limited)
         groups[key].append(each)
     index = 0
-    for (run_id, attempt, task_id, queue, priority, joins, is_limited), members in groups.items():
-        size = _size(members, attempt, is_limited=is_limited)
+    for (_, attempt, task_id, queue, priority, joins, is_limited), members in groups.items():
+        size = 1 if len(members) == 1 else _size(members, attempt, is_limited=is_limited)
         for chunk in _chunks([each.ordinal for each in members], size):
             part = index if joins else UNCOUNTED
-            yield RunMessage(run_id, chunk, attempt, queue, priority, part, joins, task_id)
+            yield RunMessage(members[0].run_id, chunk, attempt, queue, priority, part, joins, task_id)
             index += 1
 
 

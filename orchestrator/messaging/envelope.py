@@ -1,7 +1,8 @@
 """Encodes a message as it is stored in Redis (pure), and reads it again: Celery's task protocol 2 in kombu's
 Redis envelope.
 
-The bytes are those that kombu's own producer would write, without the object it makes for each message.
+The bytes are those that kombu's own producer would write, without the object it makes for each message: what
+the messages of a task have in common is text that is made once.
 Whoever can write to Redis can write anything, so a message is read with distrust: only what `encode` could
 have written is a message, and everything else is unreadable.
 """
@@ -13,8 +14,9 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from os import urandom
 from typing import Any
-from uuid import uuid4
 
 import orjson
 
@@ -35,8 +37,10 @@ _RUN_ID = re.compile(r"[0-9a-f]{32}\Z")
 
 # The same JSON as kombu writes, with its spaces; orjson writes none.
 _encode = json.JSONEncoder().encode
+# A text as JSON, with its quotes.
+_text = json.encoder.encode_basestring_ascii
 
-_NOTHING_FOLLOWS = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+_NOTHING_FOLLOWS = _encode({"callbacks": None, "errbacks": None, "chain": None, "chord": None})
 
 # Every key and channel of ours in Redis begins with this, also those that kombu and Celery name: a database
 # may be shared with other Celery apps.
@@ -117,11 +121,38 @@ def encode(
         shown: the name by which Flower and `celery inspect` show it, in Celery's header `shadow`; None for
             the name of the Celery task.
     """
-    headers: dict[str, Any] = {
-        "lang": "py",
-        "task": task,
-        "id": id_,
-        "root_id": id_,
+    frame = _frame(task, queue, level, put_back, shown)
+    body = b64encode(f"[{_encode(arguments)}, {{}}, {_NOTHING_FOLLOWS}]".encode()).decode()
+    name, chance = _text(id_), urandom(16).hex()
+    tag = f"{chance[:8]}-{chance[8:12]}-{chance[12:16]}-{chance[16:20]}-{chance[20:]}"
+    return (
+        f'{{"body": "{body}", {frame.kind}, "id": {name}, "root_id": {name}, {frame.headers}, '
+        f'"sent": {int(sent * 1000)}{frame.marks}}}, "properties": {{"correlation_id": {name}, '
+        f'{frame.properties}, "delivery_tag": "{tag}"}}}}'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What the messages of one task to one list have in common, as JSON text without the outer braces.
+
+    Args:
+        kind: what the body is, and the headers up to the id.
+        headers: those behind the id, up to the time.
+        marks: those behind the time, each with a comma in front.
+        properties: those behind the id, up to the tag.
+    """
+
+    kind: str
+    headers: str
+    marks: str
+    properties: str
+
+
+@lru_cache(maxsize=1024)
+def _frame(task: str, queue: str, level: int, put_back: int, shown: str | None) -> _Frame:
+    kind = {"content-encoding": "utf-8", "content-type": "application/json"}
+    more: dict[str, Any] = {
         "parent_id": None,
         "group": None,
         "retries": 0,
@@ -129,30 +160,23 @@ def encode(
         "argsrepr": "",
         "kwargsrepr": "",
         "ignore_result": True,
-        "sent": int(sent * 1000),
     }
-    if put_back:
-        headers["put_back"] = put_back
-    if shown is not None:
-        headers["shadow"] = shown
+    marks = {"put_back": put_back or None, "shadow": shown}
     properties = {
-        "correlation_id": id_,
         "delivery_mode": 2,
         "delivery_info": {"exchange": "", "routing_key": queue.removeprefix(KEY_PREFIX)},
         "priority": level,
         "body_encoding": "base64",
-        "delivery_tag": str(uuid4()),
     }
-    body = _encode((arguments, {}, _NOTHING_FOLLOWS)).encode()
-    return _encode(
-        {
-            "body": b64encode(body).decode(),
-            "content-encoding": "utf-8",
-            "content-type": "application/json",
-            "headers": headers,
-            "properties": properties,
-        }
+    headers = _encode({"lang": "py", "task": task})
+    said = [f", {_inside({name: value})}" for name, value in marks.items() if value is not None]
+    return _Frame(
+        f'{_inside(kind)}, "headers": {headers[:-1]}', _inside(more), "".join(said), _inside(properties)
     )
+
+
+def _inside(values: dict[str, Any]) -> str:
+    return _encode(values)[1:-1]
 
 
 def decode(raw: bytes | str) -> Envelope | UnreadableMessage:

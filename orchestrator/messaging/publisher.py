@@ -184,7 +184,8 @@ class Publisher:
         self.app.close()
 
     def _send(self, batch: MessageBatch) -> None:
-        sent, claim = self._clock(), uuid4().hex
+        sent = self._clock()
+        claim = uuid4().hex if batch.parts else ""
         counts = [self._count(part, claim) for part in batch.parts]
         replies = self._redis.execute(
             [
@@ -271,8 +272,7 @@ def _pushes(batch: MessageBatch, sent: float) -> Iterable[Command]:
 
 
 def _run(message: RunMessage | PutBack, at: int, sent: float) -> str:
-    first = ids.task_run_id(message.run_id, message.ordinals[0])
-    id_ = f"{ids.show(ids.TASK_RUN, first)}.{message.attempt}"
+    id_ = f"{ids.show_task_run(message.run_id, message.ordinals[0])}.{message.attempt}"
     arguments = (message.run_id.hex, message.ordinals, message.attempt, message.part, message.joins)
     return encode(RUN_TASK, id_, arguments, message.queue, at, sent, shown=_shown(message))
 

@@ -1,12 +1,13 @@
 """Sends several Redis commands to the broker in one round trip, over connections that stay open.
 
 The connections are those of Celery's Redis backend, which takes every form of URL that kombu's transport
-takes. They come from redis-py's pool, which is thread-safe and opens new ones in a child after a fork.
-redis-py's own pipeline object is not used: for one message, the usual case, it costs more than the message.
+takes. They come from redis-py's pool, and one that has answered stays at hand: to give it back and to take it
+again costs more than a message. redis-py's own pipeline object is not used for the same reason.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -17,7 +18,7 @@ from celery.backends.redis import SentinelBackend
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
-from redis.sentinel import MasterNotFoundError
+from redis.sentinel import MasterNotFoundError, SentinelConnectionPool
 
 from pipeweave.circuit_breaker import CircuitBreaker
 from pipeweave.errors import Unavailable
@@ -51,6 +52,9 @@ class RedisPipeline:
         self._app = app
         self._breaker = breaker or CircuitBreaker()
         self._watch = PrimaryWatch()
+        # Connections that nobody uses at this moment, the last one first. Threads share them: to add one and
+        # to take one are each a single step.
+        self._at_hand: list[Any] = []
 
     def execute(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands in order and return their replies. NOSCRIPT is a reply; every other error is raised.
@@ -75,6 +79,7 @@ class RedisPipeline:
     def close(self) -> None:
         """Close every connection; the next command opens one."""
         if "_pool" in self.__dict__:
+            self._let_go()
             self._pool.disconnect()
 
     @cached_property
@@ -87,11 +92,19 @@ class RedisPipeline:
             backend.connparams["connection_class"] = PrimaryTLSConnection if is_tls else PrimaryConnection
         return backend.client.connection_pool
 
+    @cached_property
+    def _names_primary(self) -> bool:
+        """Whether sentinels name the server. Their pool knows which connections lead to an old primary, so
+        each goes back to it.
+        """
+        return isinstance(self._pool, SentinelConnectionPool)
+
     def _exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands over an open connection; again over a new one if the server closed it, is no primary
         any more, or does not answer over the open one alone.
         """
-        self._watch.has_moved(self._pool)
+        if self._names_primary:
+            self._watch.has_moved(self._pool)
         try:
             return self._try(commands)
         except MasterNotFoundError:
@@ -122,17 +135,45 @@ class RedisPipeline:
             probe.disconnect()
 
     def _try(self, commands: Sequence[Command]) -> list[Any]:
-        connection = self._pool.get_connection()
+        connection = self._take()
         try:
             connection.send_packed_command(connection.pack_commands(commands))
-            return [_reply(connection) for _ in commands]
+            replies = [_reply(connection) for _ in commands]
         except BaseException:
             # Replies may still arrive: the connection's next user must not read them as its own. What befell
             # it may have befallen the others, too: each of them would cost its next user a timeout.
             connection.disconnect()
+            self._pool.release(connection)
+            self._let_go()
             self._pool.disconnect(inuse_connections=False)
             raise
-        finally:
+        if self._names_primary:
+            self._pool.release(connection)
+        else:
+            self._at_hand.append(connection)
+        return replies
+
+    def _take(self) -> Any:
+        """A connection of this process. Whether the server has closed it meanwhile shows when it is used."""
+        mine = os.getpid()
+        while self._at_hand:
+            try:
+                connection = self._at_hand.pop()
+            except IndexError:
+                break  # another thread has taken the last one
+            # What a fork has copied belongs to the parent; redis-py closes this side of it alone.
+            if connection.pid == mine:
+                return connection
+        return self._pool.get_connection()
+
+    def _let_go(self) -> None:
+        """Close the connections at hand, and give them back to the pool."""
+        while self._at_hand:
+            try:
+                connection = self._at_hand.pop()
+            except IndexError:
+                return
+            connection.disconnect()
             self._pool.release(connection)
 
 

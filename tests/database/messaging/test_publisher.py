@@ -239,3 +239,36 @@ def test_a_child_publishes_over_connections_of_its_own(publisher: Publisher) -> 
         publisher.publish(released(run(), 1))
     assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
     assert len({arguments[0] for _, arguments in messages(publisher)}) == 251
+
+
+def test_a_connection_that_has_answered_stays_at_hand(
+    publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher.publish(released(run(), 1))
+
+    def asked() -> None:
+        pytest.fail("the pool was asked for a connection")
+
+    monkeypatch.setattr(publisher._redis._pool, "get_connection", asked)
+    for _ in range(3):
+        publisher.publish(released(run(), 1))
+    monkeypatch.undo()
+    assert len(messages(publisher)) == 4
+
+
+def test_a_connection_that_the_broker_has_closed_is_replaced_and_the_message_is_there(
+    publisher: Publisher,
+) -> None:
+    publisher.publish(released(run(), 1))
+    redis(publisher).client_kill_filter(_type="normal", skipme=True)
+    late = run()
+    publisher.publish(released(late, 1))
+    assert late.hex in {arguments[0] for _, arguments in messages(publisher)}
+    assert publisher.failures == 0
+
+
+def test_a_closed_publisher_opens_a_connection_for_what_it_sends_then(publisher: Publisher) -> None:
+    publisher.publish(released(run(), 1))
+    publisher.close()
+    publisher.publish(released(run(), 1))
+    assert len(messages(publisher)) == 2

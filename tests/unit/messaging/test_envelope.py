@@ -35,7 +35,9 @@ def test_a_message_says_to_the_millisecond_when_it_was_sent(now: float) -> None:
 )
 def test_a_name_that_is_none_is_left_out(shown: Any, read: str | None) -> None:
     arguments = [ids.new_id().hex, 3]
-    found = decode(encode(JOIN_TASK, "x", arguments, "q", 0, 0, shown=shown))
+    message = json.loads(encode(JOIN_TASK, "x", arguments, "q", 0, 0))
+    message["headers"]["shadow"] = shown
+    found = decode(json.dumps(message))
     assert isinstance(found, Envelope)
     assert found.shown == read
 
@@ -81,6 +83,15 @@ def test_what_is_encoded_can_be_read(
     assert decode(message.encode()) == Envelope(RUN_TASK, "trun_1.1", arguments, 1_700_000_000.5, put_back)
     check = [ids.new_id().hex, joins[0] if joins else 0]
     assert decode(encode(JOIN_TASK, "x", check, "q", 0, 0)) == Envelope(JOIN_TASK, "x", check, 0.0, 0)
+
+
+@given(st.text(), st.text(max_size=50), st.text(min_size=1, max_size=50))
+def test_whatever_the_names_are_the_message_is_json_that_says_them(id_: str, queue: str, shown: str) -> None:
+    message = json.loads(encode(RUN_TASK, id_, (), queue, 3, 1.0, shown=shown))
+    headers, properties = message["headers"], message["properties"]
+    assert (headers["id"], headers["root_id"], headers["shadow"]) == (id_, id_, shown)
+    assert properties["correlation_id"] == id_
+    assert properties["delivery_info"]["routing_key"] == queue.removeprefix("pipeweave.")
 
 
 @given(st.binary() | st.text())
