@@ -11,8 +11,10 @@ from gunicorn.config import Config
 from gunicorn.http.errors import LimitRequestHeaders, LimitRequestLine
 from gunicorn.workers.gthread import TConn
 
+from pipeweave.api.server import plain_head
 from pipeweave.api.server.client_socket import ClientSocket
 from pipeweave.api.server.deadlines import BODY_S, MAX_HEAD, MAX_REQUEST_LINE, MAX_TAKEN_IN, SMALL_BODY
+from pipeweave.api.server.plain_environ import PlainEnviron
 from pipeweave.size_limits import MAX_BODY_BYTES
 
 _END = b"\r\n\r\n"
@@ -38,6 +40,7 @@ class ClientConnection(TConn):
         is_kept: whether the client may send a further request after this one.
         drained: bytes that were dropped in the stage `end`.
         is_page: whether its request is with the threads for pages.
+        environ: of the request that a thread answers, if its head is plain; None: gunicorn parses it.
     """
 
     sock: ClientSocket
@@ -52,7 +55,10 @@ class ClientConnection(TConn):
         self.is_kept = False
         self.drained = 0
         self.is_page = False
-        self._wanted = 0
+        self.environ: dict[str, Any] | None = None
+        self._plain: dict[str, str] | None = None
+        self._common = PlainEnviron.of(config, client, server)
+        self._head_size = self._wanted = 0
         self._reserved = 0
 
     def begin(self, stage: str, seconds: float) -> None:
@@ -83,14 +89,24 @@ class ClientConnection(TConn):
     @property
     def read_path(self) -> str | None:
         """The path of a request that only reads, as it was sent; None for others."""
+        if self._plain is not None:
+            reads = self._plain["REQUEST_METHOD"] == "GET"
+            return self._plain["RAW_URI"].partition("?")[0] if reads else None
         match = _READS.match(self.arrived)
         return None if match is None else match[1].decode("latin-1")
 
     def hand_over(self) -> None:
-        """Give what has arrived to gunicorn's parser."""
-        self.init()
-        self.parser.unreader.unread(bytes(self.arrived))
-        self.arrived.clear()
+        """Give what has arrived to the thread that answers it: a request, or what gunicorn is to parse."""
+        if self._plain is not None and self._common is not None:
+            body = bytes(self.arrived[self._head_size : self._wanted])
+            self.environ = self._common.of_request(self._plain, body, self.sock)
+            del self.arrived[: self._wanted]
+        else:
+            self.init()
+            assert self.parser is not None
+            self.parser.unreader.unread(bytes(self.arrived))
+            self.arrived.clear()
+        self._plain = None
         self._wanted = 0
         self._give_back()
 
@@ -100,25 +116,36 @@ class ClientConnection(TConn):
         super().close(graceful)
 
     def take_back(self) -> bytes:
-        """What gunicorn's parser has read of a further request."""
-        return self.parser.unreader.take_buffered()
+        """What has been read of a further request."""
+        read = bytes(self.arrived)
+        self.arrived.clear()
+        return read if self.parser is None else self.parser.unreader.take_buffered() + read
 
     def _bytes_wanted(self, start: int) -> int:
         """How many bytes a thread should have to begin with; 0 while the head is not at its end.
 
-        This only decides when a thread begins. What the head says is gunicorn's to parse.
+        Where the head is not plain, this only decides when a thread begins: gunicorn parses what it says.
         """
         end = self.arrived.find(_END, start)
         if end < 0:
             # gunicorn refuses a head with a bare line feed as it is.
             return 1 if _BARE_LINE_FEED.search(self.arrived, start) else 0
         head = bytes(self.arrived[: end + len(_END)])
-        match = _LENGTH.search(head)
-        length = 0 if match is None else int(match[1])
-        is_known = _EXPECT.search(head) is None and _CHUNKED.search(head) is None
+        self._head_size = len(head)
+        if self._common is not None:
+            self._plain = plain_head.read(head, self._common.scheme_keys)
+        if self._plain is not None:
+            length, is_known = int(self._plain.get("CONTENT_LENGTH", 0)), True
+        else:
+            match = _LENGTH.search(head)
+            length = 0 if match is None else int(match[1])
+            is_known = _EXPECT.search(head) is None and _CHUNKED.search(head) is None
         is_json = length <= SMALL_BODY or _JSON.search(head) is not None
         is_taken_in = is_known and is_json and self._has_room(length)
         self.sock.awaits_body = not is_taken_in
+        if not is_taken_in:
+            # gunicorn reads bodies that are yet to come.
+            self._plain = None
         return len(head) + length if is_taken_in else len(head)
 
     def _has_room(self, length: int) -> bool:

@@ -56,7 +56,7 @@ def with_request_body(application: Application, submit: Submit) -> Application:
         if client.outlet is None:
             return answer
         # gunicorn would end the body, or number its parts.
-        client.sendall(_head(*heads[-1]))
+        client.sendall(head_of_stream(*heads[-1]))
         raise TakenOver
 
     return served
@@ -66,7 +66,7 @@ class TakenOver(StopIteration):
     """The loop sends the rest of the answer. gunicorn takes it for the end of the connection's requests."""
 
 
-def _head(status: str, headers: list[tuple[str, str]]) -> bytes:
+def head_of_stream(status: str, headers: list[tuple[str, str]]) -> bytes:
     """The head of an answer without a length: it ends when the connection is closed."""
     lines = [
         f"HTTP/1.1 {status}",

@@ -25,6 +25,7 @@ from pipeweave.api.server import one_reading
 from pipeweave.api.server.connection import ClientConnection
 from pipeweave.api.server.deadlines import ANSWER_S, BODY_S, HEAD_S, LINGER_S, STALL_S, STREAM_STALL_S
 from pipeweave.api.server.page_threads import PageThreads
+from pipeweave.api.server.plain_requests import PlainRequests
 from pipeweave.api.server.refusals import unreadable
 from pipeweave.api.server.request_body import with_request_body
 from pipeweave.errors import RequestTimeout, TooManyRequests
@@ -64,7 +65,12 @@ class ServerWorker(ThreadWorker):
             application.extensions["pipeweave.live"].close,
         )
         self._is_page: Callable[[str], bool] = application.extensions["pipeweave.is_page"]
-        self.wsgi = with_request_body(self.wsgi, lambda call: self.tpool.submit(call))
+
+        def submit(call: Callable[[], None]) -> object:
+            return self.tpool.submit(call)
+
+        self._plain_requests = PlainRequests(self.wsgi, submit, self.log)
+        self.wsgi = with_request_body(self.wsgi, submit)
 
     # --- called by gunicorn's loop ------------------------------------------------------------------------
 
@@ -325,6 +331,10 @@ class ServerWorker(ThreadWorker):
 
     def handle(self, conn: ClientConnection) -> Any:
         """Answer a request. True: the client may send another one."""
+        environ, conn.environ = conn.environ, None
+        if environ is not None:
+            may_keep = self.alive and len(self.keepalived_conns) < self.max_keepalived
+            return self._plain_requests.answer(environ, conn.sock, may_keep=may_keep)
         conn.sock.deadline = time.monotonic() + BODY_S
         return super().handle(conn)
 

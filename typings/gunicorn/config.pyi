@@ -1,4 +1,5 @@
 from typing import Any
 
 class Config:
+    is_ssl: bool
     def set(self, name: str, value: Any) -> None: ...

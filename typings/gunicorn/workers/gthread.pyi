@@ -12,7 +12,7 @@ from gunicorn.http import Parser
 class TConn:
     sock: socket.socket
     timeout: float
-    parser: Parser
+    parser: Parser | None
     def __init__(self, cfg: Config, sock: socket.socket, client: Any, server: Any) -> None: ...
     def init(self) -> None: ...
     def set_timeout(self) -> None: ...
@@ -27,6 +27,8 @@ class ThreadWorker:
     keepalived_conns: deque[Any]
     log: Logger
     method_queue: PollableMethodQueue
+    max_keepalived: int
+    nr: int
     nr_conns: int
     poller: selectors.BaseSelector
     tpool: ThreadPoolExecutor
