@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -19,6 +19,10 @@ from pipeweave.orchestrator.state import releasing
 from pipeweave.orchestrator.store.database import Transaction
 
 
+def _unknown(task_id: str) -> float | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Claimant:
     """The worker process that goes on with released steps at once, instead of sending messages for them.
@@ -29,6 +33,9 @@ class Claimant:
         room: how many released steps it continues.
         queues: that it consumes, by default `queue` alone; steps of other queues are left to other workers.
         tasks: that it has loaded; None for every task. Steps of other tasks are left to other workers.
+        usual_seconds: how long a call of a task usually takes there (s), by its id; None while unknown, and
+            of a task whose calls should not follow each other. Short steps that meet again go on together
+            (branches.py).
     """
 
     worker: str
@@ -36,6 +43,7 @@ class Claimant:
     room: int = 1
     queues: tuple[str, ...] = ()
     tasks: Container[str] | None = None
+    usual_seconds: Callable[[str], float | None] = _unknown
 
     @property
     def served(self) -> list[str]:

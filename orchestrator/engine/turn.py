@@ -18,8 +18,8 @@ the same order; a turn that did its steps in another order would deadlock with i
 A change that needs an earlier row than those that are locked already (the keys of task runs that failed for
 good, the tenant's next run slot) runs after the commit, in a transaction of its own.
 
-Most turns are one completed step with few successors. They take the fast path (fast_path.py): the same
-decision in one statement, which commits by itself.
+Most turns are one completed step with few successors, or a few steps that meet again. They take the fast path
+(fast_path.py): the same decision in one statement, which commits by itself.
 
 Workers call `Turn.apply` after each group of calls. A report of an HTTP service does the same in the API
 process (dispatch/reports.py), with neither a claimant nor anything to hand over: no process here goes on with
@@ -86,10 +86,10 @@ class Turn:
         if self._is_dispatches_only:
             database.run(self._note_dispatches, is_one=False)
             continued: list[TaskRun] = []
-        elif (completion := self.fast_completion()) is not None and self.claimant is not None:
+        elif (completions := self.fast_completions()) and self.claimant is not None:
             claimant = self.claimant
             continued = database.run(
-                lambda tx: fast_path.complete_and_go_on(tx, self.run, completion, claimant), is_one=False
+                lambda tx: fast_path.complete_and_go_on(tx, self.run, completions, claimant), is_one=False
             )
         else:
             return database.run(self.store)
@@ -108,9 +108,9 @@ class Turn:
         Raises:
             Unavailable: as `apply`.
         """
-        if (completion := self.fast_completion()) is not None:
+        if len(completions := self.fast_completions()) == 1:
             return database.run(
-                lambda tx: fast_path.complete_reported(tx, self.run, completion, self.queue), is_one=False
+                lambda tx: fast_path.complete_reported(tx, self.run, completions[0], self.queue), is_one=False
             )
         return database.run(lambda tx: self._store(tx)[1] > 0)
 
@@ -122,14 +122,12 @@ class Turn:
     def _note_dispatches(self, tx: Transaction) -> None:
         dispatches.taken(tx, [each for each in self.outcomes if isinstance(each, Dispatched)])
 
-    def fast_completion(self) -> Completion | None:
-        """The completion that the fast path takes, if the turn is one."""
-        if self.unstarted is not None or len(self.outcomes) != 1:
-            return None
-        outcome = self.outcomes[0]
-        if isinstance(outcome, Completion) and fast_path.applies(self.run, outcome, self.chosen):
-            return outcome
-        return None
+    def fast_completions(self) -> Sequence[Completion]:
+        """The completions that the fast path takes together, if the turn is nothing else."""
+        completions = [each for each in self.outcomes if isinstance(each, Completion)]
+        if self.unstarted is not None or not completions or len(completions) < len(self.outcomes):
+            return ()
+        return completions if fast_path.applies_to_all(self.run, completions, self.chosen) else ()
 
     def store(self, tx: Transaction) -> list[TaskRun]:
         """Do the turn in the caller's transaction, without the fast path. Returns the same as `apply`."""

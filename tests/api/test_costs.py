@@ -35,6 +35,7 @@ from pipeweave.settings import Settings
 from pipeweave.spec import PipelineSpec, StepSpec
 from pipeweave.workers.consumer import message, watchdog
 from pipeweave.workers.consumer import runner as runner_module
+from pipeweave.workers.consumer.call_durations import CallDurations
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.child_slots import Slots
 from pipeweave.workers.consumer.runner import ChildProcess, Runner
@@ -191,6 +192,31 @@ MAPPED: tuple[dict[str, object], ...] = (
     {"id": "numbers", "task": "numbers", "needs": [], "params": {"count": "${input.count}"}},
     {"id": "each", "task": "noop", "needs": ["numbers"], "map": {"over": "${steps.numbers}"}},
 )
+
+
+DIAMOND: tuple[dict[str, object], ...] = (
+    {"id": "a", "task": "noop", "needs": []},
+    {"id": "b", "task": "noop", "needs": ["a"]},
+    {"id": "c", "task": "noop", "needs": ["a"]},
+    {"id": "d", "task": "noop", "needs": ["b", "c"]},
+)
+
+
+def test_short_branches_that_meet_again_cost_one_statement_together(plant: Plant) -> None:
+    """To trigger, to claim the first step, and one for the end of the first, of both and of the last."""
+    plant.store("diamond", *DIAMOND)
+    for _ in range(2):  # the child learns that the calls are short
+        plant.run("diamond")
+    assert_costs(lambda: plant.run("diamond"), (2 + 3, 2 + 3))
+    assert plant.unfinished() == []
+
+
+def test_branches_whose_calls_take_long_travel_apart(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second branch has its own message and claim, and its end is stored alone."""
+    plant.store("diamond", *DIAMOND)
+    monkeypatch.setattr(CallDurations, "usual", lambda *_: 1.0)
+    assert_costs(lambda: plant.run("diamond"), (2 + 5, 2 + 5))
+    assert plant.unfinished() == []
 
 
 @pytest.mark.parametrize("count", [64, 320])

@@ -122,11 +122,12 @@ class RandomHistory:
     def _work_straight(self, tx: Transaction) -> None:
         run, queue = header(tx, self.run_id), self._queue(tx)
         started = self._claim(tx, 1)
+        claimant = Claimant("w2", queue, usual_seconds=lambda _: 0.0)
         while started:
-            completion = Completion(started[0], VALUES.keep({"by": started[0].step_id}))
-            if not fast_path.applies(run, completion):
+            completions = [Completion(each, VALUES.keep({"by": each.step_id})) for each in started]
+            if not fast_path.applies_to_all(run, completions):
                 break
-            started = fast_path.complete_and_go_on(tx, run, completion, Claimant("w2", queue))
+            started = fast_path.complete_and_go_on(tx, run, completions, claimant)
 
     def _give_back(self, tx: Transaction) -> None:
         running = self._some(tx, "running", 3)

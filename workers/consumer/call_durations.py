@@ -26,33 +26,40 @@ class UsualDuration:
 
 
 class CallDurations:
-    """A moving average of the durations of calls of one task, in seconds."""
+    """Moving averages of the durations of calls, one for each task, in seconds."""
 
     def __init__(self) -> None:
+        # The task of the last call.
         self._of = ("", "")
-        self._seconds: float | None = None
+        self._averages: dict[tuple[str, str], float] = {}
         self._stored: dict[tuple[str, str], float] = {}
 
     def record(self, tenant: str, task_id: str, seconds: float) -> None:
-        """Add the duration of a call. The average starts anew with another task."""
-        if (tenant, task_id) != self._of or self._seconds is None:
-            self._of, self._seconds = (tenant, task_id), seconds
-        else:
-            self._seconds += _NEWEST * (seconds - self._seconds)
+        """Add the duration of a call."""
+        of = (tenant, task_id)
+        before = self._averages.get(of, seconds)
+        self._averages[of] = before + _NEWEST * (seconds - before)
+        self._of = of
+
+    def usual(self, tenant: str, task_id: str) -> float | None:
+        """How long a call of a task takes here, on average (s); None while it is not known."""
+        return self._averages.get((tenant, task_id))
 
     def fitting(self, seconds: float) -> int:
-        """How many calls are likely to fit in this many seconds, from 1 (also while nothing is known) to
-        MAX_CALLS.
+        """How many calls like the last one are likely to fit in this many seconds, from 1 (also while nothing
+        is known) to MAX_CALLS.
         """
-        if self._seconds is None:
+        average = self._averages.get(self._of)
+        if average is None:
             return 1
-        return max(1, min(MAX_CALLS, int(seconds / max(self._seconds, 1e-6))))
+        return max(1, min(MAX_CALLS, int(seconds / max(average, 1e-6))))
 
     def changed(self) -> UsualDuration | None:
-        """The average, if it is far from the one that was stored last. Called by the watchdog's thread, which
-        calls `stored` when it has stored the average.
+        """The average of the last task, if it is far from the one that was stored last. Called by the
+        watchdog's thread, which calls `stored` when it has stored the average.
         """
-        of, seconds = self._of, self._seconds
+        of = self._of
+        seconds = self._averages.get(of)
         if seconds is None:
             return None
         seconds = max(seconds, _SHORTEST_S)

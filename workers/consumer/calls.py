@@ -146,6 +146,11 @@ class Calls:
         """Whether its function is `async def` and called here."""
         return task_run.task_id in self._concurrent and not task_run.is_dispatched
 
+    def follow(self, task_id: str) -> bool:
+        """Whether calls of a task follow each other here: they neither run at once, nor wait for a key."""
+        task = self.tasks.get(task_id)
+        return task is not None and not task.is_async and task.spec.idempotency_key is None
+
     @property
     def async_tasks(self) -> Collection[str]:
         """The loaded tasks whose functions are `async def`."""

@@ -347,7 +347,16 @@ class Runner:
     def _claimant(self) -> Claimant | None:
         if self.process.is_stopping():
             return None
-        return Claimant(self.worker, self.queue, queues=self.process.queues, tasks=self._taken_tasks)
+        return Claimant(
+            self.worker,
+            self.queue,
+            queues=self.process.queues,
+            tasks=self._taken_tasks,
+            usual_seconds=self._usual_seconds,
+        )
+
+    def _usual_seconds(self, task_id: str) -> float | None:
+        return self.durations.usual(self.tenant, task_id) if self.calls.follow(task_id) else None
 
     def _call(self, work: Work) -> bool:
         """Call claimed task runs, for as long as a turn may take. Returns whether the outcomes are stored."""
@@ -471,9 +480,11 @@ class Runner:
 
     def _keep_result(self, turn: Turn, claimed: Sequence[TaskRun]) -> None:
         """Spare the step behind a result that is stored for certain the reading of what was just written."""
-        completion = turn.fast_completion() if len(claimed) == 1 else None
-        if completion is None or completion.output.path is not None:
-            return
-        # A successor that the same statement released: the attempt was not fenced.
-        if claimed[0].ordinal in turn.run.plan.successors(completion.task_run.ordinal):
-            self.calls.inputs.keep(turn.run, claimed[0], completion)
+        # Successors that the same statement released: no attempt was fenced.
+        for completion in turn.fast_completions() if claimed else ():
+            if completion.output.path is not None:
+                continue
+            successors = turn.run.plan.successors(completion.task_run.ordinal)
+            for each in claimed:
+                if each.ordinal in successors:
+                    self.calls.inputs.keep(turn.run, each, completion)

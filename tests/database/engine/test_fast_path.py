@@ -44,7 +44,7 @@ def go_on(driver: RunDriver, run_id: UUID, task_run: TaskRun, *, queue: str | No
         run = header(tx, run_id)
         completion = Completion(task_run, VALUES.keep({"rows": 3}))
         assert fast_path.applies(run, completion)
-        gone_on = fast_path.complete_and_go_on(tx, run, completion, Claimant("w1", queue or task_run.queue))
+        gone_on = fast_path.complete_and_go_on(tx, run, [completion], Claimant("w1", queue or task_run.queue))
     with verify.snapshot(driver.database) as tx:
         assert verify.run(tx, run_id) == []
     return gone_on
@@ -91,7 +91,7 @@ def test_the_end_of_a_child_and_the_news_of_it_for_its_parent_are_one_transactio
     completion = Completion(task_run, VALUES.keep({"rows": 3}))
     assert fast_path.applies(run, completion)
     with sent_statements() as sent, driver.database.statements() as tx:
-        fast_path.complete_and_go_on(tx, run, completion, Claimant("w1", task_run.queue))
+        fast_path.complete_and_go_on(tx, run, [completion], Claimant("w1", task_run.queue))
         assert (len(sent), sent.commits) == (2, 0)
     assert driver.run(inner).status == "completed"
     assert driver.task_runs(parent)[0].output == {"rows": 3}
@@ -146,7 +146,7 @@ def test_a_join_starts_after_the_end_of_each_predecessor(
         completion = Completion(last, VALUES.keep(None))
         run = header(tx, run_id)
         go_on(driver, run_id, first)
-        gone_on = fast_path.complete_and_go_on(tx, run, completion, Claimant("w1", last.queue))
+        gone_on = fast_path.complete_and_go_on(tx, run, [completion], Claimant("w1", last.queue))
     ends = [each.finished_at for each in driver.task_runs(run_id)[:2]]
     assert ends[0] > ends[1]
     with verify.snapshot(driver.database) as tx:
@@ -168,7 +168,7 @@ def test_the_completion_of_the_last_predecessor_waits_for_a_concurrent_completio
     with driver.database.transaction() as tx:
         completion = Completion(first, VALUES.keep(None))
         assert (
-            fast_path.complete_and_go_on(tx, header(tx, run_id), completion, Claimant("w1", first.queue))
+            fast_path.complete_and_go_on(tx, header(tx, run_id), [completion], Claimant("w1", first.queue))
             == []
         )
         beside = BackgroundCall(lambda: go_on(driver, run_id, last))

@@ -248,7 +248,7 @@ def end_straight(driver: RunDriver, run_id: UUID) -> None:
         assert started is not None
         completion = Completion(started, VALUES.keep(1), None)
         assert fast_path.applies(run, completion)
-        fast_path.complete_and_go_on(tx, run, completion, Claimant("w1", started.queue))
+        fast_path.complete_and_go_on(tx, run, [completion], Claimant("w1", started.queue))
 
 
 def end_badly(driver: RunDriver, run_id: UUID) -> None:

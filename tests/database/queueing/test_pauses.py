@@ -109,7 +109,7 @@ def test_the_straight_way_stops_too(driver: RunDriver) -> None:
     with driver.database.statements() as tx:
         completion = Completion(first, VALUES.keep(None))
         assert (
-            fast_path.complete_and_go_on(tx, header(tx, run_id), completion, Claimant("w1", first.queue))
+            fast_path.complete_and_go_on(tx, header(tx, run_id), [completion], Claimant("w1", first.queue))
             == []
         )
     assert driver.statuses(run_id) == {"a": "completed", "b": "ready"}
@@ -189,7 +189,7 @@ def test_a_task_of_the_same_name_of_another_tenant_goes_through_to_its_end(drive
     with other.database.statements() as tx:
         completion = Completion(first, VALUES.keep(None))
         [second] = fast_path.complete_and_go_on(
-            tx, header(tx, run_id), completion, Claimant("w1", first.queue)
+            tx, header(tx, run_id), [completion], Claimant("w1", first.queue)
         )
     with other.database.transaction() as tx:
         assert [each.ordinal for each in claiming.give_back(tx, [second])] == [2]

@@ -126,7 +126,7 @@ def test_the_straight_end_of_a_run_lets_the_next_one_start(driver: RunDriver) ->
     assert started is not None
     with driver.database.statements() as tx:
         fast_path.complete_and_go_on(
-            tx, header(tx, first), Completion(started, VALUES.keep(1)), Claimant("w1", started.queue)
+            tx, header(tx, first), [Completion(started, VALUES.keep(1))], Claimant("w1", started.queue)
         )
     assert statuses(driver, [first, waiting]) == ["completed", "running"]
 

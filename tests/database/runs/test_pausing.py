@@ -113,7 +113,7 @@ def test_the_fast_path_does_not_go_on_either(driver: RunDriver, is_join: bool) -
     pause(driver, run_id)
     with driver.database.statements() as tx:
         completion, claimant = Completion(first, VALUES.keep(None)), Claimant("w1", first.queue)
-        assert fast_path.complete_and_go_on(tx, header(tx, run_id), completion, claimant) == []
+        assert fast_path.complete_and_go_on(tx, header(tx, run_id), [completion], claimant) == []
     assert driver.statuses(run_id)["c" if is_join else "b"] == "ready"
 
 
