@@ -25,16 +25,13 @@ from typing import Any
 
 from billiard.compat import mem_rss
 from billiard.pool import RUN
-from celery.concurrency import asynpool, prefork
+from celery.concurrency import prefork
 
 from pipeweave.workers.process import child_exits
+from pipeweave.workers.process.handing_out import HandingPool, QuietChild
 from pipeweave.workers.process.memory_watch import MemoryWatch
 
 log = logging.getLogger(__name__)
-
-# Typed as Any because Celery's stubs lack what is replaced here.
-_Worker: Any = asynpool.Worker
-_Pool: Any = asynpool.AsynPool
 
 # What a child tells its parent, next to Celery's own numbers: that it wishes to leave.
 WISHES_TO_LEAVE = 16
@@ -47,7 +44,7 @@ PATIENCE = 2
 LOOK_AGAIN_S = 0.02
 
 
-class Child(_Worker):  # type: ignore[misc]
+class Child(QuietChild):
     """A child process, which asks once to be replaced: after `maxtasks` messages, or when it takes more than
     `max_memory_per_child` KiB.
     """
@@ -75,7 +72,7 @@ class Child(_Worker):  # type: ignore[misc]
         return is_old or (self._most_kib is not None and mem_rss() > self._most_kib)
 
 
-class ChildPool(_Pool):  # type: ignore[misc]
+class ChildPool(HandingPool):
     """The children of a worker. One at a time is replaced; for as long there is one more than usual."""
 
     Worker = Child

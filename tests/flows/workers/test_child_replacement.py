@@ -60,6 +60,12 @@ def stalled(times: list[float]) -> list[float]:
     return [each for each in times if each > max(SLOW_S, TIMES_AS_LONG * median(times))]
 
 
+def waits_for_messages(stack: LiveStack) -> bool:
+    """Whether a worker of this stack has asked its broker for a message, and has none yet."""
+    database = str(stack.redis.connection_pool.connection_kwargs["db"])
+    return any("b" in each["flags"] and each["db"] == database for each in stack.redis.client_list())
+
+
 def assert_nothing_was_lost(stack: LiveStack) -> None:
     """Each task run was called once, at its first attempt, and the tick finds nothing to mend."""
     assert stack.rows("SELECT id FROM task_runs WHERE attempt <> 1 OR status <> 'completed'") == []
@@ -120,4 +126,19 @@ def test_a_child_that_is_killed_while_idle_holds_nobody_up(stack: LiveStack) -> 
         stack.until(lambda gone=child: gone not in children(worker), "the child is still there")
     # A death that nobody notices costs up to five seconds.
     assert len(stalled(times)) <= 1
+    assert_nothing_was_lost(stack)
+
+
+def test_a_message_that_a_child_dies_with_before_it_claims_is_given_to_the_next(stack: LiveStack) -> None:
+    worker = stack.start_worker("steps.py", concurrency=1)
+    stack.store(SINGLE)
+    assert stack.finished(stack.trigger("single")).status == "completed"
+    # It asks for the next message when its only child has worked off the one before.
+    stack.until(lambda: waits_for_messages(stack), "the worker does not ask for messages")
+    [child] = children(worker)
+    os.kill(child, signal.SIGSTOP)
+    run_id = stack.trigger("single")
+    stack.until(lambda: stack.deployment.publisher.depth(stack.queue()) == 0, "the message was not taken")
+    os.kill(child, signal.SIGKILL)
+    assert stack.finished(run_id).status == "completed"
     assert_nothing_was_lost(stack)
