@@ -1,12 +1,12 @@
-"""Upgrades, downgrades, checks or resets the database schema."""
+"""Upgrades, downgrades or resets the database schema."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from pipeweave.errors import Conflict
+from pipeweave.orchestrator.deployment.schema_check import SchemaStatus
 from pipeweave.orchestrator.deployment.schema_history import SchemaHistory
 from pipeweave.orchestrator.retention import partitions
 from pipeweave.orchestrator.store import advisory_locks
@@ -14,22 +14,6 @@ from pipeweave.orchestrator.store.database import Database, Transaction
 
 # How long a migration may take between two of its statements.
 _LONGEST_PAUSE = "SET LOCAL idle_in_transaction_session_timeout = '1min'"
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaStatus:
-    """The database's revision, the latest one shipped, and those in between, not applied yet.
-
-    `current` is None for an empty database.
-    """
-
-    current: str | None
-    latest: str
-    pending: tuple[str, ...]
-
-    @property
-    def is_current(self) -> bool:
-        return not self.pending
 
 
 def upgrade(database_url: str) -> SchemaStatus:
@@ -77,16 +61,6 @@ def step_down(database: Database, history: SchemaHistory, revision: str) -> None
                 f"the schema is not at {revision} any more", hint="another process changes it: look again"
             )
         history.step_down(tx, revision)
-
-
-def status(database_url: str) -> SchemaStatus:
-    """Compare the database's revision with the newest one shipped.
-
-    Raises:
-        Conflict: the schema is newer than this version.
-    """
-    with Database(database_url, pool_size=0).transaction() as tx:
-        return _status(tx, SchemaHistory())
 
 
 def reset(database_url: str) -> SchemaStatus:

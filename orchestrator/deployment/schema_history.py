@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 
+import psycopg2
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import Script, ScriptDirectory
+from sqlalchemy import create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import StaticPool
 
-from pipeweave.errors import Conflict
+from pipeweave.orchestrator.deployment import schema_check
 from pipeweave.orchestrator.store.database import Transaction
 
 _VERSION_TABLE = "schema_migrations"
@@ -31,14 +37,12 @@ class SchemaHistory:
         Raises:
             Conflict: it has one that this version does not know.
         """
-        current = _context(tx).get_current_revision()
+        with _context(tx) as context:
+            current = context.get_current_revision()
         if current is None:
             return ()
         if current not in self.revisions:
-            raise Conflict(
-                f"the schema is at {current}, which this version of PipeWeave does not know",
-                hint="use the version that migrated it",
-            )
+            raise schema_check.unknown(current)
         return self.revisions[: self.revisions.index(current) + 1]
 
     def summary(self, revision: str) -> str:
@@ -47,16 +51,18 @@ class SchemaHistory:
 
     def step_up(self, tx: Transaction, revision: str) -> None:
         """Apply a migration to a schema that has the ones before."""
-        with Operations.context(_context(tx)):
-            self._script(revision).module.upgrade()
-        _context(tx).stamp(self._scripts, revision)
+        with _context(tx) as context:
+            with Operations.context(context):
+                self._script(revision).module.upgrade()
+            context.stamp(self._scripts, revision)
 
     def step_down(self, tx: Transaction, revision: str) -> None:
         """Take back the newest migration of a schema."""
-        with Operations.context(_context(tx)):
-            self._script(revision).module.downgrade()
-        before = self.revisions[: self.revisions.index(revision)]
-        _context(tx).stamp(self._scripts, before[-1] if before else "base")
+        with _context(tx) as context:
+            with Operations.context(context):
+                self._script(revision).module.downgrade()
+            before = self.revisions[: self.revisions.index(revision)]
+            context.stamp(self._scripts, before[-1] if before else "base")
 
     def sql_down(self, revision: str) -> str:
         """The statements that take a migration back; nothing is sent."""
@@ -81,5 +87,27 @@ def _scripts() -> ScriptDirectory:
     return ScriptDirectory.from_config(config)
 
 
-def _context(tx: Transaction) -> MigrationContext:
-    return MigrationContext.configure(tx.connection, opts={"version_table": _VERSION_TABLE})
+@contextmanager
+def _context(tx: Transaction) -> Iterator[MigrationContext]:
+    """Alembic over the connection of the transaction, which it neither ends nor closes.
+
+    Raises:
+        psycopg2.Error: PostgreSQL refused a statement. It comes as everywhere, not as SQLAlchemy wraps it.
+    """
+    driver = tx.connection
+    engine = create_engine(
+        "postgresql+psycopg2://",
+        creator=lambda: driver,
+        poolclass=StaticPool,
+        # To the driver each statement is a transaction of its own: it sends no BEGIN, COMMIT or ROLLBACK.
+        isolation_level="AUTOCOMMIT",
+        pool_reset_on_return=None,
+        use_native_hstore=False,
+    )
+    try:
+        with engine.connect() as connection:
+            yield MigrationContext.configure(connection, opts={"version_table": _VERSION_TABLE})
+    except DBAPIError as error:
+        if isinstance(error.orig, psycopg2.Error):
+            raise error.orig from error
+        raise

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 from pipeweave.errors import Conflict, InvalidSetting
-from pipeweave.orchestrator.deployment import migrate
+from pipeweave.orchestrator.deployment import schema_check
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.retention import default_partition, partitions
@@ -62,7 +62,7 @@ def reachable(settings: Settings) -> Verdict:
 def schema(settings: Settings) -> Verdict:
     """The schema is the one that this version needs."""
     try:
-        status = migrate.status(settings.database_url or "")
+        status = schema_check.status(settings.database_url or "")
     except Conflict:
         return error(
             "the schema is newer than this version of PipeWeave", "install the version that migrated it"

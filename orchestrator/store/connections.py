@@ -7,24 +7,19 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-import orjson
 import psycopg2
 import psycopg2.errors
 from psycopg2.extensions import TRANSACTION_STATUS_IDLE
-from sqlalchemy import create_engine
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import NullPool, PoolProxiedConnection, QueuePool
 
 from pipeweave.errors import Busy, Deadlocked, PipeWeaveError, ReadOnly, SchemaOutdated, Unavailable
 from pipeweave.orchestrator.store.hosts import Hosts
 from pipeweave.orchestrator.store.idle_pools import IDLE_POOLS
+from pipeweave.orchestrator.store.pool import Pool
 from pipeweave.orchestrator.store.pooler import Pooler
 from pipeweave.orchestrator.store.server_clock import ServerClock
 from pipeweave.orchestrator.store.session_settings import APPLICATION_NAME, connect_arguments
-from pipeweave.orchestrator.store.silence import WATCH, Cursor, WatchedConnection
+from pipeweave.orchestrator.store.silence import WATCH, WatchedConnection
 from pipeweave.orchestrator.store.timeline import TIMELINE, timeline_of
 
 # SQLSTATEs after which the same transaction is simply repeated: a deadlock, a serialization failure.
@@ -39,8 +34,6 @@ POOL_TIMEOUT_S = 10
 # A pooled connection that was unused for longer (s) is tested before it is lent.
 IDLE_S = 1.0
 _CLOCK = f"SELECT clock_timestamp(), {TIMELINE}"
-# The key of the time of the last use (s, monotonic clock) in a connection's `info`.
-_USED = "used"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +49,7 @@ class Connections:
     """A pool of connections to one database, each used by one thread at a time. A pool that is idle for long
     is emptied.
 
-    The `info` of a connection lives as long as its session on the server. A statement is part of a
-    transaction only after a BEGIN.
+    A statement is part of a transaction only after a BEGIN.
 
     Args:
         url: `postgresql://user:password@host:port/name`; several hosts as `host:port,host:port`.
@@ -76,27 +68,9 @@ class Connections:
         name: str = APPLICATION_NAME,
     ) -> None:
         hosts = Hosts(url)
-        driver_url = hosts.url.replace("postgresql://", "postgresql+psycopg2://", 1).replace(
-            "postgres://", "postgresql+psycopg2://", 1
-        )
-        pool: dict[str, Any] = {"pool_size": size, "max_overflow": 0, "pool_timeout": POOL_TIMEOUT_S}
-        self.engine = create_engine(
-            driver_url,
-            connect_args={
-                **connect_arguments(settings, name, url),
-                "connection_factory": WatchedConnection,
-                "cursor_factory": Cursor,
-            },
-            isolation_level="AUTOCOMMIT",
-            json_deserializer=orjson.loads,
-            # Native hstore costs a query for each new connection.
-            use_native_hstore=False,
-            # Transaction rolls back itself, or the connection is dropped.
-            pool_reset_on_return=None,
-            **(pool if size else {"poolclass": NullPool}),
-        )
         self._timeline = timeline_of(url)
-        Pooler(self.engine, settings, hosts, self._timeline)
+        pooler = Pooler(connect_arguments(settings, name, url), settings, hosts, self._timeline)
+        self._pool = Pool(pooler.connect, size, POOL_TIMEOUT_S)
         self._is_read_only = "default_transaction_read_only" in settings
         self._broke_at = 0.0
         self._outdated_at = 0.0
@@ -108,7 +82,7 @@ class Connections:
         self._is_watched = size == 0
 
     @contextmanager
-    def lend(self) -> Iterator[PoolProxiedConnection]:
+    def lend(self) -> Iterator[WatchedConnection]:
         """Lend a connection for the block.
 
         Raises:
@@ -132,9 +106,7 @@ class Connections:
                 raise
             finally:
                 self._give_back(connection, lent_at)
-        except PoolTimeout as error:
-            raise Unavailable("every database connection is in use", hint="raise DB_POOL_MAX") from error
-        except (psycopg2.Error, DBAPIError) as error:
+        except psycopg2.Error as error:
             problem = self._problem(error)
             if problem is None:
                 raise
@@ -155,30 +127,28 @@ class Connections:
         with self._lock:
             if self._users or time.monotonic() - self._idle_since < seconds:
                 return False
-            self.engine.dispose()
+            self._pool.close()
             self._is_watched = False
             return True
 
     def use(self) -> PoolUse | None:
         """What of the pool is in use; None if it keeps no connections."""
-        pool = self.engine.pool
-        if not isinstance(pool, QueuePool):
-            return None
-        return PoolUse(pool.checkedout(), pool.checkedin(), pool.size())
+        pool = self._pool
+        return PoolUse(pool.in_use, pool.idle, pool.size) if pool.size else None
 
     def close(self) -> None:
         """Close every connection that is not in use."""
-        self.engine.dispose()
+        self._pool.close()
 
-    def _take(self) -> PoolProxiedConnection:
-        connection = self.engine.raw_connection()
+    def _take(self) -> WatchedConnection:
+        connection = self._pool.take()
         while not self._lives(connection):
             self._drop(connection)
-            connection = self.engine.raw_connection()
+            connection = self._pool.take()
         return connection
 
-    def _lives(self, connection: PoolProxiedConnection) -> bool:
-        used = connection.info.get(_USED)
+    def _lives(self, connection: WatchedConnection) -> bool:
+        used = connection.used_at
         # What is most likely silent, too, is not waited for a second time.
         if used is not None and used <= max(WATCH.found_at, self._outdated_at):
             return False
@@ -195,51 +165,48 @@ class Connections:
             return False
         return True
 
-    def _read_clock(self, connection: PoolProxiedConnection) -> None:
+    def _read_clock(self, connection: WatchedConnection) -> None:
         """Ask a question that any server answers: so the connection lives, and PostgreSQL's time is known."""
-        cursor: Any = connection.cursor()
+        cursor = connection.cursor()
         asked = self._clock.steady()
         cursor.execute(_CLOCK)
-        said, timeline = cursor.fetchone()
+        said, timeline = cursor.fetchone() or (None, None)
         self._clock.record(said, asked)
         self._timeline.record(timeline)
 
-    def _give_back(self, connection: PoolProxiedConnection, lent_at: float) -> None:
-        raw: Any = connection.dbapi_connection
+    def _give_back(self, connection: WatchedConnection, lent_at: float) -> None:
         # The session is gone, or still in a transaction because its COMMIT or ROLLBACK failed.
-        is_usable = raw.get_transaction_status() == TRANSACTION_STATUS_IDLE
+        is_usable = connection.get_transaction_status() == TRANSACTION_STATUS_IDLE
         if not is_usable or lent_at <= self._outdated_at:
             self._drop(connection)
         else:
-            connection.info[_USED] = time.monotonic()
-            connection.close()
+            connection.used_at = time.monotonic()
+            self._pool.give_back(connection)
 
-    def _drop(self, connection: PoolProxiedConnection) -> None:
+    def _drop(self, connection: WatchedConnection) -> None:
         self._broke_at = time.monotonic()
-        connection.invalidate()
+        self._pool.drop(connection)
 
-    def _problem(self, error: psycopg2.Error | DBAPIError) -> PipeWeaveError | None:
+    def _problem(self, error: psycopg2.Error) -> PipeWeaveError | None:
         """Our error for a lost connection, a server without writes or a deadlock; None for an error of the
         statement itself.
         """
-        # The pool's first statements on a new server, and SQLAlchemy's own, wrap the driver's error.
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        if getattr(cause, "pgcode", None) in _START_OVER:
+        if error.pgcode in _START_OVER:
             return Deadlocked("two transactions waited for each other")
-        if getattr(cause, "pgcode", None) in _TOO_SLOW:
+        if error.pgcode in _TOO_SLOW:
             return Busy("a lock was held for too long, or a statement took too long", hint="try again")
-        if isinstance(cause, psycopg2.errors.ReadOnlySqlTransaction) and not self._is_read_only:
+        if isinstance(error, psycopg2.errors.ReadOnlySqlTransaction) and not self._is_read_only:
             return ReadOnly(
                 "PostgreSQL takes no writes", hint="check whether DATABASE_URL leads to the primary"
             )
-        if isinstance(cause, psycopg2.errors.UndefinedTable | psycopg2.errors.UndefinedColumn):
-            missing = str(cause.diag.message_primary)
+        if isinstance(error, psycopg2.errors.UndefinedTable | psycopg2.errors.UndefinedColumn):
+            missing = str(error.diag.message_primary)
             return SchemaOutdated(
                 f"the database lacks a part of the schema: {missing}", hint="run `pipeweave db migrate`"
             )
-        is_ended = getattr(cause, "pgcode", None) in _ENDED
-        if not is_ended and not isinstance(cause, psycopg2.OperationalError | psycopg2.InterfaceError):
+        is_ended = error.pgcode in _ENDED
+        if not is_ended and not isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError):
             return None
         # The driver's text names host, port and user, never the password.
-        reason = (str(cause).strip().splitlines() or ["no connection"])[0]
+        reason = (str(error).strip().splitlines() or ["no connection"])[0]
         return Unavailable(f"PostgreSQL cannot be used: {reason}", hint="check DATABASE_URL and the server")

@@ -18,8 +18,6 @@ from uuid import UUID
 
 import orjson
 import psycopg2
-from sqlalchemy import Connection
-from sqlalchemy.pool import PoolProxiedConnection
 
 from pipeweave import ids
 from pipeweave.errors import Deadlocked
@@ -37,6 +35,7 @@ from pipeweave.orchestrator.store.session_settings import (
     READS,
     VERBS,
 )
+from pipeweave.orchestrator.store.silence import WatchedConnection
 from pipeweave.orchestrator.store.statements import statement as sql
 from pipeweave.orchestrator.store.timeline import timeline_of
 
@@ -65,7 +64,7 @@ class Transaction:
         now: when it began, by PostgreSQL's clock.
     """
 
-    def __init__(self, database: Database, connection: PoolProxiedConnection, *, is_one: bool = True) -> None:
+    def __init__(self, database: Database, connection: WatchedConnection, *, is_one: bool = True) -> None:
         self._database = database
         self._connection = connection
         self._opening = ""
@@ -83,17 +82,16 @@ class Transaction:
             self._opening = "BEGIN; "
 
     @property
-    def connection(self) -> Connection:
-        """The same connection, for tools that speak SQLAlchemy."""
+    def connection(self) -> WatchedConnection:
+        """The driver's connection, for tools that send statements of their own; the transaction has begun."""
         if self._opening:
             self.execute("SELECT 1")
-        return Connection(self._database.connections.engine, self._connection)
+        return self._connection
 
     @property
     def server(self) -> str:
         """Which server of DATABASE_URL this is: `host:port`."""
-        driver: Any = self._connection.dbapi_connection
-        info = driver.info
+        info = self._connection.info
         return f"{info.host or 'local'}:{info.port}"
 
     def cache(self, spec: CacheSpec[K, V]) -> Cache[K, V]:
@@ -143,7 +141,7 @@ class Transaction:
 
     def _end(self, command: str) -> str:
         self._is_open = False
-        cursor: Any = self._connection.cursor()
+        cursor = self._connection.cursor()
         cursor.execute(command)
         return str(cursor.statusmessage)
 

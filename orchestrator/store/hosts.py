@@ -6,10 +6,13 @@ connection would wait for it until its timeout.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pipeweave.settings.database_hosts import Host, hosts_of, with_hosts
 
+_DRIVER = re.compile(r"^postgres(ql)?(\+psycopg2)?://")
+_BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 # The server that answered last, by the servers of a URL. Of all threads: who comes last may be wrong for one
 # connection, and then the next one is asked.
 _ANSWERED: dict[tuple[Host, ...], Host] = {}
@@ -20,13 +23,18 @@ class Hosts:
 
     Args:
         url: of the database, with one host or several.
+
+    Attributes:
+        url: with one of them, for the driver.
     """
 
     def __init__(self, url: str) -> None:
         self._all = hosts_of(url)
         self.are_several = len(self._all) > 1
-        # SQLAlchemy reads one host and one port; `arguments` tells the driver all of them.
-        self.url = with_hosts(url, self._all[0]) if self.are_several else url
+        self.url = _readable(url)
+        # SQLAlchemy has a server with its port in the query. Of several, `arguments` tells the driver all.
+        if self.are_several or ("host=" in url.partition("?")[2] and not self._all[0].name.startswith("/")):
+            self.url = with_hosts(self.url, self._all[0])
 
     def arguments(self) -> dict[str, str]:
         """The driver's arguments for the servers, in the order in which to try them."""
@@ -43,3 +51,8 @@ class Hosts:
         """Begin with this connection's server the next time."""
         if self.are_several and (server := Host(connection.info.host, connection.info.port)) in self._all:
             _ANSWERED[self._all] = server
+
+
+def _readable(url: str) -> str:
+    """The URL without what SQLAlchemy reads and the client library does not."""
+    return _BARE_PERCENT.sub("%25", _DRIVER.sub("postgresql://", url))

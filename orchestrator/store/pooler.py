@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
 import psycopg2
-from sqlalchemy import Engine, event
+from psycopg2.extras import register_default_json, register_default_jsonb, register_uuid
 
 from pipeweave.orchestrator.store.hosts import Hosts
+from pipeweave.orchestrator.store.silence import Cursor, WatchedConnection
 from pipeweave.orchestrator.store.timeline import TIMELINE, Timeline
-
-# The key of the settings for each transaction in a connection's `info`; only connections of a pooler have it.
-LOCAL = "local"
 
 # What a pooler says that does not take options of the server (PgBouncer takes none, or only some).
 _REFUSED = "unsupported startup parameter"
@@ -35,49 +34,69 @@ _OF_THIS = {"default_transaction_read_only": "transaction_read_only"}
 
 
 class Pooler:
-    """Looks at each new connection of an engine.
+    """Opens connections, and looks at each whether it leads to a pooler.
 
     Args:
-        engine: of psycopg2.
+        arguments: of the driver's `connect`.
         settings: of the server for its sessions.
         hosts: of the servers that a connection may be made to.
         timeline: takes in that of the server of each connection.
     """
 
     def __init__(
-        self, engine: Engine, settings: Mapping[str, object], hosts: Hosts, timeline: Timeline
+        self,
+        arguments: Mapping[str, Any],
+        settings: Mapping[str, object],
+        hosts: Hosts,
+        timeline: Timeline,
     ) -> None:
+        self._arguments = arguments
         self._hosts = hosts
         self._timeline = timeline
         self._local = local_settings(settings)
         self._takes_options = True
-        event.listen(engine, "do_connect", self._connect)
-        event.listen(engine, "connect", self._find_out)
 
-    def _connect(self, dialect: Any, record: Any, arguments: Any, parameters: dict[str, Any]) -> Any:
-        connection = self._open(dialect, arguments, {**parameters, **self._hosts.arguments()})
-        self._hosts.record(connection)
+    def connect(self) -> WatchedConnection:
+        """Open a connection; each of its statements is a transaction until a BEGIN.
+
+        Raises:
+            psycopg2.Error: it cannot be opened.
+        """
+        connection = self._open({**self._arguments, **self._hosts.arguments()})
+        try:
+            self._hosts.record(connection)
+            connection.autocommit = True
+            register_uuid(conn_or_curs=connection)  # type: ignore[no-untyped-call]
+            register_default_json(connection, loads=orjson.loads)
+            register_default_jsonb(connection, loads=orjson.loads)
+            self._find_out(connection)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
-    def _open(self, dialect: Any, arguments: Any, parameters: dict[str, Any]) -> Any:
+    def _open(self, arguments: Mapping[str, Any]) -> WatchedConnection:
         if self._takes_options:
             try:
-                return dialect.connect(*arguments, **parameters)
+                return _connected(self._hosts.url, arguments)
             except psycopg2.OperationalError as error:
                 if _REFUSED not in str(error):
                     raise
                 self._takes_options = False
-        return dialect.connect(
-            *arguments, **{name: parameters[name] for name in parameters if name != "options"}
-        )
+        without = {name: arguments[name] for name in arguments if name != "options"}
+        return _connected(self._hosts.url, without)
 
-    def _find_out(self, connection: Any, record: Any) -> None:
+    def _find_out(self, connection: WatchedConnection) -> None:
         with connection.cursor() as cursor:
             cursor.execute(_WHO)
-            pid, timeline = cursor.fetchone()
+            pid, timeline = cursor.fetchone() or (None, None)
         self._timeline.record(timeline)
-        if pid != connection.get_backend_pid() or not self._takes_options:
-            record.info[LOCAL] = self._local
+        if pid != connection.pid or not self._takes_options:
+            connection.local = self._local
+
+
+def _connected(url: str, arguments: Mapping[str, Any]) -> WatchedConnection:
+    return psycopg2.connect(url, connection_factory=WatchedConnection, cursor_factory=Cursor, **arguments)
 
 
 def local_settings(settings: Mapping[str, object]) -> str:

@@ -85,12 +85,18 @@ class WatchedConnection(Connection):
         pid: of its process on the server.
         server: how to reach the server, for the driver.
         suspicion: of its current wait, or of an earlier one.
+        used_at: when it was last given back (s, monotonic clock); None before.
+        local: the statements that give each transaction its settings, if a pooler is in between.
+        prepared: the names of the statements that its session has prepared.
     """
 
     def __init__(self, dsn: str, *arguments: Any) -> None:
         super().__init__(dsn, *arguments)
         self.waits = 0
         self.suspicion: Suspicion | None = None
+        self.used_at: float | None = None
+        self.local: str | None = None
+        self.prepared: set[str] = set()
         self.pid = self.get_backend_pid()
         # The options are those of this session; a question needs none. Of several servers only this one
         # knows the session, whatever became of it meanwhile.

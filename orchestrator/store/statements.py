@@ -15,10 +15,9 @@ from typing import Any
 from uuid import UUID
 
 from psycopg2.extensions import TRANSACTION_STATUS_IDLE
-from sqlalchemy.pool import PoolProxiedConnection
 
-from pipeweave.orchestrator.store.pooler import LOCAL
 from pipeweave.orchestrator.store.rows import Result
+from pipeweave.orchestrator.store.silence import WatchedConnection
 
 # A statement that this process has sent more often is prepared; that costs a round trip.
 PREPARE_AFTER = 3
@@ -59,7 +58,7 @@ class Statement:
 
     def run(
         self,
-        connection: PoolProxiedConnection,
+        connection: WatchedConnection,
         parameters: Mapping[str, Any],
         opening: str = "",
         before: Statement | None = None,
@@ -71,8 +70,8 @@ class Statement:
             before: a statement that is sent in front; its parameters are among `parameters`.
         """
         self.sent += 1
-        cursor: Any = connection.cursor()
-        local = connection.info.get(LOCAL)
+        cursor = connection.cursor()
+        local = connection.local
         if local is not None and (opening or _begins_a_transaction(connection)):
             opening += local
         if self.names_rows and _longest(parameters) > MANY_NAMES:
@@ -84,10 +83,9 @@ class Statement:
         values, text = [], ""
         for each in (before, self) if before else (self,):
             own = [parameters[name] for name in each.names]
-            # `info` lives as long as the session on the server, and so do prepared statements.
-            if each._name not in connection.info:
+            if each._name not in connection.prepared:
                 cursor.execute(opening + each._prepare(own))
-                connection.info[each._name] = True
+                connection.prepared.add(each._name)
                 opening = ""
             values += own
             text += each._execute if each is self else f"{each._execute}; "
@@ -96,17 +94,17 @@ class Statement:
 
     def _run_by_hash(
         self,
-        connection: PoolProxiedConnection,
+        connection: WatchedConnection,
         parameters: Mapping[str, Any],
         opening: str,
         before: Statement | None,
     ) -> Result:
         """Execute the statement as a hash join; what follows in the transaction is planned as before."""
         first = f"{before._plain}; " if before else ""
-        cursor: Any = connection.cursor()
+        cursor = connection.cursor()
         cursor.execute(opening + first + _BY_HASH + self._plain, parameters)
         if not _begins_a_transaction(connection):
-            connection.cursor().execute(_AS_BEFORE + connection.info.get(LOCAL, ""))
+            connection.cursor().execute(_AS_BEFORE + (connection.local or ""))
         return Result(cursor)
 
     def _prepare(self, values: Sequence[Any]) -> str:
@@ -120,10 +118,9 @@ def _longest(parameters: Mapping[str, Any]) -> int:
     return max((len(each) for each in parameters.values() if isinstance(each, list)), default=0)
 
 
-def _begins_a_transaction(connection: PoolProxiedConnection) -> bool:
+def _begins_a_transaction(connection: WatchedConnection) -> bool:
     """Whether the next statement begins a transaction, or is one."""
-    raw: Any = connection.dbapi_connection
-    return bool(raw.get_transaction_status() == TRANSACTION_STATUS_IDLE)
+    return connection.get_transaction_status() == TRANSACTION_STATUS_IDLE
 
 
 # Larger than the number of texts: an evicted text would be prepared anew under another name.

@@ -14,7 +14,7 @@ from pipeweave.cli.support.connection import json_option, with_database_or_url
 from pipeweave.cli.support.rendering import show_json
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.deployment import migrate as schema
+    from pipeweave.orchestrator.deployment import schema_check
 
 
 @click.group()
@@ -46,10 +46,10 @@ def init(database_url: str, as_json: bool) -> None:
 
 
 def _migrate(database_url: str, as_json: bool) -> None:
-    from pipeweave.orchestrator.deployment import migrate as schema
+    from pipeweave.orchestrator.deployment import migrate, schema_check
 
-    before = schema.status(database_url)
-    after = schema.upgrade(database_url)
+    before = schema_check.status(database_url)
+    after = migrate.upgrade(database_url)
     if as_json:
         _show_json(after, ran=before.pending)
     elif before.is_current:
@@ -67,9 +67,9 @@ def status(ctx: click.Context, database_url: str, as_json: bool) -> None:
 
     Exits 1 if migrations are pending.
     """
-    from pipeweave.orchestrator.deployment import migrate as schema
+    from pipeweave.orchestrator.deployment import schema_check
 
-    state = schema.status(database_url)
+    state = schema_check.status(database_url)
     if as_json:
         _show_json(state)
     elif state.is_current:
@@ -85,18 +85,18 @@ def status(ctx: click.Context, database_url: str, as_json: bool) -> None:
 @with_database_or_url
 def reset(database_url: str, yes: bool, as_json: bool) -> None:
     """Delete everything and create the schema again."""
-    from pipeweave.orchestrator.deployment import migrate as schema
+    from pipeweave.orchestrator.deployment import migrate
 
     if not yes:
         raise click.UsageError("this deletes every pipeline, run and token; confirm with --yes")
-    after = schema.reset(database_url)
+    after = migrate.reset(database_url)
     if as_json:
         _show_json(after)
     else:
         click.echo(f"Everything is deleted; the schema was created again: {after.current}")
 
 
-def _show_json(status: schema.SchemaStatus, ran: tuple[str, ...] = ()) -> None:
+def _show_json(status: schema_check.SchemaStatus, ran: tuple[str, ...] = ()) -> None:
     show_json(
         {
             "current": status.current,

@@ -193,10 +193,10 @@ def _scope(full: str) -> str:
 
 @contextmanager
 def _transaction(database_url: str) -> Iterator[Transaction]:
-    from pipeweave.orchestrator.deployment import migrate
+    from pipeweave.orchestrator.deployment import schema_check
     from pipeweave.orchestrator.store import Database
 
-    if not migrate.status(database_url).is_current:
+    if not schema_check.status(database_url).is_current:
         raise Conflict("the database lacks the current schema", hint="run `pipeweave db migrate` first")
     with Database(database_url, pool_size=0).transaction() as tx:
         yield tx

@@ -22,10 +22,10 @@ def opened(database_url: str, *, pool_size: int = 1) -> Iterator[Database]:
     Raises:
         Conflict: the database lacks the current schema. Unavailable: it cannot be reached.
     """
-    from pipeweave.orchestrator.deployment import migrate
+    from pipeweave.orchestrator.deployment import schema_check
     from pipeweave.orchestrator.store import Database
 
-    if not migrate.status(database_url).is_current:
+    if not schema_check.status(database_url).is_current:
         raise Conflict("the database lacks the current schema", hint="run `pipeweave db migrate` first")
     database = Database(database_url, pool_size=pool_size)
     try:

@@ -13,7 +13,7 @@ from support.servers import new_database
 
 from pipeweave.cli import main
 from pipeweave.errors import Conflict
-from pipeweave.orchestrator.deployment import downgrade, migrate
+from pipeweave.orchestrator.deployment import downgrade, migrate, schema_check
 from pipeweave.orchestrator.deployment.schema_history import SchemaHistory
 from pipeweave.orchestrator.retention import partitions
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -83,7 +83,7 @@ def test_every_migration_is_taken_back_to_the_schema_before_it_and_all_can_be_ap
         migrate.step_down(empty, HISTORY, revision)
         with empty.transaction() as tx:
             assert described(tx) == before[revision], f"what {revision} leaves behind"
-    assert migrate.status(empty.url).pending == HISTORY.revisions
+    assert schema_check.status(empty.url).pending == HISTORY.revisions
     migrate.upgrade(empty.url)
     with empty.transaction() as tx:
         assert (described(tx), _months(tx)) == (newest, months)
@@ -149,7 +149,7 @@ def test_a_dry_run_says_what_is_lost_and_changes_nothing(fresh_database: Databas
     (step,) = json.loads(call(fresh_database.url, "--to", "-1", "--dry-run", "--json").stdout)["steps"]
     assert step["revision"] == NEWEST
     assert step["sql"] in call(fresh_database.url, "--to", "-1", "--dry-run", "--sql").stdout
-    assert migrate.status(fresh_database.url).is_current
+    assert schema_check.status(fresh_database.url).is_current
     driver.trigger()
 
 
@@ -158,7 +158,7 @@ def test_a_downgrade_is_meant_and_says_each_step(fresh_database_url: str) -> Non
     assert (refused.exit_code, "--yes" in refused.stderr) == (2, True)
     done = call(fresh_database_url, "--to", "-2", "--yes")
     assert done.stdout.splitlines() == [f"Took back {each}" for each in HISTORY.revisions[:-3:-1]]
-    assert migrate.status(fresh_database_url).pending == HISTORY.revisions[-2:]
+    assert schema_check.status(fresh_database_url).pending == HISTORY.revisions[-2:]
     assert (
         call(fresh_database_url, "--to", HISTORY.revisions[-3], "--yes").stdout == "Nothing to take back.\n"
     )
@@ -169,9 +169,9 @@ def test_a_downgrade_is_refused_while_a_process_is_connected(fresh_database: Dat
         tx.execute("SELECT 1")
         refused = call(fresh_database.url, "--to", "-1", "--yes")
         assert (refused.exit_code, "1 sessions of PipeWeave" in refused.stderr) == (1, True)
-    assert migrate.status(fresh_database.url).is_current
+    assert schema_check.status(fresh_database.url).is_current
     assert call(fresh_database.url, "--to", "-1", "--yes", "--force").exit_code == 0
-    assert migrate.status(fresh_database.url).pending == (NEWEST,)
+    assert schema_check.status(fresh_database.url).pending == (NEWEST,)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_downgrade_is_refused_while_a_process_is_connected(fresh_database: Dat
 def test_a_target_that_is_no_migration_is_refused(fresh_database_url: str, target: str, said: str) -> None:
     refused = call(fresh_database_url, f"--to={target}", "--yes")
     assert (refused.exit_code, "INVALID_INPUT" in refused.stderr, said in refused.stderr) == (1, True, True)
-    assert migrate.status(fresh_database_url).is_current
+    assert schema_check.status(fresh_database_url).is_current
 
 
 def test_a_schema_below_the_target_or_of_a_newer_version_is_refused(fresh_database: Database) -> None:
@@ -198,4 +198,4 @@ def test_one_of_two_who_take_the_same_step_is_refused(fresh_database: Database) 
     migrate.step_down(fresh_database, HISTORY, NEWEST)
     with pytest.raises(Conflict):
         migrate.step_down(fresh_database, HISTORY, NEWEST)
-    assert migrate.status(fresh_database.url).pending == (NEWEST,)
+    assert schema_check.status(fresh_database.url).pending == (NEWEST,)

@@ -14,7 +14,6 @@ from pipeweave.orchestrator.diagnosis import check_database, check_replication
 from pipeweave.orchestrator.diagnosis.doctor import Severity
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.hosts import Hosts
-from pipeweave.orchestrator.store.silence import WatchedConnection
 from pipeweave.settings import load
 from pipeweave.up.ports import LOOPBACK, free_port
 from pipeweave.up.postgres import Postgres
@@ -84,12 +83,9 @@ def test_every_kind_of_session_goes_to_the_primary_though_the_standby_is_named_f
 
 def test_a_silent_session_is_looked_for_at_its_own_server(pair: Pair) -> None:
     database = Database(pair.url(), pool_size=1)
-    with database.connections.lend() as connection:
-        session = connection.dbapi_connection
-        assert isinstance(session, WatchedConnection)
-        with psycopg2.connect(session.server) as other:
-            assert other.info.port == pair.primary.port
-            assert "," not in other.info.dsn_parameters["host"]
+    with database.connections.lend() as session, psycopg2.connect(session.server) as other:
+        assert other.info.port == pair.primary.port
+        assert "," not in other.info.dsn_parameters["host"]
     database.dispose()
 
 

@@ -196,7 +196,7 @@ def test_both_ends_probe_the_line(distant: Database, is_verb: bool) -> None:
         statement = "SELECT current_setting(:name)"
         names = [*session_settings.SERVER]
         said = {name: tx.execute(statement, {"name": name}).scalar_one() for name in names}
-        line = socket.socket(fileno=tx._connection.dbapi_connection.fileno())  # type: ignore[union-attr]
+        line = socket.socket(fileno=tx.connection.fileno())
     try:
         client = [
             line.getsockopt(socket.IPPROTO_TCP, option)

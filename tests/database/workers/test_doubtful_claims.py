@@ -79,9 +79,7 @@ def test_a_claim_whose_answer_is_lost_while_it_waits_is_not_durable_later(driver
     connections: list[int] = []
 
     def claim(tx: Transaction) -> object:
-        raw = tx._connection.dbapi_connection
-        assert raw is not None
-        connections.append(raw.fileno())
+        connections.append(tx._connection.fileno())
         return claiming.start(tx, run_id, [1], 1, worker=name)
 
     with locked(driver, run_id):
