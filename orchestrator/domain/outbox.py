@@ -16,7 +16,7 @@ UNCOUNTED = -1
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A task run that became `queued` in this transaction, on its way to a message."""
+    """A task run that became `queued` in this transaction, on its way to a message; or several alike."""
 
     run_id: UUID
     ordinal: int
@@ -31,6 +31,13 @@ class Released:
     seconds: float | None = None
     # How many of its task share a message, because a worker's child calls them together.
     together: int = 1
+    # It stands for so many: those with the ordinals behind it are like it. The items of a map are one entry.
+    count: int = 1
+
+    @property
+    def ordinals(self) -> range:
+        """The ordinals of all that it stands for."""
+        return range(self.ordinal, self.ordinal + self.count)
 
 
 @dataclass(frozen=True, slots=True)

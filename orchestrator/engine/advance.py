@@ -366,7 +366,7 @@ class Advance:
             maps.begin_next(self.tx, self.run, ordinal)
             return
         self._chords.open_map(ordinal, items)
-        self._releases.send(items)
+        self._releases.items(items)
 
     def _leave_pending(self, ordinal: int, paths: Sequence[str]) -> None:
         """Storage must not be read with rows locked: the check of the step's join reads it (joins.py)."""

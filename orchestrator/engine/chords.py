@@ -16,6 +16,7 @@ from pipeweave.orchestrator.domain.outbox import Chord, ChordPart, JoinCheck
 from pipeweave.orchestrator.domain.plan import WIDE, JoinKind
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.engine.maps import Items
 from pipeweave.orchestrator.store.database import Transaction
 
 
@@ -73,10 +74,10 @@ class ChordAccounting:
                 members[join] = members.get(join, 0) + 1
         self._tx.send(*(Chord(self._run.id, join, count) for join, count in members.items()))
 
-    def open_map(self, ordinal: int, items: Sequence[TaskRun]) -> None:
+    def open_map(self, ordinal: int, items: Items) -> None:
         """Size the chord of a map that was laid out; a narrow map has none."""
-        if len(items) >= WIDE:
-            on_their_own = len(items) if items[0].ends_on_its_own else 0
+        if items.count >= WIDE:
+            on_their_own = items.count if items.first.ends_on_its_own else 0
             self._tx.send(Chord(self._run.id, ordinal, on_their_own))
 
     def joins_of(self, released: TaskRun) -> tuple[int, ...]:

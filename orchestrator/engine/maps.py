@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import MapSourceInvalid
+from pipeweave.errors import InvalidInput, MapSourceInvalid
 from pipeweave.json_values import json_type
 from pipeweave.orchestrator.domain.events import LIMIT, PAUSE, Event
 from pipeweave.orchestrator.domain.failure import Failure
@@ -36,6 +36,19 @@ COUNTS = CacheSpec[tuple[UUID, int], int]("item counts of maps", 1_000)
 
 
 @dataclass(frozen=True, slots=True)
+class Items:
+    """The items of a map that was laid out, for whom none is told apart from the others.
+
+    Args:
+        first: the first of them; the others differ from it by their ordinals, indexes and items.
+        count: how many they are; their ordinals follow each other.
+    """
+
+    first: TaskRun
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class MapEnding:
     """The end of a map whose items are all final; `failure` is None when the map completes."""
 
@@ -45,9 +58,8 @@ class MapEnding:
 
 def lay_out(
     tx: Transaction, run: RunHeader, ordinal: int, loaded: Loaded = NOTHING_LOADED
-) -> list[TaskRun] | None:
-    """Write a task run for each item. None when the run is no longer open; an empty list when there is no
-    item.
+) -> Items | Literal[0] | None:
+    """Write a task run for each item. None when the run is no longer open; 0 when there is no item.
 
     Args:
         loaded: values that were loaded from storage before the transaction.
@@ -58,17 +70,18 @@ def lay_out(
             or beyond the documented caps. Nothing was written.
         TooManyChildren: each item would be a run of its own, and they are too many. Nothing was written.
     """
-    items = _items(referred_values.read(tx, run, ordinal, loaded), run.plan[ordinal].step)
-    first = _reserve(tx, run.id, len(items)) if items else 0
-    if first is None or not items:
-        return None if first is None else []
-    if completing.lay_out(tx, run.id, ordinal, first=first, count=len(items)) is None:
+    source = _source(referred_values.read(tx, run, ordinal, loaded), run.plan[ordinal].step)
+    if not source:
+        return 0
+    array, count = _as_array(source), len(source)
+    first = _reserve(tx, run.id, count)
+    if first is None or completing.lay_out(tx, run.id, ordinal, first=first, count=count) is None:
         return None
-    tx.cache_after_commit(COUNTS, (run.id, ordinal), len(items))
-    return _insert(tx, run, ordinal, first, items)
+    tx.cache_after_commit(COUNTS, (run.id, ordinal), count)
+    return Items(_insert(tx, run, ordinal, (first, first + count - 1), array), count)
 
 
-def _items(source: Any, step: StepSpec) -> list[str]:
+def _source(source: Any, step: StepSpec) -> list[Any]:
     # The output of a step that was skipped, or that has none: there is nothing to run over.
     if source is None:
         return []
@@ -82,14 +95,14 @@ def _items(source: Any, step: StepSpec) -> list[str]:
             f"the list has {len(source):,} items; a map takes at most {MAX_MAP_ITEMS:,}",
             hint="map over batches: a list of lists",
         )
-    items = [canonical(each) for each in source]
-    for index, each in enumerate(items):
-        if len(each) > MAX_ITEM_BYTES:
+    for index, each in enumerate(source):
+        size = 0 if isinstance(each, int | float) else len(canonical(each))
+        if size > MAX_ITEM_BYTES:
             raise MapSourceInvalid(
-                f"item {index} has {len(each):,} bytes; an item may have at most {MAX_ITEM_BYTES:,}",
+                f"item {index} has {size:,} bytes; an item may have at most {MAX_ITEM_BYTES:,}",
                 hint="map over keys or paths, and let the task load what they name",
             )
-    return [each.decode() for each in items]
+    return source
 
 
 _RESERVE = f"""
@@ -110,7 +123,8 @@ def _reserve(tx: Transaction, run_id: UUID, count: int) -> int | None:
     return first
 
 
-# Whether the items are held is decided once, by the statement that writes them.
+# Whether the items are held is decided once, by the statement that writes them. It makes their ids, too: the
+# run's, with the ordinal of the item in the last 24 bits.
 _INSERT = f"""
 WITH parent AS MATERIALIZED (
     SELECT t.*, {pause_sql.HELD} AS is_held FROM task_runs AS t
@@ -119,50 +133,57 @@ WITH parent AS MATERIALIZED (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, map_index, map_parent, status,
         max_attempts, priority, queue, is_limited, code_version, code_hash, timeout_ms, item, queue_name,
         requires, created_at, queued_at)
-    SELECT p.run_id, i.id, p.tenant_id, p.step_id, p.task_id, 'item', i.place - 1, :parent,
+    SELECT p.run_id, CAST(left(CAST(p.run_id AS text), 30)
+            || lpad(to_hex(CAST(:first AS integer) + CAST(i.place AS integer) - 1), 6, '0') AS uuid),
+        p.tenant_id, p.step_id, p.task_id, 'item', i.place - 1, :parent,
         CASE WHEN CAST(:of_children AS boolean) THEN 'pending' WHEN p.is_held THEN 'ready' ELSE 'queued' END,
         p.max_attempts, p.priority, p.queue, p.is_limited, p.code_version, p.code_hash, p.timeout_ms,
-        CAST(i.item AS jsonb), p.queue_name, p.requires, :now,
+        CAST(CAST(i.item AS text) AS jsonb), p.queue_name, p.requires, :now,
         CASE WHEN NOT CAST(:of_children AS boolean) THEN :now END
     FROM parent AS p,
-         unnest(CAST(:ids AS uuid[]), CAST(:items AS text[])) WITH ORDINALITY AS i(id, item, place)
+        json_array_elements(CAST(:items AS json)) WITH ORDINALITY AS i(item, place)
 )
 SELECT p.task_id, p.step_id, p.priority, p.queue, p.is_limited, p.is_held, p.code_version, p.code_hash
 FROM parent AS p
 """
 
 
-def _insert(tx: Transaction, run: RunHeader, ordinal: int, first: int, items: list[str]) -> list[TaskRun]:
-    item_ids = [ids.task_run_id(run.id, number) for number in range(first, first + len(items))]
+def _insert(tx: Transaction, run: RunHeader, ordinal: int, span: tuple[int, int], array: str) -> TaskRun:
+    """Write the items, whose ordinals are from the first to the last of `span`; returns the first of them."""
     parent = {"run_id": run.id, "parent_id": ids.task_run_id(run.id, ordinal), "parent": ordinal}
     of_children = run.plan[ordinal].step.decides is not None
-    values = {"ids": item_ids, "items": items, "of_children": of_children, "now": tx.now}
+    values = {"first": span[0], "items": array, "of_children": of_children, "now": tx.now}
     row = tx.execute(_INSERT, values | parent).one()
     status = TaskStatus.READY if row.is_held else TaskStatus.QUEUED
     if of_children:
         status = TaskStatus.PENDING
     else:
-        _tell(tx, run, row, (first, first + len(items) - 1), status)
-    return [
-        TaskRun(
-            id=item_id,
-            run_id=run.id,
-            step_id=row.step_id,
-            task_id=row.task_id,
-            kind="item",
-            status=status,
-            attempt=1,
-            map_index=index,
-            map_parent=ordinal,
-            item=None,
-            priority=row.priority,
-            queue=row.queue,
-            is_limited=row.is_limited,
-            code_version=row.code_version,
-            code_hash=row.code_hash,
-        )
-        for index, item_id in enumerate(item_ids)
-    ]
+        _tell(tx, run, row, span, status)
+    return TaskRun(
+        id=ids.task_run_id(run.id, span[0]),
+        run_id=run.id,
+        step_id=row.step_id,
+        task_id=row.task_id,
+        kind="item",
+        status=status,
+        attempt=1,
+        map_index=0,
+        map_parent=ordinal,
+        item=None,
+        priority=row.priority,
+        queue=row.queue,
+        is_limited=row.is_limited,
+        code_version=row.code_version,
+        code_hash=row.code_hash,
+    )
+
+
+def _as_array(source: list[Any]) -> str:
+    try:
+        return canonical(source).decode()
+    except InvalidInput:
+        # Each item is as deep as it may be, and the list around it is one level more.
+        return f"[{','.join(canonical(each).decode() for each in source)}]"
 
 
 def _tell(tx: Transaction, run: RunHeader, row: Any, span: tuple[int, int], status: TaskStatus) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from pipeweave.orchestrator.domain.outbox import Released
@@ -12,6 +12,7 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.chords import ChordAccounting
+from pipeweave.orchestrator.engine.maps import Items
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.messaging.batching import MESSAGES_PER_FAN_OUT
 from pipeweave.orchestrator.queueing import durations, widths
@@ -134,6 +135,20 @@ class Release:
                     task = task_run.task_id
                     joins = self._chords.joins_of(task_run)
                     self._tx.send(as_released(task_run, joins, usual.get(task), together.get(task, 1)))
+
+    def items(self, items: Items) -> None:
+        """Send messages for the items of a map: one entry of the outbox for all of them. Those that are held
+        wait for their limit.
+        """
+        first, count, tenant = items.first, items.count, self._run.tenant
+        if first.status is TaskStatus.READY:
+            self._touched.note(tenant, [first.task_id])
+            return
+        task = first.task_id
+        usual = durations.find(self._tx, tenant, [task]) if count >= MESSAGES_PER_FAN_OUT else {}
+        together = {} if first.is_dispatched else widths.find(self._tx, tenant, {task: count})
+        entry = as_released(first, self._chords.joins_of(first), usual.get(task), together.get(task, 1))
+        self._tx.send(replace(entry, count=count))
 
     def _usual_seconds(self, released: Sequence[TaskRun]) -> Mapping[str, float]:
         """How long the tasks usually take (s); read only if the task runs are enough for chunks."""

@@ -103,11 +103,16 @@ def _messages(released: Iterable[Released]) -> Iterable[RunMessage]:
         groups[key].append(each)
     index = 0
     for (_, attempt, task_id, queue, priority, joins, is_limited), members in groups.items():
-        size = 1 if len(members) == 1 else _size(members, attempt, is_limited=is_limited)
-        for chunk in _chunks([each.ordinal for each in members], size):
+        ordinals = members[0].ordinals if len(members) == 1 else _ordinals(members)
+        size = 1 if len(ordinals) == 1 else _size(members, len(ordinals), attempt, is_limited=is_limited)
+        for chunk in _chunks(ordinals, size):
             part = index if joins else UNCOUNTED
             yield RunMessage(members[0].run_id, chunk, attempt, queue, priority, part, joins, task_id)
             index += 1
+
+
+def _ordinals(released: Iterable[Released]) -> list[int]:
+    return [ordinal for each in released for ordinal in each.ordinals]
 
 
 def chunk_size(count: int, seconds: float | None = None) -> int:
@@ -127,12 +132,12 @@ def chunk_size(count: int, seconds: float | None = None) -> int:
     return max(1, min(most, spread))
 
 
-def _size(members: Sequence[Released], attempt: int, *, is_limited: bool) -> int:
+def _size(members: Sequence[Released], count: int, attempt: int, *, is_limited: bool) -> int:
     together = max(each.together for each in members)
     if together > 1 and attempt < ALONE_FROM_ATTEMPT:
         return together
     # A task run of a limited task takes up its limit while it waits in a message: it gets its own message.
-    return 1 if is_limited else chunk_size(len(members), _seconds(members))
+    return 1 if is_limited else chunk_size(count, _seconds(members))
 
 
 def _seconds(released: Iterable[Released]) -> float | None:

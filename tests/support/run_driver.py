@@ -174,7 +174,8 @@ class RunDriver:
 
     def released(self, run_id: UUID) -> list[int]:
         """The ordinals that messages were sent for."""
-        return [each.ordinal for each in self.sent if isinstance(each, Released) and each.run_id == run_id]
+        mine = [each for each in self.sent if isinstance(each, Released) and each.run_id == run_id]
+        return [ordinal for each in mine for ordinal in each.ordinals]
 
 
 def store_spec(tx: Transaction, tenant: str, spec: PipelineSpec) -> int:

@@ -6,6 +6,7 @@ import functools
 from typing import Any
 from uuid import UUID
 
+import orjson
 import pytest
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.run_driver import (
@@ -19,7 +20,7 @@ from support.run_driver import (
 )
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain.outbox import Chord
+from pipeweave.orchestrator.domain.outbox import Chord, Released
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.messaging.batching import group_into_messages
 from pipeweave.orchestrator.queueing import durations
@@ -27,6 +28,7 @@ from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.state import outputs
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.size_limits import MAX_JSON_DEPTH
 
 MAP: dict[str, list[str]] = {"m": [], "after": ["m"]}
 OVER = {"m": "${input.list}"}
@@ -244,9 +246,41 @@ def test_items_that_usually_take_long_travel_one_by_one(driver: RunDriver) -> No
     slow = len(group_into_messages(driver.sent).messages)
     driver.sent.clear()
     with driver.database.transaction() as tx:
+        durations.record(tx, driver.tenant, "noop", 0.01)
+    driver.trigger(input={"list": list(range(640))})
+    usual = len(group_into_messages(driver.sent).messages)
+    driver.sent.clear()
+    with driver.database.transaction() as tx:
         durations.record(tx, driver.tenant, "noop", 0.001)
     driver.trigger(input={"list": list(range(640))})
-    assert (slow, len(group_into_messages(driver.sent).messages)) == (640, 64)
+    assert (slow, usual, len(group_into_messages(driver.sent).messages)) == (640, 64, 16)
+
+
+def test_the_items_of_a_map_are_one_entry_of_the_outbox(driver: RunDriver) -> None:
+    run_id = driver.begin({"m": []}, {"list": list(range(640))}, maps={"m": "${input.list}"})
+    [entry] = [each for each in driver.sent if isinstance(each, Released)]
+    items = [row for row in driver.task_runs(run_id) if row.kind == "item"]
+    assert list(entry.ordinals) == [ids.ordinal_of(row.id) for row in items]
+    assert [row.item for row in items] == [row.map_index for row in items] == list(range(640))
+    assert {ids.run_id_of(row.id) for row in items} == {run_id}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ['text with "quotes", \\ and ü', 1.5, True, None, {"b": [1, {"a": None}], "a": ""}, [], [[]], 2**62],
+    ids=repr,
+)
+def test_an_item_is_kept_as_it_is(driver: RunDriver, value: object) -> None:
+    run_id = driver.begin({"m": []}, {"list": [0, value]}, maps={"m": "${input.list}"})
+    assert [row.item for row in driver.task_runs(run_id) if row.kind == "item"] == [0, value]
+
+
+def test_an_item_may_be_as_deep_as_a_value(driver: RunDriver) -> None:
+    """The list of all items is one level deeper."""
+    deepest: list[object] = []
+    for _ in range(MAX_JSON_DEPTH - 1):
+        deepest = [deepest]
+    assert orjson.loads(maps._as_array([deepest, 1])) == [deepest, 1]
 
 
 def test_how_long_a_task_usually_takes_is_its_tenant_s_own(driver: RunDriver) -> None:
