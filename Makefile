@@ -1,7 +1,7 @@
 # Everything a developer does here. A machine with Python 3.11 to 3.13 and make is enough.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up near room test tests test-whole rewritten check lint looks bench chaos sql client lock lowest sbom audit links
+.PHONY: help setup demo up near room test tests test-whole rewritten check lint looks docs bench chaos sql client lock lowest sbom audit links
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -97,6 +97,9 @@ looks: setup ## Make the pictures of the dashboard anew, and one sheet with all 
 	rm -f docs/pictures/*.png tests/ui/looks/*.txt tests/ui/looks/*.boxes
 	PIPEWEAVE_TEST_LOOKS=renew $(PYTEST) tests/ui/looks
 	@git status --short docs/pictures tests/ui/looks
+
+docs: setup ## Build the pages of docs/ into api/help, which the API serves at /help (a wheel or image made afterwards has them)
+	$(BIN)/python -m help_pages
 
 bench: setup ## Measure against plain Celery on the same machine (HISTORY=1000000: with that many finished runs, too; WATCHED=100: without and with open pages; AGAINST=REF: in turns with another commit)
 	$(BIN)/python -m benchmarks $(if $(AGAINST),--against $(AGAINST)) $(if $(HISTORY),--history $(HISTORY)) $(if $(WATCHED),--watched $(WATCHED))

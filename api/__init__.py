@@ -32,6 +32,7 @@ from pipeweave.api.http import (
     docs_page,
     errors,
     headers,
+    help_site,
     openapi,
     packing,
     proxies,
@@ -92,6 +93,7 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     )
     _add_endpoints(app, requests, endpoints)
     docs_page.register(app)
+    help_site.register(app)
     if settings.ui:
         inside = Inside(deployment, endpoints)
         dashboard = Dashboard(

@@ -38,6 +38,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "scale": "pipeweave.cli.stack_processes:scale",
         "logs": "pipeweave.cli.logs:logs",
         "open": "pipeweave.cli.open:open_",
+        "docs": "pipeweave.cli.docs:docs",
         "demo": "pipeweave.cli.demo:demo",
         "init": "pipeweave.cli.init:init",
     },

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from conftest import Tokens
 
 # For people, not for programs.
-PAGES = {("GET", "/"), ("GET", "/docs"), ("GET", "/static/{filename}")}
+PAGES = {("GET", path) for path in ("/", "/docs", "/static/{filename}", "/help", "/help/", "/help/{name}")}
 
 # For an endpoint that is open and says more to some tokens.
 OPTIONAL_TOKEN = [{}, {"token": []}]
