@@ -42,6 +42,7 @@ from pipeweave.api.oidc import Provider
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.api.ui import SCREENS, Dashboard
 from pipeweave.api.ui.page_paths import is_page
+from pipeweave.orchestrator import dispatch
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.metrics import KeptMetrics, read
 from pipeweave.orchestrator.stream import Hub, LiveClock, LogWatch
@@ -81,6 +82,7 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     app.extensions["pipeweave.hub"] = hub
     live = LiveClock(deployment.database, settings.stream_limit)
     app.extensions["pipeweave.live"] = live
+    app.extensions["pipeweave.stop_dispatching"] = functools.partial(dispatch.stop, deployment.database)
     provider = Provider(settings) if settings.oidc_issuer and settings.ui_login != "token" else None
     renewal = Renewal(deployment.database, provider, settings) if provider else None
     authenticator = Authenticator(deployment.database, is_read_only=settings.ui_read_only, renewal=renewal)

@@ -46,7 +46,7 @@ class ServerWorker(ThreadWorker):
         super().__init__(*args, **options)
         self._waiting: set[ClientConnection] = set()
         self._streams: set[ClientConnection] = set()
-        # What ends the streams, when this process stops.
+        # What ends the streams and claims no further steps, when this process stops.
         self.on_exit: tuple[Callable[[], None], ...] = ()
         self._next_sweep = 0.0
 
@@ -63,6 +63,7 @@ class ServerWorker(ThreadWorker):
         self.on_exit = (
             application.extensions["pipeweave.hub"].close,
             application.extensions["pipeweave.live"].close,
+            application.extensions["pipeweave.stop_dispatching"],
         )
         self._is_page: Callable[[str], bool] = application.extensions["pipeweave.is_page"]
 

@@ -11,6 +11,7 @@ from pipeweave import dispatch_ids, ids
 from pipeweave.errors import PipeWeaveError, SandboxRefused, Unavailable
 from pipeweave.orchestrator.dispatch import item_inputs, tokens, upstream
 from pipeweave.orchestrator.dispatch.database_away import database_needed
+from pipeweave.orchestrator.dispatch.known_outputs import KnownOutputs
 from pipeweave.orchestrator.dispatch.object_urls import ObjectUrls
 from pipeweave.orchestrator.dispatch.payload import PreparedDispatch, StoredUpstream
 from pipeweave.orchestrator.dispatch.secret_params import DispatchSecrets, found_for
@@ -39,12 +40,19 @@ OfEach = list[tuple[TaskRun, "PreparedDispatch | Failure"]]
 
 
 class Preparing:
-    """Prepares the dispatches of one process. Several threads may use it."""
+    """Prepares the dispatches of one process. Several threads may use it.
 
-    def __init__(self, database: Database, values: Values, settings: Settings) -> None:
+    Args:
+        known: outputs of steps that need not be read; None where every one is read.
+    """
+
+    def __init__(
+        self, database: Database, values: Values, settings: Settings, known: KnownOutputs | None = None
+    ) -> None:
         self._database = database
         self._values = values
         self._settings = settings
+        self._known = known
         self.shared = SharedValues(values)
         self._tokens = tokens.StorageTokens(settings, values.backends)
         self._finder = SecretFinder(settings.secrets)
@@ -66,6 +74,7 @@ class Preparing:
         self, run: RunHeader, service: DispatchService, step_id: str, task_runs: Sequence[TaskRun]
     ) -> OfEach:
         backend = self._values.backends.choose(run.tenant, run.pipeline_id)
+        self.shared.forget_before(self._database.timeline.promotions)
         try:
             _refuse_sandbox(run, step_id)
             page = self._upstream(run, step_id)
@@ -85,8 +94,14 @@ class Preparing:
     def _upstream(self, run: RunHeader, step_id: str) -> UpstreamPage:
         if not run.plan[run.plan.ordinals[step_id]].predecessors:
             return UpstreamPage((), None)
+        if self._known is not None and (known := self._known.page(run, step_id)) is not None:
+            return known
+        as_of = self._database.timeline.promotions
         with database_needed(), self._database.statements() as tx:
-            return upstream.page(tx, run, step_id)
+            page = upstream.page(tx, run, step_id)
+        if self._known is not None:
+            self._known.read(run, page.steps, as_of)
+        return page
 
     def stored(
         self, run: RunHeader, steps: Sequence[UpstreamStep], backend: str

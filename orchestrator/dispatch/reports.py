@@ -21,7 +21,8 @@ from pipeweave.errors import (
     StaleReport,
     Unauthenticated,
 )
-from pipeweave.orchestrator.dispatch import results, tokens
+from pipeweave.orchestrator.dispatch import next_steps, results, tokens
+from pipeweave.orchestrator.dispatch.next_steps import NextSteps
 from pipeweave.orchestrator.dispatch.report import FAILED, PENDING, SUCCESS, Report
 from pipeweave.orchestrator.dispatch.taken_objects import TakenObjects
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
@@ -54,20 +55,26 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """The attempt that a report is about, and the row of its task run as it is now."""
+    """The attempt that a report is about.
+
+    Args:
+        task_run: whoever holds it: a report may come before the service's name takes that of the dispatching
+            process.
+        row: of its task run as it is now; None where this process knows the attempt and has not read it.
+    """
 
     dispatch_id: str
     number: int
-    row: Any
-
-    @property
-    def task_run(self) -> TaskRun:
-        # Whoever holds it: a report may come before the service's name takes that of the dispatching process.
-        return replace(of_row(self.row), worker=None)
+    task_run: TaskRun
+    row: Any = None
 
     @property
     def is_running(self) -> bool:
         return bool(self.row.attempt == self.number and self.row.status == TaskStatus.RUNNING)
+
+    def has_ended_as(self, report: Report) -> bool:
+        """Whether it has ended as this report says."""
+        return self.row.attempt == self.number and self.row.status in _SAME[report.status]
 
 
 # How the task run of an attempt stands that has reported so before. One that was pending may have completed.
@@ -157,6 +164,12 @@ class ReportReceiver:
             Unavailable: PostgreSQL or storage cannot be reached; nothing was changed, the report can be sent
                 again.
         """
+        named = self._read(dispatch_id)
+        steps = next_steps.of_process(self.database, self.values, self.settings)
+        known = None if steps is None else steps.open.find(named.task_run_id, named.attempt)
+        if known is not None:
+            attempt = _Attempt(dispatch_id, named.attempt, replace(known[1], worker=None))
+            return self._end(known[0], attempt, report, steps)
         with self.database.statements() as tx:
             attempt = self._find(tx, dispatch_id)
             run = run_headers.load(tx, attempt.row.run_id)
@@ -164,22 +177,48 @@ class ReportReceiver:
             raise NotFound(f"run of {dispatch_id[:80]!r} not found")
         if not attempt.is_running:
             return self._repeated(attempt, report)
+        return self._end(run, attempt, report, steps)
+
+    def _end(self, run: RunHeader, attempt: _Attempt, report: Report, steps: NextSteps | None) -> Reported:
         taken = self._taking(run, attempt)
         outcome = self._outcome(run, attempt, report, taken)
-        turn = Turn(
-            run, [outcome], attempt.task_run.queue, max_retry_delay_ms=self.settings.max_retry_delay_ms
-        )
-        is_stored = turn.report(self.database)
-        is_over = is_stored and isinstance(outcome, Completion | Suspended)
-        if is_over:
+        is_stored = self._store(run, outcome, attempt.task_run, steps)
+        if is_stored and isinstance(outcome, Completion | Suspended):
             taken.remove_originals()
             return Reported()
+        if not is_stored and attempt.row is None:
+            # Only now the row tells whether the attempt was over before.
+            with self.database.statements() as tx:
+                now = self._find(tx, attempt.dispatch_id)
+            if not now.is_running and (is_stored is False or not now.has_ended_as(report)):
+                return self._repeated(now, report)
         if report.status != FAILED and isinstance(outcome, tuple):
-            if not is_stored and (ended := self._ended_before(dispatch_id, report)) is not None:
+            if not is_stored and (ended := self._ended_before(attempt.dispatch_id, report)) is not None:
                 return ended
-            self._check_stored(dispatch_id, report)
+            self._check_stored(attempt.dispatch_id, report)
             raise _unusable(outcome[1])
-        return self._check_stored(dispatch_id, report)
+        return self._check_stored(attempt.dispatch_id, report)
+
+    def _store(
+        self, run: RunHeader, outcome: CallOutcome, task_run: TaskRun, steps: NextSteps | None
+    ) -> bool | None:
+        """Do the turn of a report, and go on with the step after it where this process dispatches it."""
+        turn = Turn(run, [outcome], task_run.queue, max_retry_delay_ms=self.settings.max_retry_delay_ms)
+        if steps is None:
+            return turn.report(self.database)[1]
+        completions, as_of = turn.fast_completions(), steps.outputs.promotions
+        place = steps.place(run, task_run) if completions else None
+        claimed: list[TaskRun] = []
+        try:
+            turn = turn if place is None else replace(turn, claimant=place.claimant)
+            claimed, is_stored = turn.report(self.database)
+            if completions and is_stored:
+                steps.outputs.completed(run, completions[0], as_of)
+        finally:
+            if place is not None:
+                steps.go_on(place, run, claimed)
+        steps.open.end(task_run.id, task_run.attempt)
+        return is_stored
 
     def _check_stored(self, dispatch_id: str, report: Report) -> Reported:
         """What became of the attempt: another report may have come first."""
@@ -195,12 +234,10 @@ class ReportReceiver:
         """What the same report has changed that was taken at the same time: it has taken the objects away."""
         with self.database.statements() as tx:
             now = self._find(tx, dispatch_id)
-        has_ended = now.row.attempt == now.number and now.row.status in _SAME[report.status]
-        return Reported(is_repeated=True) if has_ended else None
+        return Reported(is_repeated=True) if now.has_ended_as(report) else None
 
     def _repeated(self, attempt: _Attempt, report: Report) -> Reported:
-        is_final = attempt.row.attempt == attempt.number
-        if is_final and attempt.row.status in _SAME[report.status]:
+        if attempt.has_ended_as(report):
             return Reported(is_repeated=True)
         if attempt.row.attempt == attempt.number + 1 and report.status == FAILED:
             return Reported(is_repeated=True, is_retrying=attempt.row.finished_at is None)
@@ -209,7 +246,7 @@ class ReportReceiver:
     def _taking(self, run: RunHeader, attempt: _Attempt) -> TakenObjects:
         def beat() -> None:
             with self.database.statements() as tx:
-                heartbeats.beat_of(tx, attempt.row.id, attempt.number)
+                heartbeats.beat_of(tx, attempt.task_run.id, attempt.number)
 
         return TakenObjects(self.values, self.values.backends.choose(run.tenant, run.pipeline_id), beat)
 
@@ -275,7 +312,7 @@ class ReportReceiver:
         row = tx.execute(_ROW, parameters).one_or_none()
         if row is None:
             raise NotFound(f"task run of {dispatch_id[:80]!r} not found")
-        return _Attempt(dispatch_id, named.attempt, row)
+        return _Attempt(dispatch_id, named.attempt, replace(of_row(row), worker=None), row)
 
 
 def _suspend(report: Report, *, takes_pending: bool) -> Suspend | None:

@@ -51,6 +51,11 @@ class DispatchService:
         ready = [each for each in mine if each.set_aside_at is None]
         return chance(ready, len(ready)) if ready else mine[:1]
 
+    def is_ready(self, task_id: str) -> bool:
+        """Whether an instance takes dispatches of a task: it is neither set aside nor draining."""
+        mine = (each for each in self.instances if task_id in each.tasks and not each.drains)
+        return not self.is_disabled and any(each.set_aside_at is None for each in mine)
+
     def timeout_of(self, run: RunHeader, step_id: str) -> float:
         """How long an attempt of a step may take (s)."""
         own = run.own_timeout_s(step_id)
@@ -115,6 +120,12 @@ class Services:
                 self._known.clear()
             self._known[key] = (now, service)
         return service
+
+    def known(self, tenant: str, task_id: str) -> DispatchService | None:
+        """The service of a task as it was read last, however long ago; None where it was not."""
+        with self._lock:
+            known = self._known.get((tenant, task_id))
+        return None if known is None else known[1]
 
     def forget(self) -> None:
         """Read every service again at its next dispatch: an instance was set aside."""

@@ -40,6 +40,19 @@ class SharedValues:
     values: Values
     _written: OrderedDict[str, float] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _promotions: int = 0
+
+    def forget_before(self, promotions: int) -> None:
+        """After a promotion of PostgreSQL write every copy again: steps whose ends it lost are done again,
+        and their outputs may be others.
+
+        Args:
+            promotions: how many are known now.
+        """
+        with self._lock:
+            if promotions > self._promotions:
+                self._promotions = promotions
+                self._written.clear()
 
     def input_of(self, run: RunHeader, backend: str) -> str:
         """The path of a run's input in a backend."""

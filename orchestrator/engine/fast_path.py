@@ -66,17 +66,20 @@ def complete_and_go_on(
     return _turn(tx, run, completions, claimant)[0]
 
 
-def complete_reported(tx: Transaction, run: RunHeader, completion: Completion, queue: str) -> bool | None:
-    """As `complete_and_go_on`, for a result that came as a report: each released step gets a message.
+def complete_reported(
+    tx: Transaction, run: RunHeader, completion: Completion, queue: str, claimant: Claimant | None = None
+) -> tuple[list[TaskRun], bool | None]:
+    """As `complete_and_go_on`, for a result that came as a report.
 
     Args:
         queue: where messages about joins go.
+        claimant: the process that dispatches the next step; None: each released step gets a message.
 
     Returns:
-        Whether the result was stored; None when only the row tells.
+        The released step that the claimant dispatches now, if there is one; and whether the result was
+        stored, None when only the row tells.
     """
-    nobody = Claimant("", queue, room=0, tasks=())
-    return _turn(tx, run, [completion], nobody)[1]
+    return _turn(tx, run, [completion], claimant or Claimant("", queue, room=0, tasks=()))
 
 
 def _turn(

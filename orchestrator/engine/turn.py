@@ -22,8 +22,8 @@ Most turns are one completed step with few successors, or a few steps that meet 
 (fast_path.py): the same decision in one statement, which commits by itself.
 
 Workers call `Turn.apply` after each group of calls. A report of an HTTP service does the same in the API
-process (dispatch/reports.py), with neither a claimant nor anything to hand over: no process here goes on with
-the next steps, so each of them gets a message.
+process (dispatch/reports.py), with nothing to hand over. The API may be the claimant of the next step of an
+HTTP service (dispatch/next_steps.py); every other step gets a message.
 
 A late or doubled report changes no row and releases nothing: the guards are in the statements.
 """
@@ -99,20 +99,25 @@ class Turn:
         # deadlock repeats the claim.
         return database.run(self.claim_next, is_one=False)
 
-    def report(self, database: Database) -> bool | None:
-        """Do the turn of one report.
+    def report(self, database: Database) -> tuple[list[TaskRun], bool | None]:
+        """Do the turn of one report. Only the fast path claims a step for the claimant.
 
         Returns:
-            Whether the attempt ended, or suspended itself, by it; None when only its row tells.
+            The task runs that the claimant has claimed; and whether the attempt ended, or suspended itself,
+            by the report, None when only its row tells.
 
         Raises:
             Unavailable: as `apply`.
         """
         if len(completions := self.fast_completions()) == 1:
             return database.run(
-                lambda tx: fast_path.complete_reported(tx, self.run, completions[0], self.queue), is_one=False
+                lambda tx: fast_path.complete_reported(
+                    tx, self.run, completions[0], self.queue, self.claimant
+                ),
+                is_one=False,
             )
-        return database.run(lambda tx: self._store(tx)[1] > 0)
+        alone = replace(self, claimant=None)
+        return [], database.run(lambda tx: alone.end_attempts(tx) > 0)
 
     @property
     def _is_dispatches_only(self) -> bool:

@@ -46,6 +46,7 @@ class Settings:
     worker_max_memory: int = 500
     worker_labels: tuple[str, ...] = ()
     api_max_memory: int = 1000
+    api_dispatches: int = 16
     poll_interval_ms: int = 1000
     dispatch_networks: tuple[str, ...] = ()
     worker_address: str = "registered"

@@ -178,6 +178,12 @@ TABLE: tuple[Setting, ...] = (
         "MB that the processes of an API take before one that has grown is replaced; 0: no limit",
     ),
     Setting(
+        "API_DISPATCHES",
+        "api_dispatches",
+        values.whole(0, 256),
+        "next steps of HTTP services that an API process dispatches at once after reports; 0: workers do it",
+    ),
+    Setting(
         "POLL_INTERVAL_MS",
         "poll_interval_ms",
         values.whole(100, 3_600_000),

@@ -160,7 +160,7 @@ def test_at_the_dispatch_the_address_counts_that_is_connected_to(
         original(replace(target, address="10.1.2.3"))
 
     original = secret_params.require_private
-    monkeypatch.setattr("pipeweave.orchestrator.dispatch.dispatcher.require_private", elsewhere)
+    monkeypatch.setattr("pipeweave.orchestrator.dispatch.posting.require_private", elsewhere)
     [outcome] = dispatcher.dispatch(run, task_runs)
     assert isinstance(outcome, tuple) and asked
     assert (outcome[1].code, outcome[1].retryable) == ("SECRET_DENIED", False)

@@ -1,0 +1,108 @@
+"""The dispatches of one process whose attempts have not reported to it yet.
+
+Most attempts of a chain report within milliseconds. So it is noted a moment later that a service has taken a
+dispatch, and not at all if the report has come. Until then the attempt is a claim of this process, and lost
+if that dies. And a report that comes to the process that has dispatched need not read the row of its
+attempt: the guards of what it stores are in the statement.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.task_run import Dispatched, TaskRun
+
+# It is noted so long (s) after the answer that a service has taken a dispatch.
+NOTE_AFTER_S = 0.2
+# Dispatches that are remembered; a report of an older one reads its row.
+MOST_OPEN = 4_000
+
+Key = tuple[UUID, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    run: RunHeader
+    task_run: TaskRun
+
+
+class OpenDispatches:
+    """Several threads may use it.
+
+    Args:
+        promotions: how many promotions of PostgreSQL this process has noticed. After another one the rows are
+            the truth again.
+    """
+
+    def __init__(self, promotions: Callable[[], int]) -> None:
+        self._promotions = promotions
+        self._as_of = promotions()
+        self._open: OrderedDict[Key, _Open] = OrderedDict()
+        self._under_way: set[Key] = set()
+        self._to_note: dict[Key, tuple[float, Dispatched]] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, run: RunHeader, task_run: TaskRun) -> None:
+        """Remember an attempt that this process has claimed, before its dispatch leaves."""
+        with self._lock:
+            self._forget_after_promotion()
+            self._open[_key(task_run)] = _Open(run, task_run)
+            self._under_way.add(_key(task_run))
+            while len(self._open) > MOST_OPEN:
+                self._open.popitem(last=False)
+
+    def taken(self, dispatched: Dispatched) -> None:
+        """A service has taken the dispatch of an attempt; it is to be noted, unless its report has come."""
+        key = _key(dispatched.task_run)
+        with self._lock:
+            if key in self._under_way:
+                self._under_way.remove(key)
+                self._to_note[key] = time.monotonic() + NOTE_AFTER_S, dispatched
+
+    def find(self, task_run_id: UUID, attempt: int) -> tuple[RunHeader, TaskRun] | None:
+        """The run and the task run of an attempt that this process has dispatched."""
+        with self._lock:
+            self._forget_after_promotion()
+            mine = self._open.get((task_run_id, attempt))
+        return None if mine is None else (mine.run, mine.task_run)
+
+    def end(self, task_run_id: UUID, attempt: int) -> None:
+        """The attempt is over, or the row says more of it than this process knows."""
+        with self._lock:
+            key = (task_run_id, attempt)
+            self._open.pop(key, None)
+            self._under_way.discard(key)
+            self._to_note.pop(key, None)
+
+    def take_due(self, *, all_of_them: bool = False) -> list[Dispatched]:
+        """The dispatches that are to be noted now."""
+        now = time.monotonic()
+        with self._lock:
+            due = [key for key, (at, _) in self._to_note.items() if all_of_them or at <= now]
+            return [self._to_note.pop(key)[1] for key in due]
+
+    def put_back(self, dispatched: Dispatched) -> None:
+        """It could not be noted: try it again."""
+        with self._lock:
+            self._to_note[_key(dispatched.task_run)] = time.monotonic() + NOTE_AFTER_S, dispatched
+
+    @property
+    def has_notes(self) -> bool:
+        """Whether something is to be noted, now or soon."""
+        return bool(self._to_note)
+
+    def _forget_after_promotion(self) -> None:
+        # What is to be noted stays: the guard tells whether the attempt is still this process's.
+        if (now := self._promotions()) != self._as_of:
+            self._as_of = now
+            self._open.clear()
+
+
+def _key(task_run: TaskRun) -> Key:
+    return task_run.id, task_run.attempt
