@@ -72,14 +72,23 @@ class Worker:
         task.add_done_callback(self._tasks.discard)
 
     async def _report(self, run: str, run_id: str) -> None:
-        reader, writer = (
-            self._idle.pop() if self._idle else await asyncio.open_connection(self._host, self._port)
-        )
         line = f"POST {self._prefix}/api/task-runs/{run_id}/complete HTTP/1.1\r\nHost: {LOOPBACK}"
         self._reported[run] = time.perf_counter()
-        writer.write(_head(line, len(REPORT)) + REPORT)
-        status = int((await reader.readline()).split(b" ")[1])
-        await _body(reader)
+        while True:
+            is_kept = bool(self._idle)
+            reader, writer = (
+                self._idle.pop() if is_kept else await asyncio.open_connection(self._host, self._port)
+            )
+            try:
+                writer.write(_head(line, len(REPORT)) + REPORT)
+                status = int((await reader.readline()).split(b" ")[1])
+                await _body(reader)
+                break
+            except (ConnectionError, asyncio.IncompleteReadError, IndexError):
+                # The orchestrator closes connections that were idle for a while.
+                writer.close()
+                if not is_kept:
+                    raise
         self._idle.append((reader, writer))
         if status != 200:
             self._refused[status] += 1

@@ -18,13 +18,12 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
-from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.dispatch.dispatcher import Dispatcher
 from pipeweave.orchestrator.dispatch.known_outputs import KnownOutputs
+from pipeweave.orchestrator.dispatch.note_keeper import NoteKeeper
 from pipeweave.orchestrator.dispatch.open_dispatches import OpenDispatches
 from pipeweave.orchestrator.dispatch.serverless import TICK
 from pipeweave.orchestrator.domain import queue_names
@@ -35,7 +34,6 @@ from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
 from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.engine.turn import Turn
-from pipeweave.orchestrator.state import dispatches
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
@@ -47,12 +45,10 @@ CLAIM_LASTS_S = 20.0
 # A task whose dispatch was not taken is left to the workers for so long (s).
 REST_S = 10.0
 MOST_RESTING = 1_000
-# How often late requests and notes are looked for while something is under way (s).
-LOOK_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DispatchPlace:
     """The right to one dispatch of this process, and its claim.
 
     Args:
@@ -83,11 +79,17 @@ class NextSteps:
         self._taken: Counter[str] = Counter()
         self._resting: dict[tuple[str, str], float] = {}
         self._is_stopped = False
-        self._keeper: threading.Thread | None = None
+        self._notes = NoteKeeper(database, self.open, self._dispatcher.end_late, lambda: self.is_idle)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no dispatch is under way."""
+        with self._lock:
+            return not self._taken
 
     # --- called by the thread that takes a report ---------------------------------------------------------
 
-    def place(self, run: RunHeader, done: TaskRun) -> Place | None:
+    def place(self, run: RunHeader, done: TaskRun) -> DispatchPlace | None:
         """A place for the step after this one; `go_on` must follow. None where the workers are to dispatch
         it: every thread is busy, or half of them with this tenant.
         """
@@ -102,9 +104,9 @@ class NextSteps:
             self._taken[run.tenant] += 1
         queues = (queue_names.dispatch_queue(run.tenant),)
         claimant = Claimant(self.worker, done.queue, queues=queues, tasks=tasks)
-        return Place(claimant, run.tenant, time.monotonic(), self.outputs.promotions)
+        return DispatchPlace(claimant, run.tenant, time.monotonic(), self.outputs.promotions)
 
-    def go_on(self, place: Place, run: RunHeader, claimed: Sequence[TaskRun]) -> None:
+    def go_on(self, place: DispatchPlace, run: RunHeader, claimed: Sequence[TaskRun]) -> None:
         """Dispatch what was claimed at a place, or give the place back if nothing was."""
         if not claimed:
             self._leave(place)
@@ -131,10 +133,10 @@ class NextSteps:
 
     # --- in the threads -----------------------------------------------------------------------------------
 
-    def _work(self, place: Place, run: RunHeader, task_run: TaskRun, *, is_sent: bool = True) -> None:
+    def _work(self, place: DispatchPlace, run: RunHeader, task_run: TaskRun, *, is_sent: bool = True) -> None:
         try:
             if is_sent:
-                self._keep()
+                self._notes.keep()
                 self._dispatch(place, run, task_run)
             else:
                 self._hand_back(run, task_run)
@@ -146,12 +148,12 @@ class NextSteps:
         finally:
             self._leave(place)
 
-    def _dispatch(self, place: Place, run: RunHeader, task_run: TaskRun) -> None:
+    def _dispatch(self, place: DispatchPlace, run: RunHeader, task_run: TaskRun) -> None:
         outcome = self._dispatcher.dispatch_alone(run, task_run, place.since + CLAIM_LASTS_S)
         if isinstance(outcome, Dispatched):
             self.open.taken(outcome)
             if self._is_stopped:
-                self._note()
+                self._notes.store(all_of_them=True)
             return
         self.open.end(task_run.id, task_run.attempt)
         if outcome is None or isinstance(outcome, tuple | Postponed):
@@ -181,57 +183,24 @@ class NextSteps:
         unstarted = Unstarted([task_run])
         self._database.run(lambda tx: hand_over(tx, run.id, unstarted, worker=self.worker))
 
-    def _leave(self, place: Place) -> None:
+    def _leave(self, place: DispatchPlace) -> None:
         with self._lock:
             self._taken[place.tenant] -= 1
             if self._taken[place.tenant] <= 0:
                 del self._taken[place.tenant]
 
-    # --- beside them --------------------------------------------------------------------------------------
-
-    def _keep(self) -> None:
-        """Have a thread look after what is under way; it ends when nothing is."""
-        with self._lock:
-            if self._keeper is None:
-                # No daemon: the process does not end before the notes are written.
-                keeper = threading.Thread(target=self._look_after, name="next-steps")
-                with suppress(RuntimeError):  # the process ends just now
-                    keeper.start()
-                    self._keeper = keeper
-
-    def _look_after(self) -> None:
-        while True:
-            time.sleep(LOOK_S)
-            self._dispatcher.end_late()
-            self._note()
-            with self._lock:
-                if not self._taken and (self._is_stopped or not self.open.has_notes):
-                    self._keeper = None
-                    break
-
-    def _note(self) -> None:
-        """Note the dispatches that were taken a moment ago and whose reports have not come."""
-        due = self.open.take_due(all_of_them=self._is_stopped)
-        by_run: dict[UUID, list[Dispatched]] = {}
-        for each in due:
-            by_run.setdefault(each.task_run.run_id, []).append(each)
-        for mine in by_run.values():
-            try:
-                self._database.run(lambda tx, mine=mine: dispatches.taken(tx, mine), is_one=False)  # type: ignore[misc]
-            except PipeWeaveError as error:
-                log.warning("next_step.not_noted", extra={"reason": error.detail})
-                for each in mine:
-                    self.open.put_back(each)
+    # --- at the end -----------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Claim nothing more: the process is about to end. What is under way goes on."""
         self._is_stopped = True
+        self._notes.stop()
 
     def close(self) -> None:
         """Stop, wait for the dispatches that are under way, and note them."""
         self.stop()
         self._threads.shutdown()
-        self._note()
+        self._notes.store(all_of_them=True)
         self._dispatcher.close()
 
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -20,6 +20,8 @@ from pipeweave.orchestrator.domain.task_run import Dispatched, TaskRun
 
 # It is noted so long (s) after the answer that a service has taken a dispatch.
 NOTE_AFTER_S = 0.2
+# While PostgreSQL is away it is tried for so long (s): long before that the attempt counts as lost.
+NOTE_WITHIN_S = 60.0
 # Dispatches that are remembered; a report of an older one reads its row.
 MOST_OPEN = 4_000
 
@@ -27,9 +29,23 @@ Key = tuple[UUID, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class _OpenDispatch:
     run: RunHeader
     task_run: TaskRun
+
+
+@dataclass(frozen=True, slots=True)
+class TakenNote:
+    """A dispatch that a service has taken, which is to be noted.
+
+    Args:
+        at: not before (s, monotonic clock).
+        until: not after.
+    """
+
+    dispatched: Dispatched
+    at: float
+    until: float
 
 
 class OpenDispatches:
@@ -43,16 +59,16 @@ class OpenDispatches:
     def __init__(self, promotions: Callable[[], int]) -> None:
         self._promotions = promotions
         self._as_of = promotions()
-        self._open: OrderedDict[Key, _Open] = OrderedDict()
+        self._open: OrderedDict[Key, _OpenDispatch] = OrderedDict()
         self._under_way: set[Key] = set()
-        self._to_note: dict[Key, tuple[float, Dispatched]] = {}
+        self._to_note: dict[Key, TakenNote] = {}
         self._lock = threading.Lock()
 
     def begin(self, run: RunHeader, task_run: TaskRun) -> None:
         """Remember an attempt that this process has claimed, before its dispatch leaves."""
         with self._lock:
             self._forget_after_promotion()
-            self._open[_key(task_run)] = _Open(run, task_run)
+            self._open[_key(task_run)] = _OpenDispatch(run, task_run)
             self._under_way.add(_key(task_run))
             while len(self._open) > MOST_OPEN:
                 self._open.popitem(last=False)
@@ -63,7 +79,8 @@ class OpenDispatches:
         with self._lock:
             if key in self._under_way:
                 self._under_way.remove(key)
-                self._to_note[key] = time.monotonic() + NOTE_AFTER_S, dispatched
+                now = time.monotonic()
+                self._to_note[key] = TakenNote(dispatched, now + NOTE_AFTER_S, now + NOTE_WITHIN_S)
 
     def find(self, task_run_id: UUID, attempt: int) -> tuple[RunHeader, TaskRun] | None:
         """The run and the task run of an attempt that this process has dispatched."""
@@ -80,17 +97,19 @@ class OpenDispatches:
             self._under_way.discard(key)
             self._to_note.pop(key, None)
 
-    def take_due(self, *, all_of_them: bool = False) -> list[Dispatched]:
-        """The dispatches that are to be noted now."""
+    def take_due(self, *, all_of_them: bool = False) -> list[TakenNote]:
+        """What is to be noted now."""
         now = time.monotonic()
         with self._lock:
-            due = [key for key, (at, _) in self._to_note.items() if all_of_them or at <= now]
-            return [self._to_note.pop(key)[1] for key in due]
+            due = [key for key, each in self._to_note.items() if all_of_them or each.at <= now]
+            return [self._to_note.pop(key) for key in due]
 
-    def put_back(self, dispatched: Dispatched) -> None:
-        """It could not be noted: try it again."""
-        with self._lock:
-            self._to_note[_key(dispatched.task_run)] = time.monotonic() + NOTE_AFTER_S, dispatched
+    def put_back(self, note: TakenNote) -> None:
+        """It could not be noted: try it again, unless that makes no sense any more."""
+        again = replace(note, at=time.monotonic() + NOTE_AFTER_S)
+        if again.at < note.until:
+            with self._lock:
+                self._to_note[_key(note.dispatched.task_run)] = again
 
     @property
     def has_notes(self) -> bool:

@@ -18,12 +18,12 @@ from pipeweave.errors import (
     InvalidAsyncResult,
     InvalidReport,
     NotFound,
-    StaleReport,
     Unauthenticated,
 )
 from pipeweave.orchestrator.dispatch import next_steps, results, tokens
 from pipeweave.orchestrator.dispatch.next_steps import NextSteps
-from pipeweave.orchestrator.dispatch.report import FAILED, PENDING, SUCCESS, Report
+from pipeweave.orchestrator.dispatch.report import FAILED, PENDING, Report
+from pipeweave.orchestrator.dispatch.reported_attempt import ReportedAttempt, stale
 from pipeweave.orchestrator.dispatch.taken_objects import TakenObjects
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
@@ -52,37 +52,6 @@ class Reported:
     is_repeated: bool = False
     is_retrying: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """The attempt that a report is about.
-
-    Args:
-        task_run: whoever holds it: a report may come before the service's name takes that of the dispatching
-            process.
-        row: of its task run as it is now; None where this process knows the attempt and has not read it.
-    """
-
-    dispatch_id: str
-    number: int
-    task_run: TaskRun
-    row: Any = None
-
-    @property
-    def is_running(self) -> bool:
-        return bool(self.row.attempt == self.number and self.row.status == TaskStatus.RUNNING)
-
-    def has_ended_as(self, report: Report) -> bool:
-        """Whether it has ended as this report says."""
-        return self.row.attempt == self.number and self.row.status in _SAME[report.status]
-
-
-# How the task run of an attempt stands that has reported so before. One that was pending may have completed.
-_SAME = {
-    SUCCESS: (TaskStatus.COMPLETED,),
-    FAILED: (TaskStatus.FAILED,),
-    PENDING: (TaskStatus.WAITING, TaskStatus.COMPLETED),
-}
 
 _ROW = f"""
 SELECT {COLUMNS}, t.tenant_id, t.finished_at, t.dispatched_at FROM task_runs AS t
@@ -131,7 +100,7 @@ class ReportReceiver:
             attempt = self._find(tx, dispatch_id)
             run = run_headers.load(tx, attempt.row.run_id)
         if run is None or not attempt.is_running:
-            raise _stale(attempt)
+            raise stale(attempt)
         return run, attempt.task_run
 
     def heartbeat(self, dispatch_id: str, progress: float | None, message: str | None) -> bool:
@@ -168,7 +137,7 @@ class ReportReceiver:
         steps = next_steps.of_process(self.database, self.values, self.settings)
         known = None if steps is None else steps.open.find(named.task_run_id, named.attempt)
         if known is not None:
-            attempt = _Attempt(dispatch_id, named.attempt, replace(known[1], worker=None))
+            attempt = ReportedAttempt(dispatch_id, named.attempt, replace(known[1], worker=None))
             return self._end(known[0], attempt, report, steps)
         with self.database.statements() as tx:
             attempt = self._find(tx, dispatch_id)
@@ -179,7 +148,9 @@ class ReportReceiver:
             return self._repeated(attempt, report)
         return self._end(run, attempt, report, steps)
 
-    def _end(self, run: RunHeader, attempt: _Attempt, report: Report, steps: NextSteps | None) -> Reported:
+    def _end(
+        self, run: RunHeader, attempt: ReportedAttempt, report: Report, steps: NextSteps | None
+    ) -> Reported:
         taken = self._taking(run, attempt)
         outcome = self._outcome(run, attempt, report, taken)
         is_stored = self._store(run, outcome, attempt.task_run, steps)
@@ -227,7 +198,7 @@ class ReportReceiver:
         if now.row.attempt > now.number:
             return Reported(is_retrying=True)
         if now.is_running or now.row.status == TaskStatus.CANCELLED:
-            raise _stale(now)
+            raise stale(now)
         return Reported()
 
     def _ended_before(self, dispatch_id: str, report: Report) -> Reported | None:
@@ -236,21 +207,23 @@ class ReportReceiver:
             now = self._find(tx, dispatch_id)
         return Reported(is_repeated=True) if now.has_ended_as(report) else None
 
-    def _repeated(self, attempt: _Attempt, report: Report) -> Reported:
+    def _repeated(self, attempt: ReportedAttempt, report: Report) -> Reported:
         if attempt.has_ended_as(report):
             return Reported(is_repeated=True)
         if attempt.row.attempt == attempt.number + 1 and report.status == FAILED:
             return Reported(is_repeated=True, is_retrying=attempt.row.finished_at is None)
-        raise _stale(attempt)
+        raise stale(attempt)
 
-    def _taking(self, run: RunHeader, attempt: _Attempt) -> TakenObjects:
+    def _taking(self, run: RunHeader, attempt: ReportedAttempt) -> TakenObjects:
         def beat() -> None:
             with self.database.statements() as tx:
                 heartbeats.beat_of(tx, attempt.task_run.id, attempt.number)
 
         return TakenObjects(self.values, self.values.backends.choose(run.tenant, run.pipeline_id), beat)
 
-    def _outcome(self, run: RunHeader, attempt: _Attempt, report: Report, taken: TakenObjects) -> CallOutcome:
+    def _outcome(
+        self, run: RunHeader, attempt: ReportedAttempt, report: Report, taken: TakenObjects
+    ) -> CallOutcome:
         task_run = attempt.task_run
         logs = results.own_path(report.logs_path, "logsPath", attempt.dispatch_id, taken.backend)
         if report.status == FAILED:
@@ -306,13 +279,13 @@ class ReportReceiver:
             )
         return named
 
-    def _find(self, tx: Transaction, dispatch_id: str) -> _Attempt:
+    def _find(self, tx: Transaction, dispatch_id: str) -> ReportedAttempt:
         named = self._read(dispatch_id)
         parameters = {"run_id": ids.run_id_of(named.task_run_id), "id": named.task_run_id}
         row = tx.execute(_ROW, parameters).one_or_none()
         if row is None:
             raise NotFound(f"task run of {dispatch_id[:80]!r} not found")
-        return _Attempt(dispatch_id, named.attempt, replace(of_row(row), worker=None), row)
+        return ReportedAttempt(dispatch_id, named.attempt, replace(of_row(row), worker=None), row)
 
 
 def _suspend(report: Report, *, takes_pending: bool) -> Suspend | None:
@@ -324,21 +297,6 @@ def _suspend(report: Report, *, takes_pending: bool) -> Suspend | None:
     if suspend is not None and report.selected_next is not None:
         raise InvalidAsyncResult("selectedNext: an attempt that is pending cannot choose what runs next")
     return suspend
-
-
-def _stale(attempt: _Attempt) -> StaleReport:
-    status = attempt.row.status
-    if attempt.row.attempt != attempt.number:
-        detail = f"attempt {attempt.number} is over: attempt {attempt.row.attempt} is {status}"
-    else:
-        detail = f"attempt {attempt.number} is over: the task run is {status}"
-    return StaleReport(
-        detail,
-        hint="stop the work; nothing was changed",
-        taskRunId=ids.show(ids.TASK_RUN, attempt.row.id),
-        attempt=attempt.row.attempt,
-        taskRunStatus=str(status),
-    )
 
 
 def _unusable(failure: Failure) -> InvalidReport:

@@ -19,17 +19,25 @@ from support.counted_calls import counted_calls
 from support.factories import register
 from support.run_driver import store_spec
 from support.sent_statements import sent_statements
+from support.servers import wait_until
+from support.taking_service import TakingService, taking_service
 from werkzeug.test import EnvironBuilder
 
+from pipeweave import dispatch_ids, ids
 from pipeweave.api import create_app
 from pipeweave.api.http import auth
 from pipeweave.authoring.task import Task
 from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.dispatch import open_dispatches, posting, services
+from pipeweave.orchestrator.dispatch.next_steps import of_process
 from pipeweave.orchestrator.domain.outbox import Outgoing
 from pipeweave.orchestrator.messaging.batching import MESSAGES_PER_FAN_OUT, SHORT_S, group_into_messages
 from pipeweave.orchestrator.queueing import durations, widths
+from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
+from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.security import access_tokens
+from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.statements import PREPARE_AFTER
 from pipeweave.settings import Settings
 from pipeweave.spec import PipelineSpec, StepSpec
@@ -134,6 +142,8 @@ def plant(
         (watchdog, "MESSAGE_S"),
         (auth, "TOKEN_CACHE_S"),
         (widths, "FRESH_S"),
+        (services, "READ_EVERY_S"),
+        (posting, "SEEN_EVERY_S"),
     ):
         monkeypatch.setattr(module, name, 600.0)
     deployment = Deployment.open(
@@ -142,6 +152,7 @@ def plant(
             broker_url=fresh_broker_url,
             data_dir=str(tmp_path_factory.mktemp("costs")),
             secret_key="5e" * 32,
+            dispatch_networks=("loopback",),
         )
     )
     with deployment.database.transaction() as tx:
@@ -160,14 +171,14 @@ def chain(length: int) -> list[dict[str, object]]:
     return [{"id": f"s{n}", "task": "noop", "needs": [f"s{n - 1}"] if n else []} for n in range(length)]
 
 
-def assert_costs(work: Callable[[], object], expected: Cost) -> None:
+def assert_costs(work: Callable[[], object], expected: Cost, *, of_all_threads: bool = False) -> None:
     """Statements and commits of some work, once all its statements are prepared and all caches filled."""
     for _ in range(PREPARE_AFTER + 1):
         work()
     seen: list[Cost] = []
     # What a cache remembers for a second or two is read again on a machine that stood still for so long.
     while expected not in seen and len(seen) < TRIES:
-        with sent_statements(of_all_threads=False) as sent:
+        with sent_statements(of_all_threads=of_all_threads) as sent:
             work()
         seen.append(sent.cost)
     assert seen[-1] == expected, "\n\n".join([str(seen), *sent])
@@ -310,3 +321,72 @@ def test_each_further_run_of_a_batch_costs_so_many_calls_of_functions(sending: P
         return least(lambda: sending.calls_of("/api/pipelines/chain/trigger/batch", body))
 
     assert (of(21) - of(1)) / 20 <= CALLS_OF_A_RUN_OF_A_BATCH
+
+
+# --- steps of HTTP services -------------------------------------------------------------------------------
+
+
+@dataclass
+class Hops:
+    """A chain of steps of an HTTP service, and the API processes that take its reports in turn."""
+
+    plant: Plant
+    service: TakingService
+    clients: list[FlaskClient]
+    deployments: list[Deployment]
+    done: int = 0
+
+    def hop(self) -> None:
+        """Report the end of a step, and wait until the service has the next one and its answer is read."""
+        client, deployment = self.clients[0], self.deployments[0]
+        self.clients.append(self.clients.pop(0))
+        self.deployments.append(self.deployments.pop(0))
+        report = {"status": "success", "output": {"n": self.done}}
+        path = f"/api/task-runs/{self.service.taken[-1]['runId']}/complete"
+        answer = client.post(path, json=report)
+        assert (answer.status_code, answer.json["isRepeated"]) == (200, False), answer.text
+        self.done += 1
+        self.service.dispatches(self.done + 1)
+        steps = of_process(deployment.database, deployment.values, deployment.settings)
+        assert steps is not None
+        wait_until(lambda: steps.is_idle, what="the answer was not read")
+
+
+@pytest.fixture
+def hops(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hops]:
+    """A run of a long chain, whose first step runs."""
+    monkeypatch.setattr(open_dispatches, "NOTE_AFTER_S", 600.0)
+    deployment = plant.deployment
+    with taking_service() as service:
+        with deployment.database.transaction() as tx:
+            task = TaskRegistration("take", "a" * 16)
+            service_registration.register(
+                tx, TENANT, Registration("takers", "1", "http", service.url, [task])
+            )
+        chain = [{"id": f"s{n}", "task": "take", "needs": [f"s{n - 1}"] if n else []} for n in range(40)]
+        plant.store("hops", *chain)
+        run_id = ids.read(ids.RUN, plant.trigger("hops"))
+        with deployment.database.transaction() as tx:
+            [first] = claiming.start(tx, run_id, [1], 1, worker="w#1")
+        plant.waiting.clear()
+        service.taken.append({"runId": dispatch_ids.make("5e" * 32, first.id, 1)})
+        yield Hops(plant, service, [plant.client], [deployment])
+
+
+def test_a_hop_of_an_http_service_costs_one_statement_and_no_message(hops: Hops) -> None:
+    """The report that ends a step claims the next one; its dispatch needs nothing that is not known."""
+    assert_costs(hops.hop, (1, 1), of_all_threads=True)
+    assert hops.plant.waiting == []
+
+
+def test_a_hop_whose_report_comes_to_another_process_costs_two_statements_more(hops: Hops) -> None:
+    """It reads the row of the attempt and its run, and the outputs before the next step."""
+    other = Deployment.open(hops.plant.deployment.settings)
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr(other.publisher, "publish", hops.plant.waiting.extend)
+    hops.clients.append(create_app(other.settings, other).test_client())
+    hops.deployments.append(other)
+    assert_costs(hops.hop, (3, 3), of_all_threads=True)
+    assert hops.plant.waiting == []
+    monkey.undo()
+    other.close()

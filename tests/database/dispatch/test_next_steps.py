@@ -17,7 +17,7 @@ from support.taking_service import TakingService, taking_service
 
 from pipeweave import dispatch_ids, ids
 from pipeweave.errors import StaleReport
-from pipeweave.orchestrator.dispatch import next_steps, open_dispatches
+from pipeweave.orchestrator.dispatch import next_steps, note_keeper, open_dispatches
 from pipeweave.orchestrator.dispatch.next_steps import NextSteps
 from pipeweave.orchestrator.dispatch.report import SUCCESS, Report
 from pipeweave.orchestrator.dispatch.reports import ReportReceiver
@@ -251,7 +251,7 @@ def test_a_process_that_ends_claims_nothing_and_gives_back_what_it_has_not_begun
     steps.close()
     with api.database.transaction() as tx:
         [claimed] = claiming.start(tx, run_id, [3], 1, worker=steps.worker)
-    place = next_steps.Place(None, api.tenant, 0.0, 0)  # type: ignore[arg-type]
+    place = next_steps.DispatchPlace(None, api.tenant, 0.0, 0)  # type: ignore[arg-type]
     api.sent.clear()
     steps.go_on(place, run, [claimed])
     assert (api.row(run_id, 3).status, api.released) == ("queued", [3])
@@ -316,8 +316,8 @@ def test_a_claim_of_a_process_that_died_is_ended_by_the_tick(
     api.reports.end(report, DONE)
     with api.database.transaction() as tx:
         tx.execute(
-            "UPDATE task_runs SET claimed_at = now() - interval '31 seconds' WHERE run_id = :id AND id = :step",
-            {"id": run_id, "step": ids.task_run_id(run_id, 2)},
+            "UPDATE task_runs SET claimed_at = now() - interval '31 seconds' WHERE id = :step",
+            {"step": ids.task_run_id(run_id, 2)},
         )
     with api.database.transaction() as tx:
         lost = {each.run_id for each, _ in lost_attempts.of_lost_workers(tx)}
@@ -329,7 +329,7 @@ def test_a_note_that_could_not_be_stored_is_stored_later(
 ) -> None:
     monkeypatch.setattr(open_dispatches, "NOTE_AFTER_S", 0.0)
     tried = threading.Event()
-    take = next_steps.dispatches.taken
+    take = note_keeper.dispatches.taken
 
     def fail_once(tx: Any, taken: Any) -> None:
         if not tried.is_set():
@@ -337,7 +337,7 @@ def test_a_note_that_could_not_be_stored_is_stored_later(
             raise StaleReport("not now")
         take(tx, taken)
 
-    monkeypatch.setattr(next_steps.dispatches, "taken", fail_once)
+    monkeypatch.setattr(note_keeper.dispatches, "taken", fail_once)
     run_id, first = api.begin(service.url)
     api.reports.end(first, DONE)
     wait_until(lambda: api.row(run_id, 2).dispatched_at is not None, what="nobody noted it")

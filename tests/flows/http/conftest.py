@@ -41,3 +41,31 @@ def orchestrator_url(http_stack: LiveStack, api: Server) -> str:
 def secret() -> str:
     """The secret that workers share with the deployment."""
     return SECRET_KEY
+
+
+@pytest.fixture(scope="module")
+def crashing(make_stack: StackMaker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveStack]:
+    """A stack of this module alone with a beat; each test starts the worker that it kills."""
+    with make_stack(tmp_path_factory.mktemp("crashing")) as own:
+        own.start_beat()
+        yield own
+
+
+@pytest.fixture(scope="module")
+def crashing_api(crashing: LiveStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running_api(crashing.settings, tmp_path_factory.mktemp("crashing-api")) as server:
+        yield server
+
+
+@pytest.fixture
+def stack(crashing: LiveStack) -> Iterator[LiveStack]:
+    yield crashing
+    crashing.reset()
+
+
+@pytest.fixture
+def url(crashing: LiveStack, crashing_api: Server) -> str:
+    tenant = crashing.settings.tenant
+    with crashing.deployment.database.transaction() as tx:
+        token = access_tokens.create_token(tx, name="worker", tenants=[tenant], scopes=[WORKER])
+    return f"{crashing_api.url}/w/{tenant}/{token}"

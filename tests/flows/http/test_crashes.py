@@ -6,64 +6,21 @@ A run goes on from each of them, and nothing is done twice that was recorded onc
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import pytest
-from support.api_server import Server, running_api
+from support.api_server import Server
+from support.crash_checks import check_completed_once
 from support.http_service import HttpService, http_service
-from support.live_stack import LiveStack, StackMaker
+from support.live_stack import LiveStack
 
-from pipeweave import ids
-from pipeweave.orchestrator.diagnosis import verify
-from pipeweave.orchestrator.security import access_tokens
-from pipeweave.orchestrator.security.access_tokens import WORKER
 from pipeweave.up.ports import free_port
-
-
-@pytest.fixture(scope="module")
-def crashing(make_stack: StackMaker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveStack]:
-    """A stack of this module alone with a beat; each test starts the worker that it kills."""
-    with make_stack(tmp_path_factory.mktemp("crashing")) as own:
-        own.start_beat()
-        yield own
-
-
-@pytest.fixture(scope="module")
-def crashing_api(crashing: LiveStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running_api(crashing.settings, tmp_path_factory.mktemp("crashing-api")) as server:
-        yield server
-
-
-@pytest.fixture
-def stack(crashing: LiveStack) -> Iterator[LiveStack]:
-    yield crashing
-    crashing.reset()
-
-
-@pytest.fixture
-def url(crashing: LiveStack, crashing_api: Server) -> str:
-    tenant = crashing.settings.tenant
-    with crashing.deployment.database.transaction() as tx:
-        token = access_tokens.create_token(tx, name="worker", tenants=[tenant], scopes=[WORKER])
-    return f"{crashing_api.url}/w/{tenant}/{token}"
 
 
 def the_only(stack: LiveStack, run_id: UUID) -> Any:
     [task_run] = stack.task_runs(run_id)
     return task_run
-
-
-def check_completed_once(stack: LiveStack, run_id: UUID) -> None:
-    """The run completed, one event says so, and the events rebuild the rows."""
-    assert stack.finished(run_id).status == "completed"
-    types = [row.type for row in stack.rows("SELECT type FROM events WHERE run_id = :id", id=run_id)]
-    assert types.count("task_run.completed") == 1
-    assert types.count("run.completed") == 1
-    with verify.snapshot(stack.deployment.database) as tx:
-        assert not [each for each in verify.all_runs(tx) if ids.show(ids.RUN, run_id) in str(each)]
 
 
 def single(stack: LiveStack, task: str) -> UUID:
