@@ -6,6 +6,7 @@ must never read or write PostgreSQL."""
 from pipeweave.orchestrator.messaging.batching import ALONE_FROM_ATTEMPT
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.envelope import JOIN_TASK, RUN_TASK, Envelope, decode
+from pipeweave.orchestrator.messaging.inbox import arguments_of
 from pipeweave.orchestrator.messaging.intake import INTAKE
 from pipeweave.orchestrator.messaging.publisher import Publisher
 
@@ -17,6 +18,7 @@ __all__ = [
     "RUN_TASK",
     "Envelope",
     "Publisher",
+    "arguments_of",
     "decode",
     "make_celery",
 ]

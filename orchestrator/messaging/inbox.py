@@ -24,6 +24,7 @@ from kombu.transport import virtual
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
+from pipeweave.orchestrator.messaging.asking import AskingChannel, register_with_event_loop
 from pipeweave.orchestrator.messaging.envelope import (
     KEY_PREFIX,
     Envelope,
@@ -33,7 +34,6 @@ from pipeweave.orchestrator.messaging.envelope import (
     list_key,
     place_of,
 )
-from pipeweave.orchestrator.messaging.intake import INTAKE, NoQueue
 from pipeweave.orchestrator.messaging.primary_connections import (
     PrimaryConnection,
     PrimaryTLSConnection,
@@ -75,7 +75,6 @@ class DropLog:
 
 
 # Typed as Any, because the stubs leave out what is overridden here (tests/database/messaging keeps it true).
-_Channel: Any = redis_transport.Channel
 _Taken: Any = virtual.QoS
 
 
@@ -102,10 +101,9 @@ class TakenMessages(_Taken):  # type: ignore[misc]
         return []
 
 
-class GuardedChannel(_Channel):  # type: ignore[misc]
+class GuardedChannel(AskingChannel):
     """kombu's channel; it delivers messages of ours and nothing else."""
 
-    _queue_cycle: Any
     # Messages are made anew: their delivery tags are the channel's own.
     _tags = count(1)
 
@@ -114,15 +112,6 @@ class GuardedChannel(_Channel):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         # kombu's channel chooses it there, and no earlier.
         self.QoS = TakenMessages
-
-    def _brpop_start(self, timeout: Any = None) -> None:
-        queues = self._queue_cycle
-        if not INTAKE.is_open:
-            self._queue_cycle = NoQueue()
-        try:
-            super()._brpop_start(timeout)
-        finally:
-            self._queue_cycle = queues
 
     def _brpop_read(self, **options: Any) -> bool:
         try:
@@ -241,21 +230,20 @@ def _for_celery(envelope: Envelope, queue: str, level: int, tag: int) -> dict[st
     }
 
 
+def arguments_of(message: Any) -> list[Any] | None:
+    """The arguments of a message that this guard has let through, as it has read them; None for another."""
+    read = message._raw.get("read")
+    return None if read is None else read[0].arguments
+
+
 class GuardedTransport(redis_transport.Transport):
     """kombu's transport with the guard in its channels."""
 
     Channel = GuardedChannel
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
-        """Have the loop of a worker read and look after this connection.
-
-        Two of kombu's timers are for what is not used here: they would wake an idle worker each second. No
-        queue expires, and without acknowledgements nothing is kept that could be restored.
-        """
-        super().register_with_event_loop(connection, loop)
-        cycle: Any = self.cycle
-        for timer in (cycle._binding_expiry_tref, cycle._restore_messages_tref):
-            timer.cancel()
+        """Have the loop of a worker read and look after this connection."""
+        register_with_event_loop(self, super().register_with_event_loop, connection, loop)
 
 
 class GuardedSentinelChannel(GuardedChannel, redis_transport.SentinelChannel):  # type: ignore[misc]

@@ -23,6 +23,7 @@ _OPTIONS: dict[str, Any] = {
     "ignore_result": True,
     "acks_late": True,
     "shared": False,  # with this app alone, not with every other app of the process
+    "Strategy": "pipeweave.workers.consumer.celery_strategy:for_task",
 }
 
 

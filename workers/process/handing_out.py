@@ -23,6 +23,8 @@ from typing import Any
 from billiard.pool import ACK
 from celery.concurrency import asynpool
 
+from pipeweave.workers.process.child_results import ChildResults
+
 # Typed as Any because Celery's stubs lack what is replaced here.
 _Worker: Any = asynpool.Worker
 _Pool: Any = asynpool.AsynPool
@@ -89,6 +91,7 @@ class HandingPool(_Pool):  # type: ignore[misc]
     """Celery's pool, which writes each message as soon as a child is idle."""
 
     Worker = QuietChild
+    ResultHandler = ChildResults
 
     def _create_write_handlers(self, hub: Any, *args: Any, **kwargs: Any) -> None:
         super()._create_write_handlers(hub, *args, **kwargs)
