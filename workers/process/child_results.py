@@ -47,7 +47,7 @@ class ChildResults(_ResultHandler):  # type: ignore[misc]
 
     def _rest(self, hub: Any, fd: int, content: bytes) -> Iterator[None]:
         """Read the rest of a message that has come in part, and nothing of the one behind it."""
-        while missing := _missing(content):
+        while missing := missing_bytes(content):
             try:
                 more = os.read(fd, missing)
             except BlockingIOError:
@@ -71,19 +71,21 @@ class ChildResults(_ResultHandler):  # type: ignore[misc]
 
 def _split(content: bytes) -> tuple[list[Any], bytes]:
     """The whole messages in front, each without its length, and what is left of one that has come in part."""
-    messages, at, size = [], 0, len(content)
-    while size - at >= _LENGTH.size:
-        begin = at + _LENGTH.size
-        end = begin + _LENGTH.unpack_from(content, at)[0]
-        if end > size:
-            break
-        messages.append(memoryview(content)[begin:end])
-        at = end
-    return messages, content[at:]
+    messages = []
+    while not missing_bytes(content):
+        message, content = first_message(content)
+        messages.append(message)
+    return messages, content
 
 
-def _missing(content: bytes) -> int:
-    """How many bytes of a message, or of its length, are missing; 0 when it is whole."""
+def first_message(content: bytes) -> tuple[memoryview, bytes]:
+    """The first message, which is whole, without its length; and what follows it."""
+    end = _LENGTH.size + _LENGTH.unpack_from(content)[0]
+    return memoryview(content)[_LENGTH.size : end], content[end:]
+
+
+def missing_bytes(content: bytes) -> int:
+    """How many bytes of the first message, or of its length, are missing; 0 when it is whole."""
     if len(content) < _LENGTH.size:
         return _LENGTH.size - len(content)
-    return int(_LENGTH.size + _LENGTH.unpack_from(content)[0] - len(content))
+    return max(0, int(_LENGTH.size + _LENGTH.unpack_from(content)[0] - len(content)))

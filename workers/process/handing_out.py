@@ -15,15 +15,17 @@ from __future__ import annotations
 
 import mmap
 import os
+import pickle
 import select
 import struct
 import time
+from collections.abc import Callable
 from typing import Any
 
 from billiard.pool import ACK
 from celery.concurrency import asynpool
 
-from pipeweave.workers.process.child_results import ChildResults
+from pipeweave.workers.process.child_results import AT_ONCE, ChildResults, first_message, missing_bytes
 
 # Typed as Any because Celery's stubs lack what is replaced here.
 _Worker: Any = asynpool.Worker
@@ -54,6 +56,7 @@ class QuietQueue:
 
     def __init__(self, queue: Any, begun: BegunMessage) -> None:
         self._queue = queue
+        self._send = queue._writer.send_bytes
         self._begun = begun
 
     def __getattr__(self, name: str) -> Any:
@@ -65,7 +68,30 @@ class QuietQueue:
         if kind == ACK:
             self._begun.note(values[0])
         else:
-            self._queue.put(message)
+            # As the queue does, with a pickler of Python's in place of one that is written in Python.
+            self._send(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+
+
+class MessageReader:
+    """Reads messages from the pipe to a child: as a rule, each in one system call."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._content = b""
+
+    def next(self) -> Any:
+        """The next message; waits until it is there.
+
+        Raises:
+            EOFError: the parent is gone.
+        """
+        while missing_bytes(self._content):
+            more = os.read(self._fd, AT_ONCE)
+            if not more:
+                raise EOFError
+            self._content += more
+        message, self._content = first_message(self._content)
+        return pickle.loads(message)
 
 
 class QuietChild(_Worker):  # type: ignore[misc]
@@ -85,6 +111,11 @@ class QuietChild(_Worker):  # type: ignore[misc]
         """Called in the child, before its first message."""
         super().on_loop_start(pid)
         self.outq: Any = QuietQueue(self.outq, self.begun)
+
+    def _make_recv_method(self, conn: Any) -> Callable[[float], tuple[bool, Any]]:
+        """How the child receives messages; it waits for as long as it takes."""
+        messages = MessageReader(conn._reader.fileno())
+        return lambda timeout: (True, messages.next())
 
 
 class HandingPool(_Pool):  # type: ignore[misc]

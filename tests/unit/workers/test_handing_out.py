@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from billiard.exceptions import WorkerLostError
+from billiard.pool import MaybeEncodingError
 from support.running_pool import RunningPool
 
 # More than a pipe takes at once.
@@ -125,3 +126,18 @@ def test_a_message_under_way_is_not_handed_out_again_when_the_broker_is_lost(
     running.until(lambda: after.results == [4], "no result")
     assert sent.results == [child]
     assert calls.read_text().split() == [str(child)]
+
+
+@pytest.mark.parametrize(
+    ("function", "argument", "kind"),
+    [(int, "no number", ValueError), (open, os.devnull, MaybeEncodingError)],
+)
+def test_what_goes_wrong_in_a_child_is_told(
+    running: RunningPool, function: Any, argument: str, kind: type[Exception]
+) -> None:
+    sent = Sent(running, function, argument)
+    running.until(lambda: bool(sent.errors), "nothing was told")
+    error: Any = sent.errors[0]
+    assert kind in {type(error), type(getattr(error, "exc", None))}
+    after = Sent(running, len, "four")
+    running.until(lambda: after.results == [4], "the child takes no messages")
