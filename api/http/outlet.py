@@ -32,7 +32,10 @@ class Outlet:
     ) -> None:
         self._receive = receive
         self._taken = taken
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        # Told only while a thread waits.
+        self._changed = threading.Condition(self._lock)
+        self._has_thread = False
         self._parts: deque[bytes] = deque()
         self._size = 0
         self._is_ended = False
@@ -48,15 +51,16 @@ class Outlet:
         Args:
             is_asked_for: it is never too much: whoever puts it waits until there is room.
         """
-        with self._changed:
+        with self._lock:
             if self._is_ended or self._is_gone:
                 return True
             # One part alone may be larger.
             is_much = len(self._parts) >= MAX_PARTS or self._size + len(part) > MAX_BYTES
             if self._parts and is_much and not is_asked_for:
                 return False
-            self._add(part)
-        self._tell()
+            is_asleep = self._add(part)
+        if is_asleep:
+            self._wake()
         return True
 
     def end(self, last: bytes, *, instead: bool = False) -> None:
@@ -65,15 +69,16 @@ class Outlet:
         Args:
             instead: drop the parts that wait.
         """
-        with self._changed:
+        with self._lock:
             if self._is_ended:
                 return
             if instead:
                 self._parts.clear()
                 self._size = 0
-            self._add(last)
             self._is_ended = True
-        self._tell()
+            is_asleep = self._add(last)
+        if is_asleep:
+            self._wake()
 
     @property
     def has_room(self) -> bool:
@@ -85,16 +90,14 @@ class Outlet:
         """Whether anything can still be sent."""
         return not (self._is_ended or self._is_gone)
 
-    def _add(self, part: bytes) -> None:
+    def _add(self, part: bytes) -> bool:
+        """Let a part wait; whether whoever sends has to be woken."""
         self._parts.append(part)
         self._size += len(part)
-
-    def _tell(self) -> None:
-        with self._changed:
-            is_asleep, self._is_awake = not self._is_awake, True
+        is_asleep, self._is_awake = not self._is_awake, True
+        if self._has_thread:
             self._changed.notify()
-        if is_asleep:
-            self._wake()
+        return is_asleep
 
     # --- for the server -----------------------------------------------------------------------------------
 
@@ -105,7 +108,7 @@ class Outlet:
 
     def take(self) -> bytes:
         """All that waits; empty: nothing."""
-        with self._changed:
+        with self._lock:
             taken = b"".join(self._parts)
             self._parts.clear()
             self._size = 0
@@ -133,12 +136,13 @@ class Outlet:
 
     def leave(self) -> None:
         """The watcher has left."""
-        with self._changed:
+        with self._lock:
             self._is_gone = True
             self._changed.notify()
 
     def parts(self) -> Iterator[bytes]:
         """Everything, part by part: for a server that keeps a thread for each answer."""
+        self._has_thread = True
         try:
             while not self._is_gone:
                 with self._changed:

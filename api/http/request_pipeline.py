@@ -13,7 +13,6 @@ from typing import Any
 import orjson
 from flask import Request, Response, request
 from flask.globals import request_ctx
-from werkzeug.datastructures import Headers
 
 from pipeweave.api.http import (
     audited,
@@ -35,6 +34,7 @@ from pipeweave.api.http.metrics_text import Text
 from pipeweave.api.http.ndjson import Lines, streamed
 from pipeweave.api.http.raw_body import RawBody
 from pipeweave.api.http.request_rates import RequestRates
+from pipeweave.api.http.right_to_watch import RightToWatch
 from pipeweave.api.http.socket_requests import SocketRequests
 from pipeweave.api.http.streaming import Stream
 from pipeweave.errors import NotFound
@@ -123,9 +123,14 @@ class RequestPipeline:
 
     def _check(self, endpoint: Endpoint) -> Callable[[], object]:
         """Authenticates the present request once more, also when it is over."""
-        headers, session = Headers(request.headers), browser.session_of(request)
-        peer = proxies.peer_of(request)
-        return lambda: self.authenticator.admit(headers, endpoint.scopes, session=session, peer=peer)
+        return RightToWatch(
+            self.authenticator,
+            request.headers.get("Authorization", ""),
+            request.headers.get("X-Tenant", ""),
+            endpoint.scopes,
+            browser.session_of(request),
+            proxies.peer_of(request),
+        )
 
     def _authenticated(self, endpoint: Endpoint, request: Request, peer: Peer) -> Admission:
         admission = self.authenticator.admit(

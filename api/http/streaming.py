@@ -13,7 +13,7 @@ from pipeweave.api.http import socket_requests, web_socket
 from pipeweave.api.http.outlet import Outlet
 from pipeweave.api.http.request_line import MOST_WAITING, Answer, RequestLine, Submit
 from pipeweave.errors import PipeWeaveError, SlowReader, TooManyRequests, TooManyStreams
-from pipeweave.orchestrator.stream import Holder
+from pipeweave.orchestrator.stream import Holder, Told
 
 EVENT_STREAM = "text/event-stream"
 # The key in a request's environ of the function that takes its connection over: the server's loop then sends
@@ -63,8 +63,11 @@ class EventSink:
 
     def change(self, cursor: str | None, content: bytes) -> None:
         # Without an id, the last one stays that of the client.
-        id = b"" if cursor is None else b"id: %s\n" % cursor.encode()
-        self._put(b"%sdata: %s\n\n" % (id, content))
+        self._put(_event(cursor, content))
+
+    def tell(self, portion: Told) -> None:
+        if not self.outlet.put(portion.shown(_event)):
+            self.end(_SLOW)
 
     def ping(self) -> None:
         self._put(_PING)
@@ -75,6 +78,11 @@ class EventSink:
     def _put(self, part: bytes) -> None:
         if not self.outlet.put(part):
             self.end(_SLOW)
+
+
+def _event(cursor: str | None, content: bytes) -> bytes:
+    id = b"" if cursor is None else b"id: %s\n" % cursor.encode()
+    return b"%sdata: %s\n\n" % (id, content)
 
 
 def _error(error: PipeWeaveError) -> bytes:
@@ -110,8 +118,12 @@ class SocketSink:
         self._put(b'{"event":"ready","id":"%s"}' % cursor.encode())
 
     def change(self, cursor: str | None, content: bytes) -> None:
-        id = b"null" if cursor is None else b'"%s"' % cursor.encode()
-        self._put(b'{"event":"change","id":%s,"change":%s}' % (id, content))
+        if not self.outlet.put(_message(cursor, content)):
+            self.end(_SLOW)
+
+    def tell(self, portion: Told) -> None:
+        if not self.outlet.put(portion.shown(_message)):
+            self.end(_SLOW)
 
     def ping(self) -> None:
         self.outlet.put(web_socket.frame(web_socket.PING, b""))
@@ -136,6 +148,11 @@ class SocketSink:
 
     def _go_on(self) -> None:
         self._line.go_on()
+
+
+def _message(cursor: str | None, content: bytes) -> bytes:
+    id = b"null" if cursor is None else b'"%s"' % cursor.encode()
+    return _text(b'{"event":"change","id":%s,"change":%s}' % (id, content))
 
 
 def _text(message: bytes) -> bytes:

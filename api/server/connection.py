@@ -40,6 +40,7 @@ class ClientConnection(TConn):
         is_kept: whether the client may send a further request after this one.
         drained: bytes that were dropped in the stage `end`.
         is_page: whether its request is with the threads for pages.
+        watched_for: the events of its socket for which the loop waits while it serves a stream.
         environ: of the request that a thread answers, if its head is plain; None: gunicorn parses it.
     """
 
@@ -55,6 +56,7 @@ class ClientConnection(TConn):
         self.is_kept = False
         self.drained = 0
         self.is_page = False
+        self.watched_for = 0
         self.environ: dict[str, Any] | None = None
         self._plain: dict[str, str] | None = None
         self._common = PlainEnviron.of(config, client, server)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import selectors
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -46,6 +47,9 @@ class ServerWorker(ThreadWorker):
         super().__init__(*args, **options)
         self._waiting: set[ClientConnection] = set()
         self._streams: set[ClientConnection] = set()
+        # Streams for which something waits.
+        self._woken: deque[tuple[ClientConnection, Outlet]] = deque()
+        self._is_pumping = False
         # What ends the streams and claims no further steps, when this process stops.
         self.on_exit: tuple[Callable[[], None], ...] = ()
         self._next_sweep = 0.0
@@ -220,8 +224,9 @@ class ServerWorker(ThreadWorker):
     def _begin_stream(self, conn: ClientConnection, outlet: Outlet) -> None:
         conn.begin("stream", STREAM_STALL_S)
         self._streams.add(conn)
+        conn.watched_for = selectors.EVENT_READ
         self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_stream, conn, outlet))
-        outlet.attach(lambda: self.method_queue.defer(self._pump, conn, outlet))
+        outlet.attach(partial(self._wake_stream, conn, outlet))
         if read_ahead := conn.take_back():
             outlet.received(read_ahead)
 
@@ -237,6 +242,19 @@ class ServerWorker(ThreadWorker):
             self._close(conn)
         elif data:
             outlet.received(data)
+
+    def _wake_stream(self, conn: ClientConnection, outlet: Outlet) -> None:
+        """Have the loop send what waits; called by threads. The loop wakes once for all that wait by then."""
+        self._woken.append((conn, outlet))
+        if not self._is_pumping:
+            self._is_pumping = True
+            self.method_queue.defer(self._pump_woken)
+
+    def _pump_woken(self) -> None:
+        # Before it looks: whoever comes afterwards wakes it again.
+        self._is_pumping = False
+        for _ in range(len(self._woken)):
+            self._pump(*self._woken.popleft())
 
     def _pump(self, conn: ClientConnection, outlet: Outlet) -> None:
         if conn in self._streams:
@@ -259,10 +277,12 @@ class ServerWorker(ThreadWorker):
             self._watch(conn, outlet, selectors.EVENT_READ)
             # More may have come while this was sent.
             if outlet.has_parts:
-                self.method_queue.defer(self._pump, conn, outlet)
+                self._wake_stream(conn, outlet)
 
     def _watch(self, conn: ClientConnection, outlet: Outlet, events: int) -> None:
-        self.poller.modify(conn.sock, events, partial(self._on_stream, conn, outlet))
+        if events != conn.watched_for:
+            conn.watched_for = events
+            self.poller.modify(conn.sock, events, partial(self._on_stream, conn, outlet))
 
     # --- waiting, in the loop -----------------------------------------------------------------------------
 

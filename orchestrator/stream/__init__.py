@@ -11,6 +11,7 @@ from pipeweave.orchestrator.stream.live_clock import LiveClock
 from pipeweave.orchestrator.stream.log_watch import LogWatch
 from pipeweave.orchestrator.stream.pace import ViewPace
 from pipeweave.orchestrator.stream.shares import Holder
+from pipeweave.orchestrator.stream.told import Told
 from pipeweave.orchestrator.stream.watching import LiveWanted, TaggedView
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "LogWatch",
     "Sink",
     "TaggedView",
+    "Told",
     "ViewPace",
     "WantedChanges",
     "changes",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -20,10 +20,11 @@ from pipeweave.orchestrator.feed import feed, place_text
 from pipeweave.orchestrator.feed.feed import Batch
 from pipeweave.orchestrator.feed.place import Place
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.stream import changes, shares
+from pipeweave.orchestrator.stream import changes, rights, shares
 from pipeweave.orchestrator.stream.changes import WantedChanges
 from pipeweave.orchestrator.stream.log_watch import LogWatch
 from pipeweave.orchestrator.stream.shares import Holder
+from pipeweave.orchestrator.stream.told import Change, Told, portions
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +36,8 @@ PAUSE_PER_LOOK = 15
 LONGEST_PAUSE_S = 0.1
 # Seconds between two polls while PostgreSQL cannot be reached.
 AWAY_S = 0.25
-# Seconds between two checks of the watchers: who has left, who has lost the right to watch.
-TEND_S = 0.1
+# Seconds between two looks for watchers who have left.
+TEND_S = 0.5
 # Seconds between two signs of life to a watcher, and between two looks whether it may still watch.
 PING_S = 15.0
 CHECK_S = 2.0
@@ -58,14 +59,18 @@ class Sink(Protocol):
     def change(self, cursor: str | None, content: bytes) -> None:
         """A change as JSON, and the cursor behind it; None: the cursor stays as it is."""
 
+    def tell(self, portion: Told) -> None:
+        """Changes that others are told, too."""
+
     def ping(self) -> None:
         """Nothing new; the watcher shall know that the stream lives."""
 
     def end(self, error: PipeWeaveError | None) -> None:
         """Nothing follows. None: this process stops."""
 
-    def check(self) -> object:
-        """Raise an error when the watcher has lost the right to watch."""
+    @property
+    def check(self) -> Callable[[], object]:
+        """Raises an error when the watcher has lost the right to watch. Equal ones are one right."""
 
     @property
     def holder(self) -> Holder:
@@ -88,10 +93,9 @@ class _HubWatcher:
     place: Place | None
     # It had seen all there was, at its last page.
     is_near: bool = False
-    # When it last had room.
+    # When it last had room, as long as it goes on by itself.
     room_at: float = 0.0
     ping_at: float = 0.0
-    check_at: float = 0.0
 
 
 class Hub:
@@ -120,7 +124,7 @@ class Hub:
         self._mark = ""
         # The last look found nothing.
         self._is_quiet = False
-        self._tend_at = 0.0
+        self._tend_at = self._check_at = 0.0
 
     @property
     def count(self) -> int:
@@ -152,7 +156,7 @@ class Hub:
                 sink.end(None)
                 return
             now = time.monotonic()
-            self._new.append(_HubWatcher(wanted, sink, place, False, now, now + PING_S, now + CHECK_S))
+            self._new.append(_HubWatcher(wanted, sink, place, False, now, now + PING_S))
             if self._thread is None:
                 self._place, self._mark = None, ""
                 self._thread = threading.Thread(target=self._run, name="stream", daemon=True)
@@ -231,43 +235,64 @@ class Hub:
         self._known = self._identity = identity
 
     def _admit_new(self, place: Place) -> None:
+        if not self._new:
+            return
         with self._lock:
             new, self._new = self._new, []
             self._watchers += new
         for each in new:
+            # Those who want the same are served together.
+            each.wanted = next(one.wanted for one in self._watchers if one.wanted == each.wanted)
             each.sink.begin(self._cursor(each.place or place, each))
             if self._logs is not None and each.wanted.has_logs:
                 self._logs.watch(each.wanted, each.sink)
 
-    def _hand_out(self, batch: Batch, watchers: Sequence[_HubWatcher]) -> set[_HubWatcher]:
+    def _hand_out(self, batch: Batch, watchers: Iterable[_HubWatcher]) -> bool:
         """Give the events of a batch to those who want them; who has no room goes on by itself, from the
-        first event that it did not take. Returns those.
+        first event that it did not take. Returns whether all had room.
         """
-        full: set[_HubWatcher] = set()
+        all_had_room = True
+        for group, wanted in self._wanted_of(batch, watchers):
+            left = group
+            for first, portion in portions(wanted):
+                full = [each for each in left if not each.sink.has_room]
+                for each in full:
+                    each.place, each.is_near = batch.place_after(first - 1), False
+                    each.room_at = time.monotonic()
+                    all_had_room = False
+                left = [each for each in left if each not in full] if full else left
+                for each in left:
+                    each.sink.tell(portion)
+        return all_had_room
+
+    def _wanted_of(
+        self, batch: Batch, watchers: Iterable[_HubWatcher]
+    ) -> list[tuple[list[_HubWatcher], list[tuple[int, Change]]]]:
+        """Those who want the same, and what of the batch that is."""
         if not batch.events:
-            return full
-        # Most watch one run: of a crowd of them, an event concerns few.
-        of_run: dict[UUID | None, list[_HubWatcher]] = {}
+            return []
+        groups: dict[int, tuple[list[_HubWatcher], list[tuple[int, Change]]]] = {}
         for each in watchers:
-            of_run.setdefault(each.wanted.run_id, []).append(each)
+            groups.setdefault(id(each.wanted), ([], []))[0].append(each)
+        # Most watch one run: of a crowd of them, an event concerns few.
+        of_run: dict[UUID | None, list[tuple[list[_HubWatcher], list[tuple[int, Change]]]]] = {}
+        for group in groups.values():
+            of_run.setdefault(group[0][0].wanted.run_id, []).append(group)
         for index, event in enumerate(batch.events):
-            near = [*of_run.get(event.run_id, ()), *of_run.get(None, ())]
-            near += of_run.get(event.root_run_id, ()) if event.root_run_id is not None else ()
-            wanting = [each for each in near if each not in full and each.wanted.has(event)]
-            if not wanting:
-                continue
-            cursor = place_text.write(batch.place_after(index), self._known, event.tenant)
-            contents: dict[bool, bytes] = {}
-            for each in wanting:
-                as_state = each.wanted.as_state
-                if as_state not in contents:
-                    contents[as_state] = changes.content(event, as_state=as_state)
-                if each.sink.has_room:
-                    each.sink.change(cursor, contents[as_state])
-                else:
-                    full.add(each)
-                    each.place, each.is_near = batch.place_after(index - 1), False
-        return full
+            shown: dict[bool, Change] = {}
+            for run_id in {event.run_id, event.root_run_id, None}:
+                for members, wanted in of_run.get(run_id, ()):
+                    as_state = members[0].wanted.as_state
+                    if members[0].wanted.has(event):
+                        if as_state not in shown:
+                            shown[as_state] = self._change(batch, index, as_state)
+                        wanted.append((index, shown[as_state]))
+        return [group for group in groups.values() if group[1]]
+
+    def _change(self, batch: Batch, index: int, as_state: bool) -> Change:
+        event = batch.events[index]
+        cursor = place_text.write(batch.place_after(index), self._known, event.tenant)
+        return cursor, changes.content(event, as_state=as_state)
 
     def _cursor(self, place: Place, watcher: _HubWatcher) -> str:
         return place_text.write(place, self._known, watcher.wanted.tenant)
@@ -289,7 +314,7 @@ class Hub:
         except CursorExpired as error:
             watcher.sink.end(error)
             return
-        if self._hand_out(batch, [watcher]):
+        if not self._hand_out(batch, [watcher]):
             return
         watcher.is_near = not batch.more
         watcher.place = None if may_join and batch.place.next is None else batch.place
@@ -302,14 +327,14 @@ class Hub:
         self._tend_at = now + TEND_S
         self._watchers = [each for each in self._watchers if each.sink.is_open]
         for each in self._watchers:
-            if each.sink.has_room:
-                each.room_at = now
             if now >= each.ping_at:
                 each.ping_at = now + PING_S
                 each.sink.ping()
-            if now >= each.check_at and self._identity:
-                each.check_at = now + CHECK_S
-                _check(each)
+        if now >= self._check_at and self._identity:
+            self._check_at = now + CHECK_S
+            rights.end_without_right(each.sink for each in self._watchers)
+        # Whoever loses the right to watch does not see more because others are looked for less often.
+        self._tend_at = min(self._tend_at, self._check_at)
 
     def _end_all(self, error: PipeWeaveError) -> None:
         for each in self._watchers:
@@ -337,12 +362,3 @@ def _page(tx: Transaction, place: Place, wanted: WantedChanges) -> Batch:
         root=wanted.run_id if wanted.is_tree else None,
         limit=PAGE,
     )
-
-
-def _check(watcher: _HubWatcher) -> None:
-    try:
-        watcher.sink.check()
-    except Unavailable:
-        pass
-    except PipeWeaveError as error:
-        watcher.sink.end(error)

@@ -11,12 +11,12 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError, TooManyStreams, Unavailable
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.stream import shares
+from pipeweave.orchestrator.stream import rights, shares
 from pipeweave.orchestrator.stream.pace import Allowance
 from pipeweave.orchestrator.stream.shares import Holder
 from pipeweave.orchestrator.stream.watching import LiveSink, LiveWanted, TaggedView, WatchedView, Watcher
@@ -33,6 +33,8 @@ FETCHES_PER_S = 20
 # Seconds between two signs of life to a watcher, and between two looks whether it may still watch.
 PING_S = 10.0
 CHECK_S = 2.0
+# Seconds between two looks for watchers who have left.
+TEND_S = 0.5
 # The threads end when nobody has watched for so long (s).
 IDLE_S = 5.0
 
@@ -69,6 +71,9 @@ class LiveClock:
         # The number of the newest event of each watched run.
         self._newest: dict[UUID, int | None] = {}
         self._watched_at = 0.0
+        # Of these kinds somebody may not have been told everything yet.
+        self._untold: set[str] = set()
+        self._tend_at = self._check_at = 0.0
 
     @property
     def count(self) -> int:
@@ -97,9 +102,8 @@ class LiveClock:
                 sink.end(None)
                 return
             views = tuple(self._views.setdefault(each, WatchedView(each)) for each in wanted.views)
-            self._watchers.append(
-                Watcher(wanted.runs, views, sink, ping_at=now + PING_S, check_at=now + CHECK_S)
-            )
+            self._watchers.append(Watcher(wanted.runs, views, sink, ping_at=now + PING_S))
+            self._untold.update(self._allowed)
             self._watched_at = now
             # What was known before may be old.
             self._moved_at = now
@@ -130,21 +134,28 @@ class LiveClock:
                 pause = AWAY_S
             except Exception:
                 log.exception("live.failed")
+                self._untold.update(self._allowed)
                 pause = AWAY_S
             if self._is_idle(name):
                 return
 
     def _look_at_runs(self) -> float:
         watchers = self._tend()
-        runs = {run for each in watchers for run in each.runs}
-        self._newest = {run: seq for run, seq in self._newest.items() if run in runs}
         with self._database.following() as tx:
             self._read_clock(tx)
-            if runs and time.monotonic() - self._moved_at < LATE_S:
-                self._newest = {row.id: row.seq for row in tx.execute(_NEWEST, {"runs": sorted(runs)})}
-        self._tell("runs", [(each, each.news_of_runs(self._newest)) for each in watchers])
+            if time.monotonic() - self._moved_at < LATE_S:
+                self._look_anew({run for each in watchers for run in each.runs}, tx)
+        newest = self._newest
+        self._tell("runs", lambda each: each.news_of_runs(newest))
         self._ping(watchers)
         return EVERY_S
+
+    def _look_anew(self, runs: set[UUID], tx: Transaction) -> None:
+        rows = tx.execute(_NEWEST, {"runs": sorted(runs)}) if runs else ()
+        newest: dict[UUID, int | None] = {row.id: row.seq for row in rows}
+        if newest != self._newest:
+            self._newest = newest
+            self._untold.add("runs")
 
     def _read_clock(self, tx: Transaction) -> None:
         clock = int(tx.execute(_CLOCK).scalar_one())
@@ -153,14 +164,13 @@ class LiveClock:
 
     def _look_at_views(self) -> float:
         with self._lock:
-            watchers = [each for each in self._watchers if each.sink.is_open]
-            watched = dict.fromkeys(view for each in watchers for view in each.views)
+            watched = dict.fromkeys(view for each in self._watchers for view in each.views)
             if len(watched) < len(self._views):
                 self._views = {each.view: each for each in watched}
         for each in watched:
             if self._is_due(each):
                 self._compute(each)
-        self._tell("views", [(each, each.news_of_views()) for each in watchers])
+        self._tell("views", Watcher.news_of_views)
         return EVERY_S
 
     def _is_due(self, watched: WatchedView) -> bool:
@@ -173,37 +183,48 @@ class LiveClock:
 
     def _compute(self, watched: WatchedView) -> None:
         view, began = watched.view, time.monotonic()
-        watched.clock, watched.began_at = self._clock, began
+        watched.clock, watched.began_at, before = self._clock, began, watched.tag
         try:
             watched.tag = view.compute()
         except PipeWeaveError as error:
             # Whoever looks gets the same error.
             watched.tag = error.code
+        if watched.tag != before:
+            self._untold.add("views")
         watched.due_at = began + view.rest_s
         watched.by_time_at = began + view.every_s if view.every_s else math.inf
 
-    def _tell(self, kind: str, watcher_news: Sequence[tuple[Watcher, dict[UUID | str, object]]]) -> None:
+    def _tell(self, kind: str, news_of: Callable[[Watcher], Mapping[UUID | str, object]]) -> None:
         """Announce to as many as may fetch now; first to those who have not heard for longest."""
-        behind = [(each, news) for each, news in watcher_news if news and each.sink.is_open]
+        if kind not in self._untold:
+            return
+        with self._lock:
+            # Whoever comes afterwards, or hears nothing now, is told at the next look.
+            self._untold.discard(kind)
+            watchers = [each for each in self._watchers if each.sink.is_open]
+        behind = [(each, news) for each in watchers if (news := news_of(each))]
         behind.sort(key=lambda pair: pair[0].told_at.get(kind, 0.0))
-        now = time.monotonic()
-        for each, news in behind[: self._allowed[kind].take(len(behind))]:
+        now, most = time.monotonic(), self._allowed[kind].take(len(behind))
+        for each, news in behind[:most]:
             each.tell(kind, news, now)
+        if most < len(behind):
+            self._untold.add(kind)
 
-    def _tend(self) -> Sequence[Watcher]:
+    def _tend(self) -> list[Watcher]:
         now = time.monotonic()
         with self._lock:
-            self._watchers = [each for each in self._watchers if each.sink.is_open]
+            if now >= self._tend_at:
+                self._tend_at = now + TEND_S
+                self._watchers = [each for each in self._watchers if each.sink.is_open]
             if self._watchers:
                 self._watched_at = now
             watchers = list(self._watchers)
-        for each in watchers:
-            if now >= each.check_at:
-                each.check_at = now + CHECK_S
-                _check(each.sink)
+        if now >= self._check_at:
+            self._check_at = now + CHECK_S
+            rights.end_without_right(each.sink for each in watchers)
         return watchers
 
-    def _ping(self, watchers: Sequence[Watcher]) -> None:
+    def _ping(self, watchers: list[Watcher]) -> None:
         """Tell those who heard nothing for long that nothing is new. Only a look that was answered knows it:
         while PostgreSQL is away there is silence, and pages say how long it lasts.
         """
@@ -219,12 +240,3 @@ class LiveClock:
                 return False
             del self._threads[name]
             return True
-
-
-def _check(sink: LiveSink) -> None:
-    try:
-        sink.check()
-    except Unavailable:
-        pass
-    except PipeWeaveError as error:
-        sink.end(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -29,8 +29,9 @@ class LiveSink(Protocol):
     def end(self, error: PipeWeaveError | None) -> None:
         """Nothing follows. None: this process stops."""
 
-    def check(self) -> object:
-        """Raise an error when the watcher has lost the right to watch."""
+    @property
+    def check(self) -> Callable[[], object]:
+        """Raises an error when the watcher has lost the right to watch. Equal ones are one right."""
 
     @property
     def holder(self) -> Holder:
@@ -105,7 +106,6 @@ class Watcher:
     last_sent: dict[UUID | str, object] = field(default_factory=dict)
     told_at: dict[str, float] = field(default_factory=dict)
     ping_at: float = 0.0
-    check_at: float = 0.0
 
     def news_of_runs(self, newest: Mapping[UUID, object]) -> dict[UUID | str, object]:
         """What it has not been told of the runs that it watches."""

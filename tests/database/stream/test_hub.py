@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import UUID, uuid4
 
 import orjson
@@ -15,9 +15,10 @@ from support.servers import wait_until
 from pipeweave.errors import CursorExpired, Forbidden, PipeWeaveError, TooManyStreams, Unavailable
 from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.feed import feed
+from pipeweave.orchestrator.feed.feed import FeedEvent
 from pipeweave.orchestrator.store import event_log
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.stream import Holder, Hub, WantedChanges, hub
+from pipeweave.orchestrator.stream import Holder, Hub, Told, WantedChanges, changes, hub
 
 
 def somebody() -> Holder:
@@ -38,6 +39,7 @@ class Watching:
         self.ended: list[PipeWeaveError | None] = []
         self.holder = somebody()
         self.is_ready = threading.Event()
+        self.check: Callable[[], None] = self._look
 
     def begin(self, cursor: str) -> None:
         self.cursors.append(cursor)
@@ -47,6 +49,10 @@ class Watching:
         self.cursors.append(cursor or "")
         self.types.append(orjson.loads(content)["type"])
 
+    def tell(self, portion: Told) -> None:
+        for cursor, content in portion.changes:
+            self.change(cursor, content)
+
     def ping(self) -> None:
         self.pings += 1
 
@@ -54,7 +60,7 @@ class Watching:
         self.ended.append(error)
         self.is_open = False
 
-    def check(self) -> None:
+    def _look(self) -> None:
         if self.refusal is not None:
             raise self.refusal
 
@@ -137,6 +143,40 @@ def test_changes_of_the_state_come_by_one_name_beside_those_with_their_own(
     write(driver, run_id, "run.paused", "run.signalled", "run.resumed")
     assert plain.has("run.paused", "run.resumed")
     assert states.has("state_updated", "state_updated")
+
+
+def test_what_a_crowd_watches_is_shown_and_looked_at_once(
+    driver: RunDriver, run_id: UUID, watched: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+    looks: list[int] = []
+    content = changes.content
+
+    def look() -> None:
+        looks.append(1)
+
+    def counted(event: FeedEvent, *, as_state: bool = False) -> bytes:
+        shown.append(event.type)
+        return content(event, as_state=as_state)
+
+    monkeypatch.setattr(changes, "content", counted)
+    crowd = [Watching() for _ in range(3)]
+    for each in crowd:
+        each.check = look
+        watched.watch(WantedChanges(driver.tenant, run_id=run_id), each)
+        assert each.is_ready.wait(60)
+    write(driver, run_id, "run.paused", "run.resumed")
+    assert all(each.has("run.paused", "run.resumed") for each in crowd)
+    assert crowd[0].cursors[1:] == crowd[1].cursors[1:] == crowd[2].cursors[1:]
+    assert shown == ["run.paused", "run.resumed"]
+    looks.clear()
+    monkeypatch.setattr(hub, "CHECK_S", 60.0)
+    monkeypatch.setattr(watched, "_check_at", 0.0)
+    monkeypatch.setattr(watched, "_tend_at", 0.0)
+    wait_until(lambda: bool(looks))
+    write(driver, run_id, "run.cancelled")
+    assert crowd[2].has("run.paused", "run.resumed", "run.cancelled")
+    assert len(looks) == 1
 
 
 def test_one_more_than_allowed_is_refused(driver: RunDriver, watched: Hub) -> None:
