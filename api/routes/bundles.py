@@ -33,7 +33,7 @@ from pipeweave.errors import (
     TaskOwnedElsewhere,
     Unavailable,
 )
-from pipeweave.orchestrator.bundles import Installed, NewBundle, bundle_keys, installing, revoking
+from pipeweave.orchestrator.bundles import bundle_keys, installing, revoking
 from pipeweave.orchestrator.documents.access import Tenant
 from pipeweave.orchestrator.documents.bundles import (
     BundleKey,
@@ -105,7 +105,7 @@ def _content(received: ReceivedFile) -> bytes:
     return content
 
 
-def _new(call: Call, content: bytes) -> NewBundle:
+def _new(call: Call, content: bytes) -> installing.NewBundle:
     """Check a bundle, then store its file: nothing of one that is refused is kept."""
     bundle = bundle_files.read(content)
     keys = call.read_first(lambda tx: bundle_keys.keys_of(tx, call.tenant))
@@ -116,10 +116,10 @@ def _new(call: Call, content: bytes) -> NewBundle:
     )
     specs = bundle.manifest.specs()
     place = values.keep_bytes(content, values.backends.choose(call.tenant, None), BINARY)
-    return NewBundle(bundle, len(content), str(place), registration, specs, by=call.token_name)
+    return installing.NewBundle(bundle, len(content), str(place), registration, specs, by=call.token_name)
 
 
-def _shown(bundle: Bundle, done: Installed) -> dict[str, Any]:
+def _shown(bundle: Bundle, done: installing.Installed) -> dict[str, Any]:
     return {
         "id": done.id,
         "version": done.version,

@@ -4,7 +4,6 @@ Called by `api`, `workers` and `diagnosis`. Each verb compares a bundle with the
 moment; this room must never run what a bundle holds."""
 
 from pipeweave.orchestrator.bundles.installed import InstalledBundle
-from pipeweave.orchestrator.bundles.installing import Installed, NewBundle
 from pipeweave.orchestrator.bundles.parking import SERVICE
 
-__all__ = ["SERVICE", "Installed", "InstalledBundle", "NewBundle"]
+__all__ = ["SERVICE", "InstalledBundle"]

@@ -13,7 +13,7 @@ from pipeweave.bundles import manifest as manifests
 from pipeweave.bundles import signing_keys
 from pipeweave.bundles.bundle import Bundle, TrustedKey
 from pipeweave.bundles.envelope import canonical
-from pipeweave.orchestrator.bundles import NewBundle, installing
+from pipeweave.orchestrator.bundles import installing
 from pipeweave.orchestrator.store import Database, Values
 
 SOURCE = b"from pipeweave import task\n\n\n@task\ndef charge(amount: int) -> int:\n    return amount + 1\n"
@@ -84,7 +84,9 @@ def install(database: Database, values: Values, tenant: str, bundle: Bundle, **o
     content = bundle.to_bytes()
     place = values.keep_bytes(content, values.backends.default_id, "application/octet-stream")
     registration = installing.registration_of(bundle.manifest)
-    new = NewBundle(bundle, len(content), str(place), registration, bundle.manifest.specs(), "test")
+    new = installing.NewBundle(
+        bundle, len(content), str(place), registration, bundle.manifest.specs(), "test"
+    )
     database.run(lambda tx: installing.install(tx, tenant, new, **options))
     storage: Any = values.backends.get(place.backend)
     return Path(storage.root) / place.path

@@ -45,7 +45,6 @@ from pipeweave.orchestrator.starts.schedules import declaring, firing
 from pipeweave.orchestrator.store import Transaction
 from pipeweave.settings import Settings
 from pipeweave.spec import PipelineSpec, time_limits
-from pipeweave.workers.bundles import BundleWatch, HostedBundles
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slot, Slots
@@ -138,9 +137,13 @@ def run_worker(
     concurrency = concurrency or settings.max_concurrency
     deployment = Deployment.open(settings, pool_size=1)
     schema_check.require_current(deployment.database)
-    hosted = None
+    hosted = watch = None
     if with_bundles:
+        # Here: to read bundles and check their signatures is in the memory of those workers alone.
+        from pipeweave.workers.bundles import BundleWatch, HostedBundles
+
         hosted = HostedBundles(deployment.database, deployment.values, settings.tenant)
+        watch = BundleWatch(deployment.database, settings.tenant, hosted)
         loaded, service = hosted.loaded, BUNDLES
     elif not apps:
         service = DISPATCHER
@@ -162,7 +165,6 @@ def run_worker(
     remove_left_behind()
     slots = Slots(concurrency)
     _make_runners(app, settings, loaded, slots, worker_id, served.all)
-    watch = None if hosted is None else BundleWatch(deployment.database, settings.tenant, hosted)
     memory = ChildPool.memory = MemoryWatch(settings.worker_max_memory * MEGABYTE)
     alive = WorkerLiveness(
         deployment.database,

@@ -7,8 +7,17 @@ import sys
 
 import pytest
 
-# Read models and documents are of the API; archives, which beat writes, need them, too.
-NOT_NEEDED = ("pipeweave.orchestrator.reading", "pipeweave.orchestrator.documents", "pipeweave.workers.loops")
+NOT_NEEDED = (
+    # Read models and documents are of the API; archives, which beat writes, need them, too.
+    "pipeweave.orchestrator.reading",
+    "pipeweave.orchestrator.documents",
+    "pipeweave.workers.loops",
+    # What reads bundles and checks their signatures: a worker of bundles loads it when it starts.
+    "pipeweave.bundles.bundle",
+    "cryptography.hazmat",
+    # Tasks with type hints load it, before children are forked.
+    "pydantic",
+)
 
 # Of migrations only.
 OF_MIGRATIONS = ("sqlalchemy", "alembic", "mako")
