@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from statistics import median, quantiles
 
-from benchmarks import enqueueing, idle_schedules, open_pages, watchers
+from benchmarks import enqueueing, idle_schedules, open_pages, watchers, worker_memory
 from benchmarks.environment import Environment
 from benchmarks.figures import Benchmark, Figures, seconds_of
 from benchmarks.sizes import Sizes
@@ -26,6 +26,7 @@ def benchmarks(sizes: Sizes) -> list[Benchmark]:
         Benchmark("conditions", lambda environment: _conditions(environment, sizes)),
         Benchmark("claim", lambda environment: _claim(environment, sizes)),
         Benchmark("memory", lambda environment: _memory(environment, sizes)),
+        Benchmark("worker_of_8", lambda environment: worker_memory.measure(environment, sizes)),
         Benchmark("run_list", lambda environment: _run_list(environment, sizes)),
         Benchmark("run_page", lambda environment: _run_page(environment, sizes)),
         Benchmark("tick", lambda environment: _tick(environment, sizes)),

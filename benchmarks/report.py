@@ -145,6 +145,8 @@ def _lines(figures: Figures) -> dict[str, Line]:
         lines["ms, the slowest"] = (more["slowest_ms"], "")
     if "largest_process_pss_mb" in more:
         lines["MB PSS, largest process"] = (more["largest_process_pss_mb"], more.get("goal_pss", ""))
+    if "pss_before_work" in more:
+        lines["MB PSS, before work"] = (more["pss_before_work"], "")
     return lines
 
 

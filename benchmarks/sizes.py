@@ -23,6 +23,7 @@ class Sizes:
         dispatches: steps of an HTTP worker, side by side.
         worked: steps of 10 ms in a chain.
         looked: requests of a list and of a page, and ticks.
+        worked_off: runs of one step that a worker of many children works off.
         idle_s: seconds to look at idle processes.
         rounds: samples of every figure; the median counts.
         settling: warm-ups after a checkpoint, for ours alone: about as long as commits are slower then.
@@ -40,6 +41,7 @@ class Sizes:
     dispatches: int = 300
     worked: int = 40
     looked: int = 20
+    worked_off: int = 2_000
     idle_s: float = 20
     rounds: int = 5
     settling: int = 10
@@ -60,6 +62,7 @@ SMOKE = Sizes(
     dispatches=6,
     worked=3,
     looked=2,
+    worked_off=4,
     idle_s=0.5,
     rounds=1,
     settling=1,

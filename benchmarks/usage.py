@@ -82,6 +82,11 @@ def family(process_id: int) -> list[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
+def total_pss_mb(process_id: int) -> float:
+    """The memory of a process and its children together, in MB."""
+    return sum(map(_pss_mb, family(process_id)))
+
+
 def _largest_pss_mb(process_id: int) -> float:
     """Of a process and its children that still run."""
     largest = 0.0
