@@ -1,0 +1,42 @@
+"""The pages for people who come from other engines: the small job on each is right, and does what it says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import ModuleType
+
+import pytest
+from support.pages import ROOT, blocks
+
+from pipeweave.testing import due_times, run_pipeline
+
+
+def ours(page: str) -> ModuleType:
+    """The program of the page that imports PipeWeave."""
+    [program] = [
+        each for each in blocks(ROOT / f"docs/coming-from/{page}.md", "python") if "pipeweave" in each
+    ]
+    module = ModuleType(f"coming_from_{page}")
+    exec(compile(program, page, "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def test_the_nightly_job_of_airflow_runs() -> None:
+    nightly = ours("airflow").nightly
+    assert run_pipeline(nightly, {"folder": "/srv"}).output == len("/srv/a") + len("/srv/bb")
+    [due] = due_times(nightly, after=datetime(2026, 1, 1, tzinfo=UTC), count=1)
+    assert due == datetime(2026, 1, 1, 2, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("signals", "output"), [({"paid": None}, "o1 is on its way"), ({}, "r-o1 is free again")]
+)
+def test_the_order_of_temporal_is_paid_or_given_back(signals: dict[str, None], output: str) -> None:
+    assert run_pipeline(ours("temporal").sell, {"order": "o1"}, signals=signals).output == output
+
+
+@pytest.mark.parametrize("page", ["airflow", "temporal"])
+def test_both_tools_name_the_same_steps(page: str) -> None:
+    theirs, here = blocks(ROOT / f"docs/coming-from/{page}.md", "python")
+    steps = ("list_files", "count", "report") if page == "airflow" else ("reserve", "send_parcel", "release")
+    assert all(f"def {step}(" in program for step in steps for program in (theirs, here))
