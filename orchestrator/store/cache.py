@@ -12,6 +12,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from pipeweave.orchestrator.store.timeline import Timeline
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -72,14 +74,25 @@ class Cache(Generic[K, V]):
 
 
 class Caches:
-    """The caches of one database, each made when it is first used."""
+    """The caches of one database, each made when it is first used, and anew after a promotion: what was read
+    from the old server, the new one may never have got.
 
-    def __init__(self) -> None:
+    Args:
+        timeline: of the database.
+    """
+
+    def __init__(self, timeline: Timeline | None = None) -> None:
+        self._timeline = timeline or Timeline()
+        self._promotions = self._timeline.promotions
         self._caches: dict[CacheSpec[Any, Any], Cache[Any, Any]] = {}
         self._own: dict[Callable[[], Any], Any] = {}
 
     def of(self, spec: CacheSpec[K, V]) -> Cache[K, V]:
-        """The cache that a spec declares."""
+        """The cache that a spec declares. Who holds one through a promotion puts its values nowhere."""
+        if self._promotions != self._timeline.promotions:
+            # In this order: of two threads neither goes on with the old ones.
+            self._caches = {}
+            self._promotions = self._timeline.promotions
         cache = self._caches.get(spec)
         return self._caches.setdefault(spec, Cache(spec.capacity)) if cache is None else cache
 

@@ -100,7 +100,8 @@ class Transaction:
 
     def cache_after_commit(self, spec: CacheSpec[K, V], key: K, value: V) -> None:
         """Cache a value that depends on the writes of this transaction, after the commit."""
-        self._after.append(lambda: self.cache(spec).put(key, value))
+        cache = self.cache(spec)
+        self._after.append(lambda: cache.put(key, value))
 
     def execute(
         self, statement: str, parameters: Mapping[str, Any] | None = None, *, lock: str | None = None
@@ -242,7 +243,7 @@ class Database:
         self._reader = Connections(url, max(1, pool_size // 2), READS, self._clock)
         self._follower = Connections(url, min(FOLLOWING, pool_size), FOLLOWS, self._clock)
         self._reserved = Connections(url, min(RESERVED, pool_size), READS, self._clock)
-        self.caches = Caches()
+        self.caches = Caches(self.timeline)
 
     def _server_now(self) -> datetime:
         if not self._clock.is_known:

@@ -40,17 +40,16 @@ class Timeline:
 
     Args:
         clock: seconds, never set.
+
+    Attributes:
+        promotions: how many promotions this process, or the one that it was forked from, has noticed.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._number: int | None = None
         self._noticed: dict[int, Promotion] = {}
-
-    @property
-    def promotions(self) -> int:
-        """How many promotions this process, or the one that it was forked from, has noticed."""
-        return len(self._noticed)
+        self.promotions = 0
 
     @property
     def latest(self) -> Promotion | None:
@@ -77,6 +76,7 @@ class Timeline:
         promotion = Promotion(before, number, self._clock())
         # Of two threads that notice it at once, one logs it.
         if self._noticed.setdefault(number, promotion) is promotion:
+            self.promotions = len(self._noticed)
             log.warning(
                 "database.promoted",
                 extra={

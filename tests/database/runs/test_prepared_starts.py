@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -16,7 +17,9 @@ from pipeweave.orchestrator.domain.plan import WIDE
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.runs import creation, prepared_starts, triggering
 from pipeweave.orchestrator.runs.triggering import StartRequest
+from pipeweave.orchestrator.store.cache import Caches
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.store.timeline import Timeline
 
 OWN = ("id", "run_id", "seq", "created_at", "started_at", "queued_at", "at", "written_at", "txid")
 CHAIN = {"a": (), "b": ("a",)}
@@ -158,3 +161,22 @@ def test_only_a_few_kinds_are_kept(driver: RunDriver) -> None:
         catalog = triggering.snapshot.last_snapshot(tx, driver.tenant, "driven")
     assert catalog is not None
     assert 0 < len(catalog.kept) <= prepared_starts.MOST_KINDS
+
+
+def test_after_a_promotion_that_lost_a_version_the_next_one_of_its_number_is_run(driver: RunDriver) -> None:
+    """What this process knew of the lost version must not begin the runs of another."""
+    timeline = Timeline()
+    timeline.record("00000001")
+    driver.database.caches = Caches(timeline)
+    driver.store(CHAIN)
+    driver.trigger()
+    with driver.database.transaction() as tx:
+        for table in ("pipeline_versions", "pipelines"):
+            tx.execute(f"DELETE FROM {table} WHERE tenant_id = :id", {"id": driver.tenant})
+    elsewhere = copy.copy(driver)
+    elsewhere.database = copy.copy(driver.database)
+    elsewhere.database.caches = Caches()
+    assert elsewhere.store({"other": ()}) == 1
+
+    timeline.record("00000002")
+    assert driver.statuses(driver.trigger()) == {"other": "queued"}

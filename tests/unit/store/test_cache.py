@@ -6,6 +6,7 @@ import pytest
 from support.concurrency import call_concurrently
 
 from pipeweave.orchestrator.store.cache import Cache, Caches, CacheSpec
+from pipeweave.orchestrator.store.timeline import Timeline
 
 SQUARES = CacheSpec[int, int]("squares", 10)
 
@@ -75,3 +76,20 @@ def test_threads_share_a_cache() -> None:
         return len(cache)
 
     assert all(each.result <= 20 for each in call_concurrently(use, use, use, use))
+
+
+def test_after_a_promotion_nothing_is_known_and_what_is_put_late_into_an_old_cache_neither() -> None:
+    timeline = Timeline()
+    timeline.record("00000001")
+    caches = Caches(timeline)
+    old = caches.of(SQUARES)
+    old.put(2, 4)
+    timeline.record("00000001")
+    assert caches.of(SQUARES).get(2) == 4
+
+    timeline.record("00000002")
+    assert caches.of(SQUARES).get(2) is None
+    old.put(3, 9)
+    assert caches.of(SQUARES).get(3) is None
+    caches.of(SQUARES).put(4, 16)
+    assert caches.of(SQUARES).get(4) == 16
