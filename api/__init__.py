@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from werkzeug.routing import BaseConverter, Map
 from pipeweave.api.http import (
     Authenticator,
     Endpoint,
+    HttpApplication,
     Inside,
     MetricsText,
     PathRule,
@@ -60,7 +61,7 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
         deployment: an open deployment to use; when None, one is opened from the settings.
     """
     deployment = deployment or Deployment.open(settings, has_deadlines=True)
-    app = _Application("pipeweave.api", template_folder="templates", static_folder="static")
+    app = HttpApplication("pipeweave.api", template_folder="templates", static_folder="static")
     app.url_rule_class = PathRule
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     # `/api/runs/` and `/api//runs` answer 404: a path has one spelling.
@@ -110,12 +111,6 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     worker_paths.register(app)
     proxies.register(app, settings.trusted_proxies)
     return app
-
-
-class _Application(Flask):
-    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """The function itself: none is a coroutine, and Flask would look seven times in each request."""
-        return func
 
 
 def _with_access(endpoints: Sequence[Endpoint], metrics_access: str) -> tuple[Endpoint, ...]:

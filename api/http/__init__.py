@@ -4,6 +4,7 @@
 import a route or contain a rule of a single endpoint.
 """
 
+from pipeweave.api.http.application import HttpApplication
 from pipeweave.api.http.auth import Authenticator, Identity
 from pipeweave.api.http.body import parse_json
 from pipeweave.api.http.download import Download
@@ -30,6 +31,7 @@ __all__ = [
     "EventSink",
     "FormFile",
     "Format",
+    "HttpApplication",
     "Identity",
     "Inside",
     "Lines",

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Flask, request
+from flask import Flask
 
+from pipeweave.api.http.application import current_request
 from pipeweave.errors import InvalidInput, NotFound
 
 # Letters, digits, dots and slashes in percent-encoding: a proxy may take them for other characters.
@@ -43,7 +44,7 @@ def _check() -> None:
         NotFound: its path has two slashes in a row, or encodes what need not be encoded.
         InvalidInput: it is HTTP/1.1 and has no Host.
     """
-    environ = request.environ
+    environ = current_request().environ
     if has_other_spelling(environ):
         path = _path(environ)
         raise NotFound(

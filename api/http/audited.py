@@ -149,7 +149,8 @@ def note_of(
 
     The reason is the body's `reason`, or the header X-Reason.
     """
-    kind = KINDS.get(endpoint.operation_id) or MANY.get(endpoint.operation_id)
+    name = endpoint.operation_id
+    kind = KINDS.get(name) or MANY.get(name)
     if kind is None or identity is None:
         return None
     content = (

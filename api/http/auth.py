@@ -145,7 +145,8 @@ class Authenticator:
         access = access.within(EVERY_TENANT if is_for_all else tenant or None, scopes)
         check_scopes(access, scopes, is_for_all=is_for_all)
         check_gate(access, tenant, scopes)
-        return Admission(tenant, replace(identity, access=access), (tenant,) if tenant else _tenants(access))
+        tenants = (tenant,) if tenant else _tenants(access)
+        return Admission(tenant, Identity(access, identity.session_id), tenants)
 
     def identify(self, headers: Headers, session: str | None = None, peer: Peer = NOWHERE) -> Identity:
         """Say who sends the request, whatever it asks for.

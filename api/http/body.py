@@ -26,6 +26,7 @@ from pipeweave.size_limits import MAX_JSON_DEPTH
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_JSON = "application/json"
 # Bytes of a body that is read at once, without werkzeug's stream that counts.
 _SMALL = 65_536
 # Most bodies contain none of these. Only a body that does is checked value by value.
@@ -41,7 +42,7 @@ def read_body(request: Request, model: type[Model], *, is_optional: bool = False
         MalformedJson: the body is not JSON, not UTF-8, nested too deep, or has a key twice in one object.
         InvalidInput: the body does not fit the model; one FieldError per field.
     """
-    is_json = request.mimetype == "application/json"
+    is_json = request.environ.get("CONTENT_TYPE") == _JSON or request.mimetype == _JSON
     if not is_json and not (is_optional and not _has_body(request)):
         media_type = request.mimetype or "no content type"
         raise UnsupportedMediaType(
@@ -130,9 +131,12 @@ def _of_parameter(error: FieldError, parameters: MultiDict[str, str]) -> FieldEr
 
 def content_of(request: Request) -> bytes:
     """The bytes of the body. Without a Content-Length, werkzeug cuts a large body at the limit."""
-    length = request.content_length
+    environ = request.environ
+    said = environ.get("CONTENT_LENGTH", "")
+    is_digits = said.isascii() and said.isdigit() and "HTTP_TRANSFER_ENCODING" not in environ
+    length = int(said) if is_digits else request.content_length
     if length is not None and length <= _SMALL:
-        content = request.environ["wsgi.input"].read(length)
+        content = environ["wsgi.input"].read(length)
         if len(content) < length:
             raise ClientDisconnected
         return bytes(content)

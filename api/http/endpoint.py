@@ -5,6 +5,7 @@ Flask's routes, the checks of each request and the OpenAPI document are made fro
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -196,7 +197,7 @@ class Endpoint:
 
     @property
     def operation_id(self) -> str:
-        return f"{self.handler.__module__.rpartition('.')[2]}.{self.handler.__name__}"
+        return _operation_id(self.handler)
 
     @property
     def description(self) -> str:
@@ -258,3 +259,8 @@ class Routes:
             return handler
 
         return append
+
+
+@functools.lru_cache(maxsize=1024)
+def _operation_id(handler: Callable[..., Any]) -> str:
+    return f"{handler.__module__.rpartition('.')[2]}.{handler.__name__}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 
 from flask import Flask, Response, request
+
+from pipeweave.api.http.application import current_request
 
 REQUEST_ID = "X-Request-Id"
 TRACEPARENT = "traceparent"
@@ -15,6 +17,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._~:@-]{1,128}\Z")
 ALLOWED_HEADERS = (
     "Authorization, Content-Type, Idempotency-Key, X-Reason, X-Request-Id, X-Tenant, traceparent"
 )
+_DEFAULTS = (("X-Content-Type-Options", "nosniff"), ("Cache-Control", "no-store"))
 # Seconds for which a browser may cache the answer to a preflight request.
 PREFLIGHT_MAX_AGE_S = 600
 
@@ -28,9 +31,12 @@ def register(app: Flask, cors_origins: tuple[str, ...]) -> None:
     """
 
     def finish(response: Response) -> Response:
-        response.headers[REQUEST_ID] = request_id()
-        response.headers.setdefault("X-Content-Type-Options", "nosniff")
-        response.headers.setdefault("Cache-Control", "no-store")
+        headers = response.headers
+        headers[REQUEST_ID] = request_id()
+        names = {name.lower() for name, _ in headers}
+        for name, value in _DEFAULTS:
+            if name.lower() not in names:
+                headers.add(name, value)
         if cors_origins:
             _allow_origin(response, cors_origins)
         return response
@@ -40,11 +46,11 @@ def register(app: Flask, cors_origins: tuple[str, ...]) -> None:
 
 def request_id() -> str:
     """The caller's X-Request-Id if it is well-formed, else a new id."""
-    environ = request.environ
+    environ = current_request().environ
     known = environ.get(_KEPT)
     if known is None:
         header = environ.get("HTTP_X_REQUEST_ID", "")
-        known = environ[_KEPT] = header if _REQUEST_ID.match(header) else f"req_{secrets.token_hex(8)}"
+        known = environ[_KEPT] = header if _REQUEST_ID.match(header) else f"req_{os.urandom(8).hex()}"
     return str(known)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 
-from flask import Flask, Request, Response, request
+from flask import Flask, Request, Response
+
+from pipeweave.api.http.application import current_request
 
 # Shorter answers gain nothing (bytes). A higher level costs more time than it saves bytes.
 LEAST = 1_024
@@ -24,6 +26,7 @@ def is_wanted(asking: Request, content: bytes) -> bool:
 
 def _pack(answer: Response) -> Response:
     # Answers to other methods may hold a new secret beside what the caller sent: packing would tell of it.
+    request = current_request()
     if request.method != "GET" or answer.mimetype not in TYPES or answer.status_code != 200:
         return answer
     if answer.is_streamed or answer.direct_passthrough or "Content-Encoding" in answer.headers:

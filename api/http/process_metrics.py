@@ -10,12 +10,14 @@ from bisect import bisect_left
 from collections import Counter
 from importlib.metadata import version
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response
 
+from pipeweave.api.http.application import current_request
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.metrics import Histogram, Samples, catalogue
 from pipeweave.orchestrator.stream import Hub
 
+_BEGAN = "pipeweave.began"
 NO_OPERATION = "none"
 """The operation of a request whose address nothing answers."""
 
@@ -42,10 +44,11 @@ class ProcessMetrics:
         app.after_request(self._end)
 
     def _begin(self) -> None:
-        g.began = time.monotonic()
+        current_request().environ[_BEGAN] = time.monotonic()
 
     def _end(self, response: Response) -> Response:
-        seconds = time.monotonic() - g.get("began", time.monotonic())
+        request, now = current_request(), time.monotonic()
+        seconds = now - request.environ.get(_BEGAN, now)
         self.count(request.endpoint or NO_OPERATION, response.status_code, seconds)
         return response
 

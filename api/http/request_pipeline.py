@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
-from flask import Request, Response, request
-from flask.globals import request_ctx
+from flask import Request, Response
+from werkzeug.datastructures import MultiDict
 
 from pipeweave.api.http import (
     audited,
@@ -23,6 +23,7 @@ from pipeweave.api.http import (
     streaming,
     worker_paths,
 )
+from pipeweave.api.http.application import current_request
 from pipeweave.api.http.auth import Admission, Authenticator, Identity, is_exempt
 from pipeweave.api.http.body import parse_query, read_body
 from pipeweave.api.http.download import Download, answered
@@ -30,6 +31,7 @@ from pipeweave.api.http.endpoint import Answer, Call, Endpoint, Watching
 from pipeweave.api.http.form_file import FormFile
 from pipeweave.api.http.headers import TRACEPARENT, request_id
 from pipeweave.api.http.inside import Caller
+from pipeweave.api.http.json_answer import JsonAnswer
 from pipeweave.api.http.metrics_text import Text
 from pipeweave.api.http.ndjson import Lines, streamed
 from pipeweave.api.http.raw_body import RawBody
@@ -46,6 +48,7 @@ from pipeweave.orchestrator.stream import Holder, Hub, LiveClock, TaggedView
 
 JSON_TYPE = "application/json"
 _JSON = orjson.OPT_UTC_Z
+_NO_PARAMETERS = MultiDict[str, str]()
 
 
 # Gets the caller, the address of the server, and the address of a page.
@@ -78,8 +81,7 @@ class RequestPipeline:
         Raises:
             PipeWeaveError: the request is refused; errors.py turns the error into a problem document.
         """
-        # The request itself: each use of Flask's `request` looks up the context first.
-        request = request_ctx.request
+        request = current_request()
         worker_paths.check(endpoint, request)
         peer = proxies.peer_of(request)
         admission = None if endpoint.is_open else self._authenticated(endpoint, request, peer)
@@ -114,6 +116,7 @@ class RequestPipeline:
 
     def _watching(self, endpoint: Endpoint, tenant: str, identity: Identity) -> Watching:
         caller = Caller(identity.access, tenant)
+        request = current_request()
         host = request.host_url.rstrip("/")
         view = functools.partial(self.view, caller, host)
         holder = Holder(identity.access.id, tenant)
@@ -123,6 +126,7 @@ class RequestPipeline:
 
     def _check(self, endpoint: Endpoint) -> Callable[[], object]:
         """Authenticates the present request once more, also when it is over."""
+        request = current_request()
         return RightToWatch(
             self.authenticator,
             request.headers.get("Authorization", ""),
@@ -154,7 +158,7 @@ def _arguments(endpoint: Endpoint, path_ids: Mapping[str, str], request: Request
     for name, text in path_ids.items():
         if endpoint.ids[name].prefix is None and not endpoint.ids[name].is_path:
             check_name(text, name)
-    query = parse_query(request.args, endpoint.query)
+    query = parse_query(request.args if request.query_string else _NO_PARAMETERS, endpoint.query)
     if query is not None:
         arguments["query"] = query
     if endpoint.body is not None:
@@ -177,4 +181,6 @@ def _rendered(result: Any, request: Request) -> Response:
         return Response(result.content, 200, {"Vary": "Accept"}, content_type=result.content_type)
     answer = result if isinstance(result, Answer) else Answer(result)
     content = answer.value if isinstance(answer.value, bytes) else orjson.dumps(answer.value, option=_JSON)
-    return Response(content, answer.status, dict(answer.headers), content_type=JSON_TYPE)
+    if answer.headers:
+        return Response(content, answer.status, dict(answer.headers), content_type=JSON_TYPE)
+    return JsonAnswer(content, answer.status, content_type=JSON_TYPE)

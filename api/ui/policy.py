@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from flask import Flask, Response, request
+from flask import Flask, Response
 
+from pipeweave.api.http.application import current_request
 from pipeweave.api.ui.view import ROOT
 
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -39,7 +40,8 @@ def register(app: Flask) -> None:
 
 
 def _protect(answer: Response) -> Response:
-    if request.path in ("/", ROOT) or request.path.startswith(f"{ROOT}/"):
+    path = current_request().path
+    if path in ("/", ROOT) or path.startswith(f"{ROOT}/"):
         for name, value in _HEADERS.items():
             answer.headers.setdefault(name, value)
     return answer

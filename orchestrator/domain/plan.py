@@ -315,6 +315,18 @@ class Plan:
         return tuple(each.ordinal for each in self.steps if not each.predecessors)
 
     @functools.cached_property
+    def entry_tasks(self) -> tuple[str, ...]:
+        """The tasks of the entry steps."""
+        entries = [self[each].step for each in self.entries]
+        return tuple(each.task for each in entries if each.has_task)
+
+    @functools.cached_property
+    def queued_tasks(self) -> tuple[str, ...]:
+        """The tasks of the entry steps that are called as soon as nothing holds them back."""
+        entries = [self[each].step for each in self.entries]
+        return tuple(each.task for each in entries if each.is_called and not each.waits_for_values)
+
+    @functools.cached_property
     def ordinals(self) -> dict[str, int]:
         """Step id -> ordinal."""
         return {each.id: each.ordinal for each in self.steps}

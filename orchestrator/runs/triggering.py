@@ -31,7 +31,7 @@ from pipeweave.orchestrator.registry.pipelines import StoredPipeline
 from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOutdated
 from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.runs import creation
-from pipeweave.orchestrator.runs.creation import NewRun
+from pipeweave.orchestrator.runs.creation import NewRun, WrittenRun
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values
@@ -222,10 +222,13 @@ def _write(tx: Transaction, prepared: _Prepared) -> list[CreatedRun]:
     Raises:
         SnapshotOutdated: the pipeline or a task changed since the snapshot; no run was written.
     """
+    wanted = prepared.new_runs
+    with_tokens = [each for each in wanted if each.run_token is not None]
+    if not with_tokens and not any([each.key is not None and each.key.is_skipped for each in wanted]):
+        return _shown(creation.write(tx, wanted, prepared.catalog), [_accepted(each) for each in wanted])
     created: dict[UUID, CreatedRun] = {}
     answers: list[CreatedRun] = []
     new_runs: list[NewRun] = []
-    with_tokens = [each for each in prepared.new_runs if each.run_token is not None]
     if with_tokens:
         # From here on, so that inputs are stored before the transaction begins.
         tx.hold()
@@ -255,8 +258,13 @@ def _write(tx: Transaction, prepared: _Prepared) -> list[CreatedRun]:
             created[new.header.id] = _accepted(new)
             answers.append(created[new.header.id])
     written = creation.write(tx, new_runs, prepared.catalog) if new_runs else []
+    return _shown(written, answers)
+
+
+def _shown(written: Sequence[WrittenRun], answers: list[CreatedRun]) -> list[CreatedRun]:
+    """The answers as the runs were written: some wait for their turn."""
     waiting = {each.id for each in written if each.status is RunStatus.PENDING}
-    return [_waiting(each) if each.id in waiting else each for each in answers]
+    return [_waiting(each) if each.id in waiting else each for each in answers] if waiting else answers
 
 
 class _BusyKeys:
@@ -341,14 +349,13 @@ def _new_run(
 def _accepted(new: NewRun) -> CreatedRun:
     run, plan = new.header, new.header.plan
     assert run.pipeline_id is not None and run.pipeline_version is not None
-    entries = [plan[each].step for each in plan.entries]
     return CreatedRun(
         run.id,
         run.pipeline_id,
         run.pipeline_version,
         "running",
-        [each.task for each in entries if each.has_task],
-        [each.task for each in entries if each.is_called and not each.waits_for_values],
+        list(plan.entry_tasks),
+        list(plan.queued_tasks),
         run.input_path,
         created=True,
     )
