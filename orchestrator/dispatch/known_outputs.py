@@ -15,8 +15,9 @@ from uuid import UUID
 import orjson
 
 from pipeweave.orchestrator.dispatch.upstream import UpstreamPage, UpstreamStep
-from pipeweave.orchestrator.domain.places import Place
+from pipeweave.orchestrator.domain.places import Place, Places
 from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.step_values import Wanted
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.state import files
 from pipeweave.orchestrator.store import stored_json
@@ -80,6 +81,17 @@ class KnownOutputs:
             steps = [self._steps.get((run.id, each)) for each in reversed(before)]
         known = [each for each in steps if each is not None]
         return UpstreamPage(known, None) if len(known) == len(steps) else None
+
+    def places(self, run: RunHeader, wanted: Wanted) -> Places | None:
+        """Where the outputs are that values refer to; None unless all are known, and nothing else is read."""
+        if wanted.outcomes or "loop" in wanted.roots or run.scope is not None:
+            return None
+        with self._lock:
+            if self._is_outdated():
+                return None
+            steps = {each: self._steps.get((run.id, each)) for each in wanted.outputs}
+        known = {name: each.place for name, each in steps.items() if each is not None}
+        return known if len(known) == len(steps) else None
 
     def _keep(self, run: RunHeader, steps: Sequence[UpstreamStep], as_of: int) -> None:
         with self._lock:

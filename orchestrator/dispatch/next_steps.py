@@ -18,8 +18,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
+from pipeweave import ids
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.dispatch.dispatcher import Dispatcher
 from pipeweave.orchestrator.dispatch.known_outputs import KnownOutputs
@@ -45,6 +47,8 @@ CLAIM_LASTS_S = 20.0
 # A task whose dispatch was not taken is left to the workers for so long (s).
 REST_S = 10.0
 MOST_RESTING = 1_000
+# While PostgreSQL is away, it is tried so often to give back what may have been claimed (s).
+DOUBT_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +57,11 @@ class DispatchPlace:
 
     Args:
         since: when it was given (s, monotonic clock): before the claim.
-        promotions: how many promotions of PostgreSQL were known then.
     """
 
     claimant: Claimant
     tenant: str
     since: float
-    promotions: int
 
 
 class NextSteps:
@@ -104,7 +106,7 @@ class NextSteps:
             self._taken[run.tenant] += 1
         queues = (queue_names.dispatch_queue(run.tenant),)
         claimant = Claimant(self.worker, done.queue, queues=queues, tasks=tasks)
-        return DispatchPlace(claimant, run.tenant, time.monotonic(), self.outputs.promotions)
+        return DispatchPlace(claimant, run.tenant, time.monotonic())
 
     def go_on(self, place: DispatchPlace, run: RunHeader, claimed: Sequence[TaskRun]) -> None:
         """Dispatch what was claimed at a place, or give the place back if nothing was."""
@@ -118,6 +120,19 @@ class NextSteps:
         except RuntimeError:
             # The process ends.
             self._work(place, run, task_run, is_sent=False)
+
+    def in_doubt(self, place: DispatchPlace, run: RunHeader, done: TaskRun) -> None:
+        """PostgreSQL did not say whether it has stored a report: give back what that may have claimed."""
+        # Of a task run that is given back, its id and its attempt count.
+        claimed = [
+            replace(done, id=ids.task_run_id(run.id, each), attempt=1)
+            for each in run.plan.successors(done.ordinal)
+            if each != END
+        ]
+        try:
+            self._threads.submit(self._give_back_in_doubt, place, run, claimed)
+        except RuntimeError:
+            self._leave(place)
 
     def _dispatchable(self, run: RunHeader, done: TaskRun) -> list[int]:
         """The successors that this process may dispatch. Secrets are with the workers."""
@@ -171,6 +186,20 @@ class NextSteps:
             worker=self.worker,
         )
         turn.apply(self._database)
+
+    def _give_back_in_doubt(self, place: DispatchPlace, run: RunHeader, claimed: Sequence[TaskRun]) -> None:
+        """What this process has begun since, for a repeated report, is not in doubt."""
+        try:
+            while time.monotonic() < place.since + CLAIM_LASTS_S and not self._is_stopped:
+                time.sleep(DOUBT_S)
+                mine = [each for each in claimed if self.open.find(each.id, each.attempt) is None]
+                with suppress(PipeWeaveError):
+                    self._database.run(
+                        lambda tx, mine=mine: hand_over(tx, run.id, Unstarted(mine), worker=self.worker)  # type: ignore[misc]
+                    )
+                    break
+        finally:
+            self._leave(place)
 
     def _rest(self, tenant: str, task_id: str) -> None:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -20,8 +21,10 @@ from pipeweave.orchestrator.dispatch.shared_values import SharedValues
 from pipeweave.orchestrator.dispatch.upstream import UpstreamPage, UpstreamStep
 from pipeweave.orchestrator.domain.failure import Failure, failure_of, not_begun
 from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.step_values import Wanted
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine import referred_values
+from pipeweave.orchestrator.engine.referred_values import NOTHING_LOADED, ReferredValues
 from pipeweave.orchestrator.objects import uploads
 from pipeweave.orchestrator.state import attempts
 from pipeweave.orchestrator.store.database import Database
@@ -198,9 +201,7 @@ class Preparing:
 
     def _resolved(self, run: RunHeader, task_run: TaskRun, params: Mapping[str, Any]) -> Mapping[str, Any]:
         wanted = run.plan.params[run.plan.ordinals[task_run.step_id]]
-        with database_needed(), self._database.transaction() as tx:
-            now = tx.now
-            there = referred_values.find(tx, run, wanted)
+        there, now = self._referred(run, wanted)
         scope = there.with_loaded(self._values.load_all(there.paths(wanted))).scope(wanted)
         if wanted.secrets:
             # They go apart from the input, which is stored.
@@ -215,6 +216,15 @@ class Preparing:
             now=now,
         )
         return resolved
+
+    def _referred(self, run: RunHeader, wanted: Wanted) -> tuple[ReferredValues, datetime]:
+        """The values that params refer to, and the time."""
+        known = None if self._known is None else self._known.places(run, wanted)
+        with database_needed():
+            if known is not None:
+                return ReferredValues(run, known, {}, NOTHING_LOADED), self._database.now()
+            with self._database.transaction() as tx:
+                return referred_values.find(tx, run, wanted), tx.now
 
     def _previous_attempts(self, task_run: TaskRun) -> Sequence[Mapping[str, Any]]:
         if task_run.attempt == 1:

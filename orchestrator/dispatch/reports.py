@@ -179,15 +179,17 @@ class ReportReceiver:
             return turn.report(self.database)[1]
         completions, as_of = turn.fast_completions(), steps.outputs.promotions
         place = steps.place(run, task_run) if completions else None
-        claimed: list[TaskRun] = []
         try:
             turn = turn if place is None else replace(turn, claimant=place.claimant)
             claimed, is_stored = turn.report(self.database)
-            if completions and is_stored:
-                steps.outputs.completed(run, completions[0], as_of)
-        finally:
+        except BaseException:
             if place is not None:
-                steps.go_on(place, run, claimed)
+                steps.in_doubt(place, run, task_run)
+            raise
+        if completions and is_stored:
+            steps.outputs.completed(run, completions[0], as_of)
+        if place is not None:
+            steps.go_on(place, run, claimed)
         steps.open.end(task_run.id, task_run.attempt)
         return is_stored
 

@@ -352,6 +352,15 @@ class Hops:
         wait_until(lambda: steps.is_idle, what="the answer was not read")
 
 
+def a_step(number: int) -> dict[str, object]:
+    """A step that is given what the one before it returned."""
+    step: dict[str, object] = {"id": f"s{number}", "task": "take"}
+    if number == 0:
+        return step | {"needs": []}
+    before = f"s{number - 1}"
+    return step | {"needs": [before], "params": {"n": f"${{steps.{before}.n}}"}}
+
+
 @pytest.fixture
 def hops(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hops]:
     """A run of a long chain, whose first step runs."""
@@ -363,8 +372,7 @@ def hops(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hops]:
             service_registration.register(
                 tx, TENANT, Registration("takers", "1", "http", service.url, [task])
             )
-        chain = [{"id": f"s{n}", "task": "take", "needs": [f"s{n - 1}"] if n else []} for n in range(40)]
-        plant.store("hops", *chain)
+        plant.store("hops", *(a_step(n) for n in range(40)))
         run_id = ids.read(ids.RUN, plant.trigger("hops"))
         with deployment.database.transaction() as tx:
             [first] = claiming.start(tx, run_id, [1], 1, worker="w#1")

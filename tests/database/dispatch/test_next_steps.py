@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import orjson
 import pytest
 from support.run_driver import header
 from support.sent_statements import sent_statements
@@ -16,12 +17,13 @@ from support.servers import wait_until
 from support.taking_service import TakingService, taking_service
 
 from pipeweave import dispatch_ids, ids
-from pipeweave.errors import StaleReport
+from pipeweave.errors import StaleReport, Unavailable
 from pipeweave.orchestrator.dispatch import next_steps, note_keeper, open_dispatches
 from pipeweave.orchestrator.dispatch.next_steps import NextSteps
 from pipeweave.orchestrator.dispatch.report import SUCCESS, Report
 from pipeweave.orchestrator.dispatch.reports import ReportReceiver
 from pipeweave.orchestrator.domain.outbox import Outgoing, Released
+from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.recovery import lost_attempts
 from pipeweave.orchestrator.registry import instances, pipelines
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
@@ -125,6 +127,19 @@ def test_the_step_after_a_report_is_dispatched_by_the_process_that_took_the_repo
     api.reports.end(third["runId"], DONE)
     assert [api.row(run_id, each).status for each in (1, 2, 3)] == ["completed"] * 3
     assert api.released == []
+
+
+@pytest.mark.parametrize("output", [{"n": 7}, {"n": 7, "more": "x" * 100_000}], ids=["small", "large"])
+def test_params_are_filled_from_outputs_that_are_known(
+    api: Process, service: TakingService, output: dict[str, Any]
+) -> None:
+    params = {"n": "${steps.a.n}", "size": "${input.size}"}
+    _, first = api.begin(service.url, {"id": "a"}, {"id": "b", "params": params})
+    with sent_statements() as sent:
+        api.reports.end(first, Report(SUCCESS, output=output, has_output=True))
+        [second] = service.dispatches(1)
+    assert orjson.loads(api.values.backends.default.get(second["inputPath"])) == {"n": 7, "size": 3}
+    assert not any("t.output_hash" in each and "SELECT t.step_id" in each for each in sent)
 
 
 def test_a_hop_whose_report_comes_at_once_is_one_statement(api: Process, service: TakingService) -> None:
@@ -251,7 +266,7 @@ def test_a_process_that_ends_claims_nothing_and_gives_back_what_it_has_not_begun
     steps.close()
     with api.database.transaction() as tx:
         [claimed] = claiming.start(tx, run_id, [3], 1, worker=steps.worker)
-    place = next_steps.DispatchPlace(None, api.tenant, 0.0, 0)  # type: ignore[arg-type]
+    place = next_steps.DispatchPlace(None, api.tenant, 0.0)  # type: ignore[arg-type]
     api.sent.clear()
     steps.go_on(place, run, [claimed])
     assert (api.row(run_id, 3).status, api.released) == ("queued", [3])
@@ -304,6 +319,27 @@ def test_an_answer_that_refuses_means_the_same_as_to_a_worker(
     wait_until(lambda: api.row(run_id, 2).status != "running", what="the answer was not stored")
     row = api.row(run_id, 2)
     assert (row.attempt, row.status == "failed") == (attempt, is_failed)
+
+
+def test_a_claim_that_postgresql_did_not_confirm_is_given_back(
+    api: Process, service: TakingService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report is stored all the same; the service, which has no answer, sends it again."""
+    report = Turn.report
+
+    def lose_the_answer(turn: Turn, database: Database) -> Any:
+        report(turn, database)
+        raise Unavailable("no answer")
+
+    monkeypatch.setattr(next_steps, "DOUBT_S", 0.01)
+    monkeypatch.setattr(Turn, "report", lose_the_answer)
+    run_id, first = api.begin(service.url)
+    with pytest.raises(Unavailable):
+        api.reports.end(first, DONE)
+    monkeypatch.undo()
+    assert api.reports.end(first, DONE).is_repeated
+    wait_until(lambda: api.released == [2], what="it was not given back")
+    assert (api.row(run_id, 2).status, api.row(run_id, 2).attempt, service.taken) == ("queued", 1, [])
 
 
 def test_a_claim_of_a_process_that_died_is_ended_by_the_tick(
