@@ -97,6 +97,7 @@ class WatchedConnection(Connection):
         self.used_at: float | None = None
         self.local: str | None = None
         self.prepared: set[str] = set()
+        self._opened_by = os.getpid()
         self.pid = self.get_backend_pid()
         # The options are those of this session; a question needs none. Of several servers only this one
         # knows the session, whatever became of it meanwhile.
@@ -110,10 +111,12 @@ class WatchedConnection(Connection):
         WATCH.add(self)
 
     def close(self) -> None:
-        """Close it."""
+        """Close it. In a process forked from the one that opened it, it stays open for that one."""
         with WATCH.lock:
             self._close_line()
-        super().close()
+        # The driver says farewell to the server, which would end the session.
+        if self._opened_by == os.getpid():
+            super().close()
 
     def cut(self) -> None:
         """End the connection under whoever waits for an answer: he gets an error."""

@@ -189,6 +189,22 @@ def test_a_forked_process_opens_its_own_and_leaves_those_of_its_parent_open(data
     database.dispose()
 
 
+@pytest.mark.parametrize("end", [Pool.give_back, Pool.drop])
+def test_a_process_forked_meanwhile_does_not_end_the_session(
+    open_pool: Open, end: Callable[[Pool, WatchedConnection], None]
+) -> None:
+    pool = open_pool(1)
+    connection = pool.take()
+    child = multiprocessing.get_context("fork").Process(target=lambda: end(pool, connection), daemon=True)
+    child.start()
+    child.join(PATIENT_S)
+    assert child.exitcode == 0
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+        assert cursor.fetchone() == (1,)
+    pool.drop(connection)
+
+
 def test_the_use_of_a_pool_is_told(database_url: str) -> None:
     database = Database(database_url, pool_size=3)
     with database.transaction(), database.transaction():
