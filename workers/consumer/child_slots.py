@@ -388,7 +388,7 @@ class Slots:
     @property
     def takes_nothing(self) -> bool:
         """Whether children claim nothing more: the worker stops or drains."""
-        return self.is_stopping or self.is_draining
+        return self._memory[_STOPPING_AT] == 1 or self._memory[_DRAINING_AT] == 1
 
     @property
     def is_mixed(self) -> bool:

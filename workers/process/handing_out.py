@@ -123,13 +123,20 @@ class HandingPool(_Pool):  # type: ignore[misc]
 
     Worker = QuietChild
     ResultHandler = ChildResults
+    # Puts a message with those that are to be written.
+    _quick_put: Any
 
     def _create_write_handlers(self, hub: Any, *args: Any, **kwargs: Any) -> None:
         super()._create_write_handlers(hub, *args, **kwargs)
-        # Celery's way to write to some children.
-        self._write_as_celery = hub.consolidate_callback
-        # The event loop calls it in each round, before it waits.
+        # Celery's ways to do that, and to write to some children.
+        self._put_as_celery, self._write_as_celery = self._quick_put, hub.consolidate_callback
+        self._quick_put = self._put
+        # The event loop calls it in each round, before it waits: children may have become idle.
         self.on_poll_start = self._hand_out
+
+    def _put(self, message: tuple[Any, ...]) -> None:
+        self._put_as_celery(message)
+        self._hand_out()
 
     def _hand_out(self) -> None:
         while self.outbound_buffer:

@@ -51,18 +51,15 @@ def _note(file: str, held_while: str) -> int:
     return os.getpid()
 
 
-def test_a_message_is_handed_out_in_the_round_in_which_it_came(running: RunningPool) -> None:
+def test_a_message_is_handed_out_at_once(running: RunningPool) -> None:
     (child,) = running.ready()
     sent = Sent(running, len, "four")
-    assert sent.accepted == []
-    running.pool.on_poll_start()  # the loop calls it before it waits
     assert sent.accepted == [child]
     running.until(lambda: sent.results == [4], "no result")
 
 
 def test_a_child_gets_the_next_message_when_it_has_worked_off_the_one_before(running: RunningPool) -> None:
     sent = [Sent(running, len, "x" * number) for number in range(20)]
-    running.pool.on_poll_start()
     assert [bool(each.accepted) for each in sent] == [True] + 19 * [False]
     running.until(lambda: all(each.results for each in sent), "messages are left")
     assert [each.results for each in sent] == [[number] for number in range(20)]
@@ -73,7 +70,6 @@ def test_a_message_that_a_pipe_does_not_take_whole_arrives(running: RunningPool)
     (child,) = running.ready()
     os.kill(child, signal.SIGSTOP)
     long, short = Sent(running, len, LONG), Sent(running, len, "four")
-    running.pool.on_poll_start()
     assert (long.accepted, short.accepted) == ([child], [])
     os.kill(child, signal.SIGCONT)
     running.until(lambda: short.results == [4], "no result")
@@ -87,7 +83,6 @@ def test_a_message_that_a_dead_child_had_not_begun_goes_to_its_successor(
     (child,) = running.ready()
     os.kill(child, signal.SIGSTOP)
     sent = Sent(running, len, text)
-    running.pool.on_poll_start()
     os.kill(child, signal.SIGKILL)
     running.until(lambda: bool(sent.results), "the message was lost")
     assert (sent.results, sent.errors) == ([len(text)], [])
@@ -120,7 +115,6 @@ def test_a_message_under_way_is_not_handed_out_again_when_the_broker_is_lost(
     running.until(calls.exists, "the message was not begun")
     running.lose_broker()
     after = Sent(running, len, "four")
-    running.pool.on_poll_start()
     assert after.accepted == [], "the child has a message"
     held.unlink()
     running.until(lambda: after.results == [4], "no result")
