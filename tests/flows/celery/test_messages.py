@@ -81,7 +81,8 @@ def test_doubled_messages_of_wide_joins_and_maps_change_nothing(stack: LiveStack
     busy = [stack.trigger("held", {"path": str(gate)}) for _ in range(4)]
     stack.until(lambda: stack.deployment.publisher.depth(stack.queue()) <= 2, "the worker is not busy")
     run_id = stack.trigger("doubled", {"list": list(range(300))})
-    assert stack.double_messages() > 50
+    # Fewer where PostgreSQL knows already how short these calls are.
+    assert stack.double_messages() > 10
     gate.touch()
     ticks = itertools.count(1)
 
