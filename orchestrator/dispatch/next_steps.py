@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pipeweave import ids
 from pipeweave.errors import PipeWeaveError
@@ -125,7 +125,7 @@ class NextSteps:
         """PostgreSQL did not say whether it has stored a report: give back what that may have claimed."""
         # Of a task run that is given back, its id and its attempt count.
         claimed = [
-            replace(done, id=ids.task_run_id(run.id, each), attempt=1)
+            done._replace(id=ids.task_run_id(run.id, each), attempt=1)
             for each in run.plan.successors(done.ordinal)
             if each != END
         ]

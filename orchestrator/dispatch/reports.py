@@ -137,7 +137,7 @@ class ReportReceiver:
         steps = next_steps.of_process(self.database, self.values, self.settings)
         known = None if steps is None else steps.open.find(named.task_run_id, named.attempt)
         if known is not None:
-            attempt = ReportedAttempt(dispatch_id, named.attempt, replace(known[1], worker=None))
+            attempt = ReportedAttempt(dispatch_id, named.attempt, known[1]._replace(worker=None))
             return self._end(known[0], attempt, report, steps)
         with self.database.statements() as tx:
             attempt = self._find(tx, dispatch_id)
@@ -287,7 +287,7 @@ class ReportReceiver:
         row = tx.execute(_ROW, parameters).one_or_none()
         if row is None:
             raise NotFound(f"task run of {dispatch_id[:80]!r} not found")
-        return ReportedAttempt(dispatch_id, named.attempt, replace(of_row(row), worker=None), row)
+        return ReportedAttempt(dispatch_id, named.attempt, of_row(row)._replace(worker=None), row)
 
 
 def _suspend(report: Report, *, takes_pending: bool) -> Suspend | None:

@@ -18,6 +18,8 @@ queues have one name.
 
 from __future__ import annotations
 
+import functools
+
 from pipeweave.labels import Labels
 
 DEFAULT = "default"
@@ -46,6 +48,8 @@ def dispatch_queue(tenant: str) -> str:
     return service_queue(tenant, _DISPATCH)
 
 
+# Asked several times of each task run; a process knows a few queues.
+@functools.lru_cache(maxsize=4096)
 def is_dispatch(queue: str) -> bool:
     """Whether the task runs of this queue are dispatched to an HTTP service."""
     return plain(queue).endswith(f".{_DISPATCH}")

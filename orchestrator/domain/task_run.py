@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from pipeweave import ids
@@ -15,9 +15,11 @@ from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.spec.kinds import CALLED
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRun:
-    """A task run as the verbs return it."""
+class TaskRun(NamedTuple):
+    """A task run as the verbs return it.
+
+    A tuple, because wide runs make many, and a dataclass takes longer.
+    """
 
     id: UUID
     run_id: UUID

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -323,7 +323,7 @@ def _written(new: NewRun, expected: Holds, catalog: CatalogSnapshot | None, *, h
         for each in new.header.plan.steps
     ]
     if new.idempotency_key is not None:
-        task_runs = [replace(each, idempotency_key=new.idempotency_key) for each in task_runs]
+        task_runs = [each._replace(idempotency_key=new.idempotency_key) for each in task_runs]
     return WrittenRun(new.header.id, RunStatus.RUNNING if has_place else RunStatus.PENDING, task_runs)
 
 

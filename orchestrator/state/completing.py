@@ -19,7 +19,7 @@ from pipeweave.orchestrator.domain.task_run import Completion, KeptValue, TaskRu
 from pipeweave.orchestrator.state import succeeded_retries
 from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.releasing import UNDECIDED
-from pipeweave.orchestrator.state.rows import read
+from pipeweave.orchestrator.state.rows import of_row
 from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, move, status_is
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -50,7 +50,10 @@ def _complete(columns: str = "", changes: str = "", data: str = "", returning: s
 
 # For a statement that goes on: what follows begins when the task run ended.
 COMPLETE = _complete(returning=", t.finished_at")
-_COMPLETE_ALONE = f"WITH {_complete(returning=', t.max_attempts')} SELECT * FROM moved"
+# Who stores a result knows the task run, but for what may have changed since its claim.
+_COMPLETE_ALONE = f"""
+WITH {_complete(returning=", t.max_attempts")} SELECT m.id, m.is_limited, m.max_attempts FROM moved AS m
+"""
 # Completes with the result of another task run, found by an idempotency key.
 _CACHED = _complete(
     ", key text, origin uuid, shown text",
@@ -72,17 +75,29 @@ def complete(
     """
     cached = [each for each in completions if each.cached_from is not None]
     own = [each for each in completions if each.cached_from is None] if cached else completions
-    rows = tx.execute(_COMPLETE_ALONE, completed(tx, own)).all() if own else []
+    done = _complete_alone(tx, own) if own else []
     more = tx.execute(_COMPLETE_CACHED, completed(tx, cached)).all() if cached else []
+    done += [(of_row(row), row.max_attempts) for row in more]
     if run is not None:
-        succeeded_retries.log_after_commit(tx, run, [*rows, *more])
-    return read(rows) + read(more)
+        succeeded_retries.log_after_commit(tx, run, done)
+    return [task_run for task_run, _ in done]
+
+
+def _complete_alone(tx: Transaction, own: Sequence[Completion]) -> list[tuple[TaskRun, int]]:
+    """The task runs that completed, each with how many attempts it may have."""
+    by_id = {row.id.int: row for row in tx.execute(_COMPLETE_ALONE, completed(tx, own))}
+    with_rows = [(each.task_run, by_id.pop(each.task_run.id.int, None)) for each in own]
+    return [
+        (task_run._replace(status=T.COMPLETED, is_limited=row.is_limited), row.max_attempts)
+        for task_run, row in with_rows
+        if row is not None
+    ]
 
 
 def completed(tx: Transaction, completions: Sequence[Completion]) -> dict[str, Any]:
     """The parameters of COMPLETE; the completions are of one run."""
     # In the order of their ids, in which rows are locked.
-    rows = ",".join(map(_completion_row, sorted(completions, key=lambda each: each.task_run.id)))
+    rows = ",".join(map(_completion_row, sorted(completions, key=lambda each: each.task_run.id.int)))
     return {"run_id": completions[0].task_run.run_id, "rows": f"[{rows}]", "now": tx.now}
 
 

@@ -8,23 +8,22 @@ from typing import Any
 
 from pipeweave.orchestrator.domain.log_names import names_of
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.state.rows import of_row
+from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
 
 
-def log_after_commit(tx: Transaction, run: RunHeader, completed: Iterable[Any]) -> None:
+def log_after_commit(tx: Transaction, run: RunHeader, completed: Iterable[tuple[TaskRun, int]]) -> None:
     """Log those after the commit.
 
     Args:
-        completed: rows of task runs that complete in this transaction; they start with COLUMNS and have
-            `max_attempts`.
+        completed: task runs that complete in this transaction, each with how many attempts it may have.
     """
     again = [
-        {**names_of(run, of_row(row)), "max_attempts": row.max_attempts}
-        for row in completed
-        if row.attempt > 1
+        {**names_of(run, task_run), "max_attempts": most}
+        for task_run, most in completed
+        if task_run.attempt > 1
     ]
     if again and log.isEnabledFor(logging.INFO):
         tx.after_commit(lambda: _log(again))

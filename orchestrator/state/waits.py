@@ -445,7 +445,7 @@ def complete(tx: Transaction, run: RunHeader, over: Sequence[EndedWell]) -> list
         done = tx.execute(_COMPLETED_BY_SIGNALS, {**parameters, **_takes(first, taken)}).all()
     else:
         done = tx.execute(_COMPLETED, parameters).all()
-    succeeded_retries.log_after_commit(tx, run, done)
+    succeeded_retries.log_after_commit(tx, run, [(of_row(each), each.max_attempts) for each in done])
     return read(done)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -163,7 +163,7 @@ def test_a_dispatch_that_postgresql_prevents_uses_up_no_attempt(
     with hanging() as service:
         service.let_go.set()
         run, (first, *_) = claimed(database, values, service.url)
-        second_attempt = replace(first, attempt=2)
+        second_attempt = first._replace(attempt=2)
         settings = Settings(secret_key="5e" * 32, dispatch_networks=("loopback",), data_dir=str(tmp_path))
         nowhere = Database("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
         dispatcher = Dispatcher(nowhere, values, settings, worker=WORKER)

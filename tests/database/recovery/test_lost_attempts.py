@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -249,7 +248,7 @@ def test_only_attempts_that_ended_by_it_are_counted(driver: RunDriver) -> None:
     lost = failure.lost("its worker is gone")
     assert losses.end(driver.database, [(fenced, lost)], max_retry_delay_ms=None) == 1
     assert losses.end(driver.database, [(fenced, lost), (held, lost)], max_retry_delay_ms=None) == 1
-    month_is_dropped = replace(held, run_id=UUID(int=held.run_id.int ^ 1 << 30))
+    month_is_dropped = held._replace(run_id=UUID(int=held.run_id.int ^ 1 << 30))
     assert losses.end(driver.database, [(month_is_dropped, lost)], max_retry_delay_ms=None) == 0
 
 

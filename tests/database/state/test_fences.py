@@ -5,7 +5,6 @@ the one whose name stands in the row goes on, and the other one changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -110,7 +109,7 @@ def test_what_is_known_by_its_ids_alone_names_no_worker(driver: RunDriver, claim
     _, held = claims
     with driver.database.transaction() as tx:
         assert heartbeats.beat_of(tx, held.id, held.attempt)
-        assert complete(tx, replace(held, worker=None))
+        assert complete(tx, held._replace(worker=None))
 
 
 def test_a_lease_with_the_same_number_is_that_of_its_holder(fresh_database: Database) -> None:

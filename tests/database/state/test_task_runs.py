@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -66,7 +65,7 @@ def as_task_run(tx: Transaction, run_id: UUID, ordinal: int, attempt: int = 1) -
     """A task run as a worker that claimed it knows it."""
     statement = f"SELECT {rows.COLUMNS} FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id"
     row = tx.execute(statement, {"run_id": run_id, "id": ids.task_run_id(run_id, ordinal)}).one()
-    return replace(rows.of_row(row), attempt=attempt)
+    return rows.of_row(row)._replace(attempt=attempt)
 
 
 def completion(tx: Transaction, run_id: UUID, ordinal: int, attempt: int = 1) -> Completion:
