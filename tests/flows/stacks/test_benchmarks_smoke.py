@@ -23,6 +23,7 @@ ALONE = [
     "conditions",
     "claim",
     "memory",
+    "worker_of_8",
     "run_list",
     "run_page",
     "tick",
