@@ -147,9 +147,14 @@ class Calls:
         return task_run.task_id in self._concurrent and not task_run.is_dispatched
 
     def follow(self, task_id: str) -> bool:
-        """Whether calls of a task follow each other here: they neither run at once, nor wait for a key."""
+        """Whether calls of a task follow those of others here: they neither run at once, nor wait for a key.
+
+        And the loss of an attempt, by a call after it that ends the process, is not the end of the task run.
+        """
         task = self.tasks.get(task_id)
-        return task is not None and not task.is_async and task.spec.idempotency_key is None
+        if task is None or task.is_async:
+            return False
+        return task.spec.idempotency_key is None and task.spec.retries > 0
 
     @property
     def async_tasks(self) -> Collection[str]:
