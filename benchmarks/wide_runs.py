@@ -88,7 +88,7 @@ def insert(database: Database, count: int, *, is_map: bool, tenant: str = TENANT
             {"id": f"s{n}", "task": "noop", "needs": [f"s{n - 1}"] if n > 1 else []}
             for n in range(1, count + 1)
         ]
-    # PostgreSQL ends a session that is silent in a transaction for seconds, and to read 5,000 steps takes long.
+    # PostgreSQL ends a session that is silent in a transaction for seconds; to read 5,000 steps takes long.
     spec = parse_spec({"id": name, "steps": steps})
     with database.transaction() as tx:
         service_registration.register(tx, tenant, _SERVICE)
