@@ -82,26 +82,19 @@ def _counted(environment: Environment, scene: Scene) -> dict[str, ByProcess]:
     cpu = counters.cpu_ms(processes, others)
     with counters.instructions(processes) as retired:
         scene.play(environment)
-    used = _since(cpu, counters.cpu_ms(processes, others))
-    switched = _since(switched, tracing.switches(processes, others))
-    called = _since(called, tracing.python_calls(environment.pipeweave.processes, environment.calls))
+    used = {name: after - cpu[name] for name, after in counters.cpu_ms(processes, others).items()}
+    switched_since = tracing.since(switched, tracing.switches(processes, others))
+    clients = environment.pipeweave.processes
+    called_since = tracing.since(called, tracing.python_calls(clients, environment.calls))
     more = Sent.read().since(sent, processes, others)
     wal = counters.wal_bytes(admin_url) - wal
     return {
         CPU: used,
         INSTRUCTIONS: retired,
-        PYTHON_CALLS: called,
-        SWITCHES: switched,
+        PYTHON_CALLS: called_since,
+        SWITCHES: switched_since,
         SENT: more,
         WAL: {"postgresql": wal},
-    }
-
-
-def _since(before: ByProcess, after: ByProcess) -> ByProcess:
-    """What was added to each count that there is."""
-    return {
-        name: None if value is None or (earlier := before[name]) is None else value - earlier
-        for name, value in after.items()
     }
 
 

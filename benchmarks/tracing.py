@@ -32,7 +32,11 @@ _CALLS = re.compile(r"^ *[\d.]+ +[\d.]+ +\d+ +(\d+) +(?:\d+ +)?(\w+)$", re.M)
 _SYNCS = ("fsync", "fdatasync")
 
 
-def switches(roots: Mapping[str, int], without: Set[int]) -> ByProcess:
+# Process, by name -> what each of its processes has counted so far, by process id; None where nothing counts.
+ById = Mapping[str, Mapping[int, int] | None]
+
+
+def switches(roots: Mapping[str, int], without: Set[int]) -> ById:
     """Context switches so far of the threads of processes and their children (Linux).
 
     Args:
@@ -41,7 +45,18 @@ def switches(roots: Mapping[str, int], without: Set[int]) -> ByProcess:
     """
     if not Path("/proc/self/task").exists():
         return dict.fromkeys(roots)
-    return {name: sum(map(_switches, _ids(root, without))) for name, root in roots.items()}
+    return {name: {each: _switches(each) for each in _ids(root, without)} for name, root in roots.items()}
+
+
+def since(before: ById, after: ById) -> ByProcess:
+    """What was added meanwhile. What a child has counted that has ended is lost, but never taken away."""
+    return {name: _added(before[name], counts) for name, counts in after.items()}
+
+
+def _added(before: Mapping[int, int] | None, after: Mapping[int, int] | None) -> float | None:
+    if before is None or after is None:
+        return None
+    return sum(max(0, count - before.get(each, 0)) for each, count in after.items())
 
 
 def _switches(process_id: int) -> int:
@@ -53,12 +68,12 @@ def _switches(process_id: int) -> int:
     return found
 
 
-def python_calls(roots: Mapping[str, int], folder: Path | None) -> ByProcess:
+def python_calls(roots: Mapping[str, int], folder: Path | None) -> ById:
     """Calls of Python functions so far, of processes that count them into files of this folder."""
     if folder is None:
         return dict.fromkeys(roots)
     return {
-        name: sum(_calls(folder / str(each)) for each in _ids(root, set())) for name, root in roots.items()
+        name: {each: _calls(folder / str(each)) for each in _ids(root, set())} for name, root in roots.items()
     }
 
 

@@ -59,6 +59,12 @@ def test_system_calls_are_counted_by_name() -> None:
     assert tracing.counted("") == {}
 
 
+def test_what_a_child_counted_that_has_ended_is_not_taken_away() -> None:
+    before = {"worker": {1: 10, 2: 500}, "api": None}
+    after = {"worker": {1: 14, 3: 7}, "api": None}
+    assert tracing.since(before, after) == {"worker": 11, "api": None}
+
+
 def test_calls_of_python_functions_are_counted_in_a_process_and_in_its_children(tmp_path: Path) -> None:
     program = (
         "import os\n"
