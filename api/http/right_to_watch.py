@@ -10,9 +10,10 @@ from pipeweave.api.http.auth import Authenticator
 from pipeweave.orchestrator.security import Peer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RightToWatch:
     """What a request was admitted by. Called, it authenticates the request once more, also when it is over.
+    It is not shown in logs: it holds a token or a session's secret.
 
     Args:
         authorization, tenant: the headers.
