@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.api_samples import SPEC
 
 from pipeweave import ids
 
@@ -12,7 +13,11 @@ if TYPE_CHECKING:
     from conftest import Api
 
 
-def test_runs_are_listed_newest_first_with_filters(api: Api, pipeline: str) -> None:
+def test_runs_are_listed_newest_first_with_filters(api: Api) -> None:
+    # A pipeline of its own: schedules of other tests have fired at later times.
+    pipeline = "listed"
+    assert api.put(f"/api/pipelines/{pipeline}", SPEC).status_code == 201
+
     def trigger() -> str:
         return str(api.post(f"/api/pipelines/{pipeline}/trigger", {"input": {}}).json["pipelineRunId"])
 
