@@ -58,6 +58,8 @@ WHOLE := tests/flows/stacks tests/flows/faults tests/ui tests/unit/conformance t
 # Random pipelines, of which `make test` tries some hundreds: 50 seconds of one processor.
 MANY := tests/unit/testing/test_random_branches.py
 TESTED := $(PYTEST) -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+# After tests that failed (1), and after nothing else: up to three of them are tried once more, alone, and named.
+ONCE_MORE := || { [ $$? = 1 ] && $(BIN)/python tests/support/once_more.py; }
 
 # pytest rewrites the asserts of each file and keeps the result: once, and not in each process at the same time.
 # Of a few files that have changed since, that costs less than to collect all tests once more.
@@ -80,10 +82,12 @@ test: setup links ## All checks, and all tests but those of test-whole
 	@$(MAKE) --no-print-directory --jobs 2 lint tests
 
 tests: setup links rewritten ## The tests of make test without the checks
-	$(TESTED) $(WHOLE:%=--ignore %)
+	@rm -f .pytest_cache/v/cache/lastfailed
+	$(TESTED) $(WHOLE:%=--ignore %) $(ONCE_MORE)
 
 test-whole: setup links rewritten ## The tests of whole stacks, faults, the browser, the contracts of workers and API, and 20,000 random pipelines
-	RANDOM_RUNS=20000 $(TESTED) $(WHOLE) $(MANY)
+	@rm -f .pytest_cache/v/cache/lastfailed
+	export RANDOM_RUNS=20000; $(TESTED) $(WHOLE) $(MANY) $(ONCE_MORE)
 
 check: lint ## Format, lint, types, architecture and docs
 	$(PYTEST) tests/unit/architecture tests/unit/docs
