@@ -93,7 +93,7 @@ class Dispatcher:
                 return None
             if (held := self._held_by_key(run, task_run)) is not None:
                 return held
-            [(_, prepared)] = self._preparing.all(run, service, [task_run])
+            prepared = attempted(lambda: self._preparing.all(run, service, [task_run])[0][1])
         except DatabaseAway:
             return None
         if isinstance(prepared, Failure):

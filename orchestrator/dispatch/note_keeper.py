@@ -71,6 +71,11 @@ class NoteKeeper:
                 log.warning("next_step.not_noted", extra={"reason": error.detail})
                 for each in mine:
                     self._open.put_back(each)
+            except Exception:
+                # Those of other runs are noted all the same; the tick ends an attempt without a note.
+                log.exception(
+                    "next_step.note_failed", extra={"run_id": str(mine[0].dispatched.task_run.run_id)}
+                )
 
     def _look(self) -> None:
         while True:

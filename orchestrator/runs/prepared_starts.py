@@ -8,7 +8,7 @@ same kind differs in its ids alone: they begin as the run's id does, so one repl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 from uuid import UUID
 
@@ -127,14 +127,4 @@ def _is_plain(run: RunHeader, task_runs: Sequence[TaskRun], sent: Sequence[Outgo
 
 
 def _without_run(each: Released) -> tuple[Any, ...]:
-    return (
-        each.ordinal,
-        each.attempt,
-        each.task_id,
-        each.queue,
-        each.priority,
-        each.joins,
-        each.is_limited,
-        each.seconds,
-        each.together,
-    )
+    return tuple([getattr(each, field.name) for field in fields(Released)[1:]])

@@ -380,6 +380,28 @@ def test_a_note_that_could_not_be_stored_is_stored_later(
     assert tried.is_set()
 
 
+def test_a_note_that_fails_keeps_no_later_one_back(
+    api: Process, service: TakingService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_dispatches, "NOTE_AFTER_S", 0.0)
+    failed = threading.Event()
+    take = note_keeper.dispatches.taken
+    bad, first = api.begin(service.url)
+
+    def fail_for_one_run(tx: Any, taken: Any) -> None:
+        if taken[0].task_run.run_id == bad:
+            failed.set()
+            raise ValueError("no note for this run")
+        take(tx, taken)
+
+    monkeypatch.setattr(note_keeper.dispatches, "taken", fail_for_one_run)
+    api.reports.end(first, DONE)
+    wait_until(failed.is_set, what="the note of the first run was not tried")
+    good, first = api.begin(service.url)
+    api.reports.end(first, DONE)
+    wait_until(lambda: api.row(good, 2).dispatched_at is not None, what="nobody noted it")
+
+
 def test_after_a_promotion_nothing_is_known(
     api: Process, service: TakingService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
