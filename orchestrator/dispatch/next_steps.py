@@ -71,9 +71,8 @@ class NextSteps:
         self.worker = f"{TICK}api:{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._database = database
         self._settings = settings
-        promotions = database.timeline
-        self.outputs = KnownOutputs(lambda: promotions.promotions)
-        self.open = OpenDispatches(lambda: promotions.promotions)
+        self.outputs = KnownOutputs(database)
+        self.open = OpenDispatches(lambda: database.timeline.promotions)
         self._dispatcher = Dispatcher(database, values, settings, worker=self.worker, known=self.outputs)
         self._most = settings.api_dispatches
         self._threads = ThreadPoolExecutor(self._most, thread_name_prefix="next-step")

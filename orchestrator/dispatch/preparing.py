@@ -12,7 +12,7 @@ from pipeweave import dispatch_ids, ids
 from pipeweave.errors import PipeWeaveError, SandboxRefused, Unavailable
 from pipeweave.orchestrator.dispatch import item_inputs, tokens, upstream
 from pipeweave.orchestrator.dispatch.database_away import database_needed
-from pipeweave.orchestrator.dispatch.known_outputs import KnownOutputs
+from pipeweave.orchestrator.dispatch.known_outputs import KnownOutputs, remember_read
 from pipeweave.orchestrator.dispatch.object_urls import ObjectUrls
 from pipeweave.orchestrator.dispatch.payload import PreparedDispatch, StoredUpstream
 from pipeweave.orchestrator.dispatch.secret_params import DispatchSecrets, found_for
@@ -99,11 +99,11 @@ class Preparing:
             return UpstreamPage((), None)
         if self._known is not None and (known := self._known.page(run, step_id)) is not None:
             return known
-        as_of = self._database.timeline.promotions
+        remembered = None if self._known is None else self._known.now
         with database_needed(), self._database.statements() as tx:
             page = upstream.page(tx, run, step_id)
-        if self._known is not None:
-            self._known.read(run, page.steps, as_of)
+        if remembered is not None:
+            remember_read(remembered, run, page.steps)
         return page
 
     def stored(

@@ -21,6 +21,7 @@ from pipeweave.errors import (
     Unauthenticated,
 )
 from pipeweave.orchestrator.dispatch import next_steps, results, tokens
+from pipeweave.orchestrator.dispatch.known_outputs import remember_completed
 from pipeweave.orchestrator.dispatch.next_steps import NextSteps
 from pipeweave.orchestrator.dispatch.report import FAILED, PENDING, Report
 from pipeweave.orchestrator.dispatch.reported_attempt import ReportedAttempt, stale
@@ -177,7 +178,7 @@ class ReportReceiver:
         turn = Turn(run, [outcome], task_run.queue, max_retry_delay_ms=self.settings.max_retry_delay_ms)
         if steps is None:
             return turn.report(self.database)[1]
-        completions, as_of = turn.fast_completions(), steps.outputs.promotions
+        completions, remembered = turn.fast_completions(), steps.outputs.now
         place = steps.place(run, task_run) if completions else None
         try:
             turn = turn if place is None else replace(turn, claimant=place.claimant)
@@ -187,7 +188,7 @@ class ReportReceiver:
                 steps.in_doubt(place, run, task_run)
             raise
         if completions and is_stored:
-            steps.outputs.completed(run, completions[0], as_of)
+            remember_completed(remembered, run, completions[0])
         if place is not None:
             steps.go_on(place, run, claimed)
         steps.open.end(task_run.id, task_run.attempt)

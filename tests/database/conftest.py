@@ -45,7 +45,7 @@ def kept_database(database_url: str) -> Iterator[Database]:
 def database(kept_database: Database) -> Iterator[Database]:
     """The shared database: what is committed there needs names of its own."""
     opened = copy.copy(kept_database)
-    opened.caches = Caches()
+    opened.caches = Caches(opened.timeline)
     # As in a process that begins, the clock is read with the first statement. So nobody gets a session that
     # an earlier test has ended.
     opened._clock._read_at = float("-inf")
