@@ -12,13 +12,13 @@ from pipeweave.api.ui.view import View
 VERBS.add(
     Verb(
         "views.save_view",
-        "Save this filter…",
-        "Save this filter under a name?",
+        "Save view",
+        "Save this view",
         "The view is saved. All who may enter the tenant see it.",
         fields=(
             Field("name", "Name", about="A view with this name is replaced.", is_required=True),
             Field("screen", "Screen", "hidden"),
-            Field("query", "Filter", about="The parameters of the address.", is_required=True),
+            Field("query", "Filters", "hidden"),
         ),
     )
 )

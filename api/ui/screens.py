@@ -99,12 +99,14 @@ class NavigationEntry:
 
     Args:
         key: the key after `g` that opens it.
+        begins_group: it stands a little apart from the entry before it.
     """
 
     name: str
     title: str
     path: str
     key: str
+    begins_group: bool = False
 
 
 # In this order; shown are those whose screen exists.
@@ -113,11 +115,11 @@ NAV = (
     NavigationEntry("runs", "Runs", "/runs", "r"),
     NavigationEntry("pipelines", "Pipelines", "/pipelines", "p"),
     NavigationEntry("tasks", "Tasks", "/tasks", "t"),
-    NavigationEntry("queues", "Queues", "/queues", "q"),
+    NavigationEntry("queues", "Queues", "/queues", "q", begins_group=True),
     NavigationEntry("waits", "Waits", "/waits", "a"),
     NavigationEntry("dead-letters", "Dead letters", "/dead-letters", "d"),
     NavigationEntry("workers", "Workers", "/workers", "w"),
-    NavigationEntry("schedules", "Schedules", "/schedules", "s"),
+    NavigationEntry("schedules", "Schedules", "/schedules", "s", begins_group=True),
     NavigationEntry("storage", "Storage", "/storage", "f"),
     NavigationEntry("settings", "Settings", "/settings", "e"),
 )

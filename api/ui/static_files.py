@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent / "static"
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 # All style sheets as one file, so that a first visit asks for one. Those named here come first.
 ALL_STYLES = "css/all.css"
-_FIRST = ("css/tokens.css", "css/base.css", "css/parts.css", "css/screens.css")
+_FIRST = ("css/tokens.css", "css/base.css", "css/shell.css", "css/parts.css", "css/screens.css")
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 

@@ -20,9 +20,9 @@ def test_a_filter_is_saved_under_a_name_chosen_and_deleted(
 ) -> None:
     with visiting(browser, server, driver.tenant, make_token(READ, WRITE)) as visit:
         page = visit.open("/runs?status=failed&window=24h&text=no+space")
-        page.get_by_role("link", name="Save this filter").click()
+        page.get_by_role("link", name="Save view").click()
         page.get_by_role("textbox", name="Name").fill("Full disks")
-        page.get_by_role("button", name="Save this filter").click()
+        page.get_by_role("button", name="Save view").click()
         visit.see("The view is saved")
         page.goto(f"{visit.root}/runs")
         page.get_by_role("navigation", name="Views").get_by_role("link", name="Full disks").click()
