@@ -29,7 +29,7 @@ _KINDS = {
 
 ORDINAL_BITS = 24
 MAX_TASK_RUNS = 1 << ORDINAL_BITS
-_ORDINAL_MASK = MAX_TASK_RUNS - 1
+ORDINAL_MASK = MAX_TASK_RUNS - 1
 _CHANCE_BITS = 50
 # Timestamp and random bits of the last id made. No lock is needed: two threads that make ids at the same time
 # have no order between them, and they add different random increments.
@@ -88,12 +88,12 @@ def task_run_id(run_id: UUID, ordinal: int) -> UUID:
 
 def run_id_of(task_run: UUID) -> UUID:
     """The id of the run this task run belongs to."""
-    return UUID(int=task_run.int & ~_ORDINAL_MASK)
+    return UUID(int=task_run.int & ~ORDINAL_MASK)
 
 
 def ordinal_of(task_run: UUID) -> int:
     """The ordinal of a task run within its run."""
-    return task_run.int & _ORDINAL_MASK
+    return task_run.int & ORDINAL_MASK
 
 
 def show(prefix: str, value: UUID) -> str:

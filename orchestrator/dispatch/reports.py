@@ -178,7 +178,7 @@ class ReportReceiver:
         turn = Turn(run, [outcome], task_run.queue, max_retry_delay_ms=self.settings.max_retry_delay_ms)
         if steps is None:
             return turn.report(self.database)[1]
-        completions, remembered = turn.fast_completions(), steps.outputs.now
+        completions, remembered = turn.fast_completions, steps.outputs.now
         place = steps.place(run, task_run) if completions else None
         try:
             turn = turn if place is None else replace(turn, claimant=place.claimant)

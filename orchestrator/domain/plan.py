@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import functools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -43,6 +43,8 @@ MAP_ITEMS_FAILED = "MAP_ITEMS_FAILED"
 # A join with this many predecessors or more has a chord: a row that every predecessor locks would be the
 # bottleneck of the run, a counter in Redis is not.
 WIDE = 8
+# A step with more successors is a fan-out: they are released in bulk.
+MOST_SUCCESSORS = 8
 
 
 class JoinKind(Enum):
@@ -301,14 +303,37 @@ class Plan:
 
     def successors(self, ordinal: int) -> tuple[int, ...]:
         """The ordinals that wait for a step: END when no step does, or when one of them may not wait."""
-        after = self[ordinal].successors
-        if not after:
-            return (END,)
-        return (*after, END) if ordinal in self._may_be_left_open else after
+        return self._successors[ordinal]
 
     @functools.cached_property
-    def _may_be_left_open(self) -> frozenset[int]:
-        return frozenset(self.awaited) - frozenset(self.ends)
+    def _successors(self) -> Mapping[int, tuple[int, ...]]:
+        left_open = frozenset(self.awaited) - frozenset(self.ends)
+        return {
+            each.ordinal: (*each.successors, END) if each.ordinal in left_open else each.successors or (END,)
+            for each in self.steps
+        }
+
+    def are_released_at_once(self, ordinal: int, chosen: Collection[int] = ()) -> bool:
+        """Whether one statement can decide the successors of a step that completed.
+
+        Args:
+            chosen: those whose conditions are known to be true: they are like plain steps.
+        """
+        if ordinal in self._simply_followed:
+            return True
+        return bool(chosen) and self._are_simple(self.successors(ordinal), chosen)
+
+    @functools.cached_property
+    def _simply_followed(self) -> frozenset[int]:
+        return frozenset(each for each, after in self._successors.items() if self._are_simple(after))
+
+    def _are_simple(self, successors: Sequence[int], chosen: Collection[int] = ()) -> bool:
+        if len(successors) > MOST_SUCCESSORS or any(self.joins[each].is_wide for each in successors):
+            return False
+        if successors == (END,):
+            return not self.has_ending
+        plain = self.plain
+        return all((each in plain or each in chosen) and not self.gathered(each) for each in successors)
 
     @functools.cached_property
     def entries(self) -> tuple[int, ...]:
@@ -330,6 +355,11 @@ class Plan:
     def ordinals(self) -> dict[str, int]:
         """Step id -> ordinal."""
         return {each.id: each.ordinal for each in self.steps}
+
+    @functools.cached_property
+    def specs(self) -> Mapping[str, StepSpec]:
+        """Step id -> step."""
+        return {each.id: each.step for each in self.steps}
 
     def ancestors(self, step_id: str) -> list[str]:
         """The ids of the steps that precede a step, however far, in the order of their numbers."""

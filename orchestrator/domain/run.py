@@ -65,16 +65,16 @@ class RunHeader:
 
     def own_timeout_s(self, step_id: str) -> float | None:
         """How long an attempt of a step may take (s), if the step says so itself, not its task."""
-        ms = self.plan[self.plan.ordinals[step_id]].step.timeout_ms
+        ms = self.plan.specs[step_id].timeout_ms
         return None if ms is None else ms / 1000
 
     def own_sandbox(self, step_id: str) -> Mapping[str, Any] | None:
         """What a step says its call may use; None if it says nothing."""
-        return self.plan[self.plan.ordinals[step_id]].step.sandbox
+        return self.plan.specs[step_id].sandbox
 
     def async_defaults(self, step_id: str) -> AsyncDefaults | None:
         """What a step says of calls that suspend themselves; None if it says nothing."""
-        return self.plan[self.plan.ordinals[step_id]].step.suspends
+        return self.plan.specs[step_id].suspends
 
     @property
     def root_id(self) -> UUID:

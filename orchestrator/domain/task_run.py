@@ -41,7 +41,7 @@ class TaskRun(NamedTuple):
 
     @property
     def ordinal(self) -> int:
-        return ids.ordinal_of(self.id)
+        return self.id.int & ids.ORDINAL_MASK
 
     @property
     def takes_slot(self) -> bool:

@@ -16,28 +16,21 @@ from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.spec import FAIL_FAST
 
-# A step with more successors is a fan-out; `release.py` releases it in bulk.
-MOST_SUCCESSORS = 8
 # The calls of all branches that one process takes last about this long together (s), at most: no longer than
 # a message is on its way.
 TOGETHER_S = 0.005
 
 
-def are_released_at_once(run: RunHeader, successors: Sequence[int], chosen: Collection[int] = ()) -> bool:
-    """Whether one statement can decide these successors of a step that completed.
+def are_released_at_once(run: RunHeader, ordinal: int, chosen: Collection[int] = ()) -> bool:
+    """Whether one statement can decide the successors of a step of a run that completed.
 
     Args:
         chosen: those whose conditions are known to be true: they are like plain steps.
     """
-    if len(successors) > MOST_SUCCESSORS or any(run.plan.joins[each].is_wide for each in successors):
+    # In the other failure modes the end of a run counts all of its task runs.
+    if run.failure_mode != FAIL_FAST and run.plan.successors(ordinal) == (END,):
         return False
-    if successors == (END,):
-        if run.plan.has_ending:
-            return False
-        # In the other failure modes the end of a run counts all of its task runs.
-        return run.failure_mode == FAIL_FAST
-    plain = run.plan.plain
-    return all((each in plain or each in chosen) and not run.plan.gathered(each) for each in successors)
+    return run.plan.are_released_at_once(ordinal, chosen)
 
 
 def taken_here(run: RunHeader, successors: Sequence[int], claimant: Claimant) -> list[int]:
@@ -46,7 +39,7 @@ def taken_here(run: RunHeader, successors: Sequence[int], claimant: Claimant) ->
     """
     plan = run.plan
     mine = [each for each in successors if claimant.may_take(plan[each].step.task)]
-    if len(mine) < 2 or not are_released_at_once(run, plan.successors(mine[0])):
+    if len(mine) < 2 or not are_released_at_once(run, mine[0]):
         return mine[:1]
     taken, left_s = 0, TOGETHER_S
     for each in mine:

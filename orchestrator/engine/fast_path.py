@@ -24,7 +24,7 @@ from pipeweave.orchestrator.engine.branches import are_released_at_once, meet, t
 from pipeweave.orchestrator.engine.release import Claimant, as_released
 from pipeweave.orchestrator.queueing import limits, widths
 from pipeweave.orchestrator.state import completing, run_transitions
-from pipeweave.orchestrator.state.rows import of_row
+from pipeweave.orchestrator.state.rows import read
 from pipeweave.orchestrator.store.database import Transaction
 
 
@@ -42,11 +42,13 @@ def applies(run: RunHeader, completion: Completion, chosen: Collection[int] = ()
     if done.attempt > 1:
         # The run may have been reopened; then the joins of this step may be final already.
         return False
-    return are_released_at_once(run, run.plan.successors(done.ordinal), chosen)
+    return are_released_at_once(run, done.ordinal, chosen)
 
 
 def applies_to_all(run: RunHeader, completions: Sequence[Completion], chosen: Collection[int] = ()) -> bool:
     """Whether the fast path can store these completions together: each alone, and the same steps follow."""
+    if len(completions) == 1:
+        return applies(run, completions[0], chosen)
     return all(applies(run, each, chosen) for each in completions) and meet(run, completions)
 
 
@@ -90,8 +92,8 @@ def _turn(
         return [], _complete_last(tx, run, completions, claimant)
     released = _complete_and_go_on(tx, run, completions, successors, claimant)
     limited = [each for each in released if each.status is TaskStatus.READY]
-    queued = [as_released(each) for each in released if each.status is TaskStatus.QUEUED]
-    tx.send(*widths.together(tx, run.tenant, queued))
+    if queued := [as_released(each) for each in released if each.status is TaskStatus.QUEUED]:
+        tx.send(*widths.together(tx, run.tenant, queued))
     if limited:
         # In a transaction of its own: the statement above may be durable by now, and a deadlock here must not
         # repeat it. After a crash in between, the tick fills the limits.
@@ -120,24 +122,25 @@ def _complete_and_go_on(
     Returns the released successors (running for this worker, queued or ready); none when the attempt is
     fenced or the successors are no longer pending.
     """
+    nexts = {each: ids.task_run_id(run.id, each) for each in successors}
     parameters = _stored(tx, completions) | {
-        "nexts": [ids.task_run_id(run.id, each) for each in successors],
+        "nexts": list(nexts.values()),
         "ordinals": list(successors),
-        "here": [ids.task_run_id(run.id, each) for each in taken_here(run, successors, claimant)],
+        "here": [nexts[each] for each in taken_here(run, successors, claimant)],
         "tenant": run.tenant,
         "worker": claimant.worker,
         "queues": claimant.served,
     }
     edges = _other_edges(run, completions, successors)
     if not edges and len(completions) == 1:
-        return sorted(map(of_row, tx.execute(fast_path_sql.GO_ON, parameters)), key=lambda each: each.id)
+        return read(tx.execute(fast_path_sql.GO_ON, parameters))
     rows = tx.execute(
         fast_path_sql.GO_ON_TO_JOINS, parameters | _as_parameters(run, edges), lock=fast_path_sql.LOCK_JOINS
     ).all()
     _send_checks(tx, run, rows[0].undecided, claimant)
     if 0 < rows[0].stored < len(completions):
         tx.send(*(JoinCheck(run.id, each, claimant.queue) for each in successors))
-    return sorted((of_row(row) for row in rows if row.id is not None), key=lambda each: each.id)
+    return read(row for row in rows if row.id is not None)
 
 
 def _stored(tx: Transaction, completions: Sequence[Completion]) -> dict[str, Any]:
@@ -177,8 +180,10 @@ def _other_edges(
     run: RunHeader, completions: Sequence[Completion], successors: Sequence[int]
 ) -> list[tuple[int, int]]:
     """The edges (join, predecessor) of the joins, without those of the completed steps."""
-    completed = {each.task_run.ordinal for each in completions}
     joins = [each for each in successors if run.plan.joins[each] is not JoinKind.SINGLE]
+    if not joins:
+        return []
+    completed = {each.task_run.ordinal for each in completions}
     return [(join, each) for join in joins for each in run.plan.predecessors(join) if each not in completed]
 
 

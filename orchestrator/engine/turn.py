@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -45,7 +46,7 @@ from pipeweave.orchestrator.state import completing, dispatches
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Turn:
     """Outcomes of calls of one run, and the worker that goes on with the run.
 
@@ -86,7 +87,7 @@ class Turn:
         if self._is_dispatches_only:
             database.run(self._note_dispatches, is_one=False)
             continued: list[TaskRun] = []
-        elif (completions := self.fast_completions()) and self.claimant is not None:
+        elif (completions := self.fast_completions) and self.claimant is not None:
             claimant = self.claimant
             continued = database.run(
                 lambda tx: fast_path.complete_and_go_on(tx, self.run, completions, claimant), is_one=False
@@ -109,7 +110,7 @@ class Turn:
         Raises:
             Unavailable: as `apply`.
         """
-        if len(completions := self.fast_completions()) == 1:
+        if len(completions := self.fast_completions) == 1:
             return database.run(
                 lambda tx: fast_path.complete_reported(
                     tx, self.run, completions[0], self.queue, self.claimant
@@ -127,6 +128,7 @@ class Turn:
     def _note_dispatches(self, tx: Transaction) -> None:
         dispatches.taken(tx, [each for each in self.outcomes if isinstance(each, Dispatched)])
 
+    @cached_property
     def fast_completions(self) -> Sequence[Completion]:
         """The completions that the fast path takes together, if the turn is nothing else."""
         completions = [each for each in self.outcomes if isinstance(each, Completion)]

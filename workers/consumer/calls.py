@@ -410,7 +410,7 @@ class Calls:
         progress: Progress,
         secrets: AttemptSecrets,
     ) -> Context:
-        step = run.plan[run.plan.ordinals[task_run.step_id]].step
+        step = run.plan.specs[task_run.step_id]
         is_standalone = run.pipeline_id is None
         value = self.inputs.input(run)
         params = None if step.params is None else own_copy(self._resolve(run, task_run, value, secrets))

@@ -481,7 +481,7 @@ class Runner:
     def _keep_result(self, turn: Turn, claimed: Sequence[TaskRun]) -> None:
         """Spare the step behind a result that is stored for certain the reading of what was just written."""
         # Successors that the same statement released: no attempt was fenced.
-        for completion in turn.fast_completions() if claimed else ():
+        for completion in turn.fast_completions if claimed else ():
             if completion.output.path is not None:
                 continue
             successors = turn.run.plan.successors(completion.task_run.ordinal)
