@@ -34,7 +34,10 @@ class Pool:
 
     def begin_anew(self) -> None:
         """Forget the connections: they are those of the process that this one was forked from."""
-        self._changed = threading.Condition()
+        # The lock alone costs no call; the condition is for those who have to wait.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting = 0
         self._idle: deque[WatchedConnection] = deque()
         self._used: set[WatchedConnection] = set()
         # Places of those that are being opened, which takes a while.
@@ -57,9 +60,9 @@ class Pool:
             Unavailable: others use all of them for too long.
             psycopg2.Error: no connection could be opened.
         """
-        with self._changed:
-            if not self._changed.wait_for(self._has_one, self._timeout_s):
-                raise Unavailable("every database connection is in use", hint="raise DB_POOL_MAX")
+        with self._lock:
+            if not self._idle:
+                self._wait()
             if self._idle:
                 connection = self._idle.popleft()
                 self._used.add(connection)
@@ -70,38 +73,48 @@ class Pool:
             opened = self._connect()
             return opened
         finally:
-            with self._changed:
+            with self._lock:
                 self._coming -= 1
                 if opened is not None:
                     self._used.add(opened)
                 else:
                     self._changed.notify()
 
+    def _wait(self) -> None:
+        """Wait until there is a connection, or place for one more."""
+        self._waiting += 1
+        try:
+            if not self._changed.wait_for(self._has_one, self._timeout_s):
+                raise Unavailable("every database connection is in use", hint="raise DB_POOL_MAX")
+        finally:
+            self._waiting -= 1
+
     def _has_one(self) -> bool:
         return bool(self._idle) or self.size == 0 or self.in_use < self.size
 
     def give_back(self, connection: WatchedConnection) -> None:
         """Keep a connection for the next one who takes it."""
-        with self._changed:
+        with self._lock:
             # One that was taken before `close` is not among them any more.
             is_kept = connection in self._used and self.size > 0
             self._used.discard(connection)
             if is_kept:
                 self._idle.append(connection)
-                self._changed.notify()
+                if self._waiting:
+                    self._changed.notify()
         if not is_kept:
             connection.close()
 
     def drop(self, connection: WatchedConnection) -> None:
         """Close a connection that was taken; another may be opened in its place."""
-        with self._changed:
+        with self._lock:
             self._used.discard(connection)
             self._changed.notify()
         connection.close()
 
     def close(self) -> None:
         """Close the connections that nobody uses, and those in use when they are given back."""
-        with self._changed:
+        with self._lock:
             idle, self._idle = self._idle, deque()
             self._used = set()
             self._changed.notify_all()

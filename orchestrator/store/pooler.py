@@ -15,8 +15,9 @@ from typing import Any
 
 import orjson
 import psycopg2
-from psycopg2.extras import register_default_json, register_default_jsonb, register_uuid
+from psycopg2.extras import register_default_json, register_default_jsonb
 
+from pipeweave.orchestrator.store import driver_types
 from pipeweave.orchestrator.store.hosts import Hosts
 from pipeweave.orchestrator.store.silence import Cursor, WatchedConnection
 from pipeweave.orchestrator.store.timeline import TIMELINE, Timeline
@@ -66,7 +67,7 @@ class Pooler:
         try:
             self._hosts.record(connection)
             connection.autocommit = True
-            register_uuid(conn_or_curs=connection)  # type: ignore[no-untyped-call]
+            driver_types.register(connection)
             register_default_json(connection, loads=orjson.loads)
             register_default_jsonb(connection, loads=orjson.loads)
             self._find_out(connection)

@@ -115,7 +115,11 @@ class Statement:
 
 def _longest(parameters: Mapping[str, Any]) -> int:
     """How many names the longest list of the parameters has."""
-    return max((len(each) for each in parameters.values() if isinstance(each, list)), default=0)
+    longest = 0
+    for each in parameters.values():
+        if isinstance(each, list) and len(each) > longest:
+            longest = len(each)
+    return longest
 
 
 def _begins_a_transaction(connection: WatchedConnection) -> bool:
