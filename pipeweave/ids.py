@@ -31,6 +31,8 @@ ORDINAL_BITS = 24
 MAX_TASK_RUNS = 1 << ORDINAL_BITS
 ORDINAL_MASK = MAX_TASK_RUNS - 1
 _CHANCE_BITS = 50
+_CHANCE_MASK = (1 << _CHANCE_BITS) - 1
+_LOW_CHANCE_MASK = (1 << 38) - 1
 # Timestamp and random bits of the last id made. No lock is needed: two threads that make ids at the same time
 # have no order between them, and they add different random increments.
 _newest = 0
@@ -50,7 +52,7 @@ _LENGTH = 26
 _VALUES = {letter: value for value, letter in enumerate(_ALPHABET)}
 # Two letters at a time take half as long; each answer and message shows several ids.
 _PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
-_SHIFTS = range(120, -1, -10)
+_HALF_MASK = (1 << 60) - 1
 
 
 def new_id(now_ms: int | None = None) -> UUID:
@@ -62,16 +64,38 @@ def new_id(now_ms: int | None = None) -> UUID:
     Args:
         now_ms: ms since 1970; the current time by default.
     """
+    return new_ids(1, now_ms)[0]
+
+
+def new_ids(count: int, now_ms: int | None = None) -> list[UUID]:
+    """Make so many ids as `new_id` makes them, each higher than the one before it."""
     global _newest
     stamp = int(time.time() * 1000) if now_ms is None else now_ms
-    # Only 49 random bits: the highest bit leaves room for the increments below, each of up to 32 bits.
+    # Only 49 random bits: the highest bit leaves room for the steps below, each of up to 32 bits.
     made = stamp << _CHANCE_BITS | secrets.randbits(_CHANCE_BITS - 1)
     if stamp == _newest >> _CHANCE_BITS:
         made = _newest + 1 + secrets.randbits(32)
+    numbers = [made]
+    if count > 1:
+        # One look at the system's source of chance for all of them.
+        steps = secrets.randbits(32 * (count - 1)).to_bytes(4 * (count - 1))
+        for step in memoryview(steps).cast("I"):
+            made += 1 + step
+            numbers.append(made)
     _newest = made
-    stamp, chance = made >> _CHANCE_BITS, made & (1 << _CHANCE_BITS) - 1
-    value = stamp << 80 | 0x7 << 76 | (chance >> 38) << 64 | 0b10 << 62 | (chance & ((1 << 38) - 1)) << 24
-    return UUID(int=value)
+    return [UUID(int=_with_marks(each)) for each in numbers]
+
+
+def _with_marks(made: int) -> int:
+    """The number of a UUIDv7 with this time and these random bits."""
+    chance = made & _CHANCE_MASK
+    return (
+        made >> _CHANCE_BITS << 80
+        | 0x7 << 76
+        | chance >> 38 << 64
+        | 0b10 << 62
+        | (chance & _LOW_CHANCE_MASK) << 24
+    )
 
 
 def first_id_at(stamp_ms: int) -> UUID:
@@ -107,7 +131,15 @@ def show_task_run(run_id: UUID, ordinal: int) -> str:
 
 
 def _shown(prefix: str, number: int) -> str:
-    return prefix + "_" + "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
+    pairs = _PAIRS
+    # Halves are small numbers, whose bits cost less.
+    high, low = number >> 60, number & _HALF_MASK
+    return (
+        f"{prefix}_{pairs[high >> 60]}{pairs[high >> 50 & 1023]}{pairs[high >> 40 & 1023]}"
+        f"{pairs[high >> 30 & 1023]}{pairs[high >> 20 & 1023]}{pairs[high >> 10 & 1023]}{pairs[high & 1023]}"
+        f"{pairs[low >> 50]}{pairs[low >> 40 & 1023]}{pairs[low >> 30 & 1023]}{pairs[low >> 20 & 1023]}"
+        f"{pairs[low >> 10 & 1023]}{pairs[low & 1023]}"
+    )
 
 
 def read(prefix: str, text: str) -> UUID:

@@ -47,23 +47,42 @@ class InputFaults:
         return [_below(prefix, each) for each in mistakes][:MOST_ERRORS]
 
 
+NO_FAULTS = InputFaults()
+
+
 def _below(prefix: str, error: FieldError) -> FieldError:
     path = f"{prefix}.{error.field}" if error.field else prefix
     return FieldError(path, error.message, error.code, error.expected)
 
 
 def faults_of(spec: PipelineSpec, tasks: Mapping[str, TaskRow], value: Any) -> InputFaults:
-    """The mistakes in a run's input.
+    """The mistakes in a run's input; NO_FAULTS if there are none.
 
     Entry steps with `params` are left out, because their input is not the run's. So are maps.
     """
+    return faults_of_each(spec, tasks, [value])[0]
+
+
+def faults_of_each(
+    spec: PipelineSpec, tasks: Mapping[str, TaskRow], values: Sequence[Any]
+) -> list[InputFaults]:
+    """As `faults_of`, of the inputs of several runs."""
     entries = {step.task for step in spec.steps if not step.needs and step.params is None and step.is_called}
-    errors_by_task: dict[str, list[FieldError]] = {}
+    schemas = [(task_id, tasks[task_id].input_schema) for task_id in sorted(entries & tasks.keys())]
+    schemas = [(task_id, schema) for task_id, schema in schemas if schema is not None]
+    if spec.input_schema is None and not schemas:
+        return [NO_FAULTS] * len(values)
+    return [_faults(spec, schemas, value) for value in values]
+
+
+def _faults(
+    spec: PipelineSpec, schemas: Sequence[tuple[str, Mapping[str, Any] | None]], value: Any
+) -> InputFaults:
     run_input = spec.input_with_defaults(value)
-    for task_id in sorted(entries & tasks.keys()):
-        if errors := validate_input(tasks[task_id].input_schema, run_input):
-            errors_by_task[task_id] = errors
-    return InputFaults(spec.id, run_input_errors(spec.input_schema, value), errors_by_task)
+    checked = [(task_id, validate_input(schema, run_input)) for task_id, schema in schemas]
+    by_task = {task_id: errors for task_id, errors in checked if errors}
+    own = run_input_errors(spec.input_schema, value)
+    return InputFaults(spec.id, own, by_task) if own or by_task else NO_FAULTS
 
 
 def refuse(faults: InputFaults, mode: str | None) -> None:
@@ -88,7 +107,8 @@ def refuse_runs(faults: Sequence[InputFaults], mode: str | None) -> None:
     Raises:
         InputValidationFailed: has one FieldError per fault.
     """
-    wrong = [index for index, run_faults in enumerate(faults) if run_faults.are_refused(mode)]
+    faulty = [(index, each) for index, each in enumerate(faults) if each is not NO_FAULTS]
+    wrong = [index for index, each in faulty if each.are_refused(mode)]
     if wrong:
         errors = [error for index in wrong for error in faults[index].errors(f"runs[{index}].input")]
         raise InputValidationFailed(

@@ -11,6 +11,7 @@ from pipeweave.api.contract.requests import RunRequest, TriggerBatchRequest, Tri
 from pipeweave.api.http import Call, idempotency_header
 from pipeweave.api.routes import input_checks
 from pipeweave.errors import NotFound
+from pipeweave.orchestrator.domain import TriggeredBy
 from pipeweave.orchestrator.registry import TaskRow, task_rows
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store import Transaction
@@ -20,7 +21,7 @@ from pipeweave.storage import plain_path
 
 def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
     """Start the run that the body asks for."""
-    faults = input_checks.InputFaults()
+    faults = input_checks.NO_FAULTS
 
     def check(spec: PipelineSpec, tasks: Mapping[str, TaskRow]) -> None:
         nonlocal faults
@@ -30,7 +31,7 @@ def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
     def verb(tx: Transaction) -> triggering.CreatedRun:
         with known_pipeline(tx, call.tenant, pipeline_id):
             run_token = idempotency_header.of_body(call.key, body.run_token, "runToken")
-            request = _trigger(call, pipeline_id, body, run_token)
+            request = _trigger(call.cause, pipeline_id, body, run_token)
             is_unchecked = body.validation_mode == "none"
             return triggering.trigger(
                 tx,
@@ -46,14 +47,15 @@ def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
 
 def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[dict[str, Any]]:
     """Start all runs of a batch, or none. The answers are in the order of the batch."""
+    cause, key = call.cause, call.key
     requests = [
-        _trigger(call, pipeline_id, run, idempotency_header.of_entry(call.key, run.run_token, index))
+        _trigger(cause, pipeline_id, run, idempotency_header.of_entry(key, run.run_token, index))
         for index, run in enumerate(batch.runs)
     ]
-    faults = [input_checks.InputFaults() for _ in requests]
+    faults = [input_checks.NO_FAULTS] * len(requests)
 
     def check(spec: PipelineSpec, tasks: Mapping[str, TaskRow]) -> None:
-        faults[:] = [input_checks.faults_of(spec, tasks, request.input) for request in requests]
+        faults[:] = input_checks.faults_of_each(spec, tasks, [request.input for request in requests])
         input_checks.refuse_runs(faults, batch.validation_mode)
 
     def verb(tx: Transaction) -> list[triggering.CreatedRun]:
@@ -89,7 +91,7 @@ def known_pipeline(tx: Transaction, tenant: str, pipeline_id: str) -> Iterator[N
 
 
 def _trigger(
-    call: Call, pipeline_id: str, body: RunRequest, run_token: str | None
+    cause: TriggeredBy, pipeline_id: str, body: RunRequest, run_token: str | None
 ) -> triggering.StartRequest:
     return triggering.StartRequest(
         pipeline_id,
@@ -98,7 +100,7 @@ def _trigger(
         body.priority,
         body.metadata,
         run_token,
-        call.cause,
+        cause,
         queue=body.queue,
         requires=body.requires,
     )
@@ -117,4 +119,6 @@ def _answer(tenant: str, run: triggering.CreatedRun, faults: input_checks.InputF
     }
     if run.skipped:
         answer["skipped"] = True
-    return {**answer, "validationWarnings": faults.to_json()} if faults else answer
+    if faults is not input_checks.NO_FAULTS:
+        answer["validationWarnings"] = faults.to_json()
+    return answer

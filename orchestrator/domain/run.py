@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from pipeweave.labels import Labels
@@ -31,8 +31,7 @@ class Parent:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunHeader:
+class RunHeader(NamedTuple):
     """The immutable part of a run, with its compiled plan.
 
     Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from pipeweave.orchestrator.domain.outbox import (
@@ -44,8 +44,7 @@ ALONE_FROM_ATTEMPT = 3
 CHUNK_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class RunMessage:
+class RunMessage(NamedTuple):
     """A message that runs these task runs, all of one task. `part` is its index in the chords of `joins`, or
     UNCOUNTED.
     """
@@ -78,7 +77,10 @@ def group_into_messages(outbox: Sequence[Outgoing]) -> MessageBatch:
     for each in outbox:
         by_kind.setdefault(type(each), []).append(each)
     # What waits in a parking queue gets its message when a worker can call it.
-    released = [each for each in by_kind.get(Released, ()) if not is_parking(each.queue)]
+    released = by_kind.get(Released, [])
+    parking = {queue for queue in {each.queue for each in released} if is_parking(queue)}
+    if parking:
+        released = [each for each in released if each.queue not in parking]
     messages = tuple(_messages(released))
     sizes = {(each.run_id, each.join): each.members for each in by_kind.get(Chord, ())}
     for message in messages:
@@ -103,9 +105,7 @@ def _messages(released: Iterable[Released]) -> Iterable[RunMessage]:
         groups[key].append(each)
     index = 0
     for (_, attempt, task_id, queue, priority, joins, is_limited), members in groups.items():
-        ordinals = members[0].ordinals if len(members) == 1 else _ordinals(members)
-        size = 1 if len(ordinals) == 1 else _size(members, len(ordinals), attempt, is_limited=is_limited)
-        for chunk in _chunks(ordinals, size):
+        for chunk in _chunks(members, attempt, is_limited=is_limited):
             part = index if joins else UNCOUNTED
             yield RunMessage(members[0].run_id, chunk, attempt, queue, priority, part, joins, task_id)
             index += 1
@@ -144,5 +144,9 @@ def _seconds(released: Iterable[Released]) -> float | None:
     return max((each.seconds for each in released if each.seconds is not None), default=None)
 
 
-def _chunks(ordinals: Sequence[int], size: int) -> Iterable[tuple[int, ...]]:
-    return (tuple(ordinals[start : start + size]) for start in range(0, len(ordinals), size))
+def _chunks(members: Sequence[Released], attempt: int, *, is_limited: bool) -> Sequence[tuple[int, ...]]:
+    if len(members) == 1 and members[0].count == 1:
+        return ((members[0].ordinal,),)
+    ordinals = _ordinals(members)
+    size = _size(members, len(ordinals), attempt, is_limited=is_limited)
+    return [tuple(ordinals[start : start + size]) for start in range(0, len(ordinals), size)]

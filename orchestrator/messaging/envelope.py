@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64decode, b64encode
+from base64 import b64decode
+from binascii import b2a_base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -113,7 +114,7 @@ def encode(
     Args:
         task: name of the Celery task.
         id_: the Celery id, the same for every copy of the message.
-        arguments: positional arguments that JSON can hold.
+        arguments: positional arguments: ids in hex, whole numbers, and lists of numbers.
         queue: the queue that the message goes to.
         level: the Redis level of the message.
         sent: when it is sent (s since the epoch, by PostgreSQL's clock); the header carries it in whole ms.
@@ -122,7 +123,9 @@ def encode(
             the name of the Celery task.
     """
     frame = _frame(task, queue, level, put_back, shown)
-    body = b64encode(f"[{_encode(arguments)}, {{}}, {_NOTHING_FOLLOWS}]".encode()).decode()
+    # kombu writes a blank behind each comma, and none of the arguments has one inside.
+    said = orjson.dumps(arguments).decode().replace(",", ", ")
+    body = b2a_base64(f"[{said}, {{}}, {_NOTHING_FOLLOWS}]".encode(), newline=False).decode()
     name, chance = _text(id_), urandom(16).hex()
     tag = f"{chance[:8]}-{chance[8:12]}-{chance[12:16]}-{chance[16:20]}-{chance[20:]}"
     return (

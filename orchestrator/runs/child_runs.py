@@ -21,7 +21,7 @@ from pipeweave.orchestrator.domain.triggered_by import PARENT, TriggeredBy
 from pipeweave.orchestrator.registry import pipelines, snapshot
 from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOutdated
 from pipeweave.orchestrator.runs import creation, triggering
-from pipeweave.orchestrator.runs.creation import NewRun
+from pipeweave.orchestrator.runs.new_run import NewRun
 from pipeweave.orchestrator.runs.pausing import PARENT_PAUSED
 from pipeweave.orchestrator.runs.triggering import MAX_SNAPSHOTS
 from pipeweave.orchestrator.store.database import Transaction

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 import orjson
 
@@ -16,12 +13,10 @@ from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.events import QUEUED, Event, held, together
 from pipeweave.orchestrator.domain.facts import NewerRun
 from pipeweave.orchestrator.domain.plan import Plan, PlannedStep
-from pipeweave.orchestrator.domain.run import Parent, RunHeader
-from pipeweave.orchestrator.domain.run_edits import NO_EDITS, RunEdits
-from pipeweave.orchestrator.domain.run_key import RunKey
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.run_edits import NO_EDITS
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
-from pipeweave.orchestrator.domain.task_run import KeptValue, TaskRun
-from pipeweave.orchestrator.domain.triggered_by import API
+from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.objects import uploads
 from pipeweave.orchestrator.queueing import maintenance_mode, quotas, run_keys, run_slots, start_conditions
@@ -31,53 +26,15 @@ from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOutdated
 from pipeweave.orchestrator.registry.task_rows import HTTP, TaskRow
 from pipeweave.orchestrator.runs import prepared_starts
-from pipeweave.orchestrator.runs.prepared_starts import PreparedStart
+from pipeweave.orchestrator.runs.new_run import NewRun, WrittenRun
+from pipeweave.orchestrator.runs.row_texts import RunTexts
 from pipeweave.orchestrator.state import deployment_mode, reusing, run_transitions
-from pipeweave.orchestrator.state.reusing import Reused
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import WITH_ITEMS, StepSpec
 
 # What task runs of steps that the engine decides have as the version and the hash of their code.
 ENGINE_CODE_VERSION = 0
 ENGINE_CODE = "engine"
-
-
-@dataclass(frozen=True, slots=True)
-class NewRun:
-    """A run to be written, with the tasks of its steps as they are registered now."""
-
-    header: RunHeader
-    input: KeptValue
-    tasks: Mapping[str, TaskRow]
-    metadata: Mapping[str, Any] | None = None
-    run_token: str | None = None
-    timeout_ms: int | None = None
-    idle_timeout_ms: int | None = None
-    # The key of a standalone task's only task run.
-    idempotency_key: str | None = None
-    # The input itself: an entry map needs it, and must not read it back from storage.
-    value: Any = None
-    # The run that this one repeats, and the results that it takes over if it begins at a step.
-    rerun_of: UUID | None = None
-    reused: Reused | None = None
-    edits: RunEdits = NO_EDITS
-    # None for a run of a pipeline that does not limit its runs, and for a run inside of another one.
-    key: RunKey | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenRun:
-    """A run as it was written; `pending` when its tenant had no free slot, or its key no room.
-
-    Args:
-        task_runs: empty if it was written by what was kept.
-        prepared: what was kept of a run that began as this one does; None if it was written the long way.
-    """
-
-    id: UUID
-    status: RunStatus
-    task_runs: Sequence[TaskRun]
-    prepared: PreparedStart | None = None
 
 
 def _write_sql(accepting: str, columns: str = "", values: str = "", types: str = "") -> str:
@@ -248,13 +205,20 @@ def _write(
     )
     if any(needs_more):
         tx.hold()
-    rows = [_run_row(new, run.status, tx.now) for new, run in zip(new_runs, written, strict=True)]
-    texts = [_texts(new, run) for new, run in zip(new_runs, written, strict=True)]
+    texts = RunTexts(tx.now)
+    rows, task_runs, events = [], [], []
+    for new, run in zip(new_runs, written, strict=True):
+        run_id = str(run.id)
+        row, created = texts.of(new, run.status, run_id)
+        of_steps, moved = _texts(new, run, run_id)
+        rows.append(row)
+        task_runs.append(of_steps)
+        events += [created, moved] if moved else [created]
     parameters = {
         "tenant": new_runs[0].header.tenant,
         "runs": f"[{','.join(rows)}]",
-        "task_runs": f"[{','.join([task_runs for task_runs, _ in texts])}]",
-        "events": f"[{','.join([events for _, events in texts])}]",
+        "task_runs": f"[{','.join(task_runs)}]",
+        "events": f"[{','.join(events)}]",
         "now": tx.now,
     }
     parameters |= expected.as_parameters() | (
@@ -299,15 +263,13 @@ def _is_usual(new: NewRun, catalog: CatalogSnapshot) -> bool:
     )
 
 
-def _texts(new: NewRun, run: WrittenRun) -> tuple[str, str]:
-    """JSON text of the rows of a run's task runs, and of its events, without the brackets of the lists."""
-    created = _created(new, run.status).to_row()
+def _texts(new: NewRun, run: WrittenRun, run_id: str) -> tuple[str, str]:
+    """JSON text of the rows of a run's task runs, and of their events, without the brackets of the lists."""
     if run.prepared is not None:
-        task_runs, events = run.prepared.rows(run.id)
-        return task_runs, f"{orjson.dumps(created).decode()},{events}"
-    moved = [each.to_row() for each in _moved(run.task_runs)]
+        return run.prepared.rows(run_id)
+    moved = [prepared_starts.event_row(each) for each in _moved(run.task_runs)]
     rows = orjson.dumps(_task_run_rows(new, run.task_runs)).decode()
-    return rows[1:-1], orjson.dumps([created, *moved]).decode()[1:-1]
+    return rows[1:-1], orjson.dumps(moved).decode()[1:-1]
 
 
 def _written(new: NewRun, expected: Holds, catalog: CatalogSnapshot | None, *, has_place: bool) -> WrittenRun:
@@ -376,50 +338,6 @@ def _begin(tx: Transaction, new: NewRun, rows: Sequence[TaskRun]) -> None:
     advance.begin([rows[ordinal - 1] for ordinal in run.plan.entries])
     advance.touched.note(run.tenant, [each.task_id for each in rows if each.status is TaskStatus.READY])
     advance.close()
-
-
-def _run_row(new: NewRun, status: RunStatus, now: datetime) -> str:
-    run = new.header
-    head = orjson.dumps(
-        {
-            "id": run.id,
-            "pipeline_id": run.pipeline_id,
-            "version": run.pipeline_version,
-            "status": status.value,
-            "started_at": now if status is RunStatus.RUNNING else None,
-            "failure_mode": run.failure_mode,
-            "priority": run.priority,
-            "path": new.input.path,
-            "size": new.input.size,
-            "hash": new.input.hash,
-            "run_token": new.run_token,
-            "metadata": new.metadata,
-            "steps": len(run.plan.steps) + (0 if new.reused is None else new.reused.items),
-            "timeout_ms": new.timeout_ms,
-            "idle_timeout_ms": new.idle_timeout_ms,
-            "rerun_of": new.rerun_of,
-            "rerun_from": run.rerun_from,
-            **({} if run.queue is None else {"queue_name": run.queue}),
-            **({} if new.key is None else new.key.to_row()),
-            **({} if run.requires is None else {"requires": run.requires}),
-            **({} if new.edits is NO_EDITS else {"edits": new.edits.to_json()}),
-            **({} if run.triggered_by is None else run.triggered_by.to_row()),
-            **({} if run.parent is None else _columns_of_child(run, run.parent)),
-        }
-    ).decode()
-    # The input is JSON text already: it is inserted as it is.
-    return f'{head[:-1]},"input":{new.input.inline or "null"}}}'
-
-
-def _columns_of_child(run: RunHeader, parent: Parent) -> dict[str, Any]:
-    return {
-        "body": run.body,
-        "scope": None if run.scope is None else run.scope.to_json(),
-        "parent_run_id": parent.run_id,
-        "parent_task_run_id": parent.task_run_id,
-        "root_run_id": parent.root_run_id,
-        "depth": parent.depth,
-    }
 
 
 def _task_run(run: RunHeader, ordinal: int, task: TaskRow | None, expected: Holds, is_entry: bool) -> TaskRun:
@@ -525,35 +443,7 @@ def _task_run_rows(new: NewRun, task_runs: Sequence[TaskRun]) -> list[dict[str, 
     ]
 
 
-def _created(new: NewRun, status: RunStatus) -> Event:
-    run = new.header
-    data: dict[str, Any] = {
-        "pipelineId": run.pipeline_id,
-        "pipelineVersion": run.pipeline_version,
-        "failureMode": run.failure_mode,
-        "inputsHash": new.input.hash,
-        "steps": len(run.plan.steps),
-    }
-    if run.body is not None:
-        data["body"] = run.body
-    data |= _cause(run)
-    if new.rerun_of is not None:
-        data |= {"rerunOf": ids.show(ids.RUN, new.rerun_of), "rerunFrom": run.rerun_from} | new.edits.names
-    if status is not RunStatus.RUNNING:
-        data["status"] = status.value
-    return Event(run.id, "run.created", data=data)
-
-
 def _moved(rows: Sequence[TaskRun]) -> list[Event]:
     """The events of the task runs that are not pending."""
     queued = together(QUEUED, [each for each in rows if each.status is TaskStatus.QUEUED])
     return queued + held([each for each in rows if each.status is TaskStatus.READY])
-
-
-def _cause(run: RunHeader) -> dict[str, Any]:
-    """Who and what began the run. A request is not named: it is what begins most runs."""
-    cause = run.triggered_by
-    if cause is None:
-        return {}
-    named = {} if cause.kind == API else {"triggeredBy": cause.kind, "triggeredById": cause.id}
-    return {name: each for name, each in {**named, "by": cause.actor}.items() if each is not None}

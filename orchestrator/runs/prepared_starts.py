@@ -15,7 +15,7 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain.events import QUEUED, together
+from pipeweave.orchestrator.domain.events import QUEUED, Event, together
 from pipeweave.orchestrator.domain.outbox import Chord, Outgoing, Released
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
@@ -54,9 +54,13 @@ class PreparedStart:
     chords: tuple[tuple[int, int], ...]
     released: tuple[tuple[Any, ...], ...]
 
-    def rows(self, run_id: UUID) -> tuple[str, str]:
-        """The rows of the task runs of a run, and those of their events."""
-        head = str(run_id)[:-_OWN_DIGITS]
+    def rows(self, run_id: str) -> tuple[str, str]:
+        """The rows of the task runs of a run, and those of their events.
+
+        Args:
+            run_id: its id, as PostgreSQL reads it.
+        """
+        head = run_id[:-_OWN_DIGITS]
         return self.task_runs.replace(_HEAD, head), self.events.replace(_HEAD, head)
 
     def outbox(self, run_id: UUID) -> list[Outgoing]:
@@ -91,7 +95,7 @@ def keep(
     if not _is_plain(run, task_runs, sent):
         return
     queued = together(QUEUED, [each for each in task_runs if each.status is TaskStatus.QUEUED])
-    texts = [orjson.dumps(each).decode()[1:-1] for each in (rows, [event.to_row() for event in queued])]
+    texts = [orjson.dumps(each).decode()[1:-1] for each in (rows, [event_row(event) for event in queued])]
     if sum(map(len, texts)) > LONGEST:
         return
     head = str(run.id)[:-_OWN_DIGITS]
@@ -104,6 +108,11 @@ def keep(
         tuple((each.join, each.members) for each in sent if isinstance(each, Chord)),
         tuple(_without_run(each) for each in sent if isinstance(each, Released)),
     )
+
+
+def event_row(event: Event) -> dict[str, Any]:
+    """The columns of an event of a run that has just begun: no attempt of it has."""
+    return {"run_id": str(event.run_id), "type": event.type, "data": event.data or None}
 
 
 def _kind(run: RunHeader) -> Kind:

@@ -34,7 +34,7 @@ from pipeweave.orchestrator.registry.pipelines import StoredPipeline
 from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOutdated
 from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.runs import creation, edited_params, triggering
-from pipeweave.orchestrator.runs.creation import NewRun
+from pipeweave.orchestrator.runs.new_run import NewRun
 from pipeweave.orchestrator.state import reusing
 from pipeweave.orchestrator.state.reusing import Reused
 from pipeweave.orchestrator.store.database import Transaction
@@ -337,7 +337,7 @@ def _write(
         reused = _reused(tx, old, new, request.from_step)
         plan = new.header.plan
         steps = tuple(plan[each.ordinal].id for each in reused.steps)
-        new = replace(new, reused=reused, edits=replace(new.edits, seen=_seen(old, new, reused)))
+        new = new._replace(reused=reused, edits=replace(new.edits, seen=_seen(old, new, reused)))
     [written] = creation.write(tx, [new], catalog)
     version, status = catalog.pipeline.version, written.status.value
     return CreatedRerun(written.id, old.pipeline_id, version, status, steps, created=True, edits=new.edits)
@@ -351,7 +351,7 @@ def _claim_token(tx: Transaction, old: _OldRun, request: Rerun, new: NewRun) -> 
     asked: list[Any] = [str(old.id), request.from_step, new.input.hash, request.version]
     asked += [] if request.params is None else [request.params.value]
     digest = hashlib.sha256(b"rerun" + orjson.dumps(asked)).hexdigest()
-    claim = replace(new, input=replace(new.input, hash=digest))
+    claim = new._replace(input=replace(new.input, hash=digest))
     earlier_run = triggering.claim_token(tx, claim)
     if earlier_run is None:
         return None

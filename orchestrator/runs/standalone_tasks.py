@@ -18,7 +18,7 @@ from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.registry import task_rows, unknown_names
 from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.runs import creation, triggering
-from pipeweave.orchestrator.runs.creation import NewRun
+from pipeweave.orchestrator.runs.new_run import NewRun
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.size_limits import MAX_BATCH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from pipeweave import ids
@@ -31,7 +31,7 @@ from pipeweave.orchestrator.registry.pipelines import StoredPipeline
 from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOutdated
 from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.runs import creation
-from pipeweave.orchestrator.runs.creation import NewRun, WrittenRun
+from pipeweave.orchestrator.runs.new_run import NewRun, WrittenRun
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values
@@ -42,8 +42,7 @@ from pipeweave.spec import FAILURE_MODES, PipelineSpec
 MAX_SNAPSHOTS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class StartRequest:
+class StartRequest(NamedTuple):
     """A request for a run. `failure_mode` and `priority` None take the pipeline's own.
 
     Args:
@@ -64,8 +63,7 @@ class StartRequest:
     requires: Labels | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedRun:
+class CreatedRun(NamedTuple):
     """An accepted run.
 
     Args:
@@ -202,7 +200,12 @@ def _prepare(
     _check_size(len(requests), len(stored.plan.steps))
     if check is not None:
         check(stored.spec, tasks)
-    return _Prepared(catalog, [_new_run(tx, values, tenant, stored, tasks, each) for each in requests])
+    new_ids = tx.new_ids(len(requests))
+    new_runs = [
+        _new_run(each.id or new_id, values, tenant, stored, tasks, each)
+        for new_id, each in zip(new_ids, requests, strict=True)
+    ]
+    return _Prepared(catalog, new_runs)
 
 
 def _check_size(runs: int, steps: int) -> None:
@@ -244,7 +247,7 @@ def _write(tx: Transaction, prepared: _Prepared) -> list[CreatedRun]:
                 owners[_token(new)] = instead
             shown = _skipped(created[instead]) if instead in created else _run_of_token(tx, instead, new)
             assert shown is not None, "the run is open, and the tenant's row is locked"
-            answers.append(replace(shown, skipped=True))
+            answers.append(shown._replace(skipped=True))
         elif known is not None:
             answers.append(known)
         elif first in created:
@@ -297,16 +300,16 @@ class _BusyKeys:
 
 def _skipped(accepted: CreatedRun) -> CreatedRun:
     """The answer for a request that another one of the same transaction answers, too."""
-    return replace(accepted, created=False, queued_tasks=[])
+    return accepted._replace(created=False, queued_tasks=[])
 
 
 def _waiting(accepted: CreatedRun) -> CreatedRun:
     """The answer for a run that waits for its turn: `pending`, with no queued task."""
-    return replace(accepted, status=RunStatus.PENDING.value, queued_tasks=[])
+    return accepted._replace(status=RunStatus.PENDING.value, queued_tasks=[])
 
 
 def _new_run(
-    tx: Transaction,
+    id: UUID,
     values: Values,
     tenant: str,
     stored: StoredPipeline,
@@ -319,7 +322,7 @@ def _new_run(
     kept = values.keep(value, values.backends.choose(tenant, stored.id))
     inline = value if kept.path is None else None
     header = RunHeader(
-        request.id or tx.new_id(),
+        id,
         tenant,
         stored.id,
         stored.version,
@@ -475,8 +478,7 @@ def _run_of_token(tx: Transaction, run_id: UUID, new: NewRun) -> CreatedRun | No
     row = tx.execute(_KNOWN, {"id": run_id}).one_or_none()
     if row is None:
         return None
-    return replace(
-        _accepted(new),
+    return _accepted(new)._replace(
         id=run_id,
         version=row.pipeline_version,
         status=row.status,

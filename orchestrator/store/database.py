@@ -160,6 +160,10 @@ class Transaction:
         """A new id of this transaction's time."""
         return ids.new_id(int(self.now.timestamp() * 1000))
 
+    def new_ids(self, count: int) -> list[UUID]:
+        """New ids of this transaction's time, each higher than the one before it."""
+        return ids.new_ids(count, int(self.now.timestamp() * 1000))
+
     def send(self, *outgoing: Outgoing) -> None:
         """Put messages in the outbox: they leave in one batch when the transaction is durable."""
         self.outbox.extend(outgoing)

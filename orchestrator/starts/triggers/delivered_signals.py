@@ -7,7 +7,7 @@ whichever triggers, start one run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -79,7 +79,7 @@ def _run(
     run_id = sending.find_run_of_token(tx, tenant, request.pipeline_id, token)
     if run_id is not None:
         return run_id, None
-    (run,) = new_runs.start(tx, values, tenant, [replace(request, run_token=token)])
+    (run,) = new_runs.start(tx, values, tenant, [request._replace(run_token=token)])
     return run.id, run.status
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -361,4 +360,4 @@ def test_its_answer_is_the_same_for_a_token_that_is_used_again(driver: RunDriver
         first = triggering.trigger(tx, VALUES, driver.tenant, StartRequest("one", run_token="t"))
         again = triggering.trigger(tx, VALUES, driver.tenant, StartRequest("one", run_token="t"))
     assert (first.status, first.created) == ("pending", True)
-    assert again == replace(first, created=False)
+    assert again == first._replace(created=False)
