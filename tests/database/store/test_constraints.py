@@ -47,6 +47,24 @@ RUN_CHANGES = {
     "a hash that is none": "inputs_hash = 'ABC'",
     "too many task runs": "task_run_count = 16777216",
     "an empty run token": "run_token = ''",
+    "paused for less than nothing": "paused_ms = -1",
+    "idle for no time": "idle_timeout_ms = 0",
+    "too deep inside of others": "depth = 11",
+    "a body without a scope": "body = 'each'",
+    "a scope without a body": "scope = '{}'",
+    "a queue with a space": "queue_name = 'a b'",
+    "labels that are none": "requires = '{}'",
+    "a label without a name": """requires = '{"": "a100"}'""",
+    "a limit without a key": "concurrency_limit = 1",
+    "a key without a limit": "concurrency_key = 'k', concurrency_replaces = false",
+    "a key that does not say whether it replaces": "concurrency_key = 'k', concurrency_limit = 1",
+    "a long key": "concurrency_key = repeat('k', 201), concurrency_limit = 1, concurrency_replaces = false",
+    "no room": "concurrency_key = 'k', concurrency_limit = 0, concurrency_replaces = false",
+    "a rate without its time": "concurrency_key = 'k', concurrency_replaces = false, key_rate = 1",
+    "a rate without a key": "key_rate = 1, key_seconds = 1",
+    "a rate of none": "concurrency_key = 'k', concurrency_replaces = false, key_rate = 0, key_seconds = 1",
+    "a key without a pipeline": "concurrency_key = 'k', concurrency_limit = 1, concurrency_replaces = false,"
+    " pipeline_id = NULL, pipeline_version = NULL",
 }
 
 
@@ -73,6 +91,8 @@ TASK_RUN_CHANGES = {
     "progress beyond 100": "progress = 100.5",
     "negative progress": "progress = -1",
     "an output that is twice there": "output = '1', output_path = 'p'",
+    "a queue with a space": "queue_name = 'a b'",
+    "labels that are none": "requires = '[]'",
 }
 
 
@@ -105,6 +125,33 @@ def test_valid_rows_are_accepted(tx: Transaction, run_id: UUID) -> None:
     for ordinal, status in ((1, "failed"), (2, "skipped")):
         end(tx, run_id, ordinal, status)
     end_run(tx, run_id, "failed")
+
+
+def test_a_run_may_have_what_few_runs_have(tx: Transaction, run_id: UUID) -> None:
+    key = "concurrency_key = 'k', concurrency_limit = 1, concurrency_replaces = false"
+    rare = "idle_timeout_ms = 1, depth = 10, body = 'each', scope = '{}', queue_name = 'a.b'"
+    labels = """requires = '{"gpu": "a100", "zone": "1"}'"""
+    rate = "key_rate = 1, key_seconds = 0.5"
+    changed = tx.execute(f"UPDATE runs SET {key}, {rate}, {rare}, {labels} WHERE id = :id", {"id": run_id})
+    assert changed.rowcount == 1
+    changed = tx.execute(
+        f"UPDATE task_runs SET queue_name = 'q', {labels} WHERE run_id = :id", {"id": run_id}
+    )
+    assert changed.rowcount == 2
+
+
+@pytest.mark.parametrize(("table", "checks"), [("runs", 1), ("task_runs", 1), ("events", 0)])
+def test_a_row_that_a_step_changes_has_one_check_at_most_and_that_is_a_call(
+    tx: Transaction, table: str, checks: int
+) -> None:
+    """PostgreSQL reads the text of each CHECK again for every statement that changes a row."""
+    texts = tx.execute(
+        "SELECT CAST(conbin AS text) FROM pg_constraint"
+        " WHERE contype = 'c' AND conrelid = CAST(:name AS regclass)",
+        {"name": table},
+    ).scalars()
+    assert len(texts) == checks
+    assert all(each.startswith("{FUNCEXPR") and "{OPEXPR" not in each for each in texts)
 
 
 def test_rows_of_one_run_have_one_id_each(tx: Transaction, run_id: UUID) -> None:
