@@ -1,7 +1,7 @@
 # Everything a developer does here. A machine with Python 3.11 to 3.13 and make is enough.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up near room test tests test-whole rewritten check lint looks docs bench chaos sql client lock lowest sbom audit links
+.PHONY: help setup demo up near room test tests test-whole rewritten check lint looks docs package bench chaos sql client lock lowest sbom audit links
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -104,6 +104,11 @@ looks: setup ## Make the pictures of the dashboard anew, and one sheet with all 
 
 docs: setup ## Build the pages of docs/ into api/help, which the API serves at /help (a wheel or image made afterwards has them)
 	$(BIN)/python -m help_pages
+
+package: docs ## Write the wheel and the source distribution into dist/, with the pages of help
+	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
+	@grep -q '^Repository = ' pyproject.toml || \
+	  echo 'make package: pyproject.toml has no [project.urls], so the page of the package has no links' >&2
 
 bench: setup ## Measure against plain Celery on the same machine (HISTORY=1000000: with that many finished runs, too; WATCHED=100: without and with open pages; AGAINST=REF: in turns with another commit)
 	$(BIN)/python -m benchmarks $(if $(AGAINST),--against $(AGAINST)) $(if $(HISTORY),--history $(HISTORY)) $(if $(WATCHED),--watched $(WATCHED))

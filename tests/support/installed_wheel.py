@@ -1,4 +1,4 @@
-"""The wheel, built from the sources and installed into an environment of its own, as users have it."""
+"""The wheel, built of the source distribution and installed into an environment of its own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import site
 import subprocess
 import sys
+import tarfile
 import venv
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from support.pages import ROOT
 
 DEADLINE_S = 300
 _SOURCES = ("pipeweave", "orchestrator", "workers", "api", "migrations")
-_FILES = ("pyproject.toml", "README.md", "LICENSE")
-_BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
+_FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+_BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
 
 
 def python_with_wheel(folder: Path) -> Path:
@@ -33,13 +34,25 @@ def python_with_wheel(folder: Path) -> Path:
 
 
 def built(folder: Path) -> str:
-    """The path of the wheel, built from a copy: a build leaves files beside the sources."""
+    """The path of the wheel, built of the source distribution, as whoever has no wheel builds it."""
+    with tarfile.open(source_distribution(folder)) as archive:
+        archive.extractall(folder, filter="data")
+        sources = folder / archive.getnames()[0].partition("/")[0]
+    return _built("build_wheel", sources, folder)
+
+
+def source_distribution(folder: Path) -> str:
+    """Its path, built from a copy: a build leaves files beside the sources."""
     copy = folder / "sources"
     for name in _SOURCES:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in _FILES:
         shutil.copy(ROOT / name, copy)
-    done = _run(sys.executable, "-c", _BUILD, str(folder), cwd=copy)
+    return _built("build_sdist", copy, folder)
+
+
+def _built(what: str, sources: Path, folder: Path) -> str:
+    done = _run(sys.executable, "-c", _BUILD, what, str(folder), cwd=sources)
     return str(folder / done.splitlines()[-1])
 
 

@@ -34,7 +34,8 @@ def modules() -> set[str]:
 
 def is_missing(name: str) -> bool:
     if "/" not in name:
-        return name.endswith(".py") and name not in modules() | MADE_BY_EXAMPLES
+        known = name in modules() | MADE_BY_EXAMPLES or (ROOT / name).is_file()
+        return name.endswith(".py") and not known
     if name.endswith(".py"):
         return not any((ROOT / root / name).is_file() for root in ROOTS)
     return name not in BUILT and name.split("/")[0] in FOLDERS and not (ROOT / name).exists()
