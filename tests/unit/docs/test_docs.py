@@ -70,10 +70,6 @@ def test_make_hands_its_keep_to_the_demo(given: tuple[str, ...], kept: bool) -> 
     assert done.stdout.splitlines()[-1] == ".venv/bin/pipeweave demo" + (" --keep" if kept else "")
 
 
-def test_the_changelog_has_a_place_for_what_is_new() -> None:
-    assert "\n## [Unreleased]\n" in text_of("CHANGELOG.md")
-
-
 def test_every_decision_is_listed() -> None:
     pages = {page.name for page in (ROOT / "docs/decisions").glob("[0-9]*.md")}
     assert pages == set(re.findall(r"\]\((\d{4}-[a-z-]+\.md)\)", text_of("docs/decisions/README.md")))
