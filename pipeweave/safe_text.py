@@ -24,3 +24,9 @@ def safe_text(show: Callable[[object], str], value: object) -> str:
 def storable(text: str) -> str:
     """Replace NUL, which PostgreSQL cannot store, and lone surrogates, which JSON cannot hold."""
     return text.replace("\0", "\\0").encode("utf-8", "replace").decode()
+
+
+def one_line(text: str) -> str:
+    """Write a text in one line; letters that a terminal might obey, or that turn it around, become `?`."""
+    line = " ".join(text.split())
+    return line if line.isprintable() else "".join(each if each.isprintable() else "?" for each in line)

@@ -1,22 +1,27 @@
-"""Writes log lines as JSON to stderr, in the same form from every process."""
+"""Writes log lines to stderr, in the same form from every process: as JSON, or for people at a terminal."""
 
 from __future__ import annotations
 
 import logging
+import sys
 
-from pipeweave.log_lines import LEVELS, JsonLines
+from pipeweave.log_lines import LEVELS
 from pipeweave.orchestrator.deployment.log_context import TaskRunNames
-from pipeweave.settings import Settings
+from pipeweave.settings import Settings, wants_colours
+from pipeweave.terminal_lines import formatter
 
 
 def configure(settings: Settings) -> None:
-    """Send every logger's lines, and Python's warnings, to stderr as JSON.
+    """Send every logger's lines, and Python's warnings, to stderr.
 
     Args:
-        settings: LOG_LEVEL of all loggers, LOG_LEVELS of those that have another one, LOG_NAMES of members.
+        settings: LOG_FORMAT of the lines, LOG_NAMES of their members, LOG_LEVEL of all loggers, LOG_LEVELS
+            of those that have another one.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines(settings.log_names))
+    handler.setFormatter(
+        formatter(settings.log_format, settings.log_names, sys.stderr, is_coloured=wants_colours())
+    )
     handler.addFilter(TaskRunNames())
     logging.basicConfig(level=LEVELS.get(settings.log_level, logging.INFO), handlers=[handler], force=True)
     logging.captureWarnings(True)

@@ -17,7 +17,7 @@ from pipeweave.cli.support.extras import missing_extra
 from pipeweave.cli.support.help_texts import write_groups
 from pipeweave.cli.support.rendering import text
 from pipeweave.errors import InvalidInput, PipeWeaveError, Unauthenticated
-from pipeweave.settings import take_env_file
+from pipeweave.settings import take_env_file, wants_colours
 from pipeweave.suggestions import nearest
 
 # The exit code that shells use for a command ended by Ctrl-C.
@@ -196,6 +196,9 @@ def _one_line(error: PipeWeaveError) -> str:
     epilog="`pipeweave COMMAND --help` says more about a command.",
 )
 @click.version_option(package_name="pipeweave", prog_name="pipeweave")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Durable, observable pipelines on Celery."""
+    if not wants_colours():
+        ctx.color = False
     take_env_file()

@@ -16,12 +16,13 @@ from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import json_option, open_client
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.id_arguments import LATEST
-from pipeweave.cli.support.rendering import is_terminal, text
+from pipeweave.cli.support.rendering import is_terminal
 from pipeweave.cli.support.run_changes import is_run
 from pipeweave.cli.support.stack_folder import stack_folder, stack_option
 from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.settings import connecting, load_for_client
 from pipeweave.suggestions import did_you_mean
+from pipeweave.terminal_lines import for_people
 
 if TYPE_CHECKING:
     from pipeweave.up.log_files import LogEntry
@@ -29,12 +30,6 @@ if TYPE_CHECKING:
 
 # Members of a line that name a run or a task run; `--run` looks at them.
 RUN_MEMBERS = ("run_id", "task_run_id")
-_COLOURS = {"warning": "yellow", "error": "red", "critical": "red", "debug": "bright_black"}
-# Members that stand elsewhere in a printed line, or only serve machines.
-_NOT_SHOWN = {"exception", "exception_type", "run_id", "task_run_id", "trace_id", "tenant"}
-# Members that the id of a step makes superfluous, for people.
-_OF_A_STEP = {"step_id", "map_index", "task_id", "pipeline_id"}
-_NAME_WIDTH, _LEVEL_WIDTH = 9, 7
 _LEAST_RUN_LETTERS = 6
 
 
@@ -193,32 +188,6 @@ def _as_json(entry: LogEntry) -> str:
 
 def _for_people(entry: LogEntry) -> str:
     line = entry.line
-    said = " ".join([text(line.message), *_members(line)])
-    level = f"{line.level or '':<{_LEVEL_WIDTH}}"
-    if is_terminal() and (colour := _COLOURS.get(line.level or "")):
-        level = click.style(level, fg=colour)
-    time = f"{entry.time.astimezone():%H:%M:%S}.{entry.time.microsecond // 1000:03}"
-    exception = line.fields.get("exception")
-    below = "".join(f"\n    {_indented(each)}" for each in str(exception).splitlines()) if exception else ""
-    return f"{time} {entry.process:<{_NAME_WIDTH}} {level} {said}{below}"
-
-
-def _indented(line: str) -> str:
-    """A line of a traceback: its indentation says which source belongs to which frame."""
-    said = line.strip()
-    return " " * (len(line) - len(line.lstrip(" "))) + text(said) if said else ""
-
-
-def _members(line: ProcessLogLine) -> Iterator[str]:
-    """What the line has beside its message: the step, then the rest; the id at the end, and whole."""
-    fields = {name: value for name, value in line.fields.items() if value is not None}
-    if "step_id" in fields:
-        item = f"[{fields['map_index']}]" if "map_index" in fields else ""
-        yield f"step={text(fields['step_id'])}{item}"
-    for name, value in fields.items():
-        if name not in _NOT_SHOWN and not (name in _OF_A_STEP and "step_id" in fields):
-            yield f"{name}={text(value)}"
-    # A step is named already; a standalone task run is known by its own id.
-    name = "run_id" if "pipeline_id" in fields or "task_run_id" not in fields else "task_run_id"
-    if name in fields:
-        yield text(fields[name])
+    return for_people(
+        entry.time, line.level, line.message, line.fields, process=entry.process, is_coloured=is_terminal()
+    )

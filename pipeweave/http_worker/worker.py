@@ -97,7 +97,7 @@ class HttpWorker:
         self.tasks = _tasks_of(tasks)
         _refuse_limits(self.tasks)
         self.version = version or _version_of(self.tasks)
-        self._log_level, self._log_names = settings.log_level, settings.log_names
+        self._log_options = (settings.log_format, settings.log_level, settings.log_names)
         self._grace_s = grace_s
         self._link = OrchestratorLink(connection.url, connection.token, connection.tenant)
         self._listener = Listener(host, port)
@@ -133,7 +133,7 @@ class HttpWorker:
         Raises:
             PipeWeaveError: the orchestrator refused the registration.
         """
-        worker_log.configure_unless_configured(self._log_level, self._log_names)
+        worker_log.configure_unless_configured(*self._log_options)
         with StopSignals() as signals:
             # Before the start: the first dispatch may come while the worker still registers.
             printed_lines.capture()

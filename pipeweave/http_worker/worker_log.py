@@ -1,12 +1,15 @@
-"""The log of an HTTP worker: JSON lines on stderr; lines of tasks are stored, too."""
+"""The log of an HTTP worker: lines on stderr, as others write them; those of tasks are stored, too."""
 
 from __future__ import annotations
 
 import logging
+import sys
 
 from pipeweave.attempt import ToStoredLogs
 from pipeweave.http_worker.attempt import current_names
-from pipeweave.log_lines import LEVELS, JsonLines
+from pipeweave.log_lines import LEVELS
+from pipeweave.settings import wants_colours
+from pipeweave.terminal_lines import formatter
 
 # What they say at INFO is said better by PipeWeave's own lines, or holds secrets.
 _NOISY = ("waitress", "urllib3", "botocore", "google")
@@ -22,17 +25,18 @@ class _AttemptNames(logging.Filter):
         return True
 
 
-def configure_unless_configured(log_level: str, log_names: str) -> None:
-    """Send every logger's lines to stderr as JSON, unless the program has configured its logging itself.
+def configure_unless_configured(log_format: str, log_level: str, log_names: str) -> None:
+    """Send every logger's lines to stderr, unless the program has configured its logging itself.
 
     Args:
+        log_format: as LOG_FORMAT has it.
         log_level: as LOG_LEVEL has it.
         log_names: as LOG_NAMES has it.
     """
     if logging.root.handlers:
         return
     to_stderr = logging.StreamHandler()
-    to_stderr.setFormatter(JsonLines(log_names))
+    to_stderr.setFormatter(formatter(log_format, log_names, sys.stderr, is_coloured=wants_colours()))
     to_stderr.addFilter(_AttemptNames())
     logging.basicConfig(level=LEVELS.get(log_level, logging.INFO), handlers=[to_stderr])
     logging.captureWarnings(True)

@@ -27,7 +27,7 @@ _DISTINCTIVE_LENGTH = 13
 _MISSPELT_RATIO = 0.93
 
 _OF_A_CLIENT = frozenset({"orchestrator_url", "api_token", "tenant", "data_dir"})
-_OF_AN_HTTP_WORKER = _OF_A_CLIENT | {"secret_key", "log_level", "log_names"}
+_OF_AN_HTTP_WORKER = _OF_A_CLIENT | {"secret_key", "log_format", "log_level", "log_names"}
 COMMON = frozenset(setting.field for setting in TABLE if setting.is_common)
 """The fields that all processes of a deployment must have the same values of."""
 
@@ -69,6 +69,7 @@ class Settings:
     oidc_groups_claim: str = "groups"
     oidc_roles: tuple[oidc.GroupRole, ...] = ()
     metrics_access: str = "token"
+    log_format: str = "auto"
     log_level: str = "normal"
     log_levels: tuple[str, ...] = ()
     log_names: str = "plain"
@@ -130,6 +131,12 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         InvalidSetting: with one FieldError for each variable that is invalid, unknown or without effect.
     """
     return _settings_of(_read(environ))
+
+
+def wants_colours(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether a terminal may show colours: not where NO_COLOR says so, nor on one that knows none."""
+    source = os.environ if environ is None else environ
+    return not source.get("NO_COLOR") and source.get("TERM") != "dumb"
 
 
 def load_for_client(environ: Mapping[str, str] | None = None) -> Settings:

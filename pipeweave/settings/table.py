@@ -241,6 +241,12 @@ TABLE: tuple[Setting, ...] = (
         values.flag,
         "whether browsers may log in over plain HTTP from other machines, where others could read the cookie",
     ),
+    Setting(
+        "LOG_FORMAT",
+        "log_format",
+        values.one_of("auto", "json", "text"),
+        "lines of the log: JSON (json), for people (text), or for people on a terminal alone (auto)",
+    ),
     Setting("LOG_LEVEL", "log_level", values.log_level, "minimal, normal or detailed"),
     Setting(
         "LOG_LEVELS",

@@ -13,6 +13,7 @@ import click
 
 from pipeweave.cli.support.known_names import require_tenant
 from pipeweave.cli.support.tables import GAP, Column, TableLayout, fold, lay_out, letters, shortened
+from pipeweave.safe_text import one_line
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Page
@@ -143,8 +144,7 @@ def text(value: Any) -> str:
         return ", ".join(map(str, value)) or NOTHING
     if isinstance(value, float):
         return f"{value:,.1f}"
-    line = " ".join(str(value).split())
-    return "".join(letter if letter.isprintable() else "?" for letter in line)
+    return one_line(str(value))
 
 
 def when(stamp: str | None) -> str:
