@@ -1,0 +1,1 @@
+../../pipeweave/terminal_lines.py
