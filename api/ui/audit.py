@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeweave.api.ui import saved_views
-from pipeweave.api.ui.exports import AUDIT_FILTERS
+from pipeweave.api.ui.exports import AUDIT_FILTERS, audit_query
 from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.view import View
 
@@ -14,12 +14,12 @@ screens = Screens("audit")
 def audit(view: View) -> ScreenPage:
     """The rows of the tenant, newest first."""
     view.require_filters(*AUDIT_FILTERS)
-    answer = view.ask("audit.list_entries", view.only(*AUDIT_FILTERS, "cursor", limit="50"))
+    answer = view.ask("audit.list_entries", audit_query(view, "cursor", limit="50"))
     shown = {
         "entries": answer["entries"],
         "cursor": answer["nextCursor"],
         "is_filtered": view.has_any(*AUDIT_FILTERS),
-        "export": view.url("/export/audit", **view.only(*AUDIT_FILTERS)),
+        "export": view.url("/export/audit", **audit_query(view)),
         **saved_views.shown(view, "audit", AUDIT_FILTERS),
     }
     return ScreenPage("Audit", shown)

@@ -28,8 +28,8 @@ from pipeweave.orchestrator.telemetry.statistics import histogram as buckets
 
 SPARK_WIDTH, SPARK_HEIGHT = 96, 20
 CELL, LABEL, ROW = 16, 150, 18
-# Half of the width of a single point of a line.
-POINT = 2.0
+# Half of the length of the line that a single point is: one of no length is not drawn.
+POINT = 0.1
 # Stacked from below, as they are listed in the table.
 STATUSES = ("completed", "partial", "failed", "timeout", "lost", "cancelled", "interrupted")
 # Classes of the lines of a chart.
@@ -158,9 +158,8 @@ def _polyline(points: Sequence[str], css: str) -> Markup:
     if not points:
         return Markup("")
     if len(points) == 1:
-        # A line of no length is not drawn: a single point is a short one.
         x, _, y = points[0].partition(",")
-        points = [f"{float(x) + half:.1f},{y}" for half in (-POINT, POINT)]
+        css, points = f"{css} point", [f"{float(x) + half:.1f},{y}" for half in (-POINT, POINT)]
     shown = " ".join(points)
     return Markup('<polyline class="{}" points="{}"/>').format(css, shown)
 

@@ -311,16 +311,34 @@ class Dashboard:
             return redirect(f"{ROOT}/login?{_next_query()}", 303)
         problem: Mapping[str, Any] = orjson.loads(refused.get_data())
         title = str(problem.get("title", "Error"))
-        response = self._plain("problem.html", {"title": title, "problem": problem}, refused.status_code)
+        shown = {"title": title, "problem": problem}
+        response = self._plain("problem.html", shown, refused.status_code, self._view_of_problem(error))
         if "Retry-After" in refused.headers:
             response.headers["Retry-After"] = refused.headers["Retry-After"]
         return response
 
-    def _plain(self, template: str, variables: Mapping[str, Any], status: int) -> Response:
-        """A page of nobody's: an error, the login. `title` is among the variables."""
-        layout = "fragment.html" if FRAGMENT in request.headers else "plain.html"
+    def _view_of_problem(self, error: Exception) -> View | None:
+        """Where the reader is: an error keeps the navigation. None in an outage, and for a stranger."""
+        tenant, _, rest = request.path.removeprefix(f"{ROOT}/").partition("/")
+        if FRAGMENT in request.headers or tenant in NO_TENANTS or errors.answer(error).status_code >= 500:
+            return None
+        with suppress(PipeWeaveError):
+            return self._view(tenant, f"/{rest}")
+        return None
+
+    def _plain(
+        self, template: str, variables: Mapping[str, Any], status: int, view: View | None = None
+    ) -> Response:
+        """A page of nobody's: an error, the login. `title` is among the variables.
+
+        Args:
+            view: of somebody who is within a tenant: the page has the navigation.
+        """
+        plain = "base.html" if view else "plain.html"
+        layout = "fragment.html" if FRAGMENT in request.headers else plain
         page = ScreenPage(variables["title"], variables)
-        shown = {"page": page, "layout": layout, **self._shell(None), **variables}
+        seen = {"view": view, "nav_name": ""} if view else {}
+        shown = {"page": page, "layout": layout, **seen, **self._shell(view), **variables}
         html = environment().get_template(template).render(shown)
         return Response(html, status, content_type=HTML)
 

@@ -27,6 +27,8 @@ RUN_FILTERS = {
     "minMs": "--min-ms",
     "taskId": "--task",
 }
+# Which of them are times; they count more than `window`.
+TIMES = ("createdAfter", "createdBefore")
 AUDIT_FILTERS = ("actor", "verb", "object", "since", "until")
 # What is exported -> its words.
 KINDS = {
@@ -46,7 +48,7 @@ def export(view: View, id: str) -> LinesFile:
         NotFound: there is no such export.
     """
     if id == "audit":
-        return _file(view, id, "audit.export_entries", view.only(*AUDIT_FILTERS))
+        return _file(view, id, "audit.export_entries", audit_query(view))
     if id not in KINDS:
         raise NotFound(f"there is no export of {id[:80]!r}", hint=f"there are {', '.join(KINDS)} and audit")
     return _file(view, id, f"exports.export_{id.replace('-', '_')}", run_query(view))
@@ -54,10 +56,16 @@ def export(view: View, id: str) -> LinesFile:
 
 def run_query(view: View) -> dict[str, str | Sequence[str] | None]:
     """The filters of a list of runs as its address has them."""
-    query = view.only(*RUN_FILTERS)
-    if (window := periods.PERIODS.get(view.parameters.get("window", ""))) is not None:
+    query = {**view.only(*RUN_FILTERS), **view.instants(*TIMES)}
+    window = periods.PERIODS.get(view.parameters.get("window", ""))
+    if window is not None and not view.has_any(*TIMES):
         query["createdAfter"] = periods.since(window)
     return query
+
+
+def audit_query(view: View, *names: str, **more: str) -> dict[str, str | Sequence[str] | None]:
+    """The filters of the audit as its address has them, and further parameters; see `View.only`."""
+    return {**view.only(*AUDIT_FILTERS, *names, **more), **view.instants("since", "until")}
 
 
 def export_command(view: View) -> str:

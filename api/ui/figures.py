@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeweave.api.ui import charts
 from pipeweave.api.ui.chart_parts import Chart, Marks, Stretch
+from pipeweave.api.ui.periods import PERIODS, Period, last
 from pipeweave.orchestrator.telemetry.statistics import STEPS
 
 # How runs and attempts end, as the answers name it.
@@ -46,6 +47,26 @@ def ends(
     """
     counts = [{name: point[name] for name in names} for point in answer["points"]]
     return charts.stacked(list(zip(stretches(answer, link), counts, strict=True)), title, _marks(answer))
+
+
+def fitted(
+    ask: Callable[[Period], Any], period: Period, *, is_chosen: bool = False
+) -> tuple[Period, Mapping[str, Any]]:
+    """The figures of a period; where they are young, those of the shortest one that has them all.
+
+    Args:
+        ask: what the endpoint answers about a period.
+        is_chosen: somebody chose the period, so it stays.
+    """
+    answer = ask(period)
+    used = [each["at"] for each in answer["points"] if any(each[name] for name in RUN_ENDS)]
+    if is_chosen or not period.name or not used:
+        return period, answer
+    age = datetime.fromisoformat(answer["to"]) - datetime.fromisoformat(used[0])
+    shorter = next(name for name, length in PERIODS.items() if name == period.name or age <= length)
+    if shorter == period.name:
+        return period, answer
+    return last(shorter), ask(last(shorter))
 
 
 def durations(answer: Mapping[str, Any], title: str, part: str = "durationMs") -> Chart:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeweave.api.ui import figures, periods, saved_views
 from pipeweave.api.ui.chart_parts import Chart
-from pipeweave.api.ui.exports import RUN_FILTERS, export_command, export_links, run_query
+from pipeweave.api.ui.exports import RUN_FILTERS, TIMES, export_command, export_links, run_query
 from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.view import View
 from pipeweave.errors import InvalidInput, NotFound
@@ -42,6 +42,9 @@ COLUMNS = {
 }
 # Those that a list has at first.
 SHOWN = {name: title for name, title in COLUMNS.items() if name not in ("priority", "steps", "metadata")}
+_UNCOUNTED: Mapping[str, Any] = {"chart": None, "counts": {}}
+# Statuses that are seldom looked for.
+RARE = ("pending", "paused", "error_handling")
 TRIGGERS = ("api", "schedule", "webhook", "event", "rerun", "redrive", "transaction", "parent")
 
 
@@ -57,8 +60,10 @@ def runs(view: View) -> ScreenPage:
         "scanned": listing["scanned"],
         "scanned_to": listing["scannedTo"],
         "statuses": [each.value for each in RunStatus],
+        "rare_statuses": RARE,
         "chosen": view.lists.get("status", ()),
         "windows": periods.PERIODS,
+        "time_words": _time_words(view),
         "triggers": TRIGGERS,
         "chips": _chips(view),
         "columns": _columns(view),
@@ -67,34 +72,62 @@ def runs(view: View) -> ScreenPage:
         "exports": export_links(view),
         "export_command": export_command(view),
         **saved_views.shown(view, "runs", (*FILTERS, "window", "cols")),
-        "is_narrowed": view.has_any(*(name for name in FILTERS if name not in _COUNTED)),
-        "chart": _chart(view) if listing["runs"] or view.parameters else None,
+        "is_narrowed": _is_narrowed(view),
+        **(_counted(view) if listing["runs"] or view.parameters else _UNCOUNTED),
     }
     return ScreenPage("Runs", shown)
 
 
-def _chart(view: View) -> Chart | None:
-    """The runs over the time that the list shows, without one the last day; None of what is not counted."""
+def _counted(view: View) -> Mapping[str, Any]:
+    """The chart of the runs over the time that the list shows, without one the last day; and how many ended
+    in which way, where that is what the list shows.
+    """
     period, pipelines = _period(view), [each for each in view.lists.get("pipelineId", ()) if each]
     if period is None or len(pipelines) > 1:
-        return None
-    try:
+        return _UNCOUNTED
+
+    def ask(period: periods.Period) -> Any:
         query = {**period.query, "pipelineId": pipelines[0] if pipelines else None}
-        statistics = view.ask_now_and_then("statistics.runs", query)
+        return view.ask_now_and_then("statistics.runs", query)
+
+    try:
+        period, statistics = figures.fitted(ask, period, is_chosen=view.has_any("window", *TIMES))
     except (NotFound, InvalidInput):
-        return None
+        return _UNCOUNTED
+    has_time = view.has_any("window", *TIMES) and not _is_narrowed(view)
+    return {"chart": _chart(view, period, statistics), "counts": statistics["summary"] if has_time else {}}
+
+
+def _chart(view: View, period: periods.Period, statistics: Mapping[str, Any]) -> Chart | None:
     statuses = [each for each in figures.RUN_ENDS if each in view.lists.get("status", figures.RUN_ENDS)]
     title = f"Runs that ended, {period.words}, each bar {statistics['bucket']}"
     return figures.ends(statistics, title, statuses, _narrowed(view)) if statuses else None
 
 
+def _is_narrowed(view: View) -> bool:
+    """Whether a filter is set that statistics know nothing of."""
+    return view.has_any(*(name for name in FILTERS if name not in _COUNTED))
+
+
+def _time_words(view: View) -> str:
+    """What the list says of its time."""
+    if view.has_any(*TIMES):
+        return "chosen"
+    window = view.parameters.get("window")
+    return f"last {window}" if window in periods.PERIODS else "any"
+
+
 def _period(view: View) -> periods.Period | None:
     """The time that the list shows; None of one that makes no sense."""
-    after, before = (view.parameters.get(name) for name in ("createdAfter", "createdBefore"))
+    times = view.instants(*TIMES)
+    after, before = (times.get(name) for name in TIMES)
     if not after:
         return periods.chosen(view)
     try:
-        begin, end = datetime.fromisoformat(after), datetime.fromisoformat(before) if before else None
+        begin, end = (
+            datetime.fromisoformat(str(after)),
+            datetime.fromisoformat(str(before)) if before else None,
+        )
         return periods.between(begin, end)
     except (ValueError, OverflowError):
         return None

@@ -7,6 +7,7 @@ does not tell, and says with which requests a program would get the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,13 +16,16 @@ from urllib.parse import quote, urlencode
 from pipeweave.api.http import Caller, Download, Inside, Lines, RecordedCall
 from pipeweave.api.http.inside import Query
 from pipeweave.api.http.validation_errors import unknown_field
+from pipeweave.api.ui.clock_times import from_clocks
 from pipeweave.api.ui.kept_answers import KeptAnswers
 from pipeweave.api.ui.live_views import moment
-from pipeweave.errors import InvalidInput
+from pipeweave.errors import InvalidInput, PipeWeaveError
 
 ROOT = "/ui"
 # Parameters that the address of each list may have: its page, and what a verb has just done.
 _OF_EVERY_LIST = ("cursor", "done")
+# Names that a filter offers.
+_OFFERED = "100"
 
 
 @dataclass(slots=True)
@@ -122,6 +126,29 @@ class View:
     def has_any(self, *names: str) -> bool:
         """Whether the address has a value for one of these parameters."""
         return any(self.parameters.get(name) for name in names)
+
+    @property
+    def known_pipelines(self) -> list[str]:
+        """Names that a filter offers: those of the first pipelines, some seconds old."""
+        return self._known("pipelines.list_pipelines", "pipelines")
+
+    @property
+    def known_tasks(self) -> list[str]:
+        """Those of the first tasks."""
+        return self._known("tasks.list_tasks", "tasks")
+
+    def _known(self, operation: str, part: str) -> list[str]:
+        # Only an offer: a page does without it, and no program needs to know of it.
+        if self.kept is None:
+            return []
+        with suppress(PipeWeaveError):
+            answer, _ = self.kept.ask(self.caller, operation, {"limit": _OFFERED}, {})
+            return [each["id"] for each in answer[part]]
+        return []
+
+    def instants(self, *names: str) -> dict[str, str | Sequence[str] | None]:
+        """These parameters, which are times, as the query of an endpoint: what has no offset is in UTC."""
+        return {name: from_clocks(text, "UTC") for name in names if (text := self.parameters.get(name))}
 
     def may(self, operation: str) -> bool:
         """Whether to show the verb of this endpoint."""

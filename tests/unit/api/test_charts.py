@@ -52,7 +52,7 @@ def test_a_line_has_a_gap_where_nothing_was() -> None:
         (each.get("class"), len(each.get("points", "").split()))
         for each in parsed(found.picture).iter("polyline")
     ]
-    assert drawn == [("one", 2), ("one", 2), ("two", 2)]
+    assert drawn == [("one point", 2), ("one", 2), ("two point", 2)]
     assert [(stretch.label, cells) for stretch, cells in found.rows] == [
         ("1", ["10 ms", "-"]),
         ("3", ["30 ms", "5 ms"]),

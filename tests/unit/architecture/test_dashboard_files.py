@@ -12,7 +12,8 @@ from support.pages import ROOT
 UI = ROOT / "api/ui"
 SCRIPTS = sorted((UI / "static/js").rglob("*.js"))
 TEMPLATES = sorted((UI / "templates").rglob("*.*"))
-MOST_LINES, MOST_LINES_IN_ALL = 250, 4_000
+# In all: what lists, filters, graphs and timelines of the second look took above 4,000.
+MOST_LINES, MOST_LINES_IN_ALL = 250, 4_400
 # What makes markup of a text; only one file may.
 _MARKUP = re.compile(r"\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function)")
 

@@ -1,5 +1,5 @@
-// Rows that are new wait behind a pill, so that nothing moves under the reader's eyes: `n` or the pill shows
-// them. An empty list shows its first rows at once.
+// Rows that are new wait behind a bar below the titles, so that nothing moves under the reader's eyes: `n` or the
+// bar shows them. An empty list shows its first rows at once.
 let isShown = false;
 
 export function startHold() {
@@ -33,16 +33,13 @@ function hold(main) {
   if (!held.length) return;
   for (const each of held) each.remove();
   if (at < 0) fresh.append(...[...old.children].map((each) => each.cloneNode(true)));
-  const pill = document.createElement("p");
-  pill.id = "pill";
-  pill.className = "pill";
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "button strong";
+  const bar = Object.assign(document.createElement("tr"), { id: "pill", className: "fresh" });
+  const cell = Object.assign(document.createElement("td"), { colSpan: 99 });
+  const button = Object.assign(document.createElement("button"), { type: "button", textContent: `${held.length}${at < 0 ? " or more" : ""} new ↑` });
   button.dataset.pill = "";
-  button.textContent = `${held.length}${at < 0 ? " or more" : ""} new ↑`;
-  pill.append(button);
-  main.querySelector("[data-hold]")?.before(pill);
+  cell.append(button);
+  bar.append(cell);
+  main.querySelector("[data-hold] thead")?.append(bar);
 }
 
 async function release() {

@@ -18,6 +18,8 @@ export function startTable() {
   document.addEventListener("click", open);
   document.addEventListener("formdata", leaveOut);
   document.addEventListener("change", count);
+  document.addEventListener("change", apply);
+  document.addEventListener("input", applyName);
   document.addEventListener("pw-patched", count);
   count();
 }
@@ -57,6 +59,18 @@ function open(event) {
   const isElse = target.closest?.("a, button, input, label, select, summary, td.pick") || String(getSelection());
   if (!(link instanceof HTMLAnchorElement) || isElse || event.button) return;
   event.ctrlKey || event.metaKey || event.shiftKey ? window.open(link.href) : link.click();
+}
+
+/** Apply a filter that was chosen. @param {Event} event */
+function apply({ target }) {
+  if (target instanceof HTMLSelectElement && target.form?.matches("form.filters[method=get]")) target.form.requestSubmit();
+}
+
+/** Apply a name that was chosen from those that are offered: what is typed comes letter by letter. @param {Event} event */
+function applyName(event) {
+  const { target } = event, kind = /** @type {InputEvent} */ (event).inputType;
+  if (!(target instanceof HTMLInputElement) || !target.list || (kind && kind !== "insertReplacementText")) return;
+  if ([...target.list.children].some((each) => each.getAttribute("value") === target.value)) target.form?.requestSubmit();
 }
 
 /** Leave filters out of the address that nobody filled in. @param {FormDataEvent} event */
