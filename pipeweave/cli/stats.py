@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ LETTERS = 48
 _BARS = "▁▂▃▄▅▆▇█"
 _BUCKETS = ("1m", "2m", "5m", "10m", "15m", "30m", "1h", "2h", "3h", "6h", "12h", "1d", "2d", "7d", "30d")
 _RUNS: Sequence[str] = ("ended", "completed", "partial", "failed", "cancelled")
+# Without --last, the shortest of these that holds all figures of a day, or the last if the day has none.
+_DAY, _WITHIN_A_DAY, _BEYOND = "24h", ("15m", "1h", "3h", "8h"), "30d"
 _ATTEMPTS: Sequence[str] = ("attempts", "completed", "failed", "timeout", "lost", "retried")
 
 
@@ -33,10 +35,14 @@ _ATTEMPTS: Sequence[str] = ("attempts", "completed", "failed", "timeout", "lost"
 )
 @click.option("--pipeline", metavar="ID", help="Only the runs of this pipeline.")
 @click.option("--task", metavar="ID", help="The attempts of this task instead of runs.")
-@click.option("--last", default="24h", metavar="DURATION", help="How far back. (default 24h)")
+@click.option(
+    "--last",
+    metavar="DURATION",
+    help="How far back. Defaults to a day, or less or more where the figures are.",
+)
 @json_option
 @connected
-def stats(client: Client, pipeline: str | None, task: str | None, last: str, as_json: bool) -> None:
+def stats(client: Client, pipeline: str | None, task: str | None, last: str | None, as_json: bool) -> None:
     """Show what runs or attempts came to over the last hours or days.
 
     A line of bars for each figure, the oldest first, and what it comes to in all. Quantiles (p50, p95) are
@@ -44,15 +50,18 @@ def stats(client: Client, pipeline: str | None, task: str | None, last: str, as_
     """
     if pipeline is not None and task is not None:
         raise click.UsageError("give --pipeline or --task, not both")
-    length = milliseconds(last)
-    if length is None:
-        raise click.BadParameter(f"must be {DURATION_EXPECTED}", param_hint="--last")
-    begin, bucket = datetime.now(UTC) - timedelta(milliseconds=length), _bucket(length)
-    statistics = (
-        client.run_stats(pipeline, begin=begin, bucket=bucket)
-        if task is None
-        else client.task_stats(task, begin=begin, bucket=bucket)
-    )
+
+    def ask(length: str) -> Document:
+        ms = milliseconds(length)
+        if ms is None:
+            raise click.BadParameter(f"must be {DURATION_EXPECTED}", param_hint="--last")
+        begin, bucket = datetime.now(UTC) - timedelta(milliseconds=ms), _bucket(ms)
+        if task is None:
+            return client.run_stats(pipeline, begin=begin, bucket=bucket)
+        return client.task_stats(task, begin=begin, bucket=bucket)
+
+    counted = _RUNS[0] if task is None else _ATTEMPTS[0]
+    statistics = ask(last) if last is not None else _where_figures_are(ask, counted)
     if as_json:
         show_json(statistics)
         return
@@ -61,6 +70,17 @@ def stats(client: Client, pipeline: str | None, task: str | None, last: str, as_
     show_table(("", "over time", "in all"), _rows(statistics, is_of_task=task is not None))
     if statistics["isRebuilding"]:
         click.echo("The past is being counted anew: figures are not complete yet.", err=True)
+
+
+def _where_figures_are(ask: Callable[[str], Document], counted: str) -> Document:
+    """The figures of a day; of a part of it where all are younger, and of a month if there are none."""
+    day = ask(_DAY)
+    times = [datetime.fromisoformat(each["at"]) for each in day["points"] if each[counted]]
+    if not times:
+        return ask(_BEYOND)
+    age_ms = (datetime.fromisoformat(day["to"]) - times[0]) / timedelta(milliseconds=1)
+    shorter = next((each for each in _WITHIN_A_DAY if age_ms <= (milliseconds(each) or 0)), None)
+    return day if shorter is None else ask(shorter)
 
 
 def _bucket(length_ms: int) -> str:

@@ -32,15 +32,20 @@ RUNS_DOCUMENT: dict[str, Any] = {
 }
 
 
+# What a test says otherwise of it.
+OTHERWISE: dict[str, Any] = {}
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     """What the command asks its client for; the answer is RUNS_DOCUMENT."""
     calls: list[tuple[str, dict[str, Any]]] = []
+    OTHERWISE.clear()
 
     def answer(name: str) -> Any:
         def method(self: Client, thing: str | None = None, **options: Any) -> dict[str, Any]:
             calls.append((f"{name} {thing}", options))
-            return RUNS_DOCUMENT
+            return RUNS_DOCUMENT | OTHERWISE
 
         return method
 
@@ -60,15 +65,34 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
 
 
 def test_figures_are_bars_and_sums(call: Call, asked: list[tuple[str, dict[str, Any]]]) -> None:
-    result = call("--pipeline", "nightly")
+    result = call("--pipeline", "nightly", "--last", "24h")
     assert result.exit_code == 0, result.output
     assert asked[0][0] == "run_stats nightly"
-    assert asked[0][1]["bucket"] == "1h"
+    assert [options["bucket"] for _, options in asked] == ["1h"]
     lines = {each.split("  ")[0]: each for each in result.output.splitlines()}
     assert lines["ended"].rstrip().endswith("4")
     assert "≈ 8.9 s" in lines["took, p95"]
     assert "75.0%" in lines["success"]
     assert all(len(each) <= 80 for each in result.output.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("first_at", "buckets"),
+    [
+        ("2026-11-20T11:50:00.000Z", ["1h", "1m"]),
+        ("2026-11-20T10:00:00.000Z", ["1h", "5m"]),
+        ("2026-11-19T14:00:00.000Z", ["1h"]),
+        (None, ["1h", "1d"]),
+    ],
+)
+def test_the_span_is_where_the_figures_are(
+    call: Call, asked: list[tuple[str, dict[str, Any]]], first_at: str | None, buckets: list[str]
+) -> None:
+    nothing, something = RUNS_DOCUMENT["points"][1], RUNS_DOCUMENT["points"][0]
+    points = [nothing, *([{**something, "at": first_at}] if first_at else []), {**nothing, "at": AT}]
+    OTHERWISE.update(points=points)
+    assert call().exit_code == 0
+    assert [options["bucket"] for _, options in asked] == buckets
 
 
 @pytest.mark.parametrize(
