@@ -103,9 +103,11 @@ def of_event(run: Any, row: Any) -> Document:
 
 def of_log_line(run: Any, task_run: Any, number: int, line: Document) -> Document:
     """A line that an attempt logged or printed."""
+    item = {} if task_run.map_index is None else {"mapIndex": task_run.map_index}
     return {
         "taskRunId": task_run_id(task_run.id),
         "stepId": task_run.step_id,
+        **item,
         "attempt": number,
         **_belongs_to(run),
         **line,

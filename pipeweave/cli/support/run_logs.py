@@ -1,9 +1,14 @@
-"""Print the stored logs of all task runs of a run as one log, and follow it while the run goes on."""
+"""Print the stored logs of all task runs of a run as one log, and follow it while the run goes on.
+
+The log of a run of ordinary size is one answer of the API. Of a run with more task runs, or one that is
+followed, the log of each attempt is asked for.
+"""
 
 from __future__ import annotations
 
+import heapq
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +17,14 @@ import click
 from pipeweave.cli.support import stored_logs
 
 if TYPE_CHECKING:
-    from pipeweave.client import Client, Document
+    from pipeweave.client import Client, Document, Run
 
+# Of a run with at most so many task runs, all logs are asked for at once; each is an object in storage.
+MOST_AT_ONCE = 2_000
 # Of so many attempts, the newest, lines are shown; each is an object in storage.
 MOST_ATTEMPTS = 200
+# What an export says of each line beside what was logged; the step has what people want of it.
+_IDS = {"taskRunId", "stepId", "mapIndex", "attempt", "tenant", "pipelineId", "pipelineVersion", "traceId"}
 # Between two looks at a run that is followed (s).
 POLL_INTERVAL_S = 0.5
 _PAGE = 500
@@ -47,13 +56,17 @@ def show(client: Client, run_id: str, *, count: int, follow: bool, as_json: bool
         count: how many lines, before those that are followed.
         follow: go on until the run has ended, and its logs are complete.
     """
-    is_over = client.run(run_id).is_final
+    run = client.run(run_id)
+    if not follow and sum(run.document.get("counts", {}).values()) <= MOST_AT_ONCE:
+        shown = _print_last(_all_lines(client, run, with_ids=as_json), count, as_json=as_json)
+        if not shown and not as_json:
+            click.echo(f"The tasks of {run_id} have logged nothing.", err=True)
+        return
+    is_over = run.is_final
     attempts = _Attempts(client, run_id)
     logs = attempts.begun()
-    lines = sorted(_lines(client, logs, tail=max(1, min(count, _MOST_TAIL))), key=_moment)
-    stored_logs.print_lines(lines[-count:] if count else [], as_json=as_json)
-    if not lines and not follow and not as_json:
-        click.echo(f"The tasks of {run_id} have logged nothing.", err=True)
+    lines = _lines(client, logs, tail=max(1, min(count, _MOST_TAIL)))
+    _print_last(lines, count, as_json=as_json)
     while follow and not (is_over and all(each.is_complete for each in logs)):
         is_over = is_over or client.run(run_id).is_final
         logs = [each for each in logs if not each.is_complete] + attempts.begun()
@@ -61,6 +74,27 @@ def show(client: Client, run_id: str, *, count: int, follow: bool, as_json: bool
         stored_logs.print_lines(fresh, as_json=as_json)
         if not fresh:
             time.sleep(POLL_INTERVAL_S)
+
+
+def _print_last(lines: Iterable[Document], count: int, *, as_json: bool) -> bool:
+    """Print the last lines by their times, and return whether there were any; only so many are held."""
+    numbered = enumerate(lines, 1)
+    last = sorted(heapq.nlargest(max(count, 1), ((_moment(each), number, each) for number, each in numbered)))
+    stored_logs.print_lines((line for _, _, line in last[-count:] if count), as_json=as_json)
+    return bool(last)
+
+
+def _all_lines(client: Client, run: Run, *, with_ids: bool) -> Iterator[Document]:
+    """The lines of all attempts of a run, by as few requests as they fit into."""
+    for line in client.export("logs", run=run.id, standalone=run.pipeline_id is None):
+        step = _step(line["stepId"], line.get("mapIndex"), line["attempt"])
+        kept = line if with_ids else {name: value for name, value in line.items() if name not in _IDS}
+        yield {"step": step, **kept}
+
+
+def _step(step_id: str, map_index: int | None, attempt: int) -> str:
+    item = "" if map_index is None else f"[{map_index}]"
+    return f"{step_id}{item}" + (f" attempt {attempt}" if attempt > 1 else "")
 
 
 class _Attempts:
@@ -82,7 +116,7 @@ class _Attempts:
                 fresh.append(key)
         if len(fresh) > MOST_ATTEMPTS:
             click.echo(f"Of {len(fresh):,} attempts, the newest {MOST_ATTEMPTS} are shown.", err=True)
-        return [_AttemptLog(*each, step=self._step(*each)) for each in fresh[-MOST_ATTEMPTS:]]
+        return [_AttemptLog(*each, step=self._step_of(*each)) for each in fresh[-MOST_ATTEMPTS:]]
 
     def _events(self) -> Iterator[Document]:
         """The events from the last page on that was read; some of them again."""
@@ -95,10 +129,9 @@ class _Attempts:
                 return
             self._cursor = page.next_cursor
 
-    def _step(self, task_run_id: str, attempt: int) -> str:
+    def _step_of(self, task_run_id: str, attempt: int) -> str:
         task_run = self._client.task_run(task_run_id)
-        item = "" if task_run.get("mapIndex") is None else f"[{task_run['mapIndex']}]"
-        return f"{task_run['stepId']}{item}" + (f" attempt {attempt}" if attempt > 1 else "")
+        return _step(task_run["stepId"], task_run.get("mapIndex"), attempt)
 
 
 def _lines(client: Client, logs: list[_AttemptLog], tail: int | None = None) -> Iterator[Document]:

@@ -130,6 +130,17 @@ def test_logs_are_lines_with_their_attempts(driver: RunDriver, history: list[UUI
     assert {each["runId"] for each in found} == {ids.show(ids.RUN, history[0])}
 
 
+def test_lines_of_items_of_a_map_say_which_item(driver: RunDriver, history: list[UUID]) -> None:
+    (mapped,) = {
+        each["runId"] for each in rows_of(export_of(driver, "task-runs")) if each["mapIndex"] is not None
+    }
+    for ordinal in (1, 2, 3):
+        stored_log(driver, ids.read(ids.RUN, mapped), ordinal, "said")
+    found = rows_of(export_of(driver, "logs"))
+    assert {each.get("mapIndex") for each in found} & {0, 1, 2}
+    assert all(each["stepId"] for each in found)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("small_pages")
 def test_an_export_goes_on_after_any_part_without_a_gap_or_a_double(

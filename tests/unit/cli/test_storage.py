@@ -168,6 +168,47 @@ def test_a_log_is_followed_from_attempt_to_attempt(
     assert said == ["one", "two"]
 
 
+def test_the_log_of_a_run_is_one_answer_however_many_attempts_it_has(call: Call, served: Served) -> None:
+    served.put(f"GET /api/runs/{RUN}", (200, {"id": RUN, "pipelineId": "p", "status": "failed"}))
+    of = {"taskRunId": TASK_RUN, "tenant": "t", "pipelineId": "p", "traceId": "0af7", "runId": RUN}
+    lines: list[dict[str, Any]] = [
+        {
+            **of,
+            "stepId": "a",
+            "mapIndex": 3,
+            "attempt": 1,
+            **line("second"),
+            "timestamp": "2026-11-20T12:00:02Z",
+        },
+        {
+            **of,
+            "stepId": "a",
+            "mapIndex": 3,
+            "attempt": 2,
+            **line("third", rows=7),
+            "timestamp": "2026-11-21T00:00:00Z",
+        },
+        {**of, "stepId": "b", "attempt": 1, **line("first"), "timestamp": "2026-11-20T12:00:00Z"},
+        {"cursor": "c", "rows": 3, "isComplete": True},
+    ]
+    content = b"".join(json.dumps(each).encode() + b"\n" for each in lines)
+    served.put(f"GET /api/export/logs?run={RUN}&standalone=false", (200, content))
+    said = [each.split(maxsplit=2)[-1] for each in call("logs", RUN).output.splitlines()]
+    assert said == ["first step=b", "second step=a[3]", "third step=a[3] attempt 2 rows=7"]
+    assert len(served.asked) == 2
+    (last,) = map(json.loads, call("logs", RUN, "-n", "1", "--json").output.splitlines())
+    assert (last["step"], last["message"], last["taskRunId"]) == ("a[3] attempt 2", "third", TASK_RUN)
+
+
+def test_the_log_of_a_run_that_logged_nothing_says_so(call: Call, served: Served) -> None:
+    served.put(f"GET /api/runs/{RUN}", (200, {"id": RUN, "pipelineId": None, "status": "completed"}))
+    served.put(
+        f"GET /api/export/logs?run={RUN}&standalone=true",
+        (200, b'{"cursor":"c","rows":0,"isComplete":true}\n'),
+    )
+    assert call("logs", RUN).stderr == f"The tasks of {RUN} have logged nothing.\n"
+
+
 def test_the_log_of_a_run_is_followed_until_the_run_has_ended(
     call: Call, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
