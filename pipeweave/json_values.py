@@ -30,23 +30,24 @@ def write_json(value: Any, option: int = 0) -> bytes:
     Raises:
         TypeError: it is not JSON, or is nested deeper than MAX_JSON_DEPTH.
     """
-    content = _dumps(value, option)
+    try:
+        content = orjson.dumps(value, option=option)
+    except TypeError as error:
+        raise _refused(error) from None
     # Only a value that may be too deep is written again, with so many levels around it that it then is.
     if content.count(b"[") + content.count(b"{") > MAX_JSON_DEPTH:
         around = value
         for _ in range(_DEEPEST - MAX_JSON_DEPTH):
             around = [around]
-        _dumps(around, option)
+        try:
+            orjson.dumps(around, option=option)
+        except TypeError as error:
+            raise _refused(error) from None
     return content
 
 
-def _dumps(value: Any, option: int) -> bytes:
-    try:
-        return orjson.dumps(value, option=option)
-    except TypeError as error:
-        if "Recursion limit" in str(error):
-            raise TypeError(_TOO_DEEP) from None
-        raise
+def _refused(error: TypeError) -> TypeError:
+    return TypeError(_TOO_DEEP) if "Recursion limit" in str(error) else error
 
 
 def own_copy(value: Any) -> Any:

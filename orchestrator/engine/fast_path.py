@@ -91,8 +91,17 @@ def _turn(
     if successors == (END,):
         return [], _complete_last(tx, run, completions, claimant)
     released = _complete_and_go_on(tx, run, completions, successors, claimant)
-    limited = [each for each in released if each.status is TaskStatus.READY]
-    if queued := [as_released(each) for each in released if each.status is TaskStatus.QUEUED]:
+    running: list[TaskRun] = []
+    queued, limited = [], []
+    for each in released:
+        match each.status:
+            case TaskStatus.RUNNING:
+                running.append(each)
+            case TaskStatus.QUEUED:
+                queued.append(as_released(each))
+            case TaskStatus.READY:
+                limited.append(each)
+    if queued:
         tx.send(*widths.together(tx, run.tenant, queued))
     if limited:
         # In a transaction of its own: the statement above may be durable by now, and a deadlock here must not
@@ -100,7 +109,7 @@ def _turn(
         tx.afterwards(functools.partial(_fill, tenant=run.tenant, tasks=[each.task_id for each in limited]))
     # A step that waits for others is not released either.
     is_stored = True if released else None
-    return [each for each in released if each.status is TaskStatus.RUNNING], is_stored
+    return running, is_stored
 
 
 def _fill(tx: Transaction, *, tenant: str, tasks: Sequence[str]) -> None:

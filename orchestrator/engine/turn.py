@@ -123,7 +123,10 @@ class Turn:
     @property
     def _is_dispatches_only(self) -> bool:
         """Whether one statement stores the turn: nothing ended, and nothing is given back."""
-        return self.unstarted is None and all(isinstance(each, Dispatched) for each in self.outcomes)
+        for each in self.outcomes:
+            if not isinstance(each, Dispatched):
+                return False
+        return self.unstarted is None
 
     def _note_dispatches(self, tx: Transaction) -> None:
         dispatches.taken(tx, [each for each in self.outcomes if isinstance(each, Dispatched)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ from psycopg2.extensions import cursor as Cursor
 
 # A column named like an attribute of tuples, such as `count`, hides it; an invalid name becomes `_0`, `_1`.
 _named = functools.partial(namedtuple, "Row", rename=True)
+_NAME = operator.attrgetter("name")
 
 
 class Rows(Protocol):
@@ -93,7 +95,7 @@ class Result:
             raise LookupError(f"one row was expected, there are {self._cursor.rowcount}")
 
     def _row(self) -> Callable[[tuple[Any, ...]], Any]:
-        return _row_of(tuple([column.name for column in self._cursor.description or ()]))
+        return _row_of(tuple(map(_NAME, self._cursor.description or ())))
 
 
 @functools.lru_cache(maxsize=512)

@@ -88,11 +88,6 @@ class PrintedLines(io.TextIOBase):
         return getattr(self._original, name)
 
     @property
-    def is_disabled(self) -> bool:
-        """Whether the tasks' code has disabled the logger."""
-        return self._log.disabled
-
-    @property
     def _rest(self) -> str:
         """The line that this call or thread has begun."""
         of_call = _of_call.get()
@@ -105,11 +100,16 @@ class PrintedLines(io.TextIOBase):
         else:
             of_call[self._name] = rest
 
-    def end_line(self) -> None:
-        """Log the line that this call or thread has begun."""
-        if rest := self._rest:
-            self._rest = ""
+    def end_line(self) -> bool:
+        """Log the line that this call or thread has begun. Returns whether the tasks' code has disabled the
+        logger.
+        """
+        of_call = _of_call.get()
+        # As `_rest`: this is called twice for each call of a task, of which most print nothing.
+        if getattr(self._mine, "rest", "") if of_call is None else of_call.get(self._name):
+            rest, self._rest = self._rest, ""
             self._say(rest)
+        return self._log.disabled
 
     def _say(self, line: str) -> None:
         # A progress bar rewrites its line after each carriage return: a terminal shows the last state.
@@ -178,10 +178,11 @@ def end_lines() -> None:
     """At the end of a call: log the lines that this thread has begun to print, and take the place of streams
     that the call has put into `sys` and left there.
     """
+    is_disabled = False
     for name, stream in _captured:
-        stream.end_line()
+        is_disabled = stream.end_line() or is_disabled
         setattr(sys, name, stream)
-    if any(stream.is_disabled for _, stream in _captured):
+    if is_disabled:
         enable_loggers()
 
 

@@ -224,9 +224,12 @@ def encode(output: Any) -> tuple[Any, bytes]:
     Raises:
         InvalidResult: the output is not JSON, and each FieldError names a place in it; or it is too large.
     """
+    if output is None:
+        return None, b"null"
     # orjson does not survive texts of gigabytes.
-    if any(type(each) is str and len(each) > MAX_OUTPUT_BYTES for each in _first_members(output)):
-        raise _too_large("has a text of more than")
+    for each in _first_members(output):
+        if type(each) is str and len(each) > MAX_OUTPUT_BYTES:
+            raise _too_large("has a text of more than")
     try:
         encoded = write_json(output, LEFT_TO_CONVERSION)
     except (TypeError, ValueError, RecursionError) as error:

@@ -294,6 +294,7 @@ def test_a_condition_that_is_false_costs_its_step_s_turn_some_statements_and_no_
 # They are upper bounds, because versions of Python and of libraries differ by a few.
 CALLS_OF_A_TRIGGER = 760
 CALLS_OF_A_RUN_OF_A_BATCH = 110
+CALLS_OF_A_HOP = 370
 
 
 @pytest.fixture
@@ -321,6 +322,21 @@ def test_each_further_run_of_a_batch_costs_so_many_calls_of_functions(sending: P
         return least(lambda: sending.calls_of("/api/pipelines/chain/trigger/batch", body))
 
     assert (of(21) - of(1)) / 20 <= CALLS_OF_A_RUN_OF_A_BATCH
+
+
+def test_a_hop_of_a_chain_costs_its_worker_so_many_calls_of_functions(plant: Plant) -> None:
+    for length in (2, 22):
+        plant.store(f"chain-{length}", *chain(length))
+
+    def of(length: int) -> int:
+        plant.trigger(f"chain-{length}")
+        with counted_calls() as calls:
+            plant.work()
+        return calls.total()
+
+    # The rest of a message and of a run is in both.
+    assert (least(lambda: of(22)) - least(lambda: of(2))) / 20 <= CALLS_OF_A_HOP
+    assert plant.unfinished() == []
 
 
 # --- steps of HTTP services -------------------------------------------------------------------------------

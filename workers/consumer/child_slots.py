@@ -160,14 +160,12 @@ class Slot:
 
     def record(self, task_run_id: UUID) -> None:
         """Note a function that is about to be called together with others; `watch` says until when."""
-        self._put(len(self._calls), task_run_id)
+        place = self._start + _CALLED_FROM + len(self._calls) * _ID.size
+        _ID.pack_into(self._memory, place, task_run_id.bytes)
         self._calls.append(task_run_id)
         _COUNT.pack_into(self._memory, self._start + _CALLED_AT, len(self._calls))
         self._starts += 1
         _STARTS.pack_into(self._memory, self._start + _STARTS_AT, self._starts)
-
-    def _put(self, place: int, task_run_id: UUID) -> None:
-        _ID.pack_into(self._memory, self._start + _CALLED_FROM + place * _ID.size, task_run_id.bytes)
 
     def watch(self, task_run_id: UUID, deadline: float, limit: float) -> None:
         """Of the calls that run together, this one is killed first.
@@ -226,7 +224,7 @@ class Slot:
         """Forget some of the calls, whose outcomes are durable. At no moment another one is missing."""
         for each in task_run_ids:
             place, last = self._calls.index(each), self._calls[-1]
-            self._put(place, last)
+            _ID.pack_into(self._memory, self._start + _CALLED_FROM + place * _ID.size, last.bytes)
             self._calls[place] = last
             self._calls.pop()
             _COUNT.pack_into(self._memory, self._start + _CALLED_AT, len(self._calls))
@@ -237,9 +235,10 @@ class Slot:
 
     def count(self, calls: int, failed: int, seconds: float) -> None:
         """Count calls that have ended. The sum outlives the child."""
-        before = self.tally()
-        sums = before.calls + calls, before.failed + failed, before.seconds + seconds
-        _TALLY.pack_into(self._memory, self._start + _TALLY_FROM, *sums)
+        place = self._start + _TALLY_FROM
+        calls_before, failed_before, seconds_before = _TALLY.unpack_from(self._memory, place)
+        sums = calls_before + calls, failed_before + failed, seconds_before + seconds
+        _TALLY.pack_into(self._memory, place, *sums)
 
     def wait_for_storage(self, since: float) -> None:
         """Note since when the child waits for storage (s, monotonic clock); 0: it does not any more."""

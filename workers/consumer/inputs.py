@@ -35,6 +35,7 @@ class Inputs:
     def __init__(self, database: Database, values: Values) -> None:
         self.database = database
         self._values = values
+        self._run: RunHeader | None = None
         self._run_id: UUID | None = None
         self._input: Any = None
         self._outputs: dict[str, Any] = {}
@@ -87,9 +88,10 @@ class Inputs:
             return outputs.places_of_steps(tx, run, step_ids)
 
     def _switch_to(self, run: RunHeader) -> None:
-        if run.id != self._run_id:
+        if run is not self._run and run.id != self._run_id:
             self._input = self._values.load(run.input, run.input_path)
             self._run_id, self._outputs = run.id, {}
+        self._run = run
 
 
 class UpstreamOutputs(Mapping[str, Any]):

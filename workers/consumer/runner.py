@@ -102,7 +102,13 @@ class Runner:
         self.slot = process.slot
         self.durations = CallDurations()
         self.dispatches = Dispatches(deployment, process.worker, process.slot, self.durations)
-        self._taken_tasks = TakenTasks(calls.tasks, self.dispatches.tasks)
+        self._as_claimant = Claimant(
+            self.worker,
+            self.queue,
+            queues=process.queues,
+            tasks=TakenTasks(calls.tasks, self.dispatches.tasks),
+            usual_seconds=self._usual_seconds,
+        )
         self.stale = StaleMessages(deployment.database, deployment.publisher, self.tenant)
         self.handed_on = HandedOnLog()
         self._had_surprise = False
@@ -345,15 +351,7 @@ class Runner:
             return False  # the outcomes have to be stored first
 
     def _claimant(self) -> Claimant | None:
-        if self.process.is_stopping():
-            return None
-        return Claimant(
-            self.worker,
-            self.queue,
-            queues=self.process.queues,
-            tasks=self._taken_tasks,
-            usual_seconds=self._usual_seconds,
-        )
+        return None if self.process.is_stopping() else self._as_claimant
 
     def _usual_seconds(self, task_id: str) -> float | None:
         return self.durations.usual(self.tenant, task_id) if self.calls.follow(task_id) else None

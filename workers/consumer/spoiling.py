@@ -55,8 +55,9 @@ class Belongings:
 
     def _changed_limit(self) -> str | None:
         for each, before in self._limits.items():
-            soft, hard = resource.getrlimit(each)
-            if _is_lower(soft, before[0]) or _is_lower(hard, before[1]):
+            now = resource.getrlimit(each)
+            if now != before and (_is_lower(now[0], before[0]) or _is_lower(now[1], before[1])):
+                hard = now[1]
                 # Only root raises a hard limit again.
                 with suppress(ValueError, OSError):
                     resource.setrlimit(each, (before[0] if hard == before[1] else hard, hard))

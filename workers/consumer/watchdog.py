@@ -135,6 +135,10 @@ class Watchdog:
         Raises:
             Unavailable: it was away for five minutes.
         """
+        # With the lock: what the thread takes at this moment is in the queue then.
+        with self._lock:
+            if not self._taken:
+                return
         reconcile.when_it_answers(self._store_taken, "watchdog")
 
     def _wake(self, now: float) -> None:

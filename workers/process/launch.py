@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -271,8 +273,9 @@ def _make_runners(
             name,
             queues,
             slot,
-            lambda: slots.takes_nothing,
-            lambda: slots.is_mixed,
+            # Asked several times for each call: a lambda would be one more.
+            partial(attrgetter("takes_nothing"), slots),
+            partial(attrgetter("is_mixed"), slots),
             sigterm.obey,
             leave=lambda: _leave(calls),
             promotions=lambda: max(slots.promotions, child.database.timeline.promotions),
