@@ -164,12 +164,18 @@ def _is_kept(stored_object: ObjectInfo | None, size: int) -> bool:
     return abs(datetime.now(UTC) - stored_object.modified_at) < REFRESH_AFTER
 
 
+# What a function without a result gives.
+_NULL = KeptValue("null", None, 4, hashlib.sha256(b"null").hexdigest())
+
+
 def keep_inline(value: Any) -> KeptValue:
     """Keep a value of any size in its row: for values that come from a row."""
     return _inline(canonical(value))
 
 
 def _inline(content: bytes) -> KeptValue:
+    if content == b"null":
+        return _NULL
     digest = hashlib.sha256(content).hexdigest()
     return KeptValue(content.decode(), None, len(content), digest, upload_ids_in(content))
 
