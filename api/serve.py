@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
 from gunicorn.config import Config
 from gunicorn.glogging import Logger
 
@@ -35,6 +36,8 @@ THREADS = 8
 GRACEFUL_TIMEOUT_S = 5
 # Seconds without a heartbeat of a server process after which gunicorn replaces it.
 WORKER_TIMEOUT_S = 60
+# Seconds between two looks for such processes.
+LOOK_EVERY_S = 5.0
 # The access log has the path without the query, and no headers, because both may hold secrets.
 ACCESS_FORMAT = '%s "%s %s" %s %s %dms %s'
 _MILLISECOND = timedelta(milliseconds=1)
@@ -154,11 +157,23 @@ def redacted(path: str) -> str:
     return addresses.without_token(quote(path, safe="/~:@!$&'()*+,;=", encoding="latin-1", errors="replace"))
 
 
+class _Parent(Arbiter):
+    """gunicorn's parent process, which looks at its children more rarely: their ends and signals wake it."""
+
+    def wait_for_signals(self, timeout: float | None = 1.0) -> list[int]:
+        """Wait for a signal, or until it is time to look for children that hang."""
+        return super().wait_for_signals(LOOK_EVERY_S)
+
+
 class _ApiServer(BaseApplication):
     def __init__(self, settings: Settings, gunicorn_options: Mapping[str, Any]) -> None:
         self._settings = settings
         self._options = gunicorn_options
         super().__init__()
+
+    def run(self) -> None:
+        """Serve until a signal stops the process."""
+        _Parent(self).run()
 
     def load_config(self) -> None:
         config: Config = self.cfg

@@ -83,6 +83,7 @@ NOW = datetime(2001, 1, 15, tzinfo=UTC)
 # Statements about a month's partitions are shown for this month.
 MONTH = Month(2001, 1)
 _TICK = look.Question(chores.CHORES, None, tick.LEASE, may_be_over=True)
+_GATES = {each.only_while for each in chores.CHORES} - {None}
 RUN = UUID(int=1)
 TENANT = "default"
 PERSON = wait_list.Person("ann", ("finance",))
@@ -96,6 +97,9 @@ class _Ones:
     def __getattr__(self, name: str) -> int | None:
         # The runs of these calls belong to no other run.
         return None if name == "parent_task_run_id" else 1
+
+    def __getitem__(self, _: slice) -> tuple[int, ...]:
+        return ()
 
 
 class Answer(Result):
@@ -340,8 +344,8 @@ CALLS: Calls = [
     # registry
     ("of a worker process", lambda tx, _: worker_processes.beat(tx, "w@host", also=priorities.IS_MIXED)),
     # recovery
-    ("", lambda tx, _: look._begin(tx, _TICK, "holder", ())),
-    ("behind all gates", lambda tx, _: look._look(tx, _TICK, _TICK.conditions(_TICK.gates()))),
+    ("", lambda tx, _: look._begin(tx, _TICK, look.compose(_TICK.chores, frozenset()), "holder")),
+    ("behind all gates", lambda tx, _: look._look(tx, _TICK, look._conditions(_TICK.chores, _GATES))),
     # starts
     (
         "of enqueued runs, attempts and waits",

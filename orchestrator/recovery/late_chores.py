@@ -8,7 +8,7 @@ ended. Until then it is not begun again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pipeweave.beside import Beside, TooLate
 from pipeweave.orchestrator.recovery.tick_status import ChoreResult
@@ -55,3 +55,8 @@ def run(database: Database, name: str, work: Callable[[], ChoreResult], seconds:
 def is_under_way(database: Database, name: str) -> bool:
     """Whether a chore was begun that has not been found ended."""
     return name in database.caches.own(_UnderWay)
+
+
+def are_under_way(database: Database, names: Iterable[str]) -> bool:
+    """Whether one of these chores is under way: an idle tick asks it of all."""
+    return not database.caches.own(_UnderWay).keys().isdisjoint(names)

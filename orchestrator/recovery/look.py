@@ -9,9 +9,11 @@ cheap and misses nothing; the chore itself looks for what exactly it has to do.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -69,22 +71,36 @@ class Question:
             goes on.
     """
 
-    chores: Sequence[Chore]
+    chores: tuple[Chore, ...]
     run_limit: timedelta | None
     lasts: timedelta
     may_be_over: bool
 
-    def gates(self) -> dict[str, str]:
-        """The name of a column by the SQL of a gate: what is asked once for several chores."""
-        distinct = dict.fromkeys(each.only_while for each in self.chores if each.only_while)
-        return {sql: f"gate_{number}" for number, sql in enumerate(distinct)}
 
-    def conditions(self, gates: Collection[str | None]) -> dict[str, str]:
-        """SQL by the name of a chore behind one of these gates (None: behind no gate): whether it has
-        anything to do.
-        """
-        behind = [each for each in self.chores if each.only_while in gates]
-        return {each.name: each.is_due for each in behind if each.is_due is not None}
+@dataclass(frozen=True, slots=True)
+class LookText:
+    """The statement of a look. Most ticks ask what the last one asked: it is kept.
+
+    Args:
+        conditions: SQL by the name of a chore: whether it has anything to do. Those of chores behind gates
+            that were closed are left out.
+        gates: SQL of what is asked once for several chores.
+        names: of all chores.
+    """
+
+    text: str
+    conditions: Mapping[str, str]
+    gates: tuple[str, ...]
+    names: list[str]
+
+    def read(self, row: Any) -> tuple[frozenset[str], frozenset[str]]:
+        """The chores that have something to do, and the gates that are open."""
+        count = len(self.conditions)
+        has_work, is_open = row.found[:count], row.found[count:]
+        return (
+            frozenset(itertools.compress(self.conditions, has_work)),
+            frozenset(itertools.compress(self.gates, is_open)),
+        )
 
 
 def begin(database: Database, question: Question) -> Look:
@@ -99,10 +115,11 @@ def begin(database: Database, question: Question) -> Look:
     try:
         # Neither a locked table nor the lock of a holder that vanished keeps the answer back for long.
         with database.impatient().statements() as tx:
-            row = _begin(tx, question, holder, opened)
+            asked = compose(question.chores, opened)
+            row = _begin(tx, question, asked, holder)
             is_mine = row.number is not None and not row.is_over
-            last.opened = _opened(question, row)
-            idle = _idle(tx, question, row, opened) if is_mine else frozenset()
+            due, last.opened = asked.read(row)
+            idle = _idle(tx, question, asked, due, last.opened) if is_mine else frozenset()
     except Exception as error:
         check_database(database, error)
         log.warning("tick.look_failed", exc_info=error)
@@ -131,7 +148,8 @@ _BEGIN = f"""
 WITH looked AS MATERIALIZED (
     SELECT {deployment_mode.MODE} AS mode{{columns}}
 ), judged AS MATERIALIZED (
-    SELECT l.*, {_IS_OVER} AS is_over, {tick_status.IS_NOTED} AND NOT {leases.IS_ELSEWHERE} AS is_noted
+    SELECT l.mode, CAST(ARRAY[{{found}}] AS boolean[]) AS found, {_IS_OVER} AS is_over,
+        {tick_status.IS_NOTED} AND NOT {leases.IS_ELSEWHERE} AS is_noted
     FROM looked AS l
 ), taken AS ({_TAKE}),
 {tick_status.noting_the_time("(SELECT 1 FROM taken, judged AS j WHERE j.is_over) AS ended")}
@@ -139,40 +157,62 @@ SELECT j.*, (SELECT t.number FROM taken AS t) AS number FROM judged AS j
 """
 
 
-def _begin(tx: Transaction, question: Question, holder: str, opened: Collection[str]) -> Any:
-    conditions, gates = question.conditions({None, *opened}), question.gates()
-    closed = [column for gate, column in gates.items() if gate not in opened]
+@functools.lru_cache(maxsize=64)
+def compose(chores: tuple[Chore, ...], opened: frozenset[str]) -> LookText:
+    """What to ask of these chores.
+
+    Args:
+        opened: SQL of the gates that were open at the last look.
+    """
+    gates = tuple(dict.fromkeys(each.only_while for each in chores if each.only_while))
+    conditions = _conditions(chores, {None, *opened})
+    columns = {f"gate_{number}": sql for number, sql in enumerate(gates)}
+    closed = [name for name, sql in columns.items() if sql not in opened]
     any_due = " OR ".join(f"l.{name}" for name in (*conditions, *closed))
-    columns = {**conditions, **dict(zip(gates.values(), gates, strict=True))}
+    text = _BEGIN.format(
+        columns=_columns(conditions | columns),
+        found=", ".join(f"l.{name}" for name in (*conditions, *columns)),
+        any_due=any_due or "false",
+    )
+    return LookText(text, conditions, gates, [each.name for each in chores])
+
+
+def _conditions(chores: Iterable[Chore], gates: Collection[str | None]) -> dict[str, str]:
+    """SQL by the name of a chore behind one of these gates (None: behind no gate)."""
+    return {each.name: each.is_due for each in chores if each.only_while in gates and each.is_due is not None}
+
+
+def _begin(tx: Transaction, question: Question, asked: LookText, holder: str) -> Any:
     parameters = {
         **_parameters(tx, question),
         "may_be_over": question.may_be_over,
-        "chores": [each.name for each in question.chores],
+        "chores": asked.names,
         "name": leases.TICK,
         "holder": holder,
         "lasts": question.lasts,
     }
-    text = _BEGIN.format(columns=_columns(columns), any_due=any_due or "false")
-    return tx.execute(text, parameters).one()
+    return tx.execute(asked.text, parameters).one()
 
 
-def _opened(question: Question, row: Any) -> frozenset[str]:
-    return frozenset(gate for gate, column in question.gates().items() if getattr(row, column))
-
-
-def _idle(tx: Transaction, question: Question, row: Any, opened: frozenset[str]) -> frozenset[str]:
+def _idle(
+    tx: Transaction, question: Question, asked: LookText, due: frozenset[str], opened: frozenset[str]
+) -> frozenset[str]:
     """The names of the chores that have nothing to do.
 
     Args:
-        row: what `_begin` found, who asked for what is behind these gates, too.
+        due: those that were asked and have something to do.
+        opened: SQL of the gates that are open now.
     """
-    now = _opened(question, row)
-    asked, more = question.conditions({None, *opened}), question.conditions(now - opened)
-    closed = question.conditions(question.gates().keys() - now)
-    idle = {name for name in asked if not getattr(row, name)} | set(closed)
+    closed = _conditions(question.chores, set(asked.gates) - opened)
+    more = {
+        name: sql
+        for name, sql in _conditions(question.chores, opened).items()
+        if name not in asked.conditions
+    }
+    idle = (asked.conditions.keys() - due) | closed.keys()
     if more:
         second = _look(tx, question, more)
-        idle.update(name for name in more if not getattr(second, name))
+        idle |= {name for name in more if not getattr(second, name)}
     return frozenset(idle)
 
 

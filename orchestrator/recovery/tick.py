@@ -100,10 +100,10 @@ def run_once(deployment: Deployment, chores: Iterable[Chore] = CHORES, *, is_urg
     """
     database, began = deployment.database, time.monotonic()
     rests = database.caches.own(Rests)
-    due = [each for each in chores if is_urgent or rests.get(each.name, began) <= began]
+    due = tuple([each for each in chores if is_urgent or rests.get(each.name, began) <= began])
     state = begin(database, _question(deployment, due))
     if state.is_over:
-        rests.update((each.name, began + each.every.total_seconds()) for each in due)
+        rests.update({each.name: began + each.every.total_seconds() for each in due if each.every})
         return Ticked()
     if state.lease is None:
         return Ticked(is_elsewhere=True)
@@ -114,22 +114,21 @@ def run_once(deployment: Deployment, chores: Iterable[Chore] = CHORES, *, is_urg
         raise
 
 
-def _question(deployment: Deployment, chores: Sequence[Chore]) -> Question:
+def _question(deployment: Deployment, chores: tuple[Chore, ...]) -> Question:
     database = deployment.database
-    is_known = all(each.is_due is not None or _knows_of_nothing(each, database) for each in chores)
-    return Question(
-        chores,
-        run_limit(deployment),
-        LEASE,
-        may_be_over=is_known and not any(late_chores.is_under_way(database, each.name) for each in chores),
-    )
+    look_themselves = [
+        each for each in chores if each.is_due is None and not _knows_of_nothing(each, database)
+    ]
+    names = [each.name for each in chores]
+    may_be_over = not look_themselves and not late_chores.are_under_way(database, names)
+    return Question(chores, run_limit(deployment), LEASE, may_be_over)
 
 
 def _knows_of_nothing(chore: Chore, database: Database) -> bool:
     return chore.has_news is not None and not chore.has_news(database)
 
 
-def _tick(deployment: Deployment, chores: list[Chore], state: Look, lease: Lease) -> Ticked:
+def _tick(deployment: Deployment, chores: Sequence[Chore], state: Look, lease: Lease) -> Ticked:
     database = deployment.database
     impatient = replace(deployment, database=database.impatient())
     is_quiet = state.mode == deployment_mode.MAINTENANCE

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
+from typing import Any
 
 from pipeweave.labels import Labels
 from pipeweave.orchestrator.registry import loaded_tasks
@@ -191,7 +192,7 @@ FROM (SELECT set_config('synchronous_commit', 'off', true)) AS soon
 WHERE id = :id AND stopped_at IS NULL
 RETURNING drain_requested_at IS NOT NULL AS drains, {also} AS also
 """
-_NO_LOAD = dict.fromkeys(each.name for each in fields(WorkerLoad))
+_NO_LOAD: dict[str, Any] = dict.fromkeys(each.name for each in fields(WorkerLoad))
 
 
 def beat(
@@ -210,7 +211,7 @@ def beat(
         load: None leaves what was stored.
         also: SQL: a condition on the worker `w` that is looked at by the same statement.
     """
-    said = _NO_LOAD if load is None else asdict(load)
+    said = _NO_LOAD if load is None else {name: getattr(load, name) for name in _NO_LOAD}
     parameters = {"id": worker_id, "stops": stops, "now": now, **said}
     row = tx.execute(_BEAT.format(also=also), parameters).one_or_none()
     return None if row is None else Heard(row.drains, row.also)

@@ -12,7 +12,7 @@ from pipeweave.orchestrator.store.database import Database
 
 def due_chores(database: Database, *names: str) -> set[str]:
     """The names of those of these chores that have something to do."""
-    chores = [each for each in CHORES if each.name in names]
+    chores = tuple(each for each in CHORES if each.name in names)
     assert {each.name for each in chores} == set(names)
     seen = look.begin(database, look.Question(chores, None, timedelta(seconds=30), may_be_over=False))
     assert seen.lease is not None

@@ -34,7 +34,7 @@ LOOK_EVERY_S = 0.5
 BEAT_EVERY_S = 5.0
 # When no function was called for so long (s), it looks so often (s), until one is.
 RESTS_AFTER_S = 30.0
-REST_S = 2.0
+REST_S = 5.0
 
 
 # Stores outcomes and hands over task runs that were not begun, in a transaction of its own.

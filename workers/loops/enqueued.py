@@ -111,13 +111,12 @@ class EnqueuedStarts:
             began = time.monotonic()
             due = enqueued.has_due(tx, *self._others(began))
             now = time.monotonic()
-            if due.also:
-                due = due._replace(also=(self._attempts.saw(now, due.also[0]), *due.also[1:]))
+            also = due.also and (self._attempts.saw(now, due.also[0]), *due.also[1:])
             if due.small or (due.large and not self._large.is_under_way):
                 self._found_at = now
-                return due
-            if any(due.also):
-                return due
+                return due._replace(also=also)
+            if any(also):
+                return due._replace(also=also)
             if end.wait(self._pause(now, look_s=now - began)):
                 break
         return None

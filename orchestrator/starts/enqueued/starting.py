@@ -11,6 +11,7 @@ is refused, and its row stays to say so.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -74,9 +75,15 @@ def has_due(tx: Transaction, *also: str) -> Due:
     Args:
         also: SQL: conditions and values that are looked at by the same statement.
     """
+    row: Any = tx.execute(_has_due(also)).one()
+    return Due(row.small, row.large, row[2:])
+
+
+@functools.cache
+def _has_due(also: tuple[str, ...]) -> str:
+    """The statement of a look; few sets of conditions are asked for, again and again."""
     columns = "".join(f", {condition} AS also_{number}" for number, condition in enumerate(also))
-    row: Any = tx.execute(_HAS_DUE.format(also=columns)).one()
-    return Due(row.small, row.large, tuple(getattr(row, f"also_{number}") for number in range(len(also))))
+    return _HAS_DUE.format(also=columns)
 
 
 def run_once(database: Database, values: Values) -> int:

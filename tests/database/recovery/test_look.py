@@ -14,7 +14,7 @@ from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.operations import redrives
 from pipeweave.orchestrator.queueing import placement
-from pipeweave.orchestrator.recovery import tick, tick_status
+from pipeweave.orchestrator.recovery import look, tick, tick_status
 from pipeweave.orchestrator.recovery.chores import CHORES, Chore
 from pipeweave.orchestrator.recovery.tick import Ticked
 from pipeweave.orchestrator.registry import worker_processes
@@ -207,3 +207,12 @@ def test_during_maintenance_a_look_finds_the_mode(deployment: Deployment, driver
     assert ran == []
     tick.run_once(deployment, [replace(chore, runs_in_maintenance=True)])
     assert ran == ["it ran"]
+
+
+def test_the_statement_of_a_look_is_made_once(deployment: Deployment) -> None:
+    """What is due is asked each second, mostly of the same chores: their conditions are put together once."""
+    for _ in range(2):
+        tick.run_once(deployment, [IDLE])
+    made = look.compose.cache_info().misses
+    tick.run_once(deployment, [IDLE])
+    assert look.compose.cache_info().misses == made
