@@ -65,6 +65,7 @@ class LiveClock:
         # When the clock last moved (monotonic s).
         self._moved_at = 0.0
         self._views: dict[TaggedView, WatchedView] = {}
+        self._watched: tuple[WatchedView, ...] | None = None  # None: somebody has come or left
         self._allowed = {
             each: Allowance(FETCHES_PER_S, FETCHES_PER_S * EVERY_S) for each in ("runs", "views")
         }
@@ -103,6 +104,7 @@ class LiveClock:
                 return
             views = tuple(self._views.setdefault(each, WatchedView(each)) for each in wanted.views)
             self._watchers.append(Watcher(wanted.runs, views, sink, ping_at=now + PING_S))
+            self._watched = None
             self._untold.update(self._allowed)
             self._watched_at = now
             # What was known before may be old.
@@ -118,7 +120,7 @@ class LiveClock:
         """End all, and serve no more."""
         self._stop.set()
         with self._lock:
-            left, self._watchers = self._watchers, []
+            left, self._watchers, self._watched = self._watchers, [], None
         for each in left:
             each.sink.end(None)
 
@@ -163,15 +165,19 @@ class LiveClock:
             self._clock, self._moved_at = clock, time.monotonic()
 
     def _look_at_views(self) -> float:
-        with self._lock:
-            watched = dict.fromkeys(view for each in self._watchers for view in each.views)
-            if len(watched) < len(self._views):
-                self._views = {each.view: each for each in watched}
-        for each in watched:
+        for each in self._views_of_all():
             if self._is_due(each):
                 self._compute(each)
         self._tell("views", Watcher.news_of_views)
         return EVERY_S
+
+    def _views_of_all(self) -> tuple[WatchedView, ...]:
+        """What somebody watches: a look does not go through a hundred who watch ten views."""
+        with self._lock:
+            if self._watched is None:
+                self._watched = tuple(dict.fromkeys(view for each in self._watchers for view in each.views))
+                self._views = {each.view: each for each in self._watched}
+            return self._watched
 
     def _is_due(self, watched: WatchedView) -> bool:
         now = time.monotonic()
@@ -215,7 +221,9 @@ class LiveClock:
         with self._lock:
             if now >= self._tend_at:
                 self._tend_at = now + TEND_S
-                self._watchers = [each for each in self._watchers if each.sink.is_open]
+                still = [each for each in self._watchers if each.sink.is_open]
+                if len(still) < len(self._watchers):
+                    self._watchers, self._watched = still, None
             if self._watchers:
                 self._watched_at = now
             watchers = list(self._watchers)

@@ -21,13 +21,13 @@ class Entitled(Protocol):
 
 def end_without_right(sinks: Iterable[Entitled]) -> None:
     """End those who have lost the right to watch; nobody while that cannot be known."""
-    faults: dict[Callable[[], object], PipeWeaveError | None] = {}
+    holders: dict[Callable[[], object], list[Entitled]] = {}
     for each in sinks:
-        check = each.check
-        if check not in faults:
-            faults[check] = _fault(check)
-        if (fault := faults[check]) is not None:
-            each.end(fault)
+        holders.setdefault(each.check, []).append(each)
+    for check, having in holders.items():
+        if (fault := _fault(check)) is not None:
+            for each in having:
+                each.end(fault)
 
 
 def _fault(check: Callable[[], object]) -> PipeWeaveError | None:

@@ -167,6 +167,23 @@ def test_what_appears_while_a_view_rests_for_long_is_announced(
     wait_until(lambda: heard.tags("/runs") == ["one", "two"], 30, what="it was missed")
 
 
+def test_a_view_rests_when_those_who_watched_it_have_left(
+    clock: LiveClock, driver: RunDriver, run_id: UUID
+) -> None:
+    left, stays, leaving, staying = Counted(), Counted(), Heard(), Heard()
+    clock.watch(LiveWanted(views=(left,)), leaving)
+    clock.watch(LiveWanted(views=(stays,)), staying)
+    wait_until(lambda: left.computed and stays.computed, 30, what="they were not computed")
+    leaving.is_open = False
+    wait_until(lambda: len(clock._watchers) == 1, 30, what="nobody was forgotten")
+    # A look that is under way may compute it once more.
+    wait_until(lambda: len(clock._views) == 1, 30, what="its view is still known")
+    computed, before = left.computed, stays.computed
+    write(driver, run_id)
+    wait_until(lambda: stays.computed > before + 2, 30, what="the other is not computed again")
+    assert left.computed <= computed + 1
+
+
 def test_while_nobody_watches_there_is_no_thread_and_no_statement(clock: LiveClock, run_id: UUID) -> None:
     heard = Heard()
     clock.watch(LiveWanted((run_id,)), heard)
