@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -36,6 +36,18 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 _PREPARABLE = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b")
 
 _TYPES = {UUID: "uuid", datetime: "timestamptz", timedelta: "interval"}
+
+
+def _list_text(values: list[Any]) -> Any:
+    """A list of ids or numbers as PostgreSQL writes an array; others are left to the driver."""
+    if not values or type(values[0]) not in (UUID, int):
+        return values
+    return f"{{{','.join(['NULL' if each is None else str(each) for each in values])}}}"
+
+
+# How the values of a prepared statement are sent, whose types PostgreSQL knows. The driver names the type of
+# each id and each time, also of a hundred in a list, and PostgreSQL would look it up as often.
+_TEXTS: Mapping[type, Callable[[Any], Any]] = {UUID: str, datetime: datetime.isoformat, list: _list_text}
 
 _numbers = itertools.count(1)
 
@@ -87,7 +99,7 @@ class Statement:
                 cursor.execute(opening + each._prepare(own))
                 connection.prepared.add(each._name)
                 opening = ""
-            values += own
+            values += [_TEXTS[type(value)](value) if type(value) in _TEXTS else value for value in own]
             text += each._execute if each is self else f"{each._execute}; "
         cursor.execute(opening + text, values)
         return Result(cursor)

@@ -10,6 +10,7 @@ import pytest
 
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Database, Transaction, to_json
+from pipeweave.orchestrator.store.silence import Cursor
 from pipeweave.orchestrator.store.statements import MANY_NAMES, PREPARE_AFTER
 
 # Sent plainly at first, then prepared.
@@ -142,6 +143,38 @@ def test_lists_of_uuids_go_in_and_come_back(tx: Transaction, many: int) -> None:
     assert same_often(tx, "SELECT CAST(:ids AS uuid[]) AS ids", ids=wanted).ids == wanted
     statement = "SELECT count(*) FROM unnest(CAST(:ids AS uuid[])) AS id WHERE id = ANY(:ids)"
     assert same_often(tx, statement, ids=wanted)[0] == many
+
+
+def test_lists_of_numbers_and_times_go_in_and_come_back_with_their_gaps(tx: Transaction) -> None:
+    at = datetime(2026, 3, 1, 12, 30, 0, 5, tzinfo=UTC)
+    for type_, wanted in (
+        ("uuid[]", [uuid4(), None]),
+        ("integer[]", [1, -2, None]),
+        ("integer[]", [None, 1]),
+        ("boolean[]", [True, False]),
+        ("double precision[]", [0.5, 1.0]),
+        ("timestamptz[]", [at, None]),
+    ):
+        assert same_often(tx, f"SELECT CAST(:all AS {type_}) AS all_of_them", all=wanted)[0] == wanted
+
+
+def test_a_prepared_statement_is_sent_no_names_of_types(
+    tx: Transaction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    execute = Cursor.execute
+
+    def record(cursor: Cursor, query: Any, vars: Any = None) -> None:
+        sent.append(cursor.mogrify(query, vars).decode())
+        execute(cursor, query, vars)
+
+    monkeypatch.setattr(Cursor, "execute", record)
+    id, at = uuid4(), datetime(2026, 3, 1, tzinfo=UTC)
+    statement = "SELECT :id, :at, CAST(:ids AS uuid[]), CAST(:numbers AS integer[])"
+    same_often(tx, statement, id=id, at=at, ids=[id, id], numbers=[1, 2])
+    name, _, values = sent[-1].partition("(")
+    assert name.startswith("EXECUTE pw_")
+    assert values == f"'{id}', '{at.isoformat()}', '{{{id},{id}}}', '{{1,2}}')"
 
 
 def test_lists_of_texts_go_in_and_come_back(tx: Transaction) -> None:
