@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import logging
 import socket
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from gunicorn.glogging import Logger
 
 from pipeweave.api import create_app
 from pipeweave.api.http import addresses
+from pipeweave.api.http.headers import REQUEST_ID
 from pipeweave.api.server import ServerWorker, memory
 from pipeweave.api.server.deadlines import KEEP_ALIVE_S, MAX_CONNECTIONS, MAX_REQUEST_LINE
 from pipeweave.errors import PortInUse, StartFailed
@@ -138,20 +140,26 @@ class AccessLog(Logger):
             logger.setLevel(max(logging.INFO, level))
 
     def access(self, resp: Any, req: Any, environ: Mapping[str, Any], request_time: timedelta) -> None:
-        """Write the line of a request. gunicorn would first copy every header and variable of it."""
-        answered = {name.lower(): value for name, value in resp.headers}
-        self.access_log.info(
-            ACCESS_FORMAT,
+        """Write the line of a request. gunicorn would first copy every header and variable of it, and `info`
+        would look for the line of code that calls it.
+        """
+        written = self.access_log
+        if not written.isEnabledFor(logging.INFO):
+            return
+        said = (
             environ.get("REMOTE_ADDR", "-"),
             environ.get("REQUEST_METHOD", "-"),
             redacted(str(environ.get("PATH_INFO", "-"))),
             str(resp.status).partition(" ")[0],
             resp.sent,
             request_time // _MILLISECOND,
-            answered.get("x-request-id", "-"),
+            dict(resp.headers).get(REQUEST_ID, "-"),
         )
+        written.handle(written.makeRecord(written.name, logging.INFO, "", 0, ACCESS_FORMAT, said, None))
 
 
+# Most requests ask for the same few paths.
+@functools.lru_cache(maxsize=256)
 def redacted(path: str) -> str:
     """The path with `***` in place of a token, and with line breaks escaped."""
     return addresses.without_token(quote(path, safe="/~:@!$&'()*+,;=", encoding="latin-1", errors="replace"))

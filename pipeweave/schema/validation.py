@@ -30,6 +30,9 @@ MAX_PATTERN_TEXT = 10_000
 PATTERNS_S = 1.0
 """The longest time (s) that one input's patterns may take together."""
 
+MOST_CHECKED = 64
+"""The schemas of which it is remembered that they were checked."""
+
 _SHOWN = 20
 _SHOWN_CHARS = 80
 
@@ -41,17 +44,34 @@ def validate_input(schema: Mapping[str, Any] | None, value: Any) -> list[FieldEr
 
     An invalid schema gives one error with the field `_schema` and the code `invalid_schema`. A pattern that
     is not known here is ignored, because other languages have patterns that this one does not know.
+    The schema itself is checked once: whoever changes one makes a new one.
     """
     if schema is None:
         return []
-    wrong = [each for each in validate_schema(schema) if each.code != "invalid_pattern"]
-    if wrong:
-        return [FieldError("_schema", f"{wrong[0].field} {wrong[0].message}", "invalid_schema")]
+    if (fault := _schema_fault(schema)) is not None:
+        return [fault]
     if not isinstance(value, Mapping):
         return [_wrong_type("", "object", value)]
     errors = _InputCheck().members(schema["fields"], value, "")
     unknown = _unknown_members(schema["fields"], value) if schema.get("strict") else ()
     return list(islice(chain(errors, unknown), MOST_ERRORS))
+
+
+# By the identity of a schema, which is kept beside its fault: to compare schemas would be to read them.
+_checked: dict[int, tuple[Mapping[str, Any], FieldError | None]] = {}
+
+
+def _schema_fault(schema: Mapping[str, Any]) -> FieldError | None:
+    """The first mistake in a schema. To look for it costs many times what it costs to check an input."""
+    known = _checked.get(id(schema))
+    if known is not None and known[0] is schema:
+        return known[1]
+    wrong = [each for each in validate_schema(schema) if each.code != "invalid_pattern"]
+    fault = FieldError("_schema", f"{wrong[0].field} {wrong[0].message}", "invalid_schema") if wrong else None
+    if len(_checked) >= MOST_CHECKED:
+        _checked.clear()
+    _checked[id(schema)] = schema, fault
+    return fault
 
 
 def member_errors(fields: Iterable[Field], value: Mapping[str, Any]) -> Iterator[FieldError]:

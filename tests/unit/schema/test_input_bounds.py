@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from pipeweave.field_errors import MOST_ERRORS
+from pipeweave.schema import validation
 from pipeweave.schema.validation import validate_input
 
 
@@ -60,3 +63,22 @@ def test_options_compare_numbers_as_json_does_and_never_with_booleans() -> None:
     assert [bool(validate_input(numbers, {"f": value})) for value in (1, 1.0, True, [1], {})] == [
         *(False, False, True, True, True)
     ]
+
+
+def test_a_schema_is_checked_once_and_each_schema_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[Any] = []
+    check = validation.validate_schema
+
+    def noted(schema: Any) -> Any:
+        checked.append(schema)
+        return check(schema)
+
+    monkeypatch.setattr(validation, "validate_schema", noted)
+    right, wrong = schema(type="integer"), schema(type="unknown")
+    for _ in range(3):
+        assert validate_input(right, {"f": 1}) == []
+        assert [each.code for each in validate_input(wrong, {"f": 1})] == ["invalid_schema"]
+    assert checked == [right, wrong]
+    for _ in range(2 * validation.MOST_CHECKED):
+        validate_input(schema(type="integer"), {"f": 1})
+    assert len(validation._checked) <= validation.MOST_CHECKED
