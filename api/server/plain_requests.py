@@ -10,6 +10,7 @@ from typing import Any
 
 from gunicorn.glogging import Logger
 
+from pipeweave import afterwards
 from pipeweave.api.http.request_line import Submit
 from pipeweave.api.http.streaming import SUBMIT, TAKE_OVER
 from pipeweave.api.server.client_socket import ClientSocket
@@ -56,6 +57,13 @@ class PlainRequests:
 
     def _serve(self, environ: dict[str, Any], answer: PlainAnswer, sock: ClientSocket) -> None:
         begun = time.perf_counter()
+        afterwards.begin()
+        try:
+            self._write(environ, answer, sock, begun)
+        finally:
+            afterwards.finish()
+
+    def _write(self, environ: dict[str, Any], answer: PlainAnswer, sock: ClientSocket, begun: float) -> None:
         parts = self._application(environ, answer.start)
         if sock.outlet is not None:
             # The loop sends the rest of the answer.

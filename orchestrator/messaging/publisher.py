@@ -93,12 +93,16 @@ class Publisher:
         """Send an outbox: chord sizes, then messages, then the parts that are already done.
 
         Never raises when the broker is away, and waits for it once (docs/celery.md): the tick sends the
-        messages that did not leave.
+        messages that did not leave. A client of the API does not wait for what the broker answers, unless
+        parts are counted.
         """
         try:
             self._send(group_into_messages(outbox))
         except Unavailable:
-            self.failures += 1
+            self._failed()
+
+    def _failed(self) -> None:
+        self.failures += 1
 
     def count(self, part: ChordPart) -> None:
         """Count a part of a chord; a repeated call counts it once. The last part sends the chord's body."""
@@ -187,16 +191,17 @@ class Publisher:
         sent = self._clock()
         claim = uuid4().hex if batch.parts else ""
         counts = [self._count(part, claim) for part in batch.parts]
-        replies = self._redis.execute(
-            [
-                *self._sizes(batch),
-                # Before the checks: the checks see the parts counted so far, and each later part sends a
-                # check.
-                *(("DEL", self._key(each.run_id, each.join, ".s")) for each in batch.invalid_chords),
-                *_pushes(batch, sent),
-                *(("EVALSHA", _COUNT_SHA, *count) for count in counts),
-            ]
-        )
+        commands = [
+            *self._sizes(batch),
+            # Before the checks: the checks see the parts counted so far, and each later part sends a check.
+            *(("DEL", self._key(each.run_id, each.join, ".s")) for each in batch.invalid_chords),
+            *_pushes(batch, sent),
+            *(("EVALSHA", _COUNT_SHA, *count) for count in counts),
+        ]
+        if not counts:
+            self._redis.post(commands, self._failed)
+            return
+        replies = self._redis.execute(commands)
         counted = replies[len(replies) - len(counts) :]
         for part, count, reply in zip(batch.parts, counts, counted, strict=True):
             match self._counted(count, reply):

@@ -7,9 +7,10 @@ again costs more than a message. redis-py's own pipeline object is not used for 
 
 from __future__ import annotations
 
+import functools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +21,7 @@ from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import MasterNotFoundError, SentinelConnectionPool
 
+from pipeweave import afterwards
 from pipeweave.circuit_breaker import CircuitBreaker
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.messaging.primary_connections import (
@@ -64,11 +66,49 @@ class RedisPipeline:
         """
         if not commands:
             return []
+        self._check_breaker()
+        return self._replies(commands, lambda: self._send(commands))
+
+    def post(self, commands: Sequence[Command], failed: Callable[[], None]) -> None:
+        """Send commands whose replies nobody needs, and read them when the answer has left that this thread
+        owes to a client (`pipeweave/afterwards.py`). Until then it is not known whether they have arrived.
+
+        Args:
+            failed: called when the broker could not be used, while its replies are read.
+
+        Raises:
+            Unavailable: as `execute`.
+        """
+        if not commands:
+            return
+        self._check_breaker()
+        try:
+            connection = self._send(commands)
+        except (RedisError, OSError) as error:
+            self._replies(commands, functools.partial(_fail, error))
+            return
+
+        def look() -> None:
+            try:
+                self._replies(commands, lambda: connection)
+            except Unavailable:
+                failed()
+
+        afterwards.put_off(look)
+
+    def _check_breaker(self) -> None:
         if not self._breaker.may_try():
             raise Unavailable("the broker could not be used a moment ago", hint=_HINT)
+
+    def _replies(self, commands: Sequence[Command], sent: Callable[[], Any]) -> list[Any]:
+        """The replies to commands.
+
+        Args:
+            sent: gives the connection over which they have been sent, or says why they could not be.
+        """
         began = time.monotonic()
         try:
-            replies = self._exchange(commands)
+            replies = self._exchange(commands, sent)
         except (RedisError, OSError) as error:
             self._breaker.failed(str(error), at_once=time.monotonic() - began < _AT_ONCE_S)
             # The driver's text names host and port, never the password.
@@ -99,14 +139,12 @@ class RedisPipeline:
         """
         return isinstance(self._pool, SentinelConnectionPool)
 
-    def _exchange(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands over an open connection; again over a new one if the server closed it, is no primary
-        any more, or does not answer over the open one alone.
+    def _exchange(self, commands: Sequence[Command], sent: Callable[[], Any]) -> list[Any]:
+        """Read the replies over the connection where commands were sent; send them again over a new one if
+        the server closed it, is no primary any more, or does not answer over the open one alone.
         """
-        if self._names_primary:
-            self._watch.has_moved(self._pool)
         try:
-            return self._try(commands)
+            return self._read(sent(), commands)
         except MasterNotFoundError:
             raise  # to ask the sentinels again would be to wait for them again
         except (RedisConnectionError, ReadOnlyError):
@@ -135,17 +173,34 @@ class RedisPipeline:
             probe.disconnect()
 
     def _try(self, commands: Sequence[Command]) -> list[Any]:
+        return self._read(self._send(commands), commands)
+
+    def _send(self, commands: Sequence[Command]) -> Any:
+        """Send commands, and return the connection over which their replies come."""
+        if self._names_primary:
+            self._watch.has_moved(self._pool)
         connection = self._take()
         try:
             connection.send_packed_command(connection.pack_commands(commands))
+        except BaseException:
+            self._give_up(connection)
+            raise
+        return connection
+
+    def _give_up(self, connection: Any) -> None:
+        # Replies may still arrive: the connection's next user must not read them as its own. What befell it
+        # may have befallen the others, too: each of them would cost its next user a timeout.
+        connection.disconnect()
+        self._pool.release(connection)
+        self._let_go()
+        self._pool.disconnect(inuse_connections=False)
+
+    def _read(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
+        """The replies to commands that were sent over a connection, which is free afterwards."""
+        try:
             replies = [_reply(connection) for _ in commands]
         except BaseException:
-            # Replies may still arrive: the connection's next user must not read them as its own. What befell
-            # it may have befallen the others, too: each of them would cost its next user a timeout.
-            connection.disconnect()
-            self._pool.release(connection)
-            self._let_go()
-            self._pool.disconnect(inuse_connections=False)
+            self._give_up(connection)
             raise
         if self._names_primary:
             self._pool.release(connection)
@@ -175,6 +230,10 @@ class RedisPipeline:
                 return
             connection.disconnect()
             self._pool.release(connection)
+
+
+def _fail(error: Exception) -> Any:
+    raise error
 
 
 def _reply(connection: Any) -> Any:

@@ -12,8 +12,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from support.redis_inspection import QUEUE, messages, redis, released, run
 from support.servers import running_valkey, wait_until
 
 from chaos.proxy import proxy_to
+from pipeweave import afterwards
 from pipeweave.circuit_breaker import PAUSE_S, CircuitBreaker
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain.outbox import Chord, ChordPart
@@ -72,9 +73,9 @@ def failures(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     found: list[BaseException] = []
     exchange = RedisPipeline._exchange
 
-    def noted(self: RedisPipeline, commands: Sequence[Command]) -> list[Any]:
+    def noted(self: RedisPipeline, commands: Sequence[Command], sent: Any) -> list[Any]:
         try:
-            return exchange(self, commands)
+            return exchange(self, commands, sent)
         except BaseException as error:
             found.append(error)
             raise
@@ -106,6 +107,16 @@ def process(publisher: Publisher) -> Iterator[int]:
     yield pid
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """A request to the server: its answer leaves at the end of the block."""
+    afterwards.begin()
+    try:
+        yield
+    finally:
+        afterwards.finish()
 
 
 def fail_to_ask(publisher: Publisher) -> None:
@@ -196,8 +207,13 @@ def test_a_broker_that_died_costs_nothing_and_is_found_again(
             again.kill()
 
 
+@pytest.mark.parametrize("surrounding", [nullcontext, answering], ids=["alone", "in a request"])
 def test_a_silent_connection_is_replaced_and_nothing_is_lost(
-    publisher: Publisher, server: Valkey, failures: list[BaseException], caplog: pytest.LogCaptureFixture
+    publisher: Publisher,
+    server: Valkey,
+    failures: list[BaseException],
+    caplog: pytest.LogCaptureFixture,
+    surrounding: Callable[[], AbstractContextManager[None]],
 ) -> None:
     with proxy_to(server.port) as proxy:
         url = server.url.replace(f":{server.port}", f":{proxy.port}")
@@ -206,12 +222,32 @@ def test_a_silent_connection_is_replaced_and_nothing_is_lost(
             assert behind.depth(QUEUE) == 0
             for number in range(1, 4):
                 assert proxy.silence() >= 1
-                behind.publish(released(run(), 1))
+                with surrounding():
+                    behind.publish(released(run(), 1))
                 assert publisher.depth(QUEUE) == number
             assert failures == []
             assert said(caplog) == []
         finally:
             behind.close()
+
+
+def test_a_client_does_not_wait_for_a_broker_that_hangs(
+    publisher: Publisher, process: int, failures: list[BaseException]
+) -> None:
+    os.kill(process, signal.SIGSTOP)
+    with answering():
+        publisher.publish(released(run(), 1))
+        assert failures == []
+    assert [type(each) for each in failures] == [redis_errors.TimeoutError]
+    assert publisher.failures == 1
+
+
+def test_a_request_that_publishes_often_holds_one_connection(publisher: Publisher) -> None:
+    with answering():
+        for _ in range(5):
+            publisher.publish(released(run(), 1))
+        assert len(redis(publisher).client_list()) <= 3, "the one that waits, the one before it, and this one"
+    assert publisher.depth(QUEUE) == 5
 
 
 def test_the_tick_can_tell_a_broker_that_stores_nothing(publisher: Publisher, clock: Clock) -> None:

@@ -137,9 +137,9 @@ def round_trips(publisher: Publisher, outbox: list[Outgoing]) -> int:
     pipeline = publisher._redis
     exchange = pipeline._exchange
 
-    def counted(commands: Any) -> Any:
+    def counted(commands: Any, sent: Any) -> Any:
         asked.append(len(commands))
-        return exchange(commands)
+        return exchange(commands, sent)
 
     pipeline._exchange = counted  # type: ignore[method-assign]
     try:
