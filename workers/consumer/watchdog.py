@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 LOOK_EVERY_S = 0.5
 BEAT_EVERY_S = 5.0
 # When no function was called for so long (s), it looks so often (s), until one is.
-RESTS_AFTER_S = 30.0
+RESTS_AFTER_S = 10.0
 REST_S = 5.0
 
 
@@ -150,8 +150,11 @@ class Watchdog:
     def _pause(self) -> None:
         # In this order: a call that begins meanwhile is seen here, or sees that the thread rests.
         self._is_resting = True
-        is_idle = self._call is None and self._together is None
-        if not is_idle or time.monotonic() - self._called_at < RESTS_AFTER_S:
+        is_idle, now = self._call is None and self._together is None, time.monotonic()
+        if not is_idle:
+            # What a long call leaves to be done, such as a deferred TERM, is seen soon after its end.
+            self._called_at = now
+        if not is_idle or now - self._called_at < RESTS_AFTER_S:
             self._is_resting = False
         self._woken.wait(REST_S if self._is_resting else self._every)
         self._is_resting = False

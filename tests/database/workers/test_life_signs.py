@@ -154,3 +154,21 @@ def test_a_watchdog_that_rests_watches_at_once_when_a_function_is_called(
         wait_until(lambda: bool(driver.task_runs(run_id)[0].heartbeat_at > before), what="no heartbeat")
     finally:
         watching.stop()
+
+
+def test_a_watchdog_does_not_rest_right_after_a_long_call(
+    database: Database, mine: TaskRun, run_id: UUID
+) -> None:
+    """What was left to the end of the call, such as a TERM, is seen soon."""
+    watching = a_watchdog(signs(database, 0))
+    with database.transaction() as tx:
+        work = Work(header(tx, run_id))
+    watching.calling(work, mine, time.monotonic() + 600, 7_200_000)
+    watching._called_at -= 3600
+    watching.start()
+    try:
+        wait_until(lambda: time.monotonic() - watching._called_at < 600, what="the call began long ago")
+        watching.returned()
+        assert not watching._is_resting
+    finally:
+        watching.stop()
