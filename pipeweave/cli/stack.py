@@ -13,7 +13,7 @@ from pipeweave.cli.support.dashboard import dashboard_lines
 from pipeweave.cli.support.extras import check_up
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.process_meter import UseMeter
-from pipeweave.cli.support.rendering import show_json, show_table
+from pipeweave.cli.support.rendering import seconds, show_json, show_table
 from pipeweave.cli.support.stack_folder import stack_command, stack_folder, stack_option
 from pipeweave.settings import Settings, load
 
@@ -133,8 +133,8 @@ def down(data_dir: Path | None) -> None:
 def ps(ctx: click.Context, data_dir: Path | None, is_watching: bool, as_json: bool) -> None:
     """List the processes of `up`, and what they use.
 
-    Exits 1 if no stack runs. Uptime is in seconds. CPU is in percent of one processor, over the last
-    moments; memory is the proportional share of a process with all that it started (Linux).
+    Exits 1 if no stack runs. With --json, uptime is in seconds. CPU is in percent of one processor, over the
+    last moments; memory is the proportional share of a process with all that it started (Linux).
     """
     folder = stack_folder(data_dir)
     meter = UseMeter()
@@ -185,9 +185,10 @@ def _show(shown: list[dict[str, Any]], *, as_json: bool) -> None:
         return
     from pipeweave.cli.support.tables import Column
 
-    names = ("name", "pid", "state", "uptime", "restarts")
-    columns = [*map(Column, names), Column("cpu"), Column("memory"), Column("note", wraps=True)]
-    show_table(columns, [[*(row[name] for name in names), *_use(row), _state_of(row)] for row in shown])
+    names = ("name", "pid", "state", "uptime", "restarts", "cpu", "memory")
+    columns = [*map(Column, names), Column("note", wraps=True)]
+    rows = [{**row, "uptime": seconds(row["uptime"])} for row in shown]
+    show_table(columns, [[*(row[name] for name in names[:5]), *_use(row), _state_of(row)] for row in rows])
 
 
 def _use(row: dict[str, Any]) -> tuple[str | None, str | None]:

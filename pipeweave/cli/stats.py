@@ -74,13 +74,20 @@ def stats(client: Client, pipeline: str | None, task: str | None, last: str | No
 
 def _where_figures_are(ask: Callable[[str], Document], counted: str) -> Document:
     """The figures of a day; of a part of it where all are younger, and of a month if there are none."""
-    day = ask(_DAY)
-    times = [datetime.fromisoformat(each["at"]) for each in day["points"] if each[counted]]
+    span, found = _DAY, ask(_DAY)
+    # A shorter span has shorter bars, which tell the age of the first figure better.
+    while (shorter := _span_of(found, counted)) not in (span, None):
+        span, found = shorter or span, ask(shorter or span)
+    return ask(_BEYOND) if span == _DAY and not any(each[counted] for each in found["points"]) else found
+
+
+def _span_of(statistics: Document, counted: str) -> str | None:
+    """The shortest span of a part of a day that holds all figures; None if it is none of them."""
+    times = [datetime.fromisoformat(each["at"]) for each in statistics["points"] if each[counted]]
     if not times:
-        return ask(_BEYOND)
-    age_ms = (datetime.fromisoformat(day["to"]) - times[0]) / timedelta(milliseconds=1)
-    shorter = next((each for each in _WITHIN_A_DAY if age_ms <= (milliseconds(each) or 0)), None)
-    return day if shorter is None else ask(shorter)
+        return None
+    age_ms = (datetime.fromisoformat(statistics["to"]) - times[0]) / timedelta(milliseconds=1)
+    return next((each for each in _WITHIN_A_DAY if age_ms <= (milliseconds(each) or 0)), None)
 
 
 def _bucket(length_ms: int) -> str:
