@@ -16,6 +16,9 @@ RUN pip wheel --no-deps --wheel-dir /wheels . \
 
 
 FROM ${PYTHON_IMAGE}
+LABEL org.opencontainers.image.title="PipeWeave" \
+    org.opencontainers.image.description="Durable, observable pipelines on Celery." \
+    org.opencontainers.image.licenses="Apache-2.0 AND ISC AND MIT"
 RUN groupadd --gid 10001 pipeweave \
     && useradd --uid 10001 --gid pipeweave --create-home --shell /usr/sbin/nologin pipeweave \
     && install --directory --owner pipeweave --group pipeweave /data

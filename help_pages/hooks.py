@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ _LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<path>\.\.?/[^)#\s]*)(?:#[^)\s]*)?
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """List every decision, so that a new one is one new file."""
+    """Say the version on each page, and list every decision, so that a new one is one new file."""
+    project = tomllib.loads((Path(config.docs_dir).parent / "pyproject.toml").read_text())["project"]
+    config.copyright = f"PipeWeave {project['version']}"
     folder = Path(config.docs_dir) / "decisions"
     pages = [f"decisions/{page.name}" for page in sorted(folder.glob("[0-9]*.md"))]
     _section(config.nav or [], DECISIONS).extend(pages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,11 @@ def test_every_page_stands_in_the_navigation() -> None:
     present = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
     decisions = {name for name in present if re.match(r"decisions/\d", name)}
     assert listed == {name for name in present - decisions if not name.startswith("sql/pages/")}
+
+
+def test_every_page_says_of_which_version_it_is(pages: dict[str, str]) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert [name for name, html in pages.items() if f"PipeWeave {version}" not in html] == []
 
 
 def test_no_page_loads_anything_from_another_host(pages: dict[str, str]) -> None:

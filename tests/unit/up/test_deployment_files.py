@@ -138,6 +138,15 @@ def test_nothing_but_loopback_is_published(name: str) -> None:
     assert all(port.startswith("127.0.0.1:") for port in SERVICES[name].get("ports", []))
 
 
+def test_the_labels_of_the_image_are_those_of_the_package() -> None:
+    labels = dict(
+        re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', (ROOT / "Dockerfile").read_text())
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert labels["title"].lower() == project["name"]
+    assert (labels["description"], labels["licenses"]) == (project["description"], project["license"])
+
+
 def test_the_image_runs_as_an_ordinary_user_and_is_built_from_locked_files() -> None:
     text = (ROOT / "Dockerfile").read_text()
     final = text.rpartition("\nFROM ")[2]
