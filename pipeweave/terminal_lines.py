@@ -50,7 +50,7 @@ def formatter(log_format: str, log_names: str, stream: TextIO, *, is_coloured: b
     """What writes the lines of a process.
 
     Args:
-        log_format: as LOG_FORMAT has it: `json`, `text`, or `auto`, which is text on a terminal.
+        log_format: as PIPEWEAVE_LOG_FORMAT has it: `json`, `text`, or `auto`, which is text on a terminal.
         log_names: as LOG_NAMES has it, for JSON.
         stream: where the lines go.
         is_coloured: whether people want colours on a terminal.

@@ -15,8 +15,8 @@ def configure(settings: Settings) -> None:
     """Send every logger's lines, and Python's warnings, to stderr.
 
     Args:
-        settings: LOG_FORMAT of the lines, LOG_NAMES of their members, LOG_LEVEL of all loggers, LOG_LEVELS
-            of those that have another one.
+        settings: PIPEWEAVE_LOG_FORMAT of the lines, LOG_NAMES of their members, LOG_LEVEL of all loggers,
+            LOG_LEVELS of those that have another one.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(

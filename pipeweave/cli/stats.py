@@ -74,11 +74,13 @@ def stats(client: Client, pipeline: str | None, task: str | None, last: str | No
 
 def _where_figures_are(ask: Callable[[str], Document], counted: str) -> Document:
     """The figures of a day; of a part of it where all are younger, and of a month if there are none."""
-    span, found = _DAY, ask(_DAY)
+    span, statistics = _DAY, ask(_DAY)
+    if not any(each[counted] for each in statistics["points"]):
+        return ask(_BEYOND)
     # A shorter span has shorter bars, which tell the age of the first figure better.
-    while (shorter := _span_of(found, counted)) not in (span, None):
-        span, found = shorter or span, ask(shorter or span)
-    return ask(_BEYOND) if span == _DAY and not any(each[counted] for each in found["points"]) else found
+    while (shorter := _span_of(statistics, counted)) not in (span, None):
+        span, statistics = shorter or span, ask(shorter or span)
+    return statistics
 
 
 def _span_of(statistics: Document, counted: str) -> str | None:

@@ -29,7 +29,7 @@ def configure_unless_configured(log_format: str, log_level: str, log_names: str)
     """Send every logger's lines to stderr, unless the program has configured its logging itself.
 
     Args:
-        log_format: as LOG_FORMAT has it.
+        log_format: as PIPEWEAVE_LOG_FORMAT has it.
         log_level: as LOG_LEVEL has it.
         log_names: as LOG_NAMES has it.
     """

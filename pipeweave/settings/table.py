@@ -241,8 +241,9 @@ TABLE: tuple[Setting, ...] = (
         values.flag,
         "whether browsers may log in over plain HTTP from other machines, where others could read the cookie",
     ),
+    # Never without the prefix: other programs take a format of Python's lines under the short name.
     Setting(
-        "LOG_FORMAT",
+        "PIPEWEAVE_LOG_FORMAT",
         "log_format",
         values.one_of("auto", "json", "text"),
         "lines of the log: JSON (json), for people (text), or for people on a terminal alone (auto)",

@@ -17,6 +17,7 @@ from support.stub_http_server import Served
 
 from pipeweave import errors
 from pipeweave.cli import COMMANDS, main
+from pipeweave.cli.support import rendering
 from pipeweave.ids import RUN, TASK_RUN, new_id, show
 
 Call = Callable[..., Result]
@@ -375,3 +376,19 @@ def test_an_address_in_https_of_a_server_of_http_is_told_so(served: Served, call
     assert result.exit_code == 1
     assert f"write {served.url} if it answers plain HTTP" in result.stderr
     assert "SSL" not in result.stderr
+
+
+@pytest.mark.parametrize(("variables", "is_coloured"), [({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False)])
+def test_commands_have_no_colours_where_people_want_none(
+    call: Call,
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    is_coloured: bool,
+) -> None:
+    monkeypatch.setattr(rendering, "is_terminal", lambda: True)
+    listed = {"runs": [run_document("completed", createdAt="2026-11-20T12:00:00Z")], "nextCursor": None}
+    served.put("GET /api/runs?limit=20", (200, listed))
+    shown = call("runs", color=True, env={"TERM": "xterm", **variables}).output
+    assert RUN_ID in shown
+    assert ("\x1b[" in shown) == is_coloured

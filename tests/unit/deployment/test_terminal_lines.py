@@ -96,3 +96,8 @@ def test_a_file_never_gets_colours() -> None:
 )
 def test_colours_are_refused_as_other_programs_are_told(environ: dict[str, str], wanted: bool) -> None:
     assert settings.wants_colours(environ) == wanted
+
+
+def test_the_format_of_another_program_is_not_taken_for_ours() -> None:
+    assert settings.load({"LOG_FORMAT": "%(message)s"}).log_format == "auto"
+    assert settings.load({"PIPEWEAVE_LOG_FORMAT": "json", "LOG_FORMAT": "%(message)s"}).log_format == "json"
