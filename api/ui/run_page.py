@@ -7,7 +7,6 @@ waits on what waits.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pipeweave.api.ui import run_changes, run_tabs, run_times, run_verbs
@@ -20,20 +19,17 @@ from pipeweave.spec.kinds import WAIT
 
 screens = Screens("runs")
 
-# Tab -> its title. The first that exists is shown at first.
+# Tab -> its title. The first is shown where the address names none.
 TITLES = {
-    "graph": "Graph",
-    "timeline": "Timeline",
     "steps": "Steps",
+    "log": "Log",
     "events": "Events",
     "data": "Data",
-    "log": "Log",
     "attempts": "Attempts",
     "why": "Why",
 }
-# Tabs beside which the selected step is shown.
-WITH_PANEL = ("graph", "timeline", "steps")
-_PARTS = Path(__file__).parent / "templates" / "parts"
+# The forms in which the steps are shown, beside the one that is selected; in addresses they are tabs, too.
+FORMS = {"steps": "List", "timeline": "Timeline", "graph": "Graph"}
 # The order in which a step is worth looking at.
 _WORTH = ("failed", "timeout", "running", "waiting", "queued", "ready", "pending")
 # What is left of a run below so much is told in steps of so much (ms).
@@ -48,18 +44,20 @@ def run(view: View, id: str) -> ScreenPage | Redirect:
     document = view.ask("runs.get_run", {"taskRuns": "0"}, id=id)
     tabs = tabs_of(document)
     tab = view.parameters.get("tab", "")
-    tab = tab if tab in dict(tabs) else tabs[0][0]
-    if tab in WITH_PANEL and (asked := _step_that_asks(view, document)):
+    tab = tab if tab in FORMS or tab in dict(tabs) else "steps"
+    is_beside = tab in FORMS
+    if is_beside and (asked := _step_that_asks(view, document)):
         # What a person may decide is in the address: the page that looks again is the same for all.
         return Redirect(view.here(step=asked, done=view.parameters.get("done")))
-    step = view.parameters.get("step") or (first_step(document) if tab in WITH_PANEL else "")
+    step = view.parameters.get("step") or (first_step(document) if is_beside or tab == "log" else "")
     chosen = selected(view, document, step)
     shown = {
         "run": document,
         "is_open": is_open(document),
         "tabs": tabs,
         "tab": tab,
-        "is_beside": tab in WITH_PANEL,
+        "forms": FORMS,
+        "is_beside": is_beside,
         "selected": chosen,
         **_newest(view, document),
         **run_changes.around(view, document),
@@ -68,7 +66,6 @@ def run(view: View, id: str) -> ScreenPage | Redirect:
         "left": _left(view, document),
         "verified": _verified(view, id),
         "verbs_offered": run_verbs.offered(view, document),
-        "ledger": _ledger(view, document, tab),
         **_tab(view, document, tab, chosen),
     }
     done = sum(each["done"] for each in document["steps"])
@@ -95,16 +92,7 @@ def is_open(run: Mapping[str, Any]) -> bool:
 
 def tabs_of(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The tabs of a run; what it waits for is one only while it waits."""
-    names = [each for each in TITLES if each != "graph"]
-    # The first one is shown where the address names none.
-    names.insert(0, "graph" if _has_part("graph") else names.pop(names.index("steps")))
-    if not is_open(run):
-        names.remove("why")
-    return [(each, TITLES[each]) for each in names]
-
-
-def _has_part(name: str) -> bool:
-    return (_PARTS / f"{name}.html").exists()
+    return [(name, title) for name, title in TITLES.items() if name != "why" or is_open(run)]
 
 
 def first_step(run: Mapping[str, Any]) -> str:
@@ -172,12 +160,6 @@ def _verified(view: View, id: str) -> dict[str, Any] | None:
     except LimitExceeded as error:
         return {"refused": error.detail, "hint": error.hint}
     return verification
-
-
-def _ledger(view: View, run: Mapping[str, Any], tab: str) -> dict[str, Any] | None:
-    """What the duration was spent on; the timeline brings its own."""
-    is_wanted = tab in ("graph", "steps") and run["startedAt"] is not None
-    return run_times.ledger_of(view, run["id"]) if is_wanted else None
 
 
 def _tab(view: View, run: Mapping[str, Any], tab: str, chosen: Selected | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeweave.api.ui import step_sentences, waits
-from pipeweave.api.ui.tracebacks import TracedLine, traced
+from pipeweave.api.ui.tracebacks import Traceback, traced
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.domain import TaskStatus
 from pipeweave.spec import CHILD_TASKS, ITEMS, WITH_ITEMS
@@ -33,6 +33,7 @@ class Selected:
         why: what it waits for; None unless it waits.
         letter: its open dead letter.
         items: of a map, those that failed, else the first.
+        sample: of a map with items that failed, the first of them in full.
         title: what it is called, where the step's id says little.
         wait: of a step that waits for a time, a signal, people or another system.
         condition: of a step that its condition has passed over: {text, values}.
@@ -50,6 +51,7 @@ class Selected:
     wait: Mapping[str, Any] | None = None
     condition: Mapping[str, Any] | None = None
     runs: Sequence[Mapping[str, Any]] = ()
+    sample: Mapping[str, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -59,15 +61,17 @@ class Selected:
         return self.step_id if self.index is None else f"{self.step_id}[{self.index}]"
 
     @property
-    def traced(self) -> list[TracedLine]:
-        """The lines of the traceback of its last error."""
+    def traced(self) -> Traceback | None:
+        """The traceback of its last error."""
         return traced(self.error)
 
     @property
     def error(self) -> Any:
-        """Its error, or that of its last attempt that failed."""
+        """Its error, or that of its last attempt; of a map, that of its first item that failed."""
         if self.task_run is None:
             return None
+        if self.sample is not None:
+            return self.sample["error"]
         if self.task_run["error"]:
             return self.task_run["error"]
         failed = [each["error"] for each in self.task_run["attempts"] if each["error"]]
@@ -91,6 +95,7 @@ def selected(view: View, run: Mapping[str, Any], step_id: str) -> Selected | Non
     # What a child run waits for is told by the reasons.
     is_waiting = task_run["status"] == TaskStatus.WAITING and not is_map
     is_waiting = is_waiting and task_run["taskId"] not in CHILD_TASKS
+    items = _items(view, run["id"], step) if is_map else ()
     return Selected(
         step_id,
         index,
@@ -98,10 +103,11 @@ def selected(view: View, run: Mapping[str, Any], step_id: str) -> Selected | Non
         task_run,
         view.ask("runs.why_task_run", id=id) if task_run["status"] in _WAITS else None,
         letter(view, task_run),
-        _items(view, run["id"], step) if is_map else (),
+        items,
         wait=waits.wait_of(view, id) if is_waiting else None,
         condition=_condition(view, run, step_id) if task_run["errorCode"] == CONDITION_FALSE else None,
         runs=_runs(view, task_run),
+        sample=view.ask("runs.get_task_run", id=items[0]["id"]) if items and step["failed"] else None,
     )
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from pipeweave.api.ui import logs, run_changes
+from pipeweave.api.ui.event_sentences import Names, said
+from pipeweave.api.ui.run_gantt import gantt_of
 from pipeweave.api.ui.run_step import Selected
 from pipeweave.api.ui.view import View
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator.domain import TaskStatus
-from pipeweave.spec import CALLED
+from pipeweave.spec import CALLED, WITH_ITEMS
 
 STEPS_A_PAGE = 200
-EVENTS_A_PAGE = "200"
+EVENTS_A_PAGE = "100"
 ATTEMPTS_A_PAGE = "100"
+# Steps whose logs a page offers, those that failed first.
+LOGS_LISTED = 200
 ATTEMPT_STATUSES = (
     *("failed", "timeout", "lost", "interrupted", "cancelled", "running", "waiting", "completed"),
 )
@@ -29,8 +32,11 @@ def steps(view: View, run: Run, chosen: Selected | None) -> Shown:
     status, text = view.parameters.get("status", ""), view.parameters.get("find", "").casefold()
     matches = [each for each in run["steps"] if _fits(each, status, text)]
     begin = _number(view.parameters.get("begin"))
+    shown = matches[begin : begin + STEPS_A_PAGE]
     return {
-        "steps": matches[begin : begin + STEPS_A_PAGE],
+        "steps": shown,
+        "gantt": gantt_of(view, run, shown),
+        "is_narrowed": bool(status or text),
         "step_count": len(matches),
         "begin": begin,
         "next_begin": begin + STEPS_A_PAGE if begin + STEPS_A_PAGE < len(matches) else None,
@@ -56,8 +62,10 @@ def events(view: View, run: Run, chosen: Selected | None) -> Shown:
     task_run = None if chosen is None or chosen.task_run is None else chosen.task_run["id"]
     query = view.only("type", "cursor", limit=EVENTS_A_PAGE, taskRunId=task_run)
     page = view.ask("runs.list_events", query, id=run["id"])
-    listed = page["events"]
-    names = {each["taskRunId"]: each["id"] for each in run["steps"]}
+    mapped = {"type": "task_run.mapped", "limit": EVENTS_A_PAGE}
+    maps = view.ask("runs.list_events", mapped, id=run["id"])["events"] if _has_maps(run) else ()
+    names = Names(run["steps"], maps)
+    listed = _with_sentences(page["events"], names)
     at, state = view.parameters.get("at", ""), None
     if at.isascii() and at.isdigit():
         try:
@@ -67,8 +75,7 @@ def events(view: View, run: Run, chosen: Selected | None) -> Shown:
     return {
         "events": listed,
         "cursor": page["nextCursor"],
-        "groups": [] if view.parameters.get("raw") else _groups(listed, names),
-        "names": names,
+        "groups": [] if view.parameters.get("raw") else _groups(listed),
         "state": state,
         "around": _around(listed, state),
         "types": EVENT_TYPES,
@@ -84,23 +91,35 @@ EVENT_TYPES = (
 )
 
 
-def _groups(listed: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[Shown]:
+def _has_maps(run: Run) -> bool:
+    return any(each["kind"] in WITH_ITEMS for each in run["steps"])
+
+
+def _with_sentences(listed: Sequence[Mapping[str, Any]], names: Names) -> list[Shown]:
+    """These events with what they are about and what is said of it."""
+    began = {
+        (each["taskRunId"], each["attempt"]): each["at"]
+        for each in listed
+        if each["type"] == "task_run.started"
+    }
+    return [
+        {
+            **each,
+            "name": names.of(each["taskRunId"]),
+            "says": said(each, names, began.get((each["taskRunId"], each["attempt"]))),
+        }
+        for each in listed
+    ]
+
+
+def _groups(listed: Sequence[Mapping[str, Any]]) -> list[Shown]:
     """The events of each attempt together; those of the run between them, in their order."""
     by_attempt: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
     for each in listed:
         # Events about the whole run stay apart, so that their place in time is seen.
         key = (each["taskRunId"] or each["seq"], each["attempt"])
         by_attempt.setdefault(key, []).append(each)
-    return [
-        {
-            "taskRunId": group[0]["taskRunId"],
-            "name": names.get(group[0]["taskRunId"] or ""),
-            "attempt": group[0]["attempt"],
-            "events": group,
-            "types": [(kind, len(list(same))) for kind, same in groupby(each["type"] for each in group)],
-        }
-        for group in by_attempt.values()
-    ]
+    return [{"events": group} for group in by_attempt.values()]
 
 
 def _around(listed: Sequence[Mapping[str, Any]], state: Mapping[str, Any] | None) -> Shown:
@@ -134,12 +153,16 @@ def data(view: View, run: Run, chosen: Selected | None) -> Shown:
 
 
 def log(view: View, run: Run, chosen: Selected | None) -> Shown:
-    """The log of the selected step, or else of the step that is worth a look."""
-    step_log = None
-    if chosen is not None and chosen.task_run is not None:
-        step_log = logs.of_task_run(view, chosen.task_run)
-    loggable = [each for each in run["steps"] if each["startedAt"] and each["kind"] in CALLED][:100]
-    return {"log": step_log, "loggable": loggable}
+    """The log of the selected step; of a map, that of its first item that failed, else of its first."""
+    subject = None if chosen is None else chosen.sample or chosen.task_run
+    if chosen is not None and chosen.sample is None and chosen.items and chosen.index is None:
+        subject = view.ask("runs.get_task_run", id=chosen.items[0]["id"])
+    logged = [each for each in run["steps"] if each["startedAt"] and each["kind"] in (*CALLED, *WITH_ITEMS)]
+    logged.sort(key=lambda each: not each["failed"])
+    return {
+        "log": None if subject is None else logs.of_task_run(view, subject),
+        "loggable": logged[:LOGS_LISTED],
+    }
 
 
 def attempts(view: View, run: Run, chosen: Selected | None) -> Shown:

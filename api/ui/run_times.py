@@ -6,10 +6,11 @@ The run's own page shows the same parts: `timeline_of` and `matrix_of` give it w
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from markupsafe import Markup
 
-from pipeweave.api.ui.screens import ScreenPage, Screens
+from pipeweave.api.ui.screens import Redirect, ScreenPage, Screens
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.domain import TaskStatus
 from pipeweave.orchestrator.timeline import WORDS, PhaseKind, colour_of, svg
@@ -18,14 +19,12 @@ screens = Screens("runs")
 
 # Steps that a page draws and lists without scripts; the element reads the others itself.
 STEPS_SHOWN = 100
-# No event tells that time passes while a step works.
-EVERY_S = 5.0
 # What one bar is called; WORDS say what several are together.
 _OF_ONE_BAR = {
     **WORDS,
     PhaseKind.FAILED_WORK: "an attempt that failed",
     PhaseKind.RETRY_DELAY: "retry delay",
-    PhaseKind.ENDED: "over",
+    PhaseKind.ENDED: "ended",
 }
 
 
@@ -73,12 +72,11 @@ def matrix_of(view: View, run_id: str, step: str) -> dict[str, Any]:
     return {"items": listed, "matrix": short["matrix"], "statuses": [each.value for each in TaskStatus]}
 
 
-@screens.add("/runs/<id>/timeline", "run_timeline.html", every_s=EVERY_S)
-def timeline(view: View, id: str) -> ScreenPage:
-    """What the steps of a run did when, and what its duration was spent on."""
-    shown = timeline_of(view, id)
-    document = shown["timeline"]
-    return ScreenPage(f"Timeline of {document['pipelineId']}", shown, document["status"], id)
+@screens.add("/runs/<id>/timeline", "moved.html")
+def timeline(view: View, id: str) -> Redirect:
+    """The timeline of a run, which is a form of its steps now."""
+    named = {name: list(values) for name, values in view.lists.items()}
+    return Redirect(view.url(f"/runs/{quote(id, safe='')}", **{**named, "tab": "timeline"}))
 
 
 @screens.add("/runs/<id>/steps/<step>/items", "run_items.html")

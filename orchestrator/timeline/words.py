@@ -24,7 +24,7 @@ WORDS: Mapping[PhaseKind, str] = {
     PhaseKind.RETRY_DELAY: "retry delays",
     PhaseKind.SAME_KEY: "waiting for the same idempotency key",
     PhaseKind.PREDECESSORS: "waiting for predecessors",
-    PhaseKind.ENDED: "over, until a retry",
+    PhaseKind.ENDED: "ended, until a retry",
 }
 # Sums that a sentence names; what is left is told together.
 SUMS_NAMED = 6

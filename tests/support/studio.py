@@ -269,7 +269,7 @@ SCREENS: dict[str, Callable[[Studio], str]] = {
     "runs": _at("/runs"),
     "run": _run("failed"),
     "graph": _run("going"),
-    "timeline": _run("partial", "/timeline"),
+    "timeline": _run("partial", "?tab=timeline"),
     "items": _run("partial", "/steps/resize/items"),
     "log": _run("failed", "?tab=log&step=charge"),
     "pipelines": _at("/pipelines"),

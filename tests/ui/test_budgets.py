@@ -124,13 +124,13 @@ def test_the_page_of_a_chain_of_5000_steps_is_light(
     visit: Visit, driver: RunDriver, database: Database
 ) -> None:
     with wide_run(database, driver.tenant, MAX_STEPS, is_map=False) as run_id:
-        first = loaded(visit, f"/runs/{run_id}", "pw-graph canvas")
+        first = loaded(visit, f"/runs/{run_id}?tab=graph", "pw-graph canvas")
         graph = sum(size for url, size in first.items() if url.endswith("/graph"))
         state = sum(size for url, size in first.items() if f"/api/runs/{run_id}" in url)
         assert 0 < graph <= GRAPH_BYTES
         assert 0 < state <= RUN_STATE_BYTES
         assert sum(first.values()) - graph - state <= RUN_PAGE_BYTES, first
-        later = loaded(visit, f"/runs/{run_id}", "pw-graph canvas")
+        later = loaded(visit, f"/runs/{run_id}?tab=graph", "pw-graph canvas")
         # The layout of a version never changes.
         assert not [url for url in later if url.endswith("/graph") or "/static/" in url]
         assert sum(size for url, size in later.items() if "/api/" not in url) <= LATER_BYTES, later
@@ -148,7 +148,7 @@ def test_the_page_of_100_steps_that_each_wait_for_100_others_draws_200_links(
     first = [f"a{number}" for number in range(PARALLEL)]
     driver.store({each: [] for each in first} | {f"b{number}": first for number in range(PARALLEL)})
     run_id = ids.show(ids.RUN, driver.trigger())
-    asked = loaded(visit, f"/runs/{run_id}?view=all", "pw-graph canvas")
+    asked = loaded(visit, f"/runs/{run_id}?tab=graph&view=all", "pw-graph canvas")
     assert sum(asked.values()) <= RUN_PAGE_BYTES, asked
     # 10,000 edges: all of the first go into one junction, and from there to all of the others.
     assert visit.page.evaluate(_DRAWN) == [2 * PARALLEL, 1, 2 * PARALLEL]

@@ -48,7 +48,7 @@ def test_the_drawing_has_frames_rounds_and_the_names_of_cases(
 ) -> None:
     token = make_token(READ, WRITE)
     with visiting(browser, server, worker.driver.tenant, token, java_script_enabled=False) as visit:
-        visit.open(f"/runs/{outer}?step=charge")
+        visit.open(f"/runs/{outer}?tab=graph&step=charge")
         drawing = visit.page.locator(".graph-drawing")
         assert drawing.locator("a", has_text="charge-card").locator("rect.graph-box").count() == 4
         texts = drawing.text_content() or ""
@@ -70,7 +70,7 @@ def test_a_step_leads_to_its_run_and_that_back(visit: Visit, worker: InlineWorke
 
 
 def test_a_framed_box_of_the_canvas_opens_its_run(visit: Visit, worker: InlineWorker, outer: str) -> None:
-    visit.open(f"/runs/{outer}?step=review")
+    visit.open(f"/runs/{outer}?tab=graph&step=review")
     expect(visit.page.locator(".graph-stage")).to_be_visible()
     visit.page.wait_for_function("() => document.querySelector('pw-graph').states.isKnown")
     visit.page.locator("[data-opens-run]").wait_for()

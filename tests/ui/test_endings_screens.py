@@ -73,7 +73,7 @@ def test_the_graph_has_frames_for_what_runs_apart(
 ) -> None:
     token = make_token(READ, WRITE)
     with visiting(browser, server, driver.tenant, token, java_script_enabled=False) as visit:
-        visit.open(f"/runs/{shown(trip)}")
+        visit.open(f"/runs/{shown(trip)}?tab=graph")
         drawing = visit.page.locator(".graph-drawing")
         assert drawing.locator(".graph-apart").count() == 3
         texts = drawing.text_content() or ""
@@ -86,7 +86,7 @@ def test_the_graph_has_frames_for_what_runs_apart(
 
 
 def test_the_canvas_draws_frames_and_selects_only_steps(visit: Visit, driver: RunDriver, trip: UUID) -> None:
-    visit.open(f"/runs/{shown(trip)}?step=pay")
+    visit.open(f"/runs/{shown(trip)}?tab=graph&step=pay")
     expect(visit.page.locator(".graph-stage")).to_be_visible()
     visit.page.wait_for_function("() => document.querySelector('pw-graph').states.isKnown")
     frames = visit.page.evaluate("() => document.querySelector('pw-graph').scene.graph.frames.length")
@@ -112,7 +112,7 @@ def test_a_pipeline_says_in_sentences_what_its_steps_do(visit: Visit, trip: UUID
 def test_the_run_of_a_body_shows_the_graph_of_the_body(visit: Visit, driver: RunDriver, trip: UUID) -> None:
     driver.finish(trip, "flight", "pay")
     inner = shown(last_child(driver, trip))
-    visit.open(f"/runs/{inner}")
+    visit.open(f"/runs/{inner}?tab=graph")
     expect(visit.page.locator(".run-head")).to_contain_text("finally of")
     expect(visit.page.locator(".graph-stage")).to_be_visible()
     visit.page.wait_for_function("() => document.querySelector('pw-graph').states.isKnown")

@@ -119,7 +119,7 @@ def test_the_drawing_has_shapes_marks_and_a_legend(
 ) -> None:
     token = make_token(READ, WRITE)
     with visiting(browser, server, driver.tenant, token, java_script_enabled=False) as visit:
-        visit.open(f"/runs/{waiting}?step=ask")
+        visit.open(f"/runs/{waiting}?tab=graph&step=ask")
         drawing = visit.page.locator(".graph-drawing")
         assert drawing.locator("path.graph-box").count() == 1
         assert drawing.locator(".graph-links path[stroke-dasharray]").count() >= 2
@@ -129,7 +129,7 @@ def test_the_drawing_has_shapes_marks_and_a_legend(
 
 
 def test_the_canvas_draws_them_and_keeps_its_legend(visit: Visit, waiting: str) -> None:
-    visit.open(f"/runs/{waiting}?step=sums")
+    visit.open(f"/runs/{waiting}?tab=graph&step=sums")
     visit.page.locator(".graph-find").fill("waiting")
     # What a search finds by its status is only known once the states are.
     expect(visit.page.locator(".graph-stage")).to_be_visible()

@@ -100,9 +100,9 @@ def test_a_drag_over_the_timeline_shows_these_times(visit: Visit, run_id: UUID) 
     box = drawn(visit, "pw-timeline").locator("canvas").bounding_box()
     assert box is not None
     y = box["y"] + 60
-    visit.page.mouse.move(box["x"] + 500, y)
+    visit.page.mouse.move(box["x"] + 300, y)
     visit.page.mouse.down()
-    visit.page.mouse.move(box["x"] + 700, y, steps=4)
+    visit.page.mouse.move(box["x"] + 450, y, steps=4)
     visit.page.mouse.up()
     began, ended = (float(visit.page.get_by_label(each).input_value()) for each in ("From (s)", "to (s)"))
     assert 0 < began < ended < 40

@@ -35,7 +35,7 @@ startLive();
 startSelect();
 
 // Custom elements load their own code, and only on pages that have one.
-const ELEMENTS = ["graph", "timeline", "matrix", "log", "json"];
+const ELEMENTS = ["graph", "timeline", "matrix", "log", "json", "divide"];
 const islands = () => {
   for (const name of ELEMENTS) {
     if (document.querySelector(`pw-${name}:not(:defined)`)) {

@@ -3,10 +3,12 @@ import { drawMark, ICONS, isFailure, OVER, shortDuration, WORST_FIRST } from "./
 import { shadeOf } from "./shades.js";
 
 /** The least zoom of a card, of a name, of a shape; below that, dots. */
-export const CARD = 0.9, NAME = 0.45, SHAPE = 0.18;
+export const CARD = 0.6, NAME = 0.45, SHAPE = 0.18;
 const BOLD = "550 13px system-ui, sans-serif", SMALL = "11px system-ui, sans-serif";
 // In world units larger than on a card, so that it can still be read.
-const LARGE = "550 16px system-ui, sans-serif";
+const LARGE = "550 16px system-ui, sans-serif", MIDDLE = "14px system-ui, sans-serif";
+/** The zoom below which a card is written in those. */
+const PLAIN = 0.9;
 const MOST_CUT = 20_000;
 const IN_BAR = [...OVER, ...WORST_FIRST.filter((each) => !OVER.includes(each))];
 
@@ -29,7 +31,7 @@ export function drawFrames(pen, { scene, colours }, zoom) {
   pen.textAlign = "left";
   for (const { title, x, y, width, height } of scene.graph.frames) {
     frame(pen, x, y, width, height, colours.canvas, colours.muted);
-    const font = pen.font = zoom >= CARD ? "12px system-ui, sans-serif" : "15px system-ui, sans-serif";
+    const font = pen.font = zoom >= PLAIN ? "12px system-ui, sans-serif" : "15px system-ui, sans-serif";
     pen.fillStyle = colours.muted;
     if (zoom >= NAME) pen.fillText(fitted(pen, font, title, width - 24), x + 12, y + 19);
   }
@@ -81,21 +83,21 @@ function drawBox(pen, look, box, zoom) {
   if (letter) drawMark(pen, letter, x + indent - 12, y + (isCard ? 15 : h / 2), 12, colours);
   pen.textAlign = "left";
   pen.fillStyle = letter === "s" ? colours.muted : colours.ink;
-  const font = pen.font = zoom >= CARD ? BOLD : LARGE;
+  const font = pen.font = zoom >= PLAIN ? BOLD : LARGE;
   const times = scene.times(box), room = w - indent - (isChoice ? 24 : 10) - (times ? pen.measureText(times).width : 0);
   pen.fillText(fitted(pen, font, scene.title(box), room) + times, x + indent, y + (isCard ? 19 : h / 2 + 6));
-  if (isCard) drawCard(pen, look, box);
+  if (isCard) drawCard(pen, look, box, zoom >= PLAIN ? SMALL : MIDDLE);
 }
 
-/** The second line of a card, and the bar at its foot. @param {Pen} pen @param {Look} look @param {number} box */
-function drawCard(pen, look, box) {
+/** The second line of a card, and the bar at its foot. @param {Pen} pen @param {Look} look @param {number} box @param {string} font */
+function drawCard(pen, look, box, font) {
   const { scene, states, colours } = look, x = scene.x[box], w = scene.w[box], low = scene.y[box] + scene.h[box];
   const right = figures(look, box);
-  pen.font = SMALL;
+  pen.font = font;
   pen.fillStyle = look.shades ? colours.ink : colours.muted;
   const word = scene.graph.boxes.inside[box] ?? scene.task(box), left = scene.maps.has(box) ? `map of ${word}` : word;
   const icon = ICONS[scene.engine(box)], indent = icon ? 16 : 0;
-  pen.fillText(fitted(pen, SMALL, left, w - 26 - indent - pen.measureText(right).width), x + 10 + indent, low - 9);
+  pen.fillText(fitted(pen, font, left, w - 26 - indent - pen.measureText(right).width), x + 10 + indent, low - 9);
   if (icon) drawIcon(pen, icon, x + 10, low - 18, colours.muted);
   pen.textAlign = "right";
   if (right.includes("failed")) pen.fillStyle = colours.f;

@@ -3,7 +3,7 @@
 // What is selected, open and shown stands in the page's address, and the page is asked to look at it: so it can
 // be linked to, and other parts follow. A page that does more itself listens to `pw-select` {step}, `pw-open`
 // {step, isMap} and `pw-view` {view, open, colour}, and may prevent that.
-import { NAME } from "./boxes.js";
+import { CARD, SHAPE } from "./boxes.js";
 import { Camera } from "./camera.js";
 import { pressed, speak } from "./keys.js";
 import { coloursOf } from "./looks.js";
@@ -15,9 +15,9 @@ import { States } from "./states.js";
 import { Surface } from "./surface.js";
 import { toolsOf } from "./tools.js";
 
-const POLL_MS = 2_000, HATCH_MS = 120, MAP_MS = 300;
+const POLL_MS = 2_000, HATCH_MS = 120, MAP_MS = 300, LINE = 48;
 const ENDED = ["completed", "partial", "failed", "cancelled"];
-const NOTHING = { box: -1, ordinal: 0, hover: -1, isWide: false, path: /** @type {Set<number> | null} */ (null) };
+const NOTHING = { box: -1, ordinal: 0, hover: -1, isWide: false, isTold: false, path: /** @type {Set<number> | null} */ (null) };
 
 export class PwGraph extends HTMLElement {
   static observedAttributes = ["src", "states", "selected"];
@@ -43,8 +43,7 @@ export class PwGraph extends HTMLElement {
       picture: make("canvas", "picture"), above: make("canvas", "above"),
       map: make("canvas", "map"), frame: make("div", "frame"), window: make("div", "window"),
     };
-    const stage = this.stage = parts.stage;
-    stage.tabIndex = 0;
+    const stage = this.stage = Object.assign(parts.stage, { tabIndex: 0 });
     stage.setAttribute("role", "application");
     stage.setAttribute("aria-label", "Graph. Arrow keys go along its edges, Enter opens, F selects what failed.");
     parts.spoken.setAttribute("aria-live", "polite");
@@ -83,10 +82,10 @@ export class PwGraph extends HTMLElement {
     else if (this.src !== (this.src = now ?? "")) this.load();
   }
 
-  /** Get the graph, from the top down where its names could not be read otherwise; then how far its run is. */
+  /** Get the graph, from the top down where its figures could not be read otherwise; then how far its run is. */
   async load() {
     let graph = await fetched(this, this.src);
-    if (!this.src.includes("direction=") && this.clientWidth < graph?.width * NAME && graph.width > 3 * graph.height && graph.stepCount < 500) graph = await fetched(this, (this.src += `${this.src.includes("?") ? "&" : "?"}direction=down`));
+    if (!this.src.includes("direction=") && this.clientWidth < graph?.width * CARD && graph.width > 3 * graph.height && graph.stepCount < 500) graph = await fetched(this, (this.src += `${this.src.includes("?") ? "&" : "?"}direction=down`));
     if (graph) this.show(graph);
     this.#ask();
   }
@@ -99,7 +98,7 @@ export class PwGraph extends HTMLElement {
     for (const each of this.querySelectorAll(":scope > .graph-static")) /** @type {HTMLElement} */ (each).hidden = true;
     this.#parts.view.hidden = false;
     this.marked = { ...NOTHING };
-    if (before?.view !== graph.view || before.version !== graph.version || before.direction !== graph.direction) this.fit();
+    if (before?.view !== graph.view || before.version !== graph.version || before.direction !== graph.direction) this.fit(true);
     this.refresh();
     this.select(this.getAttribute("selected") ?? "", { isTold: true });
   }
@@ -151,21 +150,22 @@ export class PwGraph extends HTMLElement {
     });
   }
 
-  /** Show all, in a stage that is no higher than it needs. */
-  fit() {
+  /** Show all, in a stage that is no higher than it needs; at first not what would be a line of dots. */
+  fit(isFirst = false) {
     const { scene, stage, camera } = this;
     if (!scene || !stage || !camera.width) return;
     const { width, height } = scene.graph, fitting = height * Math.min(1, camera.width / width) + 16;
-    stage.style.height = `${Math.max(240, Math.min(0.62 * innerHeight, 760, fitting))}px`;
+    stage.style.height = `${Math.max(240, Math.min(0.6 * innerHeight, fitting))}px`;
     camera.height = stage.clientHeight;
     camera.show(0, 0, width, height);
+    if (isFirst && camera.zoom < SHAPE && fitting < LINE) camera.reveal(scene.x[0], scene.y[0], scene.w[0], scene.h[0]);
   }
 
   /** Select a step; in the pattern, its class too. @param {string} step @param {{isTold?: boolean, isWide?: boolean}} how */
   select(step, { isTold = false, isWide = false } = {}) {
     const { scene } = this, ordinal = scene?.ordinals.get(step) ?? 0, box = ordinal && scene ? scene.boxOf[ordinal] : -1;
     if (!scene || (isTold && ordinal === this.marked.ordinal)) return;
-    this.marked = { ...this.marked, box, ordinal, isWide, path: null };
+    this.marked = { ...this.marked, box, ordinal, isWide, isTold, path: null };
     if (box >= 0) this.camera.reveal(scene.x[box], scene.y[box], scene.w[box], scene.h[box]);
     if (box >= 0) this.#parts.spoken.textContent = speak(this.look(), box, ordinal);
     if (!isTold) this.tell("pw-select", { step: step || null });
@@ -225,7 +225,7 @@ export class PwGraph extends HTMLElement {
     [camera.width, camera.height] = [stage.clientWidth, stage.clientHeight];
     const above = /** @type {HTMLCanvasElement} */ (this.#parts.above);
     [above.width, above.height] = [Math.round(camera.width * ratio), Math.round(camera.height * ratio)];
-    if (isFirst) this.fit();
+    if (isFirst) this.fit(true);
     this.surface?.redraw();
     this.draw();
   }

@@ -8,7 +8,7 @@ const MAP_WIDTH = 160, MAP_HEIGHT = 110;
 
 /** @typedef {import("./boxes.js").Look} Look */
 /** @typedef {import("./camera.js").Camera} Camera */
-/** @typedef {{box: number, ordinal: number, hover: number, isWide: boolean, path: Set<number> | null}} Marked */
+/** @typedef {{box: number, ordinal: number, hover: number, isWide: boolean, isTold: boolean, path: Set<number> | null}} Marked */
 
 /** Draw all of it; gives whether anything moves. @param {CanvasRenderingContext2D} pen @param {Look} look @param {Camera} camera @param {Marked} marked @param {number} phase of the hatch */
 export function drawOverlay(pen, look, camera, marked, phase) {
@@ -31,8 +31,9 @@ export function drawOverlay(pen, look, camera, marked, phase) {
 }
 
 /** The elements that belong to what is marked. @param {Look["scene"]} scene @param {Marked} marked */
-function litBy(scene, { box, isWide, path }) {
-  if (path || box < 0) return path;
+function litBy(scene, { box, isWide, isTold, path }) {
+  // What nobody has chosen is only outlined.
+  if (path || box < 0 || isTold) return path;
   const sides = [scene.before, scene.after];
   if (isWide) return new Set(sides.flatMap((side) => [...scene.reach(box, side)]));
   return new Set([box, ...sides.flatMap((side) => [...side[box], ...scene.beside(box, side)])]);

@@ -15,8 +15,8 @@ export function controls(host) {
   const order = select("Order", [["level", "by level"], ["start", "by start"]], wanted.get("order") ?? "level");
   const from = seconds("From (s)");
   const to = seconds("to (s)");
-  const idle = check("Shorten idle time", wanted.get("idle") === "short", () => {
-    host.remember({ idle: idle.field.checked ? "short" : "" });
+  const idle = check("Shorten idle time", false, () => {
+    host.remember({ idle: idle.field.checked ? "short" : "whole" });
     host.layOut();
   });
   order.field.addEventListener("change", () => {
@@ -27,6 +27,7 @@ export function controls(host) {
     each.addEventListener("change", () => host.show(Number(from.field.value) * 1000, Number(to.field.value) * 1000 || Infinity));
   }
   bar.addEventListener("pw-scale", () => {
+    idle.field.checked = host.isShort;
     const digits = host.scale.totalMs < 10_000 ? 3 : 1;
     if (document.activeElement !== from.field) from.field.value = (host.scale.from / 1000).toFixed(digits);
     if (document.activeElement !== to.field) to.field.value = (host.scale.to / 1000).toFixed(digits);

@@ -7,6 +7,7 @@
 export const ROW = 24;
 export const AXIS = 26;
 const BAR = 13;
+const LOST = ["failed", "timeout", "cancelled"];
 const HATCHED = ["taskLimit", "tenantLimit", "pause", "sameKey"];
 
 /** The status colour of a bar. @param {string} kind @param {string} status */
@@ -100,11 +101,14 @@ function bars(on, scene, step, top, chosen) {
     if (x > scene.width || x + wide < scene.names) return;
     on.globalAlpha = (kind && kind !== bar.kind ? 0.2 : 1) * (bar.kind === "queue" || bar.kind === "items" ? 0.5 : 1);
     on.fillStyle = colours[colourOf(bar.kind, step.status)] ?? "";
-    on.fillRect(x, y, wide, BAR);
+    // What was tried again is hollow; red is what failed for good.
+    const isHollow = bar.kind === "failedWork" && !LOST.includes(step.status);
+    if (isHollow) frame(on, colours.failed, x + 0.5, y + 0.5, Math.max(1, wide - 1), BAR - 1, 1);
+    else on.fillRect(x, y, wide, BAR);
     on.globalAlpha = 1;
     if (HATCHED.includes(bar.kind)) hatch(on, colours.panel, x, y, wide);
     if (bar.kind === "retryDelay") for (let at = x + 3; at < x + wide; at += 6) on.clearRect(at, y, 3, BAR);
-    if (bar.kind === "failedWork") notch(on, scene, bar, x + wide, y, wide);
+    if (bar.kind === "failedWork") notch(on, scene, bar, x + wide, y, wide, isHollow);
     if (number === chosen) frame(on, colours.ink, x - 2, y - 3, wide + 4, BAR + 6, 2);
   });
   const [begin, end] = [step.bars[0], step.bars[step.bars.length - 1]];
@@ -115,8 +119,8 @@ function bars(on, scene, step, top, chosen) {
 }
 
 /** The end of an attempt that failed, with its error code where there is room.
- * @param {CanvasRenderingContext2D} on @param {Scene} scene @param {Bar} bar @param {number} x @param {number} y @param {number} wide */
-function notch(on, scene, bar, x, y, wide) {
+ * @param {CanvasRenderingContext2D} on @param {Scene} scene @param {Bar} bar @param {number} x @param {number} y @param {number} wide @param {boolean} isHollow */
+function notch(on, scene, bar, x, y, wide, isHollow) {
   on.fillStyle = scene.colours.ink ?? "";
   on.beginPath();
   on.moveTo(x, y + BAR);
@@ -124,7 +128,7 @@ function notch(on, scene, bar, x, y, wide) {
   on.lineTo(x + 4, y + BAR + 4);
   on.fill();
   if (bar.errorCode && wide > on.measureText(bar.errorCode).width + 10) {
-    on.fillStyle = scene.colours.panel ?? "";
+    on.fillStyle = (isHollow ? scene.colours.ink : scene.colours.panel) ?? "";
     on.fillText(bar.errorCode, x - wide + 5, y + BAR / 2 + 0.5);
   }
 }

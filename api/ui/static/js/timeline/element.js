@@ -25,6 +25,7 @@ class Timeline extends Island {
     this.bar = -1;
     this.kind = "";
     this.isShown = false;
+    this.isShort = false;
     /** @type {[number, number] | null} */
     this.brush = null;
     this.inner = document.createElement("div");
@@ -58,7 +59,10 @@ class Timeline extends Island {
     const waits = (/** @type {import("./data.js").Step} */ step) => step.bars.some((bar) => bar.kind === this.kind);
     this.rows = layOut(this.run.steps, wanted.get("order") ?? "level", this.open);
     if (this.kind) this.rows = this.rows.filter((row) => row.steps.some(waits));
-    this.scale = new Scale(this.run.totalMs, wanted.get("idle") === "short" ? idleTimes(this.run) : []);
+    // Idle times are short where they are most of the time, unless somebody wants the whole.
+    const idle = idleTimes(this.run), idleMs = idle.reduce((sum, [from, to]) => sum + to - from, 0);
+    this.isShort = (wanted.get("idle") ?? (idleMs > this.run.totalMs / 2 ? "short" : "")) === "short";
+    this.scale = new Scale(this.run.totalMs, this.isShort ? idle : []);
     if (!this.isShown) this.scale.show(Number(wanted.get("from")) || 0, Number(wanted.get("to")) || Infinity);
     else if (!isAll) this.scale.show(from, to);
     this.isShown = true;

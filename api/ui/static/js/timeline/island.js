@@ -125,7 +125,8 @@ function palette(host) {
   const probe = document.createElement("i");
   host.append(probe);
   const found = NAMES.map((name) => {
-    probe.style.color = `var(--${name})`;
+    // Areas are calmer than marks.
+    probe.style.color = `var(--area-${name}, var(--${name}))`;
     return [name, getComputedStyle(probe).color];
   });
   probe.remove();
