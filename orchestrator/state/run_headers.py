@@ -17,29 +17,34 @@ from pipeweave.orchestrator.store.database import Transaction
 # A worker works on few runs at a time. A header holds at most an inline input; plans are shared.
 HEADERS = CacheSpec[UUID, RunHeader]("run headers", 256)
 
-_ONLY_TASK = """CASE WHEN r.pipeline_id IS NULL THEN
-        (SELECT o.task_id FROM task_runs AS o WHERE o.run_id = r.id LIMIT 1) END AS only_task"""
-# The columns of a run `r` that `of_row` reads.
+
+def _only_task(run_id: str) -> str:
+    return f"""CASE WHEN r.pipeline_id IS NULL THEN
+        (SELECT o.task_id FROM task_runs AS o WHERE o.run_id = {run_id} LIMIT 1) END AS only_task"""
+
+
+# The columns of the run `r` with the id `:run_id` that `of_row` reads. PostgreSQL would open the task runs of
+# every month for a run that it does not know before it begins.
 COLUMNS = f"""r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mode, r.priority, r.input,
-    r.input_path, {_ONLY_TASK},
+    r.input_path, {_only_task(":run_id")},
     r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_from,
     r.parent_run_id, r.parent_task_run_id, r.root_run_id, r.depth, r.body, r.scope, r.edits, r.queue_name,
     r.requires"""
 
-# Those that `plan_of` reads, and the id.
-PLAN_COLUMNS = f"r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, r.edits, {_ONLY_TASK}"
+# Those of any run `r` that `plan_of` reads, and the id.
+PLAN_COLUMNS = f"r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.body, r.edits, {_only_task('r.id')}"
 
 WIDTH = 23
 # Of them, the first columns are fields of the header as they are.
 _OWN = 8
-_HEADER = f"SELECT {COLUMNS} FROM runs AS r WHERE r.id = :id"
+_HEADER = f"SELECT {COLUMNS} FROM runs AS r WHERE r.id = :run_id"
 
 
 def load(tx: Transaction, run_id: UUID) -> RunHeader | None:
     """The run's header; None when there is no such run: its month was dropped while a message was left."""
     header = cached(tx, run_id)
     if header is None:
-        row = tx.execute(_HEADER, {"id": run_id}).one_or_none()
+        row = tx.execute(_HEADER, {"run_id": run_id}).one_or_none()
         header = None if row is None else of_row(tx, row)
     return header
 

@@ -84,8 +84,8 @@ def ran_again(worker: InlineWorker, run_id: UUID, step: str | None = None, **opt
 def params_of(driver: RunDriver, run_id: UUID, step: str) -> Any:
     """The params of a step as a process sees them that reads the run now."""
     with driver.database.transaction() as tx:
-        statement = f"SELECT {run_headers.COLUMNS} FROM runs AS r WHERE r.id = :id"
-        run = run_headers.of_row(tx, tx.execute(statement, {"id": run_id}).one())
+        statement = f"SELECT {run_headers.COLUMNS} FROM runs AS r WHERE r.id = :run_id"
+        run = run_headers.of_row(tx, tx.execute(statement, {"run_id": run_id}).one())
     return run.plan[run.plan.ordinals[step]].step.params
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
+from support.plans import parts_of, plans_of
 from support.run_driver import PERMANENT, RunDriver, claim, header, settle
 from support.stored_values import VALUES
 
@@ -16,6 +17,7 @@ from pipeweave.orchestrator.domain import states
 from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.retention import partitions
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.state import (
     attempts,
@@ -25,6 +27,7 @@ from pipeweave.orchestrator.state import (
     heartbeats,
     releasing,
     rows,
+    run_headers,
 )
 from pipeweave.orchestrator.store.database import Database, Transaction
 
@@ -194,6 +197,20 @@ def test_a_message_in_another_queue_claims_nothing(driver: RunDriver, run_id: UU
         assert read(tx, run_id, 1) == unmoved
         [started] = claiming.start(tx, run_id, [1], 1, worker="w", queue=unmoved.queue)
         assert started.ordinal == 1
+
+
+def test_a_claim_that_reads_its_run_opens_the_partitions_of_one_month(
+    driver: RunDriver, run_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of other months would be opened by each claim, and a history has many."""
+    monkeypatch.setattr(run_headers, "cached", lambda *_: None)
+    with driver.database.transaction() as tx:
+        [plan] = plans_of(tx, lambda: claiming.start_with_header(tx, run_id, [1], 1, worker="w"), monkeypatch)
+        months = {
+            each.name for each in partitions.list_partitions(tx) if each.parent in ("runs", "task_runs")
+        }
+    opened = {part.get("Relation Name") for part in parts_of(plan)} & months
+    assert len(opened) == 2 < len(months)
 
 
 def test_a_message_hands_over_only_task_runs_queued_at_its_attempt(driver: RunDriver, run_id: UUID) -> None:
