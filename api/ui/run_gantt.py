@@ -158,12 +158,12 @@ def _marks(
         words = f"{colour} k-{bar['kind']}" + (" hollow" if is_hollow else "")
         marks.append(Mark("bar", left, max(3.0, axis.place(until) - left), words))
     if lane:
-        marks += _lane(axis, lane, seen(step["status"]))
+        marks += _lane(axis, lane, seen(step["status"]), "f-failed" if step["failed"] else "f-failed hollow")
     return marks
 
 
-def _lane(axis: _Axis, lane: Mapping[str, Any], status: str) -> list[Mark]:
-    """How many items of a map ran at a time, and a tick where some failed."""
+def _lane(axis: _Axis, lane: Mapping[str, Any], status: str, tick: str) -> list[Mark]:
+    """How many items of a map ran at a time, and a tick in these words where attempts failed."""
     running, begin = lane["running"], lane["fromMs"]
     wide = (lane["toMs"] - begin) / len(running)
     highest = max(running, default=0.0) or 1.0
@@ -174,7 +174,7 @@ def _lane(axis: _Axis, lane: Mapping[str, Any], status: str) -> list[Mark]:
     colour = colour_of(PhaseKind.ITEMS, status)
     area = Mark("area", places[0], max(3.0, places[-1] - places[0]), f"{colour} k-items", path)
     ticks = [
-        Mark("tick", max(0.0, (places[at] + places[at + 1]) / 2 - 1.5), 3.0, "f-failed")
+        Mark("tick", max(0.0, (places[at] + places[at + 1]) / 2 - 1.5), 3.0, tick)
         for at, count in enumerate(lane["failed"])
         if count
     ]

@@ -90,11 +90,12 @@ def test_what_goes_on_reaches_the_end_of_an_axis_that_seldom_changes() -> None:
     assert ends == {32_000}
 
 
-def test_a_map_is_an_area_with_a_tick_where_items_failed() -> None:
+@pytest.mark.parametrize(("failed", "words"), [(1, "f-failed"), (0, "f-failed hollow")])
+def test_a_map_is_an_area_with_a_tick_where_attempts_failed(failed: int, words: str) -> None:
     lane = {"fromMs": 0.0, "toMs": 1_000.0, "running": [1.0, 2.0], "failed": [0, 1]}
     asked = Asked(1_000).told("m", bar("items", 0, 1_000), lane=lane)
-    area, tick = drawn(asked, step("m")).rows["m"]
-    assert (area.kind, tick.kind) == ("area", "tick")
+    area, tick = drawn(asked, step("m", failed=failed)).rows["m"]
+    assert (area.kind, tick.kind, tick.words) == ("area", "tick", words)
     assert tick.x > WIDTH / 2
 
 
