@@ -36,17 +36,18 @@ STATUSES = ("completed", "partial", "failed", "timeout", "lost", "cancelled", "i
 LINES = ("one", "two", "three")
 
 
-def sparkline(values: Sequence[float], title: str) -> Markup:
-    """Bars without axes, for a row of a list.
+def sparkline(values: Sequence[float], title: str, css: str = "one") -> Markup:
+    """Bars without axes, for a row of a list or a card.
 
     Args:
+        css: the class of their colour.
         values: 0 or more; the highest fills the height.
         title: what they are, and the highest.
     """
     highest = max(values, default=0) or 1
     step = SPARK_WIDTH / max(len(values), 1)
     bars = [
-        bar(number * step, SPARK_HEIGHT, step * 0.8, SPARK_HEIGHT * value / highest, "one")
+        bar(number * step, SPARK_HEIGHT, step * 0.8, SPARK_HEIGHT * value / highest, css)
         for number, value in enumerate(values)
         if value
     ]

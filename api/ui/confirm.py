@@ -51,9 +51,11 @@ def page(view: View, name: str, problem: PipeWeaveError | None = None) -> Screen
     path = endpoint.path
     for each, text in ids.items():
         path = path.replace(f"{{{each}}}", text)
+    title = (form and form.effects.title) or verb.question
     shown = {
         "name": name,
         "verb": verb,
+        "title": title,
         "ids": ids,
         "problem": problem and problem.to_problem(),
         "wrong": _wrong(verb, problem),
@@ -66,7 +68,7 @@ def page(view: View, name: str, problem: PipeWeaveError | None = None) -> Screen
         "key": view.parameters.get(KEY) or secrets.token_hex(12),
         "takes_key": bool(endpoint.longest_key),
     }
-    return ScreenPage(verb.question, shown)
+    return ScreenPage(title, shown)
 
 
 def send(view: View, name: str) -> Redirect | ScreenPage:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeweave.api.ui.screens import ScreenPage, Screens
@@ -13,17 +13,26 @@ screens = Screens("dead-letters")
 
 # What lists, redrives and discards choose dead letters by, with its words and its option of the command.
 _FILTERS = (
-    Field("pipelineId", "Pipeline", flag="--pipeline"),
-    Field("taskId", "Task", flag="--task"),
-    Field("errorCode", "Error code", flag="--error-code"),
-    Field("fingerprint", "Fingerprint", about="Similar errors have the same.", flag="--fingerprint"),
-    Field("since", "Failed since", about="For example 2026-11-20T12:00:00Z.", flag="--since"),
-    Field("until", "Failed before", flag="--until"),
+    Field("pipelineId", "Pipeline", flag="--pipeline", is_further=True),
+    Field("taskId", "Task", flag="--task", is_further=True),
+    Field("errorCode", "Error code", flag="--error-code", is_further=True),
+    Field(
+        "fingerprint",
+        "Fingerprint",
+        about="Similar errors have the same.",
+        flag="--fingerprint",
+        is_further=True,
+    ),
+    Field(
+        "since", "Failed since", about="For example 2026-11-20T12:00:00Z.", flag="--since", is_further=True
+    ),
+    Field("until", "Failed before", flag="--until", is_further=True),
 )
 _NAMES = tuple(each.name for each in _FILTERS)
 _REASON = Field("reason", "Reason", about="Shown with the dead letter.", flag="--reason")
 # Groups that a page shows.
 MOST_GROUPS = "50"
+STATUSES = ("open", "retried", "discarded", "all")
 
 
 def _number(count: int, *, is_capped: bool = False) -> str:
@@ -46,7 +55,16 @@ def _redrives(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     if unchanged:
         named = ", ".join(list(dict.fromkeys(unchanged))[:5])
         sentences.append(f"the code of {named} has not changed since the failure: the same may happen again")
-    return Effects(sentences, most, [each["id"] for each in answer["items"]])
+    return Effects(
+        sentences, most, [each["id"] for each in answer["items"]], title=_title("Redrive", most, groups)
+    )
+
+
+def _title(verb: str, count: int, groups: Sequence[Mapping[str, Any]]) -> str:
+    """What is done, in one line, with the error where there is only one."""
+    if len(groups) != 1:
+        return f"{verb} {_number(count)}"
+    return f"{verb} {count:,} \u00d7 {groups[0]['errorCode']} of {groups[0]['taskId']}"
 
 
 def _discards(view: View, ids: Mapping[str, str], body: Any) -> Effects:
@@ -54,7 +72,8 @@ def _discards(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     answer = view.ask("dead_letters.list_dead_letters", {**chosen, "limit": "3"})
     count = _number(answer["total"], is_capped=answer["totalIsCapped"])
     sentences = [f"discards {count}: none of them can be retried any more"]
-    return Effects(sentences, answer["total"], [each["id"] for each in answer["items"]])
+    title = f"Discard {count}"
+    return Effects(sentences, answer["total"], [each["id"] for each in answer["items"]], title=title)
 
 
 VERBS.add(
@@ -85,8 +104,6 @@ VERBS.add(
         "The redrive has begun.",
         command="pipeweave dlq retry-all",
         fields=(
-            *_FILTERS,
-            Field("limit", "At most", "number", "Empty: all that match.", flag="--limit"),
             Field(
                 "canary",
                 "Canary",
@@ -104,6 +121,8 @@ VERBS.add(
                 default="50",
                 flag="--stop-percent",
             ),
+            Field("limit", "At most", "number", "Empty: all that match.", flag="--limit", is_further=True),
+            *_FILTERS,
         ),
         effects=_redrives,
         after="/redrives/{id}",
@@ -116,7 +135,7 @@ VERBS.add(
         "Discard these dead letters?",
         "They are discarded.",
         command="pipeweave dlq discard",
-        fields=(*_FILTERS, _REASON),
+        fields=(_REASON, *_FILTERS),
         effects=_discards,
         is_dangerous=True,
     )
@@ -157,16 +176,21 @@ VERBS.add(
 def dead_letters(view: View) -> ScreenPage:
     """Groups of similar failures, a sample of the chosen one, and the dead letters themselves."""
     view.require_filters(*_NAMES, "status")
-    groups = view.ask("dead_letters.group_dead_letters", view.only(*_NAMES, "status", limit=MOST_GROUPS))
-    answer = view.ask("dead_letters.list_dead_letters", view.only(*_NAMES, "status", "cursor", limit="50"))
+    times = view.instants("since", "until")
+    query = {**view.only(*_NAMES, "status"), **times}
+    groups = view.ask("dead_letters.group_dead_letters", {**query, "limit": MOST_GROUPS})
+    answer = view.ask("dead_letters.list_dead_letters", {**query, **view.only("cursor", limit="50")})
+    chosen = {name: view.parameters[name] for name in _NAMES if view.parameters.get(name)}
     shown = {
         "groups": groups["groups"],
         "letters": answer["items"],
         "cursor": answer["nextCursor"],
         "total": answer["total"],
         "is_capped": answer["totalIsCapped"],
-        "filters": _FILTERS,
-        "chosen": {name: view.parameters[name] for name in _NAMES if view.parameters.get(name)},
+        # The verbs take times with their offset.
+        "chosen": {**chosen, **times},
+        "chips": [(each.label, chosen[each.name], each.name) for each in _FILTERS if each.name in chosen],
+        "statuses": STATUSES,
         "status": view.parameters.get("status", "open"),
         "sample": _sample(view, groups["groups"]),
     }

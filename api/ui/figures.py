@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from markupsafe import Markup
+
 from pipeweave.api.ui import charts
 from pipeweave.api.ui.chart_parts import Chart, Marks, Stretch
 from pipeweave.api.ui.periods import PERIODS, Period, last
@@ -14,6 +16,8 @@ from pipeweave.orchestrator.telemetry.statistics import STEPS
 # How runs and attempts end, as the answers name it.
 RUN_ENDS = ("completed", "partial", "failed", "cancelled")
 OUTCOMES = ("completed", "failed", "timeout", "lost", "cancelled", "interrupted")
+# Bars of a picture in a card.
+MOST_SPARKS = 24
 _DAY = timedelta(days=1)
 
 # The address of a screen for a stretch of time: gets when it begins and ends.
@@ -67,6 +71,36 @@ def fitted(
     if shorter == period.name:
         return period, answer
     return last(shorter), ask(last(shorter))
+
+
+def sparks(answer: Mapping[str, Any]) -> dict[str, Markup]:
+    """Small pictures of what the cards of the overview tell: `started`, `waited`, `failed` and `took`."""
+    points = answer["points"]
+    started = _sums([each["started"] for each in points])
+    waited = _highest([each["waitMs"]["p95"] or 0 for each in points])
+    failed = _sums([each["failed"] + each["partial"] for each in points])
+    took = _highest([each["durationMs"]["p95"] or 0 for each in points])
+    return {
+        "started": charts.sparkline(started, "Runs that started"),
+        "waited": charts.sparkline(waited, "How long runs waited, p95"),
+        "failed": charts.sparkline(failed, "Runs that failed", "f-failed"),
+        "took": charts.sparkline(took, "How long runs took, p95"),
+    }
+
+
+def _sums(values: Sequence[float]) -> list[float]:
+    """Neighbours added up, so that there are MOST_SPARKS at most."""
+    return [sum(each) for each in _neighbours(values)]
+
+
+def _highest(values: Sequence[float]) -> list[float]:
+    """Of neighbours the highest, so that there are MOST_SPARKS at most."""
+    return [max(each) for each in _neighbours(values)]
+
+
+def _neighbours(values: Sequence[float]) -> list[Sequence[float]]:
+    width = -(-len(values) // MOST_SPARKS) or 1
+    return [values[at : at + width] for at in range(0, len(values), width)]
 
 
 def durations(answer: Mapping[str, Any], title: str, part: str = "durationMs") -> Chart:

@@ -34,6 +34,7 @@ WINDOW = timedelta(hours=24)
 FAILING, STRIP = 5, 20
 _ENDED = sorted(each.value for each in RunStatus if each.is_final)
 _OPEN = sorted(each.value for each in RunStatus if not each.is_final)
+_WAITING = {"waiting", "queued", "ready", "pending"}
 _MINUTE_S = 60.0
 
 
@@ -75,7 +76,7 @@ def overview(view: View) -> ScreenPage:
         "counts": workers["counts"],
         # Of the service that had none for longest.
         "uptime": min((each["share"] for each in workers["uptime"]), default=None),
-        "under_way": [_with_progress(view, run) for run in under_way],
+        "under_way": _grouped([_with_progress(view, run) for run in under_way]),
         "waiting": waiting,
         "lanes": _lanes(ended, now),
         "is_new": not (under_way or ended or queue["pending"]) and _is_new(view),
@@ -87,8 +88,11 @@ def overview(view: View) -> ScreenPage:
 
 def _statistics(view: View) -> dict[str, Any]:
     """What runs came to in the period that the address names, and which pipelines fail most."""
-    period = periods.chosen(view, "6h")
-    statistics = view.ask_now_and_then("statistics.runs", period.query)
+    period, statistics = figures.fitted(
+        lambda period: view.ask_now_and_then("statistics.runs", period.query),
+        periods.chosen(view, "6h"),
+        is_chosen=view.has_any("window"),
+    )
     summary = statistics["summary"]
     query = {"from": period.begin, "limit": str(FAILING), "recent": str(STRIP)}
     has_failed = summary["failed"] or summary["partial"]
@@ -98,6 +102,7 @@ def _statistics(view: View) -> dict[str, Any]:
         "periods": periods.PERIODS,
         "counted": statistics,
         "figures": summary,
+        "sparks": figures.sparks(statistics),
         "per_hour": summary["ended"] / (periods.PERIODS[period.name] / timedelta(hours=1)),
         "chart": figures.ends(
             statistics,
@@ -127,6 +132,16 @@ def _with_progress(view: View, run: Mapping[str, Any]) -> dict[str, Any]:
         return {**run, "counts": {}}
     answer, _ = view.inside.ask(view.caller, "runs.get_run", {"id": run["id"]}, {"taskRuns": "0"})
     return {**run, "counts": answer["counts"]}
+
+
+def _grouped(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs, with how many are `alike`: of a pipeline, those that only wait are one, the oldest."""
+    rows: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        is_waiting = bool(run["counts"]) and not set(run["counts"]) - _WAITING
+        key = f"{run['pipelineId']} {run['status']}" if is_waiting else run["id"]
+        rows[key] = {**run, "alike": rows[key]["alike"] + 1 if key in rows else 1}
+    return list(rows.values())
 
 
 # --- problems ---------------------------------------------------------------------------------------------

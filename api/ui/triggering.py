@@ -17,6 +17,22 @@ FAILURE_MODES = [
     ("continue", "continue"),
     ("partial-merge", "partial-merge"),
 ]
+_FURTHER = (
+    Field(
+        "priority",
+        "Priority",
+        "number",
+        about="Lower runs first. Empty: that of the pipeline.",
+        is_further=True,
+    ),
+    Field("failureMode", "When a step fails", "choice", choices=FAILURE_MODES, is_further=True),
+    Field(
+        "runToken",
+        "Run token",
+        about="A second trigger with the same token and input starts nothing.",
+        is_further=True,
+    ),
+)
 # Warnings and mistakes that are listed.
 _MOST = 10
 
@@ -64,11 +80,7 @@ def _fields(view: View) -> list[Field]:
     made = forms.as_json if view.parameters.get("mode") == "json" else forms.fields_of
     return [
         *made(schema, value),
-        Field("priority", "Priority", "number", about="Lower runs first. Empty: that of the pipeline."),
-        Field("failureMode", "When a step fails", "choice", choices=FAILURE_MODES),
-        Field(
-            "runToken", "Run token", about="A second trigger with the same token and input starts nothing."
-        ),
+        *_FURTHER,
         Field("mode", "", "hidden"),
         Field("from", "", "hidden"),
     ]
@@ -79,7 +91,8 @@ def _plan(view: View, ids: Mapping[str, str], body: Any) -> Effects:
     asked = {"input": body["input"]} if "input" in body and view.parameters.keys() & _names(body) else None
     plan, _ = view.inside.ask(view.caller, "pipelines.dry_run", ids, None, asked)
     pipeline = view.ask("pipelines.get_pipeline", id=ids["id"])["pipeline"]
-    return Effects(list(_effects(plan))[:_MOST], 1, plan=run_plan.plan_of(view, pipeline, plan))
+    sentences, title = list(_effects(plan))[:_MOST], f"Start {ids['id']}"
+    return Effects(sentences, 1, plan=run_plan.plan_of(view, pipeline, plan), title=title)
 
 
 def _names(body: Any) -> set[str]:

@@ -61,6 +61,7 @@ class Field:
         items: of `lines`, what each is.
         schema: JSON that says what belongs in the field.
         zone: of a `moment`, the IANA name.
+        is_further: it stands below a heading that opens, since few need it.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Field:
     items: Kind = "text"
     schema: str | None = None
     zone: str = "UTC"
+    is_further: bool = False
 
 
 REASON = Field("reason", "Reason", about="People read it in the events of the run.", flag="--reason")
@@ -90,6 +92,7 @@ class Effects:
         typed: what the person types to confirm, such as a name; empty: the count, where it is large.
         sample: some of them, as text.
         plan: of a run that would start; see `run_plan`.
+        title: what it is about, as the heading; empty: the question of the verb.
     """
 
     sentences: Sequence[str] = ()
@@ -97,6 +100,7 @@ class Effects:
     sample: Sequence[str] = ()
     plan: Mapping[str, Any] | None = None
     typed: str = ""
+    title: str = ""
 
     @property
     def to_type(self) -> str:

@@ -56,8 +56,8 @@ def test_a_canary_that_fails_again_stops_the_redrive_before_the_rest(
 ) -> None:
     visit.open("/dead-letters")
     visit.see("unchanged since")
-    visit.page.locator("table").first.get_by_role("link", name="Redrive…").click()
-    visit.see("What is sent")
+    visit.page.locator(".groups").get_by_role("link", name="Redrive…").first.click()
+    visit.page.get_by_text("What is sent").click()
     shown = visit.page.locator("[data-confirm-form]").inner_text()
     assert "retries 9 dead letters in 1 group" in shown
     assert "has not changed since the failure" in shown
@@ -92,7 +92,7 @@ def test_one_dead_letter_shows_its_traceback_and_is_retried(
 
 def test_a_group_is_discarded_with_a_reason(visit: Visit, worker: InlineWorker, failed: UUID) -> None:
     visit.open("/dead-letters")
-    visit.page.locator("table").first.get_by_role("link", name="Discard…").click()
+    visit.page.locator(".groups").get_by_role("link", name="Discard…").first.click()
     visit.see("discards 9 dead letters")
     visit.page.get_by_label("Reason").fill("<b>known</b>, and fixed since")
     visit.page.get_by_role("button", name="Discard all").click()
@@ -104,7 +104,7 @@ def test_a_group_is_discarded_with_a_reason(visit: Visit, worker: InlineWorker, 
 
 def test_a_redrive_works_with_the_keyboard_alone(visit: Visit, worker: InlineWorker, failed: UUID) -> None:
     visit.open("/dead-letters")
-    link = visit.page.locator("table").first.get_by_role("link", name="Redrive…")
+    link = visit.page.locator(".groups").get_by_role("link", name="Redrive…").first
     link.focus()
     visit.page.keyboard.press("Enter")
     visit.see("What is sent")
@@ -123,7 +123,7 @@ def test_reading_works_without_scripts(
     token = make_token(READ, WRITE)
     with visiting(browser, server, worker.driver.tenant, token, java_script_enabled=False) as visit:
         visit.open("/dead-letters")
-        visit.page.locator("table").first.get_by_role("link", name="Redrive…").click()
+        visit.page.locator(".groups").get_by_role("link", name="Redrive…").first.click()
         visit.page.get_by_role("button", name="Redrive", exact=True).click()
         visit.page.wait_for_url("**/redrives/*")
 
