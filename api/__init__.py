@@ -41,7 +41,7 @@ from pipeweave.api.http import (
 )
 from pipeweave.api.oidc import Provider
 from pipeweave.api.routes import ENDPOINTS
-from pipeweave.api.ui import SCREENS, Dashboard
+from pipeweave.api.ui import PARTS, SCREENS, Dashboard
 from pipeweave.api.ui.page_paths import is_page
 from pipeweave.orchestrator import dispatch
 from pipeweave.orchestrator.deployment import Deployment
@@ -99,8 +99,9 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     help_site.register(app)
     if settings.ui:
         inside = Inside(deployment, endpoints)
+        screens = SCREENS + PARTS if settings.ui_parts else SCREENS
         dashboard = Dashboard(
-            requests.authenticator, inside, SCREENS, is_read_only=settings.ui_read_only, provider=provider
+            requests.authenticator, inside, screens, is_read_only=settings.ui_read_only, provider=provider
         )
         dashboard.register(app)
         requests.view = dashboard.live_view

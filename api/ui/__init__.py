@@ -15,6 +15,7 @@ from pipeweave.api.ui.dead_letters import screens as dead_letters
 from pipeweave.api.ui.enqueued import screens as enqueued
 from pipeweave.api.ui.exports import screens as exports
 from pipeweave.api.ui.overview import screens as overview
+from pipeweave.api.ui.parts_page import screens as parts_page
 from pipeweave.api.ui.pipelines import screens as pipelines
 from pipeweave.api.ui.queues import screens as queues
 from pipeweave.api.ui.run_page import screens as run_page
@@ -56,4 +57,7 @@ _SCREENS = (
 )
 SCREENS: tuple[Screen, ...] = tuple(row for screens in _SCREENS for row in screens.rows)
 
-__all__ = ["SCREENS", "Dashboard"]
+# For whoever works on them; see the setting UI_PARTS.
+PARTS: tuple[Screen, ...] = tuple(parts_page.rows)
+
+__all__ = ["PARTS", "SCREENS", "Dashboard"]

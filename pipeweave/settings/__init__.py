@@ -61,6 +61,7 @@ class Settings:
     ui: bool = True
     ui_insecure: bool = False
     ui_read_only: bool = False
+    ui_parts: bool = False
     ui_login: str = "both"
     oidc_issuer: str | None = None
     oidc_client_id: str | None = None

@@ -84,6 +84,12 @@ TABLE: tuple[Setting, ...] = (
         "whether sessions of browsers may only read, and the dashboard shows no verb",
     ),
     Setting(
+        "UI_PARTS",
+        "ui_parts",
+        values.flag,
+        "whether the dashboard has a page of its parts, /ui/TENANT/parts, for work on its looks",
+    ),
+    Setting(
         "UI_LOGIN",
         "ui_login",
         values.one_of("both", "oidc", "token"),

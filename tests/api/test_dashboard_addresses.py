@@ -49,6 +49,20 @@ NO_TEXT = "%ff%fe%ed%a0%80"
 _numbers = itertools.count(1)
 
 
+def test_an_error_keeps_the_navigation_for_those_who_are_in(api: Api) -> None:
+    found = api.http.get(f"/ui/{api.tenant}/nowhere", headers={"Authorization": f"Bearer {api.token}"})
+    assert found.status_code == 404
+    assert 'aria-label="Screens"' in found.text
+    foreign = api.http.get("/ui/foreign/nowhere", headers={"Authorization": f"Bearer {api.token}"})
+    assert foreign.status_code == 404
+    assert 'aria-label="Screens"' not in foreign.text
+
+
+def test_the_page_of_parts_is_not_there_unless_a_setting_asks_for_it(api: Api) -> None:
+    found = api.http.get(f"/ui/{api.tenant}/parts", headers={"Authorization": f"Bearer {api.token}"})
+    assert found.status_code == 404
+
+
 class Read(dict[str, Any]):
     """Parameters of an address, which notes the names that a screen looks for."""
 

@@ -320,6 +320,22 @@ def test_a_row_opens_its_run_and_the_pipeline_its_page(visit: Visit, driver: Run
     page.wait_for_url("**/pipelines/nightly")
 
 
+def test_without_scripts_a_row_opens_its_run_and_a_button_filters(
+    browser: Browser, server: str, driver: RunDriver, make_token: Callable[..., str]
+) -> None:
+    driver.store({"a": []}, id="nightly")
+    shown = ids.show(ids.RUN, driver.trigger("nightly"))
+    with visiting(browser, server, driver.tenant, make_token(READ), java_script_enabled=False) as stranger:
+        page = stranger.open("/runs")
+        page.get_by_label("Pipeline").fill("nightly")
+        page.get_by_role("button", name="Filter", exact=True).click()
+        page.wait_for_url("**pipelineId=nightly**")
+        box = page.locator(f"#{shown} td.cut").bounding_box()
+        assert box is not None
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.wait_for_url(f"**/runs/{shown}")
+
+
 def test_keys_work_while_the_focus_is_in_a_checkbox(visit: Visit, driver: RunDriver) -> None:
     driver.store({"a": []})
     runs = [ids.show(ids.RUN, driver.trigger()) for _ in range(2)]

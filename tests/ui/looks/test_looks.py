@@ -47,6 +47,7 @@ def stage(
             broker_url=NOWHERE,
             data_dir=".pipeweave",
             secret_key="5e" * 32,
+            ui_parts=True,
         )
         deployment = Deployment(settings, studio.database, studio.values, EmptyBroker(settings))
         with studio.database.transaction() as tx:
