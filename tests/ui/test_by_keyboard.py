@@ -57,7 +57,7 @@ def test_dead_letters_are_redriven(visit: Visit, worker: InlineWorker) -> None:
     page.keyboard.press("g")
     page.keyboard.press("d")
     page.wait_for_url("**/dead-letters")
-    go_to(page, page.locator("table").first.get_by_role("link", name="Redrive…"))
+    go_to(page, page.locator(".groups").get_by_role("link", name="Redrive…"))
     page.keyboard.press("Enter")
     visit.see("What is sent")
     go_to(page, page.get_by_role("button", name="Redrive", exact=True))
