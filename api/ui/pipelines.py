@@ -5,10 +5,11 @@ they came to.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from pipeweave.api.ui import figures, periods, run_plan, step_sentences, triggering
+from pipeweave.api.ui import confirm, figures, periods, run_plan, step_sentences, triggering
 from pipeweave.api.ui.runs import SHOWN
 from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
@@ -31,6 +32,8 @@ SOURCES = {
     "derived": "the tasks of a service",
     "api": "a document over HTTP",
 }
+# The verb whose form a tab shows.
+_START = "pipelines.trigger"
 # Recent runs whose inputs the trigger form offers.
 OFFERED = 10
 
@@ -195,8 +198,13 @@ def _statistics(view: View, id: str, document: Mapping[str, Any]) -> dict[str, A
 def _trigger(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:
     recent = view.ask("runs.list_runs", {"pipelineId": id, "limit": str(OFFERED)})["runs"]
     schema = triggering.schema_of(view, id)
-    plan = run_plan.plan_of(view, document, view.ask("pipelines.dry_run", id=id))
-    return {"recent": recent, "schema": schema, "plan": plan}
+    shown = {"recent": recent, "schema": schema, "verb": None}
+    if not view.may(_START):
+        return {**shown, "plan": run_plan.plan_of(view, document, view.ask("pipelines.dry_run", id=id))}
+    given = {"id": id, "next": view.here()}
+    lists = {**view.lists, **{name: [text] for name, text in given.items()}}
+    asked = replace(view, parameters={**view.parameters, **given}, lists=lists)
+    return {**shown, **confirm.page(asked, _START).shown}
 
 
 _TABS = {

@@ -8,6 +8,10 @@ export function startConfirm() {
     event.preventDefault();
     void open(target);
   });
+  // A form that stands in a page is followed like one in a dialog.
+  const form = document.querySelector("#main [data-confirm-form]");
+  const main = form?.closest("main");
+  if (main && form instanceof HTMLFormElement) form.addEventListener("input", () => preview(main, form.action));
 }
 
 /** @param {HTMLAnchorElement} link */
@@ -34,7 +38,7 @@ async function open(link) {
       dialog.close();
     }
   });
-  dialog.addEventListener("input", () => preview(dialog, link));
+  dialog.addEventListener("input", () => preview(dialog, link.href));
   document.body.append(dialog);
   dialog.showModal();
 }
@@ -42,13 +46,13 @@ async function open(link) {
 /** @type {number | undefined} */
 let timer;
 
-/** @param {HTMLDialogElement} dialog @param {HTMLAnchorElement} link */
-function preview(dialog, link) {
+/** @param {HTMLElement} dialog @param {string} href */
+function preview(dialog, href) {
   clearTimeout(timer);
   timer = setTimeout(async () => {
-    const form = dialog.querySelector("form");
-    if (!form) return;
-    const url = new URL(link.href);
+    const form = dialog.querySelector("form[data-confirm-form]");
+    if (!(form instanceof HTMLFormElement)) return;
+    const url = new URL(href);
     for (const [name, value] of new FormData(form)) url.searchParams.set(name, String(value));
     const found = await fetchFragment(url.href).catch(() => null);
     for (const part of [".sent", ".effects", ".plan"]) {
