@@ -63,7 +63,8 @@ function open(event) {
 
 /** Apply a filter that was chosen. @param {Event} event */
 function apply({ target }) {
-  if (target instanceof HTMLSelectElement && target.form?.matches("form.filters[method=get]")) target.form.requestSubmit();
+  const form = target instanceof HTMLSelectElement ? target.form : null;
+  if (form?.matches("form.filters[method=get]") && form.checkValidity()) form.requestSubmit();
 }
 
 /** Apply a name that was chosen from those that are offered: what is typed comes letter by letter. @param {Event} event */
