@@ -281,7 +281,6 @@ SCREENS: dict[str, Callable[[Studio], str]] = {
     "workers": _at("/workers"),
     "schedules": _at("/schedules"),
     "storage": _at("/storage"),
-    "parts": _at("/parts"),
 }
 PHONES = ("overview", "runs", "run", "log", "dead-letters")
 PICTURES = {f"{name}-{theme}.png" for name in SCREENS for theme in ("light", "dark")} | {
