@@ -4,7 +4,7 @@ import { curve } from "./links.js";
 
 /** Running boxes get a moving hatch while there are not more of them in view. */
 const MOVING = 200;
-const MAP_WIDTH = 160, MAP_HEIGHT = 110;
+const MAP_WIDTH = 160, MAP_HEIGHT = 110, LEAST_HEIGHT = 14;
 
 /** @typedef {import("./boxes.js").Look} Look */
 /** @typedef {import("./camera.js").Camera} Camera */
@@ -88,10 +88,13 @@ function drawHatch(pen, { scene, states, colours }, { x, y, width, height, zoom 
 /** The whole graph in dots; gives how many pixels a world unit is. @param {HTMLCanvasElement} canvas @param {Look} look */
 export function drawMap(canvas, look) {
   const { scene, colours } = look, pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  [canvas.width, canvas.height] = [MAP_WIDTH, MAP_HEIGHT];
   const scale = Math.min(MAP_WIDTH / scene.graph.width, MAP_HEIGHT / scene.graph.height);
+  // No higher than what it shows, so that it covers little of the graph.
+  const high = Math.max(LEAST_HEIGHT, Math.ceil(scene.graph.height * scale));
+  [canvas.width, canvas.height] = [MAP_WIDTH, high];
+  for (const each of [canvas, canvas.nextElementSibling]) /** @type {HTMLElement} */ (each).style.height = `${high}px`;
   pen.fillStyle = colours.panel;
-  pen.fillRect(0, 0, MAP_WIDTH, MAP_HEIGHT);
+  pen.fillRect(0, 0, MAP_WIDTH, high);
   for (let box = 0; box < scene.boxes; box++) {
     pen.fillStyle = fillOf(look, box);
     pen.fillRect(scene.x[box] * scale, scene.y[box] * scale,
