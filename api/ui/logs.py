@@ -15,6 +15,8 @@ from pipeweave.errors import NotFound, Unavailable
 
 # Lines that a page holds; scripts load the others.
 LINES_SHOWN = 500
+# Last lines that are shown beside an error.
+LINES_AT_AN_END = 6
 LEVELS = ("debug", "info", "warning", "error", "critical")
 # Members that a line shows elsewhere, or that only serve machines.
 _OWN = frozenset(
@@ -110,6 +112,16 @@ def of_task_run(view: View, task_run: Mapping[str, Any]) -> ShownLog:
         begin + 1,
         part["lineNumbers"],
     )
+
+
+def tail_of(view: View, task_run: Mapping[str, Any]) -> list[LogLine]:
+    """The last lines of the log of a task run's attempt, of some seconds ago; none where it has no log."""
+    query = {"attempt": str(task_run["attempt"]), "tail": str(LINES_AT_AN_END)}
+    try:
+        lines = view.ask_now_and_then("runs.task_run_logs", query, id=task_run["id"])["logs"]
+    except (NotFound, Unavailable):
+        return []
+    return [_line(number, line) for number, line in enumerate(lines, 1)]
 
 
 def _begin(view: View, count: int) -> int:

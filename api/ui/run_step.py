@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeweave.api.ui import step_sentences, waits
+from pipeweave.api.ui import logs, step_sentences, waits
 from pipeweave.api.ui.tracebacks import Traceback, traced
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.domain import TaskStatus
@@ -34,6 +34,7 @@ class Selected:
         letter: its open dead letter.
         items: of a map, those that failed, else the first.
         sample: of a map with items that failed, the first of them in full.
+        logged: the last lines of the log of what failed.
         title: what it is called, where the step's id says little.
         wait: of a step that waits for a time, a signal, people or another system.
         condition: of a step that its condition has passed over: {text, values}.
@@ -52,6 +53,7 @@ class Selected:
     condition: Mapping[str, Any] | None = None
     runs: Sequence[Mapping[str, Any]] = ()
     sample: Mapping[str, Any] | None = None
+    logged: Sequence[logs.LogLine] = ()
 
     @property
     def name(self) -> str:
@@ -96,6 +98,8 @@ def selected(view: View, run: Mapping[str, Any], step_id: str) -> Selected | Non
     is_waiting = task_run["status"] == TaskStatus.WAITING and not is_map
     is_waiting = is_waiting and task_run["taskId"] not in CHILD_TASKS
     items = _items(view, run["id"], step) if is_map else ()
+    sample = view.ask("runs.get_task_run", id=items[0]["id"]) if items and step["failed"] else None
+    failed = sample or (task_run if task_run["status"] in _FAILED else None)
     return Selected(
         step_id,
         index,
@@ -107,7 +111,8 @@ def selected(view: View, run: Mapping[str, Any], step_id: str) -> Selected | Non
         wait=waits.wait_of(view, id) if is_waiting else None,
         condition=_condition(view, run, step_id) if task_run["errorCode"] == CONDITION_FALSE else None,
         runs=_runs(view, task_run),
-        sample=view.ask("runs.get_task_run", id=items[0]["id"]) if items and step["failed"] else None,
+        sample=sample,
+        logged=logs.tail_of(view, failed) if failed else (),
     )
 
 

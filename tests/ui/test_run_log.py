@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Browser, expect
 from support.browser import Visit, visiting
-from support.run_driver import RunDriver, claim
+from support.run_driver import PERMANENT, RunDriver, claim
 
 from pipeweave import ids
 from pipeweave.orchestrator.security import READ
@@ -125,3 +125,19 @@ def test_without_scripts_the_end_is_shown_and_the_rest_is_a_link_away(
         expect(visit.page.locator("#L2 .ansi-bold.ansi-c1")).to_have_text("red")
         visit.page.get_by_role("link", name="Later lines").click()
         expect(visit.page.locator("#L501")).to_be_visible()
+
+
+def test_a_step_that_failed_shows_the_end_of_its_log_beside_its_error(
+    visit: Visit, driver: RunDriver, server_folder: Path
+) -> None:
+    run_id = driver.begin({"a": []})
+    path = f"runs/{ids.show(ids.TASK_RUN, ids.task_run_id(run_id, 1))}.1/logs.jsonl"
+    text = "".join(f"{log_line(number)}\n" for number in range(1, 10))
+    LocalStorage(server_folder / "storage").put(path, text.encode())
+    driver.finish(run_id, "a", failure=PERMANENT)
+    visit.open(f"/runs/{ids.show(ids.RUN, run_id)}")
+    lines = visit.page.locator("#step .tail .ln")
+    expect(lines).to_have_count(6)
+    expect(lines.last).to_contain_text("line 9")
+    expect(lines.nth(3)).to_contain_text("error line 7")
+    visit.axe_in_both_themes()
