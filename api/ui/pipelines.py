@@ -201,9 +201,9 @@ def _trigger(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]
     shown = {"recent": recent, "schema": schema, "verb": None}
     if not view.may(_START):
         return {**shown, "plan": run_plan.plan_of(view, document, view.ask("pipelines.dry_run", id=id))}
-    given = {"id": id, "next": view.here()}
-    lists = {**view.lists, **{name: [text] for name, text in given.items()}}
-    asked = replace(view, parameters={**view.parameters, **given}, lists=lists)
+    addressed = {"id": id, "next": view.here()}
+    lists = {**view.lists, **{name: [text] for name, text in addressed.items()}}
+    asked = replace(view, parameters={**view.parameters, **addressed}, lists=lists)
     return {**shown, **confirm.page(asked, _START).shown}
 
 
