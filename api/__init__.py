@@ -42,6 +42,7 @@ from pipeweave.api.http import (
 from pipeweave.api.oidc import Provider
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.api.ui import PARTS, SCREENS, Dashboard
+from pipeweave.api.ui.announced_answers import AnnouncedAnswers
 from pipeweave.api.ui.page_paths import is_page
 from pipeweave.orchestrator import dispatch
 from pipeweave.orchestrator.deployment import Deployment
@@ -104,6 +105,8 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
             requests.authenticator, inside, screens, is_read_only=settings.ui_read_only, provider=provider
         )
         dashboard.register(app)
+        # Within what rewrites addresses and knows the clients behind proxies, which is registered below.
+        AnnouncedAnswers(authenticator, own.count).register(app)
         requests.view = dashboard.live_view
         app.extensions["pipeweave.is_page"] = is_page
     else:

@@ -162,6 +162,18 @@ class Authenticator:
         check_place(identity.access, peer)
         return identity
 
+    def remembered(self, authorization: str, session: str | None = None) -> Identity | None:
+        """What `identify` answers without a look at the database; None: it would have to look. Whether the
+        place fits is not checked.
+
+        Args:
+            authorization: the header; empty: there is none.
+        """
+        is_session = session is not None and not authorization
+        key = _key("session", session or "") if is_session else _key("token", _token_in(authorization))
+        known = self._known.get(key)
+        return known[1] if known is not None and self._clock() < known[0] else None
+
     def forget_session(self, session: str) -> None:
         """Forget a session that has ended; other processes do so within TOKEN_CACHE_S."""
         self._known.pop(_key("session", session), None)
@@ -179,9 +191,8 @@ class Authenticator:
         return access.may_enter(EVERY_TENANT) and access.allows(READ)
 
     def _with_token(self, header: str, begin: Begin) -> Identity:
-        scheme, _, token = header.partition(" ")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not token:
+        token = _token_in(header)
+        if not token:
             raise Unauthenticated(
                 hint=(
                     "create a token with `pipeweave token create NAME` and send the header "
@@ -257,6 +268,12 @@ def _reading(access: CallerAccess) -> CallerAccess:
 
 def _only_read(scopes: tuple[str, ...]) -> tuple[str, ...]:
     return (READ,) if any(READ in IMPLIED[each] for each in scopes) else ()
+
+
+def _token_in(header: str) -> str:
+    """The token of a header Authorization; empty: it has none."""
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def _key(kind: str, secret: str) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import MutableMapping
+from typing import Any
 
 from flask import Flask, Response, request
 
@@ -46,7 +48,11 @@ def register(app: Flask, cors_origins: tuple[str, ...]) -> None:
 
 def request_id() -> str:
     """The caller's X-Request-Id if it is well-formed, else a new id."""
-    environ = current_request().environ
+    return id_of(current_request().environ)
+
+
+def id_of(environ: MutableMapping[str, Any]) -> str:
+    """The same, of the request with this environ (PEP 3333)."""
     known = environ.get(_KEPT)
     if known is None:
         header = environ.get("HTTP_X_REQUEST_ID", "")

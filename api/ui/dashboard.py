@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from math import isfinite
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -32,9 +31,19 @@ from pipeweave.api.http import (
 )
 from pipeweave.api.oidc import Provider
 from pipeweave.api.ui import confirm, policy, waits
+from pipeweave.api.ui.announced_answers import KNOWN_FETCH, KnownFetch
 from pipeweave.api.ui.banner import Banner
 from pipeweave.api.ui.kept_answers import KeptAnswers
-from pipeweave.api.ui.live_views import Fragment, Fragments, LiveView, shared
+from pipeweave.api.ui.live_views import (
+    ANNOUNCED,
+    FRAGMENT,
+    READ_AT,
+    Fragment,
+    Fragments,
+    LiveView,
+    seconds_of,
+    shared,
+)
 from pipeweave.api.ui.oidc_login import ProviderLogin
 from pipeweave.api.ui.screens import NAV, LinesFile, Redirect, Screen, ScreenPage
 from pipeweave.api.ui.session import Login
@@ -47,11 +56,6 @@ from pipeweave.orchestrator.security import EVERY_TENANT, CallerAccess
 
 log = logging.getLogger(__name__)
 
-FRAGMENT = "X-PipeWeave-Fragment"
-# The tag of the fragment that the page was told of.
-ANNOUNCED = "X-PipeWeave-Announced"
-# When what the page shows was read, and in the answer when the fragment was (s since 1970).
-READ_AT = "X-PipeWeave-Read-At"
 HTML = "text/html; charset=utf-8"
 THEMES = ("light", "dark")
 # What stands below /ui in the place of a tenant.
@@ -174,9 +178,10 @@ class Dashboard:
                 return _nowhere(tenant)
             if request.path == f"{ROOT}/{tenant}":
                 return redirect(f"{ROOT}/{quote(tenant)}/", 302)
-            view = self._view(tenant, request.path.removeprefix(f"{ROOT}/{tenant}"))
+            identity = self._identity()
+            view = self._view_for(identity, tenant, request.path.removeprefix(f"{ROOT}/{tenant}"))
             if FRAGMENT in request.headers and screen.template:
-                return self._fragment(view, screen)
+                return self._fragment(identity, view, screen)
             page = screen.read(view, **ids)
             if isinstance(page, Download):
                 return download.answered(request, page)
@@ -223,12 +228,18 @@ class Dashboard:
             return self.rendered(view, page, "moved.html", screen.nav, is_fragment=True)
         return self.rendered(view, page, screen.template, screen.nav, is_fragment=True)
 
-    def _fragment(self, view: View, screen: Screen) -> Response:
+    def _fragment(self, identity: Identity, view: View, screen: Screen) -> Response:
         url = request.full_path.rstrip("?").removeprefix(f"{ROOT}/{quote(view.tenant)}")
         reader = shared(view.caller, is_personal=screen.is_personal)
         live = LiveView(reader, view.host, url, self._fragments)
-        since = request.headers.get(READ_AT, 0.0, type=_seconds)
-        return _marked(self._fragments.get(live, request.headers.get(ANNOUNCED), since))
+        since = seconds_of(request.headers.get(READ_AT))
+        fragment = self._fragments.get(live, request.headers.get(ANNOUNCED), since)
+        takes_packed = request.accept_encodings["gzip"] > 0
+        session = browser.session_of(request)
+        request.environ[KNOWN_FETCH] = KnownFetch(
+            identity, session, live, request.endpoint or "", takes_packed
+        )
+        return _marked(fragment)
 
     # --- how ----------------------------------------------------------------------------------------------
 
@@ -249,7 +260,14 @@ class Dashboard:
             Unauthenticated: nobody is logged in.
             NotFound: the tenant is not the caller's.
         """
-        identity = self._identity()
+        return self._view_for(self._identity(), tenant, path)
+
+    def _view_for(self, identity: Identity, tenant: str, path: str) -> View:
+        """The request as a screen takes it, of somebody who is known.
+
+        Raises:
+            NotFound: the tenant is not theirs.
+        """
         access = identity.access.within(tenant)
         if not identity.access.may_enter(check_name(tenant, "tenant")):
             raise NotFound(f"tenant {tenant[:80]!r} not found: not here, or not yours")
@@ -355,11 +373,6 @@ def _marked(fragment: Fragment) -> Response:
     answer.set_etag(fragment.tag)
     answer.make_conditional(request)
     return answer
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    return seconds if isfinite(seconds) else 0.0
 
 
 def _next_query() -> str:

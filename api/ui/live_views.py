@@ -14,11 +14,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import isfinite
 from uuid import UUID
 
 from pipeweave.api.http import Caller, packing
 from pipeweave.orchestrator.security import CallerAccess
 from pipeweave.orchestrator.stream import ViewPace
+
+FRAGMENT = "X-PipeWeave-Fragment"
+# The tag of the fragment that the page was told of.
+ANNOUNCED = "X-PipeWeave-Announced"
+# When what the page shows was read, and in the answer when the fragment was (s since 1970).
+READ_AT = "X-PipeWeave-Read-At"
 
 MOST_KEPT = 256
 # A fragment is kept until its view has had this number of newer tags, for pages that ask for it late.
@@ -107,14 +114,14 @@ class Fragments:
             since: `read_at` of what the reader sees: nothing older is answered, so that no page goes back in
                 time.
         """
-        kept = self._fresh(view, announced, since)
+        kept = self.kept(view, announced, since)
         if kept is not None:
             return kept
         with self._lock:
             mine = self._computing.setdefault(view, threading.Lock())
         with mine:
             # Who waited here takes what the other has computed.
-            return self._fresh(view, announced, since) or self.compute(view)
+            return self.kept(view, announced, since) or self.compute(view)
 
     def compute(self, view: LiveView) -> Fragment:
         """Render it now.
@@ -151,7 +158,8 @@ class Fragments:
         with self._lock:
             self._kept.clear()
 
-    def _fresh(self, view: LiveView, announced: str | None, since: float) -> Fragment | None:
+    def kept(self, view: LiveView, announced: str | None, since: float) -> Fragment | None:
+        """What `get` answers without rendering; None: it would have to render."""
         with self._lock:
             kept = self._kept.get(view)
         if kept is None or kept.read_at < since:
@@ -165,9 +173,19 @@ class Fragments:
 
 def moment() -> float:
     """Now, by the clock of this machine (s since 1970): only for comparison with other such moments. A wrong
-    clock makes a page fetch what it has, once.
+    clock makes a page fetch what it has, once. Rounded as the header says it: else a page that names the
+    moment of what it has would seem to ask for something newer.
     """
-    return time.time()
+    return round(time.time(), 6)
+
+
+def seconds_of(text: str | None) -> float:
+    """The moment that a header says; 0: it says none."""
+    try:
+        seconds = float(text or 0.0)
+    except ValueError:
+        return 0.0
+    return seconds if isfinite(seconds) else 0.0
 
 
 def shared(caller: Caller, *, is_personal: bool = False) -> Caller:

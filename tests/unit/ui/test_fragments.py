@@ -77,6 +77,15 @@ def test_who_has_changed_something_gets_nothing_that_is_older(screen: Screen) ->
     assert screen.fragments.get(screen.view(), before.tag).body == b"two"
 
 
+def test_a_page_that_names_the_moment_of_what_it_has_gets_what_is_kept(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_795_920_986.3102417)
+    first = screen.fragments.get(screen.view())
+    screen.fragments.get(screen.view(), since=float(f"{first.read_at:.6f}"))
+    assert screen.rendered == 1
+
+
 def test_a_page_never_goes_back_in_time(screen: Screen) -> None:
     before = screen.fragments.get(screen.view())
     screen.text = "two"
