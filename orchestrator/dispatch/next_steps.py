@@ -3,8 +3,8 @@
 The statement that stores the report claims the next step in the name of this process, and a thread dispatches
 it, beside the answer to the report: no message, and no worker between two steps of an HTTP service. It is a
 shorter way, and never the only one. What this process has no thread for, or cannot reach, goes to the workers
-as ever. The name of its claims is one of a tick's kind: if the process dies, the tick ends the attempts that
-are older than any dispatch, as it does with its own.
+as ever. A claim whose dispatch waits gets heartbeats: if the process dies, the tick ends its attempts as soon
+as those of a worker. A tick of an older version takes the claims for those of its kind, and waits for longer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pipeweave.orchestrator.dispatch.dispatcher import Dispatcher
 from pipeweave.orchestrator.dispatch.known_outputs import KnownOutputs
 from pipeweave.orchestrator.dispatch.note_keeper import NoteKeeper
 from pipeweave.orchestrator.dispatch.open_dispatches import OpenDispatches
-from pipeweave.orchestrator.dispatch.serverless import TICK
+from pipeweave.orchestrator.dispatch.serverless import BEATING
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -42,13 +42,14 @@ from pipeweave.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# No dispatch of a claim begins later (s): the tick ends a claim after 30, and an answer may take 5.
-CLAIM_LASTS_S = 20.0
+# No dispatch of a claim begins later (s): a process that was frozen for longer may have lost it.
+CLAIM_LASTS_S = 3.0
 # A task whose dispatch was not taken is left to the workers for so long (s).
 REST_S = 10.0
 MOST_RESTING = 1_000
-# While PostgreSQL is away, it is tried so often to give back what may have been claimed (s).
+# While PostgreSQL is away, what may have been claimed is given back: tried so often (s), for so long (s).
 DOUBT_S = 0.5
+DOUBT_LASTS_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class NextSteps:
     """The next steps of one process. Make it in the process that uses it, after any fork."""
 
     def __init__(self, database: Database, values: Values, settings: Settings) -> None:
-        self.worker = f"{TICK}api:{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self.worker = f"{BEATING}{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._database = database
         self._settings = settings
         self.outputs = KnownOutputs(database)
@@ -80,7 +81,9 @@ class NextSteps:
         self._taken: Counter[str] = Counter()
         self._resting: dict[tuple[str, str], float] = {}
         self._is_stopped = False
-        self._notes = NoteKeeper(database, self.open, self._dispatcher.end_late, lambda: self.is_idle)
+        self._notes = NoteKeeper(
+            database, self.open, self.worker, self._dispatcher.end_late, lambda: self.is_idle
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -156,8 +159,10 @@ class NextSteps:
                 self._hand_back(run, task_run)
         except PipeWeaveError as error:
             # The tick ends the attempt, unless the service reports.
+            self.open.end(task_run.id, task_run.attempt)
             log.warning("next_step.left", extra={"run_id": str(run.id), "reason": error.detail})
         except Exception:
+            self.open.end(task_run.id, task_run.attempt)
             log.exception("next_step.failed", extra={"run_id": str(run.id)})
         finally:
             self._leave(place)
@@ -189,7 +194,7 @@ class NextSteps:
     def _give_back_in_doubt(self, place: DispatchPlace, run: RunHeader, claimed: Sequence[TaskRun]) -> None:
         """What this process has begun since, for a repeated report, is not in doubt."""
         try:
-            while time.monotonic() < place.since + CLAIM_LASTS_S and not self._is_stopped:
+            while time.monotonic() < place.since + DOUBT_LASTS_S and not self._is_stopped:
                 time.sleep(DOUBT_S)
                 mine = [each for each in claimed if self.open.find(each.id, each.attempt) is None]
                 with suppress(PipeWeaveError):

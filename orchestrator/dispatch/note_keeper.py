@@ -1,4 +1,7 @@
-"""Notes which dispatches of a process services have taken, a moment later, and cuts late requests."""
+"""Notes which dispatches of a process services have taken, a moment later, and cuts late requests.
+
+While a service lets a dispatch wait, it sends heartbeats for the claim, at the pace of a worker's.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.dispatch.open_dispatches import OpenDispatches, TakenNote
-from pipeweave.orchestrator.state import dispatches
+from pipeweave.orchestrator.registry.worker_processes import BEAT_EVERY
+from pipeweave.orchestrator.state import dispatches, heartbeats
 from pipeweave.orchestrator.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -24,6 +28,7 @@ class NoteKeeper:
     """The thread beside the dispatches of a process; it lives while one is under way or to be noted.
 
     Args:
+        worker: the name of the claims of this process.
         end_late: cuts the requests whose time is up.
         is_idle: whether no dispatch is under way.
     """
@@ -32,11 +37,14 @@ class NoteKeeper:
         self,
         database: Database,
         opened: OpenDispatches,
+        worker: str,
         end_late: Callable[[], None],
         is_idle: Callable[[], bool],
     ) -> None:
         self._database = database
         self._open = opened
+        self._worker = worker
+        self._next_beat = 0.0
         self._end_late = end_late
         self._is_idle = is_idle
         self._lock = threading.Lock()
@@ -77,10 +85,24 @@ class NoteKeeper:
                     "next_step.note_failed", extra={"run_id": str(mine[0].dispatched.task_run.run_id)}
                 )
 
+    def beat(self) -> None:
+        """Send the heartbeats of claims whose dispatches have no answer yet, if it is time to."""
+        now = time.monotonic()
+        if now < self._next_beat or not (mine := self._open.silent()):
+            return
+        try:
+            self._database.run(lambda tx: heartbeats.beat_claims(tx, mine, self._worker), is_one=False)
+            self._next_beat = now + BEAT_EVERY.total_seconds()
+        except PipeWeaveError as error:
+            log.warning("next_step.no_heartbeat", extra={"reason": error.detail})
+        except Exception:
+            log.exception("next_step.heartbeat_failed")
+
     def _look(self) -> None:
         while True:
             time.sleep(LOOK_S)
             self._end_late()
+            self.beat()
             self.store(all_of_them=self._is_stopped)
             with self._lock:
                 if self._is_idle() and (self._is_stopped or not self._open.has_notes):

@@ -18,6 +18,8 @@ from uuid import UUID
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Dispatched, TaskRun
 
+# A claim whose dispatch has no answer for so long (s) needs heartbeats.
+BEAT_AFTER_S = 1.0
 # It is noted so long (s) after the answer that a service has taken a dispatch.
 NOTE_AFTER_S = 0.2
 # While PostgreSQL is away it is tried for so long (s): long before that the attempt counts as lost.
@@ -60,7 +62,8 @@ class OpenDispatches:
         self._promotions = promotions
         self._as_of = promotions()
         self._open: OrderedDict[Key, _OpenDispatch] = OrderedDict()
-        self._under_way: set[Key] = set()
+        # With the time from when on it needs a heartbeat (s, monotonic clock).
+        self._under_way: dict[Key, tuple[float, TaskRun]] = {}
         self._to_note: dict[Key, TakenNote] = {}
         self._lock = threading.Lock()
 
@@ -69,7 +72,7 @@ class OpenDispatches:
         with self._lock:
             self._forget_after_promotion()
             self._open[_key(task_run)] = _OpenDispatch(run, task_run)
-            self._under_way.add(_key(task_run))
+            self._under_way[_key(task_run)] = (time.monotonic() + BEAT_AFTER_S, task_run)
             while len(self._open) > MOST_OPEN:
                 self._open.popitem(last=False)
 
@@ -77,8 +80,7 @@ class OpenDispatches:
         """A service has taken the dispatch of an attempt; it is to be noted, unless its report has come."""
         key = _key(dispatched.task_run)
         with self._lock:
-            if key in self._under_way:
-                self._under_way.remove(key)
+            if self._under_way.pop(key, None) is not None:
                 now = time.monotonic()
                 self._to_note[key] = TakenNote(dispatched, now + NOTE_AFTER_S, now + NOTE_WITHIN_S)
 
@@ -94,8 +96,14 @@ class OpenDispatches:
         with self._lock:
             key = (task_run_id, attempt)
             self._open.pop(key, None)
-            self._under_way.discard(key)
+            self._under_way.pop(key, None)
             self._to_note.pop(key, None)
+
+    def silent(self) -> list[TaskRun]:
+        """Claims whose dispatches have no answer for a while: nothing else shows that this process lives."""
+        now = time.monotonic()
+        with self._lock:
+            return [each for at, each in self._under_way.values() if at <= now]
 
     def take_due(self, *, all_of_them: bool = False) -> list[TakenNote]:
         """What is to be noted now."""

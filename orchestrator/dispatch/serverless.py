@@ -33,6 +33,8 @@ RUNS_AT_ONCE = 8
 
 # The name with which a tick claims begins so; lost_attempts.py gives such a claim some time.
 TICK = "tick:"
+# So begins the name of a process that sends heartbeats for its claims (note_keeper.py).
+BEATING = f"{TICK}beats:"
 
 _WAITING = f"""
 SELECT w.run_id, w.id, w.attempt FROM (

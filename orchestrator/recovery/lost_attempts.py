@@ -9,11 +9,16 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.dispatch.serverless import TICK
+from pipeweave.orchestrator.dispatch.serverless import BEATING, TICK
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.engine.losses import Loss
-from pipeweave.orchestrator.registry.worker_processes import WORKER_OF
+from pipeweave.orchestrator.registry.worker_processes import (
+    CONFIRM_AFTER,
+    LOST_AFTER,
+    SUSPECT_AFTER,
+    WORKER_OF,
+)
 from pipeweave.orchestrator.state.rows import COLUMNS, of_row
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -22,8 +27,6 @@ BATCH = 1_000
 # After its time limit an attempt is ended by its own worker, by function or process. The tick leaves the
 # worker this long.
 OVERDUE_AFTER = timedelta(seconds=15)
-# The second look at a silent attempt comes this much later, at the earliest.
-CONFIRM_AFTER = timedelta(seconds=1.5)
 
 
 def run_once(deployment: Deployment) -> int:
@@ -42,10 +45,16 @@ def run_once(deployment: Deployment) -> int:
 
 # A tick that dispatches is no registered worker: its claims are lost when they are older than any dispatch.
 DISPATCHING = timedelta(seconds=30)
+# So are those of an API process without heartbeats, as soon as a worker.
+_IS_BEATING = f"t.dispatched_at IS NULL AND left(t.worker, {len(BEATING)}) = '{BEATING}'"
+_HAS_STOPPED_BEATING = f"""({_IS_BEATING} AND t.suspected_at > t.heartbeat_at
+    AND t.heartbeat_at < now() - interval '{LOST_AFTER.total_seconds()} seconds'
+    AND t.suspected_at <= now() - interval '{CONFIRM_AFTER.total_seconds()} seconds')"""
 _IS_LEFT = f"""(t.dispatched_at IS NULL
     AND NOT EXISTS (SELECT 1 FROM workers AS w WHERE w.id = {WORKER_OF} AND w.stopped_at IS NULL)
     AND (left(t.worker, {len(TICK)}) <> '{TICK}'
-        OR t.claimed_at < now() - interval '{DISPATCHING.total_seconds()} seconds'))"""
+        OR t.claimed_at < now() - interval '{DISPATCHING.total_seconds()} seconds'
+        OR {_HAS_STOPPED_BEATING}))"""
 
 # What runs is bounded by the workers there are, so a look may see all of it.
 _ON_LOST_WORKERS = f"""
@@ -72,13 +81,15 @@ def _claim(row: Any) -> tuple[UUID, str, Any]:
 
 
 _SILENT_SINCE = "t.heartbeat_at < now() - k.heartbeat_interval_ms * interval '2 milliseconds'"
+_IS_SUSPICIOUS = f"""({_SILENT_SINCE} OR ({_IS_BEATING}
+    AND t.heartbeat_at < now() - interval '{SUSPECT_AFTER.total_seconds()} seconds'))"""
 
 # A locked row is left to the next tick.
 _SUSPECT = f"""
 WITH silent AS MATERIALIZED (
     SELECT t.run_id, t.id
     FROM task_runs AS t JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
-    WHERE t.status = 'running' AND {_SILENT_SINCE}
+    WHERE t.status = 'running' AND {_IS_SUSPICIOUS}
       AND (t.suspected_at IS NULL OR t.suspected_at < t.heartbeat_at)
     FOR NO KEY UPDATE OF t SKIP LOCKED
 )
@@ -115,7 +126,7 @@ ORDER BY t.run_id, t.id LIMIT :batch
 IS_DUE = f"""EXISTS (SELECT 1 FROM task_runs AS t
     LEFT JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
     WHERE t.status = 'running'
-        AND ({_SILENT_SINCE} OR {_OVERDUE_SINCE} OR {_IS_LEFT}))"""
+        AND ({_IS_SUSPICIOUS} OR {_OVERDUE_SINCE} OR {_IS_LEFT}))"""
 
 
 def of_time(tx: Transaction) -> list[Loss]:

@@ -81,6 +81,36 @@ def beat_together(tx: Transaction, task_runs: Sequence[TaskRun]) -> set[UUID]:
     return set(tx.execute(_HEARTBEATS, parameters).scalars())
 
 
+# A row that another transaction holds is left to the next heartbeat, and keeps those of the others not back.
+# Its commit does not wait for the disk, as that of a worker's heartbeat.
+_OF_CLAIMS = """
+UPDATE task_runs AS t SET heartbeat_at = now()
+FROM (SELECT c.run_id, c.id
+      FROM (SELECT set_config('synchronous_commit', 'off', true)) AS soon,
+          unnest(CAST(:run_ids AS uuid[]), CAST(:ids AS uuid[]), CAST(:attempts AS integer[]))
+              AS n(run_id, id, attempt)
+          JOIN task_runs AS c ON c.run_id = n.run_id AND c.id = n.id AND c.attempt = n.attempt
+      WHERE c.status = 'running' AND c.dispatched_at IS NULL AND c.worker = :worker
+      FOR NO KEY UPDATE OF c SKIP LOCKED) AS mine
+WHERE t.run_id = mine.run_id AND t.id = mine.id
+"""
+
+
+def beat_claims(tx: Transaction, task_runs: Sequence[TaskRun], worker: str) -> None:
+    """Store a heartbeat for what a process has claimed and is about to dispatch, of any runs.
+
+    Args:
+        worker: the name of its claims.
+    """
+    parameters = {
+        "run_ids": [each.run_id for each in task_runs],
+        "ids": [each.id for each in task_runs],
+        "attempts": [each.attempt for each in task_runs],
+        "worker": worker,
+    }
+    tx.execute(_OF_CLAIMS, parameters)
+
+
 def beat(tx: Transaction, task_run: TaskRun) -> bool:
     """Store the heartbeat of an attempt. False when the attempt is fenced."""
     return beat_of(tx, task_run.id, task_run.attempt, worker=task_run.worker)

@@ -41,11 +41,15 @@ class Server:
 
     def kill(self) -> None:
         """Kill it and its children at once."""
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and its children."""
         family = [self.process.pid, *(each.pid for each in psutil.Process(self.process.pid).children())]
         for pid in family:
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait()
+                os.kill(pid, number)
 
     def start_again(self) -> None:
         """Start it on the same port, and wait until it is ready."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,6 +28,7 @@ from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.recovery import lost_attempts
 from pipeweave.orchestrator.registry import instances, pipelines
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
+from pipeweave.orchestrator.registry.worker_processes import CONFIRM_AFTER, LOST_AFTER
 from pipeweave.orchestrator.runs import service_registration, triggering
 from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.state import claiming
@@ -86,6 +88,32 @@ class Process:
                 {"run_id": run_id, "id": ids.task_run_id(run_id, ordinal)},
             )
             return found.one()
+
+    def silence(self, run_id: UUID) -> None:
+        """Let the last heartbeat for the second step lie too far back."""
+        self._age(run_id, "heartbeat_at", LOST_AFTER)
+
+    def suspect(self, run_id: UUID) -> None:
+        """Let the first look that found the second step silent lie far enough back."""
+        self._age(run_id, "suspected_at", CONFIRM_AFTER)
+
+    def _age(self, run_id: UUID, column: str, by: timedelta) -> None:
+        with self.database.transaction() as tx:
+            tx.execute(
+                f"UPDATE task_runs SET {column} = now() - CAST(:by AS interval) WHERE id = :id",
+                {"by": by + timedelta(milliseconds=100), "id": ids.task_run_id(run_id, 2)},
+            )
+
+    def is_trusted(self, run_id: UUID) -> bool:
+        """Whether the second step has had a heartbeat within the last seconds."""
+        return bool(self.database.now() - self.row(run_id, 2).heartbeat_at < LOST_AFTER)
+
+    def lost(self) -> dict[UUID, str]:
+        """A look at what was lost: the code of each run of this tenant."""
+        with self.database.transaction() as tx:
+            found = lost_attempts.of_lost_workers(tx) + lost_attempts.of_time(tx)
+            mine = set(tx.execute("SELECT id FROM runs WHERE tenant_id = :t", {"t": self.tenant}).scalars())
+        return {task_run.run_id: how.code for task_run, how in found if task_run.run_id in mine}
 
     @property
     def released(self) -> list[int]:
@@ -342,22 +370,60 @@ def test_a_claim_that_postgresql_did_not_confirm_is_given_back(
     assert (api.row(run_id, 2).status, api.row(run_id, 2).attempt, service.taken) == ("queued", 1, [])
 
 
-def test_a_claim_of_a_process_that_died_is_ended_by_the_tick(
+def test_a_claim_of_a_process_that_died_is_ended_by_the_tick_as_soon_as_those_of_a_worker(
     api: Process, service: TakingService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NextSteps, "_dispatch", lambda *_: None)
     run_id, first = api.begin(service.url)
     api.reports.end(first, DONE)
-    younger, report = api.begin(service.url)
-    api.reports.end(report, DONE)
+    api.silence(run_id)
+    assert api.lost() == {}, "nobody has suspected it before"
+    api.suspect(run_id)
+    assert api.lost() == {run_id: "WORKER_LOST"}
+
+
+def test_a_claim_whose_dispatch_waits_gets_heartbeats_after_postgresql_was_away_too(
+    api: Process, service: TakingService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "ANSWER_WITHIN_S", 60.0)
+    monkeypatch.setattr(note_keeper, "LOOK_S", 0.01)
+    monkeypatch.setattr(note_keeper, "BEAT_EVERY", timedelta())
+    monkeypatch.setattr(open_dispatches, "BEAT_AFTER_S", 0.0)
+    let_go = threading.Event()
+    service.answer = lambda: 202 if let_go.wait(60) else 500
+    (one, first), (other, second) = api.begin(service.url), api.begin(service.url)
+    for each in (first, second):
+        api.reports.end(each, DONE)
+    service.dispatches(2)
     with api.database.transaction() as tx:
-        tx.execute(
-            "UPDATE task_runs SET claimed_at = now() - interval '31 seconds' WHERE id = :step",
-            {"step": ids.task_run_id(run_id, 2)},
-        )
-    with api.database.transaction() as tx:
-        lost = {each.run_id for each, _ in lost_attempts.of_lost_workers(tx)}
-    assert run_id in lost and younger not in lost
+        # The row that somebody holds keeps no heartbeat of the other one back.
+        tx.execute("SELECT 1 FROM task_runs WHERE run_id = :id FOR UPDATE", {"id": one})
+        api.silence(other)
+        wait_until(lambda: api.is_trusted(other), what="the process seems to be dead")
+    api.silence(one)
+    wait_until(lambda: api.is_trusted(one), what="no heartbeat follows")
+    assert api.lost() == {}
+    let_go.set()
+    wait_until(lambda: api.row(one, 2).dispatched_at is not None, what="it was not noted")
+    assert api.steps.open.silent() == []
+
+
+def test_a_claim_that_the_process_had_to_leave_gets_no_heartbeats(
+    api: Process, service: TakingService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_dispatches, "BEAT_AFTER_S", 0.0)
+    run_id, first = api.begin(service.url)
+    left = threading.Event()
+
+    def fail(*_: object) -> None:
+        left.set()
+        raise Unavailable("PostgreSQL is away")
+
+    monkeypatch.setattr(NextSteps, "_dispatch", fail)
+    api.reports.end(first, DONE)
+    assert left.wait(60)
+    wait_until(lambda: api.steps.open.silent() == [], what="the claim seems to be alive")
+    assert api.row(run_id, 2).status == "running"
 
 
 def test_a_note_that_could_not_be_stored_is_stored_later(

@@ -5,6 +5,7 @@ A run goes on from each of them, and nothing is done twice that was recorded onc
 
 from __future__ import annotations
 
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from uuid import UUID
 
 from support.api_server import Server
 from support.crash_checks import check_completed_once
-from support.http_service import HttpService, http_service
+from support.http_service import NO_REPORT, HttpService, http_service
 from support.live_stack import LiveStack
 
+from pipeweave.orchestrator.dispatch.serverless import BEATING
+from pipeweave.orchestrator.recovery.lost_attempts import DISPATCHING
 from pipeweave.up.ports import free_port
 
 
@@ -47,15 +50,16 @@ def test_killed_before_the_request_leaves(stack: LiveStack, url: str, secret: st
 
 
 class Held:
-    """Holds the answer to the first dispatch of a service until it is let go."""
+    """Holds the answer to one dispatch of a service, by default its first, until it is let go."""
 
-    def __init__(self, service: HttpService) -> None:
+    def __init__(self, service: HttpService, number: int = 0) -> None:
         self.is_let_go = threading.Event()
         self._service = service
+        self._number = number
         service.answer = self._answer
 
     def _answer(self, dispatch: Any) -> None:
-        if dispatch is self._service.dispatches[0]:
+        if self._service.dispatches.index(dispatch) == self._number:
             self.is_let_go.wait(60)
 
 
@@ -158,6 +162,64 @@ def test_the_api_killed_while_the_service_works(
     check_completed_once(stack, run_id)
     assert the_only(stack, run_id).output == service
     assert len(stack.calls(run_id)) == the_only(stack, run_id).attempt == 1
+
+
+def chain(stack: LiveStack, *tasks: str) -> UUID:
+    stack.store({"id": tasks[0], "steps": [{"task": each} for each in tasks]})
+    return stack.trigger(tasks[0])
+
+
+def test_the_api_killed_before_the_answer_to_its_dispatch_comes(
+    stack: LiveStack, crashing_api: Server, url: str, secret: str
+) -> None:
+    """Its attempt is lost as soon as that of a worker."""
+    is_back = threading.Event()
+    tasks = {"told": lambda _: NO_REPORT, "then": lambda each: is_back.wait(60) and each.run_id}
+    with http_service(url, secret, tasks, service_id="told") as service:
+        held = Held(service, number=1)
+        service.register()
+        stack.start_worker("steps.py", concurrency=1)
+        run_id = chain(stack, "told", "then")
+        stack.until(lambda: bool(service.dispatches), "it was not dispatched")
+        assert service.dispatches[0].succeed(1)[0] == 200
+        stack.until(lambda: len(service.dispatches) == 2, "the API did not dispatch")
+        crashing_api.kill()
+        crashing_api.start_again()
+        is_back.set()
+        check_completed_once(stack, run_id, steps=2)
+        [lost] = stack.attempts(run_id)
+        assert (lost.error_code, lost.worker.startswith(BEATING)) == ("WORKER_LOST", True)
+        assert lost.finished_at - lost.started_at < DISPATCHING, "as if it had no heartbeats"
+        assert service.dispatches[1].succeed("late")[0] == 409
+        held.is_let_go.set()
+
+
+def test_an_api_that_was_frozen_before_its_dispatch_left_sends_it_no_more(
+    stack: LiveStack, crashing_api: Server, url: str, secret: str
+) -> None:
+    """It reads where the instances of the service are; meanwhile another attempt has begun."""
+    may_end = threading.Event()
+    tasks = {"cold": lambda _: may_end.wait(60), "thawed": lambda each: each.run_id}
+    with http_service(url, secret, tasks, service_id="cold") as service:
+        service.register()
+        stack.start_worker("steps.py", concurrency=1)
+        run_id = chain(stack, "cold", "thawed")
+        stack.until(lambda: bool(service.dispatches), "it was not dispatched")
+        with stack.deployment.database.transaction() as tx:
+            tx.execute("LOCK TABLE service_instances IN ACCESS EXCLUSIVE MODE")
+            may_end.set()
+            stack.until(lambda: stack.task_runs(run_id)[1].status == "running", "it was not claimed")
+            crashing_api.signal(signal.SIGSTOP)
+        try:
+            stack.until(lambda: len(service.dispatches) == 2, "no other attempt began")
+        finally:
+            crashing_api.signal(signal.SIGCONT)
+        check_completed_once(stack, run_id, steps=2)
+        assert [stack.output(each) for each in stack.task_runs(run_id)] == [
+            True,
+            service.dispatches[1].run_id,
+        ]
+        assert (len(service.dispatches), len(stack.attempts(run_id))) == (2, 1)
 
 
 _WAITS = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
