@@ -268,7 +268,7 @@ SCREENS: dict[str, Callable[[Studio], str]] = {
     "overview": _at("/"),
     "runs": _at("/runs"),
     "run": _run("failed"),
-    "graph": _run("going"),
+    "graph": _run("going", "?tab=graph"),
     "timeline": _run("partial", "?tab=timeline"),
     "items": _run("partial", "/steps/resize/items"),
     "log": _run("failed", "?tab=log&step=charge"),
@@ -281,6 +281,7 @@ SCREENS: dict[str, Callable[[Studio], str]] = {
     "workers": _at("/workers"),
     "schedules": _at("/schedules"),
     "storage": _at("/storage"),
+    "parts": _at("/parts"),
 }
 PHONES = ("overview", "runs", "run", "log", "dead-letters")
 PICTURES = {f"{name}-{theme}.png" for name in SCREENS for theme in ("light", "dark")} | {
