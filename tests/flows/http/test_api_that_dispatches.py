@@ -17,7 +17,7 @@ from support.crash_checks import check_completed_once
 from support.http_service import HttpService, http_service
 from support.live_stack import LiveStack
 
-from pipeweave.orchestrator.dispatch.serverless import TICK
+from pipeweave.orchestrator.dispatch.serverless import BEATING
 
 _AGE = """
 UPDATE task_runs SET claimed_at = claimed_at - interval '31 seconds' WHERE run_id = :id AND status = 'running'
@@ -57,7 +57,7 @@ def second(stack: LiveStack, run_id: UUID) -> Any:
 
 def until_claimed(stack: LiveStack, run_id: UUID) -> None:
     """Wait until the API has claimed the second step."""
-    stack.until(lambda: (second(stack, run_id).worker or "").startswith(f"{TICK}api:"), "it was not claimed")
+    stack.until(lambda: (second(stack, run_id).worker or "").startswith(BEATING), "it was not claimed")
 
 
 def grow_old(stack: LiveStack, run_id: UUID) -> None:
@@ -96,7 +96,7 @@ def test_killed_after_the_dispatch_and_before_its_answer(
         service.answer = answer
         gate.set()
         stack.until(lambda: len(service.dispatches) == 2, "it was not dispatched")
-        assert second(stack, run_id).worker.startswith(f"{TICK}api:")
+        assert second(stack, run_id).worker.startswith(BEATING)
         crashing_api.kill()
         crashing_api.start_again()
         is_let_go.set()
