@@ -18,6 +18,7 @@ from pipeweave.api.ui.view import View
 from pipeweave.orchestrator import graph as drawing
 from pipeweave.orchestrator.domain import STATUS_LETTERS
 from pipeweave.orchestrator.graph import Box
+from pipeweave.spec import seen
 
 _WORDS = {letter: word for word, letter in STATUS_LETTERS.items()}
 
@@ -90,7 +91,7 @@ def _drawn(
         counts = {int(at): each["statuses"] for at, each in known["items"].items()}
         failed = {at: each.get("f", 0) + each.get("t", 0) for at, each in counts.items()}
         pairs = zip(known["ordinals"], known["statuses"], strict=True)
-        statuses = {at: words.seen(_WORDS[letter], failed.get(at, 0)) for at, letter in pairs}
+        statuses = {at: seen(_WORDS[letter], failed.get(at, 0)) for at, letter in pairs}
         left = {int(at): _left(view, each) for at, each in known["waits"].items()}
     marked = {at for at, step in enumerate(graph["steps"]["ids"], 1) if step in changed}
     shape, layout = drawing.read_document(graph)

@@ -35,9 +35,7 @@ def parts(view: View) -> ScreenPage:
     """Every part, in every state."""
     statuses = dict.fromkeys([*(each.value for each in RunStatus), *(each.value for each in TaskStatus)])
     shown = {
-        "statuses": [*statuses, "partial", "warning"]
-        if "partial" not in statuses
-        else [*statuses, "warning"],
+        "statuses": [*statuses, "warning"],
         "fields": _FIELDS,
         "bars": _bars(),
         "lines": _lines(),

@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 from pipeweave.api.ui.view import View
-from pipeweave.api.ui.words import seen
 from pipeweave.orchestrator.timeline import PhaseKind, colour_of
+from pipeweave.spec import seen
 
 # Up to so many task runs, the timeline of a run is read for its bars.
 MOST_DETAILED = 1_000

@@ -11,6 +11,7 @@ from pipeweave.api.ui import words
 from pipeweave.api.ui.charts import sparkline
 from pipeweave.api.ui.graphs import graph_of
 from pipeweave.api.ui.static_files import static_files
+from pipeweave.api.ui.tracebacks import traced
 from pipeweave.api.ui.verbs import VERBS
 from pipeweave.spec import WITH_ITEMS
 
@@ -26,7 +27,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= words.FILTERS
+    made.filters |= {**words.FILTERS, "traced": traced}
     made.tests["engine"] = words.is_engine
     made.globals |= {"static": static_files().url, "verbs": VERBS.rows, "graph_of": graph_of}
     made.globals |= {"sparkline": sparkline, "WITH_ITEMS": WITH_ITEMS}

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from pipeweave.api.http import RecordedCall
 from pipeweave.api.ui.clock_times import on_clocks
 from pipeweave.ids import ENGINE_TASK_PREFIX
+from pipeweave.spec import seen
 
 # Keys of steps that the engine decides, with what they are called.
 ENGINE_WORDS = {
@@ -23,22 +24,12 @@ ENGINE_WORDS = {
     **{each: each for each in ("pipeline", "loop")},
 }
 # Filter name -> function.
-FILTERS: dict[str, Callable[..., Any]] = {"on_clocks": on_clocks}
+FILTERS: dict[str, Callable[..., Any]] = {"on_clocks": on_clocks, "seen": seen}
 
 
 def _filter(function: Callable[..., Any]) -> Callable[..., Any]:
     FILTERS[function.__name__] = function
     return function
-
-
-@_filter
-def seen(status: str, failed: int = 0) -> str:
-    """The status of a step as one sees it: a map that completed without some of its items is partial.
-
-    Args:
-        failed: how many of its items failed.
-    """
-    return "partial" if failed and status == "completed" else status
 
 
 def is_engine(task_id: str) -> bool:

@@ -90,9 +90,10 @@ class NoteKeeper:
         now = time.monotonic()
         if now < self._next_beat or not (mine := self._open.silent()):
             return
+        # Also after one that fails: while PostgreSQL is away, this looks many times a second.
+        self._next_beat = now + BEAT_EVERY.total_seconds()
         try:
             self._database.run(lambda tx: heartbeats.beat_claims(tx, mine, self._worker), is_one=False)
-            self._next_beat = now + BEAT_EVERY.total_seconds()
         except PipeWeaveError as error:
             log.warning("next_step.no_heartbeat", extra={"reason": error.detail})
         except Exception:

@@ -6,6 +6,8 @@ it is written once. A column without a value is left out: PostgreSQL reads it as
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -53,22 +55,23 @@ class RunTexts:
         return row, f'{{"run_id":"{run_id}","type":"run.created","data":{data}}}'
 
 
+def _without(fields: Sequence[str], own: Collection[str]) -> Callable[[Any], Any]:
+    """Gives the other values of a tuple with these fields."""
+    return operator.itemgetter(*(place for place, name in enumerate(fields) if name not in own))
+
+
+# All but what each run has for itself, and what is in neither row.
+_OF_HEADER = _without(RunHeader._fields, {"id", "input", "input_path"})
+_OF_RUN = _without(
+    NewRun._fields,
+    {"header", "input", "value", "run_token", "metadata", "key", "tasks", "idempotency_key"},
+)
+
+
 def _are_alike(one: NewRun, other: NewRun) -> bool:
-    """Whether `_common_columns` and `_common_data` are the same for both."""
-    a, b = one.header, other.header
-    return (
-        a.plan is b.plan
-        and a.triggered_by is b.triggered_by
-        and a.requires is b.requires
-        and a.parent is b.parent
-        and a.scope is b.scope
-        and one.reused is other.reused
-        and one.edits is other.edits
-        and (a.pipeline_id, a.pipeline_version, a.failure_mode, a.priority, a.queue, a.body, a.rerun_from)
-        == (b.pipeline_id, b.pipeline_version, b.failure_mode, b.priority, b.queue, b.body, b.rerun_from)
-        and (one.timeout_ms, one.idle_timeout_ms, one.rerun_of)
-        == (other.timeout_ms, other.idle_timeout_ms, other.rerun_of)
-    )
+    """Whether `_common_columns` and `_common_data` are the same for both: a field that is new counts, too."""
+    of_run: bool = _OF_RUN(one) == _OF_RUN(other)
+    return of_run and bool(_OF_HEADER(one.header) == _OF_HEADER(other.header))
 
 
 def _own_columns(new: NewRun) -> str:

@@ -1,12 +1,11 @@
-"""Tells the driver how ids and names of columns are written and read, in fewer calls than it takes by itself.
+"""Tells the driver how ids are written and read, in fewer calls than it takes by itself.
 
-A statement names and returns several ids, and each row comes with the names of its columns: what the driver
-calls for each of them is a good part of what a short statement takes.
+A statement names and returns several ids: what the driver calls for each of them is a good part of what a
+short statement takes.
 """
 
 from __future__ import annotations
 
-import codecs
 from typing import Any
 from uuid import UUID
 
@@ -14,17 +13,6 @@ from psycopg2 import extensions
 
 # The types uuid and uuid[] of PostgreSQL.
 _UUID, _UUIDS = 2950, 2951
-# The driver's own codec is a function written in Python, which it calls for the name of each column.
-_CODEC = "pipeweave_utf8"
-
-
-def _codec(name: str) -> codecs.CodecInfo | None:
-    return codecs.CodecInfo(codecs.utf_8_encode, codecs.utf_8_decode, name=_CODEC) if name == _CODEC else None
-
-
-# For all connections that this process opens from now on.
-codecs.register(_codec)
-extensions.encodings["UTF8"] = _CODEC
 
 
 def _written(value: UUID) -> extensions.AsIs:

@@ -61,6 +61,7 @@ def graph(
     step to those that need it. RUN is an id with its `prun_`, the beginning of one, or `latest`.
     """
     from pipeweave.cli.support.graph_text import graph_lines
+    from pipeweave.cli.support.steps import seen_status
 
     statuses: dict[str, str] = {}
     body: str | None = None
@@ -68,7 +69,7 @@ def graph(
         run = client.run(id_arguments.run(client, pipeline)).document
         pipeline, version = str(run["pipelineId"]), int(run["pipelineVersion"])
         body = run.get("body")
-        statuses = {each["id"]: each["status"] for each in run["steps"]}
+        statuses = {each["id"]: seen_status(each) for each in run["steps"]}
     else:
         version = number or int(client.pipeline(pipeline)["version"])
     if svg is not None:

@@ -47,6 +47,7 @@ from pipeweave.spec.kinds import (
     WITH_ITEMS,
     StepKind,
     TaskRunKind,
+    seen,
 )
 from pipeweave.spec.output import WITH_OUTPUT, named_in, output_template, run_output
 from pipeweave.spec.parameter_checks import ParameterError, Parameters, parameter_errors
@@ -135,6 +136,7 @@ __all__ = [
     "rules",
     "run_output",
     "secret_errors",
+    "seen",
     "show_path",
     "split_secrets",
     "takes_params",

@@ -30,3 +30,12 @@ STEPS: frozenset[str] = frozenset(KINDS) - {ITEM}
 ITEMS: frozenset[str] = frozenset({ITEM})
 # Decided by the engine: no worker, no message and no task; the transaction that reaches it decides it.
 ENGINE: frozenset[str] = frozenset({CHOICE, TRANSFORM, WAIT, BODY})
+
+
+def seen(status: str, failed: int = 0) -> str:
+    """The status of a step as people see it: a map that completed without some of its items is partial.
+
+    Args:
+        failed: how many of its items failed; 0 of a step without items.
+    """
+    return "partial" if failed and status == "completed" else status

@@ -82,7 +82,8 @@ def test_one_dead_letter_shows_its_traceback_and_is_retried(
 ) -> None:
     visit.open("/dead-letters")
     visit.page.locator("tbody").last.get_by_role("link").first.click()
-    visit.page.locator(".traceback").first.wait_for()
+    visit.page.get_by_role("button", name="Copy the traceback").first.wait_for()
+    assert visit.page.locator(".traceback pre").count()
     visit.axe()
     visit.page.get_by_role("link", name="Retry", exact=True).click()
     visit.page.get_by_role("button", name="Retry", exact=True).click()

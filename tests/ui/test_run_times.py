@@ -117,6 +117,16 @@ def test_a_sum_of_the_ledger_filters_the_rows(visit: Visit, run_id: UUID) -> Non
     visit.page.locator("pw-timeline [data-drawn='1']").wait_for()
 
 
+def test_the_bar_of_a_ledger_is_as_wide_as_its_causes(visit: Visit, run_id: UUID) -> None:
+    """A rule for other elements with the same class would cover causes."""
+    visit.open(path(run_id, "/timeline"))
+    rects = visit.page.locator(".ledger-bar rect")
+    assert rects.count() > 2
+    widths = "all => all.map(each => [each.width.baseVal.value, parseFloat(getComputedStyle(each).width)])"
+    for said, drawn_as in rects.evaluate_all(widths):
+        assert abs(said - drawn_as) < 0.1
+
+
 def test_a_matrix_tells_of_an_item_and_of_a_range(visit: Visit, run_id: UUID) -> None:
     visit.open(path(run_id, "/steps/resize/items"))
     canvas = drawn(visit, "pw-matrix").locator("canvas")

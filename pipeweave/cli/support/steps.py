@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pipeweave.cli.support.rendering import seconds, took
-from pipeweave.spec import WITH_ITEMS
+from pipeweave.spec import WITH_ITEMS, seen
 
 if TYPE_CHECKING:
     from pipeweave.client import Run
 
-FINAL = frozenset({"completed", "failed", "timeout", "cancelled", "skipped"})
+FINAL = frozenset({"completed", "partial", "failed", "timeout", "cancelled", "skipped"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class StepProgress:
     """The progress of one step; the numbers count its task runs (a map has one per item).
 
     Args:
-        status: as the API says it, but `running` for a map whose items are not final.
+        status: as people see it: `running` for a map whose items are not final, `partial` if some failed.
         done: how many ended, well or badly.
         progress: percent that the running attempt reported.
         message: what the running attempt reported.
@@ -101,6 +101,11 @@ class StepProgress:
         return took(self.started_at, self.finished_at)
 
 
+def seen_status(step: Mapping[str, Any]) -> str:
+    """The status of a step as people see it."""
+    return seen(step["status"], step["failed"] if step.get("kind") in WITH_ITEMS else 0)
+
+
 def steps_of(run: Run) -> list[StepProgress]:
     """The progress of each step of a run, in the order of its pipeline."""
     return [_step(each) for each in run.document.get("steps") or ()]
@@ -110,7 +115,7 @@ def _step(each: Mapping[str, Any]) -> StepProgress:
     is_map = each.get("kind") in WITH_ITEMS
     return StepProgress(
         id=each["id"],
-        status="running" if is_map and each["status"] == "waiting" else each["status"],
+        status="running" if is_map and each["status"] == "waiting" else seen_status(each),
         is_map=is_map,
         done=each["done"],
         total=each["total"],
