@@ -42,12 +42,12 @@ def backends(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend
 
 
 def run(driver: RunDriver, order: SweepOrder | None = None) -> requested_sweep.SweepResult:
-    """A sweep for which everything is old."""
+    """A sweep for which everything is old, however much the clocks of store and PostgreSQL differ."""
     return requested_sweep.run(
         driver.database,
         driver.values.backends,
         order or SweepOrder(),
-        grace=timedelta(),
+        grace=timedelta(minutes=-1),
         is_own_folder=False,
     )
 
