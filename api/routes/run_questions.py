@@ -1,5 +1,5 @@
-"""Endpoints that answer questions about a run: its attempts, how it differs from another run, whether its
-rows agree with its events, and why it does not go on.
+"""Endpoints that answer questions about a run: its attempts and their logs, how it differs from another run,
+whether its rows agree with its events, and why it does not go on.
 """
 
 from __future__ import annotations
@@ -8,13 +8,15 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.api.contract.query_parameters import AttemptsQuery, CompareQuery, PageQuery
+from pipeweave.api.contract.run_logs import RunLogsQuery
 from pipeweave.api.contract.run_questions import StateAtQuery, VerifyRequest
 from pipeweave.api.http import Call, PathId, Routes
-from pipeweave.errors import LimitExceeded, NotFound
+from pipeweave.errors import LimitExceeded, NotFound, Unavailable
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import rebuilding, run_verification, why_run
 from pipeweave.orchestrator.documents.checkpoints import CheckpointDetail, CheckpointList
 from pipeweave.orchestrator.documents.comparisons import RunComparison
+from pipeweave.orchestrator.documents.run_logs import RunLogs
 from pipeweave.orchestrator.documents.run_questions import RunAt, RunForecast, RunVerification, RunWhyAnswer
 from pipeweave.orchestrator.documents.task_runs import AttemptList
 from pipeweave.orchestrator.security import READ
@@ -39,6 +41,32 @@ def list_attempts(call: Call, id: str, query: AttemptsQuery) -> dict[str, Any]:
     with call.reading() as tx:
         page = reading.run_attempts(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
         return query.named("attempts", page)
+
+
+@routes.add(
+    "GET",
+    "/api/runs/{id}/logs",
+    "Read the log of a run",
+    ids=RUN,
+    query=RunLogsQuery,
+    answer=RunLogs,
+    errors=(NotFound, Unavailable),
+)
+def run_logs(call: Call, id: str, query: RunLogsQuery) -> dict[str, Any]:
+    """What all attempts of a run have logged, by time, also while it runs.
+
+    The logs of at most 50 attempts are read, each to 200 kB from its end at least, and 10 MB of them all:
+    those of the attempts that failed, then of those that began last. `attemptsRead` says how many.
+    """
+    wanted, deployment = query.wanted(), call.deployment
+    backends, secret_key = deployment.values.backends, deployment.settings.secret_key
+    with call.reading() as tx:
+        run_id = ids.read(ids.RUN, id)
+        chosen = reading.chosen_logs(tx, call.tenant, run_id, backends, secret_key, step_id=wanted.step_id)
+    page = reading.read_run_logs(backends, chosen, query.page(), wanted, deployment.log_endings)
+    return query.named("logs", page) | {
+        name: page[name] for name in ("attempts", "attemptsRead", "isCut", "isComplete")
+    }
 
 
 @routes.add(

@@ -12,12 +12,12 @@ from markupsafe import Markup, escape
 
 from pipeweave.api.ui.view import View
 from pipeweave.errors import NotFound, Unavailable
+from pipeweave.orchestrator.domain import stored_lines
 
 # Lines that a page holds; scripts load the others.
 LINES_SHOWN = 500
 # Last lines that are shown beside an error.
 LINES_AT_AN_END = 6
-LEVELS = ("debug", "info", "warning", "error", "critical")
 # Members that a line shows elsewhere, or that only serve machines.
 _OWN = frozenset(
     (
@@ -96,11 +96,10 @@ def of_task_run(view: View, task_run: Mapping[str, Any]) -> ShownLog:
     numbers = part["lineNumbers"] or range(1, len(part["logs"]) + 1)
     numbered = list(zip(numbers, part["logs"], strict=True))
     level = view.parameters.get("level", "")
-    if level in LEVELS:
-        least = LEVELS.index(level)
-        numbered = [each for each in numbered if LEVELS.index(_level(each[1])) >= least]
+    if level in stored_lines.LEVELS:
+        numbered = [each for each in numbered if stored_lines.is_at_least(each[1], level)]
     begin = _begin(view, len(numbered))
-    shown = [_line(number, line) for number, line in numbered[begin : begin + LINES_SHOWN]]
+    shown = [shown_line(number, line) for number, line in numbered[begin : begin + LINES_SHOWN]]
     return ShownLog(
         task_run,
         attempt,
@@ -121,7 +120,7 @@ def tail_of(view: View, task_run: Mapping[str, Any]) -> list[LogLine]:
         lines = view.ask_now_and_then("runs.task_run_logs", query, id=task_run["id"])["logs"]
     except (NotFound, Unavailable):
         return []
-    return [_line(number, line) for number, line in enumerate(lines, 1)]
+    return [shown_line(number, line) for number, line in enumerate(lines, 1)]
 
 
 def _begin(view: View, count: int) -> int:
@@ -132,12 +131,13 @@ def _begin(view: View, count: int) -> int:
     return max(0, count - LINES_SHOWN)
 
 
-def _line(number: int, line: Mapping[str, Any]) -> LogLine:
+def shown_line(number: int, line: Mapping[str, Any]) -> LogLine:
+    """A line of a log as a page shows it."""
     more = {name: value for name, value in line.items() if name not in _OWN and value is not None}
     return LogLine(
         number,
         _text(line.get("time") or line.get("timestamp")) or None,
-        _level(line),
+        stored_lines.level_of(line),
         coloured(_text(line.get("message"))),
         json.dumps(more, ensure_ascii=False) if more else "",
         _text(line.get("exception")),
@@ -146,11 +146,6 @@ def _line(number: int, line: Mapping[str, Any]) -> LogLine:
 
 def _text(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _level(line: Mapping[str, Any]) -> str:
-    level = str(line.get("level", "")).lower()
-    return {"warn": "warning", "fatal": "critical"}.get(level, level if level in LEVELS else "info")
 
 
 def coloured(text: str) -> Markup:

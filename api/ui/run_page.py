@@ -49,7 +49,7 @@ def run(view: View, id: str) -> ScreenPage | Redirect:
     if is_beside and (asked := _step_that_asks(view, document)):
         # What a person may decide is in the address: the page that looks again is the same for all.
         return Redirect(view.here(step=asked, done=view.parameters.get("done")))
-    step = view.parameters.get("step") or (first_step(document) if is_beside or tab == "log" else "")
+    step = view.parameters.get("step") or (first_step(document) if is_beside else "")
     chosen = selected(view, document, step)
     shown = {
         "run": document,

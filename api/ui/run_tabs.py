@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeweave.api.ui import logs, run_changes
+from pipeweave.api.ui import logs, run_changes, run_log
 from pipeweave.api.ui.event_sentences import Names, said
 from pipeweave.api.ui.run_gantt import gantt_of
 from pipeweave.api.ui.run_step import Selected
@@ -153,16 +153,17 @@ def data(view: View, run: Run, chosen: Selected | None) -> Shown:
 
 
 def log(view: View, run: Run, chosen: Selected | None) -> Shown:
-    """The log of the selected step; of a map, that of its first item that failed, else of its first."""
-    subject = None if chosen is None else chosen.sample or chosen.task_run
-    if chosen is not None and chosen.sample is None and chosen.items and chosen.index is None:
-        subject = view.ask("runs.get_task_run", id=chosen.items[0]["id"])
+    """The log of the whole run by time; or, with a step, of that: of a map, of its first item that failed."""
     logged = [each for each in run["steps"] if each["startedAt"] and each["kind"] in (*CALLED, *WITH_ITEMS)]
     logged.sort(key=lambda each: not each["failed"])
-    return {
-        "log": None if subject is None else logs.of_task_run(view, subject),
-        "loggable": logged[:LOGS_LISTED],
-    }
+    shown: Shown = {"log": None, "merged": None, "loggable": logged[:LOGS_LISTED]}
+    if chosen is None or view.parameters.get("merged") == "1":
+        step = None if chosen is None else chosen.step_id
+        return {**shown, "merged": run_log.of_run(view, run, step)}
+    subject = chosen.sample or chosen.task_run
+    if chosen.sample is None and chosen.items and chosen.index is None:
+        subject = view.ask("runs.get_task_run", id=chosen.items[0]["id"])
+    return {**shown, "log": None if subject is None else logs.of_task_run(view, subject)}
 
 
 def attempts(view: View, run: Run, chosen: Selected | None) -> Shown:

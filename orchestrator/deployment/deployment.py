@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from celery import Celery
 
@@ -10,6 +10,7 @@ from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator.deployment.nobodys_joins import sender_of
 from pipeweave.orchestrator.deployment.reactions import reactions_to
 from pipeweave.orchestrator.deployment.without_broker import WithoutBroker
+from pipeweave.orchestrator.kept import LogEndings
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.store import doomed_objects
@@ -21,12 +22,17 @@ from pipeweave.storage import Backends
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """One process's connections to the database, the storage and the broker of a deployment."""
+    """One process's connections to the database, the storage and the broker of a deployment.
+
+    Args:
+        log_endings: what was read last of the logs of attempts.
+    """
 
     settings: Settings
     database: Database
     values: Values
     publisher: Publisher
+    log_endings: LogEndings = field(default_factory=LogEndings, compare=False)
 
     @property
     def has_broker(self) -> bool:

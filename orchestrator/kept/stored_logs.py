@@ -116,7 +116,7 @@ def read_log(backends: Backends, place: LogPlace, *, offset: int | None, tail: i
     Raises:
         Unavailable: storage cannot be reached.
     """
-    stored_log = _find(backends, place)
+    stored_log = find(backends, place)
     size = 0 if stored_log is None else stored_log[1].size
     start = _start(size, offset, tail)
     content = b"" if stored_log is None or start >= size else _read(stored_log[0], stored_log[1].path, start)
@@ -139,7 +139,7 @@ def opened(backends: Backends, place: LogPlace, most: int) -> Iterator[tuple[Ite
     Raises:
         Unavailable: storage cannot be reached.
     """
-    stored_log = _find(backends, place)
+    stored_log = find(backends, place)
     if stored_log is None:
         yield iter(()), 0
         return
@@ -154,11 +154,16 @@ def size_of(backends: Backends, place: LogPlace) -> int:
     Raises:
         Unavailable: storage cannot be reached.
     """
-    stored_log = _find(backends, place)
+    stored_log = find(backends, place)
     return 0 if stored_log is None else stored_log[1].size
 
 
-def _find(backends: Backends, place: LogPlace) -> tuple[Storage, ObjectInfo] | None:
+def find(backends: Backends, place: LogPlace) -> tuple[Storage, ObjectInfo] | None:
+    """The stored log, in the first of its places that has one. Call it without a connection.
+
+    Raises:
+        Unavailable: storage cannot be reached.
+    """
     for each in place.references:
         storage = backends.get(each.backend)
         info = storage.stat(each.path)
@@ -189,7 +194,7 @@ def _lines(content: bytes, *, is_cut: bool, has_all: bool) -> tuple[list[Any], i
         has_all: the part ends with the log, to which nothing will be added.
     """
     end = content.rfind(b"\n") + 1
-    if has_all or _is_object(content[end:]):
+    if has_all or is_object(content[end:]):
         end = len(content)
     if not end and len(content) >= MAX_LOG_ANSWER_BYTES:
         # One line that is longer than an answer comes in parts.
@@ -205,7 +210,8 @@ def parsed_line(content: bytes) -> Document:
     return line if isinstance(line, dict) else {"message": content.decode(errors="replace")}
 
 
-def _is_object(content: bytes) -> bool:
+def is_object(content: bytes) -> bool:
+    """Whether this is the whole of a line: no beginning of a longer one is an object."""
     return content.startswith(b"{") and isinstance(_parsed(content), dict)
 
 

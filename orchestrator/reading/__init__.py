@@ -26,6 +26,7 @@ from pipeweave.orchestrator.reading.run_comparison import compare_runs
 from pipeweave.orchestrator.reading.run_events import run_events
 from pipeweave.orchestrator.reading.run_forecast import run_forecast
 from pipeweave.orchestrator.reading.run_grid import MOST_RUNS, MOST_STEPS, Window, grid
+from pipeweave.orchestrator.reading.run_logs import RunLogFilter, chosen_logs, read_run_logs
 from pipeweave.orchestrator.reading.runs import edits_shown, require_run, root_of, run, run_task_runs
 from pipeweave.orchestrator.reading.schedule_calendar import schedule_calendar
 from pipeweave.orchestrator.reading.schedule_list import schedule, schedules
@@ -50,10 +51,12 @@ __all__ = [
     "MOST_STEPS",
     "Document",
     "PageRequest",
+    "RunLogFilter",
     "TaskRunFilter",
     "Window",
     "checkpoint",
     "checkpoints",
+    "chosen_logs",
     "compare_runs",
     "deploys",
     "edits_shown",
@@ -72,6 +75,7 @@ __all__ = [
     "queue_items",
     "queue_status",
     "queues",
+    "read_run_logs",
     "require_run",
     "root_of",
     "run",

@@ -50,7 +50,7 @@ def find_in_log(
                 continue
             number += 1
             line = stored_logs.parsed_line(content.rstrip(b"\n"))
-            if _has(line, wanted):
+            if has_text(line, wanted):
                 lines.append(line)
                 numbers.append(number)
     return {
@@ -76,6 +76,6 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def _has(line: Document, wanted: str) -> bool:
-    """Whether a value of a line has the text: what people look for is what they see of it."""
+def has_text(line: Document, wanted: str) -> bool:
+    """Whether a value of a line has a text in small letters: what people look for is what they see of it."""
     return any(wanted in str(each).casefold() for each in line.values())

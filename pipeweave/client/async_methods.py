@@ -102,6 +102,7 @@ class AsyncMethods(InThreads):
     rollback_pipeline = awaited(Client.rollback_pipeline)
     rotate_trigger_secret = awaited(Client.rotate_trigger_secret)
     run = awaited(Client.run)
+    run_logs = awaited(Client.run_logs)
     run_stats = awaited(Client.run_stats)
     runs = awaited(Client.runs)
     save_view = awaited(Client.save_view)

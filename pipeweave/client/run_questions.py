@@ -24,6 +24,20 @@ class RunQuestionMethods(Methods):
         path = f"/api/runs/{checked_id(run_id)}/attempts"
         return self._all(path, "attempts", {"limit": PAGE_SIZE, **filters})
 
+    def run_logs(self, /, run_id: str, **filters: Any) -> Document:
+        """Read a page of what all attempts of a run have logged, by time: {logs, attempts, attemptsRead,
+        isCut, isComplete, nextCursor}. The logs of at most 50 attempts are read, those that failed first.
+
+        Args:
+            run_id: the run.
+            filters: parameters of the API: `order` (`newest` or `oldest`), `stepId`, `level`, `text`,
+                `limit`, and `cursor`, `nextCursor` of the page before.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        return document_of(self._http.get(f"/api/runs/{checked_id(run_id)}/logs", filters))
+
     def compare(self, run_id: str, other: str, limit: int | None = None) -> Document:
         """Compare two runs of a pipeline: {left, right, deltaMs, input, version, counts, steps}.
 

@@ -107,6 +107,25 @@ def test_a_log_keeps_the_rules_of_accessibility(
     visit.axe()
 
 
+def test_without_a_step_the_log_of_the_whole_run_is_shown_and_grows(
+    visit: Visit, running: UUID, write: Callable[[int], None]
+) -> None:
+    write(8)
+    page = visit.open(f"/runs/{ids.show(ids.RUN, running)}?tab=log")
+    lines = page.locator(".merged .ln")
+    expect(lines).to_have_count(8)
+    expect(lines.nth(1)).to_have_text("12:00:00.002 a red plain")
+    assert page.locator(".merged img").count() == 0
+    write(9)
+    expect(lines).to_have_count(9, timeout=30_000)
+    visit.axe_in_both_themes()
+    page.get_by_label("Level").select_option("error")
+    page.get_by_role("button", name="Show").click()
+    expect(lines).to_have_count(1)
+    lines.get_by_role("link", name="a").click()
+    expect(page.get_by_label("Attempt")).to_have_value("1")
+
+
 def test_without_scripts_the_end_is_shown_and_the_rest_is_a_link_away(
     browser: Browser,
     server: str,

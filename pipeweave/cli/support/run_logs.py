@@ -1,7 +1,7 @@
 """Print the stored logs of all task runs of a run as one log, and follow it while the run goes on.
 
-The log of a run of ordinary size is one answer of the API. Of a run with more task runs, or one that is
-followed, the log of each attempt is asked for.
+The log of a run of ordinary size is one answer of the API, and so are the last lines of a larger one. Of a
+run that is followed, the log of each attempt is asked for.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 # Of a run with at most so many task runs, all logs are asked for at once; each is an object in storage.
 MOST_AT_ONCE = 2_000
-# Of so many attempts, the newest, lines are shown; each is an object in storage.
+# So many attempts, the newest, are followed; each is an object in storage.
 MOST_ATTEMPTS = 200
 # What an export says of each line beside what was logged; the step has what people want of it.
 _IDS = {"taskRunId", "stepId", "mapIndex", "attempt", "tenant", "pipelineId", "pipelineVersion", "traceId"}
 # Between two looks at a run that is followed (s).
 POLL_INTERVAL_S = 0.5
 _PAGE = 500
+_MOST_ON_A_PAGE = 1_000
 # The most lines that the API gives from the end of one log.
 _MOST_TAIL = 10_000
 
@@ -57,8 +58,11 @@ def show(client: Client, run_id: str, *, count: int, follow: bool, as_json: bool
         follow: go on until the run has ended, and its logs are complete.
     """
     run = client.run(run_id)
-    if not follow and sum(run.document.get("counts", {}).values()) <= MOST_AT_ONCE:
-        shown = _print_last(_all_lines(client, run, with_ids=as_json), count, as_json=as_json)
+    if not follow:
+        is_large = sum(run.document.get("counts", {}).values()) > MOST_AT_ONCE
+        whole = _all_lines(client, run, with_ids=as_json)
+        read = _last_lines(client, run, count) if is_large else whole
+        shown = _print_last(read, count, as_json=as_json)
         if not shown and not as_json:
             click.echo(f"The tasks of {run_id} have logged nothing.", err=True)
         return
@@ -67,7 +71,7 @@ def show(client: Client, run_id: str, *, count: int, follow: bool, as_json: bool
     logs = attempts.begun()
     lines = _lines(client, logs, tail=max(1, min(count, _MOST_TAIL)))
     _print_last(lines, count, as_json=as_json)
-    while follow and not (is_over and all(each.is_complete for each in logs)):
+    while not (is_over and all(each.is_complete for each in logs)):
         is_over = is_over or client.run(run_id).is_final
         logs = [each for each in logs if not each.is_complete] + attempts.begun()
         fresh = sorted(_lines(client, logs), key=_moment)
@@ -90,6 +94,28 @@ def _all_lines(client: Client, run: Run, *, with_ids: bool) -> Iterator[Document
         step = _step(line["stepId"], line.get("mapIndex"), line["attempt"])
         kept = line if with_ids else {name: value for name, value in line.items() if name not in _IDS}
         yield {"step": step, **kept}
+
+
+def _last_lines(client: Client, run: Run, count: int) -> list[Document]:
+    """The last lines of a run of any size, of those attempts whose logs the API reads."""
+    lines: list[Document] = []
+    cursor = None
+    while len(lines) < max(count, 1):
+        limit = min(max(count, 1) - len(lines), _MOST_ON_A_PAGE)
+        page = client.run_logs(run.id, limit=limit, cursor=cursor)
+        # The pages go backwards, each with its oldest line first.
+        lines[:0] = [_line_of_page(each) for each in page["logs"]]
+        if cursor is None and page["attemptsRead"] < page["attempts"]:
+            said = f"Of {page['attempts']:,} attempts, the logs of the {page['attemptsRead']:,} that failed"
+            click.echo(f"{said} or began last are shown.", err=True)
+        if (cursor := page["nextCursor"]) is None:
+            break
+    return lines
+
+
+def _line_of_page(each: Document) -> Document:
+    step = _step(each["stepId"], each["mapIndex"], each["attempt"])
+    return {"step": step, "timestamp": each["time"], **each["line"]}
 
 
 def _step(step_id: str, map_index: int | None, attempt: int) -> str:

@@ -200,6 +200,23 @@ def test_the_log_of_a_run_is_one_answer_however_many_attempts_it_has(call: Call,
     assert (last["step"], last["message"], last["taskRunId"]) == ("a[3] attempt 2", "third", TASK_RUN)
 
 
+def test_the_last_lines_of_a_large_run_are_asked_for_by_pages_that_go_backwards(
+    call: Call, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_logs, "_MOST_ON_A_PAGE", 2)
+    large = {"id": RUN, "pipelineId": "p", "status": "failed", "counts": {"completed": 2_001}}
+    served.put(f"GET /api/runs/{RUN}", (200, large))
+    of = {"stepId": "a", "mapIndex": 3, "attempt": 2, "time": "2026-11-20T12:00:00Z"}
+    logs = [{**of, "line": {"level": "info", "message": each}} for each in ("one", "two", "three")]
+    page = {"attempts": 2_003, "attemptsRead": 50, "nextCursor": "c"}
+    served.put(f"GET /api/runs/{RUN}/logs?limit=2", (200, {**page, "logs": logs[1:]}))
+    served.put(f"GET /api/runs/{RUN}/logs?limit=1&cursor=c", (200, {**page, "logs": logs[:1]}))
+    result = call("logs", RUN, "-n", "3")
+    said = [each.split(maxsplit=2)[-1] for each in result.stdout.splitlines()]
+    assert said == [f"{each} step=a[3] attempt 2" for each in ("one", "two", "three")]
+    assert result.stderr == "Of 2,003 attempts, the logs of the 50 that failed or began last are shown.\n"
+
+
 def test_the_log_of_a_run_that_logged_nothing_says_so(call: Call, served: Served) -> None:
     served.put(f"GET /api/runs/{RUN}", (200, {"id": RUN, "pipelineId": None, "status": "completed"}))
     served.put(
