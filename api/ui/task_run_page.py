@@ -62,7 +62,6 @@ def task_run(view: View, id: str) -> ScreenPage | Redirect:
         "is_step": True,
         "diff": None,
         "log": logs.of_task_run(view, document) if tab == "log" else None,
-        "loggable": (),
     }
     return ScreenPage(document["taskId"], shown, document["status"])
 

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from pipeweave.api.http import RecordedCall
 from pipeweave.api.ui.clock_times import on_clocks
 from pipeweave.ids import ENGINE_TASK_PREFIX
+from pipeweave.orchestrator.domain import stored_lines
 from pipeweave.spec import seen
 
 # Keys of steps that the engine decides, with what they are called.
@@ -210,5 +211,11 @@ def waited(task_run: Mapping[str, Any]) -> float:
 
 @_filter
 def clock(text: str) -> Markup:
-    """A time of the day in UTC to the millisecond, for rows whose order is of interest."""
-    return Markup('<time datetime="{}" title="{}" data-plain>{}</time>').format(text, text, text[11:23])
+    """A time of the day to the millisecond, for rows whose order matters: in UTC here, and in the
+    reader's zone once scripts run (static/js/time.js). What says no time stays as it is.
+    """
+    at = stored_lines.moment_in(text)
+    if at is None:
+        return escape(text)
+    whole = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Markup('<time datetime="{0}" title="{0}" data-clock>{1}</time>').format(whole, whole[11:23])

@@ -23,9 +23,14 @@ def is_at_least(line: Mapping[str, Any], level: str) -> bool:
 
 
 def moment_of(line: Mapping[str, Any]) -> datetime | None:
-    """When a line was written; None if it does not say so. A time without an offset is in UTC."""
+    """When a line was written; None if it does not say so."""
+    return moment_in(str(line.get("time") or line.get("timestamp")))
+
+
+def moment_in(text: str) -> datetime | None:
+    """The time that a text says; None if it says none. A time without an offset is in UTC."""
     try:
-        moment = datetime.fromisoformat(str(line.get("time") or line.get("timestamp")))
+        moment = datetime.fromisoformat(text)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         return None

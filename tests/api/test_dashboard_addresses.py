@@ -13,7 +13,6 @@ import pytest
 from support.api_samples import TENANT
 from support.factories import register
 
-from pipeweave import ids
 from pipeweave.api.ui import SCREENS, dashboard
 from pipeweave.api.ui.verbs import VERBS
 from pipeweave.orchestrator.deployment.deployment import Deployment
@@ -100,12 +99,12 @@ def person(app: Flask, api: Api, tokens: Tokens) -> Api:
 
 
 @pytest.fixture
-def known(run_id: str) -> dict[str, str]:
-    """Kind of screen -> an id that is there."""
-    first = ids.show(ids.TASK_RUN, ids.task_run_id(ids.read(ids.RUN, run_id), 1))
+def known(api: Api, run_id: str) -> dict[str, str]:
+    """Kind of screen -> an id that is there. The task run is standalone: that of a step leads to its run."""
+    alone = api.post("/api/queue/task", {"taskId": "count", "input": {"path": "a"}}).json["runId"]
     return {
         "runs": run_id,
-        "task-runs": first,
+        "task-runs": alone,
         "pipelines": "files",
         "tasks": "count",
         "compare": run_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -11,11 +12,13 @@ from uuid import UUID
 
 import pytest
 from support.run_driver import PERMANENT, RunDriver, claim
+from support.sent_statements import sent_statements
 
 from pipeweave import ids
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.reading import run_logs
-from pipeweave.orchestrator.security import READ
+from pipeweave.orchestrator.security import READ, WORKER
+from pipeweave.orchestrator.state import claiming
 from pipeweave.storage.local import LocalStorage
 
 if TYPE_CHECKING:
@@ -148,17 +151,7 @@ def test_a_log_that_is_over_is_read_once_and_one_that_grows_is_read_again(
                 started_at = started_at - INTERVAL '1 minute' WHERE run_id = :run_id""",
             {"run_id": run_id},
         )
-    calls: list[str] = []
-    for name in ("stat", "open"):
-        asked = getattr(LocalStorage, name)
-        monkeypatch.setattr(
-            LocalStorage,
-            name,
-            lambda self, path, *args, _asked=asked, _name=name, **more: (
-                calls.append(_name),
-                _asked(self, path, *args, **more),
-            )[1],
-        )
+    calls = asked_of_storage(monkeypatch)
     assert len(said(own.get(address(run_id)).json)) == 2
     assert calls == ["stat", "open", "stat", "open"]
     calls.clear()
@@ -168,7 +161,72 @@ def test_a_log_that_is_over_is_read_once_and_one_that_grows_is_read_again(
     assert len(said(own.get(address(run_id)).json)) == 3
 
 
-def test_another_tenant_reads_no_log(own: Api, neighbour: Api, run_id: UUID) -> None:
-    assert neighbour.get(address(run_id)).status_code == 404
+def test_the_page_of_a_standalone_task_shows_its_log_with_its_times(api: Api, deployment: Deployment) -> None:
+    made = api.post("/api/queue/task", {"taskId": "count", "input": {"path": "a"}}).json["runId"]
+    lines = line(1, "alone"), {"message": "by hand", "time": "2026-11-20 13:00:02,5+01:00"}, {"time": "soon"}
+    stored = "".join(f"{json.dumps(each)}\n" for each in lines)
+    deployment.values.backends.default.put(f"runs/{made}.1/logs.jsonl", stored.encode())
+    page = api.get(f"/ui/{api.tenant}/task-runs/{made}", tab="log")
+    assert page.status_code == 200
+    assert "alone" in page.text
+    times = re.findall(r"<time [^>]*data-clock>[^<]*</time>|soon", page.text)
+    assert times[0].endswith(">12:00:01.000</time>")
+    assert 'title="2026-11-20T12:00:02.500Z"' in times[1], "the zone of who wrote it is not that of the page"
+    assert times[2] == "soon", "what says no time stays as it is"
+
+
+def asked_of_storage(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the calls that ask storage about an object, as they come."""
+    calls: list[str] = []
+    for name in ("stat", "open"):
+        asked = getattr(LocalStorage, name)
+
+        def noting(*args: Any, _asked: Callable[..., Any] = asked, _name: str = name, **more: Any) -> Any:
+            calls.append(_name)
+            return _asked(*args, **more)
+
+        monkeypatch.setattr(LocalStorage, name, noting)
+    return calls
+
+
+def test_the_log_of_a_run_of_500_attempts_costs_what_that_of_50_does(
+    own: Api, driver: RunDriver, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.store({"m": []}, id="wide", maps={"m": "${input}"})
+    run_id = driver.trigger("wide", list(range(500)))
+    items = [ids.ordinal_of(each.id) for each in driver.task_runs(run_id) if each.map_index is not None]
+    with driver.database.transaction() as tx:
+        claimed = claiming.start(tx, run_id, items, 1, worker="w1")
+    assert len(claimed) == 500
+    storage = deployment.values.backends.default
+    for each in claimed:
+        storage.put(f"runs/{ids.show(ids.TASK_RUN, each.id)}.1/logs.jsonl", b'{"message": "begun"}\n')
+    own.get("/api/runs")  # the token is known from now on
+    calls = asked_of_storage(monkeypatch)
+    with sent_statements(of_all_threads=False) as sent:
+        page = own.get(address(run_id), stepId="m").json
+    assert (page["attempts"], page["attemptsRead"], len(page["logs"])) == (500, 50, 50)
+    assert len(sent) == 2, list(sent)
+    assert calls == 50 * ["stat", "open"]
+
+
+def test_a_token_that_may_not_read_reads_no_log(
+    own: Api, driver: RunDriver, run_id: UUID, tokens: Tokens
+) -> None:
+    worker = replace(own, token=tokens.make(WORKER, tenants=(driver.tenant,)))
+    assert worker.get(address(run_id)).status_code == 403
+
+
+def test_another_tenant_reads_no_log(own: Api, neighbour: Api, run_id: UUID, write: Write) -> None:
+    write(1, line(1, "secret of theirs"))
+    refused = neighbour.get(address(run_id))
+    assert refused.status_code == 404
+    assert "secret of theirs" not in refused.text
+    page = neighbour.get(f"/ui/{neighbour.tenant}/runs/{ids.show(ids.RUN, run_id)}", tab="log")
+    assert page.status_code == 404
+    assert "secret of theirs" not in page.text
+
+
+def test_a_cursor_of_something_else_is_refused(own: Api, run_id: UUID) -> None:
     assert own.get(address(run_id), cursor="nonsense").status_code == 400
     assert own.get(address(run_id)).json["logs"] == []

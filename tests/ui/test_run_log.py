@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
@@ -160,3 +161,29 @@ def test_a_step_that_failed_shows_the_end_of_its_log_beside_its_error(
     expect(lines.last).to_contain_text("line 9")
     expect(lines.nth(3)).to_contain_text("error line 7")
     visit.axe_in_both_themes()
+
+
+def test_times_of_logs_and_events_are_in_the_readers_zone(
+    browser: Browser,
+    server: str,
+    driver: RunDriver,
+    running: UUID,
+    write: Callable[[int], None],
+    make_token: Callable[..., str],
+) -> None:
+    write(3)
+    here = {"timezone_id": "Asia/Kolkata", "locale": "en-GB"}
+    with visiting(browser, server, driver.tenant, make_token(READ), **here) as visit:
+        page = visit.open(f"/runs/{ids.show(ids.RUN, running)}?tab=log")
+        second = page.locator(".ln time").nth(1)
+        expect(second).to_have_text("17:30:00.002")
+        assert "2026-11-20T12:00:00.002Z" in (second.get_attribute("title") or "")
+        visit.open(address(running))
+        expect(page.locator("#L2 time[data-plain]")).to_have_text("17:30:00.002")
+        assert page.locator("#L2 time").get_attribute("title") == "2026-11-20T12:00:00.002Z"
+        visit.open(f"/runs/{ids.show(ids.RUN, running)}?tab=events")
+        first = page.locator("table.events time").first
+        local = page.evaluate(
+            "at => new Date(at).toLocaleTimeString('en-GB')", first.get_attribute("datetime")
+        )
+        expect(first).to_have_text(re.compile(f"^{local}"))

@@ -346,6 +346,7 @@ READS: dict[str, tuple[Callable[[Transaction], Any], int]] = {
     "its events": (lambda tx: reading.run_events(tx, TENANT, newest(tx), PageRequest()), FIRST),
     "its steps": (lambda tx: reading.step_states(tx, TENANT, newest(tx)), FIRST),
     "its attempts": (lambda tx: reading.run_attempts(tx, TENANT, newest(tx), PageRequest()), FIRST),
+    "its log": (lambda tx: reading.chosen_logs(tx, TENANT, newest(tx), VALUES.backends, None), FIRST),
     "its ledger": (lambda tx: timeline.ledger(tx, TENANT, newest(tx)), FIRST),
     "its timeline": (lambda tx: timeline.timeline(tx, TENANT, newest(tx), PageRequest(), bins=60), FIRST),
     "what differs from itself": (

@@ -14,6 +14,7 @@ import pytest
 from support.factories import a_pipeline
 from support.plans import plans_of, read_whole, rows_looked_at
 from support.servers import new_database
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator import kept, reading, timeline
@@ -202,6 +203,10 @@ READS: dict[str, tuple[Read, int]] = {
     "its task runs": (lambda tx: reading.run_task_runs(tx, TENANT, newest_run(tx), PageRequest()), 100),
     "its events": (lambda tx: reading.run_events(tx, TENANT, newest_run(tx), PageRequest()), 100),
     "its steps": (lambda tx: reading.step_states(tx, TENANT, newest_run(tx)), 100),
+    "its log": (
+        lambda tx: reading.chosen_logs(tx, TENANT, newest_run(tx), VALUES.backends, None),
+        100,
+    ),
     "its ledger": (lambda tx: timeline.ledger(tx, TENANT, newest_run(tx)), 100),
     "its timeline": (lambda tx: timeline.timeline(tx, TENANT, newest_run(tx), PageRequest(), bins=60), 100),
     "a task run": (lambda tx: reading.task_run(tx, TENANT, ids.task_run_id(newest_run(tx), 1)), 100),

@@ -3,6 +3,7 @@
 const HOUR = 3_600_000;
 const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const precise = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hourCycle: "h23" });
 const minutes = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const dated = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 
@@ -28,6 +29,19 @@ export function relative(at, now) {
 }
 
 /**
+ * The time of a line of a log as the server's filter `clock` writes it, in the reader's zone; without one it is in UTC.
+ * @param {string} said
+ */
+export function clockOf(said) {
+  const at = new Date((/(Z|[+-]\d\d(:?\d\d)?)$/i.test(said.slice(10)) ? said : `${said}Z`).replace(",", "."));
+  if (Number.isNaN(at.getTime())) return said;
+  // Logs are long: their times are not looked at again.
+  const place = Object.assign(document.createElement("time"), { title: at.toISOString(), textContent: precise.format(at) });
+  place.dataset.plain = "";
+  return place;
+}
+
+/**
  * A duration as the server writes it.
  * @param {number} ms
  */
@@ -48,7 +62,7 @@ function show() {
   for (const each of document.querySelectorAll("time[datetime]:not([data-plain])")) {
     const at = Date.parse(each.getAttribute("datetime") ?? "");
     if (Number.isNaN(at)) continue;
-    const text = relative(at, now);
+    const text = each.hasAttribute("data-clock") ? precise.format(at) : relative(at, now);
     if (each.textContent !== text) each.textContent = text;
     const title = `${format.format(at)}, ${each.getAttribute("datetime")}`;
     if (each.getAttribute("title") !== title) each.setAttribute("title", title);

@@ -1,5 +1,6 @@
 // A line of a log as the server writes it (api/ui/logs.py): number, time, level, message with its colours, the
 // members beside the message, and the traceback.
+import { clockOf } from "../time.js";
 
 const OWN = new Set(
   (
@@ -36,7 +37,7 @@ export function line(number, given) {
   link.textContent = String(number);
   const body = span("tx", "");
   const time = text(given.time ?? given.timestamp);
-  if (time) body.append(span("at", time.slice(11, 23)), " ");
+  if (time) body.append(clockOf(time), " ");
   if (level !== "info") body.append(span("lv", level), " ");
   coloured(body, text(given.message));
   const more = Object.entries(given).filter(([name, value]) => !OWN.has(name) && value !== null);
