@@ -56,3 +56,9 @@ def test_both_tools_name_the_same_steps(page: str) -> None:
     theirs, here = blocks(ROOT / f"docs/coming-from/{page}.md", "python")
     steps = ("list_files", "count", "report") if page != "temporal" else ("reserve", "send_parcel", "release")
     assert all(f"def {step}(" in program for step in steps for program in (theirs, here))
+
+
+@pytest.mark.parametrize("page", ["airflow", "celery-canvas", "temporal"])
+def test_every_program_is_python(page: str) -> None:
+    for program in blocks(ROOT / f"docs/coming-from/{page}.md", "python"):
+        compile(program, page, "exec", dont_inherit=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 
 import pytest
-from support.pages import text_of
+from support.pages import section, text_of
 
-from pipeweave import signatures
+from pipeweave import HttpWorker, signatures
 from pipeweave.api.contract.requests import FlatTask, RegisterRequest
 from pipeweave.api.contract.worker_reports import CompletionReport
 from pipeweave.storage import tokens
@@ -48,3 +49,19 @@ def test_the_defaults_of_a_task_on_the_page_are_right() -> None:
     for name, default in rows:
         if name != "idempotencyTTL":
             assert known[name] == int(default), name
+
+
+def test_the_table_of_arguments_in_python_is_the_signature_with_its_docstring() -> None:
+    assert not list(inspect.signature(HttpWorker.run).parameters)[1:], "the page says that there are none"
+    about = str(inspect.getdoc(HttpWorker)).split("Args:\n")[1].split("\n\n")[0]
+    meanings = dict(re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", about, re.MULTILINE))
+    expected = []
+    for name, each in inspect.signature(HttpWorker).parameters.items():
+        value = json.dumps(each.default) if isinstance(each.default, str) else each.default
+        shown = "" if value in (None, each.empty) else f"`{value}`"
+        expected.append((name, shown, " ".join(meanings.pop(name).replace("`", "").split())))
+    rows = re.findall(
+        r"^\| `(\w+)` \| (.*?) ?\| (.+) \|$", section("docs/http-workers.md", "In Python"), re.MULTILINE
+    )
+    assert [(name, shown, about.replace("`", "")) for name, shown, about in rows] == expected
+    assert not meanings
