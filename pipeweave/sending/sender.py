@@ -20,6 +20,7 @@ from typing import Any
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
+from pipeweave.sending.plain_exchange import ExchangedAnswer, exchange
 from pipeweave.sending.targets import Target
 
 # A service has to take a dispatch, or a hook, within this long (s); it works afterwards.
@@ -163,7 +164,7 @@ class Sender:
             if watch is not None:
                 watch.daemon = True
                 watch.start()
-            if not connection.is_connected:
+            if connection.sock is None:
                 connection.connect()
             opened.sock = connection.sock
             if opened.is_cut:
@@ -171,9 +172,7 @@ class Sender:
                 raise TimeoutError("the connection was late")
             is_sent = True
             named = {"Host": target.host_header, **headers}
-            # Loaded at once, an answer would be read to its end, however large it is.
-            connection.request(method, path, body=body, headers=named, preload_content=False)
-            reply = _read(connection, self.most_bytes)
+            answer = exchange(connection, method, path, body, named, self.most_bytes)
             if opened.is_cut:
                 raise TimeoutError("the answer was cut")
         except (OSError, HTTPError, HTTPException, ValueError) as error:
@@ -185,8 +184,11 @@ class Sender:
                 watch.cancel()
             with self._lock:
                 del self._open[id(connection)]
-        self._keep(target, connection)
-        return reply
+        if answer.is_last:
+            connection.close()
+        else:
+            self._keep(target, connection)
+        return _reply(answer, self.most_bytes)
 
     def _take(self, target: Target) -> HTTPConnection:
         oldest = time.monotonic() - MAX_IDLE_S
@@ -202,7 +204,7 @@ class Sender:
     def _keep(self, target: Target, connection: HTTPConnection) -> None:
         with self._lock:
             kept = self._kept.setdefault(target, [])
-            is_room = len(kept) < MOST_KEPT and connection.is_connected
+            is_room = len(kept) < MOST_KEPT
             if is_room:
                 kept.append(_KeptConnection(connection, time.monotonic()))
         if not is_room:
@@ -223,14 +225,11 @@ def _connection(target: Target, within_s: float) -> HTTPConnection:
     )
 
 
-def _read(connection: HTTPConnection, most: int) -> Reply:
-    answer = connection.getresponse()
-    content = answer.read(most + 1, decode_content=False) or b""
-    if len(content) > most or answer.headers.get("Connection", "").lower() == "close":
-        connection.close()
-    read, headers = content[:most], {name.lower(): value for name, value in answer.headers.itermerged()}
-    text = read.decode(errors="replace")
-    return Reply(answer.status, headers.get("retry-after"), text, len(content) <= most, headers, read)
+def _reply(answer: ExchangedAnswer, most: int) -> Reply:
+    content, headers = answer.content[:most], answer.headers
+    text = content.decode(errors="replace")
+    is_whole = len(answer.content) <= most
+    return Reply(answer.status, headers.get("retry-after"), text, is_whole, headers, content)
 
 
 def _no_reply(error: Exception, within_s: float, *, is_certain: bool, is_late: bool) -> NoReply:
