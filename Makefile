@@ -1,7 +1,7 @@
 # Everything a developer does here. A machine with Python 3.11 to 3.13 and make is enough.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up near room test tests test-whole rewritten check lint looks docs package bench chaos sql client lock lowest sbom audit links
+.PHONY: help setup demo up near room test tests test-whole rewritten check lint looks docs docs-versions package bench chaos sql client lock lowest sbom audit links
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -15,7 +15,7 @@ PROCESSES := 5
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show these lines
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s  %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## Install everything into .venv (instant when nothing changed)
 
@@ -41,7 +41,8 @@ $(STAMP): requirements.lock pyproject.toml
 	    $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock; } || \
 	{ echo 'make setup: uv could not install; pip does it'; \
 	  $(PIP_INSTALL) --no-compile --require-hashes -r requirements.lock; }
-	$(PIP_INSTALL) --no-build-isolation --no-deps -e .
+	@# setuptools warns of folders by the names of packages: ours are those packages.
+	PYTHONWARNINGS=ignore $(PIP_INSTALL) --no-build-isolation --no-deps -e .
 	@touch $(STAMP)
 
 # make takes --keep as short for its own --keep-going, so `make demo --keep` arrives here as the letter k.
@@ -104,6 +105,12 @@ looks: setup ## Make the pictures of the dashboard anew, and one sheet with all 
 
 docs: setup ## Build the pages of docs/ into api/help, which the API serves at /help (a wheel or image made afterwards has them)
 	$(BIN)/python -m help_pages
+
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+docs-versions: setup ## Commit the pages of this version to the branch gh-pages, beside those of others (PUSH=1: push it, too)
+	PYTHONPATH=. $(BIN)/mike deploy --config-file mkdocs-versions.yml --title $(VERSION) --update-aliases $(if $(PUSH),--push) \
+	  $(basename $(VERSION)) latest
+	PYTHONPATH=. $(BIN)/mike set-default --config-file mkdocs-versions.yml $(if $(PUSH),--push) latest
 
 package: docs ## Write the wheel and the source distribution into dist/, with the pages of help
 	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist

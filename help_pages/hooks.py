@@ -12,7 +12,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.pages import Page
 
-from help_pages import own_files, trusted_types
+from help_pages import diagrams, own_files, trusted_types
 
 DECISIONS = "Decisions"
 # Nobody asks for them: what the API does not find, it says itself, and the site has one language.
@@ -31,9 +31,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) -> str:
-    """Say the path of a file of the repository that is no page, instead of leading to it: it is not here."""
+    """Say the path of a file that is no page, as it is not here, and make tables of diagrams."""
     docs = Path(config.docs_dir)
-    return without_outside_links(markdown, (docs / page.file.src_uri).parent, docs)
+    return without_outside_links(diagrams.as_tables(markdown), (docs / page.file.src_uri).parent, docs)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
