@@ -121,6 +121,10 @@ def test_of_many_attempts_those_that_failed_and_began_last_are_read(
     monkeypatch.setattr(run_logs, "MOST_ATTEMPTS", 1)
     page = own.get(address(run_id)).json
     assert (said(page), page["attempts"], page["attemptsRead"]) == ([("a", "failed")], 2, 1)
+    write(1)
+    shown = own.get(f"/ui/{own.tenant}/runs/{ids.show(ids.RUN, run_id)}", tab="log").text
+    assert "Of 2 attempts, the logs of the 1 that failed or began last are shown." in shown
+    assert "These attempts have logged nothing" in shown
 
 
 def test_of_a_long_log_the_end_is_read(
