@@ -133,6 +133,8 @@ def upstream_refs(upstream: Mapping[str, StoredUpstream], urls: ObjectUrls | Non
 
 def _upstream_ref(upstream: StoredUpstream, urls: ObjectUrls | None) -> dict[str, Any]:
     reference: dict[str, Any] = {"outputPath": upstream.output_path}
+    if urls is None and not upstream.assets:
+        return reference
     assets = {key: dict(each) for key, each in upstream.assets.items()}
     if urls is not None:
         reference["outputUrl"] = urls.get(upstream.output_path)

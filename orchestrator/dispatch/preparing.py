@@ -117,11 +117,14 @@ class Preparing:
         return {each.step_id: self._stored(run, each, backend) for each in steps}
 
     def _stored(self, run: RunHeader, step: UpstreamStep, backend: str) -> StoredUpstream:
+        path = self.shared.output_of(run.id, step.step_id, step.place, backend)
+        if not step.assets:
+            return StoredUpstream(path)
         assets = {
             key: {**each, "path": self.shared.path_of(each["path"], backend)}
             for key, each in step.assets.items()
         }
-        return StoredUpstream(self.shared.output_of(run.id, step.step_id, step.place, backend), assets)
+        return StoredUpstream(path, assets)
 
     def _uploads(self, run: RunHeader, backend: str) -> Uploads:
         """The uploads that the run's input names, at paths in the backend of the dispatch."""

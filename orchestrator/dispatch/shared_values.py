@@ -38,7 +38,8 @@ class SharedValues:
     """Writes the copies that dispatches name. Several threads may use it."""
 
     values: Values
-    _written: OrderedDict[str, float] = field(default_factory=OrderedDict)
+    # By backend and path.
+    _written: OrderedDict[tuple[str, str], float] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _promotions: int = 0
 
@@ -98,7 +99,7 @@ class SharedValues:
         return place[0]
 
     def _once(self, backend: str, path: str, write: Callable[[Storage], None]) -> None:
-        key = str(ObjectRef(backend, path))
+        key = backend, path
         with self._lock:
             if time.monotonic() < self._written.get(key, 0.0):
                 self._written.move_to_end(key)
