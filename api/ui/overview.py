@@ -18,6 +18,8 @@ screens = Screens("overview")
 EVERY_S = 5.0
 # Runs that are listed as under way, and task runs that wait.
 UNDER_WAY = 10
+# Of each status, so many that wait are looked at: of more, rows say that there are.
+MOST_WAITING = 50
 # Ended runs of this time are shown as ticks, the newest of them.
 LANES_TIME = timedelta(minutes=30)
 MOST_TICKS = 200
@@ -35,6 +37,7 @@ FAILING, STRIP = 5, 20
 _ENDED = sorted(each.value for each in RunStatus if each.is_final)
 _OPEN = sorted(each.value for each in RunStatus if not each.is_final)
 _WAITING = {"waiting", "queued", "ready", "pending"}
+_TO_START = ("ready", "queued", "pending")
 _MINUTE_S = 60.0
 
 
@@ -61,7 +64,6 @@ def overview(view: View) -> ScreenPage:
     groups = view.ask("dead_letters.group_dead_letters", {"limit": str(GROUPS)})["groups"]
     workers = view.ask("workers.list_workers", {"limit": str(UNDER_WAY)})
     under_way = view.ask("runs.list_runs", {"status": _OPEN, "limit": str(UNDER_WAY)})["runs"]
-    waiting = view.ask("queue.queue_items", {"limit": str(UNDER_WAY)})["items"] if queue["pending"] else []
     ended = _ended(view, now)
     enqueued = view.ask("enqueued.list_enqueued", {"status": "refused", "limit": "1"})
     shown = {
@@ -77,7 +79,7 @@ def overview(view: View) -> ScreenPage:
         # Of the service that had none for longest.
         "uptime": min((each["share"] for each in workers["uptime"]), default=None),
         "under_way": _grouped([_with_progress(view, run) for run in under_way]),
-        "waiting": waiting,
+        "waiting": waiting(view, queue["statuses"]),
         "lanes": _lanes(ended, now),
         "is_new": not (under_way or ended or queue["pending"]) and _is_new(view),
         "minutes": int(LANES_TIME.total_seconds() / _MINUTE_S),
@@ -142,6 +144,18 @@ def _grouped(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         key = f"{run['pipelineId']} {run['status']}" if is_waiting else run["id"]
         rows[key] = {**run, "alike": rows[key]["alike"] + 1 if key in rows else 1}
     return list(rows.values())
+
+
+def waiting(view: View, statuses: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What may start, and is not taken yet: of task runs of one task and pipeline the first in line."""
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    for status in (each for each in _TO_START if statuses[each]["count"]):
+        page = view.ask("queue.queue_items", {"status": status, "limit": str(MOST_WAITING)})
+        for item in page["items"]:
+            key = (status, item["taskId"], item["pipelineId"] or "")
+            row = rows.setdefault(key, {**item, "alike": 0, "has_more": page["nextCursor"] is not None})
+            row["alike"] += 1
+    return list(rows.values())[:UNDER_WAY]
 
 
 # --- problems ---------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -32,15 +32,17 @@ class Cell:
     Args:
         fires: of the calendar, each with the `minute` of the clock.
         is_missing: the clocks skip this hour.
+        now: what the clocks show, if it is this hour.
     """
 
     fires: Sequence[Mapping[str, Any]]
     is_missing: bool = False
+    now: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An hour of all days, or hours in which nothing is due: then it has no cells.
+    """An hour of all days; or hours in which nothing is due and which are not now: then it has no cells.
 
     Args:
         until: the hour at which a stretch of empty hours ends.
@@ -91,8 +93,8 @@ class Week:
             return ""
         return f"clocks go {'forward' if hours < HOURS else 'back'}: this day has {hours:g} hours"
 
-    def rows(self, fires: Sequence[Mapping[str, Any]]) -> list[Row]:
-        """The hours in which something is due, and between them the stretches in which nothing is.
+    def rows(self, fires: Sequence[Mapping[str, Any]], now: datetime) -> list[Row]:
+        """The hours in which something is due and the one of now, and between them the stretches without.
 
         Args:
             fires: of the calendar: {at, …} in the order of their times.
@@ -102,16 +104,22 @@ class Week:
             at = datetime.fromisoformat(each["at"]).astimezone(self.zone)
             place = at.hour, (at.date() - self.monday).days
             placed[place].append({**each, "clock": f"{at:%H:%M}", "zone": at.tzname()})
-        return list(self._folded(placed))
+        return list(self._folded(placed, now.astimezone(self.zone)))
 
-    def _folded(self, placed: Mapping[tuple[int, int], Sequence[Mapping[str, Any]]]) -> Iterator[Row]:
-        used = sorted({hour for hour, _ in placed})
+    def _folded(
+        self, placed: Mapping[tuple[int, int], Sequence[Mapping[str, Any]]], now: datetime
+    ) -> Iterator[Row]:
+        today = (now.date() - self.monday).days
+        used = sorted({hour for hour, _ in placed} | ({now.hour} if 0 <= today < DAYS else set()))
         before = 0
         for hour in (*used, HOURS):
             if hour > before:
                 yield Row(before, hour)
             if hour < HOURS:
-                yield Row(hour, hour + 1, [self._cell(hour, day, placed) for day in range(DAYS)])
+                cells = [self._cell(hour, day, placed) for day in range(DAYS)]
+                if hour == now.hour and 0 <= today < DAYS:
+                    cells[today] = replace(cells[today], now=f"{now:%H:%M}")
+                yield Row(hour, hour + 1, cells)
             before = hour + 1
 
     def _cell(

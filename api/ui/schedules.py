@@ -7,6 +7,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from pipeweave.api.ui.schedule_fires import LastFires, lag_ms
 from pipeweave.api.ui.schedule_week import Week
 from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.verbs import VERBS, Effects, Field, Verb
@@ -146,6 +147,7 @@ def schedules(view: View) -> ScreenPage:
     zones = {each["timeZone"] for each in listing["schedules"]} | {"UTC"}
     shown: dict[str, Any] = {
         "schedules": listing["schedules"],
+        "last_fires": {each["id"]: LastFires.of(each["lastFires"]) for each in listing["schedules"]},
         "cursor": listing["nextCursor"],
         "tab": "week" if is_week else "list",
         "states": STATES,
@@ -164,7 +166,7 @@ def _week(view: View, zones: set[str]) -> dict[str, Any]:
     return {
         "week": week,
         "days": week.days(now),
-        "rows": week.rows(calendar["fires"]),
+        "rows": week.rows(calendar["fires"], now),
         "calendar": calendar,
         "zones": sorted(zones | {zone.key}),
         "before": str(week.monday - timedelta(days=7)),
@@ -209,6 +211,7 @@ def schedule(view: View, id: str) -> ScreenPage:
     document = view.ask("schedules.get_schedule", id=id)
     shown = {
         "schedule": document,
+        "fires": [{**each, "lagMs": lag_ms(each)} for each in document["lastFires"]],
         "next": _in_zone(document["nextFires"], document["timeZone"]),
         "marks": MARKS,
         "missed": MISSED,

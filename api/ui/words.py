@@ -72,14 +72,19 @@ def duration(ms: float | None) -> str:
 
 
 @_filter
-def moment(text: str | None) -> Markup:
-    """A time as the API writes it, as a `<time>`: in UTC here, and in the reader's zone once scripts run."""
+def moment(text: str | None, *, on_clock: bool = False) -> Markup:
+    """A time as the API writes it, as a `<time>`: in UTC here, and in the reader's zone once scripts run.
+
+    Args:
+        on_clock: as a clock shows it, also if it is young; others say how long ago they were.
+    """
     if not text:
         return Markup("")
     at = datetime.fromisoformat(text).astimezone(UTC)
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+    return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(
         at.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z",
         at.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        Markup(" data-exact") if on_clock else "",
         at.strftime("%Y-%m-%d %H:%M:%S"),
     )
 

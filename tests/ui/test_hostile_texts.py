@@ -1,5 +1,5 @@
 """Texts that try to be more than text, in every field that pages show, on every screen: they stay text, and
-what is long does not push the page apart.
+what is long does not push the page apart, nor a table out of a window of 1024 pixels.
 """
 
 from __future__ import annotations
@@ -150,6 +150,18 @@ _WIDE = """() => {
 }"""
 
 
+# Tables of which something is cut, until somebody scrolls them.
+_CUT = """() => [...document.querySelectorAll(".table-scroll:has(> .table)")]
+  .filter((box) => box.scrollWidth > box.clientWidth + 1)
+  .map((box) => `${box.getAttribute("aria-label") ?? box.innerText.slice(0, 60)} ${box.scrollWidth}`)"""
+
+
+def cut_tables(page: Page, path: str) -> list[str]:
+    """The tables that a window of 1024 pixels has no room for."""
+    page.set_viewport_size({"width": 1024, "height": 768})
+    return [f"{path}: a table is cut: {each}" for each in page.evaluate(_CUT)]
+
+
 def check(page: Page, path: str) -> list[str]:
     """What is wrong with a page."""
     found = []
@@ -178,6 +190,7 @@ def test_no_screen_is_more_than_text_or_wider_than_its_window(
             wrong += check(visit.page, path)
             visit.page.set_viewport_size(WIDE)
             wrong += check(visit.page, f"{path} (wide)")
+            wrong += cut_tables(visit.page, path)
             visit.page.set_viewport_size(PHONE)
     assert not wrong, "\n".join(wrong)
 

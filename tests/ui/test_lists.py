@@ -229,17 +229,17 @@ def test_a_grid_moves_to_older_runs_and_back(visit: Visit, driver: RunDriver) ->
         hrefs: list[Any] = links.evaluate_all("all => all.map(each => each.getAttribute('href'))")
         return [href.rpartition("/")[2] for href in hrefs]
 
-    assert columns() == [made[4], made[3]]
-    page.locator("[data-grid] thead a").first.focus()
-    for key in ("ArrowDown", "ArrowRight", "ArrowDown"):
+    assert columns() == [made[3], made[4]]
+    page.locator("[data-grid] thead a").last.focus()
+    for key in ("ArrowDown", "ArrowLeft", "ArrowDown"):
         page.keyboard.press(key)
     assert page.evaluate("document.activeElement.getAttribute('href')").endswith(f"{made[3]}?step=b")
-    page.get_by_role("link", name="Older →").click()
+    page.get_by_role("link", name="← Older").click()
     page.wait_for_url(re.compile("before="))
-    assert columns() == [made[2], made[1]]
-    page.get_by_role("link", name="← Newer").click()
+    assert columns() == [made[1], made[2]]
+    page.get_by_role("link", name="Newer →").click()
     page.wait_for_url(re.compile("after="))
-    assert columns() == [made[4], made[3]]
+    assert columns() == [made[3], made[4]]
     page.get_by_role("link", name="Further steps").click()
     page.wait_for_url(re.compile("fromStep=c"))
     assert page.locator("[data-grid] tbody th").all_inner_texts() == ["c"]

@@ -36,7 +36,9 @@ def test_today_is_that_of_the_zone() -> None:
 
 
 def test_hours_in_which_nothing_is_due_are_folded() -> None:
-    rows = Week.of(FORWARD, BERLIN).rows([fire("2026-03-23T01:30:00.000Z"), fire("2026-03-24T22:59:59.000Z")])
+    rows = Week.of(FORWARD, BERLIN).rows(
+        [fire("2026-03-23T01:30:00.000Z"), fire("2026-03-24T22:59:59.000Z")], NOW
+    )
     assert [(each.hour, each.until, bool(each.cells)) for each in rows] == [
         (0, 2, False),
         (2, 3, True),
@@ -48,12 +50,14 @@ def test_hours_in_which_nothing_is_due_are_folded() -> None:
 
 
 def test_an_hour_that_the_clocks_skip_is_marked() -> None:
-    rows = Week.of(FORWARD, BERLIN).rows([fire("2026-03-23T01:30:00.000Z")])
+    rows = Week.of(FORWARD, BERLIN).rows([fire("2026-03-23T01:30:00.000Z")], NOW)
     assert [each.is_missing for each in rows[1].cells] == [False] * 6 + [True]
 
 
 def test_an_hour_that_comes_twice_has_the_times_of_both() -> None:
-    rows = Week.of(BACK, BERLIN).rows([fire("2026-10-25T00:30:00.000Z"), fire("2026-10-25T01:30:00.000Z")])
+    rows = Week.of(BACK, BERLIN).rows(
+        [fire("2026-10-25T00:30:00.000Z"), fire("2026-10-25T01:30:00.000Z")], NOW
+    )
     [row] = [each for each in rows if each.cells]
     assert [(each["clock"], each["zone"]) for each in row.cells[6].fires] == [
         ("02:30", "CEST"),
@@ -62,4 +66,15 @@ def test_an_hour_that_comes_twice_has_the_times_of_both() -> None:
 
 
 def test_a_week_without_anything_is_one_stretch() -> None:
-    assert [(each.hour, each.until) for each in Week.of(FORWARD, BERLIN).rows([])] == [(0, 24)]
+    assert [(each.hour, each.until) for each in Week.of(FORWARD, BERLIN).rows([], NOW)] == [(0, 24)]
+
+
+def test_the_hour_of_now_is_marked_by_the_clocks_of_the_zone_also_if_nothing_is_due() -> None:
+    now = datetime(2026, 3, 26, 13, 32, tzinfo=UTC)
+    rows = Week.of(FORWARD, BERLIN).rows([], now)
+    assert [(each.hour, each.until, bool(each.cells)) for each in rows] == [
+        (0, 14, False),
+        (14, 15, True),
+        (15, 24, False),
+    ]
+    assert [each.now for each in rows[1].cells] == ["", "", "", "14:32", "", "", ""]

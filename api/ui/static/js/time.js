@@ -21,11 +21,16 @@ export function startTimes() {
 export function relative(at, now) {
   const past = now - at;
   if (past < -HOUR || past >= HOUR) {
-    return new Date(at).toDateString() === new Date(now).toDateString() ? clock.format(at) : format.format(at);
+    return onClock(at, now);
   }
   const seconds = Math.round(Math.abs(past) / 1000);
   const text = seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`;
   return past >= 0 ? `${text} ago` : `in ${text}`;
+}
+
+/** @param {number} at @param {number} now */
+function onClock(at, now) {
+  return new Date(at).toDateString() === new Date(now).toDateString() ? clock.format(at) : format.format(at);
 }
 
 /**
@@ -62,7 +67,11 @@ function show() {
   for (const each of document.querySelectorAll("time[datetime]:not([data-plain])")) {
     const at = Date.parse(each.getAttribute("datetime") ?? "");
     if (Number.isNaN(at)) continue;
-    const text = each.hasAttribute("data-clock") ? precise.format(at) : relative(at, now);
+    const text = each.hasAttribute("data-clock")
+      ? precise.format(at)
+      : each.hasAttribute("data-exact")
+        ? onClock(at, now)
+        : relative(at, now);
     if (each.textContent !== text) each.textContent = text;
     const title = `${format.format(at)}, ${each.getAttribute("datetime")}`;
     if (each.getAttribute("title") !== title) each.setAttribute("title", title);
