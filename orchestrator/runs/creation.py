@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -25,7 +26,7 @@ from pipeweave.orchestrator.queueing.start_conditions import Holds
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOutdated
 from pipeweave.orchestrator.registry.task_rows import HTTP, TaskRow
-from pipeweave.orchestrator.runs import prepared_starts
+from pipeweave.orchestrator.runs import prepared_starts, row_texts, run_sql
 from pipeweave.orchestrator.runs.new_run import NewRun, WrittenRun
 from pipeweave.orchestrator.runs.row_texts import RunTexts
 from pipeweave.orchestrator.state import deployment_mode, reusing, run_transitions
@@ -37,66 +38,16 @@ ENGINE_CODE_VERSION = 0
 ENGINE_CODE = "engine"
 
 
-def _write_sql(accepting: str, columns: str = "", values: str = "", types: str = "") -> str:
-    """The statement that writes runs.
-
-    Args:
-        accepting: SQL: a row while such runs are accepted.
-        columns: further columns of runs.
-        values: theirs, of the row `r`.
-        types: theirs, with their names.
-    """
-    # The guards are in the statement itself: nothing can change between a check and the write.
-    return f"""
-WITH accepting AS MATERIALIZED (
-    SELECT 1 FROM ({accepting}) AS a
-    WHERE {start_conditions.AS_EXPECTED} AND {snapshot.IS_CURRENT}
-), new_runs AS (
-    INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
-        input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
-        deadline_at, idle_timeout_ms, triggered_kind, triggered_id, triggered_actor,
-        traceparent, rerun_of, rerun_from, edits, queue_name, requires, concurrency_key,
-        concurrency_limit, concurrency_replaces, key_rate, key_seconds{columns})
-    SELECT r.id, :tenant, r.pipeline_id, r.version, r.status, r.failure_mode, r.priority, r.input,
-        r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, r.started_at,
-        r.started_at + r.timeout_ms * interval '1 millisecond', r.idle_timeout_ms, r.triggered_kind,
-        r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from, r.edits,
-        r.queue_name, r.requires, r.concurrency_key, r.concurrency_limit, r.concurrency_replaces, r.key_rate,
-        r.key_seconds{values}
-    FROM accepting, jsonb_to_recordset(CAST(:runs AS jsonb)) AS r(id uuid, pipeline_id text, version integer,
-        status text, started_at timestamptz, failure_mode text, priority integer, input jsonb, path text,
-        size integer, hash text, run_token text,
-        metadata jsonb, steps integer, timeout_ms bigint, idle_timeout_ms bigint, triggered_kind text,
-        triggered_id text, triggered_actor text, traceparent text, rerun_of uuid, rerun_from text,
-        edits jsonb, queue_name text, requires jsonb, concurrency_key text,
-        concurrency_limit integer, concurrency_replaces boolean, key_rate integer,
-        key_seconds double precision{types})
-), new_task_runs AS (
-    INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority,
-        queue, is_limited, code_version, code_hash, idempotency_key, timeout_ms, queue_name, requires,
-        created_at, queued_at)
-    SELECT s.run_id, s.id, :tenant, s.step_id, s.task_id, s.kind, s.status, s.max_attempts, s.priority,
-        s.queue, s.is_limited, s.code_version, s.code_hash, s.idempotency_key, s.timeout_ms,
-        s.queue_name, s.requires, :now, CASE WHEN s.status <> 'pending' THEN :now END
-    FROM accepting, jsonb_to_recordset(CAST(:task_runs AS jsonb)) AS s(run_id uuid, id uuid, step_id text,
-        task_id text, kind text, status text, max_attempts integer, priority integer, queue text,
-        is_limited boolean, code_version integer, code_hash text,
-        idempotency_key text, timeout_ms bigint, queue_name text, requires jsonb)
-)
-INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
-SELECT e.run_id, :now, e.type, NULL, NULL, e.data
-FROM accepting, jsonb_to_recordset(CAST(:events AS jsonb)) AS e(run_id uuid, type text, data jsonb)
-"""
-
-
-_WRITE = _write_sql(deployment_mode.ACCEPTING)
+_WRITE = run_sql.write_sql(deployment_mode.ACCEPTING)
 # A run inside of one that is under way goes on while maintenance waits for the end of that one.
-_WRITE_CHILDREN = _write_sql(
+_WRITE_CHILDREN = run_sql.write_sql(
     deployment_mode.GOING_ON,
     ", parent_run_id, parent_task_run_id, root_run_id, depth, body, scope",
     ", r.parent_run_id, r.parent_task_run_id, r.root_run_id, r.depth, r.body, r.scope",
     ", parent_run_id uuid, parent_task_run_id uuid, root_run_id uuid, depth smallint, body text, scope jsonb",
 )
+# What the runs of a batch share is sent and read once.
+_WRITE_ALIKE = run_sql.write_alike_sql(deployment_mode.ACCEPTING)
 
 
 def write(
@@ -205,7 +156,19 @@ def _write(
     )
     if any(needs_more):
         tx.hold()
-    texts = RunTexts(tx.now)
+    alike = row_texts.alike(new_runs, [each.prepared for each in written], tx.now)
+    parameters = _rows(new_runs, written, tx.now) if alike is None else alike
+    parameters |= {"tenant": new_runs[0].header.tenant, "now": tx.now, **expected.as_parameters()}
+    parameters |= snapshot.ANY_CATALOG if catalog is None else catalog.as_parameters()
+    statement = _WRITE if new_runs[0].header.parent is None else _WRITE_CHILDREN
+    if alike is not None:
+        statement = _WRITE_ALIKE
+    return written if tx.execute(statement, parameters).rowcount else None
+
+
+def _rows(new_runs: Sequence[NewRun], written: Sequence[WrittenRun], now: datetime) -> dict[str, Any]:
+    """The rows of the runs, of their task runs and of their events, as parameters of the statement."""
+    texts = RunTexts(now)
     rows, task_runs, events = [], [], []
     for new, run in zip(new_runs, written, strict=True):
         run_id = str(run.id)
@@ -214,18 +177,11 @@ def _write(
         rows.append(row)
         task_runs.append(of_steps)
         events += [created, moved] if moved else [created]
-    parameters = {
-        "tenant": new_runs[0].header.tenant,
+    return {
         "runs": f"[{','.join(rows)}]",
         "task_runs": f"[{','.join(task_runs)}]",
         "events": f"[{','.join(events)}]",
-        "now": tx.now,
     }
-    parameters |= expected.as_parameters() | (
-        snapshot.ANY_CATALOG if catalog is None else catalog.as_parameters()
-    )
-    statement = _WRITE if new_runs[0].header.parent is None else _WRITE_CHILDREN
-    return written if tx.execute(statement, parameters).rowcount else None
 
 
 def _starting(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> list[bool]:

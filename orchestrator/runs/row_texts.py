@@ -19,6 +19,7 @@ from pipeweave.orchestrator.domain.run_edits import NO_EDITS
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.triggered_by import API
 from pipeweave.orchestrator.runs.new_run import NewRun
+from pipeweave.orchestrator.runs.prepared_starts import PreparedStart
 
 
 class RunTexts:
@@ -53,6 +54,36 @@ class RunTexts:
         )
         data = f'{{"inputsHash":"{kept.hash}",{self._data}'
         return row, f'{{"run_id":"{run_id}","type":"run.created","data":{data}}}'
+
+
+def alike(
+    new_runs: Sequence[NewRun], starts: Sequence[PreparedStart | None], now: datetime
+) -> dict[str, Any] | None:
+    """The rows of runs that differ in ids and inputs alone, as parameters of `run_sql.write_alike_sql`.
+
+    None for a single run, whose own rows are as short, and where a run has something else for itself.
+
+    Args:
+        starts: how each of them begins.
+    """
+    first, start = new_runs[0], starts[0]
+    if len(new_runs) == 1 or start is None or any([each is not start for each in starts]):
+        return None
+    if any([_own_columns(new) or not _are_alike(first, new) for new in new_runs]):
+        return None
+    kept = [new.input for new in new_runs]
+    # Those of the first run stand for all: the statement takes the endings of their ids alone.
+    task_runs, moved = start.rows(str(first.header.id))
+    data = _text(_common_data(first, RunStatus.RUNNING))
+    return {
+        "ids": f"{{{','.join([str(new.header.id) for new in new_runs])}}}",
+        "hashes": f"{{{','.join([each.hash for each in kept])}}}",
+        "sizes": f"{{{','.join([str(each.size) for each in kept])}}}",
+        "inputs": f"[{','.join([each.inline or 'null' for each in kept])}]",
+        "runs": _text(_common_columns(first, RunStatus.RUNNING, now)),
+        "task_runs": f"[{task_runs}]",
+        "events": f'[{{"type":"run.created","data":{data}}},{moved}]',
+    }
 
 
 def _without(fields: Sequence[str], own: Collection[str]) -> Callable[[Any], Any]:

@@ -15,11 +15,12 @@ from support.stored_values import VALUES
 from pipeweave.orchestrator.domain.outbox import Chord, Released
 from pipeweave.orchestrator.domain.plan import WIDE
 from pipeweave.orchestrator.queueing import pauses
-from pipeweave.orchestrator.runs import creation, prepared_starts, triggering
+from pipeweave.orchestrator.runs import creation, prepared_starts, row_texts, triggering
 from pipeweave.orchestrator.runs.triggering import StartRequest
 from pipeweave.orchestrator.store.cache import Caches
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.timeline import Timeline
+from pipeweave.orchestrator.store.values import canonical
 
 OWN = ("id", "run_id", "seq", "created_at", "started_at", "queued_at", "at", "written_at", "txid")
 CHAIN = {"a": (), "b": ("a",)}
@@ -28,6 +29,11 @@ MIDDLE = [f"m{n}" for n in range(WIDE)]
 UNEVEN: dict[str, Any] = {"a": (), **{each: ("a",) for each in MIDDLE}, "z": ("a", *MIDDLE)}
 # A join behind entry steps: their messages are parts of its chord.
 GATHERED: dict[str, Any] = {**{each: () for each in MIDDLE}, "z": MIDDLE}
+SHAPES = pytest.mark.parametrize(
+    ("needs", "tasks"),
+    [(CHAIN, {}), (UNEVEN, {}), (GATHERED, {each: each for each in MIDDLE})],
+    ids=["a chain", "a join behind uneven steps", "a join behind entry steps"],
+)
 
 
 @pytest.fixture
@@ -64,11 +70,7 @@ def shown(driver: RunDriver, run_id: UUID) -> list[Any]:
     return rows + [str(each).replace(str(run_id), "") for each in sent]
 
 
-@pytest.mark.parametrize(
-    ("needs", "tasks"),
-    [(CHAIN, {}), (UNEVEN, {}), (GATHERED, {each: each for each in MIDDLE})],
-    ids=["a chain", "a join behind uneven steps", "a join behind entry steps"],
-)
+@SHAPES
 def test_the_second_run_is_written_and_sent_as_the_first(
     driver: RunDriver, long_ways: list[UUID], needs: dict[str, Any], tasks: dict[str, str]
 ) -> None:
@@ -98,18 +100,85 @@ def test_a_run_that_asks_for_something_else_begins_by_what_is_kept_of_its_own_ki
     assert shown(driver, second) == shown(driver, first)
 
 
-def test_the_runs_of_a_batch_have_their_own_ids_and_inputs(driver: RunDriver, long_ways: list[UUID]) -> None:
-    driver.store(CHAIN)
-    driver.trigger()
-    requests = [StartRequest("driven", {"n": n}) for n in range(3)]
+def batch(driver: RunDriver, *requests: StartRequest) -> list[UUID]:
     made = driver.database.run(
         lambda tx: triggering.trigger_many(tx, VALUES, driver.tenant, "driven", requests)
     )
+    return [each.id for each in made]
 
-    assert len(long_ways) == 1
-    assert [driver.run(each.id).input for each in made] == [{"n": 0}, {"n": 1}, {"n": 2}]
-    assert [driver.statuses(each.id) for each in made] == [{"a": "queued", "b": "pending"}] * 3
-    assert [driver.released(each.id) for each in made] == [[1]] * 3
+
+@pytest.fixture
+def found_alike(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each write, whether what its runs have in common was sent once."""
+    found: list[bool] = []
+    alike = row_texts.alike
+
+    def noted(*args: Any) -> Any:
+        parameters = alike(*args)
+        found.append(parameters is not None)
+        return parameters
+
+    monkeypatch.setattr(row_texts, "alike", noted)
+    return found
+
+
+@SHAPES
+def test_the_runs_of_a_batch_are_written_and_sent_as_one_alone(
+    driver: RunDriver, found_alike: list[bool], needs: dict[str, Any], tasks: dict[str, str]
+) -> None:
+    driver.store(needs, tasks=tasks)
+    driver.trigger()
+    alone = driver.trigger()
+    runs = batch(driver, *[StartRequest("driven")] * 3)
+
+    assert found_alike == [False, False, True]
+    assert [shown(driver, each) for each in runs] == [shown(driver, alone)] * 3
+    for each in runs:
+        ids = [row.id.int for row in driver.task_runs(each)]
+        assert ids == [each.int + ordinal for ordinal in range(1, len(needs) + 1)]
+
+
+def test_the_runs_of_a_batch_have_their_own_inputs(driver: RunDriver, found_alike: list[bool]) -> None:
+    driver.store(CHAIN)
+    driver.trigger()
+    inputs = [{}, {"n": 1.5}, {"text": """a "quoted" \\ {x}, 'NULL'"""}]
+    runs = batch(driver, *[StartRequest("driven", each) for each in inputs])
+
+    assert found_alike[-1]
+    rows = [driver.run(each) for each in runs]
+    assert [row.input for row in rows] == inputs
+    created = [driver.events(each, "run.created")[0] for each in runs]
+    assert [row.inputs_hash for row in rows] == [each.data["inputsHash"] for each in created]
+    assert len({row.inputs_hash for row in rows}) == 3
+    assert [row.input_size for row in rows] == [len(canonical(each)) for each in inputs]
+
+
+@pytest.mark.parametrize("asked", [{"metadata": {"a": 1}}, {"priority": 7}], ids=lambda each: str(*each))
+def test_a_batch_with_another_run_among_its_runs_writes_each_for_itself(
+    driver: RunDriver, found_alike: list[bool], asked: dict[str, Any]
+) -> None:
+    driver.store(CHAIN)
+    driver.trigger(priority=7)
+    driver.trigger()
+    [name] = asked
+    runs = batch(driver, StartRequest("driven"), StartRequest("driven", **asked), StartRequest("driven"))
+
+    assert not found_alike[-1]
+    assert [getattr(driver.run(each), name) for each in runs] == [None, asked[name], None]
+
+
+def test_a_batch_after_a_change_has_the_change(driver: RunDriver, found_alike: list[bool]) -> None:
+    driver.store(CHAIN)
+    driver.trigger()
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, a_task("noop", code="second", priority=9))
+    runs = batch(driver, *[StartRequest("driven")] * 2)
+    assert found_alike[1]  # it was tried, and the guard refused it
+    assert {row.code_version for each in runs for row in driver.task_runs(each)} == {2}
+
+    driver.database.run(lambda tx: pauses.pause(tx, driver.tenant, "noop"))
+    held = batch(driver, *[StartRequest("driven")] * 2)
+    assert [driver.statuses(each) for each in held] == [{"a": "ready", "b": "pending"}] * 2
 
 
 def test_a_run_under_a_pause_is_held_back_and_one_after_it_is_not(driver: RunDriver) -> None:
