@@ -32,6 +32,15 @@ def test_the_program_in_the_readme_is_the_example() -> None:
     assert program[1] == (ROOT / "examples/lines.py").read_text()
 
 
+def test_the_list_of_examples_names_each_and_a_folder_has_a_readme() -> None:
+    listed = re.findall(r"^\| \[.+?\]\((.+?)\)", (ROOT / "examples/README.md").read_text(), re.MULTILINE)
+    tracked = subprocess.run(["git", "ls-files", "examples"], cwd=ROOT, capture_output=True, text=True).stdout
+    names = {Path(each).parts[1] for each in tracked.split()} - {"README.md"}
+    expected = {f"{name}/README.md" if (ROOT / "examples" / name).is_dir() else name for name in names}
+    assert set(listed) == expected
+    assert [each for each in listed if not (ROOT / "examples" / each).is_file()] == []
+
+
 def test_a_worker_loads_all_examples_together() -> None:
     """As `pipeweave up --app examples` does: no two of them define the same task."""
     program = "from pipeweave.authoring.task_loading import load; print(len(load(['examples']).tasks))"
