@@ -57,6 +57,13 @@ class Signature:
     macs: tuple[str, ...]
 
 
+def delivery_line(url: str) -> str:
+    """The command that delivers body.json to a webhook of the scheme `pipeweave`, with the secret in the file
+    key.
+    """
+    return f'curl -H "$(pipeweave triggers sign --secret-file key body.json)" --data-binary @body.json {url}'
+
+
 def sign(secret: str, at: int, body: bytes) -> str:
     """The header X-PipeWeave-Signature of a body.
 

@@ -28,6 +28,7 @@ from pipeweave.api.ui.storage import screens as storage
 from pipeweave.api.ui.task_run_page import screens as task_run_page
 from pipeweave.api.ui.tasks import screens as tasks
 from pipeweave.api.ui.tenants import screens as tenants
+from pipeweave.api.ui.triggers import screens as triggers
 from pipeweave.api.ui.waits import screens as waits
 from pipeweave.api.ui.workers import screens as workers
 
@@ -49,6 +50,7 @@ _SCREENS = (
     enqueued,
     waits,
     schedules,
+    triggers,
     storage,
     access,
     tenants,

@@ -70,7 +70,7 @@ VERBS.add(
                 flag="--certificate",
             ),
         ),
-        shows="created_token.html",
+        shows="shown_once.html",
         takes_tenant=False,
     )
 )

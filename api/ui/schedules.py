@@ -1,4 +1,4 @@
-"""Schedules and triggers: when runs begin by themselves, and what to do about it."""
+"""Schedules: when runs begin by the clock, and what to do about it."""
 
 from __future__ import annotations
 
@@ -113,25 +113,8 @@ VERBS.add(
         "Delete this schedule?",
         "The schedule is deleted.",
         command="pipeweave schedule delete {id}",
+        after="/schedules",
         is_dangerous=True,
-    )
-)
-VERBS.add(
-    Verb(
-        "triggers.pause",
-        "Pause",
-        "Pause this trigger?",
-        "The trigger is paused.",
-        command="pipeweave triggers pause {id}",
-    )
-)
-VERBS.add(
-    Verb(
-        "triggers.resume",
-        "Resume",
-        "Resume this trigger?",
-        "The trigger is resumed.",
-        command="pipeweave triggers resume {id}",
     )
 )
 
@@ -230,10 +213,3 @@ def _in_zone(times: Sequence[str], zone: str) -> list[dict[str, str]]:
         offset = at.utcoffset()
         shown.append({"at": each, "local": f"{at:%a %Y-%m-%d %H:%M:%S %Z}", "change": change})
     return shown
-
-
-@screens.add("/triggers", "triggers.html", every_s=EVERY_S)
-def triggers(view: View) -> ScreenPage:
-    """What starts runs when something happens: webhooks, and the ends of runs and tasks."""
-    listing = view.ask("triggers.list_triggers", view.only("cursor", limit="100"))
-    return ScreenPage("Triggers", {"triggers": listing["triggers"], "cursor": listing["nextCursor"]})

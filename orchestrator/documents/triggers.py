@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, Field
 from pipeweave.orchestrator.documents.base import AnswerModel, Paged, RunId
 from pipeweave.orchestrator.documents.parts import Fault
 from pipeweave.orchestrator.documents.waits import SignalId
+from pipeweave.orchestrator.domain import RunStatus
 
 Kind = Literal["webhook", "event"]
 On = Literal["pipeline-completed", "task-completed"]
@@ -69,6 +70,7 @@ class TriggerFire(AnswerModel):
         description="Why it was skipped: `LOOP`, when runs began each other 10 times, or `paused`."
     )
     run_id: RunId | None = Field(description="The run that it started.")
+    run_status: RunStatus | None = Field(description="Of the run now; null: none started, or it was deleted.")
     error: TriggerError | None
 
 

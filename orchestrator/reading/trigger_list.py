@@ -49,13 +49,15 @@ def triggers(
 # By the index on the time: the newest first.
 _DELIVERIES = """
 SELECT f.key, f.fired_at, 'fired' AS outcome, CAST(NULL AS text) AS reason,
-    CAST(NULL AS text) AS error_code, CAST(NULL AS text) AS error, f.run_id AS started
+    CAST(NULL AS text) AS error_code, CAST(NULL AS text) AS error, f.run_id AS started,
+    (SELECT r.status FROM runs AS r WHERE r.id = f.run_id) AS run_status
 FROM trigger_fires AS f
 WHERE f.tenant_id = :tenant AND f.trigger_id = :id ORDER BY f.fired_at DESC LIMIT :most
 """
 _EVENTS = """
 SELECT f.run_id AS key, coalesce(f.fired_at, f.created_at) AS fired_at, f.outcome, f.reason, f.error_code,
-    f.error, f.started_run_id AS started
+    f.error, f.started_run_id AS started,
+    (SELECT r.status FROM runs AS r WHERE r.id = f.started_run_id) AS run_status
 FROM event_fires AS f
 WHERE f.tenant_id = :tenant AND f.trigger_id = :id ORDER BY f.id DESC LIMIT :most
 """

@@ -305,7 +305,7 @@ def _show(trigger: Document, as_json: bool, server: str) -> None:
         }.items()
     )
     if url is not None and trigger["scheme"] == webhooks.DEFAULT_SCHEME:
-        click.echo(f"\n{_DELIVERY}\n  {text(_delivery(url))}")
+        click.echo(f"\n{_DELIVERY}\n  {text(webhooks.delivery_line(url))}")
     if trigger["lastFires"]:
         click.echo()
         key: Cells = {Column("for"): field("key")}
@@ -321,9 +321,3 @@ def _how_to_make_the_input(trigger: Document) -> str:
     made = {each: f"${{input.body.{each}}}" for each in missing}
     example = f", such as --input {shlex.quote(json.dumps(made))}" if made and trigger["scheme"] else ""
     return f"Store it again with --input, which makes what the pipeline takes{example}"
-
-
-def _delivery(url: str) -> str:
-    """The command that delivers body.json, with the secret in the file key."""
-    sign = "pipeweave triggers sign --secret-file key body.json"
-    return f'curl -H "$({sign})" --data-binary @body.json {url}'
