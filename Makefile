@@ -1,12 +1,12 @@
-# Everything a developer does here. A machine with Python 3.11 to 3.13 and make is enough.
+# Everything a developer does here. A machine with Python 3.11 to 3.14 and make is enough.
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up near room test tests test-whole rewritten check lint looks docs docs-versions package bench chaos sql client lock lowest sbom audit links
 
 BIN := .venv/bin
 STAMP := .venv/.installed
-# The first of these that is 3.11, 3.12 or 3.13; `make PYTHON=/path/to/python setup` takes that one.
-PYTHON := python3 python3.13 python3.12 python3.11
+# The first of these that is 3.11 to 3.14; `make PYTHON=/path/to/python setup` takes that one.
+PYTHON := python3 python3.14 python3.13 python3.12 python3.11
 PYTEST := $(BIN)/python -m pytest -q
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Five processes even on two cores: tests of whole stacks mostly wait. A file is never split between processes.
@@ -21,16 +21,16 @@ setup: $(STAMP) ## Install everything into .venv (instant when nothing changed)
 
 $(STAMP): requirements.lock pyproject.toml
 	@for python in $(PYTHON); do \
-	  if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then \
+	  if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then \
 	    found=$$python; break; \
 	  fi; \
 	done; \
 	if [ -z "$$found" ]; then \
-	  echo 'make setup: Python 3.11, 3.12 or 3.13 is needed (looked for: $(PYTHON)).' >&2; \
+	  echo 'make setup: Python 3.11 to 3.14 is needed (looked for: $(PYTHON)).' >&2; \
 	  echo 'Install one, or name it: make PYTHON=/path/to/python3.12 setup' >&2; \
 	  exit 1; \
 	fi; \
-	if ! $(BIN)/python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then \
+	if ! $(BIN)/python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then \
 	  echo "make setup: a new .venv with $$found"; \
 	  $$found -m venv --clear .venv || { echo 'make setup: Python lacks venv (on Debian: apt install python3-venv)' >&2; exit 1; }; \
 	fi

@@ -43,7 +43,8 @@ def ask_shop(path: str, body: dict[str, Any] | None = None) -> Any:
         with urllib.request.urlopen(urllib.request.Request(SHOP_URL + path, data), timeout=10) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
-        said = json.load(error)["error"]
+        with error:
+            said = json.load(error)["error"]
         code, is_temporary = f"HTTP_{error.code}", error.code >= 500
         raise TaskError(said, code=code, retryable=is_temporary, details={"path": path}) from error
 

@@ -342,8 +342,13 @@ def _call(method: str, url: str, document: Any) -> Any:
 def _raw(method: str, url: str, content: bytes | None = None) -> bytes:
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, content, headers, method=method)
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return answer.read()
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.read()
+    except urllib.error.HTTPError as error:
+        # Its answer is a file, too, and Python 3.14 says so where nobody closes it.
+        error.close()
+        raise
 
 
 def _try(call: Any) -> Any:
