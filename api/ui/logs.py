@@ -113,14 +113,14 @@ def of_task_run(view: View, task_run: Mapping[str, Any]) -> ShownLog:
     )
 
 
-def tail_of(view: View, task_run: Mapping[str, Any]) -> list[LogLine]:
+def tail_of(view: View, task_run: Mapping[str, Any], lines: int = LINES_AT_AN_END) -> list[LogLine]:
     """The last lines of the log of a task run's attempt, of some seconds ago; none where it has no log."""
-    query = {"attempt": str(task_run["attempt"]), "tail": str(LINES_AT_AN_END)}
+    query = {"attempt": str(task_run["attempt"]), "tail": str(lines)}
     try:
-        lines = view.ask_now_and_then("runs.task_run_logs", query, id=task_run["id"])["logs"]
+        logged = view.ask_now_and_then("runs.task_run_logs", query, id=task_run["id"])["logs"]
     except (NotFound, Unavailable):
         return []
-    return [shown_line(number, line) for number, line in enumerate(lines, 1)]
+    return [shown_line(number, line) for number, line in enumerate(logged, 1)]
 
 
 def _begin(view: View, count: int) -> int:

@@ -13,9 +13,10 @@ from pipeweave.api.ui import run_changes, run_tabs, run_times, run_verbs
 from pipeweave.api.ui.run_step import Selected, selected
 from pipeweave.api.ui.screens import Redirect, ScreenPage, Screens
 from pipeweave.api.ui.view import View
+from pipeweave.api.ui.words import is_engine
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator.domain import RunStatus
-from pipeweave.spec.kinds import WAIT
+from pipeweave.spec.kinds import WAIT, WITH_ITEMS
 
 screens = Screens("runs")
 
@@ -64,6 +65,8 @@ def run(view: View, id: str) -> ScreenPage | Redirect:
         "failures": _failures(document, step),
         "handled": _handled(document),
         "left": _left(view, document),
+        "waits": waits(document),
+        "retries_these": retries_these(view, document, chosen),
         "verified": _verified(view, id),
         "verbs_offered": run_verbs.offered(view, document),
         **_tab(view, document, tab, chosen),
@@ -90,6 +93,17 @@ def is_open(run: Mapping[str, Any]) -> bool:
     return not RunStatus(run["status"]).is_final
 
 
+def waits(run: Mapping[str, Any]) -> bool:
+    """Whether something of the run waits for more than for its own steps and items to end."""
+    if not is_open(run):
+        return False
+    counts = run["counts"]
+    maps = sum(each["status"] == "waiting" and each["kind"] in WITH_ITEMS for each in run["steps"])
+    held = sum(counts.get(each, 0) for each in ("queued", "ready", "waiting")) - maps
+    is_due = any(each["dueAt"] for each in run["steps"])
+    return bool(run["pausedAt"]) or held > 0 or is_due or not counts.get("running")
+
+
 def tabs_of(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The tabs of a run; what it waits for is one only while it waits."""
     return [(name, title) for name, title in TITLES.items() if name != "why" or is_open(run)]
@@ -104,6 +118,19 @@ def first_step(run: Mapping[str, Any]) -> str:
 
 def _worth(step: Mapping[str, Any]) -> int:
     return 0 if step["failed"] else _WORTH.index(step["status"])
+
+
+def retries_these(view: View, run: Mapping[str, Any], chosen: Selected | None) -> bool:
+    """Whether a redrive of the failed items of the selected map is offered: it takes dead letters by task, so
+    only where no other step of that task failed.
+    """
+    step = None if chosen is None or chosen.index is not None else chosen.step
+    if step is None or step["kind"] not in WITH_ITEMS or not step["failed"] or run["ending"] is not None:
+        return False
+    if is_engine(step["taskId"]):
+        return False
+    of_task = [each for each in run["steps"] if each["failed"] and each["taskId"] == step["taskId"]]
+    return len(of_task) == 1 and view.may("dead_letters.retry_all")
 
 
 def _newest(view: View, run: Mapping[str, Any]) -> dict[str, Any]:

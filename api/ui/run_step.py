@@ -14,6 +14,8 @@ from pipeweave.spec import CHILD_TASKS, ITEMS, WITH_ITEMS
 
 # Items of a map that are listed with it.
 ITEMS_SHOWN = 20
+# Last lines of the log of what runs.
+LINES_WHILE_RUNNING = 20
 # Runs of a step that are listed with it.
 RUNS_SHOWN = 20
 # The values of a condition are told of runs with at most so many steps: all of them are read for that.
@@ -34,7 +36,8 @@ class Selected:
         letter: its open dead letter.
         items: of a map, those that failed, else the first.
         sample: of a map with items that failed, the first of them in full.
-        logged: the last lines of the log of what failed.
+        logged: the last lines of the log of what failed, or runs.
+        speaks: of a map that runs, the item whose log that is.
         title: what it is called, where the step's id says little.
         wait: of a step that waits for a time, a signal, people or another system.
         condition: of a step that its condition has passed over: {text, values}.
@@ -54,6 +57,7 @@ class Selected:
     runs: Sequence[Mapping[str, Any]] = ()
     sample: Mapping[str, Any] | None = None
     logged: Sequence[logs.LogLine] = ()
+    speaks: int | None = None
 
     @property
     def name(self) -> str:
@@ -99,7 +103,7 @@ def selected(view: View, run: Mapping[str, Any], step_id: str) -> Selected | Non
     is_waiting = is_waiting and task_run["taskId"] not in CHILD_TASKS
     items = _items(view, run["id"], step) if is_map else ()
     sample = view.ask("runs.get_task_run", id=items[0]["id"]) if items and step["failed"] else None
-    failed = sample or (task_run if task_run["status"] in _FAILED else None)
+    speaker = sample or _speaker(task_run, items)
     return Selected(
         step_id,
         index,
@@ -112,8 +116,21 @@ def selected(view: View, run: Mapping[str, Any], step_id: str) -> Selected | Non
         condition=_condition(view, run, step_id) if task_run["errorCode"] == CONDITION_FALSE else None,
         runs=_runs(view, task_run),
         sample=sample,
-        logged=logs.tail_of(view, failed) if failed else (),
+        logged=logs.tail_of(view, speaker, _lines_of(speaker)) if speaker else (),
+        speaks=speaker["mapIndex"] if speaker and is_map and not sample else None,
     )
+
+
+def _speaker(task_run: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Whose log is worth its last lines: what failed, what runs, or of a map the first item that runs."""
+    if task_run["status"] in (*_FAILED, TaskStatus.RUNNING):
+        return task_run
+    return next((each for each in items if each["status"] == TaskStatus.RUNNING), None)
+
+
+def _lines_of(task_run: Mapping[str, Any]) -> int:
+    """How many of its last lines are shown beside it."""
+    return LINES_WHILE_RUNNING if task_run["status"] == TaskStatus.RUNNING else logs.LINES_AT_AN_END
 
 
 def _runs(view: View, task_run: Mapping[str, Any]) -> list[Mapping[str, Any]]:

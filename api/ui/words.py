@@ -7,7 +7,7 @@ import json
 import math
 import shlex
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -87,6 +87,12 @@ def moment(text: str | None, *, on_clock: bool = False) -> Markup:
         Markup(" data-exact") if on_clock else "",
         at.strftime("%Y-%m-%d %H:%M:%S"),
     )
+
+
+@_filter
+def later(text: str, ms: float) -> str:
+    """A time as the API writes it, so many milliseconds later."""
+    return (datetime.fromisoformat(text) + timedelta(milliseconds=ms)).isoformat()
 
 
 @_filter

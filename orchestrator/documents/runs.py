@@ -111,7 +111,12 @@ class StepProgress(AnswerModel):
     due_at: AwareDatetime | None = Field(description="When the next attempt is due, while it waits for that.")
     started_at: AwareDatetime | None = Field(description="The start of the first attempt.")
     finished_at: AwareDatetime | None
-    duration_ms: float | None = Field(description="Of all attempts, with the waiting between them.")
+    duration_ms: float | None = Field(
+        description="Of all attempts, with the waiting between them, without `overMs`."
+    )
+    over_ms: float = Field(
+        description="For how long its run was over meanwhile, before a retried dead letter reopened it."
+    )
     child_run_id: RunId | None = Field(
         description="The run that it started last: of a step that runs a pipeline or steps of its own, or of"
         " one whose error another run takes care of. Those of a map are at its items."
@@ -180,6 +185,9 @@ class RunDetail(Run):
     """A run in full."""
 
     phase: str = Field(description="The status, or a finer word taken from the latest event.")
+    over_ms: int = Field(
+        description="For how long it was over before retries reopened it: no part of its duration."
+    )
     ending: EndingAnswer | None = Field(
         description="What it does after its steps have ended; null unless its status is `error_handling`."
     )

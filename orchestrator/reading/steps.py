@@ -13,6 +13,7 @@ from pipeweave.orchestrator.domain import kind_sql
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
 from pipeweave.orchestrator.domain.states import FINAL_TASK
 from pipeweave.orchestrator.reading import runs_of_steps
+from pipeweave.orchestrator.reading.run_overs import Over, over_ms, overs_of
 from pipeweave.orchestrator.reading.runs_of_steps import NO_RUN, RunOfStep, TaskRunSeen
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
@@ -68,8 +69,9 @@ def run_steps(tx: Transaction, id: UUID, run: Document) -> list[Document]:
     first = {task_run_id(each): iso(at) for each, at in first_starts(tx, id, retried).items()}
     of_steps = runs_of_steps.of_task_runs(tx, id, map(_seen, rows))
     inside = {task_run_id(each): run for each, run in of_steps.items()}
+    overs = overs_of(tx, id) if run["overMs"] else ()
     return [
-        _step(each, items.get(each["id"], {}), first.get(each["id"]), inside.get(each["id"], NO_RUN))
+        _step(each, items.get(each["id"], {}), first.get(each["id"]), inside.get(each["id"], NO_RUN), overs)
         for each in rows
     ]
 
@@ -135,7 +137,17 @@ def first_starts(tx: Transaction, id: UUID, retried: Sequence[UUID]) -> dict[UUI
     return {row.task_run_id: row.started_at for row in rows if row.started_at is not None}
 
 
-def _step(row: Document, items: Mapping[str, int], first_start: str | None, inside: RunOfStep) -> Document:
+def _step(
+    row: Document,
+    items: Mapping[str, int],
+    first_start: str | None,
+    inside: RunOfStep,
+    overs: Sequence[Over],
+) -> Document:
+    started, finished = first_start or row["startedAt"], row["finishedAt"]
+    over, took = over_ms(overs, started, finished), row["durationMs"]
+    if first_start is not None:
+        took = duration_between(first_start, finished)
     is_map = row["kind"] in WITH_ITEMS
     counts = items if is_map else {row["status"]: 1}
     return {
@@ -150,10 +162,9 @@ def _step(row: Document, items: Mapping[str, int], first_start: str | None, insi
         "cancelled": counts.get("cancelled", 0),
         "skipped": counts.get("skipped", 0),
         "dueAt": row["dueAt"] if row["status"] == "pending" else None,
-        "startedAt": first_start or row["startedAt"],
-        "durationMs": row["durationMs"]
-        if first_start is None
-        else duration_between(first_start, row["finishedAt"]),
+        "startedAt": started,
+        "durationMs": None if took is None else max(0.0, round(took - over, 1)),
+        "overMs": over,
         "childRunId": None if inside.run is None else run_id(inside.run),
         "round": inside.round,
     }

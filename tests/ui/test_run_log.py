@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -57,6 +58,24 @@ def write(running: UUID, server_folder: Path) -> Callable[[int], None]:
 def address(run_id: UUID, **more: object) -> str:
     query = "".join(f"&{name}={value}" for name, value in more.items())
     return f"/runs/{ids.show(ids.RUN, run_id)}?tab=log&step=a{query}"
+
+
+def test_a_run_that_goes_on_counts_its_seconds_and_shows_what_it_logs(
+    visit: Visit, running: UUID, write: Callable[[int], None]
+) -> None:
+    write(40)
+    visit.page.clock.install()
+    page = visit.open(f"/runs/{ids.show(ids.RUN, running)}")
+    counted = page.locator("[data-since]")
+    expect(counted).to_have_count(3)
+    page.clock.pause_at(datetime.now(UTC) + timedelta(minutes=5))
+    expect(page.locator(".run-facts")).to_contain_text("for 5 min")
+    for each in counted.all():
+        expect(each).to_contain_text("5 min")
+    lines = page.locator(".tail .ln")
+    expect(lines).to_have_count(20)
+    expect(lines.last).to_contain_text("line 40")
+    visit.axe()
 
 
 def test_the_whole_log_is_text_of_the_page_and_follows(

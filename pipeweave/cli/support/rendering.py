@@ -154,21 +154,25 @@ def when(stamp: str | None) -> str:
     return datetime.fromisoformat(stamp).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def took(started: str | None, finished: str | None, now: datetime | None = None) -> str:
-    """Format the time between start and end, or since the start if there is no end."""
+def took(
+    started: str | None, finished: str | None, now: datetime | None = None, *, over_ms: float = 0
+) -> str:
+    """Format the time between start and end, or since the start if there is no end; without `over_ms`, that
+    in which the run was over before a retry reopened it.
+    """
     if not started:
         return NOTHING
     end = datetime.fromisoformat(finished) if finished else (now or datetime.now(UTC))
-    return seconds((end - datetime.fromisoformat(started)).total_seconds())
+    return seconds((end - datetime.fromisoformat(started)).total_seconds() - over_ms / 1_000)
 
 
 def run_took(run: Mapping[str, Any], now: datetime | None = None) -> str:
-    """Format how long a run took, without the time that it was over before a retry reopened it; how long ago
-    it began if it is open.
+    """Format how long a run took, or takes until now, without the time that it was over before a retry
+    reopened it.
     """
     if run.get("finishedAt") and run.get("durationMs") is not None:
         return seconds(run["durationMs"] / 1000)
-    return took(run.get("startedAt"), run.get("finishedAt"), now)
+    return took(run.get("startedAt"), run.get("finishedAt"), now, over_ms=run.get("overMs") or 0)
 
 
 def seconds(duration: float) -> str:

@@ -27,6 +27,7 @@ class StepProgress:
         message: what the running attempt reported.
         due_at: when the next attempt is due, while the step waits for that.
         started_at: start of the first attempt.
+        over_ms: how long its run was over meanwhile, before it was reopened.
         child: the run that it started last, where it runs a pipeline, or another run takes care of its error.
         round: of a loop, the round that it is in, from 1.
     """
@@ -48,6 +49,7 @@ class StepProgress:
     error_code: str | None = None
     started_at: str | None = None
     finished_at: str | None = None
+    over_ms: float = 0
     child: str | None = None
     round: int | None = None
 
@@ -97,8 +99,10 @@ class StepProgress:
         return ": ".join([*shown, *([self.message] if self.message else [])]) or None
 
     def duration(self) -> str:
-        """The time from the start of its first attempt to its end, or until now."""
-        return took(self.started_at, self.finished_at)
+        """The time from the start of its first attempt to its end, or until now, without that in which the
+        run was over.
+        """
+        return took(self.started_at, self.finished_at, over_ms=self.over_ms)
 
 
 def seen_status(step: Mapping[str, Any]) -> str:
@@ -131,6 +135,7 @@ def _step(each: Mapping[str, Any]) -> StepProgress:
         error_code=each.get("errorCode"),
         started_at=each.get("startedAt"),
         finished_at=each.get("finishedAt"),
+        over_ms=each.get("overMs") or 0,
         child=each.get("childRunId"),
         round=each.get("round"),
     )

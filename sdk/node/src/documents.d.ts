@@ -366,6 +366,8 @@ export interface PausedRun {
   pauseReason: string | null
   /** The status, or a finer word taken from the latest event. */
   phase: string
+  /** For how long it was over before retries reopened it: no part of its duration. */
+  overMs: number
   /** What it does after its steps have ended; null unless its status is `error_handling`. */
   ending: EndingAnswer | null
   /** What follows its last step, or followed it, one after the other; empty for most. */
@@ -742,6 +744,8 @@ export interface RunDetail {
   pauseReason: string | null
   /** The status, or a finer word taken from the latest event. */
   phase: string
+  /** For how long it was over before retries reopened it: no part of its duration. */
+  overMs: number
   /** What it does after its steps have ended; null unless its status is `error_handling`. */
   ending: EndingAnswer | null
   /** What follows its last step, or followed it, one after the other; empty for most. */
@@ -991,8 +995,10 @@ export interface StepProgress {
   /** The start of the first attempt. */
   startedAt: string | null
   finishedAt: string | null
-  /** Of all attempts, with the waiting between them. */
+  /** Of all attempts, with the waiting between them, without `overMs`. */
   durationMs: number | null
+  /** For how long its run was over meanwhile, before a retried dead letter reopened it. */
+  overMs: number
   /** The run that it started last: of a step that runs a pipeline or steps of its own, or of one whose error another run takes care of. Those of a map are at its items. */
   childRunId: string | null
   /** Of a loop: the round that it is in, or ended with, from 1. */

@@ -24,6 +24,12 @@ def step(**changes: Any) -> dict[str, Any]:
     }
 
 
+def test_a_step_takes_as_long_as_its_run_was_not_over() -> None:
+    times = {"startedAt": "2026-11-20T12:00:00.000Z", "finishedAt": "2026-11-20T12:12:00.000Z"}
+    run: Any = SimpleNamespace(document={"steps": [step(**times, overMs=717_000.0), step(**times)]})
+    assert [each.duration() for each in steps_of(run)] == ["3.0 s", "12 min 0 s"]
+
+
 @pytest.mark.parametrize(
     ("changes", "status"),
     [

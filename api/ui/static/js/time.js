@@ -11,6 +11,7 @@ export function startTimes() {
   show();
   document.addEventListener("pw-patched", show);
   setInterval(() => document.visibilityState === "visible" && show(), 5000);
+  setInterval(() => document.visibilityState === "visible" && tick(), 1000);
 }
 
 /**
@@ -62,7 +63,17 @@ export function duration(ms) {
   return rest ? `${whole} ${big} ${rest} ${small}` : `${whole} ${big}`;
 }
 
+/** How long ago something began that goes on, in whole seconds. */
+function tick() {
+  for (const each of document.querySelectorAll("[data-since]")) {
+    const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(each.getAttribute("data-since") ?? "")) / 1000));
+    const text = seconds < 60 ? `${seconds} s` : duration(seconds * 1000);
+    if (each.textContent !== text) each.textContent = text;
+  }
+}
+
 function show() {
+  tick();
   const now = Date.now();
   for (const each of document.querySelectorAll("time[datetime]:not([data-plain])")) {
     const at = Date.parse(each.getAttribute("datetime") ?? "");

@@ -15,6 +15,7 @@ from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.operations import redrives
 from pipeweave.orchestrator.operations.pace import Pace
 from pipeweave.orchestrator.reading import run as read_run
+from pipeweave.orchestrator.reading import run_steps
 from pipeweave.orchestrator.starts import event_consumer
 from pipeweave.orchestrator.starts.hooks import repeated_ends, run_starts
 from pipeweave.orchestrator.starts.triggers import TriggerSpec, event_starts, storing
@@ -115,13 +116,19 @@ def test_the_steps_that_have_not_seen_a_repair_are_named_and_the_time_between_is
         " interval '50 minutes' WHERE id = :id RETURNING id",
         id=run_id,
     )
+    for table, times in (("attempts", ("started_at", "finished_at")), ("events", ("at",))):
+        moved = ", ".join(f"{each} = {each} - interval '50 minutes'" for each in times)
+        driver.rows(f"UPDATE {table} SET {moved} WHERE run_id = :id RETURNING run_id", id=run_id)
     driver.database.run(lambda tx: redrives.create(tx, driver.tenant, LetterFilter()))
     worker.fails = {}
     redrives.run_once(driver.database, VALUES)
     worker.consume_all()
     with driver.database.reading() as tx:
         found = read_run(tx, driver.tenant, run_id)
+        steps = {each["id"]: each for each in run_steps(tx, run_id, found)}
     assert found["status"] == "completed"
+    repaired = steps[WIDE[1]]
+    assert repaired["attempt"] == 2 and repaired["durationMs"] < 20 * 60_000 < repaired["overMs"]
     assert found["ranBefore"] == [{"stepId": "join", "repaired": list(WIDE[1:])}]
     assert 9 * 60_000 < found["durationMs"] < 20 * 60_000
 
