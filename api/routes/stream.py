@@ -80,7 +80,8 @@ def messages(call: Call, query: SocketQuery) -> Stream:
 def live(call: Call, query: LiveQuery) -> Stream:
     """Server-sent events that say what has changed, never how: `{"runs": {id: number}}` and
     `{"views": {address: tag}}`. Numbers and tags change with what they stand for. A run is announced within
-    a fraction of a second, a view at most once a second, and less often the longer it takes to compute.
+    a fraction of a second, a view at most four times a second, and less often the longer it takes to
+    compute.
     """
     watching = _watching(call)
     runs = tuple(ids.read(ids.RUN, each) for each in dict.fromkeys(query.run))

@@ -1,6 +1,6 @@
 """Tells pages that what they show may have changed, never what: they look again themselves.
 
-A thread asks four times a second whether an event was written, which reads one number and no table. Only then
+A thread asks ten times a second whether an event was written, which reads one number and no table. Only then
 it looks at the runs that somebody watches, and has the watched views computed again. It runs only while
 somebody watches, and adds nothing to what writes events. docs/decisions/0048-look-again.md says why.
 """
@@ -24,14 +24,17 @@ from pipeweave.orchestrator.stream.watching import LiveSink, LiveWanted, TaggedV
 log = logging.getLogger(__name__)
 
 # Seconds between two looks at the clock, and while PostgreSQL cannot be reached.
-EVERY_S = 0.25
+EVERY_S = 0.1
 AWAY_S = 1.0
 # The number of an event is drawn before the event can be read: seconds for which it may still appear.
 LATE_S = 2.0
 # Whoever hears of something fetches it: announcements of all watchers together are at most so many a second.
-FETCHES_PER_S = 20
+FETCHES_PER_S, FETCHES_AT_ONCE = 20, 5
+# A view that has rested for long may be computed early, by so many seconds in all, so that a few changes that
+# follow one another are each shown at once; but not sooner than this after the last time (s).
+BURST_S, SOONEST_S = 3.0, 0.25
 # Seconds between two signs of life to a watcher, and between two looks whether it may still watch.
-PING_S = 10.0
+PING_S = 3.0
 CHECK_S = 2.0
 # Seconds between two looks for watchers who have left.
 TEND_S = 0.5
@@ -66,9 +69,7 @@ class LiveClock:
         self._moved_at = 0.0
         self._views: dict[TaggedView, WatchedView] = {}
         self._watched: tuple[WatchedView, ...] | None = None  # None: somebody has come or left
-        self._allowed = {
-            each: Allowance(FETCHES_PER_S, FETCHES_PER_S * EVERY_S) for each in ("runs", "views")
-        }
+        self._allowed = {each: Allowance(FETCHES_PER_S, FETCHES_AT_ONCE) for each in ("runs", "views")}
         # The number of the newest event of each watched run.
         self._newest: dict[UUID, int | None] = {}
         self._watched_at = 0.0
@@ -184,8 +185,10 @@ class LiveClock:
         if watched.tag is None:
             return True
         # However long it rested meanwhile: once more after the last moment at which an event could appear.
-        may_have_missed = self._clock != watched.clock or watched.began_at < self._moved_at + LATE_S
-        return now >= watched.due_at and (may_have_missed or now >= watched.by_time_at)
+        may_have_missed = watched.began_at < self._moved_at + LATE_S or now >= watched.by_time_at
+        if self._clock != watched.clock:
+            return now >= max(watched.began_at + SOONEST_S, watched.due_at - BURST_S)
+        return may_have_missed and now >= watched.due_at
 
     def _compute(self, watched: WatchedView) -> None:
         view, began = watched.view, time.monotonic()
@@ -197,7 +200,7 @@ class LiveClock:
             watched.tag = error.code
         if watched.tag != before:
             self._untold.add("views")
-        watched.due_at = began + view.rest_s
+        watched.due_at = max(watched.due_at, began) + view.rest_s
         watched.by_time_at = began + view.every_s if view.every_s else math.inf
 
     def _tell(self, kind: str, news_of: Callable[[Watcher], Mapping[UUID | str, object]]) -> None:

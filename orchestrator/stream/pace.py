@@ -14,9 +14,9 @@ from collections.abc import Callable, Hashable
 SHARE = 0.03
 MOST_SHARE = 0.10
 VIEW_SHARE = 0.05
-# A view is computed at most once in the first time (s), and at least once in the second if it changes and if
-# the shares allow.
-LEAST_S = 1.0
+# A view is computed on average at most once in the first time (s), and at least once in the second if it
+# changes and if the shares allow.
+LEAST_S = 0.5
 MOST_S = 5.0
 # A single view rests no longer than this for its own cost (s).
 MOST_OWN_S = 20.0
@@ -48,7 +48,7 @@ class ViewPace:
                 del self._costs[each]
 
     def rest_s(self, view: Hashable) -> float:
-        """Seconds from the beginning of one computing of this view to that of the next."""
+        """Seconds from the beginning of one computing of this view to that of the next, on average."""
         with self._lock:
             _, own, _ = self._costs.get(view, (0.0, 0.0, 0.0))
             total = sum(cost for _, cost, _ in self._costs.values())

@@ -77,7 +77,7 @@ class WatchedView:
 
     Attributes:
         tag: of what was computed last; None: nothing yet.
-        due_at: it rests until then (monotonic s).
+        due_at: it rests until then, if it is not computed early (monotonic s).
         by_time_at: when it is computed even if nothing has happened.
         clock: the clock when it was computed.
         began_at: when that began (monotonic s).

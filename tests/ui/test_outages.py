@@ -1,13 +1,14 @@
-"""A page stays open while the API is killed and PostgreSQL goes: it says how old it is, then it is fresh."""
+"""A page stays open while the API is killed or hangs, and PostgreSQL goes: it says so, then it is fresh."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Error, expect
 from support.api_server import Server, running_api
 from support.browser import Visit, visiting
 from support.last_tick import last_tick
@@ -40,42 +41,65 @@ def api(
         yield server
 
 
-def test_a_page_outlives_the_api_and_the_database(
-    browser: Browser, api: Server, proxy: Proxy, driver: RunDriver, make_token: Callable[..., str]
-) -> None:
+@pytest.fixture
+def reader(
+    browser: Browser, api: Server, driver: RunDriver, make_token: Callable[..., str]
+) -> Iterator[Visit]:
+    """Somebody who looks at the runs that run, in a browser that may not reach the API."""
     driver.store({"a": []})
     with visiting(browser, api.url, driver.tenant, make_token(READ)) as visit:
         visit.expected += ["ERR_", "status of 50", "Failed to load"]
-        page = visit.page
-        page.clock.install()
         visit.open("/runs?status=running")
-        live = page.locator("#live")
-        expect(live).to_have_attribute("data-state", "live")
-        api.kill()
-        missed = ids.show(ids.RUN, driver.trigger())
-        page.clock.fast_forward(15_000)
-        expect(live).to_have_attribute("data-state", "stale")
-        expect(live).to_contain_text("no news for")
-        visit.see("No run")
-        api.start_again()
-        # What happened meanwhile is there, without a reload.
-        expect(live).to_have_attribute("data-state", "live", timeout=30_000)
-        page.locator(f"#{missed}").or_(page.get_by_text("new ↑")).first.wait_for(timeout=30_000)
-        proxy.cut()
-        # The stream is open, and says nothing more than what was under way.
-        for _ in range(5):
-            page.clock.fast_forward(30_000)
-            with suppress(AssertionError):
-                expect(live).to_have_attribute("data-state", "stale", timeout=5_000)
-                break
-        expect(live).to_have_attribute("data-state", "stale")
-        again = ids.show(ids.RUN, driver.trigger())
-        # As after a restart: no connection is left, and new ones work.
-        proxy.mend(delivers=False)
-        page.locator(f"#{again}").or_(page.get_by_text("new ↑")).first.wait_for(timeout=60_000)
-        page.reload()
-        for each in (missed, again):
-            expect(page.locator(f"#{each}")).to_have_count(1)
+        expect(visit.page.locator("#live")).to_have_attribute("data-state", "live")
+        yield visit
+
+
+def test_a_page_whose_api_was_killed_says_so_until_it_is_back(
+    reader: Visit, api: Server, driver: RunDriver
+) -> None:
+    page = reader.page
+    live, away = page.locator("#live"), page.locator("#away")
+    api.kill()
+    expect(live).to_have_text("not connected")
+    expect(away).to_contain_text("Not connected since")
+    expect(away).to_contain_text("Trying again in")
+    missed = ids.show(ids.RUN, driver.trigger())
+    reader.see("No run")
+    api.start_again()
+    with suppress(Error):
+        # It may be back before anybody can press it.
+        away.get_by_role("button", name="Try now").click(timeout=1_000)
+    # What happened meanwhile is there, without a reload.
+    expect(away).to_have_count(0)
+    expect(live).to_have_attribute("data-state", "live")
+    page.locator(f"#{missed}").or_(page.get_by_text("new ↑")).first.wait_for()
+
+
+def test_a_page_whose_api_hangs_says_so_until_it_goes_on(reader: Visit, api: Server) -> None:
+    live = reader.page.locator("#live")
+    api.signal(signal.SIGSTOP)
+    try:
+        # No connection ends: only the signs of life are missing.
+        expect(live).to_have_attribute("data-state", "away", timeout=30_000)
+        reader.see("Not connected since")
+    finally:
+        api.signal(signal.SIGCONT)
+    expect(reader.page.locator("#away")).to_have_count(0, timeout=30_000)
+    expect(live).to_have_attribute("data-state", "live")
+
+
+def test_a_page_outlives_a_database_that_is_away(reader: Visit, proxy: Proxy, driver: RunDriver) -> None:
+    page = reader.page
+    proxy.cut()
+    # The stream is open, and says nothing more than what was under way.
+    expect(page.locator("#live")).to_have_attribute("data-state", "away", timeout=60_000)
+    missed = ids.show(ids.RUN, driver.trigger())
+    # As after a restart: no connection is left, and new ones work.
+    proxy.mend(delivers=False)
+    page.locator(f"#{missed}").or_(page.get_by_text("new ↑")).first.wait_for(timeout=60_000)
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    page.reload()
+    expect(page.locator(f"#{missed}")).to_have_count(1)
 
 
 def test_a_beat_that_died_is_told_on_the_open_overview(

@@ -29,7 +29,7 @@ def pace(time: Time) -> ViewPace:
     return ViewPace(time)
 
 
-def test_a_cheap_view_is_computed_every_second(pace: ViewPace) -> None:
+def test_a_cheap_view_is_computed_twice_a_second(pace: ViewPace) -> None:
     pace.record("/runs", 0.01)
     assert pace.rest_s("/runs") == LEAST_S
     assert pace.rest_s("a view that nobody has computed") == LEAST_S

@@ -5,9 +5,10 @@
 const TELL_MS = 5000;
 const FORGET_MS = 12_000;
 const RETRY_MS = 2000;
-// A comment comes every 15 s. A stream that is silent for longer than two of them is dead, as after the loss
+const CHECK_MS = 1000;
+// A sign of life comes every 3 s. A stream that is silent for longer than two of them is dead, as after the loss
 // of a host, whose connections nobody closes.
-const SILENT_MS = 40_000;
+const SILENT_MS = 8000;
 
 /** @typedef {{views: string[], runs: string[]}} Topics */
 /** @typedef {{views?: Record<string, string>, runs?: Record<string, number>}} News */
@@ -33,10 +34,13 @@ export class Channel {
     this.handOver = null;
     this.asked = "";
     this.heardAt = 0;
+    /** Ends the pause before the next try. @type {() => void} */
+    this.retry = () => undefined;
     this.post = new BroadcastChannel(`pipeweave-live-${tenant}`);
     this.post.onmessage = ({ data }) => this.receive(data);
     document.addEventListener("visibilitychange", () => this.turn());
     setInterval(() => this.tell(), TELL_MS);
+    setInterval(() => this.#check(), CHECK_MS);
     this.turn();
   }
 
@@ -89,9 +93,16 @@ export class Channel {
     if (this.handOver && (data.tab || data.leave)) this.listen();
   }
 
+  /** Give up a stream that is silent for too long. */
+  #check() {
+    if (!this.handOver || performance.now() - this.heardAt < SILENT_MS) return;
+    this.spread({ state: false });
+    this.asked = "";
+    this.listen();
+  }
+
   /** Ask for what all visible tabs watch, unless that is asked for already. */
   listen() {
-    if (performance.now() - this.heardAt > SILENT_MS) this.asked = "";
     for (const [id, tab] of this.tabs) if (Date.now() - tab.at > FORGET_MS) this.tabs.delete(id);
     const all = [this.topics, ...[...this.tabs.values()].map((tab) => tab.topics)];
     const query = new URLSearchParams();
@@ -120,7 +131,10 @@ export class Channel {
       if (signal.aborted) return;
       this.heardAt = performance.now();
       this.spread({ state: false });
-      await new Promise((done) => setTimeout(done, RETRY_MS * (0.75 + Math.random() / 2)));
+      await new Promise((done) => {
+        this.retry = () => done(undefined);
+        setTimeout(done, RETRY_MS * (0.75 + Math.random() / 2));
+      });
     }
   }
 

@@ -19,9 +19,10 @@ const READ_AT = "X-PipeWeave-Read-At";
  * @param {string} url of the page
  * @param {string} etag of the fragment that is shown; nothing is answered when it is still the same
  * @param {string} announced the tag that the server told of; it has kept that fragment
+ * @param {AbortSignal} signal gives it up
  * @returns {Promise<Fragment | null>} null: nothing has changed
  */
-export async function fetchFragment(url, etag = "", announced = "") {
+export async function fetchFragment(url, etag = "", announced = "", signal = AbortSignal.timeout(LONGEST_MS)) {
   const headers = {
     [HEADER]: "main",
     // Nothing older than what is shown.
@@ -29,7 +30,6 @@ export async function fetchFragment(url, etag = "", announced = "") {
     ...(etag && { "If-None-Match": etag }),
     ...(announced && { "X-PipeWeave-Announced": announced }),
   };
-  const signal = AbortSignal.timeout(LONGEST_MS);
   const answer = await fetch(url, { headers, signal, cache: "no-store", credentials: "same-origin" });
   if (answer.status === 304) return null;
   const isOurs = new URL(answer.url).origin === location.origin && answer.headers.get(HEADER) === "1";
