@@ -25,7 +25,7 @@ class HttpSender:
 
     def __init__(self, port: int, headers: Mapping[str, str] | None = None) -> None:
         self._port = port
-        self._headers = {"Content-Type": "application/json", **(headers or {})}
+        self.headers = {"Content-Type": "application/json", **(headers or {})}
 
     @property
     def url(self) -> str:
@@ -39,7 +39,7 @@ class HttpSender:
     def send(self, connection: http.client.HTTPConnection, method: str, path: str, body: Any) -> Any:
         """Send one request and return its JSON."""
         content = None if body is None else json.dumps(body).encode()
-        connection.request(method, path, content, self._headers)
+        connection.request(method, path, content, self.headers)
         answer = connection.getresponse()
         content = answer.read()
         if not 200 <= answer.status < 300:
@@ -48,7 +48,7 @@ class HttpSender:
 
     def fetch(self, connection: http.client.HTTPConnection, path: str, headers: Mapping[str, str]) -> int:
         """GET a path, read the answer and return its status."""
-        connection.request("GET", path, headers={**self._headers, **headers})
+        connection.request("GET", path, headers={**self.headers, **headers})
         answer = connection.getresponse()
         answer.read()
         return answer.status
@@ -79,7 +79,7 @@ class HttpSender:
     def _begun(self, path: str) -> socket.socket | None:
         """A stream whose beginning has come; None while the server has no room for it."""
         client = socket.create_connection((LOOPBACK, self._port), DEADLINE_S)
-        headers = [f"{name}: {value}" for name, value in self._headers.items()]
+        headers = [f"{name}: {value}" for name, value in self.headers.items()]
         lines = [f"GET {path} HTTP/1.1", f"Host: {LOOPBACK}", *headers]
         client.sendall("\r\n".join([*lines, "", ""]).encode())
         begun = b""

@@ -102,6 +102,22 @@ class PipeWeaveSystem:
         """Of the API."""
         return self._sender.url
 
+    @property
+    def credentials(self) -> dict[str, str]:
+        """The header that opens the API and the dashboard."""
+        return {"Authorization": self._sender.headers["Authorization"]}
+
+    def started(self, name: str, document: shapes.Document, steps: int) -> str:
+        """Start a run of so many steps, and return its id at once."""
+        self._expected += steps
+        with self._sender.connect() as connection:
+            answer = self._sender.send(connection, "POST", self._path(name, document), {})
+        return str(answer["pipelineRunId"])
+
+    def ended(self, run_id: str) -> None:
+        """Wait for the end of a run that was started."""
+        self._wait([{"pipelineRunId": run_id}], DRAIN_S)
+
     def triggered(self, count: int, clients: int) -> float:
         """Start runs of one step from `clients` threads; return the seconds until the last was accepted."""
         self._expected += count

@@ -26,15 +26,15 @@ Over = tuple[datetime, datetime]
 
 def overs_of(tx: Transaction, id: UUID) -> list[Over]:
     """When a run that was reopened had been over, in order. To ask only of such a run."""
-    found: list[Over] = []
+    overs: list[Over] = []
     ended: datetime | None = None
     for row in tx.execute(_OVERS, {"id": id, "limit": _EVENTS_READ, "types": list(_TYPES)}):
         if row.type != _REOPENED:
             ended = row.at
         elif ended is not None:
-            found.append((ended, row.at))
+            overs.append((ended, row.at))
             ended = None
-    return found
+    return overs
 
 
 def over_ms(overs: Sequence[Over], started: str | None, finished: str | None) -> float:

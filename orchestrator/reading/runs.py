@@ -106,7 +106,7 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False, shown: in
     return {
         **listed_row(row),
         "phase": phase(row.status, row.latest_event, is_quiet=row.quiet_since is not None),
-        "overMs": getattr(row, "over_ms", None) or 0,
+        "overMs": row.over_ms or 0,
         "ending": run_endings.of_run(tx, id, row.status),
         "endingParts": _ending_parts(tx, row),
         "input": loading.value_of(row.input, row.input_path, row.input_size),

@@ -75,6 +75,7 @@ def test_a_run_that_goes_on_counts_its_seconds_and_shows_what_it_logs(
     lines = page.locator(".tail .ln")
     expect(lines).to_have_count(20)
     expect(lines.last).to_contain_text("line 40")
+    page.clock.resume()
     visit.axe()
 
 
