@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pipeweave.api.ui.verbs import Field, Kind
 
+# Characters of a default that a field shows.
+_LONGEST_DEFAULT = 60
 # Objects in objects that have fields of their own.
 MOST_DEEP = 2
 # Kinds of fields that show their value as it is.
@@ -37,18 +40,41 @@ _BOUNDS = {
 _NOTHING = object()
 
 
-def fields_of(schema: Mapping[str, Any] | None, value: Any, prefix: str = "input") -> list[Field]:
+def fields_of(
+    schema: Mapping[str, Any] | None,
+    value: Any,
+    prefix: str = "input",
+    defaults: Mapping[str, Any] | None = None,
+) -> list[Field]:
     """The fields for an input; one JSON field where there is no schema.
 
     Args:
         schema: {"fields": […]}; None: any JSON.
         value: what the form shows at first; its defaults fill the rest.
         prefix: the member of the body that the input is.
+        defaults: of the pipeline: what counts where a member of the input is not given.
     """
     listed = (schema or {}).get("fields") or []
     if not listed or any(_is_awkward(each) for each in listed):
         return [_json(prefix, "Input", schema, {} if value is None else value)]
-    return list(_members(listed, value if isinstance(value, Mapping) else {}, prefix, 1))
+    fields = list(_members(listed, value if isinstance(value, Mapping) else {}, prefix, 1))
+    known = (defaults or {}).items()
+    texts = {f"{prefix}.{name}": _short(each) for name, each in known if each is not None}
+    return [_with_default(each, texts[each.name]) if each.name in texts else each for each in fields]
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_DEFAULT else text[: _LONGEST_DEFAULT - 1] + "…"
+
+
+def _with_default(field: Field, text: str) -> Field:
+    """The field, which says what counts where it stays empty, in its own place or as its empty choice."""
+    choices = [(key, words if key else f"{text} by default") for key, words in field.choices]
+    # No browser shows such a text in a date, or beside boxes.
+    is_beside = field.kind in ("date", "several")
+    about = "; ".join(filter(None, (field.about, f"{text} by default"))) if is_beside else field.about
+    return replace(field, if_empty=text, choices=choices, about=about)
 
 
 def as_json(schema: Mapping[str, Any] | None, value: Any, prefix: str = "input") -> list[Field]:

@@ -197,7 +197,7 @@ def _statistics(view: View, id: str, document: Mapping[str, Any]) -> dict[str, A
 
 def _trigger(view: View, id: str, document: Mapping[str, Any]) -> dict[str, Any]:
     recent = view.ask("runs.list_runs", {"pipelineId": id, "limit": str(OFFERED)})["runs"]
-    schema = triggering.schema_of(view, id)
+    schema = triggering.schema_of(view, document["spec"])
     shown = {"recent": recent, "schema": schema, "verb": None}
     if not view.may(_START):
         return {**shown, "plan": run_plan.plan_of(view, document, view.ask("pipelines.dry_run", id=id))}

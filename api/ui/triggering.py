@@ -49,14 +49,13 @@ def input_of(view: View, pipeline_id: str) -> Any:
     return run["input"] if run["pipelineId"] == pipeline_id else None
 
 
-def schema_of(view: View, pipeline_id: str) -> Mapping[str, Any] | None:
+def schema_of(view: View, spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The pipeline's own input schema, else the fields of those entry tasks that read the run's input."""
-    pipeline = view.ask("pipelines.get_pipeline", id=pipeline_id)["pipeline"]
-    own = pipeline["spec"].get("inputSchema")
+    own = spec.get("inputSchema")
     if own is not None:
         return own  # type: ignore[no-any-return]
     fields: dict[str, Any] = {}
-    for task_id in dict.fromkeys(map(_reads_input, pipeline["spec"]["steps"])):
+    for task_id in dict.fromkeys(map(_reads_input, spec["steps"])):
         if task_id is None:
             continue
         try:
@@ -76,10 +75,14 @@ def _reads_input(step: Mapping[str, Any]) -> str | None:
 
 def _fields(view: View) -> list[Field]:
     pipeline_id = view.parameters.get("id", "")
-    schema, value = schema_of(view, pipeline_id), input_of(view, pipeline_id)
-    made = forms.as_json if view.parameters.get("mode") == "json" else forms.fields_of
+    spec = view.ask("pipelines.get_pipeline", id=pipeline_id)["pipeline"]["spec"]
+    schema, value = schema_of(view, spec), input_of(view, pipeline_id)
+    if view.parameters.get("mode") == "json":
+        fields = forms.as_json(schema, value)
+    else:
+        fields = forms.fields_of(schema, value, defaults=spec.get("defaults"))
     return [
-        *made(schema, value),
+        *fields,
         *_FURTHER,
         Field("mode", "", "hidden"),
         Field("from", "", "hidden"),

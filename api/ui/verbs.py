@@ -55,6 +55,7 @@ class Field:
             a `truth` is chosen as true or false; a `moment` is typed as the clocks of `zone` show it.
         choices: values of a `choice` with their words.
         default: what the field shows at first.
+        if_empty: JSON that counts where the field stays empty; empty: nothing does.
         flag: the option of the command that has the same meaning, e.g. `--reason`.
         is_required: whether the field may not be empty.
         is_wanted: whether the endpoint wants it; the endpoint says so where it is missing.
@@ -70,6 +71,7 @@ class Field:
     about: str = ""
     choices: Sequence[tuple[str, str]] = ()
     default: str = ""
+    if_empty: str = ""
     flag: str | None = None
     is_required: bool = False
     is_wanted: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
@@ -62,6 +62,10 @@ _DURATIONS = {
     "timeout": DURATION_EXPECTED,
     "idempotency_ttl": "whole seconds, or a number with a unit such as 30s, 5m, 2h or 7d",
 }
+
+
+# Who gives a number for the kind of growth means the delay itself.
+_DELAY = "the delay itself is retry_delay_ms, in milliseconds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +160,9 @@ class TaskSpec:
                 yield FieldError(option, f"is {value!r}: use {expected}"[:500], "invalid_value", expected)
             elif option != "idempotency_ttl" or value is not None:
                 yield from number_mistakes(value, option, kind, lowest, highest)
-        yield from choice_mistakes(self.retry_backoff, "retry_backoff", BACKOFFS)
+        for mistake in choice_mistakes(self.retry_backoff, "retry_backoff", BACKOFFS):
+            is_delay = isinstance(self.retry_backoff, (int, float))
+            yield replace(mistake, message=f"{mistake.message}; {_DELAY}") if is_delay else mistake
         yield from code_mistakes(self.retry_on, "retry_on")
         yield from choice_mistakes(self.on_exhausted, "on_exhausted", ON_EXHAUSTED)
         yield from rate_mistakes(self.rate_limit, "rate_limit")

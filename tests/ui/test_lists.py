@@ -173,9 +173,10 @@ def test_a_bad_input_marks_its_field_and_keeps_what_was_typed_also_without_scrip
 
 
 def test_an_earlier_runs_input_fills_the_form(visit: Visit, driver: RunDriver) -> None:
-    driver.store({"a": []}, id="formed", inputSchema={"fields": FIELDS})
+    driver.store({"a": []}, id="formed", inputSchema={"fields": FIELDS}, defaults={"rows": 20})
     driver.trigger("formed", {"day": "2026-01-02", "mail": "old@example.com", "fast": True})
     page = visit.open("/pipelines/formed?tab=trigger")
+    expect(page.get_by_label("Rows")).to_have_attribute("placeholder", "20 by default")
     page.get_by_role("link", name="Use its input").click()
     expect(page.get_by_label("Mail")).to_have_value("old@example.com")
     expect(page.get_by_label("Fast")).to_have_value("true")

@@ -196,6 +196,13 @@ def test_a_wrong_option_is_named(options: dict[str, Any], field: str) -> None:
     assert field in [each.field for each in refused.value.errors]
 
 
+def test_a_delay_in_place_of_its_growth_is_answered_with_the_option_for_delays() -> None:
+    with pytest.raises(
+        InvalidTask, match="use one of fixed, linear, exponential; the delay itself is retry_delay_ms"
+    ):
+        task(retry_backoff=0.2)(lambda: None)
+
+
 def test_an_unknown_option_is_answered_with_the_nearest() -> None:
     with pytest.raises(InvalidTask) as refused:
         task(prioriti=2)  # type: ignore[call-overload]

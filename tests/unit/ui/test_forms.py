@@ -88,6 +88,14 @@ def test_a_form_begins_with_the_given_value_else_with_the_default() -> None:
     assert [each.default for each in given] == ["mine", "false"]
 
 
+def test_a_field_says_what_counts_where_it_stays_empty_and_sends_nothing_then() -> None:
+    listed = [field("integer"), {**field("boolean"), "name": "y"}, {**field("string"), "name": "z"}]
+    fields = forms.fields_of({"fields": listed}, None, defaults={"x": 20, "y": True})
+    assert [(each.default, each.if_empty) for each in fields] == [("", "20"), ("", "true"), ("", "")]
+    assert fields[1].choices[0] == ("", "true by default")
+    assert Verb("", "", "", "", fields=fields).read({}) == {}
+
+
 def test_a_value_that_a_field_cannot_show_is_shown_as_json() -> None:
     (shown,) = forms.fields_of({"fields": [field("string")]}, {"x": ["not", "a", "text"]})
     assert (shown.kind, json.loads(shown.default)) == ("json", ["not", "a", "text"])

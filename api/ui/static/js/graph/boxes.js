@@ -1,12 +1,12 @@
 // Draws boxes, with as much as can be read at the zoom: cards, names, shapes, dots.
-import { drawMark, ICONS, isFailure, OVER, shortDuration, WORST_FIRST } from "./looks.js";
+import { drawMark, ICONS, isFailure, OVER, SANS, shortDuration, WORST_FIRST } from "./looks.js";
 import { shadeOf } from "./shades.js";
 
 /** The least zoom of a card, of a name, of a shape; below that, dots. */
 export const CARD = 0.6, NAME = 0.45, SHAPE = 0.18;
-const BOLD = "550 13px system-ui, sans-serif", SMALL = "11px system-ui, sans-serif";
+const BOLD = `550 13px ${SANS}`, SMALL = `11px ${SANS}`;
 // In world units larger than on a card, so that it can still be read.
-const LARGE = "550 16px system-ui, sans-serif", MIDDLE = "14px system-ui, sans-serif";
+const LARGE = `550 16px ${SANS}`, MIDDLE = `14px ${SANS}`;
 /** The zoom below which a card is written in those. */
 const PLAIN = 0.9;
 const MOST_CUT = 20_000;
@@ -31,7 +31,7 @@ export function drawFrames(pen, { scene, colours }, zoom) {
   pen.textAlign = "left";
   for (const { title, x, y, width, height } of scene.graph.frames) {
     frame(pen, x, y, width, height, colours.canvas, colours.muted);
-    const font = pen.font = zoom >= PLAIN ? "12px system-ui, sans-serif" : "15px system-ui, sans-serif";
+    const font = pen.font = zoom >= PLAIN ? `12px ${SANS}` : `15px ${SANS}`;
     pen.fillStyle = colours.muted;
     if (zoom >= NAME) pen.fillText(fitted(pen, font, title, width - 24), x + 12, y + 19);
   }

@@ -1,4 +1,5 @@
 // Draws links: curves while they are few, thin straight lines when they are thousands.
+import { SANS } from "./looks.js";
 
 /** Beyond so many links in view, each is a straight line at 12 % of the ink. */
 const CURVES = 3_000, FAINT = 0.12;
@@ -82,7 +83,7 @@ function drawEnds(pen, { scene, colours }, links) {
   pen.beginPath();
   for (const at of links) if (targets[at] < scene.boxes) head(pen, scene.links[at], scene.isDown);
   pen.fill();
-  pen.font = "11px system-ui, sans-serif";
+  pen.font = `11px ${SANS}`;
   pen.textAlign = "center";
   for (const at of links) {
     if (!labels[at]) continue;

@@ -9,6 +9,9 @@ export const WORDS = /** @type {const} */ ({
 /** @typedef {keyof typeof WORDS} Letter */
 /** @typedef {Record<string, string>} Colours */
 
+/** The page's font: a canvas takes no variables of CSS. */
+export const SANS = getComputedStyle(document.documentElement).getPropertyValue("--sans");
+
 /** What one looks for first, comes first. */
 export const WORST_FIRST = /** @type {Letter[]} */ ([..."ftPRwqrpxsc"]);
 export const OVER = /** @type {Letter[]} */ ([..."cPftxs"]);

@@ -4,6 +4,7 @@
 /** @typedef {import("./data.js").Bar} Bar */
 /** @typedef {import("./data.js").Step} Step */
 
+const SANS = getComputedStyle(document.documentElement).getPropertyValue("--sans");
 export const ROW = 24;
 export const AXIS = 26;
 const BAR = 13;
@@ -27,7 +28,7 @@ export function colourOf(kind, status) {
 /** @param {CanvasRenderingContext2D} on @param {Scene} scene @param {(ms: number) => string} told */
 export function draw(on, scene, told) {
   const { colours, width, height, names } = scene;
-  on.font = "12px system-ui, sans-serif";
+  on.font = `12px ${SANS}`;
   on.textBaseline = "middle";
   const first = Math.max(0, Math.floor((scene.top - AXIS) / ROW));
   const last = Math.min(scene.rows.length, Math.ceil((scene.top + height) / ROW));
