@@ -58,7 +58,7 @@ export function tellAway(since, left, ask) {
   let shown = document.getElementById("away");
   if (!since) return shown?.remove();
   if (!shown) {
-    const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Try now" });
+    const button = Object.assign(document.createElement("button"), { type: "button", className: "button", textContent: "Try now" });
     button.addEventListener("click", ask);
     const wait = Object.assign(document.createElement("span"), { className: "wait" });
     const at = since.toLocaleTimeString([], { hour12: false });
