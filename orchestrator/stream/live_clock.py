@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError, TooManyStreams, Unavailable
@@ -45,7 +45,8 @@ IDLE_S = 5.0
 _CLOCK = "SELECT last_value FROM event_seq"
 
 _NEWEST = """
-SELECT w.id, (SELECT e.seq FROM events AS e WHERE e.run_id = w.id ORDER BY e.seq DESC LIMIT 1) AS seq
+SELECT w.id, (SELECT e.seq FROM events AS e WHERE e.run_id = w.id ORDER BY e.seq DESC LIMIT 1) AS seq,
+    EXISTS (SELECT FROM runs AS r WHERE r.id = w.id AND r.finished_at IS NOT NULL) AS is_over
 FROM unnest(CAST(:runs AS uuid[])) AS w (id)
 """
 
@@ -72,6 +73,7 @@ class LiveClock:
         self._allowed = {each: Allowance(FETCHES_PER_S, FETCHES_AT_ONCE) for each in ("runs", "views")}
         # The number of the newest event of each watched run.
         self._newest: dict[UUID, int | None] = {}
+        self._over: set[UUID] = set()
         self._watched_at = 0.0
         # Of these kinds somebody may not have been told everything yet.
         self._untold: set[str] = set()
@@ -147,15 +149,23 @@ class LiveClock:
         with self._database.following() as tx:
             self._read_clock(tx)
             if time.monotonic() - self._moved_at < LATE_S:
-                self._look_anew({run for each in watchers for run in each.runs}, tx)
+                self._look_anew(watchers, tx)
         newest = self._newest
         self._tell("runs", lambda each: each.news_of_runs(newest))
         self._ping(watchers)
         return EVERY_S
 
-    def _look_anew(self, runs: set[UUID], tx: Transaction) -> None:
-        rows = tx.execute(_NEWEST, {"runs": sorted(runs)}) if runs else ()
+    def _look_anew(self, watchers: Sequence[Watcher], tx: Transaction) -> None:
+        runs = {run for each in watchers for run in each.runs}
+        rows = tx.execute(_NEWEST, {"runs": sorted(runs)}).all() if runs else ()
         newest: dict[UUID, int | None] = {row.id: row.seq for row in rows}
+        over = {row.id for row in rows if row.is_over}
+        # However long their pages would rest after many changes: whoever watches a run waits for its end.
+        ended = {run for run in over - self._over if run in self._newest}
+        self._over = over
+        for each in watchers:
+            if not ended.isdisjoint(each.runs):
+                each.hurry()
         if newest != self._newest:
             self._newest = newest
             self._untold.add("runs")
@@ -186,6 +196,8 @@ class LiveClock:
             return True
         # However long it rested meanwhile: once more after the last moment at which an event could appear.
         may_have_missed = watched.began_at < self._moved_at + LATE_S or now >= watched.by_time_at
+        if watched.is_urgent:
+            return now >= watched.began_at + SOONEST_S
         if self._clock != watched.clock:
             return now >= max(watched.began_at + SOONEST_S, watched.due_at - BURST_S)
         return may_have_missed and now >= watched.due_at
@@ -193,6 +205,7 @@ class LiveClock:
     def _compute(self, watched: WatchedView) -> None:
         view, began = watched.view, time.monotonic()
         watched.clock, watched.began_at, before = self._clock, began, watched.tag
+        watched.is_urgent = False
         try:
             watched.tag = view.compute()
         except PipeWeaveError as error:

@@ -81,6 +81,7 @@ class WatchedView:
         by_time_at: when it is computed even if nothing has happened.
         clock: the clock when it was computed.
         began_at: when that began (monotonic s).
+        is_urgent: it rests no longer than it must.
     """
 
     view: TaggedView
@@ -89,6 +90,7 @@ class WatchedView:
     by_time_at: float = 0.0
     clock: int = -1
     began_at: float = 0.0
+    is_urgent: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -106,6 +108,11 @@ class Watcher:
     last_sent: dict[UUID | str, object] = field(default_factory=dict)
     told_at: dict[str, float] = field(default_factory=dict)
     ping_at: float = 0.0
+
+    def hurry(self) -> None:
+        """Have its views computed soon, however long they would rest."""
+        for each in self.views:
+            each.is_urgent = True
 
     def news_of_runs(self, newest: Mapping[UUID, object]) -> dict[UUID | str, object]:
         """What it has not been told of the runs that it watches."""

@@ -167,6 +167,21 @@ def test_what_appears_while_a_view_rests_for_long_is_announced(
     wait_until(lambda: heard.tags("/runs") == ["one", "two"], 30, what="it was missed")
 
 
+def test_the_page_of_a_run_is_computed_when_the_run_ends_however_long_it_would_rest(
+    clock: LiveClock, driver: RunDriver, run_id: UUID
+) -> None:
+    view, heard = Counted(), Heard()
+    view.rest_s = 600
+    clock.watch(LiveWanted((run_id,), (view,)), heard)
+    wait_until(lambda: view.computed == 1 and len(heard.numbers(run_id)) == 1, 30, what="nothing came")
+    write(driver, run_id)
+    wait_until(lambda: len(heard.numbers(run_id)) == 2, 30, what="the event was not announced")
+    assert view.computed == 1
+    view.tag = "over"
+    driver.finish(run_id, "a")
+    wait_until(lambda: heard.tags(view.name) == ["one", "over"], 30, what="the end was not shown")
+
+
 def test_a_view_rests_when_those_who_watched_it_have_left(
     clock: LiveClock, driver: RunDriver, run_id: UUID
 ) -> None:
