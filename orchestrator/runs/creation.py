@@ -160,9 +160,11 @@ def _write(
     parameters = _rows(new_runs, written, tx.now) if alike is None else alike
     parameters |= {"tenant": new_runs[0].header.tenant, "now": tx.now, **expected.as_parameters()}
     parameters |= snapshot.ANY_CATALOG if catalog is None else catalog.as_parameters()
-    statement = _WRITE if new_runs[0].header.parent is None else _WRITE_CHILDREN
     if alike is not None:
+        # Only runs without a parent are prepared, and only prepared runs are alike.
         statement = _WRITE_ALIKE
+    else:
+        statement = _WRITE if new_runs[0].header.parent is None else _WRITE_CHILDREN
     return written if tx.execute(statement, parameters).rowcount else None
 
 

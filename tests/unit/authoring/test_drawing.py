@@ -221,13 +221,13 @@ def test_defaults_are_converted_as_results_are() -> None:
 @pytest.mark.parametrize("profile", [lambda *_: None, cProfile.Profile()])
 def test_a_profiler_goes_on(profile: Any) -> None:
     profile.enable() if isinstance(profile, cProfile.Profile) else sys.setprofile(profile)
-    # Since Python 3.12, cProfile is told otherwise than by this.
-    told = sys.getprofile()
+    # Since Python 3.12, cProfile is not set by this function.
+    profiler = sys.getprofile()
     try:
         for use in (lambda v: size(v), lambda v: shared(v), lambda v: plain(v)):
             with suppress(InvalidSpec):
                 drawn(use)
-            assert sys.getprofile() is told
+            assert sys.getprofile() is profiler
     finally:
         profile.disable() if isinstance(profile, cProfile.Profile) else sys.setprofile(None)
 
