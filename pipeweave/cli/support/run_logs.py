@@ -60,9 +60,12 @@ def show(client: Client, run_id: str, *, count: int, follow: bool, as_json: bool
     run = client.run(run_id)
     if not follow:
         is_large = sum(run.document.get("counts", {}).values()) > MOST_AT_ONCE
-        whole = _all_lines(client, run, with_ids=as_json)
-        read = _last_lines(client, run, count) if is_large else whole
-        shown = _print_last(read, count, as_json=as_json)
+        lines: Iterable[Document] = (
+            _last_lines(client, run, count, with_ids=as_json)
+            if is_large
+            else _all_lines(client, run, with_ids=as_json)
+        )
+        shown = _print_last(lines, count, as_json=as_json)
         if not shown and not as_json:
             click.echo(f"The tasks of {run_id} have logged nothing.", err=True)
         return
@@ -96,7 +99,7 @@ def _all_lines(client: Client, run: Run, *, with_ids: bool) -> Iterator[Document
         yield {"step": step, **kept}
 
 
-def _last_lines(client: Client, run: Run, count: int) -> list[Document]:
+def _last_lines(client: Client, run: Run, count: int, *, with_ids: bool) -> list[Document]:
     """The last lines of a run of any size, of those attempts whose logs the API reads."""
     lines: list[Document] = []
     cursor = None
@@ -104,7 +107,7 @@ def _last_lines(client: Client, run: Run, count: int) -> list[Document]:
         limit = min(max(count, 1) - len(lines), _MOST_ON_A_PAGE)
         page = client.run_logs(run.id, limit=limit, cursor=cursor)
         # The pages go backwards, each with its oldest line first.
-        lines[:0] = [_line_of_page(each) for each in page["logs"]]
+        lines[:0] = [_line_of_page(each, with_ids=with_ids) for each in page["logs"]]
         if cursor is None and page["attemptsRead"] < page["attempts"]:
             said = f"Of {page['attempts']:,} attempts, the logs of the {page['attemptsRead']:,} that failed"
             click.echo(f"{said} or began last are shown.", err=True)
@@ -113,9 +116,10 @@ def _last_lines(client: Client, run: Run, count: int) -> list[Document]:
     return lines
 
 
-def _line_of_page(each: Document) -> Document:
+def _line_of_page(each: Document, *, with_ids: bool) -> Document:
     step = _step(each["stepId"], each["mapIndex"], each["attempt"])
-    return {"step": step, "timestamp": each["time"], **each["line"]}
+    kept = {name: value for name, value in each.items() if with_ids and name in _IDS}
+    return {"step": step, "timestamp": each["time"], **kept, **each["line"]}
 
 
 def _step(step_id: str, map_index: int | None, attempt: int) -> str:

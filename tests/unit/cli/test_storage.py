@@ -206,7 +206,7 @@ def test_the_last_lines_of_a_large_run_are_asked_for_by_pages_that_go_backwards(
     monkeypatch.setattr(run_logs, "_MOST_ON_A_PAGE", 2)
     large = {"id": RUN, "pipelineId": "p", "status": "failed", "counts": {"completed": 2_001}}
     served.put(f"GET /api/runs/{RUN}", (200, large))
-    of = {"stepId": "a", "mapIndex": 3, "attempt": 2, "time": "2026-11-20T12:00:00Z"}
+    of = {"taskRunId": TASK_RUN, "stepId": "a", "mapIndex": 3, "attempt": 2, "time": "2026-11-20T12:00:00Z"}
     logs = [{**of, "line": {"level": "info", "message": each}} for each in ("one", "two", "three")]
     page = {"attempts": 2_003, "attemptsRead": 50, "nextCursor": "c"}
     served.put(f"GET /api/runs/{RUN}/logs?limit=2", (200, {**page, "logs": logs[1:]}))
@@ -215,6 +215,8 @@ def test_the_last_lines_of_a_large_run_are_asked_for_by_pages_that_go_backwards(
     said = [each.split(maxsplit=2)[-1] for each in result.stdout.splitlines()]
     assert said == [f"{each} step=a[3] attempt 2" for each in ("one", "two", "three")]
     assert result.stderr == "Of 2,003 attempts, the logs of the 50 that failed or began last are shown.\n"
+    first = json.loads(call("logs", RUN, "-n", "3", "--json").stdout.splitlines()[0])
+    assert (first["step"], first["message"], first["taskRunId"]) == ("a[3] attempt 2", "one", TASK_RUN)
 
 
 def test_the_log_of_a_run_that_logged_nothing_says_so(call: Call, served: Served) -> None:
