@@ -39,6 +39,7 @@ from pipeweave.orchestrator.operations import (
 from pipeweave.orchestrator.queueing import maintenance_mode, priorities
 from pipeweave.orchestrator.reading import (
     audit_list,
+    count_of_runs,
     queue,
     registry,
     schedule_list,
@@ -333,6 +334,7 @@ CALLS: Calls = [
         "by the beginning of an id",
         lambda tx, _: run_lists.run_list(tx, TENANT, PAGE, RunFilter(id_prefix="01")),
     ),
+    ("", lambda tx, _: count_of_runs.run_counts(tx, TENANT, RunFilter(pipeline_id=("p",)))),
     ("", lambda tx, _: run_lists._next_ids(tx, TENANT, RunFilter(), None)),
     ("the first page", lambda tx, _: task_run_lists.of_run(tx, RUN, PAGE)),
     (

@@ -141,18 +141,27 @@ BEGINNING = "Only ids that begin like this, with or without `{}_` before it."
 MetaEntry = Annotated[str, Field(pattern=r"^[^=]{1,200}=[^\x00]{0,1000}$")]
 
 
-class RunFilterQuery(Query):
+class RunCountsQuery(Query):
+    """Which runs are counted."""
+
+    pipeline_id: Annotated[list[Name], Field(max_length=10)] = Field(
+        [], description="Of one of these pipelines: may be given several times."
+    )
+    created_after: Moment | None = Field(None, description="Created at this time or later.")
+    created_before: Moment | None = Field(None, description="Created before this time.")
+
+    def counted(self) -> RunFilter:
+        """The filters in the form that the orchestrator takes."""
+        return RunFilter((), tuple(self.pipeline_id), self.created_after, self.created_before)
+
+
+class RunFilterQuery(RunCountsQuery):
     """The filters of lists and exports of runs."""
 
     id_prefix: RunIdBeginning | None = Field(None, description=BEGINNING.format(ids.RUN))
     status: Annotated[list[Annotated[RunStatus, Field(strict=False)]], Field(max_length=len(RunStatus))] = (
         Field([], description="In one of these statuses: may be given several times.")
     )
-    pipeline_id: Annotated[list[Name], Field(max_length=10)] = Field(
-        [], description="Of one of these pipelines: may be given several times."
-    )
-    created_after: Moment | None = Field(None, description="Created at this time or later.")
-    created_before: Moment | None = Field(None, description="Created before this time.")
     triggered_by: TriggerKind | None = Field(None, description="Only runs that such a thing began.")
     text: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         None,

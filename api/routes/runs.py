@@ -13,6 +13,7 @@ from pipeweave.api.contract.query_parameters import (
     ChildRunsQuery,
     EventsQuery,
     FindTaskRunsQuery,
+    RunCountsQuery,
     RunQuery,
     RunsQuery,
     SearchQuery,
@@ -30,7 +31,14 @@ from pipeweave.orchestrator.diagnosis import why
 from pipeweave.orchestrator.documents.operations import ChangedRuns
 from pipeweave.orchestrator.documents.run_questions import WhyAnswer
 from pipeweave.orchestrator.documents.run_state import RunState, StepStates
-from pipeweave.orchestrator.documents.runs import ChildRunList, EventList, PausedRun, RunDetail, RunList
+from pipeweave.orchestrator.documents.runs import (
+    ChildRunList,
+    EventList,
+    PausedRun,
+    RunCounts,
+    RunDetail,
+    RunList,
+)
 from pipeweave.orchestrator.documents.search import SearchAnswer
 from pipeweave.orchestrator.documents.task_runs import FoundTaskRuns, TaskRunDetail, TaskRunList
 from pipeweave.orchestrator.registry import unknown_names
@@ -58,6 +66,15 @@ def list_runs(call: Call, query: RunsQuery) -> dict[str, Any]:
         if not page["items"] and query.cursor is None:
             unknown_names.require(tx, call.tenant, "pipeline", *query.pipeline_id)
     return query.named("runs", page) | {name: page[name] for name in ("scanned", "scannedTo")}
+
+
+@routes.add("GET", "/api/runs/counts", "Count the runs by status", query=RunCountsQuery, answer=RunCounts)
+def count_runs(call: Call, query: RunCountsQuery) -> dict[str, Any]:
+    """How many runs of the list have each status. What it costs is bounded: the newest 1,000 of the list and
+    the newest 1,000 of each status are looked at, so there may be more of those in `atLeast`.
+    """
+    with call.reading() as tx:
+        return reading.run_counts(tx, call.tenant, query.counted())
 
 
 @routes.add(

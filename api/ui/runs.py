@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from pipeweave.api.http.inside import Query
 from pipeweave.api.ui import figures, periods, saved_views
 from pipeweave.api.ui.chart_parts import Chart
 from pipeweave.api.ui.exports import RUN_FILTERS, TIMES, export_command, export_links, run_query
@@ -42,7 +43,8 @@ COLUMNS = {
 }
 # Those that a list has at first.
 SHOWN = {name: title for name, title in COLUMNS.items() if name not in ("priority", "steps", "metadata")}
-_UNCOUNTED: Mapping[str, Any] = {"chart": None, "counts": {}}
+# How many of a status are shown as a number.
+_MOST_SHOWN = 999
 # Statuses that are seldom looked for.
 RARE = ("pending", "paused", "error_handling")
 TRIGGERS = ("api", "schedule", "webhook", "event", "rerun", "redrive", "transaction", "parent")
@@ -73,18 +75,17 @@ def runs(view: View) -> ScreenPage:
         "export_command": export_command(view),
         **saved_views.shown(view, "runs", (*FILTERS, "window", "cols")),
         "is_narrowed": _is_narrowed(view),
-        **(_counted(view) if listing["runs"] or view.parameters else _UNCOUNTED),
+        "chart": _charted(view) if listing["runs"] or view.parameters else None,
+        "counts": _counts(view, query),
     }
     return ScreenPage("Runs", shown)
 
 
-def _counted(view: View) -> Mapping[str, Any]:
-    """The chart of the runs over the time that the list shows, without one the last day; and how many ended
-    in which way, where that is what the list shows.
-    """
+def _charted(view: View) -> Chart | None:
+    """The chart of the runs over the time that the list shows, without one the last day."""
     period, pipelines = _period(view), [each for each in view.lists.get("pipelineId", ()) if each]
     if period is None or len(pipelines) > 1:
-        return _UNCOUNTED
+        return None
 
     def ask(period: periods.Period) -> Any:
         query = {**period.query, "pipelineId": pipelines[0] if pipelines else None}
@@ -93,9 +94,27 @@ def _counted(view: View) -> Mapping[str, Any]:
     try:
         period, statistics = figures.fitted(ask, period, is_chosen=view.has_any("window", *TIMES))
     except (NotFound, InvalidInput):
-        return _UNCOUNTED
-    has_time = view.has_any("window", *TIMES) and not _is_narrowed(view)
-    return {"chart": _chart(view, period, statistics), "counts": statistics["summary"] if has_time else {}}
+        return None
+    return _chart(view, period, statistics)
+
+
+def _counts(view: View, query: Query) -> dict[str, str]:
+    """What stands beside each status: how many runs of this time and these pipelines have it. Nothing beside
+    other filters, by which runs would have to be looked through.
+    """
+    if _is_narrowed(view):
+        return {}
+    asked = {name: query[name] for name in ("pipelineId", *TIMES) if query.get(name)}
+    try:
+        answer = view.ask_now_and_then("runs.count_runs", asked)
+    except InvalidInput:
+        return {}
+    more = answer["atLeast"]
+    return {
+        status: f"{min(number, _MOST_SHOWN)}+" if status in more else str(number)
+        for status, number in answer["counts"].items()
+        if number
+    }
 
 
 def _chart(view: View, period: periods.Period, statistics: Mapping[str, Any]) -> Chart | None:

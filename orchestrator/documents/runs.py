@@ -80,6 +80,13 @@ class RunList(Scanned):
     runs: list[Run]
 
 
+class RunCounts(AnswerModel):
+    """How many runs have each status, counted in the newest ones."""
+
+    counts: dict[RunStatus, int] = Field(description="Statuses that no run has are 0.")
+    at_least: list[RunStatus] = Field(description="Of these there may be more than were counted.")
+
+
 class ChildRunList(Paged):
     """Child runs of a run, newest first."""
 

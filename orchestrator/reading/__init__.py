@@ -3,6 +3,7 @@
 Called by `api`; retention uses the same shapes for archives. This room must never write to PostgreSQL."""
 
 from pipeweave.orchestrator.reading.checkpoints import checkpoint, checkpoints
+from pipeweave.orchestrator.reading.count_of_runs import run_counts
 from pipeweave.orchestrator.reading.deploys import deploys
 from pipeweave.orchestrator.reading.expression_scope import expression_scope
 from pipeweave.orchestrator.reading.list_of_enqueued_runs import enqueued_list
@@ -80,6 +81,7 @@ __all__ = [
     "root_of",
     "run",
     "run_attempts",
+    "run_counts",
     "run_events",
     "run_forecast",
     "run_list",

@@ -29,7 +29,7 @@ def run_list(tx: Transaction, tenant: str, page: PageRequest, chosen: RunFilter 
     """
     if chosen.looks_through_rows:
         return _looked_through(tx, tenant, page, chosen)
-    statement, parameters = _listed(tenant, chosen, page.after_id(_NAME))
+    statement, parameters = listed(tenant, chosen, page.after_id(_NAME))
     rows = tx.execute(statement, {**parameters, "limit": page.limit + 1}).all()
     listing = page.cut(rows, _NAME, lambda row: (row.id,), listed_row)
     return {**listing, "scanned": None, "scannedTo": None}
@@ -42,10 +42,14 @@ def run_list(tx: Transaction, tenant: str, page: PageRequest, chosen: RunFilter 
 _OF_ONE = "(SELECT r.* FROM runs AS r WHERE {where} ORDER BY r.id DESC LIMIT :limit)"
 
 
-def _listed(
+def listed(
     tenant: str, chosen: RunFilter, after: UUID | None, columns: str = COLUMNS, join: str = PAUSE
 ) -> tuple[str, dict[str, Any]]:
-    """The statement of a page, and its parameters without the limit."""
+    """The statement of a page, and its parameters without the limit.
+
+    Raises:
+        NotFound: no id begins like the one that is asked for.
+    """
     where, parameters = indexed(chosen, after)
     parameters["tenant"] = tenant
     condition = " AND ".join(where)
@@ -103,7 +107,7 @@ def _looked_through(tx: Transaction, tenant: str, page: PageRequest, chosen: Run
 
 
 def _next_ids(tx: Transaction, tenant: str, chosen: RunFilter, behind: UUID | None) -> Sequence[UUID]:
-    statement, parameters = _listed(tenant, chosen, behind, "r.id", "")
+    statement, parameters = listed(tenant, chosen, behind, "r.id", "")
     return tx.execute(statement, {**parameters, "limit": SLICE}).scalars()
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from conftest import Api, Tokens
 
 _numbers = itertools.count(1)
-_STATISTICS = re.compile(r"run_stats|task_stats|stats_place")
+_STATISTICS = re.compile(r"run_stats|task_stats|stats_place|GROUP BY l\.status")
 
 
 @pytest.fixture
@@ -60,8 +60,9 @@ PAGES = {
     # Young statistics are asked once more, over a shorter time.
     "/": (35, 7),
     # Names that filters offer are two statements, once in ten seconds.
-    "/runs": (12, 4),
-    "/runs?pipelineId=worse&status=failed": (12, 4),
+    # How many runs each status has is one more.
+    "/runs": (13, 5),
+    "/runs?pipelineId=worse&status=failed": (13, 5),
     # The last runs of each pipeline are a statement of their own.
     "/pipelines": (13, 2),
     "/pipelines/two?tab=statistics": (19, 6),
@@ -121,6 +122,15 @@ def test_a_chart_shows_the_statuses_that_are_chosen(api: Api) -> None:
     assert "2 completed" not in text
     assert "Nothing in this time." in page(api, "/runs?status=cancelled")
     assert "figure" not in page(api, "/runs?status=running")
+
+
+def test_each_status_says_how_many_runs_of_the_list_have_it(api: Api) -> None:
+    def counts(path: str) -> list[tuple[str, str]]:
+        return re.findall(r'</svg>(\w+)</span> <span class="muted">([\d+]+)</span></a>', page(api, path))
+
+    assert counts("/runs") == [("completed", "2"), ("failed", "2")]
+    assert counts("/runs?pipelineId=two&status=failed") == [("completed", "1")]
+    assert counts("/runs?pipelineId=two&text=a") == [], "not beside what would have to be looked for"
 
 
 def test_lists_say_what_their_rows_came_to(api: Api) -> None:

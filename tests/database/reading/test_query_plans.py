@@ -21,6 +21,7 @@ from pipeweave.orchestrator import kept, reading, timeline
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.diagnosis import why_line
 from pipeweave.orchestrator.metrics.reading import PARTS
+from pipeweave.orchestrator.reading import count_of_runs
 from pipeweave.orchestrator.reading import dead_letters as letters
 from pipeweave.orchestrator.reading.lost_attempts import lost_attempts
 from pipeweave.orchestrator.reading.scanning import MOST_ROWS
@@ -133,6 +134,8 @@ def task_run_list(tx: Transaction, **filters: Any) -> Document:
 Read = Callable[[Transaction], Any]
 # Each run is looked at once by its place in the list, and once as a row.
 LOOKED_THROUGH = 3 * MOST_ROWS
+# The newest of the list, and of the three statuses that there are.
+COUNTED = 4 * count_of_runs.MOST
 
 # What is read -> the read, and the rows it may look at.
 READS: dict[str, tuple[Read, int]] = {
@@ -147,6 +150,11 @@ READS: dict[str, tuple[Read, int]] = {
     ),
     "runs of several statuses": (lambda tx: run_list(tx, status=("failed", "running", "partial")), 700),
     "runs of several pipelines": (lambda tx: run_list(tx, pipeline_id=("chain", "nothing")), 300),
+    "runs by status, counted": (lambda tx: reading.run_counts(tx, TENANT, kept.RunFilter()), COUNTED),
+    "runs of a pipeline, counted": (
+        lambda tx: reading.run_counts(tx, TENANT, kept.RunFilter(pipeline_id=("chain",))),
+        COUNTED,
+    ),
     "runs by a value of their metadata": (lambda tx: run_list(tx, metadata={"a": "b"}), LOOKED_THROUGH),
     "task runs of a task": (lambda tx: task_run_list(tx, task_id="a"), 4_000),
     "standalone task runs": (lambda tx: task_run_list(tx, is_standalone=True), 4_000),
